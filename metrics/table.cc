@@ -232,6 +232,7 @@ constexpr MetricInfo kInfos[] = {
     {"yard_plans", kGauge, "Plans in the caches.", {}},
     {"yard_overlays", kGauge, "Entries of ops for policies of calls and scopes.", {}},
     {"yard_retired_objects", kGauge, "Objects of all runtimes that wait to be freed.", {}},
+    {"yard_state_bytes", kGauge, "Bytes that kept states of kernels hold.", {}},
     {"yard_sampled_one_in", kGauge, "One call in this number is timed.", {}},
     {"yard_stats_start_time_seconds",
      kGauge,
@@ -255,6 +256,7 @@ constexpr Fill kFills[] = {of_calls<&CallTotals::calls>,
                            of_runtime<&RuntimeStats::plans>,
                            of_runtime<&RuntimeStats::overlays>,
                            of_runtime<&RuntimeStats::retired>,
+                           of_runtime<&RuntimeStats::state_bytes>,
                            of_runtime<&RuntimeStats::sampled_one_in>,
                            start_time};
 static_assert(std::size(kInfos) == std::size(kFills));

@@ -251,6 +251,15 @@ class States;
 // the first one: created from the options, loaded with the weights, prepared for the shape; it is kept for later calls and
 // destroyed exactly once. A kernel must not change its state while it runs. Plain calls share one instance without options
 // or weights.
+//
+// A weight with the name of a parameter of the op lets kernels hold a prepared copy of that argument:
+//
+//   auto project = yard::Instance::make("linear").value();
+//   project.load({{"weight", weight}}).or_throw();    // its contents stay as they are until the next load()
+//   project.call({out, x, weight}).or_throw();        // packed at the first call
+//
+// Such a state serves only calls that pass the tensor that was loaded (address, dtype, shape, strides); other calls are
+// served by other kernels. After changing the contents of the weight, load it again.
 class Instance {
  public:
   // Options by name; texts are copied. An error if no kernel of the op accepts them; kernels that do not are skipped. The
@@ -272,8 +281,9 @@ class Instance {
   YARD_API Status call(std::initializer_list<Arg> args, Options options = {}) const;
 
   const std::string& op() const noexcept { return op_; }
-  // The number of states it holds now.
+  // The number of states it holds now, and their bytes as far as their kernels say.
   YARD_API size_t states() const;
+  YARD_API uint64_t state_bytes() const;
 
  private:
   friend class detail::Core;

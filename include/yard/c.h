@@ -83,6 +83,8 @@ YARD_C_API int32_t yard_load_weights(yard_instance_t* instance, const yard_named
                                      uint32_t count, char* error, size_t error_size);
 /* How many states it holds now. */
 YARD_C_API size_t yard_count_states(const yard_instance_t* instance);
+/* Their bytes, as far as their kernels say. */
+YARD_C_API uint64_t yard_state_bytes(const yard_instance_t* instance);
 /* Ends it, with its states: destroy() has been called for each when this returns. No call on it may be running or begin
  * later. NULL is accepted. */
 YARD_C_API void yard_free_instance(yard_instance_t* instance);

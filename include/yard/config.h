@@ -156,6 +156,7 @@ struct ConfigSettings {
 
   Set<int64_t> max_fallback_attempts;
   Set<int64_t> max_call_depth;      // of calls inside of calls, on one thread
+  Set<int64_t> state_bytes;         // that kept states of kernels may hold together
   std::vector<std::string> labels;  // of the program's own that conditions may name
 
   struct Plugins {  // see PluginSettings; the program and the environment precede these

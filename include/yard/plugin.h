@@ -70,6 +70,7 @@ typedef enum yard_reason {
   YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
   YARD_REASON_DEVICE_FEATURE = 32, /* the device lacks a feature it needs, as far as the program has stated them */
   YARD_REASON_TRANSFORM = 33, /* an argument must be transformed for it, and that is forbidden or not possible */
+  YARD_REASON_NOT_LOADED = 34, /* it needs loaded weights, and the call is of no instance that has any */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
@@ -252,6 +253,7 @@ struct yard_host {
 #define YARD_CALL_INFERENCE 4u     /* no gradient will be computed */
 #define YARD_CALL_TRACING 8u       /* record, do not compute */
 #define YARD_CALL_ALIASED 16u      /* an output shares memory with an input */
+#define YARD_CALL_LOADED 32u       /* of an instance with loaded weights */
 
 /* ---- Limits and verifiers ------------------------------------------------------------------- */
 
@@ -405,8 +407,13 @@ typedef struct yard_kernel {
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
   /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". Verification makes
-   * weights from it. NULL: not declared. */
+   * weights from it. A kernel with one that is not optional serves only calls of instances with loaded weights. A weight
+   * with the name of a parameter of the op stands for that argument: the state serves only calls that pass the tensor that
+   * was loaded (address, dtype, shape, strides), so it may hold a prepared copy. NULL: not declared. */
   const char* weights_schema;
+  /* The bytes that a state holds; asked once, after prepare. Negative: an error. States that are kept are bounded in
+   * bytes: those unused for longest are destroyed. NULL: they are bounded in number only. */
+  int64_t (*state_bytes)(void* self, const void* state);
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
 #define YARD_KERNEL_CAPTURE_SAFE 2u  /* may run while a graph is captured */

@@ -297,6 +297,7 @@ class Plugin {
 //     void load(Call, Named weights) { bias = weights.tensor("bias"); }  // optional
 //     int32_t prepare(Call call, Arguments args) { ... }                 // optional
 //     int32_t trace(Call call, Arguments args) { ... }                   // optional: see TraceScope
+//     int64_t bytes() const { ... }                                      // optional: what it holds, after prepare
 //     double by;
 //     Tensor bias{nullptr};
 //   };
@@ -322,6 +323,7 @@ Kernel with_state(Kernel kernel, const char* options = nullptr, const char* cons
   if constexpr (requires(S & s, Call c, Arguments a) { s.prepare(c, a); })
     kernel.d.prepare = &E::prepare;
   if constexpr (requires(S & s, Call c, Arguments a) { s.trace(c, a); }) kernel.d.trace = &E::trace;
+  if constexpr (requires(const S& s) { s.bytes(); }) kernel.d.state_bytes = &E::bytes;
   return kernel;
 }
 

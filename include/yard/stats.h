@@ -76,8 +76,10 @@ struct RuntimeStats {
   uint64_t replans =
       0;             // times it ran for a change, for a class of calls used since the last change
   size_t plans = 0;  // in the caches now
-  size_t overlays = 0;  // op entries made for call or scope policies, now
-  size_t retired = 0;   // objects waiting to be freed (of all runtimes)
+  size_t overlays = 0;       // op entries made for call or scope policies, now
+  size_t retired = 0;        // objects waiting to be freed (of all runtimes)
+  size_t states = 0;         // of kernels, kept for plain calls and instances now
+  uint64_t state_bytes = 0;  // that these hold, as far as their kernels say so
 
   // Since Runtime::reset_stats() or the start.
   std::chrono::system_clock::time_point since;

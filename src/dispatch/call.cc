@@ -335,7 +335,8 @@ Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& 
 
 uint32_t call_flags(const Options& o) noexcept {
   return (o.deterministic ? YARD_CALL_DETERMINISTIC : 0) | (o.capturing ? YARD_CALL_CAPTURING : 0) |
-         (o.inference ? YARD_CALL_INFERENCE : 0);
+         (o.inference ? YARD_CALL_INFERENCE : 0) |
+         (o.instance != nullptr ? Core::flags_of(*o.instance) : 0);
 }
 
 op::Labels call_labels(const Options* o, const ScopeState* scope) {

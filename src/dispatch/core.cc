@@ -2,10 +2,14 @@
 // Cores, and what happens to them in a forked child.
 #include "dispatch/core.h"
 
+#include <fmt/format.h>
 #include <yard/bound.h>
+
+#include <algorithm>
 
 #include "base/counters.h"
 #include "base/fork.h"
+#include "base/log.h"
 #include "base/reclaimer.h"
 #include "dispatch/memo.h"
 
@@ -38,7 +42,7 @@ uint64_t next_core_id() noexcept {
 
 Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
     : services_(&g_no_services),
-      states_(registry()),
+      states_(this),
       id(next_core_id()),
       host(h),
       sites(*this),
@@ -86,16 +90,62 @@ void Core::watch_states(const std::shared_ptr<exec::States>& states) const {
   instances.all.push_back(states);
 }
 
+std::vector<std::shared_ptr<exec::States>> Core::instances() const {
+  std::vector<std::shared_ptr<exec::States>> to;
+  Instances& instances = instances_.get();
+  const std::lock_guard lock(instances.lock);
+  for (const auto& i : instances.all)
+    if (auto states = i.lock()) to.push_back(std::move(states));
+  return to;
+}
+
+uint32_t Core::flags_of(const Instance& instance) noexcept {
+  return instance.states_->has_weights() ? YARD_CALL_LOADED : 0;
+}
+
 void Core::end_states_of_removed_kernels() {
-  std::vector<std::shared_ptr<exec::States>> watched;
-  {
-    Instances& instances = instances_.get();
-    const std::lock_guard lock(instances.lock);
-    for (const auto& i : instances.all)
-      if (auto states = i.lock()) watched.push_back(std::move(states));
-  }
+  const auto watched = instances();
   states_.drop_removed();
   for (const auto& states : watched) states->drop_removed();
+}
+
+exec::States::Held Core::held_states() const {
+  exec::States::Held to = states_.held();
+  for (const auto& states : instances()) {
+    const exec::States::Held held = states->held();
+    to.states += held.states, to.bytes += held.bytes, to.oldest = std::min(to.oldest, held.oldest);
+  }
+  return to;
+}
+
+void Core::set_most_state_bytes(uint64_t bytes) {
+  const uint64_t before = most_bytes_.exchange(bytes, std::memory_order_relaxed);
+  if (bytes < before) drop_beyond_bound();
+}
+
+void Core::drop_beyond_bound() {
+  const auto watched =
+      instances();  // freed, if this was their last owner, after the lock is released
+  std::vector<std::shared_ptr<exec::State>> dropped;
+  const std::lock_guard lock(instances_.get().dropping);
+  for (;;) {
+    exec::States::Held all = states_.held();
+    exec::States* oldest = &states_;
+    for (const auto& states : watched) {
+      const exec::States::Held held = states->held();
+      all.bytes += held.bytes;
+      if (held.oldest < all.oldest) all.oldest = held.oldest, oldest = states.get();
+    }
+    if (all.bytes <= most_bytes()) return;
+    auto state = oldest->drop_oldest();
+    if (state == nullptr) return;
+    if (dropped.empty())
+      base::log(LogLevel::kWarn, "dispatch",
+                fmt::format("the states of kernels hold more than {} bytes (state_bytes): those "
+                            "unused for longest are dropped, and made again when they are needed",
+                            most_bytes()));
+    dropped.push_back(std::move(state));
+  }
 }
 
 void Core::restart_in_child() noexcept {

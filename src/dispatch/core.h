@@ -58,15 +58,19 @@ class CoreServices {
   ~CoreServices() = default;
 };
 
-class Core {
+class Core final : private exec::StatesOwner {
   // First, since they outlive the parts below.
   struct Instances {
+    std::mutex dropping;  // one thread at a time drops states beyond the bound
     std::mutex lock;
     std::vector<std::weak_ptr<exec::States>> all;
   };
   std::atomic<CoreServices*> services_;
   mutable exec::States states_;  // of plain calls
   mutable base::ReplacedInChild<Instances> instances_;
+
+  std::shared_ptr<const registry::State> registry_now() const override { return snapshot()->state; }
+  std::vector<std::shared_ptr<exec::States>> instances() const;
 
  public:
   // `reads_environment`: see PublishedState.
@@ -100,13 +104,18 @@ class Core {
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
   exec::States* states_for(const Options* options) const;
   // For the states of an instance.
-  exec::States::Registry registry() const {
-    return [this] { return snapshot()->state; };
-  }
+  exec::StatesOwner* states_owner() noexcept { return this; }
+  // YARD_CALL_LOADED, if weights are loaded.
+  static uint32_t flags_of(const Instance& instance) noexcept;
+  // Of plain calls and instances.
+  exec::States::Held held_states() const;
+  // What these may hold; drops those beyond it. Holding no lock.
+  void set_most_state_bytes(uint64_t bytes);
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
   void watch_states(const std::shared_ptr<exec::States>& states) const;
   // After a change; holding no lock.
   void end_states_of_removed_kernels();
+  void drop_beyond_bound() override;
 
   // In the fork handler of a child.
   void restart_in_child() noexcept;

@@ -221,6 +221,7 @@ void PublishedState::catch_up() {
 
 void PublishedState::set_process_settings() {
   bool changed = false;
+  int64_t most_state_bytes;
   {
     // The policy is read under the lock: else the last to write could be the one that read first.
     const std::lock_guard lock(root_.get().breakers);
@@ -229,10 +230,13 @@ void PublishedState::set_process_settings() {
     const Config& config = policy->file != nullptr ? policy->file->config : none;
     core_.max_call_depth =
         static_cast<uint32_t>(config.settings.max_call_depth.value_or(Core::kMaxCallDepth));
+    most_state_bytes = policy->reading->good.state_bytes.value_or(
+        config.settings.state_bytes.value_or(exec::StatesOwner::kMostBytes));
     const BreakerSettings wanted = breaker_of(config, policy->breakers);
     changed = wanted != core_.board.settings() &&
               core_.board.set_settings(wanted, std::chrono::steady_clock::now());
   }
+  core_.set_most_state_bytes(static_cast<uint64_t>(most_state_bytes));
   if (changed) core_.health_changed();
 }
 

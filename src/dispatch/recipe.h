@@ -72,7 +72,7 @@ class Recipe {
  private:
   friend class RecipeCompiler;
   static constexpr uint64_t kMix = 0x9e3779b97f4a7c15ull;
-  static constexpr uint32_t kFlagBits = 5;
+  static constexpr uint32_t kFlagBits = 6;
   static constexpr uint32_t kFlagMask = (1u << kFlagBits) - 1;  // YARD_CALL_*
   static constexpr uint32_t kFirstTests = 32 - kFlagBits;
   static constexpr uint8_t kNoLead = 255;

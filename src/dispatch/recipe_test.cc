@@ -143,9 +143,10 @@ TEST_F(Recipes, WhatNoCandidateReadsContributesNothing) {
 
 TEST_F(Recipes, FlagsAndTheDeviceAlwaysCount) {
   add({});
-  EXPECT_EQ(classes_over<uint32_t>(&Made::flags, {0, YARD_CALL_DETERMINISTIC, YARD_CALL_CAPTURING,
-                                                  YARD_CALL_INFERENCE, YARD_CALL_ALIASED}),
-            5u);
+  EXPECT_EQ(classes_over<uint32_t>(
+                &Made::flags, {0, YARD_CALL_DETERMINISTIC, YARD_CALL_CAPTURING, YARD_CALL_INFERENCE,
+                               YARD_CALL_ALIASED, YARD_CALL_LOADED}),
+            6u);
   EXPECT_EQ(classes_over<Device>(&Made::device, {{1, 0}, {1, 1}, {2, 0}}), 3u);
 }
 

@@ -103,10 +103,34 @@ Status check_weights(const registry::Kernel& kernel, const Weights& given) {
     if (kernel.weights->index_of(name) < 0)
       return Status(Code::kInvalidArgument,
                     fmt::format("it has no weight '{}'{}", name, base::did_you_mean(name, names)));
+  for (const op::Param& p : kernel.weights->params)
+    if (!p.optional &&
+        std::none_of(given.begin(), given.end(), [&](const auto& w) { return w.first == p.name; }))
+      return Status(Code::kInvalidArgument, fmt::format("its weight '{}' is not loaded", p.name));
   return {};
 }
 
-States::States(Registry registry) : registry_(std::move(registry)) {
+void State::keep(std::shared_ptr<const Weights> weights, const op::Program& program) {
+  weights_ = std::move(weights);
+  for (size_t i = 0; i < weights_->size(); ++i)
+    if (const int at = program.index_of((*weights_)[i].first); at >= 0)
+      arguments_.emplace_back(static_cast<uint32_t>(at), i);
+}
+
+const std::string* State::find_other_argument(const yard_value_t* args) const noexcept {
+  for (const auto& [at, i] : arguments_) {
+    const auto& [name, loaded] = (*weights_)[i];
+    if (args[at].tag != YARD_TAG_TENSOR) return &name;
+    const TensorView given(*args[at].u.tensor);
+    if (given.data() != loaded.data() || given.dtype() != loaded.dtype() ||
+        given.device() != loaded.device() || !std::ranges::equal(given.shape(), loaded.shape()) ||
+        !std::ranges::equal(given.strides(), loaded.strides()))
+      return &name;
+  }
+  return nullptr;
+}
+
+States::States(StatesOwner* owner) : owner_(owner) {
   auto none = std::make_unique<Loaded>(std::make_shared<Weights>());
   cache_ = new Cache;  // nothing throws after it
   weights_ = none.release();
@@ -142,57 +166,101 @@ void States::set_weights(Weights weights) {
   std::unique_ptr<Loaded> before;
   std::list<Kept> ended;  // outside the lock: destroy is plugin code
   std::lock_guard lock(here.lock);
+  has_weights_.store(!(*given)->empty(), std::memory_order_relaxed);
   before.reset(weights_.exchange(given.release()));
   base::in_this_order();
   ++here.loads;
   ended.swap(here.kept);
 }
 
+uint64_t States::most_bytes() const noexcept {
+  return owner_ != nullptr ? owner_->most_bytes() : UINT64_MAX;
+}
+
 std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
                                     const op::Program& program, CallFrame& frame,
                                     const yard_value_t* args, const Arguments& own, int32_t& code) {
+  auto state = find_or_make(kernel, program, frame, args, own, code);
+  if (state == nullptr) return nullptr;
+  const std::string* const other = state->find_other_argument(args);
+  if (other == nullptr) return state;
+  std::snprintf(frame.error, sizeof frame.error,
+                "it was prepared for the '%s' that was loaded, and the call passes another tensor",
+                other->c_str());
+  code = YARD_DECLINED;
+  return nullptr;
+}
+
+std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,
+                                            const op::Program& program, CallFrame& frame,
+                                            const yard_value_t* args, const Arguments& own,
+                                            int32_t& code) {
   std::vector<int64_t> key;
   for (const std::string& f : kernel->state_fields)
     if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
   Cache& here = cache();
-  const auto known = [&]() -> std::shared_ptr<State> {
+  // The last one used comes first.
+  const auto find_known = [&]() -> Kept* {
     for (auto it = here.kept.begin(); it != here.kept.end(); ++it)
       if (it->kernel == kernel.get() && it->key == key) {
         here.kept.splice(here.kept.begin(), here.kept, it);
-        return it->state;
+        if (owner_ != nullptr) it->used = owner_->now();
+        return &*it;
       }
+    return nullptr;
+  };
+  const auto refuse = [&](uint64_t bytes) {
+    std::snprintf(frame.error, sizeof frame.error,
+                  "its state would hold %llu bytes, and the bound (state_bytes) is %llu",
+                  static_cast<unsigned long long>(bytes),
+                  static_cast<unsigned long long>(most_bytes()));
+    code = YARD_DECLINED;
     return nullptr;
   };
   uint64_t loads;
   {
     std::lock_guard lock(here.lock);
     loads = here.loads;
-    if (auto state = known()) return state;
+    if (const Kept* const known = find_known()) {
+      if (known->state != nullptr) return known->state;
+      if (known->bytes > most_bytes()) return refuse(known->bytes);
+    }
   }
   // Without the lock: create() and prepare() may call ops.
-  auto state = make(kernel, frame, own, code);
+  uint64_t bytes = 0;
+  auto state = make(kernel, program, frame, own, code, bytes);
   if (state == nullptr) return nullptr;
-  if (here.forks != base::forks()) return state;  // this is a child forked meanwhile
+  const bool fits = bytes <= most_bytes();
+  if (here.forks != base::forks())  // this is a child forked meanwhile
+    return fits ? state : refuse(bytes);
   {
-    std::list<Kept> ended;
+    std::list<Kept> ended;  // outside the lock
     std::lock_guard lock(here.lock);
-    if (loads != here.loads) return state;
-    if (auto other = known()) {  // another thread was first
+    if (loads != here.loads) return fits ? state : refuse(bytes);
+    Kept* to = find_known();
+    if (to != nullptr && to->state != nullptr) {  // another thread was first
       ended.push_back({kernel.get(), {}, std::move(state)});
-      return other;
+      return to->state;
     }
-    here.kept.push_front({kernel.get(), std::move(key), state});
+    if (to == nullptr) to = &here.kept.emplace_front(Kept{kernel.get(), std::move(key), {}});
+    to->bytes = bytes;
+    if (owner_ != nullptr) to->used = owner_->next();
+    if (fits) to->state = state;
     if (here.kept.size() > kKept)
       ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
   }
+  if (owner_ == nullptr) return state;
   // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
   // a removal that is not seen here drops the state itself.
-  if (registry_ && !is_registered(*registry_(), *kernel)) drop_removed();
+  if (!is_registered(*owner_->registry_now(), *kernel)) drop_removed();
+  if (!fits) return refuse(bytes);
+  if (bytes > 0) owner_->drop_beyond_bound();
   return state;
 }
 
 std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel>& kernel,
-                                    CallFrame& frame, const Arguments& own, int32_t& code) {
+                                    const op::Program& program, CallFrame& frame,
+                                    const Arguments& own, int32_t& code, uint64_t& bytes) {
   const yard_kernel_t& d = kernel->d;
   // Another kernel may take these options or weights.
   const auto decline = [&](const Status& why) {
@@ -216,7 +284,7 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   if (code != YARD_OK) return nullptr;
   auto state = std::make_shared<State>(kernel, made);  // destroys it if a later step fails
   frame.call.state = made;
-  state->keep(weights);
+  state->keep(weights, program);
   if (d.load != nullptr && !weights->empty()) {
     std::vector<yard_named_value_t> named;
     for (const auto& [name, view] : *weights) named.push_back({name.c_str(), Value(view).c()});
@@ -227,12 +295,21 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   if (code == YARD_OK && d.prepare != nullptr)
     code = detail::enter_kernel(frame.call,
                                 [&] { return d.prepare(&frame.call, own.args, own.count); });
+  if (code == YARD_OK && d.state_bytes != nullptr) {
+    code = detail::enter_kernel(frame.call, [&]() -> int32_t {
+      const int64_t held = d.state_bytes(d.self, made);
+      bytes = static_cast<uint64_t>(std::max<int64_t>(held, 0));
+      if (held >= 0) return YARD_OK;
+      std::snprintf(frame.error, sizeof frame.error, "it returned a negative size of its state");
+      return YARD_FAULT;
+    });
+  }
   frame.call.state = nullptr;
   return code == YARD_OK ? state : nullptr;
 }
 
 void States::drop_removed() {
-  const auto registry = registry_();
+  const auto registry = owner_->registry_now();
   Cache& here = cache();
   std::list<Kept> ended;
   std::lock_guard lock(here.lock);
@@ -242,10 +319,31 @@ void States::drop_removed() {
   }
 }
 
-size_t States::size() const {
+size_t States::size() const { return held().states; }
+
+States::Held States::held() const {
+  Held to;
   Cache& here = cache();
   std::lock_guard lock(here.lock);
-  return here.kept.size();
+  for (const Kept& k : here.kept) {
+    if (k.state == nullptr) continue;
+    ++to.states, to.bytes += k.bytes;
+    if (k.bytes > 0) to.oldest = std::min(to.oldest, k.used);
+  }
+  return to;
+}
+
+std::shared_ptr<State> States::drop_oldest() {
+  Cache& here = cache();
+  std::lock_guard lock(here.lock);
+  for (auto it = here.kept.end(); it != here.kept.begin();) {
+    --it;
+    if (it->state == nullptr || it->bytes == 0) continue;
+    auto state = std::move(it->state);
+    here.kept.erase(it);
+    return state;
+  }
+  return nullptr;
 }
 
 }  // namespace yard::exec

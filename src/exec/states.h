@@ -3,15 +3,14 @@
 // destroyed once.
 //
 // States belong to an instance of an op, or to the plain calls of a runtime. There is one for each
-// combination of values of the fields that the kernel names. The last kKept are cached; a state is destroyed
-// when it is neither cached nor used by a call.
+// combination of values of the fields that the kernel names. The last kKept are cached, and those of a runtime
+// together hold a bounded number of bytes; a state is destroyed when it is neither cached nor used by a call.
 #pragma once
 
 #include <yard/plugin.h>
 #include <yard/value.h>
 
 #include <atomic>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -28,6 +27,8 @@ namespace yard::exec {
 
 struct CallFrame;
 
+using Weights = std::vector<std::pair<std::string, TensorView>>;
+
 // Owns what create() returned.
 class State {
  public:
@@ -40,12 +41,16 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   void* get() const noexcept { return made_; }
-  // Keeps the loaded weights alive: a kernel may hold pointers to their tensors.
-  void keep(std::shared_ptr<const void> weights) noexcept { weights_ = std::move(weights); }
+  // Keeps the loaded weights alive: a kernel may hold pointers to their tensors, or copies of those that are arguments.
+  void keep(std::shared_ptr<const Weights> weights, const op::Program& program);
+  // The weight that stands for an argument for which the call passes another tensor; null: there is none.
+  const std::string* find_other_argument(const yard_value_t* args) const noexcept;
 
  private:
   std::shared_ptr<const registry::Kernel> kernel_;
-  std::shared_ptr<const void> weights_;
+  std::shared_ptr<const Weights> weights_;
+  // Weights with the name of a parameter: the argument's index, and the weight's.
+  std::vector<std::pair<uint32_t, size_t>> arguments_;
   void* made_;
 };
 
@@ -55,16 +60,36 @@ struct OwnedValue {
   yard_value_t value;
 };
 
-using Weights = std::vector<std::pair<std::string, TensorView>>;
+// The runtime that states belong to. Any thread may call these, also inside a call.
+class StatesOwner {
+ public:
+  // The registry as calls see it now.
+  virtual std::shared_ptr<const registry::State> registry_now() const = 0;
+  // What all states that are kept may hold together.
+  uint64_t most_bytes() const noexcept { return most_bytes_.load(std::memory_order_relaxed); }
+  // A state that holds bytes was kept. Drops others beyond the bound.
+  virtual void drop_beyond_bound() = 0;
+
+  // The order in which states were used: those used between two that were made have the same number.
+  uint64_t now() const noexcept { return made_.load(std::memory_order_relaxed); }
+  uint64_t next() noexcept { return made_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+  static constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+
+ protected:
+  ~StatesOwner() = default;
+  std::atomic<uint64_t> most_bytes_{kMostBytes};
+
+ private:
+  std::atomic<uint64_t> made_{0};
+};
 
 class States {
  public:
   static constexpr size_t kKept = 64;
-  // The registry of the runtime as calls see it now. Any thread, also inside a call.
-  using Registry = std::function<std::shared_ptr<const registry::State>()>;
 
-  // `registry` tells which kernels are registered; without it, all are for as long as this lives.
-  explicit States(Registry registry = {});
+  // Without an owner all kernels are registered for as long as this lives, and bytes are not bounded.
+  explicit States(StatesOwner* owner = nullptr);
   ~States();
   States(const States&) = delete;
   States& operator=(const States&) = delete;
@@ -74,6 +99,7 @@ class States {
   const std::vector<OwnedValue>& options() const noexcept { return options_; }
   // Named tensors, borrowed. Drops the cached states: the next call creates new ones.
   void set_weights(Weights weights);
+  bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
   // What prepare() gets: the arguments in the kernel's order.
   struct Arguments {
@@ -81,7 +107,8 @@ class States {
     uint32_t count;
   };
   // The state for this call, created if needed with the frame's call as context. `args` are the op's. Null after a
-  // failure: `code` is its code, and the frame holds the message.
+  // failure, and where it would hold more than the bound or was made from other weights than the call passes: `code` is
+  // the code, and the frame holds the message.
   std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
                               const op::Program& program, CallFrame& frame,
                               const yard_value_t* args, const Arguments& own, int32_t& code);
@@ -89,6 +116,14 @@ class States {
   // Drops states whose kernels are no longer registered. After each change, holding no lock.
   void drop_removed();
   size_t size() const;
+  // What the cached states hold, and the number of the one that was used longest ago of those that hold bytes.
+  struct Held {
+    size_t states = 0;
+    uint64_t bytes = 0, oldest = UINT64_MAX;
+  };
+  Held held() const;
+  // Takes that one out of the cache; the caller destroys it, holding no lock. Null: there is none.
+  std::shared_ptr<State> drop_oldest();
   // True for the first call of this function in a process.
   bool first_in_process() const;
 
@@ -96,10 +131,19 @@ class States {
   struct Kept {
     const registry::Kernel* kernel;
     std::vector<int64_t> key;
-    std::shared_ptr<State> state;
+    std::shared_ptr<State> state;  // null: it held more than the bound; calls do not make it again
+    uint64_t bytes = 0;
+    uint64_t used = 0;  // StatesOwner::now() at its last use
   };
+  uint64_t most_bytes() const noexcept;
+  std::shared_ptr<State> find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,
+                                      const op::Program& program, CallFrame& frame,
+                                      const yard_value_t* args, const Arguments& own,
+                                      int32_t& code);
+  // `bytes`: what it holds.
   std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel,
-                              CallFrame& frame, const Arguments& own, int32_t& code);
+                              const op::Program& program, CallFrame& frame, const Arguments& own,
+                              int32_t& code, uint64_t& bytes);
 
   // The cache of one process. A forked child starts with an empty one and leaks its parent's, whose lock
   // another thread may have held.
@@ -113,11 +157,12 @@ class States {
   Cache& cache() const;
 
   using Loaded = std::shared_ptr<const Weights>;
-  const Registry registry_;
+  StatesOwner* const owner_;
   mutable std::atomic<Cache*> cache_;
   std::vector<OwnedValue> options_;
   // Changed and read under the lock; replaced as a whole, so that a forked child finds a valid one.
   std::atomic<Loaded*> weights_;
+  std::atomic<bool> has_weights_{false};
 };
 
 // The options that a kernel is created with, in the order of its schema, with defaults. An error names an
@@ -125,7 +170,7 @@ class States {
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
 
-// An error names a weight that the kernel does not declare. A kernel that declares none takes all.
+// An error names a weight that the kernel does not declare, or one that it needs. A kernel that declares none takes all.
 Status check_weights(const registry::Kernel& kernel, const Weights& given);
 
 }  // namespace yard::exec

@@ -82,6 +82,7 @@ inline constexpr std::pair<std::string_view, uint32_t> kCallFlags[] = {
     {"capturing", YARD_CALL_CAPTURING},
     {"inference", YARD_CALL_INFERENCE},
     {"tracing", YARD_CALL_TRACING},
+    {"loaded", YARD_CALL_LOADED},
 };
 
 // Failures are Code::kParse; the message names the column and shows the text with a caret below it.

@@ -70,6 +70,7 @@ TEST(CallSpec, CanonicalText) {
            {"f(f32[2]@cpu)@cuda", "f(f32[2]@cpu)@cuda"},
            {"f(x=1.0e+20, y=-0.0, z=100)", "f(x=1e20, y=-0.0, z=100)@cpu"},
            {"f()@cpu+tracing+capturing", "f()@cpu+capturing+tracing"},
+           {"f()@cpu+loaded+inference", "f()@cpu+inference+loaded"},
            {"f(){a=b}", "f()@cpu{a=b}"},
        }) {
     EXPECT_EQ(to_string(parsed_call(text)), canonical);

@@ -77,6 +77,7 @@ template <class T>
 inline constexpr std::nullptr_t kFields = nullptr;
 
 inline constexpr double kDay = 86'400, kMostCalls = 10'000;
+inline constexpr double kMostStateBytes = 1e15;
 inline constexpr int kDefaultPriority = 50, kMostPriority = 1000;
 inline constexpr const char* kConfigVersion = "1.0";
 
@@ -145,6 +146,8 @@ inline constexpr auto kFields<Environment> = std::tuple{
           {.variable = "YARD_PLUGIN_PROBE"}),
     field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
           {.variable = "YARD_RECORD"}),
+    field("state_bytes", &Environment::state_bytes, Form::whole(0, kMostStateBytes),
+          "bytes that kept states of kernels may hold together", {.variable = "YARD_STATE_BYTES"}),
     field("verbose", &Environment::verbose, Form::word(kVerboseWords),
           "a line on standard error for each call; 2: also for selections and transforms",
           {.variable = "YARD_VERBOSE"}),
@@ -353,6 +356,10 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "how deep calls may nest on a thread: of ops, functions and hooks; a deeper one is an "
           "error",
           {.fallback = "1000"}),
+    field("state_bytes", &Settings::state_bytes, Form::whole(0, kMostStateBytes),
+          "bytes that kept states of kernels may hold together; those unused for longest are "
+          "dropped",
+          {.fallback = "4294967296"}),
     field("labels", &Settings::labels, {Shape::kLabelNames},
           "labels of the program's own that conditions may name"),
     field("reload", &Settings::reload, {Shape::kMap}, "watching the file"),

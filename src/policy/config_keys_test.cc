@@ -182,6 +182,9 @@ TEST(ConfigKeys, EveryFieldOfTheEnvironmentIsReadFromItsVariable) {
     std::string text = "on";
     if constexpr (std::is_same_v<typename std::decay_t<decltype(row)>::Type, std::string>)
       text = expected.*row.member;
+    if constexpr (std::is_same_v<typename std::decay_t<decltype(row)>::Type,
+                                 std::optional<int64_t>>)
+      text = std::to_string((expected.*row.member).value());
     std::vector<EnvProblem> problems;
     EXPECT_EQ(read_environment({{row.variable, text}}, {}, problems), expected) << row.name;
     for (const EnvProblem& problem : problems) ADD_FAILURE() << to_string(problem);

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/yaml.h"
 #include "policy/config_keys.h"
 #include "policy/process.h"
 
@@ -24,6 +25,14 @@ void read_value(std::string_view text, const Form&, bool& to, Problems& problems
     to = *on;
   else
     problems.emplace_back(on.status().message());
+}
+void read_value(std::string_view text, const Form& form, int64_t& to, Problems& problems) {
+  const auto value = base::yaml_whole_number(text);
+  if (value && static_cast<double>(*value) >= form.least &&
+      static_cast<double>(*value) <= form.most)
+    to = *value;
+  else
+    problems.push_back("expected " + wanted(form));
 }
 template <IsEnum Enum>
 void read_value(std::string_view text, const Form& form, Enum& to, Problems& problems) {

@@ -38,9 +38,10 @@ struct Environment {
   std::string config;                     // path of a rule file; empty when not set
   std::optional<bool> check_verifiers;    // of dispatched functions
   std::optional<bool> check_float_state;  // after every run of a kernel
-  std::string record;           // path of a file that calls are recorded to; empty when not set
-  std::string verbose;          // "0", "1" or "2"; empty when not set
-  std::optional<bool> inspect;  // whether the process answers on a socket
+  std::string record;  // path of a file that calls are recorded to; empty when not set
+  std::optional<int64_t> state_bytes;  // that kept states of kernels may hold together
+  std::string verbose;                 // "0", "1" or "2"; empty when not set
+  std::optional<bool> inspect;         // whether the process answers on a socket
   // Where plugins are searched; the entries are checked by the search.
   std::string plugins, plugin_path;
   // "never", "changed" or "always"; empty when not set.

@@ -42,6 +42,7 @@ TEST(Environment, EachVariableSetsItsPart) {
                       {"YARD_BACKEND_ONEDNN", "on"},
                       {"YARD_BACKEND_ACME", "auto"},
                       {"YARD_LOG_LEVEL", "info,select=debug"},
+                      {"YARD_STATE_BYTES", " 4096 "},
                       {"HOME", "nowhere"}});
   EXPECT_EQ(to_string(e.policy),
             "prefer=vendor strict=true reference_only=false per_op[rms_norm]=vendor|default "
@@ -49,6 +50,7 @@ TEST(Environment, EachVariableSetsItsPart) {
             "allow_kernels=default.*,vendor.??dnn deny_kernels=*.old backends[onednn]=on "
             "backends[simd]=off");
   EXPECT_EQ(e.log_levels, "info,select=debug");
+  EXPECT_EQ(e.state_bytes, 4096);
   EXPECT_THAT(
       e.sources,
       UnorderedElementsAre(

@@ -41,6 +41,7 @@ const std::string kLoggers =
     "dispatch, tune, "
     "runtime, inspect or backend";
 const std::string kProbes = "expected never, changed or always";
+const std::string kBytes = "expected a whole number from 0 to 1000000000000000";
 const std::string kUnknown = "unknown variable";
 const std::string kVariables =
     "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_FLOAT_STATE, "
@@ -48,7 +49,7 @@ const std::string kVariables =
     "YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_INSPECT, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, "
     "YARD_PLUGIN_PROBE, "
-    "YARD_PREFER, YARD_RECORD, YARD_STRICT or YARD_VERBOSE";
+    "YARD_PREFER, YARD_RECORD, YARD_STATE_BYTES, YARD_STRICT or YARD_VERBOSE";
 const std::string kBackendName =
     "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
 
@@ -209,6 +210,10 @@ const std::vector<Wrong>& table() {
       {"YARD_PLUGIN_PROBE", "always,changed", kProbes},
       {"YARD_PLUGIN_PROBE", "never mind", kProbes},
       {"YARD_PLUGIN_PROBES", "always", kUnknown + "; did you mean 'YARD_PLUGIN_PROBE'?"},
+      {"YARD_STATE_BYTES", "4G", kBytes},
+      {"YARD_STATE_BYTES", "-1", kBytes},
+      {"YARD_STATE_BYTES", "1.5", kBytes},
+      {"YARD_STATE_BYTES", "1000000000000001", kBytes},
       {"YARD_PREFFER", "vendor", kUnknown + "; did you mean 'YARD_PREFER'?"},
       {"YARD_STRICTLY", "1", kUnknown + "; did you mean 'YARD_STRICT'?"},
       {"YARD_prefer", "vendor", kUnknown + "; did you mean 'YARD_PREFER'?"},
@@ -259,7 +264,8 @@ TEST(EnvironmentValues, AnInvalidValueKeepsTheLastValidOne) {
                                              {"YARD_BACKEND_SIMD", "off"},
                                              {"YARD_BACKEND_ONEDNN", "on"},
                                              {"YARD_LOG_LEVEL", "info"},
-                                             {"YARD_PLUGIN_PROBE", "changed"}},
+                                             {"YARD_PLUGIN_PROBE", "changed"},
+                                             {"YARD_STATE_BYTES", "1000"}},
                                             {}, problems);
   ASSERT_TRUE(problems.empty());
   for (const Wrong& w : table()) {
@@ -269,7 +275,8 @@ TEST(EnvironmentValues, AnInvalidValueKeepsTheLastValidOne) {
     const Environment one = read_environment({{w.variable, w.value}}, good, problems);
     EXPECT_FALSE(problems.empty());
     EXPECT_FALSE(one == Environment()) << w.variable << '=' << w.value;
-    EXPECT_EQ(one.policy.empty(), !one.log_levels.empty() || !one.plugin_probe.empty());
+    EXPECT_EQ(one.policy.empty(),
+              !one.log_levels.empty() || !one.plugin_probe.empty() || one.state_bytes.has_value());
     for (const auto& [field, variable] : one.sources) {
       EXPECT_EQ(variable, w.variable);
       EXPECT_EQ(good.sources.at(field), variable);

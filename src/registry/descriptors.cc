@@ -145,6 +145,7 @@ Status read_weights(const yard_kernel_t& d, Kernel& k) {
   for (const op::Param& p : schema->params)
     if (p.kind != op::Kind::kTensor || p.is_written())
       return bad(fmt::format("invalid weight '{}': expected a tensor that is read", p.name));
+  for (const op::Param& p : schema->params) k.needs_weights |= !p.optional;
   k.weights = std::make_shared<const op::Schema>(*std::move(schema));
   return {};
 }
@@ -160,6 +161,7 @@ Status read_state(const yard_kernel_t& d, Kernel& k) {
     const char* stray = d.load != nullptr             ? "load"
                         : d.prepare != nullptr        ? "prepare"
                         : !k.state_fields.empty()     ? "state_fields"
+                        : d.state_bytes != nullptr    ? "state_bytes"
                         : d.options_schema != nullptr ? "options_schema"
                                                       : nullptr;
     return stray == nullptr ? Status() : bad(fmt::format("it has {} but no create", stray));

@@ -71,7 +71,8 @@ std::string difference(const Kernel& a, const Kernel& b) {
            a.d.run != b.d.run || a.d.typed != b.d.typed || a.d.self != b.d.self ||
                a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace ||
                a.d.create != b.d.create || a.d.load != b.d.load || a.d.prepare != b.d.prepare ||
-               a.d.trace != b.d.trace || a.d.destroy != b.d.destroy);
+               a.d.trace != b.d.trace || a.d.destroy != b.d.destroy ||
+               a.d.state_bytes != b.d.state_bytes);
   add_note(d, "different parameters of its own",
            !std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(),
                        [](const auto& x, const auto& y) { return op::same(x, y); }));

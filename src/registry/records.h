@@ -81,6 +81,7 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   // Weights of load(): tensors. Null: not declared.
   std::string weights_text;
   std::shared_ptr<const op::Schema> weights;
+  bool needs_weights = false;  // one of them is not optional
   // Parameters of its own, and how the op's fill them; null: it takes the op's. Set when it is registered.
   std::vector<op::ParamText> params;
   std::shared_ptr<const op::ArgumentMap> map;

@@ -298,6 +298,15 @@ size_t yard_count_states(const yard_instance_t* instance) {
   return count;
 }
 
+uint64_t yard_state_bytes(const yard_instance_t* instance) {
+  uint64_t bytes = 0;
+  yard::guarded(nullptr, 0, [&] {
+    if (instance != nullptr) bytes = instance->made.state_bytes();
+    return Status();
+  });
+  return bytes;
+}
+
 void yard_free_instance(yard_instance_t* instance) { delete instance; }
 
 int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,

@@ -27,6 +27,7 @@ Status check_accepted(const registry::OpRecord& op_record,
 
 // Whether some kernel of the op takes these weights; one that loads none says nothing about them.
 Status check_taken(const registry::OpRecord& op_record, const exec::Weights& weights) {
+  if (weights.empty()) return {};
   Status s = bad(fmt::format("no kernel of op '{}' takes these weights", op_record.op->name));
   bool loads = false;
   for (const auto& [id, kernel] : op_record.kernels) {
@@ -61,7 +62,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
-  made.states_ = std::make_shared<exec::States>(runtime.core().registry());
+  made.states_ = std::make_shared<exec::States>(runtime.core().states_owner());
   made.states_->set_options(std::move(owned));
   if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
   return made;
@@ -102,5 +103,7 @@ Status Instance::call(std::initializer_list<Arg> args, Options options) const {
 }
 
 size_t Instance::states() const { return states_->size(); }
+
+uint64_t Instance::state_bytes() const { return states_->held().bytes; }
 
 }  // namespace yard

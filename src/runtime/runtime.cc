@@ -423,6 +423,8 @@ RuntimeStats Runtime::stats(bool with_calls) const {
   RuntimeStats to = parts_->core.planner.stats();
   if (with_calls) parts_->core.calls->read(to);
   to.reloads = parts_->reloader.stats();
+  const exec::States::Held held = parts_->core.held_states();
+  to.states = held.states, to.state_bytes = held.bytes;
   return to;
 }
 void Runtime::reset_stats() {

@@ -71,6 +71,8 @@ constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_TRANSFORM, "transform",
      "An argument must be transformed for it, which policy forbids or the host cannot do.",
      kByPolicy},
+    {YARD_REASON_NOT_LOADED, "not_loaded",
+     "It needs loaded weights, and the call is of no instance that has loaded any.", false},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 

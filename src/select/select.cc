@@ -143,6 +143,8 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
     reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
   else if ((s.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
     reject(v, YARD_REASON_INFERENCE_ONLY);
+  else if ((s.flags & YARD_CALL_LOADED) == 0 && k.needs_weights)
+    reject(v, YARD_REASON_NOT_LOADED);
   if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(s, c.limits[i], v);

@@ -88,11 +88,12 @@ std::string to_json(const RuntimeStats& s) {
   const ReloadStats& r = s.reloads;
   return fmt::format(
       R"({{"generation": {}, "selections": {}, "replans": {}, "plans": {}, "overlays": {}, "retired": {}, )"
+      R"("states": {}, "state_bytes": {}, )"
       R"("since": {:.3f}, "sampled_one_in": {}, "calls": {}, "ops": {}, )"
       R"("reloads": {{"applied": {}, "refused": {}, "rolled_back": {}, "last_ns": {}, "total_ns": {}, "last_error": {}}}}})",
-      s.generation, s.selections, s.replans, s.plans, s.overlays, s.retired, since,
-      s.sampled_one_in, list(s.calls), list(s.ops), r.applied, r.refused, r.rolled_back, r.last_ns,
-      r.total_ns, json_string(r.last_error));
+      s.generation, s.selections, s.replans, s.plans, s.overlays, s.retired, s.states,
+      s.state_bytes, since, s.sampled_one_in, list(s.calls), list(s.ops), r.applied, r.refused,
+      r.rolled_back, r.last_ns, r.total_ns, json_string(r.last_error));
 }
 
 }  // namespace yard

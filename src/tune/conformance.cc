@@ -245,11 +245,15 @@ class ConformanceRun {
     return &k.runner.kernel() == &reference_->kernel();
   }
 
-  // With the options and weights that were given; null if there are none.
+  // With the options and weights that were given, and the arguments of a call with loaded weights; null if there are none.
   std::unique_ptr<TestInstance> given_instance(const op::Call& call, uint64_t seed) const {
-    if (!given_) return nullptr;
-    return InstanceGenerator(reference_->kernel(), reference_->kernel(), options_)
-        .next(program(), call, seed, nullptr);
+    const bool loaded = (call.flags() & YARD_CALL_LOADED) != 0;
+    if (!given_ && !loaded) return nullptr;
+    auto to = InstanceGenerator(reference_->kernel(), reference_->kernel(), options_)
+                  .next(program(), call, seed, nullptr);
+    if (loaded)
+      for (const UnderTest& k : kernels_) to->add_arguments(k.runner.kernel(), program());
+    return to;
   }
 
   // From the schema, for all kernels.

@@ -321,7 +321,7 @@ class StatefulConformance : public ::testing::Test {
     const yard_limit_t limits[] = {plugin::compact()};
     const auto kernel = [&](auto k) {
       return plugin::with_state<Affine>(k.backend("plain").limits(limits), "by: float = 1.0",
-                                        nullptr, "bias: f32[d]")
+                                        nullptr, "bias?: f32[d]")
           .d;
     };
     shelf.put(registry::testing::op_of("affine(out!: f32[*rows, d], x: f32[*rows, d])"),
@@ -359,6 +359,58 @@ TEST_F(StatefulConformance, OptionsAndWeightsCanBeGiven) {
   const KernelReport r = verify<affine<false, true>>(options);
   EXPECT_GT(r.failed, 50u);
   EXPECT_EQ(r.failures[0].options, "by=3.0");
+}
+
+// Holds a copy of the argument `w`, which is loaded as a weight.
+struct CopiedArgument {
+  explicit CopiedArgument(plugin::Named) {}
+  void load(plugin::Call, plugin::Named weights) {
+    const plugin::Tensor w = weights.tensor("w");
+    values.assign(w.data<float>(), w.data<float>() + w.numel());
+  }
+  std::vector<float> values;
+};
+void plus_copied(plugin::Call call, plugin::Tensor out, plugin::Tensor x, plugin::Tensor) {
+  const auto& w = call.state<const CopiedArgument>()->values;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    out.data<float>()[i] = x.data<float>()[i] + w[static_cast<size_t>(i)];
+}
+void plus(plugin::Call, plugin::Tensor out, plugin::Tensor x, plugin::Tensor w) {
+  for (int64_t i = 0; i < x.numel(); ++i) out.at<float>(i) = x.at<float>(i) + w.at<float>(i);
+}
+
+TEST(StatefulArguments, AreLoadedFromTheCall) {
+  registry::testing::Shelf shelf;
+  const yard_limit_t limits[] = {plugin::compact()};
+  shelf.put(
+      registry::testing::op_of("plus(out!: f32[n], x: f32[n], w: f32[n])"),
+      registry::testing::backend_of("plain"),
+      plugin::Kernel::of<plus>("plus", "reference.plus")
+          .backend("plain")
+          .kind(YARD_KIND_REFERENCE)
+          .d,
+      plugin::with_state<CopiedArgument>(
+          plugin::Kernel::of<plus_copied>("plus", "default.p").backend("plain").limits(limits),
+          nullptr, nullptr, "w: f32[n]")
+          .d);
+  VerifyOptions options;
+  options.max_elements = 4096, options.cases = 50;
+  const auto run = [&](std::vector<op::Call> calls) {
+    std::vector<bool> used;
+    bool finished = false;
+    return check_conformance(
+               {shelf.op_record("plus"), {"default.p"}, {}, std::move(calls)}, options,
+               [](auto...) { return true; }, used, &finished)
+        .at(0);
+  };
+  const KernelReport made = run({});
+  EXPECT_EQ(made.failed, 0u) << first_failure(made);
+  EXPECT_EQ(made.passed, 50u);
+  const op::Program& program = *shelf.op_record("plus")->op->program;
+  const KernelReport given = run(
+      {op::Call::from_spec(program, op::parse_call_spec("plus(f32[8], f32[8])@cpu+loaded").value())
+           .value()});
+  EXPECT_EQ(given.passed, all_contents().size());
 }
 
 TEST_F(Conformance, WithoutAReferenceEverythingIsSkipped) {

@@ -173,7 +173,7 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
       limits_(std::move(limits)),
       random_(seed),
       solver_(s_, max_elements, limits_.sizes),
-      flags_({limits_.flags, YARD_CALL_INFERENCE}) {
+      flags_({limits_.flags, limits_.flags | YARD_CALL_INFERENCE}) {
   std::vector<Contents> contents(all_contents().begin(), all_contents().end());
   contents.insert(contents.end(), 4, Contents::kNormal);
   contents_ = ShuffleBag<Contents>(std::move(contents));

@@ -164,12 +164,32 @@ std::unique_ptr<TestInstance> InstanceGenerator::next(const op::Program& program
     for (const op::Param& p : kernel_.weights->params) {
       const auto is = [&](const auto& w) { return w.first == p.name; };
       if (std::any_of(weights.begin(), weights.end(), is)) continue;
+      if (program.index_of(p.name) >= 0) continue;  // the call has it
       if (const auto form = declared_form(program, call, p))
         weights.emplace_back(p.name, weight(p.name, *form, nullptr, seed, *to));
     }
   }
-  to->states.set_weights(std::move(weights));
+  to->made = std::move(weights);
+  to->add_arguments(kernel_, program);
   return to;
+}
+
+void TestInstance::add_arguments(const registry::Kernel& kernel, const op::Program& program) {
+  if (kernel.weights == nullptr) return;
+  for (const op::Param& p : kernel.weights->params)
+    if (program.index_of(p.name) >= 0 &&
+        std::find(arguments.begin(), arguments.end(), p.name) == arguments.end())
+      arguments.push_back(p.name);
+}
+
+void TestInstance::load(const std::vector<Arg>& args) {
+  exec::Weights all = std::move(made);
+  for (const Arg& a : args)
+    if (std::find(arguments.begin(), arguments.end(), a.name) != arguments.end() &&
+        a.value.c().tag == YARD_TAG_TENSOR &&
+        std::none_of(all.begin(), all.end(), [&](const auto& w) { return w.first == a.name; }))
+      all.emplace_back(a.name, TensorView(*a.value.c().u.tensor));
+  states.set_weights(std::move(all));
 }
 
 }  // namespace yard::tune

@@ -2,6 +2,7 @@
 // Instances of ops for test cases: the options and weights that kernels with state are created with.
 #pragma once
 
+#include <yard/value.h>
 #include <yard/verify.h>
 
 #include <deque>
@@ -22,8 +23,14 @@ namespace yard::tune {
 struct TestInstance {
   std::deque<Buffer> weights;  // outlives the states that borrow it
   exec::States states;
-  std::string options;  // "window=4, causal=true"; empty: none
-  std::string loaded;   // "sink=f32[8]"; empty: none
+  std::string options;                 // "window=4, causal=true"; empty: none
+  std::string loaded;                  // "sink=f32[8]"; empty: none
+  exec::Weights made;                  // of `weights`, or given
+  std::vector<std::string> arguments;  // weights of the kernel that are arguments of the call
+
+  void add_arguments(const registry::Kernel& kernel, const op::Program& program);
+  // Loads the weights. `args` are those of the call, which must outlive the states.
+  void load(const std::vector<Arg>& args);
 };
 
 // Makes instances from what a kernel declares, or from what is given for all of them.

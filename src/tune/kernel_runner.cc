@@ -68,7 +68,9 @@ Status KernelRunner::run(const op::Call& call, const CallTensors& tensors, exec:
 CallLimits KernelRunner::limits() const {
   std::vector<op::Predicate> predicates;
   for (const select::Limit& l : candidates_.all()[index_].limits) predicates.push_back(l.predicate);
-  return CallLimits::of(candidates_.program(), predicates, kernel_.d.flags);
+  CallLimits to = CallLimits::of(candidates_.program(), predicates, kernel_.d.flags);
+  if (kernel_.needs_weights) to.flags |= YARD_CALL_LOADED;
+  return to;
 }
 
 Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flags,
@@ -99,7 +101,10 @@ CaseRun::CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstanc
       found(parsed, c.seed, c.contents),
       expected(parsed, c.seed, c.contents),
       instance(std::move(used)) {
-  if (instance != nullptr) where.options = instance->options, where.weights = instance->loaded;
+  if (instance != nullptr) {
+    instance->load(found.args());
+    where.options = instance->options, where.weights = instance->loaded;
+  }
   where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
 }
 

@@ -250,7 +250,7 @@ static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other)
   o.size = (uint32_t)((char*)&o.instance - (char*)&o), o.instance = i; /* an older program */
   CHECK(yard_call_with(scale, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
   yard_free_instance(i), yard_free_instance(plain), yard_free_instance(NULL);
-  CHECK(yard_count_states(NULL) == 0);
+  CHECK(yard_count_states(NULL) == 0 && yard_state_bytes(NULL) == 0);
   CHECK(created == destroyed + 1); /* that of plain calls stays with the runtime */
   return 0;
 }

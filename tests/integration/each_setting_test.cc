@@ -106,6 +106,21 @@ class Under {
     call();
     return made;
   }
+  // After a call of a kernel whose state holds 100 bytes.
+  uint64_t kept_state_bytes() {
+    static char state;
+    yard_kernel_t holding = kernel_of("step", "default.holding", 5, 900);
+    holding.create = [](yard_call_t*, const yard_named_value_t*, uint32_t, void** to) -> int32_t {
+      return *to = &state, YARD_OK;
+    };
+    holding.destroy = [](void*, void*) {};
+    holding.state_bytes = [](void*, const void*) { return int64_t{100}; };
+    Changes c;
+    c.add_kernel(holding);
+    runtime->apply(std::move(c)).or_throw();
+    call();
+    return runtime->stats(false).state_bytes;
+  }
   std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
   // Whether a change of the file is noticed.
   bool follows() {
@@ -164,6 +179,8 @@ const std::vector<Row>& rows() {
        [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},
       {"max_call_depth", "max_call_depth: 8", "max_call_depth: 9",
        [](Under& u) { return u.nested_calls(9) == 8; }},
+      {"state_bytes", "state_bytes: 100", "state_bytes: 50",
+       [](Under& u) { return u.kept_state_bytes() == 100; }},
       {"labels", "labels: [region]", "labels: [pool]",
        [](Under& u) { return u.runtime->problems().empty(); },
        "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},

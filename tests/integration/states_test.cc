@@ -253,6 +253,12 @@ TEST_F(States, DescriptorsThatCannotWorkAreRefused) {
   EXPECT_THAT(why([](auto& k) { k.destroy = nullptr; }), HasSubstr("never end"));
   EXPECT_THAT(why([](auto& k) { k.create = nullptr; }), HasSubstr("no create"));
   EXPECT_THAT(why([](auto& k) { k.create = nullptr, k.destroy = nullptr; }), HasSubstr("load"));
+  EXPECT_THAT(why([](auto& k) {
+                k.create = nullptr, k.destroy = nullptr, k.load = nullptr, k.prepare = nullptr;
+                k.state_fields = nullptr, k.options_schema = nullptr;
+                k.state_bytes = [](void*, const void*) { return int64_t{0}; };
+              }),
+              HasSubstr("state_bytes but no create"));
   EXPECT_THAT(why([](auto& k) { k.options_schema = "by: flaot"; }), HasSubstr("options_schema"));
   EXPECT_THAT(why([](auto& k) { k.options_schema = "x: T[n]"; }), HasSubstr("weights"));
   static const char* const fields[] = {"m", nullptr};

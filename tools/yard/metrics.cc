@@ -47,6 +47,7 @@ RuntimeStats stats_of(const Json& j) {
   to.generation = count_at(j, "generation"), to.selections = count_at(j, "selections");
   to.replans = count_at(j, "replans"), to.plans = count_at(j, "plans");
   to.overlays = count_at(j, "overlays"), to.retired = count_at(j, "retired");
+  to.states = count_at(j, "states"), to.state_bytes = count_at(j, "state_bytes");
   to.since += std::chrono::duration_cast<std::chrono::system_clock::duration>(
       std::chrono::duration<double>(std::clamp(number_at(j, "since"), 0.0, 4e9)));
   to.sampled_one_in = static_cast<uint32_t>(count_at(j, "sampled_one_in"));

@@ -162,6 +162,11 @@ int run_call(const RunQuestion& q) {
   for (const auto& [k, v] : call->labels) options->labels.try_emplace(k, v);
   if ((call->flags & YARD_CALL_TRACING) != 0)
     return fail(kUsage, "a call with +tracing is not computed; leave the flag out to run it");
+  if ((call->flags & YARD_CALL_LOADED) != 0)
+    return fail(
+        kUsage,
+        "a call with +loaded is of an instance, which only a program has; leave the flag out "
+        "to run it");
   // One set for the kernel and one for the reference.
   if (Status s = CallTensors::check(*call, 2); !s.ok()) return fail(kUsage, s);
 

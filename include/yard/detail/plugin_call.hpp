@@ -328,6 +328,13 @@ struct StateEntries {
       return static_cast<S*>(call->state)->trace(Call(call), Arguments(args, count));
     });
   }
+  static int64_t bytes(void*, const void* state) noexcept {
+    try {
+      return static_cast<int64_t>(static_cast<const S*>(state)->bytes());
+    } catch (...) {
+      return -1;
+    }
+  }
   static void destroy(void*, void* state) noexcept { delete static_cast<S*>(state); }
 };
 
