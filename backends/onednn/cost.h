@@ -4,7 +4,8 @@
 
 namespace yard::onednn {
 
-// [m, k] times [k, n], nanoseconds; negative where oneDNN has no such product.
-double product_ns(bool bf16, double m, double n, double k);
+// [m, k] times [k, n], nanoseconds; negative where oneDNN has no such product. `packed`: the second matrix already is in
+// packed_form().
+double product_ns(bool bf16, double m, double n, double k, bool packed = false);
 
 }  // namespace yard::onednn

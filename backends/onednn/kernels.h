@@ -19,6 +19,8 @@ int32_t layer_norm(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, 
 
 // Weights of the dtype of x.
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+// Of an instance that has loaded the weight; its state is a PackedWeight (packed.h).
+int32_t linear_packed(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int32_t matmul(Call call, Tensor out, Tensor a, Tensor b);
 
 // Longest row of layer_norm: the primitive's sums in f32 drift with it, and past this length they come

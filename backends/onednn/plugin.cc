@@ -5,6 +5,7 @@
 
 #include "cost.h"
 #include "kernels.h"
+#include "packed.h"
 #include "process.h"
 
 namespace yard::onednn {
@@ -49,9 +50,18 @@ plugin::Kernel kernel(const char* op, std::span<const yard_limit_t> limits) {
 double size_of(int64_t field) { return static_cast<double>(field < 0 ? 0 : field); }
 
 const char* const kLinearReads[] = {"rows", "n", "k", nullptr};
-template <bool bf16>
+template <bool bf16, bool packed = false>
 double linear_cost(void*, const int64_t* f, uint32_t) {
-  return product_ns(bf16, size_of(f[0]), size_of(f[1]), size_of(f[2]));
+  return product_ns(bf16, size_of(f[0]), size_of(f[1]), size_of(f[2]), packed);
+}
+
+const char* const kPackingReasons[] = {"oneDNN packs no such weights for this processor"};
+const char* const kReadsNothing[] = {nullptr};
+template <bool bf16>
+int32_t verify_packing(const yard_query_t*, yard_verdict_t* why) {
+  if (packs_weights(bf16)) return YARD_OK;
+  why->reason = YARD_REASON_OWN;
+  return YARD_DECLINED;
 }
 
 const char* const kMatmulReads[] = {"batch", "m", "n", "k", nullptr};
@@ -60,11 +70,23 @@ double matmul_cost(void*, const int64_t* f, uint32_t) {
   return size_of(f[0]) * product_ns(bf16, size_of(f[1]), size_of(f[2]), size_of(f[3]));
 }
 
-plugin::Kernel product(plugin::Kernel of) {
+plugin::Kernel product(plugin::Kernel of, const char* summary = "oneDNN's product of matrices") {
   return of.backend("onednn")
-      .summary("oneDNN's product of matrices")
+      .summary(summary)
       .kind(YARD_KIND_VENDOR)
       .flags(YARD_KERNEL_FAILS_BEFORE_WRITING);
+}
+
+// Of instances that have loaded the weight.
+template <bool bf16>
+plugin::Kernel packed_linear(const char* id) {
+  return plugin::with_state<PackedWeight>(
+             product(plugin::Kernel::of<linear_packed>("linear", id),
+                     "oneDNN's product with a weight that was packed once"),
+             nullptr, nullptr, "weight: W[n, k]")
+      .verify(verify_packing<bf16>, kReadsNothing)
+      .reasons(kPackingReasons)
+      .cost(linear_cost<bf16, true>, kLinearReads);
 }
 
 void add_products(plugin::Plugin& p) {
@@ -80,6 +102,8 @@ void add_products(plugin::Plugin& p) {
             .limits(bf16)
             .features("avx512bf16")
             .cost(linear_cost<true>, kLinearReads));
+  p.add(packed_linear<false>("vendor.onednn_packed").limits(f32));
+  p.add(packed_linear<true>("vendor.onednn_packed_bf16").limits(bf16).features("avx512bf16"));
   p.add(product(plugin::Kernel::of<matmul>("matmul", "vendor.onednn"))
             .limits(f32)
             .cost(matmul_cost<false>, kMatmulReads));

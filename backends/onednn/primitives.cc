@@ -10,20 +10,47 @@
 namespace yard::onednn {
 namespace {
 
-constexpr size_t kKept = 64;
+// Attention uses up to twelve for each thread.
+constexpr size_t kKept = 512;
 
-const dnnl::engine& engine() {
-  static const auto* const cpu = new dnnl::engine(dnnl::engine::kind::cpu, 0);
-  return *cpu;
+dnnl::memory::data_type type_of(bool bf16) {
+  return bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
 }  // namespace
 
-Primitive::Primitive(const Key& key) : key_(key), stream_(engine()) {
+const dnnl::engine& cpu_engine() {
+  static const auto* const cpu = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *cpu;
+}
+
+dnnl::memory::desc packed_form(const Key& key) {
+  using Desc = dnnl::memory::desc;
+  constexpr int64_t kRows = 64;
+  const ThreadCount one(nullptr, 1);
+  const auto type = type_of(key.bf16);
+  const Desc left({kRows, key.width}, type, {key.width, 1});
+  const Desc right({key.width, key.columns}, type, dnnl::memory::format_tag::any);
+  const Desc out({kRows, key.columns}, type_of(key.bf16 && !key.wide), {key.columns, 1});
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(left, right, out), cpu_engine())
+      .weights_desc();
+}
+
+int64_t most_packed_bytes(const Key& key) {
+  constexpr int64_t kBlock = 64;  // in both directions, at most
+  const auto padded = [](int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
+  return padded(key.width) * padded(key.columns) * (key.bf16 ? 2 : 4);
+}
+
+bool is_blocked(const dnnl::memory::desc& form) {
+  return form.data.format_kind == dnnl_blocked && form.data.format_desc.blocking.inner_nblks > 0;
+}
+
+Primitive::Primitive(const Key& key) : key_(key), stream_(cpu_engine()) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (key.kind == Kind::kProduct) {
-    prepare_product(attributes);
+  if (key.kind == Kind::kProduct || key.kind == Kind::kPack) {
+    key.kind == Kind::kProduct ? prepare_product(attributes) : prepare_pack(attributes);
     return;
   }
   const dnnl::memory::desc form({key.rows, key.width}, dnnl::memory::data_type::f32,
@@ -37,14 +64,14 @@ Primitive::Primitive(const Key& key) : key_(key), stream_(engine()) {
 }
 
 void Primitive::add(int argument, const dnnl::memory::desc& form) {
-  memories_.push_back(dnnl::memory(form, engine(), DNNL_MEMORY_NONE));
+  memories_.push_back(dnnl::memory(form, cpu_engine(), DNNL_MEMORY_NONE));
   args_.push_back({argument, memories_.back().get()});
 }
 
 void Primitive::prepare_softmax(const dnnl::memory::desc& form,
                                 const dnnl::primitive_attr& attributes) {
   const dnnl::softmax_forward::desc what(dnnl::prop_kind::forward_inference, form, 1);
-  const dnnl::softmax_forward::primitive_desc how(what, attributes, engine());
+  const dnnl::softmax_forward::primitive_desc how(what, attributes, cpu_engine());
   scratchpad_bytes_ = how.scratchpad_desc().get_size();
   add(DNNL_ARG_SCRATCHPAD, how.scratchpad_desc());
   primitive_ = dnnl::softmax_forward(how);
@@ -59,7 +86,7 @@ void Primitive::prepare_layer_norm(const dnnl::memory::desc& form,
   if (key_.shift) flags |= dnnl_use_shift;
   const dnnl::layer_normalization_forward::desc what(dnnl::prop_kind::forward_inference, form,
                                                      key_.eps, dnnl::normalization_flags(flags));
-  const dnnl::layer_normalization_forward::primitive_desc how(what, attributes, engine());
+  const dnnl::layer_normalization_forward::primitive_desc how(what, attributes, cpu_engine());
   scratchpad_bytes_ = how.scratchpad_desc().get_size();
   add(DNNL_ARG_SCRATCHPAD, how.scratchpad_desc());
   if (key_.scale) add(DNNL_ARG_SCALE, row);
@@ -67,18 +94,39 @@ void Primitive::prepare_layer_norm(const dnnl::memory::desc& form,
   primitive_ = dnnl::layer_normalization_forward(how);
 }
 
-void Primitive::prepare_product(const dnnl::primitive_attr& attributes) {
+void Primitive::prepare_pack(const dnnl::primitive_attr& attributes) {
+  const dnnl::memory::desc from({key_.width, key_.columns}, type_of(key_.bf16),
+                                key_.by_column ? dnnl::memory::dims{1, key_.right_stride}
+                                               : dnnl::memory::dims{key_.right_stride, 1});
+  const dnnl::memory::desc to = packed_form(key_);
+  if (static_cast<int64_t>(to.get_size()) > most_packed_bytes(key_))
+    throw dnnl::error(dnnl_unimplemented, "a packed form that is larger than expected");
+  const dnnl::reorder::primitive_desc how(cpu_engine(), from, cpu_engine(), to, attributes);
+  scratchpad_bytes_ = how.scratchpad_desc().get_size();
+  add(DNNL_ARG_DST, to);
+  add(DNNL_ARG_SRC, from);
+  add(DNNL_ARG_SCRATCHPAD, how.scratchpad_desc());
+  primitive_ = dnnl::reorder(how);
+}
+
+void Primitive::prepare_product(dnnl::primitive_attr attributes) {
   using Desc = dnnl::memory::desc;
-  const auto type = key_.bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  const auto type = type_of(key_.bf16);
   const Desc left({key_.rows, key_.width}, type, {key_.left_stride, 1});
-  const Desc right({key_.width, key_.columns}, type,
-                   key_.by_column ? dnnl::memory::dims{1, key_.right_stride}
-                                  : dnnl::memory::dims{key_.right_stride, 1});
-  const Desc out({key_.rows, key_.columns}, type, {key_.out_stride, 1});
+  const Desc right = key_.packed ? packed_form(key_)
+                     : key_.by_column
+                         ? Desc({key_.width, key_.columns}, type, {1, key_.right_stride})
+                         : Desc({key_.width, key_.columns}, type, {key_.right_stride, 1});
+  const Desc out({key_.rows, key_.columns}, type_of(key_.bf16 && !key_.wide), {key_.out_stride, 1});
+  if (key_.add) {
+    dnnl::post_ops after;
+    after.append_sum(1.0f);
+    attributes.set_post_ops(after);
+  }
   const Desc bias({1, key_.columns}, type, {key_.columns, 1});
   const dnnl::matmul::desc what = key_.shift ? dnnl::matmul::desc(left, right, bias, out)
                                              : dnnl::matmul::desc(left, right, out);
-  const dnnl::matmul::primitive_desc how(what, attributes, engine());
+  const dnnl::matmul::primitive_desc how(what, attributes, cpu_engine());
   scratchpad_bytes_ = how.scratchpad_desc().get_size();
   add(DNNL_ARG_DST, out);
   add(DNNL_ARG_SRC, left);

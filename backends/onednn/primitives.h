@@ -16,7 +16,7 @@
 
 namespace yard::onednn {
 
-enum class Kind : uint8_t { kSoftmax, kLayerNorm, kProduct };
+enum class Kind : uint8_t { kSoftmax, kLayerNorm, kProduct, kPack };
 
 struct Key {
   Kind kind = Kind::kSoftmax;
@@ -26,6 +26,9 @@ struct Key {
   float eps = 0;  // of layer_norm
   // Of a product: [rows, width] times [width, columns]. Strides in elements.
   bool bf16 = false, by_column = false;  // by_column: columns of the right side are dense
+  bool packed = false;                   // the right side is in packed_form(), whatever its stride
+  bool wide = false;                     // the result is f32, whatever the dtype of the sides
+  bool add = false;                      // to what is there
   int64_t columns = 0, left_stride = 0, right_stride = 0, out_stride = 0;
   bool operator==(const Key&) const = default;
 };
@@ -35,6 +38,17 @@ struct Operands {
   void *scale = nullptr, *shift = nullptr;  // where the key has them
   void* right = nullptr;                    // of a product
 };
+
+const dnnl::engine& cpu_engine();
+
+// The form in which oneDNN wants the right side of a product with this key's dtypes, width and columns, if it may choose. It
+// does not depend on the number of rows or threads, so that one packed copy serves all. Throws dnnl::error where there is no
+// such product. A primitive of kind kPack copies `x` into it, with the key's stride and direction.
+dnnl::memory::desc packed_form(const Key& key);
+// As many bytes as it takes, or more.
+int64_t most_packed_bytes(const Key& key);
+// Whether that is a form of its own, in blocks, and not merely rows.
+bool is_blocked(const dnnl::memory::desc& form);
 
 class Primitive {
  public:
@@ -50,7 +64,8 @@ class Primitive {
   void add(int argument, const dnnl::memory::desc& form);
   void prepare_softmax(const dnnl::memory::desc& form, const dnnl::primitive_attr& attributes);
   void prepare_layer_norm(const dnnl::memory::desc& form, const dnnl::primitive_attr& attributes);
-  void prepare_product(const dnnl::primitive_attr& attributes);
+  void prepare_product(dnnl::primitive_attr attributes);
+  void prepare_pack(const dnnl::primitive_attr& attributes);
 
   Key key_;
   dnnl::stream stream_;

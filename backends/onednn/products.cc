@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels.h"
+#include "packed.h"
 #include "primitives.h"
 #include "process.h"
 
@@ -25,9 +26,8 @@ int32_t declines_in_child(Call call) {
   return call.fail(YARD_DECLINED, "oneDNN's threads do not exist in a forked child");
 }
 
-}  // namespace
-
-int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor, Tensor bias) {
+// `packed`: the weight in packed_form(); null: as it is.
+int32_t run_linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, void* packed) {
   if (forked()) return declines_in_child(call);
   if (out.numel() == 0) return YARD_OK;
   Key key;
@@ -35,9 +35,26 @@ int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor, Tensor bi
   key.rows = x.rows(), key.width = x.size(-1), key.columns = out.size(-1);
   key.left_stride = row_stride(x), key.right_stride = row_stride(weight);
   key.out_stride = row_stride(out), key.shift = static_cast<bool>(bias);
+  if (packed != nullptr) key.packed = true, key.right_stride = 0;
   Operands on{out.data<void>(), x.data<void>()};
-  on.right = weight.data<void>(), on.shift = bias ? bias.data<void>() : nullptr;
+  on.right = packed != nullptr ? packed : weight.data<void>();
+  on.shift = bias ? bias.data<void>() : nullptr;
   return run_primitive(call, key, on);
+}
+
+}  // namespace
+
+int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor, Tensor bias) {
+  return run_linear(call, out, x, weight, bias, nullptr);
+}
+
+int32_t linear_packed(Call call, Tensor out, Tensor x, Tensor weight, Tensor, Tensor bias) {
+  try {
+    return run_linear(call, out, x, weight, bias, call.state<const PackedWeight>()->data());
+  } catch (const dnnl::error& e) {
+    if (e.status != dnnl_unimplemented) throw;
+    return call.fail(YARD_DECLINED, "oneDNN has no product of so many rows with packed weights");
+  }
 }
 
 int32_t matmul(Call call, Tensor out, Tensor a, Tensor b) {

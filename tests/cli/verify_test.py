@@ -48,6 +48,8 @@ class Verify(Folder):
             # The reference kernel has the calls of its op's schema; others as many of their own limits, too.
             if [r["reason"] for r in kernel["reasons"]] == ["cpu_feature"]:
                 continue  # the processor has no instructions for it
+            if "oneDNN packs no such weights for this processor" in [r["detail"] for r in kernel["reasons"]]:
+                continue
             self.assertGreaterEqual(kernel["passed"] + kernel["declined"], CASES, kernel)
             self.assertEqual(kernel["runs"], kernel["passed"])
             self.assertEqual(sum(r["count"] for r in kernel["reasons"]),
