@@ -55,7 +55,50 @@ ProductTimes measure() {
   return to;
 }
 
+// A score of attention with 128 elements in a head, on this thread alone: one head of some queries.
+template <bool bf16>
+double measure_score() {
+  constexpr int64_t kQueries = 128, kKeys = 256, kDim = 128;
+  std::vector<float> q(kQueries * kDim), kv(kKeys * kDim),
+      o(kQueries * kDim);  // zeros in any dtype
+  const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};
+  const auto tensor = [](std::vector<float>& data, const int64_t* shape) {
+    yard_tensor_t t{};
+    t.data = data.data(), t.device = {1, 0}, t.ndim = 4, t.shape = shape;
+    t.dtype = {static_cast<uint8_t>(bf16 ? 4 : 2), static_cast<uint8_t>(bf16 ? 16 : 32), 1};
+    return t;
+  };
+  const yard_tensor_t query = tensor(q, query_shape), key = tensor(kv, key_shape),
+                      out = tensor(o, query_shape);
+  const Tensor none(nullptr);
+  std::vector<char> workspace(static_cast<size_t>(
+      attention_workspace(Tensor(&out), Tensor(&query), Tensor(&key), Tensor(&key), none, 0)));
+  char error[256];
+  yard_call_t call{};
+  call.size = sizeof call, call.workspace = workspace.data(), call.error = error;
+  call.workspace_size = workspace.size(), call.error_size = sizeof error;
+  bool able = true;
+  const double ns = plugin::best_ns([&] {
+    try {
+      able = able && attention_full(Call(&call), Tensor(&out), Tensor(&query), Tensor(&key),
+                                    Tensor(&key), none, 0) == YARD_OK;
+    } catch (const dnnl::error&) {
+      able = false;
+    }
+  });
+  return able ? ns / (kQueries * kKeys) : -1;
+}
+
 }  // namespace
+
+double attention_ns(bool bf16, double scores, double dim, double units) {
+  constexpr double kMeasuredDim = 128, kExponential = 16;  // as many products as a score costs more
+  const double each = bf16 ? plugin::measured_once<measure_score<true>>()
+                           : plugin::measured_once<measure_score<false>>();
+  if (each < 0) return -1;
+  const double alone = scores * each * (dim + kExponential) / (kMeasuredDim + kExponential);
+  return 2 * kFixedNs + alone / plugin::speed_of_threads(units);
+}
 
 double product_ns(bool bf16, double m, double n, double k, bool packed) {
   using plugin::measured_once;

@@ -8,4 +8,8 @@ namespace yard::onednn {
 // packed_form().
 double product_ns(bool bf16, double m, double n, double k, bool packed = false);
 
+// Attention of every query to every key, nanoseconds: `scores` products of rows of `dim` elements, in `units` blocks of
+// queries. Negative where oneDNN has no such product.
+double attention_ns(bool bf16, double scores, double dim, double units);
+
 }  // namespace yard::onednn

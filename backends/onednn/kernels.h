@@ -23,6 +23,14 @@ int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Ten
 int32_t linear_packed(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int32_t matmul(Call call, Tensor out, Tensor a, Tensor b);
 
+// Without a mask. Rows are dense, and nothing overlaps itself.
+int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                       double scale);
+int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                         double scale);
+int64_t attention_workspace(Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                            double scale);
+
 // Longest row of layer_norm: the primitive's sums in f32 drift with it, and past this length they come
 // near the op's tolerance.
 inline constexpr int64_t kLongestNormRow = 32768;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `onednn`.
+#include <algorithm>
 #include <dnnl.hpp>
 #include <mutex>
 
@@ -89,6 +90,49 @@ plugin::Kernel packed_linear(const char* id) {
       .cost(linear_cost<bf16, true>, kLinearReads);
 }
 
+const char* const kAttentionReads[] = {"batch", "heads", "seq", "kv_seq", "dim", nullptr};
+template <bool bf16, bool causal>
+double attention_cost(void*, const int64_t* f, uint32_t) {
+  const double rows = size_of(f[0]) * size_of(f[1]) * size_of(f[2]), keys = size_of(f[3]);
+  // Of a causal call half of the scores, and the whole blocks on the diagonal.
+  const double scores = rows * (causal ? (keys - size_of(f[2]) / 2 + 256) : keys);
+  return attention_ns(bf16, std::min(scores, rows * keys), size_of(f[4]), rows / 128);
+}
+
+// Blocks are padded to 64 keys and elements, so that small ones would take many times the memory of their tensors. Sums over
+// longer heads in f32 come near the tolerance.
+void add_attention(plugin::Plugin& p) {
+  using plugin::at_least, plugin::dtypes;
+  static constexpr yard_limit_t f32[] = {
+      dtypes({YARD_F32}), plugin::absent("mask"), plugin::plain(),     plugin::inner_dense(),
+      plugin::aligned(4), at_least("kv_seq", 64), at_least("dim", 16), plugin::at_most("dim", 256)};
+  static constexpr yard_limit_t bf16[] = {dtypes({YARD_BF16}), plugin::absent("mask"),
+                                          plugin::plain(),     plugin::inner_dense(),
+                                          plugin::aligned(2),  at_least("kv_seq", 64),
+                                          at_least("dim", 16), plugin::at_most("dim", 256)};
+  const auto attention = [](plugin::Kernel k) {
+    return k.backend("onednn")
+        .summary("oneDNN's products of matrices with an online softmax between them")
+        .kind(YARD_KIND_VENDOR)
+        .workspace<attention_workspace>();
+  };
+  using plugin::Kernel;
+  p.add(attention(Kernel::of<attention_full>("attention.full", "vendor.onednn"))
+            .limits(f32)
+            .cost(attention_cost<false, false>, kAttentionReads));
+  p.add(attention(Kernel::of<attention_causal>("attention.causal", "vendor.onednn"))
+            .limits(f32)
+            .cost(attention_cost<false, true>, kAttentionReads));
+  p.add(attention(Kernel::of<attention_full>("attention.full", "vendor.onednn_bf16"))
+            .limits(bf16)
+            .features("avx512bf16")
+            .cost(attention_cost<true, false>, kAttentionReads));
+  p.add(attention(Kernel::of<attention_causal>("attention.causal", "vendor.onednn_bf16"))
+            .limits(bf16)
+            .features("avx512bf16")
+            .cost(attention_cost<true, true>, kAttentionReads));
+}
+
 void add_products(plugin::Plugin& p) {
   using plugin::at_least, plugin::compact, plugin::dtypes;
   static constexpr yard_limit_t f32[] = {dtypes({YARD_F32}), compact(), plugin::aligned(4),
@@ -129,6 +173,7 @@ plugin::Plugin make() {
   p.add(kernel<softmax>("softmax", softmax_limits));
   p.add(kernel<layer_norm>("layer_norm", layer_norm_limits));
   add_products(p);
+  add_attention(p);
   return p;
 }
 

@@ -29,7 +29,7 @@ TEST(OnednnPlugin, IsThere) {
     found = true;
     EXPECT_TRUE(b.available) << b.reason << b.detail;
     EXPECT_EQ(b.vendor, "onednn");
-    EXPECT_EQ(b.kernels, 8u);
+    EXPECT_EQ(b.kernels, 12u);
   }
   EXPECT_TRUE(found);
 }
