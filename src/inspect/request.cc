@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/assign.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -37,34 +38,34 @@ std::string start_of(const Request& request, bool ok) {
 }  // namespace
 
 Status parse_request(std::string_view line, Request& to) {
-  auto parsed = base::parse_json(
-      line, {.bytes = kInspectMostRequest, .depth = kDeepest, .nodes = kMostValues});
-  if (!parsed.ok()) return std::move(parsed).status();
-  if (parsed->kind != YamlNode::Kind::kMap)
-    return invalid("request", "an object", base::json_kind(*parsed));
-  const YamlNode* const id = parsed->find("id");
+  YARD_ASSIGN_OR_RETURN(auto parsed, base::parse_json(line, {.bytes = kInspectMostRequest,
+                                                             .depth = kDeepest,
+                                                             .nodes = kMostValues}));
+  if (parsed.kind != YamlNode::Kind::kMap)
+    return invalid("request", "an object", base::json_kind(parsed));
+  const YamlNode* const id = parsed.find("id");
   if (id != nullptr) {
     if (!is_id(*id)) return invalid("id", "a number or a string", base::json_kind(*id));
     to.id = base::to_json(*id);
   }
   const std::vector<std::string> known = {"v", "id", "command", "args", "runtime"};
-  for (const base::YamlEntry& e : parsed->entries)
+  for (const base::YamlEntry& e : parsed.entries)
     if (std::find(known.begin(), known.end(), e.key) == known.end())
       return Status(Code::kInvalidArgument,
                     fmt::format("invalid request: expected {}, got {}{}", base::one_of(known),
                                 base::excerpt(e.key), base::did_you_mean(e.key, known)));
-  const YamlNode* const version = parsed->find("v");
+  const YamlNode* const version = parsed.find("v");
   if (version == nullptr || base::json_whole_number(*version) != kInspectVersion)
     return invalid("v", std::to_string(kInspectVersion), version);
-  const YamlNode* const command = parsed->find("command");
+  const YamlNode* const command = parsed.find("command");
   if (command == nullptr || base::json_text(*command) == nullptr)
     return invalid("command", "a string", command);
   to.command = command->text;
-  if (const YamlNode* runtime = parsed->find("runtime")) {
+  if (const YamlNode* runtime = parsed.find("runtime")) {
     to.runtime = base::json_whole_number(*runtime);
     if (!to.runtime) return invalid("runtime", "a whole number", runtime);
   }
-  if (const YamlNode* args = parsed->find("args")) {
+  if (const YamlNode* args = parsed.find("args")) {
     if (args->kind != YamlNode::Kind::kMap && args->kind != YamlNode::Kind::kNull)
       return invalid("args", "an object", args);
     to.args = *args;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CallSpecs from text by recursive descent, and back to canonical text: see call_spec.h.
 #include "op/call_spec.h"
+#include "base/assign.h"
 #include "op/verbose_line.h"
 
 #include <fmt/format.h>
@@ -283,9 +284,8 @@ struct Printer {
 
 Result<CallSpec> parse_call_spec(std::string_view text) {
   if (is_verbose_line(text)) {
-    const auto call = call_of_verbose_line(text);
-    if (!call.ok()) return call.status();
-    return parse_call_spec(*call);
+    YARD_ASSIGN_OR_RETURN(const auto call, call_of_verbose_line(text));
+    return parse_call_spec(call);
   }
   Scanner in(text, "call");
   CallSpec c;

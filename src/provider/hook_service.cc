@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/assign.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "registry/descriptors.h"
@@ -214,9 +215,8 @@ Status Hooks::add(const HookSet& set) {
     d.name = item.name.c_str(), d.backend = set.backend_.c_str();
     if (set.permission_ != HookPermission::kOverride) d.flags |= YARD_HOOK_ADDS;
     if (set.permission_ != HookPermission::kAdd) d.flags |= YARD_HOOK_OVERRIDES;
-    auto hook = registry::read_hook(d, item.keep);
-    if (!hook.ok()) return std::move(hook).status();
-    steps.push_back(registry::AddHook{*std::move(hook)});
+    YARD_ASSIGN_OR_RETURN(auto hook, registry::read_hook(d, item.keep));
+    steps.push_back(registry::AddHook{std::move(hook)});
   }
   return service_->core().published.apply(steps).status();
 }

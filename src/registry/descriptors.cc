@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/assign.h"
 #include "base/text.h"
 #include "op/schema.h"
 #include "registry/features.h"
@@ -181,9 +182,8 @@ Status read_features(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
   for (const std::string_view word : base::split(k.features, ' ')) {
     if (word.empty()) continue;
-    auto feature = parse_needed_feature(word);
-    if (!feature.ok()) return std::move(feature).status();
-    k.needs.push_back({*std::move(feature), std::string(word)});
+    YARD_ASSIGN_OR_RETURN(auto feature, parse_needed_feature(word));
+    k.needs.push_back({std::move(feature), std::string(word)});
   }
   return {};
 }
@@ -227,13 +227,13 @@ Status read_params(const yard_kernel_t& d, Kernel& k) {
     return bad(fmt::format("{} parameters stated, none given", d.param_count));
   for (uint32_t i = 0; i < d.param_count; ++i) {
     if (d.params[i] == nullptr) return bad(fmt::format("parameter {} is NULL", i));
-    auto param = sized_copy(*d.params[i], offsetof(yard_param_t, source), "parameter");
-    if (!param.ok()) return param.status();
+    YARD_ASSIGN_OR_RETURN(auto param,
+                          sized_copy(*d.params[i], offsetof(yard_param_t, source), "parameter"));
     op::ParamText to;
-    YARD_RETURN_IF_ERROR(read_name(param->name, "the name of a parameter", to.name));
+    YARD_RETURN_IF_ERROR(read_name(param.name, "the name of a parameter", to.name));
     for (const op::ParamText& other : k.params)
       if (other.name == to.name) return bad(fmt::format("two parameters are called '{}'", to.name));
-    if (Status s = read_param(*param, to); !s)
+    if (Status s = read_param(param, to); !s)
       return std::move(s).note(fmt::format("in parameter '{}'", to.name));
     k.params.push_back(std::move(to));
   }
@@ -285,30 +285,28 @@ int priority_of(Kind kind) {
 }  // namespace
 
 Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void> keep) {
-  auto d = sized_copy(given, offsetof(yard_op_t, summary), "op");
-  if (!d.ok()) return d.status();
+  YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_op_t, summary), "op"));
   auto op = std::make_shared<Op>();
   std::string text;
-  YARD_RETURN_IF_ERROR(read_text(d->schema, "the schema of an op", text));
-  auto schema = op::parse_schema(text);
-  if (!schema.ok()) return schema.status();
-  op->name = schema->name;
-  op->schema = op::to_string(*schema);
-  auto program = op::Program::compile(*std::move(schema));
+  YARD_RETURN_IF_ERROR(read_text(d.schema, "the schema of an op", text));
+  YARD_ASSIGN_OR_RETURN(auto schema, op::parse_schema(text));
+  op->name = schema.name;
+  op->schema = op::to_string(schema);
+  auto program = op::Program::compile(std::move(schema));
   if (!program.ok())
     return std::move(program).status().note("in the schema of op '" + op->name + "'");
   op->program = std::make_shared<const op::Program>(*std::move(program));
-  YARD_RETURN_IF_ERROR(read_text(d->summary, "the summary of an op", op->summary));
-  if (d->tolerance_count > kMaxItems || (d->tolerance_count > 0 && d->tolerances == nullptr))
+  YARD_RETURN_IF_ERROR(read_text(d.summary, "the summary of an op", op->summary));
+  if (d.tolerance_count > kMaxItems || (d.tolerance_count > 0 && d.tolerances == nullptr))
     return bad(
-        fmt::format("op '{}': {} tolerances stated, none given", op->name, d->tolerance_count));
-  op->tolerances.assign(d->tolerances, d->tolerances + d->tolerance_count);
+        fmt::format("op '{}': {} tolerances stated, none given", op->name, d.tolerance_count));
+  op->tolerances.assign(d.tolerances, d.tolerances + d.tolerance_count);
   for (const yard_tolerance_t& t : op->tolerances)
     if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4 ||
         t.input > YARD_Q6_K)
       return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}, input {}",
                              op->name, t.rtol, t.atol, t.dtype, t.input));
-  op->d = *d;
+  op->d = d;
   op->d.schema = op->schema.c_str();
   op->d.summary = op->summary.c_str();
   op->d.tolerances = op->tolerances.data();
@@ -318,13 +316,12 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
 
 Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given,
                                               std::shared_ptr<void> keep) {
-  auto d = sized_copy(given, offsetof(yard_backend_t, vendor), "backend");
-  if (!d.ok()) return d.status();
+  YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_backend_t, vendor), "backend"));
   auto b = std::make_shared<Backend>();
-  YARD_RETURN_IF_ERROR(read_name(d->name, "the name of a backend", b->name));
-  if (Status s = read_backend_body(*d, *b); !s)
+  YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a backend", b->name));
+  if (Status s = read_backend_body(d, *b); !s)
     return std::move(s).note("in backend '" + b->name + "'");
-  b->d = *d;
+  b->d = d;
   if (b->d.device_type == 0) b->d.device_type = 1;
   b->d.name = b->name.c_str();
   b->d.vendor = b->vendor.empty() ? nullptr : b->vendor.c_str();
@@ -338,22 +335,21 @@ Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given,
 
 Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::shared_ptr<void> keep,
                                             const char* only_backend) {
-  auto d = sized_copy(given, offsetof(yard_kernel_t, summary), "kernel");
-  if (!d.ok()) return d.status();
+  YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_kernel_t, summary), "kernel"));
   auto k = std::make_shared<Kernel>();
-  YARD_RETURN_IF_ERROR(read_name(d->op, "the op of a kernel", k->op));
-  YARD_RETURN_IF_ERROR(read_name(d->id, "the id of a kernel", k->id));
+  YARD_RETURN_IF_ERROR(read_name(d.op, "the op of a kernel", k->op));
+  YARD_RETURN_IF_ERROR(read_name(d.id, "the id of a kernel", k->id));
   const std::string note = fmt::format("in kernel '{}' of op '{}'", k->id, k->op);
-  const char* backend = d->backend != nullptr ? d->backend : only_backend;
+  const char* backend = d.backend != nullptr ? d.backend : only_backend;
   if (backend == nullptr)
     return bad(fmt::format("kernel '{}' of op '{}' names no backend", k->id, k->op));
   if (Status s = read_name(backend, "its backend", k->backend_name); !s)
     return std::move(s).note(note);
-  if (Status s = read_kernel_body(*d, *k); !s) return std::move(s).note(note);
-  k->d = *d;
-  k->kind = static_cast<Kind>(d->kind);
-  k->priority = d->priority == 0 ? priority_of(k->kind) : d->priority;
-  k->reads_all = d->verify != nullptr && d->verify_reads == nullptr;
+  if (Status s = read_kernel_body(d, *k); !s) return std::move(s).note(note);
+  k->d = d;
+  k->kind = static_cast<Kind>(d.kind);
+  k->priority = d.priority == 0 ? priority_of(k->kind) : d.priority;
+  k->reads_all = d.verify != nullptr && d.verify_reads == nullptr;
   k->link();
   k->keep = std::move(keep);
   return k;
@@ -390,23 +386,22 @@ Status read_hook_body(const yard_hook_t& d, Hook& h) {
 
 Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& given, std::shared_ptr<void> keep,
                                         const char* only_backend) {
-  auto d = sized_copy(given, offsetof(yard_hook_t, verify), "hook");
-  if (!d.ok()) return d.status();
+  YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_hook_t, verify), "hook"));
   auto h = std::make_shared<Hook>();
-  YARD_RETURN_IF_ERROR(read_name(d->name, "the name of a hook", h->name));
+  YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a hook", h->name));
   std::string note = "in hook '" + h->name + "'";
-  if (d->group != nullptr) {
-    if (Status s = read_name(d->group, "its group", h->group); !s) return std::move(s).note(note);
+  if (d.group != nullptr) {
+    if (Status s = read_name(d.group, "its group", h->group); !s) return std::move(s).note(note);
     note = fmt::format("in function '{}' of group '{}'", h->name, h->group);
   }
-  const char* backend = d->backend != nullptr ? d->backend : only_backend;
+  const char* backend = d.backend != nullptr ? d.backend : only_backend;
   if (backend == nullptr) return bad("it names no backend").note(note);
   if (Status s = read_name(backend, "its backend", h->backend); !s) return std::move(s).note(note);
   if (!h->group.empty() && h->backend == detail::kOriginal)
     return bad("its backend is called 'original', which is what the function's own body is called")
         .note(note);
-  if (Status s = read_hook_body(*d, *h); !s) return std::move(s).note(note);
-  h->d = *d;
+  if (Status s = read_hook_body(d, *h); !s) return std::move(s).note(note);
+  h->d = d;
   h->d.name = h->name.c_str(), h->d.backend = h->backend.c_str();
   h->d.group = h->group.empty() ? nullptr : h->group.c_str();
   h->d.signature = h->signature.c_str();
@@ -425,9 +420,8 @@ Status read_list(const char* what, const D* const* list, uint32_t count, std::ve
     return bad("a count is stated for a list that is not there, or is beyond reason");
   for (uint32_t i = 0; i < count; ++i) {
     if (list[i] == nullptr) return bad(fmt::format("{} {} of its list is NULL", what, i));
-    auto record = read(*list[i]);
-    if (!record.ok()) return std::move(record).status();
-    steps.push_back(Step_{*std::move(record)});
+    YARD_ASSIGN_OR_RETURN(auto record, read(*list[i]));
+    steps.push_back(Step_{std::move(record)});
   }
   return {};
 }
@@ -436,9 +430,8 @@ Status read_list(const char* what, const D* const* list, uint32_t count, std::ve
 
 Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep,
                    std::vector<Step>& steps, Origin::From from) {
-  auto copied = sized_copy(given, offsetof(yard_plugin_t, version), "plugin");
-  if (!copied.ok()) return copied.status();
-  const yard_plugin_t& d = *copied;
+  YARD_ASSIGN_OR_RETURN(auto copied, sized_copy(given, offsetof(yard_plugin_t, version), "plugin"));
+  const yard_plugin_t& d = copied;
   std::string name;
   YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a plugin", name));
   if (d.abi > YARD_ABI_VERSION)

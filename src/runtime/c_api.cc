@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assign.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 
@@ -197,11 +198,10 @@ void write_result(const ResultRecord& r, yard_result_t* to) {
 
 Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
                  const yard_options_t* options, yard_result_t* result) {
-  auto o = read_options(options, site->name);
-  if (!o.ok()) return std::move(o).status();
+  YARD_ASSIGN_OR_RETURN(auto o, read_options(options, site->name));
   ResultRecord record;
-  if (result != nullptr) o->result = &record;
-  Status s = detail::call_slow(*site, args, count, &*o);
+  if (result != nullptr) o.result = &record;
+  Status s = detail::call_slow(*site, args, count, &o);
   write_result(record, result);
   return s;
 }
@@ -272,9 +272,9 @@ yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* op
   yard::guarded(error, error_size, [&] {
     if (op == nullptr) return yard::missing("the op's name");
     if (options == nullptr && count > 0) return yard::missing("the option array");
-    auto made = yard::Instance::make(Runtime::shared(), op, yard::read_args(options, count));
-    if (!made.ok()) return std::move(made).status();
-    to = new yard_instance_t{*std::move(made)};
+    YARD_ASSIGN_OR_RETURN(
+        auto made, yard::Instance::make(Runtime::shared(), op, yard::read_args(options, count)));
+    to = new yard_instance_t{std::move(made)};
     return Status();
   });
   return to;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/assign.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -40,12 +41,11 @@ Result<Changed> put_policy(const Inspected& s, Policy next) {
 }
 
 Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
-  const auto fields = args.object("fields");
-  if (!fields.ok()) return fields.status();
-  if (*fields == nullptr || (*fields)->entries.empty())
+  YARD_ASSIGN_OR_RETURN(const auto fields, args.object("fields"));
+  if (fields == nullptr || fields->entries.empty())
     return invalid("fields", "an object with fields of a policy", "none");
   // The grammar is that of rule files. Null removes what is set.
-  YamlNode given = **fields;
+  YamlNode given = *fields;
   std::erase_if(given.entries,
                 [](const base::YamlEntry& e) { return e.value.kind == YamlNode::Kind::kNull; });
   const ConfigReading reading = parse_config(
@@ -56,9 +56,9 @@ Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
   policy::visit_fields<Policy>([&](const auto& row) {
     if (row.section != nullptr) return;
     known.emplace_back(row.name);
-    if ((*fields)->find(row.name) != nullptr) next.*row.member = reading.config.policy.*row.member;
+    if (fields->find(row.name) != nullptr) next.*row.member = reading.config.policy.*row.member;
   });
-  for (const base::YamlEntry& e : (*fields)->entries)
+  for (const base::YamlEntry& e : fields->entries)
     if (std::find(known.begin(), known.end(), e.key) == known.end())
       return invalid("field", base::one_of(known), e.key);
   return put_policy(s, std::move(next));
@@ -150,18 +150,14 @@ struct Denial {
 
 Result<Denial> read_denial(const CommandArgs& args) {
   Denial to;
-  auto kernel = args.required("kernel");
-  if (!kernel.ok()) return std::move(kernel).status();
-  to.kernel = *std::move(kernel);
-  auto op = args.text("op");
-  if (!op.ok()) return std::move(op).status();
-  to.op = op->value_or("");
-  const auto when = args.text("when");
-  if (!when.ok()) return when.status();
-  if (*when && !base::trim(**when).empty()) {
-    auto conditions = parse_when(**when);
-    if (!conditions.ok()) return std::move(conditions).status();
-    to.conditions = *std::move(conditions);
+  YARD_ASSIGN_OR_RETURN(auto kernel, args.required("kernel"));
+  to.kernel = std::move(kernel);
+  YARD_ASSIGN_OR_RETURN(auto op, args.text("op"));
+  to.op = op.value_or("");
+  YARD_ASSIGN_OR_RETURN(const auto when, args.text("when"));
+  if (when && !base::trim(*when).empty()) {
+    YARD_ASSIGN_OR_RETURN(auto conditions, parse_when(*when));
+    to.conditions = std::move(conditions);
   }
   return to;
 }
@@ -257,35 +253,31 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
 }
 
 Result<Changed> deny(const Inspected& s, const CommandArgs& args) {
-  const auto d = read_denial(args);
-  if (!d.ok()) return d.status();
-  YARD_RETURN_IF_ERROR(check_kernel(s, *d));
-  return change_denial(s, *d, true);
+  YARD_ASSIGN_OR_RETURN(const auto d, read_denial(args));
+  YARD_RETURN_IF_ERROR(check_kernel(s, d));
+  return change_denial(s, d, true);
 }
 
 Result<Changed> allow(const Inspected& s, const CommandArgs& args) {
-  const auto d = read_denial(args);
-  if (!d.ok()) return d.status();
-  return change_denial(s, *d, false);
+  YARD_ASSIGN_OR_RETURN(const auto d, read_denial(args));
+  return change_denial(s, d, false);
 }
 
 Result<Changed> config_load(const Inspected& s, const CommandArgs& args) {
-  const auto path = args.path("path");
-  if (!path.ok()) return path.status();
+  YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.load_config(*path, &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.load_config(path, &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
 Result<Changed> config_rollback(const Inspected& s, const CommandArgs& args) {
-  const auto version = args.number("version");
-  if (!version.ok()) return version.status();
-  if (!*version || **version <= 0)
-    return invalid("version", "a number above 0", *version ? std::to_string(**version) : "none");
+  YARD_ASSIGN_OR_RETURN(const auto version, args.number("version"));
+  if (!version || *version <= 0)
+    return invalid("version", "a number above 0", version ? std::to_string(*version) : "none");
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rollback_config(static_cast<uint64_t>(**version), &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rollback_config(static_cast<uint64_t>(*version), &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
@@ -297,21 +289,19 @@ struct BreakerTarget {
 };
 
 Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const CommandArgs& args) {
-  const auto kernel = args.required("kernel");
-  if (!kernel.ok()) return kernel.status();
-  const auto op = args.text("op");
-  if (!op.ok()) return op.status();
+  YARD_ASSIGN_OR_RETURN(const auto kernel, args.required("kernel"));
+  YARD_ASSIGN_OR_RETURN(const auto op, args.text("op"));
   std::vector<BreakerTarget> to;
-  if (*op)
-    to.push_back({**op, *kernel});
+  if (op)
+    to.push_back({*op, kernel});
   else
-    for (const KernelInfo& k : s.runtime.find_kernels(*kernel)) to.push_back({k.op, k.id});
+    for (const KernelInfo& k : s.runtime.find_kernels(kernel)) to.push_back({k.op, k.id});
   if (to.empty()) {
     std::vector<std::string> known;
     for (const OpInfo& o : s.runtime.list().ops)
       for (const KernelInfo& k : o.kernels) known.push_back(k.id);
-    return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", *kernel,
-                                               base::did_you_mean(*kernel, known)));
+    return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", kernel,
+                                               base::did_you_mean(kernel, known)));
   }
   for (const KernelHealth& h : s.runtime.health().report().kernels)
     for (BreakerTarget& t : to)
@@ -320,26 +310,23 @@ Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const Com
 }
 
 Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
-  const auto action = args.required("action");
-  if (!action.ok()) return action.status();
+  YARD_ASSIGN_OR_RETURN(const auto action, args.required("action"));
   const std::vector<std::string> actions = {"open", "close", "reset"};
-  if (std::find(actions.begin(), actions.end(), *action) == actions.end())
-    return invalid("action", base::one_of(actions), *action);
-  const auto reason = args.text("reason");
-  if (!reason.ok()) return reason.status();
-  const auto targets = breaker_targets(s, args);
-  if (!targets.ok()) return targets.status();
-  const bool opens = *action == "open";
+  if (std::find(actions.begin(), actions.end(), action) == actions.end())
+    return invalid("action", base::one_of(actions), action);
+  YARD_ASSIGN_OR_RETURN(const auto reason, args.text("reason"));
+  YARD_ASSIGN_OR_RETURN(const auto targets, breaker_targets(s, args));
+  const bool opens = action == "open";
   Health health = s.runtime.health();
-  for (const BreakerTarget& t : *targets)
-    YARD_RETURN_IF_ERROR(opens                ? health.open(t.op, t.kernel, reason->value_or(""))
-                         : *action == "close" ? health.close(t.op, t.kernel)
-                                              : health.reset(t.op, t.kernel));
+  for (const BreakerTarget& t : targets)
+    YARD_RETURN_IF_ERROR(opens               ? health.open(t.op, t.kernel, reason.value_or(""))
+                         : action == "close" ? health.close(t.op, t.kernel)
+                                             : health.reset(t.op, t.kernel));
   JsonObject effect;
   std::vector<std::string> ops;
-  for (const BreakerTarget& t : *targets) ops.push_back(t.op);
+  for (const BreakerTarget& t : targets) ops.push_back(t.op);
   effect.add_json("ops", base::json_strings(ops));
-  return Changed{std::move(effect).text(), [all = *targets, opens](const Inspected& to) -> Status {
+  return Changed{std::move(effect).text(), [all = targets, opens](const Inspected& to) -> Status {
                    Health h = to.runtime.health();
                    for (const BreakerTarget& t : all) {
                      if (t.open == opens) continue;  // it was as it is
@@ -353,15 +340,13 @@ Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
 // ---- Logs, recordings, counters ----
 
 Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
-  const auto word = args.required("level");
-  if (!word.ok()) return word.status();
-  const auto level = parse_log_level(*word);
-  if (!level) return invalid("level", "debug, info, warn, error or off", *word);
-  const auto logger = args.text("logger");
-  if (!logger.ok()) return logger.status();
+  YARD_ASSIGN_OR_RETURN(const auto word, args.required("level"));
+  const auto level = parse_log_level(word);
+  if (!level) return invalid("level", "debug, info, warn, error or off", word);
+  YARD_ASSIGN_OR_RETURN(const auto logger, args.text("logger"));
   const base::LogLevels before = base::g_log_levels.load(std::memory_order_relaxed);
-  if (*logger)
-    YARD_RETURN_IF_ERROR(set_log_level(**logger, *level));
+  if (logger)
+    YARD_RETURN_IF_ERROR(set_log_level(*logger, *level));
   else
     set_log_level(*level);
   return Changed{"{}", [before](const Inspected&) {
@@ -371,11 +356,10 @@ Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
 }
 
 Result<Changed> record(const Inspected& s, const CommandArgs& args) {
-  const auto path = args.path("path");
-  if (!path.ok()) return path.status();
+  YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   if (const std::string now = s.runtime.recording().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
-  YARD_RETURN_IF_ERROR(s.runtime.record_to(*path));
+  YARD_RETURN_IF_ERROR(s.runtime.record_to(path));
   JsonObject effect;
   effect.add("path", s.runtime.recording().path);
   return Changed{std::move(effect).text(),
@@ -400,12 +384,11 @@ Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
 }
 
 Result<Changed> verbose(const Inspected& s, const CommandArgs& args) {
-  const auto level = args.number("level");
-  if (!level.ok()) return level.status();
-  if (!*level || **level < 0 || **level > 2)
-    return invalid("level", "0, 1 or 2", *level ? std::to_string(**level) : "none");
+  YARD_ASSIGN_OR_RETURN(const auto level, args.number("level"));
+  if (!level || *level < 0 || *level > 2)
+    return invalid("level", "0, 1 or 2", level ? std::to_string(*level) : "none");
   const int before = s.runtime.verbose();
-  YARD_RETURN_IF_ERROR(s.runtime.set_verbose(static_cast<int>(**level)));
+  YARD_RETURN_IF_ERROR(s.runtime.set_verbose(static_cast<int>(*level)));
   return Changed{"{}", [before](const Inspected& to) { return to.runtime.set_verbose(before); }};
 }
 
@@ -413,20 +396,18 @@ Result<Changed> verbose(const Inspected& s, const CommandArgs& args) {
 constexpr int64_t kMostEvents = 100'000;
 
 Result<Changed> trace_start(const Inspected& s, const CommandArgs& args) {
-  const auto most = args.number("max_events");
-  if (!most.ok()) return most.status();
+  YARD_ASSIGN_OR_RETURN(const auto most, args.number("max_events"));
   TraceSettings settings;
-  settings.max_events = static_cast<size_t>(most->value_or(kMostEvents));
-  if (*most && (**most < 1 || **most > kMostEvents))
-    return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(**most));
+  settings.max_events = static_cast<size_t>(most.value_or(kMostEvents));
+  if (most && (*most < 1 || *most > kMostEvents))
+    return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(*most));
   YARD_RETURN_IF_ERROR(s.runtime.start_trace(settings));
   return Changed();
 }
 
 Result<Changed> trace_stop(const Inspected& s, const CommandArgs&) {
-  auto trace = s.runtime.stop_trace();
-  if (!trace.ok()) return std::move(trace).status();
-  return Changed{*std::move(trace), {}, true};
+  YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.stop_trace());
+  return Changed{std::move(trace), {}, true};
 }
 
 Result<Changed> stats_reset(const Inspected& s, const CommandArgs&) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/assign.h"
 #include "base/fork.h"
 #include "base/text.h"
 #include "dispatch/planner.h"
@@ -64,20 +65,17 @@ Result<std::string> list(const Inspected& s, const CommandArgs&) {
 }
 
 Result<std::string> explain(const Inspected& s, const CommandArgs& args) {
-  const auto call = args.required("call");
-  if (!call.ok()) return call.status();
-  const auto labels = args.object("labels");
-  if (!labels.ok()) return labels.status();
+  YARD_ASSIGN_OR_RETURN(const auto call, args.required("call"));
+  YARD_ASSIGN_OR_RETURN(const auto labels, args.object("labels"));
   Options options;
-  if (*labels != nullptr)
-    for (const base::YamlEntry& e : (*labels)->entries) {
+  if (labels != nullptr)
+    for (const base::YamlEntry& e : labels->entries) {
       const std::string* const value = base::json_text(e.value);
       if (value == nullptr) return wrong("labels." + e.key, "a string", &e.value);
       options.labels[e.key] = *value;
     }
-  const auto explanation = s.runtime.explain(*call, options);
-  if (!explanation.ok()) return explanation.status();
-  return explanation->to_json();
+  YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(call, options));
+  return explanation.to_json();
 }
 
 std::string counts_json(const HealthCounts& c, std::string_view name, std::string_view backend,
@@ -179,22 +177,21 @@ std::string plan_json(const Inspected& s, const detail::Entry& entry,
 }
 
 Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
-  const auto op = args.required("op");
-  if (!op.ok()) return op.status();
+  YARD_ASSIGN_OR_RETURN(const auto op, args.required("op"));
   const auto snapshot = s.core.snapshot();
-  const registry::OpRecord* const record = snapshot->state->find(*op);
+  const registry::OpRecord* const record = snapshot->state->find(op);
   if (record == nullptr) {
     std::vector<std::string> names;
     for (const auto& [name, ignored] : snapshot->state->op_records) names.push_back(name);
     return Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", *op, base::did_you_mean(*op, names)));
+                  fmt::format("op '{}' is not known{}", op, base::did_you_mean(op, names)));
   }
   const detail::Entry& entry = *snapshot->entry(record->op->index);
   auto known = s.core.planner.known_classes(entry);
   const size_t all = known.size();
   if (all > kMostPlans) known.erase(known.begin(), known.end() - kMostPlans);  // oldest first
   JsonObject to;
-  to.add("op", *op).add("count", all);
+  to.add("op", op).add("count", all);
   to.add_json("plans", each(known, [&](const auto& k) { return plan_json(s, entry, k); }));
   return std::move(to).text();
 }
@@ -225,10 +222,9 @@ JsonObject status_of(const Inspected& s) {
 }
 
 Result<std::string> CommandArgs::required(std::string_view name) const {
-  auto found = text(name);
-  if (!found.ok()) return std::move(found).status();
-  if (!*found || (*found)->empty()) return wrong(name, "a string", args_.find(name));
-  return **std::move(found);
+  YARD_ASSIGN_OR_RETURN(auto found, text(name));
+  if (!found || found->empty()) return wrong(name, "a string", args_.find(name));
+  return *std::move(found);
 }
 
 Result<std::optional<std::string>> CommandArgs::text(std::string_view name) const {

@@ -3,6 +3,7 @@
 #include <yard/bound.h>
 #include <yard/runtime.h>
 
+#include "base/assign.h"
 #include "dispatch/core.h"
 #include "exec/states.h"
 
@@ -44,8 +45,7 @@ Status check_taken(const registry::OpRecord& op_record, const exec::Weights& wei
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::span<const Arg> options) {
-  const auto found = runtime.core().sites.find(op);
-  if (!found.ok()) return found.status();
+  YARD_ASSIGN_OR_RETURN(const auto found, runtime.core().sites.find(op));
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {
     const yard_value_t& v = a.value.c();
@@ -58,7 +58,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
     owned.push_back({std::string(a.name), std::move(text), v});
   }
-  YARD_RETURN_IF_ERROR(check_accepted(*found->record, owned));
+  YARD_RETURN_IF_ERROR(check_accepted(*found.record, owned));
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/assign.h"
 #include "base/background.h"
 #include "base/file.h"
 #include "base/fork.h"
@@ -322,12 +323,11 @@ Status write_last(runtime::Recording& recording) {
 
 Status Runtime::record_to(const std::string& path) {
   return base::or_out_of_memory([&]() -> Status {
-    auto recording = runtime::Recording::open(path);
-    if (!recording.ok()) return std::move(recording).status();
+    YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
     const auto before = detail::find_observer<runtime::Recorder>(core());
-    if (before != nullptr && &before->recording() == recording->get()) return {};
+    if (before != nullptr && &before->recording() == recording.get()) return {};
     YARD_RETURN_IF_ERROR(detail::replace_observer(
-        core(), before, std::make_shared<runtime::Recorder>(*std::move(recording))));
+        core(), before, std::make_shared<runtime::Recorder>(std::move(recording))));
     return before != nullptr ? write_last(before->recording()) : Status();
   });
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/assign.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
@@ -321,9 +322,8 @@ Status RuleFollower::record_to(const std::shared_ptr<Recorder>& mine, const std:
     YARD_RETURN_IF_ERROR(now->recording().write());
   }
   if (path.empty()) return {};
-  auto recording = Recording::open(path);
-  if (!recording.ok()) return std::move(recording).status();
-  made = std::make_shared<Recorder>(*std::move(recording));
+  YARD_ASSIGN_OR_RETURN(auto recording, Recording::open(path));
+  made = std::make_shared<Recorder>(std::move(recording));
   return detail::replace_observer(core_, nullptr, made);
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/assign.h"
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "op/call.h"
@@ -62,13 +63,12 @@ Result<std::map<std::string, std::vector<op::Call>>> calls_by_op(const detail::C
                                                                  const VerifyOptions& o) {
   std::map<std::string, std::vector<op::Call>> to;
   for (const std::string& text : o.calls) {
-    const auto spec = op::parse_call_spec(text);
-    if (!spec.ok()) return spec.status();
-    const registry::OpRecord* op_record = s.state->find(spec->op);
-    if (op_record == nullptr) return core.sites.unknown_op(*s.state, spec->op);
-    auto call = op::Call::from_spec(*op_record->op->program, *spec, &op_record->op->d);
-    if (!call.ok()) return call.status();
-    to[spec->op].push_back(*std::move(call));
+    YARD_ASSIGN_OR_RETURN(const auto spec, op::parse_call_spec(text));
+    const registry::OpRecord* op_record = s.state->find(spec.op);
+    if (op_record == nullptr) return core.sites.unknown_op(*s.state, spec.op);
+    YARD_ASSIGN_OR_RETURN(auto call,
+                          op::Call::from_spec(*op_record->op->program, spec, &op_record->op->d));
+    to[spec.op].push_back(std::move(call));
   }
   return to;
 }
@@ -164,24 +164,22 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
       return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", options.plugin));
   }
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
-  auto calls = calls_by_op(runtime.core(), *s, options);
-  if (!calls.ok()) return calls.status();
-  auto functions = verify_functions(runtime, options, keep);
-  if (!functions.ok()) return functions.status();
+  YARD_ASSIGN_OR_RETURN(auto calls, calls_by_op(runtime.core(), *s, options));
+  YARD_ASSIGN_OR_RETURN(auto functions, verify_functions(runtime, options, keep));
   std::vector<tune::OpUnderTest> all;
   if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
   if (!options.calls.empty())
     std::erase_if(all, [&](tune::OpUnderTest& subject) {
-      subject.calls = std::move((*calls)[subject.op_record->op->name]);
+      subject.calls = std::move((calls)[subject.op_record->op->name]);
       return subject.calls.empty();
     });
   YARD_RETURN_IF_ERROR(check_options(all, options));
-  if (all.empty() && functions->empty())
+  if (all.empty() && functions.empty())
     return Status(Code::kNotFound,
                   "no kernel is of that plugin, op, backend and id all at once, and no function or "
                   "hook of that plugin and backend");
   VerifyReport report;
-  report.functions = *std::move(functions);
+  report.functions = std::move(functions);
   std::vector<bool> used(options.expectations.size(), false);
   for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {
     VerifyProgress progress;
@@ -208,36 +206,32 @@ namespace {
 Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
                                  std::string_view kernel) {
   detail::Core& core = runtime.core();
-  const auto spec = op::parse_call_spec(dump.mismatch.call);
-  if (!spec.ok()) return spec.status();
-  const auto found = core.sites.find(spec->op);
-  if (!found.ok()) return found.status();
-  const auto op_record = found->snapshot->state->op_records.find(spec->op)->second;
+  YARD_ASSIGN_OR_RETURN(const auto spec, op::parse_call_spec(dump.mismatch.call));
+  YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(spec.op));
+  const auto op_record = found.snapshot->state->op_records.find(spec.op)->second;
   const registry::Op& op = *op_record->op;
-  const auto call = op::Call::from_spec(*op.program, *spec, &op.d);
-  if (!call.ok()) return call.status();
+  YARD_ASSIGN_OR_RETURN(const auto call, op::Call::from_spec(*op.program, spec, &op.d));
 
-  const auto tried = kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel);
-  if (!tried.ok()) return tried.status();
-  const auto right = right_kernel(*op_record, dump.mismatch.against);
-  if (!right.ok()) return right.status();
-  const tune::OpUnderTest subject{op_record, {}, {core.host, found->snapshot->forked}};
-  const tune::KernelRunner candidate(subject, **tried), oracle(subject, **right);
-  YARD_RETURN_IF_ERROR(check_takes(oracle, *call));
-  YARD_RETURN_IF_ERROR(check_takes(candidate, *call));
+  YARD_ASSIGN_OR_RETURN(const auto tried,
+                        kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel));
+  YARD_ASSIGN_OR_RETURN(const auto right, right_kernel(*op_record, dump.mismatch.against));
+  const tune::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
+  const tune::KernelRunner candidate(subject, *tried), oracle(subject, *right);
+  YARD_RETURN_IF_ERROR(check_takes(oracle, call));
+  YARD_RETURN_IF_ERROR(check_takes(candidate, call));
 
-  const ParsedCall parsed = tune::parsed_call(*op.program, *call);
+  const ParsedCall parsed = tune::parsed_call(*op.program, call);
   YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
   CallTensors results(parsed, 1), expected(parsed, 1);
   YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
   YARD_RETURN_IF_ERROR(expected.fill(dump.inputs));
   // The oracle runs first: it rejects inputs that are invalid, such as indices beyond a table.
-  if (Status ran = oracle.run(*call, expected); !ran.ok())
+  if (Status ran = oracle.run(call, expected); !ran.ok())
     return std::move(ran).note("while running the kernel that is right");
 
   CanaryReplay to;
-  to.op = op.name, to.kernel = (*tried)->id, to.against = (*right)->id, to.call = parsed.text;
-  to.status = candidate.run(*call, results);
+  to.op = op.name, to.kernel = tried->id, to.against = right->id, to.call = parsed.text;
+  to.status = candidate.run(call, results);
   to.damage = results.damage();
   if (to.status.ok())
     to.difference = compare(results.written(), expected.written(),
@@ -279,9 +273,8 @@ std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std
 
 Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
                                               std::span<const Config> configs, size_t limit) {
-  const auto found = runtime.core().sites.find(op);
-  if (!found.ok()) return found.status();
-  const registry::Op& record = *found->record->op;
+  YARD_ASSIGN_OR_RETURN(const auto found, runtime.core().sites.find(op));
+  const registry::Op& record = *found.record->op;
   return tune::sample_calls(*record.program, &record.d, configs, limit);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/assign.h"
 #include "base/fork.h"
 #include "exec/executor.h"
 #include "op/bind.h"
@@ -60,9 +61,8 @@ Status KernelRunner::run(const op::Call& call, const CallTensors& tensors, exec:
   const op::Program& program = candidates_.program();
   std::vector<op::Given> given;
   for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
-  auto bound = op::bind(program, given);
-  if (!bound.ok()) return std::move(bound).status();
-  return run(bound->values, bound->count, call.flags(), states, changed_float_state);
+  YARD_ASSIGN_OR_RETURN(auto bound, op::bind(program, given));
+  return run(bound.values, bound.count, call.flags(), states, changed_float_state);
 }
 
 CallLimits KernelRunner::limits() const {
