@@ -85,7 +85,7 @@ bool PublishedState::publish(Root& r, Next what, std::shared_ptr<const Snapshot>
       (reads_environment_ && has_own_switches(*next->state)))
     next->policy = settled(*next->state, *next->policy);
   next->forked = old != nullptr && old->forked;
-  next->health = core_.board.snapshot();
+  next->health = core_.board->snapshot();
   const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
   for (const auto& [name, op_record] : next->state->op_records) {
@@ -233,8 +233,8 @@ void PublishedState::set_process_settings() {
     most_state_bytes = policy->reading->good.state_bytes.value_or(
         config.settings.state_bytes.value_or(exec::StatesOwner::kMostBytes));
     const BreakerSettings wanted = breaker_of(config, policy->breakers);
-    changed = wanted != core_.board.settings() &&
-              core_.board.set_settings(wanted, std::chrono::steady_clock::now());
+    changed = wanted != core_.board->settings() &&
+              core_.board->set_settings(wanted, std::chrono::steady_clock::now());
   }
   core_.set_most_state_bytes(static_cast<uint64_t>(most_state_bytes));
   if (changed) core_.health_changed();
@@ -263,7 +263,7 @@ void PublishedState::restart_in_child() noexcept {
   }
   next->forked = true;
   core_.board.abandon();
-  next->health = core_.board.snapshot();
+  next->health = core_.board->snapshot();
   std::vector<std::shared_ptr<Entry>> entries = last->owners();
   for (auto& entry : entries)
     if (entry != nullptr) entry = core_.planner.entry_in_child(*next, entry);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/board_state.h"
+#include "health/board.h"
 
 #include <fmt/format.h>
 
@@ -24,18 +24,6 @@ Key full_key(const SmallKey& k) {
 BreakerSettings usable(const BreakerSettings& s) {
   return validate(s).ok() ? s : BreakerSettings();
 }
-
-// The state, locked for as long as this exists.
-class Locked {
- public:
-  explicit Locked(const std::atomic<BoardState*>& state)
-      : state_(state.load(std::memory_order_acquire)), lock_(state_->lock) {}
-  BoardState* operator->() const noexcept { return state_; }
-
- private:
-  BoardState* state_;
-  std::lock_guard<std::mutex> lock_;
-};
 
 }  // namespace
 
@@ -243,7 +231,7 @@ std::optional<Time> BoardState::next_change() const {
   return next;
 }
 
-const std::shared_ptr<const HealthSnapshot>& BoardState::snapshot() {
+std::shared_ptr<const HealthSnapshot> BoardState::snapshot() {
   if (snapshot_ != nullptr) return snapshot_;
   auto made = std::make_shared<HealthSnapshot>();
   const auto status = [](const Slot& slot, Key key, std::string failed_calls) {
@@ -283,7 +271,7 @@ void BoardState::emit(Kind kind, const Record& r, const SmallKey* key, const Slo
 
 void BoardState::emit(BreakerEvent event) {
   events_.add(std::move(event));
-  has_events.store(true, std::memory_order_release);
+  has_events_.store(true, std::memory_order_release);
 }
 
 Record* BoardState::find(const Key& key) const {
@@ -444,7 +432,15 @@ HealthCounts* BoardState::external(std::string_view backend) {
   return &external_[std::string(backend)];
 }
 
-// ---- Board: the lock around the state, and how a forked child replaces both ----
+void BoardState::record_success(std::string_view backend, uint64_t count) {
+  if (HealthCounts* to = external(backend)) to->successes += count;
+}
+
+void BoardState::record_failure(std::string_view backend, ErrorClass error_class,
+                                std::string_view text, Time now) {
+  if (error_class == ErrorClass::kOk) return record_success(backend);
+  if (HealthCounts* to = external(backend)) count(*to, error_class, text, now);
+}
 
 Board::Board(const BreakerSettings& settings) : state_(new BoardState(usable(settings))) {}
 
@@ -454,82 +450,8 @@ Board::~Board() { delete state_.load(std::memory_order_acquire); }
 void Board::abandon() noexcept {
   BoardState* const parents = state_.load(std::memory_order_acquire);
   auto* fresh = new BoardState(parents->settings());
-  fresh->abandoned = parents;
+  fresh->abandoned_ = parents;
   state_.store(fresh, std::memory_order_release);
 }
-
-BoardUpdate Board::fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
-                         const FailedOn& on, Watched watched) {
-  return Locked(state_)->fault(key, error_class, text, now, on, watched);
-}
-
-BoardUpdate Board::success(const Key& key, Time now, bool checked, Watched watched) {
-  return Locked(state_)->success(key, now, checked, watched);
-}
-
-BoardUpdate Board::review(const Key& key, Time now, Watched watched) {
-  return Locked(state_)->review(key, now, watched);
-}
-
-std::shared_ptr<const HealthSnapshot> Board::snapshot() const { return Locked(state_)->snapshot(); }
-
-std::optional<Time> Board::next_change() const { return Locked(state_)->next_change(); }
-
-bool Board::advance(Time now) { return Locked(state_)->advance(now); }
-
-bool Board::open(const Key& key, Extent extent, std::string_view why, Time now,
-                 std::optional<std::chrono::nanoseconds> duration) {
-  return Locked(state_)->open(key, extent, why, now, duration);
-}
-
-bool Board::close(const Key& key, Extent extent, Time now) {
-  return Locked(state_)->close(key, extent, now);
-}
-
-bool Board::reset(const Key& key, Extent extent, Time now) {
-  return Locked(state_)->reset(key, extent, now);
-}
-
-bool Board::replaced(std::string_view backend, Time now) {
-  return Locked(state_)->replaced(backend, now);
-}
-
-bool Board::device_lost(Device device, std::string_view why, Time now) {
-  return Locked(state_)->device_lost(device, why, now);
-}
-
-bool Board::device_back(Device device, Time now) {
-  return Locked(state_)->device_back(device, now);
-}
-
-bool Board::set_settings(const BreakerSettings& settings, Time now) {
-  return Locked(state_)->set_settings(settings, now);
-}
-
-BreakerSettings Board::settings() const { return Locked(state_)->settings(); }
-
-void Board::record_success(std::string_view backend, uint64_t count) {
-  const Locked s(state_);
-  if (HealthCounts* to = s->external(backend)) to->successes += count;
-}
-
-void Board::record_failure(std::string_view backend, ErrorClass error_class, std::string_view text,
-                           Time now) {
-  if (error_class == ErrorClass::kOk) return record_success(backend);
-  const Locked s(state_);
-  if (HealthCounts* to = s->external(backend)) count(*to, error_class, text, now);
-}
-
-HealthReport Board::report(std::span<const Successes> successes, Time now) const {
-  return Locked(state_)->report(successes, now);
-}
-
-BreakerTotals Board::totals() const { return Locked(state_)->totals(); }
-
-bool Board::has_events() const noexcept {
-  return state_.load(std::memory_order_acquire)->has_events.load(std::memory_order_acquire);
-}
-
-std::vector<BreakerEvent> Board::take_events() { return Locked(state_)->take_events(); }
 
 }  // namespace yard::health

@@ -2,10 +2,10 @@
 // The circuit breakers of a runtime: one for each kernel and kind of call (Key), and one for each kernel as a whole.
 // Failed calls are reported here; what is not closed is published as a snapshot; a maintenance thread advances time.
 //
-//   if (board.fault(key, error_class, text, now)) publish(board.snapshot());        // a call has failed
-//   while (auto next = board.next_change()) {
+//   if (board->fault(key, error_class, text, now)) publish(board->snapshot());      // a call has failed
+//   while (auto next = board->next_change()) {
 //     sleep_until(*next);
-//     if (board.advance(now)) publish(board.snapshot());
+//     if (board->advance(now)) publish(board->snapshot());
 //   }
 //
 // Not on the path of a call that succeeds, except for kernels that are half-open and for watched keys (Watched).
@@ -20,13 +20,17 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
+#include "health/breaker.h"
 #include "health/health_snapshot.h"
 
 namespace yard::health {
@@ -65,15 +69,60 @@ struct Successes {
   uint64_t count = 0;
 };
 
-class BoardState;
+// A breaker and its probe slots, which are made when first needed.
+struct Slot {
+  Machine machine;
+  std::shared_ptr<ProbeSlots> probes;
 
-class Board {
+  bool closed() const { return machine.state == BreakerState::kClosed; }
+  bool busy() const { return probes != nullptr && probes->busy(); }
+  void end_probes() const {
+    if (probes != nullptr) probes->end();
+  }
+};
+
+// A kernel.
+struct Record {
+  struct Failed {
+    uint64_t kind, sizes;  // hashes
+    FailedCall call;
+  };
+  std::string op, kernel, backend;
+  Slot slot;  // of the kernel as a whole
+  HealthCounts counts;
+  std::vector<Failed> failed;  // at most kFailedCalls
+
+  void add_failed(const Key& key, const FailedOn& on, Time now);
+  // The texts of calls of a kind, or of all kinds, separated by commas.
+  std::string failed_text(std::optional<uint64_t> kind) const;
+};
+
+// A Key with a record instead of names.
+struct SmallKey {
+  Record* record;
+  uint64_t dtypes;
+  Device device;
+  Buckets sizes;
+  bool operator==(const SmallKey&) const = default;
+};
+inline SmallKey small(Record* r, const Key& key) { return {r, key.dtypes, key.device, key.sizes}; }
+struct SmallKeyHash {
+  size_t operator()(const SmallKey& k) const noexcept {
+    const uint64_t kind = kind_hash(k.device, k.dtypes, k.sizes);
+    return (reinterpret_cast<uintptr_t>(k.record) ^ kind) * 0x9e3779b97f4a7c15u;
+  }
+};
+using Entries = std::unordered_map<SmallKey, Slot, SmallKeyHash>;
+static_assert(sizeof(Entries::value_type) <= 112, "a breaker entry stays within 112 bytes");
+
+// The breakers, for whoever holds the lock of a Board.
+class BoardState {
  public:
-  // Invalid settings are replaced by the defaults.
-  explicit Board(const BreakerSettings& settings = {});
-  ~Board();
-  Board(const Board&) = delete;
-  Board& operator=(const Board&) = delete;
+  explicit BoardState(const BreakerSettings& settings) : settings_{settings, {}} {}
+  // Complete even if a thread that a fork left behind was setting others.
+  const BreakerSettings& settings() const noexcept {
+    return settings_[in_force_.load(std::memory_order_acquire)];
+  }
 
   // A call that did not succeed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's
   // device. A probe must have left its slot before. While the breaker is not closed, results of calls that are no probe
@@ -85,7 +134,7 @@ class Board {
   // Clears bits of the key's kernel that no longer need to be set: time has passed, or failures were forgotten.
   BoardUpdate review(const Key& key, Time now, Watched watched);
 
-  std::shared_ptr<const HealthSnapshot> snapshot() const;
+  std::shared_ptr<const HealthSnapshot> snapshot();
   // When advance() has something to do; in the past: now. Empty: not before another report.
   std::optional<Time> next_change() const;
   // Does what is due: open to half-open, results of probes, new periods. Whether the snapshot has changed.
@@ -106,7 +155,6 @@ class Board {
 
   // For decisions from now on. Disabling breakers closes those that were not opened manually.
   bool set_settings(const BreakerSettings& settings, Time now);
-  BreakerSettings settings() const;
 
   // Outcomes that the program observed of a backend. They count for its failure rate, and open nothing.
   void record_success(std::string_view backend, uint64_t count = 1);
@@ -115,10 +163,81 @@ class Board {
   HealthReport report(std::span<const Successes> successes, Time now) const;
   BreakerTotals totals() const;
 
-  // Whether take_events() has something. Takes no lock.
-  bool has_events() const noexcept;
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
+
+ private:
+  friend class Board;
+  HealthCounts* external(std::string_view backend);
+  // All breakers that were not opened manually; of a backend, if one is named.
+  bool close_automatic(std::string_view backend, std::string_view why, Time now);
+  Record* find(const Key& key) const;
+  Record* find_or_make(const Key& key);
+  bool evict_record();
+  Slot* find_or_make(const SmallKey& key, Time now);
+  bool evict_entry(Time now);
+
+  // Makes the bits of a kernel those of the keys whose failures are counted: none without a record, as in a forked child.
+  // Returns what fault() and success() do.
+  BoardUpdate update(const Record* r, Time now, Watched watched, bool changed) const;
+
+  // Here and below a null `key` means the kernel as a whole.
+  bool try_open(const Record& r, const SmallKey* key, Slot& slot, std::string text, Time now);
+  void open_kernel_if_due(Record& r, Time now);
+  void close_keys(const Record& r, Time now);
+  bool apply_probes(const Record& r, const SmallKey* key, Slot& slot, std::string_view why,
+                    Time now);
+  bool advance(const Record& r, const SmallKey* key, Slot& slot, Time now);
+  void close(const Record& r, const SmallKey* key, Slot& slot, std::string_view why, Time now);
+  void emit(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
+            std::string text, Time now);
+  void emit(BreakerEvent event);
+
+  BreakerSettings settings_[2];
+  std::atomic<uint32_t> in_force_{0};
+  std::map<std::string, std::vector<std::unique_ptr<Record>>, std::less<>> records_;  // by op
+  size_t record_count_ = 0;
+  Entries entries_;
+  std::vector<Device> lost_;
+  std::map<std::string, HealthCounts, std::less<>> external_;  // by backend
+  DryRun dry_run_;
+  BreakerTotals totals_;
+  EventQueue events_;
+  std::shared_ptr<const HealthSnapshot> snapshot_;  // null: to be made
+
+  std::recursive_mutex lock_;  // recursive: an expression may use a board twice
+  std::atomic<bool> has_events_{false};
+  // In a forked child: the parent's, so that leak checkers find it reachable.
+  BoardState* abandoned_ = nullptr;
+};
+
+// Adds a failure.
+void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now);
+
+class Board {
+ public:
+  // Invalid settings are replaced by the defaults.
+  explicit Board(const BreakerSettings& settings = {});
+  ~Board();
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  // The state, locked as long as this exists.
+  class Locked {
+   public:
+    explicit Locked(BoardState* state) : state_(state), lock_(state->lock_) {}
+    BoardState* operator->() const noexcept { return state_; }
+
+   private:
+    BoardState* state_;
+    std::lock_guard<std::recursive_mutex> lock_;
+  };
+  Locked operator->() const { return Locked(state_.load(std::memory_order_acquire)); }
+
+  // Whether take_events() has something. Takes no lock.
+  bool has_events() const noexcept {
+    return state_.load(std::memory_order_acquire)->has_events_.load(std::memory_order_acquire);
+  }
 
   // In a forked child, from its handler: breakers, counts and events restart under a new lock; settings stay. The old
   // state is leaked: a thread that does not exist here may have been changing it.

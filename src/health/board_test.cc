@@ -20,22 +20,22 @@ TEST(Board, ConsecutiveFaultsOpenUntilTheCooldownIsOver) {
   Board board;
   const Key key = key_of();
   for (int i = 0; i < 4; ++i) {
-    const BoardUpdate told = board.fault(key, ErrorClass::kFault, "it broke", t0);
+    const BoardUpdate told = board->fault(key, ErrorClass::kFault, "it broke", t0);
     EXPECT_FALSE(told.changed);
     EXPECT_TRUE(told.watched);
   }
-  EXPECT_TRUE(board.snapshot()->empty());
-  const BoardUpdate last = board.fault(key, ErrorClass::kFault, "it broke", t0);
+  EXPECT_TRUE(board->snapshot()->empty());
+  const BoardUpdate last = board->fault(key, ErrorClass::kFault, "it broke", t0);
   EXPECT_TRUE(last.changed);
   EXPECT_FALSE(last.watched);
-  const auto snapshot = board.snapshot();
+  const auto snapshot = board->snapshot();
   const BreakerStatus* h = breaker_of(*snapshot, key);
   ASSERT_NE(h, nullptr);
   EXPECT_EQ(h->state, kOpen);
   EXPECT_EQ(h->until, t0 + 30s);
   EXPECT_EQ(h->probes, nullptr);
   EXPECT_EQ(h->key, key);
-  EXPECT_EQ(board.next_change(), t0 + 30s);
+  EXPECT_EQ(board->next_change(), t0 + 30s);
 }
 
 TEST(Board, ASuccessEndsConsecutiveFaults) {
@@ -45,9 +45,9 @@ TEST(Board, ASuccessEndsConsecutiveFaults) {
   const Key key = key_of();
   for (int i = 0; i < 100; ++i) {
     fail_times(board, key, 4, t0);
-    EXPECT_FALSE(board.success(key, t0).watched);
+    EXPECT_FALSE(board->success(key, t0).watched);
   }
-  EXPECT_TRUE(board.snapshot()->empty());
+  EXPECT_TRUE(board->snapshot()->empty());
 }
 
 TEST(Board, BitsAreSetForTheKindsThatFail) {
@@ -58,19 +58,19 @@ TEST(Board, BitsAreSetForTheKindsThatFail) {
   const Watched watched{&calls, &results};
   const Key key = key_of(), large = key_of("default.simd", 1000), other = key_of("reference.cpp");
   const auto fault = [&](const Key& k) {
-    return board.fault(k, ErrorClass::kFault, "it broke", t0, {}, watched);
+    return board->fault(k, ErrorClass::kFault, "it broke", t0, {}, watched);
   };
   EXPECT_TRUE(fault(key).direct_changed);
   EXPECT_FALSE(fault(key).direct_changed);
   fault(large), fault(large);
   fail_times(board, other, 1, t0);  // of another kernel, with bits of its own
   EXPECT_EQ(calls, kind_bit(key) | kind_bit(large));
-  EXPECT_FALSE(board.success(key, t0, false, watched).direct_changed);
+  EXPECT_FALSE(board->success(key, t0, false, watched).direct_changed);
   EXPECT_EQ(calls, kind_bit(large));
   for (int i = 0; i < 4; ++i) fault(key);
   EXPECT_TRUE(fault(key).changed);
   EXPECT_EQ(calls, kind_bit(large));
-  EXPECT_TRUE(board.success(large, t0, false, watched).direct_changed);
+  EXPECT_TRUE(board->success(large, t0, false, watched).direct_changed);
   EXPECT_EQ(calls, 0u);
   EXPECT_EQ(results, 0u);
   EXPECT_EQ(state_of(board, key), kOpen);
@@ -85,9 +85,9 @@ TEST(Board, APercentageOfFailuresOpensToo) {
     if (calls % 2 == 0)
       fail(board, key, t0 + calls * 1ms);
     else
-      EXPECT_TRUE(board.success(key, t0 + calls * 1ms).watched);
+      EXPECT_TRUE(board->success(key, t0 + calls * 1ms).watched);
   EXPECT_EQ(calls, 101) << "100 calls are the least";
-  const auto events = board.take_events();
+  const auto events = board->take_events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].text, "51 of 101 calls failed, the last: it broke");
 }
@@ -97,8 +97,8 @@ TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
   const Key key = key_of();
   for (int round = 0; round < 20; ++round) {
     fail(board, key, t0);
-    for (int i = 0; i < 98; ++i) ASSERT_TRUE(board.success(key, t0).watched) << i;
-    ASSERT_FALSE(board.success(key, t0).watched) << "successes are not counted for ever";
+    for (int i = 0; i < 98; ++i) ASSERT_TRUE(board->success(key, t0).watched) << i;
+    ASSERT_FALSE(board->success(key, t0).watched) << "successes are not counted for ever";
   }
   // Slowly: no window has enough calls.
   for (int i = 0; i < 500; ++i) {
@@ -106,14 +106,14 @@ TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
     if (i % 2 == 0)
       fail(board, key, now);
     else
-      board.success(key, now);
+      board->success(key, now);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
 }
 
 // A kind of call that has failed once.
 struct BoardReview : ::testing::Test {
-  BoardReview() { board.fault(key, ErrorClass::kFault, "it broke", t0, {}, watched); }
+  BoardReview() { board->fault(key, ErrorClass::kFault, "it broke", t0, {}, watched); }
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};
   const Watched watched{&calls, &results};
@@ -121,20 +121,20 @@ struct BoardReview : ::testing::Test {
 };
 
 TEST_F(BoardReview, ClearsBitsOfKindsThatAreNoLongerCalled) {
-  board.success(key, t0, false, watched);
+  board->success(key, t0, false, watched);
   EXPECT_EQ(calls, kind_bit(key)) << "a window is counted";
-  EXPECT_FALSE(board.review(key, t0 + 1s, watched).direct_changed);
-  EXPECT_TRUE(board.review(key, t0 + 11s, watched).direct_changed);
+  EXPECT_FALSE(board->review(key, t0 + 1s, watched).direct_changed);
+  EXPECT_TRUE(board->review(key, t0 + 11s, watched).direct_changed);
   EXPECT_EQ(calls, 0u);
 }
 
 TEST_F(BoardReview, ForgetsAKindThatFailedOnceAndIsNotCalledAgain) {
-  EXPECT_FALSE(board.review(key, t0 + 10min, watched).direct_changed);
-  EXPECT_TRUE(board.review(key, t0 + 10min + 1s, watched).direct_changed);
+  EXPECT_FALSE(board->review(key, t0 + 10min, watched).direct_changed);
+  EXPECT_TRUE(board->review(key, t0 + 10min + 1s, watched).direct_changed);
   EXPECT_EQ(calls, 0u);
   for (int i = 0; i < 4; ++i)
-    EXPECT_FALSE(board.fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
-  EXPECT_TRUE(board.fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
+    EXPECT_FALSE(board->fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
+  EXPECT_TRUE(board->fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
 }
 
 // A replaced kernel of the same id has bits of its own.
@@ -143,12 +143,12 @@ TEST(Board, FailuresOfAReplacedKernelDoNotCount) {
   std::atomic<uint64_t> calls{0}, results{0}, calls_2{0}, results_2{0};
   const Key key = key_of();
   for (int i = 0; i < 4; ++i)
-    board.fault(key, ErrorClass::kFault, "old", t0, {}, {&calls, &results});
+    board->fault(key, ErrorClass::kFault, "old", t0, {}, {&calls, &results});
   for (int i = 0; i < 4; ++i)
     EXPECT_FALSE(
-        board.fault(key, ErrorClass::kFault, "new", t0 + 1s, {}, {&calls_2, &results_2}).opened);
+        board->fault(key, ErrorClass::kFault, "new", t0 + 1s, {}, {&calls_2, &results_2}).opened);
   EXPECT_TRUE(
-      board.fault(key, ErrorClass::kFault, "new", t0 + 1s, {}, {&calls_2, &results_2}).opened);
+      board->fault(key, ErrorClass::kFault, "new", t0 + 1s, {}, {&calls_2, &results_2}).opened);
 }
 
 TEST(Board, OnlyCheckedResultsTellOfResults) {
@@ -157,22 +157,22 @@ TEST(Board, OnlyCheckedResultsTellOfResults) {
   const Watched watched{&calls, &results};
   const Key key = key_of();
   const auto wrong = [&](Time now) {
-    return board.fault(key, ErrorClass::kFault, "wrong", now, {Evidence::kResult, 0, {}}, watched);
+    return board->fault(key, ErrorClass::kFault, "wrong", now, {Evidence::kResult, 0, {}}, watched);
   };
   for (int i = 0; i < 4; ++i) {
     EXPECT_FALSE(wrong(t0).direct_changed) << "calls that are not checked need no report";
     EXPECT_EQ(calls, 0u);
     EXPECT_EQ(results, kind_bit(key));
-    for (int k = 0; k < 1000; ++k) board.success(key, t0, false, watched);
+    for (int k = 0; k < 1000; ++k) board->success(key, t0, false, watched);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
   EXPECT_TRUE(wrong(t0).changed);
   EXPECT_EQ(state_of(board, key), kOpen);
-  board.reset(key, Extent::kKernel, t0);
+  board->reset(key, Extent::kKernel, t0);
   // A checked result that is right ends the row.
   for (int i = 0; i < 40; ++i) {
     EXPECT_FALSE(wrong(t0).changed);
-    for (int k = 0; k < 3; ++k) board.success(key, t0, true, watched);
+    for (int k = 0; k < 3; ++k) board->success(key, t0, true, watched);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
 }
@@ -183,13 +183,13 @@ TEST(Board, ThePercentageOfWrongResultsIsThatOfCheckedOnes) {
   const Key key = key_of();
   for (int i = 0; i < 1000 && state_of(board, key) == kClosed; ++i) {
     if (i % 2 == 0)
-      board.fault(key, ErrorClass::kFault, "wrong", t0, {Evidence::kResult, 0, {}});
+      board->fault(key, ErrorClass::kFault, "wrong", t0, {Evidence::kResult, 0, {}});
     else
-      board.success(key, t0, true);
-    for (int k = 0; k < 9; ++k) board.success(key, t0);
+      board->success(key, t0, true);
+    for (int k = 0; k < 9; ++k) board->success(key, t0);
   }
   EXPECT_EQ(state_of(board, key), kOpen);
-  EXPECT_EQ(board.take_events().at(0).text,
+  EXPECT_EQ(board->take_events().at(0).text,
             "51 of 101 checked results were wrong, the last: wrong");
 }
 
@@ -198,35 +198,35 @@ TEST(Board, ReportsNameTheCallsThatFailed) {
   const Key key = key_of();
   int texts = 0;
   const auto failed = [&](uint64_t sizes, Time now) {
-    board.fault(key, ErrorClass::kFault, "it broke", now,
-                {Evidence::kCall, sizes, [&, sizes] {
-                   ++texts;
-                   return "rms_norm(f32[8," + std::to_string(sizes) + "])@cpu";
-                 }});
+    board->fault(key, ErrorClass::kFault, "it broke", now,
+                 {Evidence::kCall, sizes, [&, sizes] {
+                    ++texts;
+                    return "rms_norm(f32[8," + std::to_string(sizes) + "])@cpu";
+                  }});
   };
   failed(5120, t0), failed(5120, t0), failed(6144, t0), failed(5120, t0 + 1s);
   EXPECT_EQ(texts, 2) << "made once for each";
-  auto kernel = board.report({}, t0 + 2s).kernels.at(0);
+  auto kernel = board->report({}, t0 + 2s).kernels.at(0);
   ASSERT_EQ(kernel.failed_calls.size(), 2u);
   EXPECT_EQ(kernel.failed_calls[0].call, "rms_norm(f32[8,5120])@cpu");
   EXPECT_EQ(kernel.failed_calls[0].count, 3u);
-  EXPECT_NE(to_string(board.report({}, t0 + 2s), t0 + 2s)
+  EXPECT_NE(to_string(board->report({}, t0 + 2s), t0 + 2s)
                 .find("  failed: rms_norm(f32[8,5120])@cpu, 3 times, last 1.0s ago\n"),
             std::string::npos);
   failed(5120, t0 + 1s);
-  EXPECT_EQ(breaker_of(*board.snapshot(), key)->failed_calls,
+  EXPECT_EQ(breaker_of(*board->snapshot(), key)->failed_calls,
             "rms_norm(f32[8,5120])@cpu, rms_norm(f32[8,6144])@cpu");
-  EXPECT_NE(board.take_events().at(0).text.find("; failed calls: rms_norm(f32[8,5120])@cpu"),
+  EXPECT_NE(board->take_events().at(0).text.find("; failed calls: rms_norm(f32[8,5120])@cpu"),
             std::string::npos);
   // The list is bounded; an entry is replaced only when it is old.
   for (uint64_t n = 1; n <= 100; ++n) failed(n, t0 + 2s);
   EXPECT_EQ(texts, static_cast<int>(kFailedCalls));
   failed(7, t0 + 1h);
-  kernel = board.report({}, t0 + 1h).kernels.at(0);
+  kernel = board->report({}, t0 + 1h).kernels.at(0);
   EXPECT_EQ(kernel.failed_calls.size(), kFailedCalls);
   EXPECT_EQ(kernel.failed_calls[0].call, "rms_norm(f32[8,7])@cpu");
-  board.reset(key, Extent::kKernel, t0 + 1h);
-  EXPECT_TRUE(board.report({}, t0 + 1h).kernels.at(0).failed_calls.empty());
+  board->reset(key, Extent::kKernel, t0 + 1h);
+  EXPECT_TRUE(board->report({}, t0 + 1h).kernels.at(0).failed_calls.empty());
 }
 
 TEST(Board, OnlyFaultsCount) {
@@ -234,11 +234,11 @@ TEST(Board, OnlyFaultsCount) {
   const Key key = key_of();
   for (const ErrorClass c :
        {ErrorClass::kCaller, ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kFatal})
-    for (int i = 0; i < 20; ++i) EXPECT_FALSE(board.fault(key, c, "no", t0));
-  EXPECT_TRUE(board.snapshot()->empty());
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(board->fault(key, c, "no", t0));
+  EXPECT_TRUE(board->snapshot()->empty());
   // They do not end a row either.
   fail_times(board, key, 4, t0);
-  EXPECT_TRUE(board.fault(key, ErrorClass::kTransient, "busy", t0).watched);
+  EXPECT_TRUE(board->fault(key, ErrorClass::kTransient, "busy", t0).watched);
   EXPECT_TRUE(fail(board, key, t0));
 }
 
@@ -256,14 +256,14 @@ TEST(Board, AfterTheCooldownProbesCloseIt) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  EXPECT_FALSE(board.advance(t0 + 29s));
-  EXPECT_TRUE(board.advance(t0 + 30s));
+  EXPECT_FALSE(board->advance(t0 + 29s));
+  EXPECT_TRUE(board->advance(t0 + 30s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
   EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, t0 + 31s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
   EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, t0 + 32s));
   EXPECT_EQ(state_of(board, key), kClosed);
-  EXPECT_EQ(board.next_change(), std::nullopt);
+  EXPECT_EQ(board->next_change(), std::nullopt);
 }
 
 TEST(Board, AFaultInHalfOpenReopensAtOnceAndForLonger) {
@@ -272,15 +272,15 @@ TEST(Board, AFaultInHalfOpenReopensAtOnceAndForLonger) {
   fail_times(board, key, 5, t0);
   Time now = t0;
   for (const auto cooldown : {60s, 120s, 240s, 480s, 600s, 600s}) {
-    now = *board.next_change();
-    ASSERT_TRUE(board.advance(now));
+    now = *board->next_change();
+    ASSERT_TRUE(board->advance(now));
     const auto probes = probes_of(board, key);
     ASSERT_TRUE(probes->try_enter());
     probes->leave(ErrorClass::kFault);
     EXPECT_FALSE(probes->try_enter()) << "before anybody told the board";
     EXPECT_TRUE(fail(board, key, now));
     EXPECT_EQ(state_of(board, key), kOpen);
-    EXPECT_EQ(board.next_change(), now + cooldown);
+    EXPECT_EQ(board->next_change(), now + cooldown);
   }
 }
 
@@ -288,12 +288,12 @@ TEST(Board, AProbeWithoutResultOnlyFreesItsSlot) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  board.advance(t0 + 30s);
+  board->advance(t0 + 30s);
   for (const ErrorClass c : {ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kCaller})
     EXPECT_TRUE(try_once(board, key, c, t0 + 30s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
   EXPECT_FALSE(probes_of(board, key)->try_enter()) << "three calls a period";
-  EXPECT_FALSE(board.advance(t0 + 60s)) << "a new period does not change the snapshot";
+  EXPECT_FALSE(board->advance(t0 + 60s)) << "a new period does not change the snapshot";
   EXPECT_TRUE(probes_of(board, key)->would_admit());
 }
 
@@ -301,12 +301,12 @@ TEST(Board, LateResultsChangeNothing) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board.success(key, t0 + 1s));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 1s));
   EXPECT_EQ(state_of(board, key), kOpen);
   EXPECT_FALSE(fail(board, key, t0 + 2s));
-  EXPECT_EQ(board.next_change(), t0 + 30s) << "a late fault makes it no longer";
-  board.advance(t0 + 30s);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board.success(key, t0 + 31s));
+  EXPECT_EQ(board->next_change(), t0 + 30s) << "a late fault makes it no longer";
+  board->advance(t0 + 30s);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 31s));
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(fail(board, key, t0 + 31s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
 }
@@ -320,9 +320,9 @@ TEST(Board, RepeatsDecayOneByOne) {
   Time now = t0;
   const auto open_and_close = [&] {
     fail_times(board, key, 5, now);
-    const auto length = *board.next_change() - now;
-    now = *board.next_change();
-    board.advance(now);
+    const auto length = *board->next_change() - now;
+    now = *board->next_change();
+    board->advance(now);
     EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, now));
     return std::chrono::duration_cast<std::chrono::seconds>(length);
   };
@@ -340,21 +340,21 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   for (const uint64_t rows : {1, 2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0);
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kClosed);
   fail_times(board, key_of("default.simd", 8), 5, t0);
-  const auto snapshot = board.snapshot();
+  const auto snapshot = board->snapshot();
   ASSERT_EQ(snapshot->of_op("rms_norm")->kernels.size(), 1u);
   EXPECT_TRUE(snapshot->of_op("rms_norm")->keys.empty());
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kOpen);
   EXPECT_EQ(state_of(board, key_of("reference.cpp", 8)), kClosed);
   // One set of probe slots for all its calls.
-  board.advance(t0 + 30s);
+  board->advance(t0 + 30s);
   EXPECT_EQ(probes_of(board, key_of("default.simd", 1)),
             probes_of(board, key_of("default.simd", 64)));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kFault, t0 + 30s));
-  EXPECT_EQ(board.next_change(), t0 + 90s);
-  board.advance(t0 + 90s);
+  EXPECT_EQ(board->next_change(), t0 + 90s);
+  board->advance(t0 + 90s);
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 1), ErrorClass::kOk, t0 + 90s));
-  EXPECT_TRUE(board.snapshot()->empty());
+  EXPECT_TRUE(board->snapshot()->empty());
 }
 
 // Opening the kernel closes its keys. One that was closed already had been healthy: what is forgiven stays forgiven,
@@ -367,16 +367,16 @@ TEST(Board, OpeningTheKernelKeepsTheDecayOfItsKeys) {
   const Key healthy = key_of("default.simd", 1);
   for (int i = 0; i < 2; ++i) {  // two repeats
     fail_times(board, healthy, 5, t0);
-    EXPECT_TRUE(board.close(healthy, Extent::kKey, t0));
+    EXPECT_TRUE(board->close(healthy, Extent::kKey, t0));
   }
   for (const uint64_t rows : {2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0 + 150s);
   ASSERT_EQ(state_of(board, healthy), kOpen) << "with the whole kernel";
-  EXPECT_TRUE(board.close(healthy, Extent::kKernel, t0 + 160s));
+  EXPECT_TRUE(board->close(healthy, Extent::kKernel, t0 + 160s));
   fail_times(board, healthy, 5, t0 + 199s);
-  EXPECT_EQ(board.next_change(), t0 + 199s + 60s) << "one of two is forgiven";
-  EXPECT_TRUE(board.close(healthy, Extent::kKey, t0 + 199s));
+  EXPECT_EQ(board->next_change(), t0 + 199s + 60s) << "one of two is forgiven";
+  EXPECT_TRUE(board->close(healthy, Extent::kKey, t0 + 199s));
   fail_times(board, healthy, 5, t0 + 399s);
-  EXPECT_EQ(board.next_change(), t0 + 399s + 30s);
+  EXPECT_EQ(board->next_change(), t0 + 399s + 30s);
 }
 
 TEST(Board, AKeyOpenedManuallyOutlastsTheKernelsBreaker) {
@@ -384,15 +384,15 @@ TEST(Board, AKeyOpenedManuallyOutlastsTheKernelsBreaker) {
   s.open_keys_to_open_kernel = 2;
   Board board(s);
   const Key manual = key_of("default.simd", 1);
-  EXPECT_TRUE(board.open(manual, Extent::kKey, {}, t0, 600s));
+  EXPECT_TRUE(board->open(manual, Extent::kKey, {}, t0, 600s));
   fail_times(board, key_of("default.simd", 2), 5, t0);
-  ASSERT_EQ(board.snapshot()->of_op("rms_norm")->kernels.size(), 1u);
-  board.advance(t0 + 30s);
+  ASSERT_EQ(board->snapshot()->of_op("rms_norm")->kernels.size(), 1u);
+  board->advance(t0 + 30s);
   for (int i = 0; i < 2; ++i)
     EXPECT_TRUE(try_once(board, key_of("default.simd", 4), ErrorClass::kOk, t0 + 30s));
   EXPECT_EQ(state_of(board, key_of("default.simd", 4)), kClosed);
   EXPECT_EQ(state_of(board, manual), kOpen);
-  EXPECT_EQ(board.next_change(), t0 + 600s);
+  EXPECT_EQ(board->next_change(), t0 + 600s);
 }
 
 TEST(Board, DryRunOnlyReportsItsShare) {
@@ -402,10 +402,10 @@ TEST(Board, DryRunOnlyReportsItsShare) {
     s.open_keys_to_open_kernel = 100;
     Board board(s);
     for (uint64_t i = 0; i < 10; ++i) fail_times(board, key_of("k" + std::to_string(i)), 5, t0);
-    EXPECT_EQ(board.totals().would_open, dry) << percent;
-    EXPECT_EQ(board.totals().opened, 10 - dry) << percent;
+    EXPECT_EQ(board->totals().would_open, dry) << percent;
+    EXPECT_EQ(board->totals().opened, 10 - dry) << percent;
     uint32_t told = 0;
-    for (const BreakerEvent& e : board.take_events())
+    for (const BreakerEvent& e : board->take_events())
       told += e.kind == BreakerEvent::Kind::kWouldOpen;
     EXPECT_EQ(told, dry);
   }
@@ -414,17 +414,17 @@ TEST(Board, DryRunOnlyReportsItsShare) {
 TEST(Board, AManualOpeningIsClosedOnlyManually) {
   Board board;
   const Key key = key_of();
-  EXPECT_TRUE(board.open(key, Extent::kKernel, "maintenance", t0));
+  EXPECT_TRUE(board->open(key, Extent::kKernel, "maintenance", t0));
   EXPECT_EQ(state_of(board, key_of("default.simd", 77)), kOpen);
-  EXPECT_EQ(board.next_change(), std::nullopt);
-  EXPECT_FALSE(board.advance(t0 + 1000h));
-  EXPECT_TRUE(board.close(key, Extent::kKernel, t0 + 1001h));
-  EXPECT_TRUE(board.snapshot()->empty());
-  EXPECT_FALSE(board.close(key, Extent::kKernel, t0));
-  EXPECT_TRUE(board.open(key, Extent::kKey, {}, t0, 10s));
+  EXPECT_EQ(board->next_change(), std::nullopt);
+  EXPECT_FALSE(board->advance(t0 + 1000h));
+  EXPECT_TRUE(board->close(key, Extent::kKernel, t0 + 1001h));
+  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_FALSE(board->close(key, Extent::kKernel, t0));
+  EXPECT_TRUE(board->open(key, Extent::kKey, {}, t0, 10s));
   EXPECT_EQ(state_of(board, key), kOpen);
   EXPECT_EQ(state_of(board, key_of("default.simd", 77)), kClosed);
-  EXPECT_TRUE(board.advance(t0 + 10s));
+  EXPECT_TRUE(board->advance(t0 + 10s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
 }
 
@@ -432,12 +432,12 @@ TEST(Board, CloseKeepsRepeatsAndResetForgetsThem) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  EXPECT_TRUE(board.close(key, Extent::kKey, t0));
+  EXPECT_TRUE(board->close(key, Extent::kKey, t0));
   fail_times(board, key, 5, t0);
-  EXPECT_EQ(board.next_change(), t0 + 60s);
-  EXPECT_TRUE(board.reset(key, Extent::kKernel, t0));
+  EXPECT_EQ(board->next_change(), t0 + 60s);
+  EXPECT_TRUE(board->reset(key, Extent::kKernel, t0));
   fail_times(board, key, 5, t0);
-  EXPECT_EQ(board.next_change(), t0 + 30s);
+  EXPECT_EQ(board->next_change(), t0 + 30s);
 }
 
 TEST(Board, ANewVersionOfABackendStartsWithClosedBreakers) {
@@ -445,47 +445,47 @@ TEST(Board, ANewVersionOfABackendStartsWithClosedBreakers) {
   const Key failed = key_of("vendor.acme"), other = key_of("vendor.else"),
             manual = key_of("vendor.acme", 8, "softmax");
   fail_times(board, failed, 5, t0), fail_times(board, other, 5, t0);
-  EXPECT_TRUE(board.open(manual, Extent::kKernel, "maintenance", t0));
-  EXPECT_TRUE(board.replaced("acme", t0));
+  EXPECT_TRUE(board->open(manual, Extent::kKernel, "maintenance", t0));
+  EXPECT_TRUE(board->replaced("acme", t0));
   EXPECT_EQ(state_of(board, failed), kClosed);
   EXPECT_EQ(state_of(board, other), kOpen);
   EXPECT_EQ(state_of(board, manual), kOpen);
-  EXPECT_FALSE(board.replaced("acme", t0));
+  EXPECT_FALSE(board->replaced("acme", t0));
   // Failures of the old version are forgotten: as many as before are needed, and the breaker opens for as long.
   fail_times(board, failed, 4, t0 + 1s);
   EXPECT_EQ(state_of(board, failed), kClosed);
   fail_times(board, failed, 1, t0 + 1s);
   EXPECT_EQ(state_of(board, failed), kOpen);
-  EXPECT_EQ(board.close(other, Extent::kKernel, t0 + 1s), true);
-  EXPECT_EQ(board.next_change(), t0 + 31s);
+  EXPECT_EQ(board->close(other, Extent::kKernel, t0 + 1s), true);
+  EXPECT_EQ(board->next_change(), t0 + 31s);
 }
 
 TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
   Board board;
   const Device gpu{2, 1};
   const Key key = key_of("vendor.cuda", 8, "rms_norm", gpu);
-  EXPECT_TRUE(board.fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
-  EXPECT_FALSE(board.fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
-  EXPECT_TRUE(board.snapshot()->is_lost(gpu));
-  EXPECT_FALSE(board.snapshot()->is_lost({2, 0}));
-  EXPECT_FALSE(board.advance(t0 + 100h)) << "time does not bring it back";
-  EXPECT_TRUE(board.device_back(gpu, t0));
-  EXPECT_FALSE(board.device_back(gpu, t0));
-  EXPECT_TRUE(board.snapshot()->empty());
+  EXPECT_TRUE(board->fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
+  EXPECT_FALSE(board->fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
+  EXPECT_TRUE(board->snapshot()->is_lost(gpu));
+  EXPECT_FALSE(board->snapshot()->is_lost({2, 0}));
+  EXPECT_FALSE(board->advance(t0 + 100h)) << "time does not bring it back";
+  EXPECT_TRUE(board->device_back(gpu, t0));
+  EXPECT_FALSE(board->device_back(gpu, t0));
+  EXPECT_TRUE(board->snapshot()->empty());
 }
 
 TEST(Board, DisabledItCountsAndOpensNothing) {
   Board board;
   fail_times(board, key_of(), 5, t0);
-  board.open(key_of("reference.cpp"), Extent::kKernel, {}, t0);
+  board->open(key_of("reference.cpp"), Extent::kKernel, {}, t0);
   BreakerSettings off;
   off.enabled = false;
-  EXPECT_TRUE(board.set_settings(off, t0));
+  EXPECT_TRUE(board->set_settings(off, t0));
   EXPECT_EQ(state_of(board, key_of()), kClosed);
   EXPECT_EQ(state_of(board, key_of("reference.cpp")), kOpen) << "manually";
   fail_times(board, key_of(), 50, t0);
   EXPECT_EQ(state_of(board, key_of()), kClosed);
-  EXPECT_EQ(board.report({}, t0).kernels[0].failures.of(ErrorClass::kFault), 55u);
+  EXPECT_EQ(board->report({}, t0).kernels[0].failures.of(ErrorClass::kFault), 55u);
 }
 
 TEST(Board, MemoryIsBounded) {
@@ -497,11 +497,11 @@ TEST(Board, MemoryIsBounded) {
   for (int i = 0; i < 16; ++i) fail_times(board, key(i), 5, t0);
   fail_times(board, key(16), 5, t0);
   EXPECT_EQ(state_of(board, key(16)), kClosed) << "there is no room, and what is open stays";
-  EXPECT_EQ(board.totals().untracked, 5u);
-  board.close(key(3), Extent::kKey, t0);
+  EXPECT_EQ(board->totals().untracked, 5u);
+  board->close(key(3), Extent::kKey, t0);
   fail_times(board, key(16), 5, t0);
   EXPECT_EQ(state_of(board, key(16)), kOpen) << "what is closed makes room";
-  EXPECT_LE(board.snapshot()->of_op("rms_norm")->keys.size(), 16u);
+  EXPECT_LE(board->snapshot()->of_op("rms_norm")->keys.size(), 16u);
 }
 
 TEST(Board, TheOldestEventsAreDropped) {
@@ -510,9 +510,9 @@ TEST(Board, TheOldestEventsAreDropped) {
   EXPECT_FALSE(board.has_events());
   fail_times(board, key, 5, t0);
   EXPECT_TRUE(board.has_events());
-  board.advance(t0 + 30s);
+  board->advance(t0 + 30s);
   try_once(board, key, ErrorClass::kFault, t0 + 30s);
-  std::vector<BreakerEvent> events = board.take_events();
+  std::vector<BreakerEvent> events = board->take_events();
   EXPECT_FALSE(board.has_events());
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(to_string(events[0]),
@@ -523,17 +523,17 @@ TEST(Board, TheOldestEventsAreDropped) {
   EXPECT_EQ(events[2].op, "rms_norm");
   EXPECT_EQ(events[2].kernel, "default.simd");
   for (int i = 0; i < 500; ++i) {
-    board.open(key, Extent::kKernel, {}, t0);
-    board.close(key, Extent::kKernel, t0);
+    board->open(key, Extent::kKernel, {}, t0);
+    board->close(key, Extent::kKernel, t0);
   }
-  EXPECT_EQ(board.take_events().size(), kBreakerEvents);
-  EXPECT_GE(board.totals().events_dropped, 700u);
+  EXPECT_EQ(board->take_events().size(), kBreakerEvents);
+  EXPECT_GE(board->totals().events_dropped, 700u);
 }
 
 TEST(Board, InvalidSettingsAreNotUsed) {
   BreakerSettings wrong;
   wrong.failure_threshold = 0;
-  EXPECT_EQ(Board(wrong).settings(), BreakerSettings());
+  EXPECT_EQ(Board(wrong)->settings(), BreakerSettings());
 }
 
 TEST(Key, DescribesTheKindOfCall) {

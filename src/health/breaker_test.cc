@@ -199,11 +199,11 @@ TEST(LayerZeroDefects, looking_does_not_change_state) {
   const health::Key key = health::testing::key_of();
   health::testing::fail_times(board, key, 5, t0);
   for (int i = 0; i < 10; ++i) {
-    const auto snapshot = board.snapshot();
-    board.report({}, t0 + 100s);
-    board.next_change();
+    const auto snapshot = board->snapshot();
+    board->report({}, t0 + 100s);
+    board->next_change();
     EXPECT_EQ(health::testing::state_of(board, key), kOpen);
-    EXPECT_EQ(board.snapshot(), snapshot);
+    EXPECT_EQ(board->snapshot(), snapshot);
   }
 }
 
@@ -216,8 +216,8 @@ TEST(LayerZeroDefects, failed_fallbacks_do_not_count_twice) {
     health::testing::fail(board, first, t0);
     health::testing::fail(board, fallback, t0);
   }
-  EXPECT_TRUE(board.snapshot()->empty());
-  for (const KernelHealth& k : board.report({}, t0).kernels)
+  EXPECT_TRUE(board->snapshot()->empty());
+  for (const KernelHealth& k : board->report({}, t0).kernels)
     EXPECT_EQ(k.failures.of(ErrorClass::kFault), 4u);
 }
 
@@ -241,11 +241,11 @@ TEST(LayerZeroDefects, every_setting_is_read) {
             health::testing::fail(board, k, now);
         }
       }
-      text += to_string(board.report({}, now), now) + "\n";
+      text += to_string(board->report({}, now), now) + "\n";
       now += 45s * (1 + round * round);
-      board.advance(now);
+      board->advance(now);
     }
-    return text + std::to_string(board.totals().untracked);
+    return text + std::to_string(board->totals().untracked);
   };
   const std::string usual = outcome([](BreakerSettings&) {});
   const std::function<void(BreakerSettings&)> changes[] = {

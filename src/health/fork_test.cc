@@ -21,25 +21,25 @@ using base::true_in_child;
 // Opens, waits, tries, closes.
 bool works(Board& board) {
   const Key key = key_of("child.kernel");
-  fail_times(board, key, board.settings().failure_threshold, t0);
-  if (state_of(board, key) != BreakerState::kOpen || !board.advance(t0 + 30s)) return false;
+  fail_times(board, key, board->settings().failure_threshold, t0);
+  if (state_of(board, key) != BreakerState::kOpen || !board->advance(t0 + 30s)) return false;
   for (int i = 0; i < 2; ++i)
     if (!try_once(board, key, ErrorClass::kOk, t0 + 31s)) return false;
-  return board.snapshot()->empty() && board.take_events().size() == 3;
+  return board->snapshot()->empty() && board->take_events().size() == 3;
 }
 
 TEST(HealthFork, AForkedChildRestartsWithTheSameSettings) {
   Board board;
   BreakerSettings s;
   s.failure_threshold = 2;
-  board.set_settings(s, t0);
+  board->set_settings(s, t0);
   fail_times(board, key_of(), 2, t0);
-  board.device_lost({2, 0}, "", t0);
-  board.record_failure("x", ErrorClass::kFault, "", t0);
+  board->device_lost({2, 0}, "", t0);
+  board->record_failure("x", ErrorClass::kFault, "", t0);
   EXPECT_TRUE(true_in_child([&] {
     board.abandon();
-    const HealthReport r = board.report({}, t0);
-    return board.snapshot()->empty() && board.settings() == s && !board.has_events() &&
+    const HealthReport r = board->report({}, t0);
+    return board->snapshot()->empty() && board->settings() == s && !board.has_events() &&
            r.kernels.empty() && r.backends.empty() && r.breakers.opened == 0 && works(board);
   }));
   EXPECT_EQ(state_of(board, key_of()), BreakerState::kOpen) << "the parent is undisturbed";
@@ -50,10 +50,10 @@ TEST(HealthFork, BitsOfTheParentAreClearedByTheFirstSuccess) {
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};
   const Watched watched{&calls, &results};
-  board.fault(key_of(), ErrorClass::kFault, "it broke", t0, {}, watched);
+  board->fault(key_of(), ErrorClass::kFault, "it broke", t0, {}, watched);
   EXPECT_TRUE(true_in_child([&] {
     board.abandon();
-    return board.success(key_of(), t0, false, watched).direct_changed && calls == 0;
+    return board->success(key_of(), t0, false, watched).direct_changed && calls == 0;
   }));
   EXPECT_NE(calls, 0u);
 }
@@ -68,15 +68,15 @@ TEST(HealthFork, ALockHeldAtForkDoesNotDeadlock) {
   // Reports of a thousand kernels: the lock is hardly ever free.
   std::thread busy([&] {
     for (uint32_t i = 0; !stop; ++i) {
-      board.report({}, t0);
+      board->report({}, t0);
       s.max_entries = 2000 + i % 2;
-      board.set_settings(s, t0);
+      board->set_settings(s, t0);
     }
   });
   for (int i = 0; i < 50; ++i)
     EXPECT_TRUE(true_in_child([&] {
       board.abandon();
-      return board.settings().max_entries / 2 == 1000 && works(board);
+      return board->settings().max_entries / 2 == 1000 && works(board);
     }));
   stop = true;
   busy.join();

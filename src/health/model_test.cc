@@ -220,15 +220,15 @@ class Day {
       ++second_;
       model_.tick();
       // The maintenance thread is punctual here.
-      const auto due = board_.next_change();
-      if (due && *due <= now()) board_.advance(now());
+      const auto due = board_->next_change();
+      if (due && *due <= now()) board_->advance(now());
     }
   }
 
   void call(size_t key, ErrorClass outcome) {
     ModelBreaker& judge = model_.deciding(key);
     if (judge.state == ModelBreaker::closed) {
-      board_.fault(key_at(key), outcome, "", now());
+      board_->fault(key_at(key), outcome, "", now());
       if (outcome == ErrorClass::kOk) model_.success(key);
       if (outcome == ErrorClass::kFault) model_.fault(key);
     } else if (begin_probe(key)) {
@@ -254,9 +254,9 @@ class Day {
     const auto [probes, judge] = *std::exchange(inside_[key], std::nullopt);
     const bool decided = probes->leave(outcome);
     if (outcome != ErrorClass::kOk)
-      board_.fault(key_at(key), outcome, "", now());
+      board_->fault(key_at(key), outcome, "", now());
     else if (decided)
-      board_.advance(now());
+      board_->advance(now());
     model_.end_probe(*judge, key, outcome);
   }
 
@@ -264,7 +264,7 @@ class Day {
   void late(size_t key, bool ok) {
     if (model_.deciding(key).state == ModelBreaker::closed) return;
     const bool changed =
-        ok ? board_.success(key_at(key), now()).changed : fail(board_, key_at(key), now());
+        ok ? board_->success(key_at(key), now()).changed : fail(board_, key_at(key), now());
     RC_ASSERT_FALSE(changed);
   }
 
@@ -272,7 +272,7 @@ class Day {
     const Extent extent = what % 2 == 0 ? Extent::kKey : Extent::kKernel;
     ModelBreaker& b = extent == Extent::kKey ? model_.keys[key] : model_.kernel;
     if (what < 2) {
-      board_.open(
+      board_->open(
           key_at(key), extent, "", now(),
           hold == 0 ? std::nullopt : std::optional<std::chrono::nanoseconds>(seconds(hold)));
       b.hold(hold);
@@ -280,9 +280,9 @@ class Day {
       return;
     }
     if (what < 4)
-      board_.close(key_at(key), extent, now());
+      board_->close(key_at(key), extent, now());
     else
-      board_.reset(key_at(key), extent, now());
+      board_->reset(key_at(key), extent, now());
     const auto close = [&](ModelBreaker& one) {
       one.close();
       if (what >= 4) one.repeats = 0;
@@ -293,7 +293,7 @@ class Day {
   }
 
   void compare() const {
-    const auto snapshot = board_.snapshot();
+    const auto snapshot = board_->snapshot();
     const HealthSnapshot::OfOp* op = snapshot->of_op("rms_norm");
     const BreakerStatus* whole = op == nullptr || op->kernels.empty() ? nullptr : &op->kernels[0];
     compare(whole, model_.kernel);
@@ -304,7 +304,7 @@ class Day {
           if (h.key == key_at(i)) own = &h;
       compare(own, model_.keys[i]);
     }
-    RC_ASSERT(board_.totals().would_open == static_cast<uint64_t>(model_.would_open));
+    RC_ASSERT(board_->totals().would_open == static_cast<uint64_t>(model_.would_open));
   }
 
   int second() const { return second_; }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "health/board_state.h"
+#include "health/board.h"
 
 namespace yard {
 namespace health {
@@ -116,7 +116,7 @@ BreakerTotals BoardState::totals() const {
 }
 
 std::vector<BreakerEvent> BoardState::take_events() {
-  has_events.store(false, std::memory_order_release);
+  has_events_.store(false, std::memory_order_release);
   return events_.take();
 }
 

@@ -16,15 +16,15 @@ using namespace testing;
 TEST(HealthReport, SumsKernelsAndRecordedOutcomes) {
   Board board;
   const Key simd = key_of("default.simd"), other = key_of("default.simd", 64, "silu");
-  board.fault(simd, ErrorClass::kTransient, "out of memory", t0);
-  board.fault(simd, ErrorClass::kCaller, "not his fault", t0 + 1s);
-  board.fault(other, ErrorClass::kFault, "it broke", t0 + 2s);
-  board.record_success("simd", 10);
-  board.record_failure("simd", ErrorClass::kFault, "the driver says no", t0 + 1s);
-  board.record_failure("remote", ErrorClass::kTransient, "no answer", t0 + 3s);
+  board->fault(simd, ErrorClass::kTransient, "out of memory", t0);
+  board->fault(simd, ErrorClass::kCaller, "not his fault", t0 + 1s);
+  board->fault(other, ErrorClass::kFault, "it broke", t0 + 2s);
+  board->record_success("simd", 10);
+  board->record_failure("simd", ErrorClass::kFault, "the driver says no", t0 + 1s);
+  board->record_failure("remote", ErrorClass::kTransient, "no answer", t0 + 3s);
   const Successes successes[] = {{"rms_norm", "default.simd", "simd", 19},
                                  {"rms_norm", "reference.cpp", "cpp", 7}};
-  const HealthReport r = board.report(successes, t0 + 10s);
+  const HealthReport r = board->report(successes, t0 + 10s);
 
   ASSERT_EQ(r.kernels.size(), 3u);
   EXPECT_EQ(r.kernels[0].kernel, "default.simd");
@@ -52,9 +52,9 @@ TEST(HealthReport, SumsKernelsAndRecordedOutcomes) {
 TEST(HealthReport, ShowsOpenBreakersAndCooldowns) {
   Board board;
   fail_times(board, key_of(), 5, t0);
-  board.open(key_of("vendor.x"), Extent::kKernel, "maintenance", t0);
-  board.device_lost({2, 1}, "fell off the bus", t0);
-  const HealthReport r = board.report({}, t0 + 12s);
+  board->open(key_of("vendor.x"), Extent::kKernel, "maintenance", t0);
+  board->device_lost({2, 1}, "fell off the bus", t0);
+  const HealthReport r = board->report({}, t0 + 12s);
   ASSERT_EQ(r.kernels.size(), 2u);
   ASSERT_EQ(r.kernels[0].open.size(), 1u);
   const OpenBreaker& b = r.kernels[0].open[0];
@@ -78,9 +78,9 @@ TEST(HealthReport, ShowsOpenBreakersAndCooldowns) {
 
 TEST(HealthReport, LongTextsAndUnknownClassesAreHandled) {
   Board board;
-  board.record_failure("x", static_cast<ErrorClass>(99), std::string(100'000, 'y'), t0);
-  board.fault(key_of(), ErrorClass::kFault, std::string(100'000, 'y'), t0);
-  const HealthReport r = board.report({}, t0);
+  board->record_failure("x", static_cast<ErrorClass>(99), std::string(100'000, 'y'), t0);
+  board->fault(key_of(), ErrorClass::kFault, std::string(100'000, 'y'), t0);
+  const HealthReport r = board->report({}, t0);
   EXPECT_EQ(r.backends[1].failures.of(ErrorClass::kFault), 1u);
   EXPECT_LT(r.kernels[0].last_error.size(), 1000u);
 }

@@ -31,20 +31,20 @@ inline const BreakerStatus* breaker_of(const HealthSnapshot& snapshot, const Key
 }
 
 inline BreakerState state_of(const Board& board, const Key& key) {
-  const auto snapshot = board.snapshot();
+  const auto snapshot = board->snapshot();
   const BreakerStatus* b = breaker_of(*snapshot, key);
   return b == nullptr ? BreakerState::kClosed : b->state;
 }
 
 inline std::shared_ptr<ProbeSlots> probes_of(const Board& board, const Key& key) {
-  const auto snapshot = board.snapshot();
+  const auto snapshot = board->snapshot();
   const BreakerStatus* b = breaker_of(*snapshot, key);
   return b == nullptr ? nullptr : b->probes;
 }
 
 // A failing call that is no probe. Whether the snapshot changed.
 inline bool fail(Board& board, const Key& key, Time now) {
-  return board.fault(key, ErrorClass::kFault, "it broke", now).changed;
+  return board->fault(key, ErrorClass::kFault, "it broke", now).changed;
 }
 inline void fail_times(Board& board, const Key& key, uint32_t times, Time now) {
   for (uint32_t i = 0; i < times; ++i) fail(board, key, now);
@@ -56,9 +56,9 @@ inline bool try_once(Board& board, const Key& key, ErrorClass outcome, Time now)
   if (probes == nullptr || !probes->try_enter()) return false;
   const bool decided = probes->leave(outcome);
   if (outcome != ErrorClass::kOk)
-    board.fault(key, outcome, "the probe broke", now);
+    board->fault(key, outcome, "the probe broke", now);
   else if (decided)
-    board.advance(now);
+    board->advance(now);
   return true;
 }
 

@@ -46,7 +46,7 @@ TEST(BreakerThreads, OneProbeAtATimeWithManyThreads) {
   Board board(s);
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  board.advance(t0 + 30s);
+  board->advance(t0 + 30s);
   const auto probes = probes_of(board, key);
   Alone alone;
   on_threads([&](int) {
@@ -68,7 +68,7 @@ TEST(BreakerThreads, NoMoreProbesThanAPeriodAllows) {
   const Key key = key_of();
   fail_times(board, key, 5, t0);
   Time now = t0 + 30s;
-  board.advance(now);
+  board->advance(now);
   for (int period = 0; period < 200; ++period) {
     const auto probes = probes_of(board, key);
     std::atomic<int> entered{0};
@@ -80,7 +80,7 @@ TEST(BreakerThreads, NoMoreProbesThanAPeriodAllows) {
         }
     });
     EXPECT_EQ(entered, 3);
-    board.advance(now += 30s);
+    board->advance(now += 30s);
   }
 }
 
@@ -90,8 +90,8 @@ TEST(BreakerThreads, AfterAFailedProbeNoneEntersUntilTheNextPhase) {
   fail_times(board, key, 5, t0);
   Time now = t0;
   for (int round = 0; round < 100; ++round) {
-    now = *board.next_change();
-    ASSERT_TRUE(board.advance(now));
+    now = *board->next_change();
+    ASSERT_TRUE(board->advance(now));
     const auto probes = probes_of(board, key);
     std::atomic<int> failed{0}, changed{0};
     on_threads([&](int) {
@@ -99,7 +99,7 @@ TEST(BreakerThreads, AfterAFailedProbeNoneEntersUntilTheNextPhase) {
         if (!probes->try_enter()) continue;
         ++failed;
         probes->leave(ErrorClass::kFault);
-        changed += board.fault(key, ErrorClass::kFault, "", now).changed ? 1 : 0;
+        changed += board->fault(key, ErrorClass::kFault, "", now).changed ? 1 : 0;
       }
     });
     EXPECT_EQ(failed, 1);
@@ -130,20 +130,20 @@ TEST(BreakerThreads, ProbesAreExclusiveThroughEveryChange) {
     alone.leave();
     const bool decided = probes->leave(outcome);
     if (outcome == ErrorClass::kFault)
-      board.fault(key, outcome, "", now());
+      board->fault(key, outcome, "", now());
     else if (decided)
-      board.advance(now());
+      board->advance(now());
   };
   on_threads([&](int thread) {
     if (thread == 0) {
-      while (running > 0) board.advance(t0 + std::chrono::seconds(second += 7));
+      while (running > 0) board->advance(t0 + std::chrono::seconds(second += 7));
     } else if (thread == 1) {
       while (running > 0) {
-        board.open(key, Extent::kKey, "", now(), 5s);
-        board.take_events();
+        board->open(key, Extent::kKey, "", now(), 5s);
+        board->take_events();
         std::this_thread::sleep_for(200us);
-        board.close(key, Extent::kKey, now());
-        board.report({}, now());
+        board->close(key, Extent::kKey, now());
+        board->report({}, now());
       }
     } else {
       for (int i = 0; i < 3'000; ++i) call(i + thread);
@@ -151,7 +151,7 @@ TEST(BreakerThreads, ProbesAreExclusiveThroughEveryChange) {
     }
   });
   EXPECT_EQ(alone.crowds, 0);
-  EXPECT_GT(board.totals().opened, 0u);
+  EXPECT_GT(board->totals().opened, 0u);
 }
 
 TEST(BreakerThreads, NoCallIsAdmittedOnceItIsOpen) {

@@ -278,7 +278,7 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
   const bool decided = so_far.story != nullptr && so_far.story->leave_probe(c);
   Core& core = service->core();
   const health::BoardUpdate told =
-      core.board.fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
+      core.board->fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
   if (told.watched && !i.suspect.exchange(true)) provider::update_plain(site);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
@@ -328,7 +328,7 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
     const bool decided = story.leave_probe(ErrorClass::kOk);
     if (watched) {
       const health::BoardUpdate told =
-          core.board.success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
+          core.board->success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
       if (!told.watched && i.suspect.exchange(false)) provider::update_plain(site);
     }
     if (decided) core.health_changed();

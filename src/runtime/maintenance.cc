@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/assign.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
@@ -43,23 +44,23 @@ void Maintenance::wake() noexcept {
 void Maintenance::work() {
   woken_.store(0, std::memory_order_release);  // later changes wake it again
   core_.published.follow_if_behind();
-  core_.board.advance(Clock::now());
-  auto events = core_.board.take_events();
+  core_.board->advance(Clock::now());
+  auto events = core_.board->take_events();
   publish();
   notify(std::move(events));  // after they are in force
   const auto sweep = core_.planner.sweep(Clock::now());
-  schedule(core_.board.next_change());
+  schedule(core_.board->next_change());
   schedule(sweep);
 }
 
 void Maintenance::publish_now() {
-  core_.board.advance(Clock::now());
+  core_.board->advance(Clock::now());
   if (!publish()) core_.published.catch_up();
   wake();  // for the events
 }
 
 bool Maintenance::publish() {
-  if (core_.board.snapshot() == core_.snapshot()->health) return false;
+  if (core_.board->snapshot() == core_.snapshot()->health) return false;
   if (const Status s = core_.published.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
               fmt::format("breaker states could not be published: {}", s.message()));
@@ -200,9 +201,8 @@ Result<health::Key> kernel_key(const detail::Core& core, std::string_view op,
 template <class F>
 Status change_breaker(Maintenance& maintenance, std::string_view op, std::string_view kernel,
                       const F& change) {
-  const auto key = kernel_key(maintenance.core(), op, kernel);
-  if (!key.ok()) return key.status();
-  change(maintenance.core().board, *key);
+  YARD_ASSIGN_OR_RETURN(const auto key, kernel_key(maintenance.core(), op, kernel));
+  change(maintenance.core().board, key);
   maintenance.publish_now();
   return {};
 }
@@ -211,46 +211,46 @@ Status change_breaker(Maintenance& maintenance, std::string_view op, std::string
 
 HealthReport Health::report() const {
   const detail::Core& core = maintenance_->core();
-  return core.board.report(core.successes(), std::chrono::steady_clock::now());
+  return core.board->report(core.successes(), std::chrono::steady_clock::now());
 }
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
   return change_breaker(*maintenance_, op, kernel, [&](health::Board& board, const auto& key) {
-    board.open(key, health::Extent::kKernel, why.empty() ? "opened manually" : why,
-               std::chrono::steady_clock::now());
+    board->open(key, health::Extent::kKernel, why.empty() ? "opened manually" : why,
+                std::chrono::steady_clock::now());
   });
 }
 
 Status Health::close(std::string_view op, std::string_view kernel) {
   return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board.close(key, health::Extent::kKernel, std::chrono::steady_clock::now());
+    board->close(key, health::Extent::kKernel, std::chrono::steady_clock::now());
   });
 }
 
 Status Health::reset(std::string_view op, std::string_view kernel) {
   return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board.reset(key, health::Extent::kKernel, std::chrono::steady_clock::now());
+    board->reset(key, health::Extent::kKernel, std::chrono::steady_clock::now());
   });
 }
 
 void Health::device_lost(Device device, std::string_view why) {
-  maintenance_->core().board.device_lost(device, why, std::chrono::steady_clock::now());
+  maintenance_->core().board->device_lost(device, why, std::chrono::steady_clock::now());
   maintenance_->publish_now();
 }
 
 void Health::device_back(Device device) {
-  maintenance_->core().board.device_back(device, std::chrono::steady_clock::now());
+  maintenance_->core().board->device_back(device, std::chrono::steady_clock::now());
   maintenance_->publish_now();
 }
 
 void Health::record_success(std::string_view backend, uint64_t count) {
-  maintenance_->core().board.record_success(backend, count);
+  maintenance_->core().board->record_success(backend, count);
 }
 
 void Health::record_failure(std::string_view backend, ErrorClass error_class,
                             std::string_view text) {
-  maintenance_->core().board.record_failure(backend, error_class, text,
-                                            std::chrono::steady_clock::now());
+  maintenance_->core().board->record_failure(backend, error_class, text,
+                                             std::chrono::steady_clock::now());
 }
 
 Status Health::set_settings(const BreakerSettings& settings) {
@@ -258,7 +258,7 @@ Status Health::set_settings(const BreakerSettings& settings) {
   maintenance_->publish_now();
   return {};
 }
-BreakerSettings Health::settings() const { return maintenance_->core().board.settings(); }
+BreakerSettings Health::settings() const { return maintenance_->core().board->settings(); }
 
 uint64_t Health::on_event(BreakerListener listener) {
   return maintenance_->add(std::move(listener));

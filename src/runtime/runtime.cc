@@ -106,7 +106,7 @@ struct Runtime::Parts final : detail::CoreServices {
     bool changed = false;
     for (const registry::Step& s : steps)
       if (const auto* const added = std::get_if<registry::AddBackend>(&s))
-        changed |= core.board.replaced(added->backend->name, std::chrono::steady_clock::now());
+        changed |= core.board->replaced(added->backend->name, std::chrono::steady_clock::now());
     if (changed) maintenance.publish_now();
   }
 
