@@ -27,8 +27,8 @@ class CoreServices {
   // Loads plugins on demand; null: none. Called with any lock held, or none.
   virtual registry::LazyLoader* lazy_loader() noexcept { return nullptr; }
 
-  // Called before a change of the registry is published, by the thread that makes it. An error refuses the change. The
-  // write lock of PublishedState is held: the function must not make a change itself.
+  // Called before a change of the registry is published, by the thread that makes it, and again if another change came
+  // first. An error refuses the change. The function must not make a change itself.
   virtual Status check_change(const registry::State& /*before*/, const registry::State& /*after*/) {
     return {};
   }
@@ -36,8 +36,8 @@ class CoreServices {
   // guard is held. May make further changes; those call it again.
   virtual void on_change() {}
 
-  // What checks the kernels of an op under these rules; null: nothing. Called for each op while a snapshot is built, with
-  // the write lock held, and by calls that rules in rollout apply to; must not make a change.
+  // What checks the kernels of an op under these rules; null: nothing. Called for each op while a snapshot is built, and by
+  // calls that rules in rollout apply to; must not make a change.
   virtual std::shared_ptr<registry::Inspector> make_inspector(
       const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/assign.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
@@ -19,6 +20,8 @@ namespace {
 // How many classes of an op a change plans again at most, and how many idle ones are remembered.
 constexpr size_t kReplan = 256;
 constexpr size_t kFewestPlans = 4;
+// For a selection in another thread; then this one selects for itself.
+constexpr auto kLongestWait = std::chrono::seconds(1);
 
 // Entries are immutable but for their plans, which the plan lock guards.
 Entry& with_plans(const Entry& entry) { return const_cast<Entry&>(entry); }
@@ -225,9 +228,11 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     // for it. It selects for itself.
     if (it != r.pending.end() && !select::inside_select()) {
       const std::shared_ptr<Pending> other = *it;
-      r.finished.wait(lock, [&] { return other->done; });
-      if (!other->status.ok()) return other->status;
-      return exec::Plan::Ptr();
+      // Not for ever: a verifier may be waiting for this thread.
+      if (r.finished.wait_for(lock, kLongestWait, [&] { return other->done; })) {
+        if (!other->status.ok()) return other->status;
+        return exec::Plan::Ptr();
+      }
     }
     mine->entry = &entry;
     mine->key.assign(key.w, key.w + key.words);
@@ -400,9 +405,8 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
 }
 
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o) {
-  const auto found = core.sites.find(spec.op);
-  if (!found.ok()) return found.status();
-  const registry::Op& op = *found->record->op;
+  YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(spec.op));
+  const registry::Op& op = *found.record->op;
   op::CallSpec with_flags = spec;
   const ScopeState* scope = base::this_thread().scope_state;
   with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);
@@ -410,9 +414,8 @@ Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, con
   Options labelled = o;
   labelled.labels.insert(spec.labels.begin(), spec.labels.end());
   with_flags.labels = call_labels(&labelled, scope);
-  auto call = op::Call::from_spec(*op.program, with_flags, &op.d);
-  if (!call.ok()) return std::move(call).status();
-  return explain_call(core, *found->record, *call, labelled, *found->snapshot);
+  YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, with_flags, &op.d));
+  return explain_call(core, *found.record, call, labelled, *found.snapshot);
 }
 
 }  // namespace yard::detail

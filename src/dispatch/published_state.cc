@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/assign.h"
 #include "base/dispose.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
@@ -42,13 +43,8 @@ bool holds_any(const registry::State* state,
 
 PublishedState::PublishedState(Core& core, bool reads_environment)
     : core_(core), reads_environment_(reads_environment) {
-  Root& r = root_.get();
-  std::shared_ptr<const Snapshot> none;
-  const std::lock_guard lock(r.write);
-  publish(r,
-          {std::make_shared<registry::State>(), std::make_shared<policy::ProcessPolicy>(),
-           std::nullopt},
-          none);
+  publish(nullptr, build(nullptr, {std::make_shared<registry::State>(),
+                                   std::make_shared<policy::ProcessPolicy>(), std::nullopt}));
 }
 
 PublishedState::~PublishedState() {
@@ -74,10 +70,9 @@ std::shared_ptr<const policy::ProcessPolicy> PublishedState::settled(
   return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
 }
 
-bool PublishedState::publish(Root& r, Next what, std::shared_ptr<const Snapshot>& before) {
-  const Snapshot* old = r.owner.get();
+std::shared_ptr<Snapshot> PublishedState::build(const Snapshot* old, Next what) const {
   auto next = Snapshot::make();
-  next->generation = ++generation_;
+  next->generation = old != nullptr ? old->generation + 1 : 1;
   next->state = std::move(what.state);
   next->policy = std::move(what.policy);
   // The environment's names of backends stand for those that are registered now.
@@ -98,14 +93,21 @@ bool PublishedState::publish(Root& r, Next what, std::shared_ptr<const Snapshot>
       entries[i] =
           core_.planner.make_entry(*next, *op_record, had ? old->owners()[i].get() : nullptr);
   }
-  if (&r != &root_.get()) return false;
-  // From here on nothing is allocated: the change is published as a whole.
   if (!entries.empty()) versions_[static_cast<uint32_t>(entries.size() - 1)];
   next->set_entries(std::move(entries));
-  before = std::exchange(r.owner, std::move(next));
-  suspend_memos(before.get(), *r.owner);
+  return next;
+}
+
+// Allocates nothing: the change is published as a whole.
+bool PublishedState::publish(const std::shared_ptr<const Snapshot>& old,
+                             std::shared_ptr<Snapshot> next) {
+  Root& r = root_.get();
+  const std::lock_guard lock(r.write);
+  if (r.owner != old) return false;
+  r.owner = std::move(next);
+  suspend_memos(old.get(), *r.owner);
   current.store(r.owner.get(), std::memory_order_release);
-  renew_memos(before.get(), *r.owner);
+  renew_memos(old.get(), *r.owner);
   return true;
 }
 
@@ -131,12 +133,12 @@ Status PublishedState::edit(const F& change) {
                   "a probe, verifier or cost hint must not change the registry or the policy");
   const base::MayWait unless_in_a_call;
   for (bool done = false; !done;) {
-    std::shared_ptr<const Snapshot> before;
-    Root& r = root_.get();
-    const std::lock_guard lock(r.write);
-    Next next{r.owner->state, r.owner->policy, std::nullopt};
-    YARD_RETURN_IF_ERROR(change(*r.owner, next));
-    done = publish(r, std::move(next), before);
+    const auto give_up = std::chrono::system_clock::now() + kLongestWait;
+    const std::unique_lock turn(root_.get().turn, give_up);
+    const auto before = snapshot();
+    Next next{before->state, before->policy, std::nullopt};
+    YARD_RETURN_IF_ERROR(change(*before, next));
+    done = publish(before, build(before.get(), std::move(next)));
   }
   follow();
   return {};
@@ -163,13 +165,12 @@ Result<Ticket> PublishedState::apply(const std::vector<registry::Step>& steps) {
   auto ticket = std::make_shared<TicketState>();
   bool inherited = false;
   Status edited = edit([&](const Snapshot& old, Next& next) -> Status {
-    auto applied = registry::apply(*old.state, steps);
-    if (!applied.ok()) return std::move(applied).status();
-    YARD_RETURN_IF_ERROR(core_.services().check_change(*old.state, *applied->state));
-    ticket->removed.assign(applied->removed.begin(), applied->removed.end());
-    inherited = holds_any(root_.get().inherited.get(), applied->removed);
-    next.state = applied->state;
-    next.ops = std::move(applied->ops);
+    YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(*old.state, steps));
+    YARD_RETURN_IF_ERROR(core_.services().check_change(*old.state, *applied.state));
+    ticket->removed.assign(applied.removed.begin(), applied.removed.end());
+    inherited = holds_any(root_.get().inherited.get(), applied.removed);
+    next.state = applied.state;
+    next.ops = std::move(applied.ops);
     return {};
   });
   if (!edited.ok()) return edited;
@@ -182,9 +183,8 @@ Status PublishedState::start_over(const std::vector<registry::Step>& steps) {
   return edit([&](const Snapshot& old, Next& next) -> Status {
     registry::State empty;
     empty.indices = old.state->indices;
-    auto applied = registry::apply(empty, steps);
-    if (!applied.ok()) return std::move(applied).status();
-    next.state = applied->state;
+    YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(empty, steps));
+    next.state = applied.state;
     policy::ProcessPolicy p = *old.policy;
     p.set = {};
     p.mapped = {};
@@ -215,7 +215,6 @@ Status PublishedState::publish_health() {
 
 void PublishedState::catch_up() {
   if (select::inside_select()) return;
-  { const std::lock_guard published(root_.get().write); }  // waits for a change under way
   core_.services().on_change();
 }
 
@@ -268,7 +267,6 @@ void PublishedState::restart_in_child() noexcept {
   for (auto& entry : entries)
     if (entry != nullptr) entry = core_.planner.entry_in_child(*next, entry);
   next->set_entries(std::move(entries));
-  generation_ = next->generation;
   const auto before = std::exchange(fresh->owner, std::move(next));
   current.store(fresh->owner.get(), std::memory_order_release);
   renew_memos(last, *fresh->owner);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What calls see: the current snapshot and the versions that memos compare; and how both change.
 //
-// A change builds the next snapshot under the write lock and publishes it by one store. It waits for no call, and no
-// call waits for it.
+// A change builds the next snapshot, holding no lock that others need, and publishes it by one store if the snapshot that
+// it started from is still the current one; else it starts again. It waits for no call, and no call waits for it. Probes,
+// verifiers, cost hints and log sinks run while it builds: threads that they wait for may make changes, too.
 #pragma once
 
 #include <yard/registry.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -95,8 +97,8 @@ class PublishedState {
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
   // These steps from an empty registry, with no policy but the environment's; indices stay taken. One snapshot.
   Status start_over(const std::vector<registry::Step>& steps);
-  // Publishes the policy of the process as `change` leaves it; an error of `change` publishes nothing. It is called
-  // under the write lock, and again if plugin code has forked meanwhile and this is the child.
+  // Publishes the policy of the process as `change` leaves it; an error of `change` publishes nothing. It is called again
+  // if another change came first.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
   // Does what a change had to leave undone for lack of memory, if there is something.
@@ -112,8 +114,12 @@ class PublishedState {
   void restart_in_child() noexcept;
 
  private:
+  static constexpr auto kLongestWait = std::chrono::milliseconds(100);
   struct Root {
-    std::mutex write;                            // one change at a time
+    // Changes queue for it, so that one seldom has to start again. Nobody waits for it longer than kLongestWait: what a
+    // change runs may be waiting for another. Recursive: a log sink may make a change.
+    std::recursive_timed_mutex turn;
+    std::mutex write;                            // held while a snapshot is published
     std::shared_ptr<const Snapshot> owner;       // of `current`; under write
     std::mutex breakers;                         // one thread sets the board's settings at a time
     std::shared_ptr<const Snapshot> left_alone;  // in a child: half changed, never used nor freed
@@ -129,9 +135,11 @@ class PublishedState {
   // Publishes what `change(old, next)` makes of the current snapshot, then tells the rest of the runtime.
   template <class F>
   Status edit(const F& change);
-  // Under the write lock of `r`; `before` is to be dropped after it. False if plugin code that ran on the way has forked
-  // and this is the child: then there is another root.
-  bool publish(Root& r, Next next, std::shared_ptr<const Snapshot>& before);
+  // Runs plugin code. `old` may be null.
+  std::shared_ptr<Snapshot> build(const Snapshot* old, Next next) const;
+  // False if `old` is not the current snapshot: another thread has published one, or plugin code that ran while this was
+  // built has forked and this is the child.
+  bool publish(const std::shared_ptr<const Snapshot>& old, std::shared_ptr<Snapshot> next);
   std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& state,
                                                        policy::ProcessPolicy policy) const;
   // After a change, which is in force: brings the rest of the runtime up to date. Where memory is short that is left for
@@ -146,7 +154,6 @@ class PublishedState {
 
   Core& core_;
   const bool reads_environment_;
-  uint64_t generation_ = 0;  // of the last snapshot; under write
   ByIndex<MemoVersion> versions_;
   std::atomic<bool> behind_{false};  // follow() has not been able to do all
   base::ReplacedInChild<Root> root_;

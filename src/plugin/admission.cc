@@ -49,15 +49,14 @@ Refusal Loader::check_verified(const PluginRecord& r) const {
 }
 
 void Loader::enforce_rules() noexcept {
-  // Again if rules have changed meanwhile: their thread found the lock taken.
+  // Again if rules have changed meanwhile: their thread found the lock taken, or something under way.
   while (rules_pending_.load()) {
     if (inside() || services_.choosing()) return;
-    LoaderState& s = state();
-    const LoadingLock lock(s, std::try_to_lock);
-    if (!lock.owns_lock() || !s.starting.empty()) return;
+    const LoadingLock lock(*this, std::try_to_lock);
+    if (!lock.owns_lock() || !state().underway.empty()) return;
     if (!rules_pending_.exchange(false)) continue;
     try {
-      unload_unverified(s);
+      unload_unverified();
     } catch (const std::bad_alloc&) {  // the next load or change tries again
       rules_pending_.store(true);
       return;
@@ -65,32 +64,43 @@ void Loader::enforce_rules() noexcept {
   }
 }
 
-void Loader::unload_unverified(LoaderState& s) {
-  std::vector<PluginRecord> out;
-  for (const PluginRecord& r : s.index.records())
+void Loader::unload_unverified() {
+  std::vector<std::pair<std::string, Refusal>> out;
+  for (const PluginRecord& r : state().index.records())
     if (r.state() == PluginState::kLoaded)
-      if (Refusal why = check_verified(r); why.refused())
-        out.emplace_back(r).refusal = std::move(why);
+      if (Refusal why = check_verified(r); why.refused()) out.emplace_back(r.path, std::move(why));
   // Plugins that others depend on can be unloaded after those.
+  std::vector<std::string> dependants;
   for (bool any = true; any;) {
     any = false;
-    for (auto r = out.begin(); r != out.end();) {
-      if (!unpublish(*r).ok()) {
-        ++r;
+    dependants.clear();
+    for (auto at = out.begin(); at != out.end();) {
+      const auto& [path, why] = *at;
+      const PluginRecord* const found = state().index.find_path(path);
+      if (found == nullptr || found->state() != PluginState::kLoaded ||
+          underway(state(), path) != nullptr) {
+        rules_pending_.store(
+            true);  // another thread has changed it, and enforces them when it is done
+        at = out.erase(at);
         continue;
       }
-      base::log(LogLevel::kWarn, "plugin",
-                fmt::format("{}; it is unloaded", to_status(r->path, r->refusal).message()));
-      r->last_state = PluginState::kRefused;
-      store(s, std::move(*r));
-      r = out.erase(r);
+      PluginRecord r = *found;
+      const Claim claim(*this, path);
+      if (const Status s = unpublish(r); !s.ok()) {
+        dependants.push_back(fmt::format("Plugin '{}' is not verified and stays loaded: {}; {}",
+                                         r.manifest.name, s.message(), why.detail));
+        ++at;
+        continue;
+      }
+      LoadingLock::log(LogLevel::kWarn,
+                       fmt::format("{}; it is unloaded", to_status(path, why).message()));
+      r.refuse(why);
+      store(std::move(r));
+      at = out.erase(at);
       any = true;
     }
   }
-  for (const PluginRecord& r : out)
-    base::log(LogLevel::kError, "plugin",
-              fmt::format("Plugin '{}' is not verified and stays loaded: {}; {}", r.manifest.name,
-                          unpublish(r).message(), r.refusal.detail));
+  for (std::string& text : dependants) LoadingLock::log(LogLevel::kError, std::move(text));
 }
 
 Refusal Loader::check_stored_results(PluginProbe mode, const PluginRecord& r) const {
@@ -110,14 +120,14 @@ PluginProbe Loader::replace_probe_mode(const LoaderState& state) const {
   return find_probe_program(settings_, why).empty() ? PluginProbe::kNever : PluginProbe::kChanged;
 }
 
-Refusal Loader::admit(LoaderState& state, PluginProbe mode, const PluginRecord& r,
-                      const base::File& file) const {
+Refusal Loader::admit(PluginProbe mode, const PluginRecord& r, const base::File& file,
+                      std::vector<std::string> others) const {
   YARD_RETURN_IF_REFUSED(check_stored_results(mode, r));
   if (mode == PluginProbe::kNever) return {};
   if (mode == PluginProbe::kChanged && results_.find(ResultStore::Check::kProbe, r.sha256))
     return {};
   ProbeReport report;
-  run_and_store_probe(r, file, dependencies_of(state.index, r), report);
+  run_and_store_probe(r, file, std::move(others), report);
   if (report.reason == PluginReason::kProbeFailed)
     return {report.reason, fmt::format("in a separate process it {}", report.detail)};
   return {report.reason, report.detail};

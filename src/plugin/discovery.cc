@@ -90,8 +90,8 @@ Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) co
   return locks;
 }
 
-void Loader::add_lock_directory(LoaderState& state, const std::string& directory) {
-  Edit edit(*this, state);
+void Loader::add_lock_directory(const std::string& directory) {
+  Edit edit(*this);
   if (std::count(edit->lock_directories.begin(), edit->lock_directories.end(), directory) == 0)
     edit->lock_directories.push_back(directory);
 }
@@ -145,10 +145,11 @@ PluginRecord Loader::record_of(const std::string& path, bool given, LoaderState&
   return r;
 }
 
-void Loader::search_again(LoaderState& state, const std::vector<std::string>& given) {
+void Loader::search_again(const std::vector<std::string>& given) {
+  LoaderState& s = state();
   std::vector<RefusedPath> refused;
   Directories directories(settings_.allow_writable);
-  Found found = search(entries(state, refused), directories);
+  Found found = search(entries(s, refused), directories);
   for (RefusedPath& r : refused) found.refused.push_back(std::move(r));
 
   PluginIndex next;
@@ -161,14 +162,14 @@ void Loader::search_again(LoaderState& state, const std::vector<std::string>& gi
     records.push_back(std::move(r));
   };
   for (const std::string& file : found.files)
-    add(record_of(file, std::count(given.begin(), given.end(), file) != 0, state, directories));
+    add(record_of(file, std::count(given.begin(), given.end(), file) != 0, s, directories));
   for (const RefusedPath& r : found.refused) add(refused_entry(r));
   // Plugins in the process, and those requested by path, stay known.
-  for (const PluginRecord& r : state.index.records())
+  for (const PluginRecord& r : s.index.records())
     if (r.in_process() || r.by_path || r.state() == PluginState::kPinned) add(r);
 
-  for (const std::string& d : found.directories) add_lock_directory(state, d);
-  const Locks locks = read_locks(state.lock_directories);
+  for (const std::string& d : found.directories) add_lock_directory(d);
+  const Locks locks = read_locks(s.lock_directories);
   for (PluginRecord& r : records) {
     if (r.state() != PluginState::kFound) continue;
     const PluginRecord* other = next.precedent(r);
@@ -184,28 +185,28 @@ void Loader::search_again(LoaderState& state, const std::vector<std::string>& gi
   }
   for (const PluginRecord& r : records)
     if (r.state() == PluginState::kRefused)
-      base::log(LogLevel::kWarn, "plugin", std::string(to_status(r.path, r.refusal).message()));
-  Edit edit(*this, state);
+      LoadingLock::log(LogLevel::kWarn, std::string(to_status(r.path, r.refusal).message()));
+  Edit edit(*this);
   edit->index = std::move(next);
 }
 
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&](LoaderState& s) { return discover(s, given); });
+  return exclusive([&] { return discover_held(given); });
 }
 
-Status Loader::discover(LoaderState& s, const std::vector<std::string>& given) {
+Status Loader::discover_held(const std::vector<std::string>& given) {
   {
-    Edit edit(*this, s);
+    Edit edit(*this);
     edit->searched = edit->searching = true;
     std::vector<std::string> places = given;
     for (const std::string& p : edit->places)
       if (std::count(given.begin(), given.end(), p) == 0) places.push_back(p);
     edit->places = std::move(places);
   }
-  search_again(s, given);
+  search_again(given);
   std::vector<std::string> wanted, wanted_hooks, wanted_groups;
-  for (const PluginRecord& r : s.index.records()) {
+  for (const PluginRecord& r : state().index.records()) {
     if (r.state() != PluginState::kFound) continue;
     for (const std::string& op : r.manifest.ops)
       if (services_.in_use(op)) wanted.push_back(op);
@@ -214,10 +215,10 @@ Status Loader::discover(LoaderState& s, const std::vector<std::string>& given) {
     for (const std::string& group : r.manifest.groups)
       if (services_.group_in_use && services_.group_in_use(group)) wanted_groups.push_back(group);
   }
-  Edit(*this, s)->searching = false;
-  load_for(s, PluginOffer::kOp, wanted);
-  load_for(s, PluginOffer::kHook, wanted_hooks);
-  load_for(s, PluginOffer::kGroup, wanted_groups);
+  Edit(*this)->searching = false;
+  load_for(PluginOffer::kOp, wanted);
+  load_for(PluginOffer::kHook, wanted_hooks);
+  load_for(PluginOffer::kGroup, wanted_groups);
   Status problem;
   const auto add = [&](Status found) {
     if (problem.ok())
@@ -226,14 +227,14 @@ Status Loader::discover(LoaderState& s, const std::vector<std::string>& given) {
       problem.note(std::string(found.message()));
   };
   std::vector<std::string> loaded;
-  for (const PluginRecord& r : s.index.records()) {
+  for (const PluginRecord& r : state().index.records()) {
     if (r.state() == PluginState::kLoaded) loaded.push_back(r.path);
     if (r.state() == PluginState::kRefused && std::count(given.begin(), given.end(), r.path) != 0)
       add(to_status(r.path, r.refusal));
   }
-  for (const std::string& path : loaded) add(check_file(s, path));
+  for (const std::string& path : loaded) add(check_file(path));
   // Relative paths can never be used, and are not searched again.
-  Edit edit(*this, s);
+  Edit edit(*this);
   std::erase_if(edit->places, [&](const std::string& p) {
     const PluginRecord* r = edit->index.find_path(p);
     return r != nullptr && r->refusal.reason == PluginReason::kRelativePath;
@@ -242,9 +243,9 @@ Status Loader::discover(LoaderState& s, const std::vector<std::string>& given) {
 }
 
 void Loader::set_environment(FromEnvironment environment) {
-  const bool changed = exclusive([&](LoaderState& s) {
-    if (s.searched && s.environment == environment) return false;
-    Edit edit(*this, s);
+  const bool changed = exclusive([&] {
+    if (state().searched && state().environment == environment) return false;
+    Edit edit(*this);
     edit->environment = std::move(environment);
     return true;
   });

@@ -278,13 +278,6 @@ std::vector<std::string> PluginIndex::names() const {
   return to;
 }
 
-std::vector<std::string> PluginIndex::paths_for(PluginOffer what, std::string_view name) const {
-  std::vector<std::string> to;
-  for (const PluginRecord& r : records_)
-    if (r.state() == PluginState::kFound && r.serves(what, name)) to.push_back(r.path);
-  return to;
-}
-
 size_t PluginIndex::waiting() const noexcept {
   return static_cast<size_t>(
       std::count_if(records_.begin(), records_.end(),

@@ -128,8 +128,6 @@ class PluginIndex {
   // is `requested` explicitly, one that has been unloaded does not.
   const PluginRecord* precedent(const PluginRecord& of, bool requested = false) const noexcept;
   std::vector<std::string> names() const;
-  // Plugins that would be loaded for it.
-  std::vector<std::string> paths_for(PluginOffer what, std::string_view name) const;
   size_t waiting() const noexcept;  // number of plugins found and not loaded
 
  private:

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/assign.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/out_of_memory.h"
@@ -16,22 +17,7 @@
 
 namespace yard::plugin {
 
-thread_local int Loader::LoadingLock::t_depth = 0;
-thread_local std::unique_lock<std::mutex>* Loader::LoadingLock::t_held = nullptr;
-
-Loader::Starting::Starting(LoaderState& state, const std::string& path)
-    : state_(state), path_(path) {
-  state_.starting.push_back(path_);
-  LoadingLock::t_held->unlock();
-}
-
-Loader::Starting::~Starting() {
-  // A child that the plugin has forked has a state of its own; this lock may be held by a thread that it does not have.
-  if (forks_ != base::forks()) return;
-  LoadingLock::t_held->lock();
-  state_.starting.erase(std::find(state_.starting.begin(), state_.starting.end(), path_));
-  state_.started.notify_all();
-}
+thread_local Loader::LoadingLock* Loader::LoadingLock::t_held = nullptr;
 
 namespace {
 
@@ -75,8 +61,8 @@ Status Loader::would_deadlock() const {
       "loaded, unloaded or asked what it can take");
 }
 
-void Loader::store(LoaderState& state, PluginRecord record) {
-  Edit edit(*this, state);
+void Loader::store(PluginRecord record) {
+  Edit edit(*this);
   if (PluginRecord* old = edit->index.find_path(record.path))
     *old = std::move(record);
   else
@@ -95,23 +81,27 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
       // Do not wait for loads that do not serve it.
       LoaderState& s = state();
       const std::lock_guard lock(s.lock);
-      if (!s.searching && !may_serve(s, what, name)) return true;
+      const auto& all = s.index.records();
+      if (!s.searching && std::none_of(all.begin(), all.end(), [&](const PluginRecord& r) {
+            return may_serve(s, r, what, name);
+          }))
+        return true;
     }
     const base::MayWait not_in_a_call(false);
-    exclusive([&](LoaderState& s) { return load_for(s, what, {std::string(name)}); }, true);
+    exclusive([&] { return load_for(what, {std::string(name)}); });
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", base::exception_text(e));
   }
   return true;
 }
 
-bool Loader::may_serve(const LoaderState& state, PluginOffer what, std::string_view name) {
-  const std::vector<PluginRecord>& all = state.index.records();
-  return std::any_of(all.begin(), all.end(), [&](const PluginRecord& r) {
-    if (!r.serves(what, name)) return false;
-    return r.state() == PluginState::kFound ||
-           std::count(state.loading_paths.begin(), state.loading_paths.end(), r.path) != 0;
-  });
+// A loaded plugin that is being replaced or unloaded serves calls meanwhile.
+bool Loader::may_serve(const LoaderState& state, const PluginRecord& r, PluginOffer what,
+                       std::string_view name) {
+  const PluginState now = r.state();
+  return r.serves(what, name) &&
+         (now == PluginState::kFound ||
+          (now != PluginState::kLoaded && underway(state, r.path) != nullptr));
 }
 
 std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
@@ -136,106 +126,91 @@ std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view 
   return to;
 }
 
-void Loader::wait_for_start(LoaderState& state, std::string_view path) {
-  state.started.wait(*LoadingLock::t_held, [&] {
-    return path.empty() ? state.starting.empty()
-                        : std::count(state.starting.begin(), state.starting.end(), path) == 0;
-  });
-}
-
-bool Loader::load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names) {
+bool Loader::load_for(PluginOffer what, const std::vector<std::string>& names) {
   bool any = false;
-  for (const std::string& name : names)
-    for (const std::string& path : state.index.paths_for(what, name)) {
-      wait_for_start(state, path);
-      if (std::count(state.loading_paths.begin(), state.loading_paths.end(), path) != 0) continue;
-      const PluginRecord* r = state.index.find_path(path);
-      if (r == nullptr || r->state() != PluginState::kFound) continue;  // loaded with another one
-      const Status s = load_record(state, path);
+  for (const std::string& name : names) {
+    std::vector<std::string> paths;
+    for (const PluginRecord& r : state().index.records())
+      if (may_serve(state(), r, what, name)) paths.push_back(r.path);
+    for (const std::string& path : paths) {
+      const bool waited = waited_for(path);
+      const PluginRecord* r = state().index.find_path(path);
+      any |= waited && r != nullptr && r->state() == PluginState::kLoaded;
+      if (r == nullptr || r->state() != PluginState::kFound || underway(state(), path) != nullptr)
+        continue;
+      const Status s = load_record(path);
       any |= s.ok();
       // It was not requested by name, so the call goes on without it.
-      if (!s.ok()) base::log(LogLevel::kWarn, "plugin", std::string(s.message()));
+      if (!s.ok()) LoadingLock::log(LogLevel::kWarn, std::string(s.message()));
     }
+  }
   return any;
 }
 
 Status Loader::load(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&](LoaderState& s) { return load(s, name_or_path); });
+  return exclusive([&] { return load_held(name_or_path); });
 }
 
-Status Loader::load(LoaderState& s, std::string_view name_or_path) {
+Status Loader::load_held(std::string_view name_or_path) {
   const bool by_path = name_or_path.find('/') != std::string_view::npos;
-  const PluginRecord* r = s.index.find(name_or_path);
+  const PluginRecord* r = find_idle(name_or_path);
   if (r == nullptr && !by_path)
-    return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
-                                               base::did_you_mean(name_or_path, s.index.names())));
+    return Status(Code::kNotFound,
+                  fmt::format("no plugin called '{}' was found{}", name_or_path,
+                              base::did_you_mean(name_or_path, state().index.names())));
   if (r != nullptr)
-    return r->state() == PluginState::kLoaded ? check_file(s, r->path) : load_record(s, r->path);
+    return r->state() == PluginState::kLoaded ? check_file(r->path) : load_record(r->path);
   PluginRecord made;
   made.path = name_or_path, made.by_path = true;
   struct stat info;
   if (::stat(made.path.c_str(), &info) == 0)
-    for (const PluginRecord& other : s.index.records()) {
+    for (const PluginRecord& other : state().index.records()) {
       if (other.id.device != info.st_dev || other.id.inode != info.st_ino) continue;
       // The file of a plugin that is not loaded may be gone, and its number that of another file now.
       struct stat now;
       if (!other.in_process() && (::stat(other.path.c_str(), &now) != 0 ||
                                   now.st_dev != info.st_dev || now.st_ino != info.st_ino))
         continue;
-      return other.state() == PluginState::kLoaded ? check_file(s, other.path)
-                                                   : load_record(s, other.path);
+      if (waited_for(std::string(other.path))) return load_held(name_or_path);
+      return other.state() == PluginState::kLoaded ? check_file(other.path)
+                                                   : load_record(other.path);
     }
   const std::string path = made.path;
   // Not kFound, so that no other call loads it before this one does.
   made.last_state = PluginState::kUnloaded;
-  store(s, std::move(made));
-  return load_record(s, path);
+  store(std::move(made));
+  return load_record(path);
 }
 
 namespace {
 
-void log_loaded(const PluginRecord& r) {
-  if (base::log_enabled("plugin", LogLevel::kInfo))
-    base::log(
-        LogLevel::kInfo, "plugin",
-        fmt::format("Plugin '{}' {} loaded from {}", r.manifest.name, r.manifest.version, r.path));
+std::string loaded_text(const PluginRecord& r) {
+  return fmt::format("Plugin '{}' {} loaded from {}", r.manifest.name, r.manifest.version, r.path);
 }
 
 }  // namespace
 
-Status Loader::load_record(LoaderState& state, std::string path) {
-  PluginRecord record = *state.index.find_path(path);
-  Refusal refusal;
-  {
-    Edit(*this, state)->loading_paths.push_back(path);
-    struct Loaded {
-      Loader& loader;
-      LoaderState& of;
-      const std::string& at;
-      ~Loaded() {
-        Edit edit(loader, of);
-        edit->loading_paths.erase(
-            std::find(edit->loading_paths.begin(), edit->loading_paths.end(), at));
-      }
-    };
-    const Loaded loaded_at_end{*this, state, path};
-    refusal = load_transaction(state, record);
+Status Loader::load_record(std::string path) {
+  PluginRecord record = *state().index.find_path(path);
+  const Claim claim(*this, path);
+  Refusal refusal = load_transaction(record);
+  if (refusal.refused()) {
+    Status status = to_status(path, refusal);
+    record.refuse(std::move(refusal));
+    store(std::move(record));
+    return status;
   }
-  if (!refusal.refused()) {  // what it brings is in force
-    record.last_state = PluginState::kLoaded, record.refusal = {};
-    store(state, std::move(record));
-    base::if_memory_allows([&] { log_loaded(*state.index.find_path(path)); });
-    return {};
-  }
-  Status status = to_status(path, refusal);
-  record.refuse(std::move(refusal));
-  store(state, std::move(record));
-  return status;
+  // What it brings is in force.
+  record.last_state = PluginState::kLoaded, record.refusal = {};
+  store(std::move(record));
+  if (base::log_enabled("plugin", LogLevel::kInfo))
+    base::if_memory_allows(
+        [&] { LoadingLock::log(LogLevel::kInfo, loaded_text(*state().index.find_path(path))); });
+  return {};
 }
 
-Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
-                                 const PluginRecord* replaces) {
+Refusal Loader::load_transaction(PluginRecord& r, const PluginRecord* replaces) {
   Directories directories(settings_.allow_writable);
   PluginFile c = open_plugin_file(r.path, directories, settings_, process_);
   r.manifest = c.manifest;
@@ -244,7 +219,12 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
     return {PluginReason::kConflict,
             fmt::format("its name is '{}'; expected '{}', which it replaces", r.manifest.name,
                         replaces->manifest.name)};
-  if (const PluginRecord* other = state.index.precedent(r, true);
+  if (replaces == nullptr) {
+    store(r);  // others see from now on what it serves
+    while (waited_for_namesake(r)) {
+    }
+  }
+  if (const PluginRecord* other = state().index.precedent(r, true);
       other != nullptr && replaces == nullptr)
     return {PluginReason::kDuplicateName,
             fmt::format("'{}' is {} already, from {}{}", r.manifest.name, to_string(other->state()),
@@ -260,156 +240,166 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
     return {};
   }
   YARD_RETURN_IF_REFUSED(
-      find_libraries(c, {directories, settings_, library_path_, &state.digests}, r.libraries));
-  if (r.by_path)
-    add_lock_directory(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
+      find_libraries(c, {directories, settings_, library_path_, &state().digests}, r.libraries));
+  if (r.by_path) add_lock_directory(r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
   // A link does not lead out of reach of a lock.
-  if (!c.directory.empty()) add_lock_directory(state, c.directory);
-  YARD_RETURN_IF_REFUSED(locked_out(read_locks(state.lock_directories), r));
-  YARD_RETURN_IF_REFUSED(
-      admit(state, replaces != nullptr ? replace_probe_mode(state) : probe_mode(state), r, c.file));
+  if (!c.directory.empty()) add_lock_directory(c.directory);
+  YARD_RETURN_IF_REFUSED(locked_out(read_locks(state().lock_directories), r));
+  const PluginProbe mode = replaces != nullptr ? replace_probe_mode(state()) : probe_mode(state());
+  std::vector<std::string> others = dependencies_of(state().index, r);
+  const std::vector<PluginRecord> earlier = loads_of(c.id);
+  // From here on code of the plugin runs, also that which ends it after a refusal.
+  std::optional<Released> others_go_on(std::in_place, *this);
+  YARD_RETURN_IF_REFUSED(admit(mode, r, c.file, std::move(others)));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(r.path, step);
   };
   begin("opening");
   const auto keep_alive = KeepAlive::make(r.path);
-  YARD_RETURN_IF_REFUSED(open_library(state, r, c, keep_alive->library));
+  YARD_RETURN_IF_REFUSED(open_library(earlier, r, c, keep_alive->library));
   std::vector<registry::Step> steps;
   if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
     steps.push_back(registry::RemoveKept{old.get(), true});
   begin("query");
   YARD_RETURN_IF_REFUSED(keep_alive->library->describe(r.manifest, keep_alive, steps));
   begin("start");
-  const auto start = [&] {
-    const Starting others_go_on(state, r.path);
-    return keep_alive->library->start();
-  };
-  YARD_RETURN_IF_REFUSED(start());
-  YARD_RETURN_IF_REFUSED(publish(state, r, steps));
+  YARD_RETURN_IF_REFUSED(keep_alive->library->start());
+  Status s = services_.apply(steps);
+  if (s.code() == Code::kUnknownOp) {  // it may have kernels for an op of another plugin
+    others_go_on.reset();
+    const bool any = load_for(PluginOffer::kOp, r.manifest.ops);
+    others_go_on.emplace(*this);
+    if (any) s = services_.apply(steps);
+  }
+  if (!s.ok()) {
+    std::string text(s.message());
+    for (const std::string& n : s.notes()) text += "; " + n;
+    return {s.code() == Code::kConflict ? PluginReason::kConflict : PluginReason::kBadDescriptor,
+            text};
+  }
   r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library;
   r.library_status = keep_alive->library->status(), r.copy = {}, r.other_file.clear();
   return {};
 }
 
-Refusal Loader::open_library(const LoaderState& state, const PluginRecord& r, PluginFile& c,
-                             std::shared_ptr<Library>& to) const {
-  for (const auto* records : {&state.index.records(), &state.replaced})
-    for (const PluginRecord& known : *records) {
-      if (known.library_status == nullptr || known.id != c.id) continue;
-      to = known.library.lock();  // calls still use it
-      if (to != nullptr) return {};
-      // Another thread is closing it: wait, since stop must come before the next start.
-      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-      while (known.is_closing()) {
-        if (std::chrono::steady_clock::now() > end)
-          return {PluginReason::kCannotOpen,
-                  "its earlier load is still being ended: stop() or a destructor has not returned"};
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
-      }
+std::vector<PluginRecord> Loader::loads_of(const FileId& id) {
+  std::vector<PluginRecord> to;
+  LoaderState& s = state();
+  for (const auto* records : {&s.index.records(), &s.replaced})
+    for (const PluginRecord& r : *records)
+      if (r.library_status != nullptr && r.id == id) to.push_back(r);
+  return to;
+}
+
+Refusal Loader::open_library(const std::vector<PluginRecord>& earlier, const PluginRecord& r,
+                             PluginFile& c, std::shared_ptr<Library>& to) const {
+  for (const PluginRecord& known : earlier) {
+    to = known.library.lock();  // calls still use it
+    if (to != nullptr) return {};
+    // Another thread is closing it: wait, since stop must come before the next start.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    while (known.is_closing()) {
+      if (std::chrono::steady_clock::now() > end)
+        return {PluginReason::kCannotOpen,
+                "its earlier load is still being ended: stop() or a destructor has not returned"};
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
+  }
   return Library::open(std::move(c.file), c.id, r.path, services_.host, to);
 }
 
-Refusal Loader::publish(LoaderState& state, const PluginRecord& r,
-                        const std::vector<registry::Step>& steps) {
-  Status s = services_.apply(steps);
-  // It may have kernels for an op of another plugin.
-  if (s.code() == Code::kUnknownOp && load_for(state, PluginOffer::kOp, r.manifest.ops))
-    s = services_.apply(steps);
-  if (s.ok()) return {};
-  std::string text(s.message());
-  for (const std::string& n : s.notes()) text += "; " + n;
-  return {s.code() == Code::kConflict ? PluginReason::kConflict : PluginReason::kBadDescriptor,
-          text};
-}
-
 Status Loader::unpublish(const PluginRecord& record, std::weak_ptr<const void>* life) {
-  const void* keep = nullptr;
-  if (const auto keep_alive = record.keep_alive.lock()) {
-    keep = keep_alive.get();
-    if (life != nullptr) *life = keep_alive->life;
-  }
-  // The address cannot have been reused: keep-alive objects are made under the lock held here.
-  return keep != nullptr ? services_.apply({registry::RemoveKept{keep}}) : Status();
+  const Released others_go_on(*this);
+  // Held until the change is published, so that no other object can have its address.
+  const auto keep_alive = record.keep_alive.lock();
+  if (keep_alive == nullptr) return {};
+  if (life != nullptr) *life = keep_alive->life;
+  return services_.apply({registry::RemoveKept{keep_alive.get()}});
 }
 
 Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&](LoaderState& s) { return unload(s, name); });
+  return exclusive([&] { return unload_held(name); });
 }
 
-Result<const PluginRecord*> Loader::loaded(LoaderState& s, std::string_view name) {
-  const PluginRecord* found = s.index.find(name);
+Result<const PluginRecord*> Loader::loaded(std::string_view name) {
+  const PluginRecord* found = find_idle(name);
   if (found != nullptr && found->state() == PluginState::kLoaded) return found;
   return Status(Code::kNotFound, found == nullptr
                                      ? fmt::format("no plugin called '{}' was found{}", name,
-                                                   base::did_you_mean(name, s.index.names()))
+                                                   base::did_you_mean(name, state().index.names()))
                                      : fmt::format("plugin '{}' is not loaded: it is {}", name,
                                                    to_string(found->state())));
 }
 
-Result<std::weak_ptr<const void>> Loader::unload(LoaderState& s, std::string_view name) {
-  auto found = loaded(s, name);
-  if (!found.ok()) return std::move(found).status();
-  PluginRecord record = **found;
+Result<std::weak_ptr<const void>> Loader::unload_held(std::string_view name) {
+  YARD_ASSIGN_OR_RETURN(auto found, loaded(name));
+  PluginRecord record = *found;
+  const Claim claim(*this, record.path);
   std::weak_ptr<const void> life;
   if (Status out = unpublish(record, &life); !out)
     return std::move(out).note(fmt::format("while unloading plugin '{}'", name));
   record.last_state = PluginState::kUnloading;
-  store(s, std::move(record));
+  store(std::move(record));
   return life;
 }
 
 Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&](LoaderState& s) { return replace(s, name, path); });
+  return exclusive([&] { return replace_held(name, path); });
 }
 
-Result<std::weak_ptr<const void>> Loader::replace(LoaderState& s, std::string_view name,
-                                                  std::string_view path) {
-  auto found = loaded(s, name);
-  if (!found.ok()) return std::move(found).status();
-  PluginRecord old = **found, next;
+Result<std::weak_ptr<const void>> Loader::replace_held(std::string_view name,
+                                                       std::string_view path) {
+  PluginRecord old, next;
+  do {
+    YARD_ASSIGN_OR_RETURN(auto found, loaded(name));
+    old = *found;
+    next.path = path.empty() ? old.path : std::string(path);
+  } while (waited_for(next.path));
+  const Claim claim(*this, old.path), claim_next(*this, next.path);
   std::weak_ptr<const void> life;
   if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
-  next.path = path.empty() ? old.path : std::string(path);
-  next.by_path = next.path == old.path ? old.by_path : s.index.find_path(next.path) == nullptr;
+  next.by_path =
+      next.path == old.path ? old.by_path : state().index.find_path(next.path) == nullptr;
   {
-    Edit edit(*this, s);  // nothing is allocated once the new version is in force
+    Edit edit(*this);  // nothing is allocated once the new version is in force
     std::erase_if(edit->replaced, [](const PluginRecord& r) { return !r.in_process(); });
     edit->replaced.reserve(edit->replaced.size() + 1);
     edit->index.records().reserve(edit->index.records().size() + 1);
   }
   PluginRecord gone = old;
   gone.last_state = PluginState::kUnloading;
-  // Not among `loading_paths`: calls need not wait, since the old version serves them.
-  if (const Refusal refusal = load_transaction(s, next, &old); refusal.refused())
+  if (const Refusal refusal = load_transaction(next, &old); refusal.refused())
     return to_status(next.path, refusal)
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
                           old.manifest.version, old.path));
   if (next.sha256 == old.sha256) {  // the same code
-    if (next.path == old.path)
-      old.copy = next.copy, old.other_file.clear(), store(s, std::move(old));
+    if (next.path == old.path) old.copy = next.copy, old.other_file.clear(), store(std::move(old));
     return std::weak_ptr<const void>();
   }
   base::if_memory_allows([&] {
-    base::log_event(
-        LogLevel::kInfo, "plugin",
-        fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
-                    next.manifest.version, next.path, old.manifest.version, old.path));
+    if (base::log_enabled("plugin", LogLevel::kInfo))
+      LoadingLock::log(
+          LogLevel::kInfo,
+          fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
+                      next.manifest.version, next.path, old.manifest.version, old.path),
+          true);
   });
   next.last_state = PluginState::kLoaded;
   const bool moved = next.path != old.path;
-  store(s, std::move(next));
+  store(std::move(next));
   old.last_state = PluginState::kUnloading;
-  Edit edit(*this, s);
+  Edit edit(*this);
   edit->replaced.push_back(std::move(gone));
-  if (moved) *edit->index.find_path(old.path) = std::move(old);
+  // Another search may have dropped a file that is gone.
+  if (PluginRecord* there = moved ? edit->index.find_path(old.path) : nullptr)
+    *there = std::move(old);
   return life;
 }
 
-Status Loader::check_file(LoaderState& s, const std::string& path) {
-  PluginRecord r = *s.index.find_path(path);
+Status Loader::check_file(const std::string& path) {
+  PluginRecord r = *state().index.find_path(path);
   struct stat info;
   const bool gone = ::stat(path.c_str(), &info) != 0;
   if (!gone && r.other_file.empty() && (r.id == FileId(info) || r.copy == FileId(info))) return {};
@@ -417,7 +407,7 @@ Status Loader::check_file(LoaderState& s, const std::string& path) {
   if (gone || there.sha256 == r.sha256) {
     if (!gone) r.copy = there.id;
     r.other_file.clear();
-    store(s, std::move(r));
+    store(std::move(r));
     return {};
   }
   const auto show = [](const PluginRecord& f) {
@@ -430,24 +420,25 @@ Status Loader::check_file(LoaderState& s, const std::string& path) {
       "Plugins::replace(\"{}\") loads it",
       path, show(r), show(there), r.manifest.name);
   Status differs(Code::kConflict, fmt::format("plugin '{}': {}", r.manifest.name, r.other_file));
-  store(s, std::move(r));
+  store(std::move(r));
   return differs;
 }
 
 Status Loader::forget(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&](LoaderState& s) { return forget(s, name_or_path); });
+  return exclusive([&] { return forget_held(name_or_path); });
 }
 
-Status Loader::forget(LoaderState& s, std::string_view name_or_path) {
-  const PluginRecord* r = s.index.find(name_or_path);
+Status Loader::forget_held(std::string_view name_or_path) {
+  const PluginRecord* r = find_idle(name_or_path);
   if (r == nullptr)
-    return Status(Code::kNotFound, fmt::format("no plugin '{}' was found{}", name_or_path,
-                                               base::did_you_mean(name_or_path, s.index.names())));
+    return Status(Code::kNotFound,
+                  fmt::format("no plugin '{}' was found{}", name_or_path,
+                              base::did_you_mean(name_or_path, state().index.names())));
   if (r->in_process())
     return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
                                                name_or_path, to_string(r->state())));
-  Edit edit(*this, s);
+  Edit edit(*this);
   const std::string path = r->path;
   std::erase_if(edit->index.records(), [&](const PluginRecord& x) { return x.path == path; });
   return {};
@@ -462,8 +453,11 @@ std::vector<PluginInfo> Loader::list() {
 }
 
 void Loader::reset() {
-  exclusive([&](LoaderState& s) {
-    Edit edit(*this, s);
+  exclusive([&] {
+    // Loads that have published something and not noted it yet. Not for long: they may wait for this thread.
+    state().ended.wait_for(LoadingLock::t_held->lock_, std::chrono::seconds(1),
+                           [&] { return state().underway.empty(); });
+    Edit edit(*this);
     for (PluginRecord& r : edit->index.records())
       if (r.last_state != PluginState::kRefused) r.last_state = PluginState::kFound;
     return true;

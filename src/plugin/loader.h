@@ -6,7 +6,10 @@
 // undone and the plugin is refused with a reason. A replacement is the same, and the change that is published also removes
 // the old version.
 //
-// Searches, loads, replacements and unloads are serialized by one lock. Listing never waits for them.
+// Searches, loads, replacements and unloads take turns by one lock, which is released while code of a plugin or of the
+// program runs: constructors of a library, query, start, what a change of the registry asks kernels, log sinks. A thread
+// that such code waits for can load other plugins. What is under way with a plugin is noted by path, and only operations
+// on the same plugin wait for it. Listing never waits.
 #pragma once
 
 #include <yard/plugins.h>
@@ -14,16 +17,21 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/cancellation.h"
 #include "base/dispose.h"
 #include "base/fork.h"
+#include "base/log.h"
+#include "base/out_of_memory.h"
 #include "plugin/libraries.h"
 #include "plugin/library.h"
 #include "plugin/trust.h"
@@ -97,18 +105,24 @@ class Loader final : public registry::LazyLoader {
   void reset();
 
  private:
+  // A plugin that a thread loads, replaces or unloads.
+  struct Underway {
+    std::string path;
+    std::thread::id thread;
+    std::string waits_for = {};  // the path of another that its thread waits for
+  };
   // Locks, and what they guard.
   struct LoaderState {
-    std::mutex loading;    // held during a search, load or unload; the rest changes only under it
+    std::mutex
+        loading;  // held during a search, load or unload, except while plugin code runs; the rest changes under it
     base::EditMutex lock;  // held briefly, to change or to list; taken after `loading`
     PluginIndex index;
     std::vector<PluginRecord> replaced;         // earlier versions that calls may still use
     std::vector<std::string> places;            // given in code, the latest first
     std::vector<std::string> lock_directories;  // where a yard.lock applies
-    std::vector<std::string> loading_paths;     // being loaded
+    std::list<Underway> underway;               // the latest last
+    std::condition_variable ended;              // one of them has ended
     std::vector<KnownDigest> digests;           // of libraries that plugins need
-    std::vector<std::string> starting;          // of these, where `start` runs, without `loading`
-    std::condition_variable started;            // one of them has returned
     FromEnvironment environment;
     bool searched = false;
     bool searching = false;  // plugins for names in use are not yet loaded
@@ -116,7 +130,8 @@ class Loader final : public registry::LazyLoader {
   };
   class Edit;
   class LoadingLock;
-  class Starting;
+  class Released;
+  class Claim;
   // All lock files together.
   struct Locks {
     bool present = false;
@@ -124,20 +139,27 @@ class Loader final : public registry::LazyLoader {
     Refusal problem;
     Refusal allows(const PluginRecord& record) const;
   };
+  // Of this process. A reference is not kept where plugin code runs, which may fork.
   LoaderState& state() { return state_.get(); }
-  // Runs f(state) with `loading` held, then enforce_rules(), which may unload plugins. f must return a value. `beside_starts`:
-  // also while plugins are started, which may hang.
+  // Runs f() with `loading` held, then enforce_rules(), which may unload plugins. f must return a value.
   template <class F>
-  auto exclusive(const F& f, bool beside_starts = false);
-  // Waits until no plugin is started, or that of a path is not. With `loading` held, which it releases meanwhile.
-  static void wait_for_start(LoaderState& state, std::string_view path = {});
+  auto exclusive(const F& f);
+  // With `lock` or `loading` held. Null: nothing is under way with that plugin.
+  static const Underway* underway(const LoaderState& state, std::string_view path);
+  // With `loading` held, which it releases meanwhile: waits until nothing is under way with a plugin in another thread.
+  // False: it did not have to, or must not since that thread waits for this one.
+  bool waited_for(const std::string& path);
+  // The same for another plugin of that name.
+  bool waited_for_namesake(const PluginRecord& of);
+  // Finds a plugin with which nothing is under way; null if there is none.
+  const PluginRecord* find_idle(std::string_view name_or_path);
 
   // discovery.cc. Called with `loading` held unless stated otherwise.
-  Status discover(LoaderState& state, const std::vector<std::string>& given);
+  Status discover_held(const std::vector<std::string>& given);
   std::vector<std::string> entries(const LoaderState& state,
                                    std::vector<RefusedPath>& refused) const;
   // Rebuilds the index. Plugins that were unloaded stay unloaded, unless their files are `given`.
-  void search_again(LoaderState& state, const std::vector<std::string>& given);
+  void search_again(const std::vector<std::string>& given);
   PluginRecord inspected(const std::string& path) const;  // needs no lock
   PluginRecord record_of(const std::string& path, bool given, LoaderState& state,
                          Directories& directories) const;
@@ -145,15 +167,15 @@ class Loader final : public registry::LazyLoader {
   // Whether lock files keep a plugin from being loaded.
   Refusal locked_out(const Locks& locks, const PluginRecord& r) const;
   // Applies a lock file of that directory from now on. The directory must be trusted.
-  void add_lock_directory(LoaderState& state, const std::string& directory);
+  void add_lock_directory(const std::string& directory);
 
-  // admission.cc: checks before a library is opened.
-  Refusal admit(LoaderState& state, PluginProbe mode, const PluginRecord& record,
-                const base::File& file) const;
+  // admission.cc: checks before a library is opened. Without a lock. `others`: see dependencies_of().
+  Refusal admit(PluginProbe mode, const PluginRecord& record, const base::File& file,
+                std::vector<std::string> others) const;
   Refusal check_verified(const PluginRecord& record) const;
   // From stored results only.
   Refusal check_stored_results(PluginProbe mode, const PluginRecord& record) const;
-  void unload_unverified(LoaderState& state);
+  void unload_unverified();  // with `loading` held
   void run_and_store_probe(const PluginRecord& record, const base::File& file,
                            std::vector<std::string> others, ProbeReport& report) const;
   // Adds the stored results.
@@ -163,31 +185,30 @@ class Loader final : public registry::LazyLoader {
                                                   const PluginRecord& record);
 
   // loader.cc. Called with `loading` held unless stated otherwise.
-  Status load(LoaderState& state, std::string_view name_or_path);
-  // `path` is a copy: while a plugin starts, another search may replace the records.
-  Status load_record(LoaderState& state, std::string path);
+  Status load_held(std::string_view name_or_path);
+  // `path` is a copy: while plugin code runs, another search may replace the records.
+  Status load_record(std::string path);
   // The record of a loaded plugin; an error if there is none of that name.
-  static Result<const PluginRecord*> loaded(LoaderState& state, std::string_view name);
-  Result<std::weak_ptr<const void>> unload(LoaderState& state, std::string_view name);
-  Status forget(LoaderState& state, std::string_view name_or_path);
+  Result<const PluginRecord*> loaded(std::string_view name);
+  Result<std::weak_ptr<const void>> unload_held(std::string_view name);
+  Status forget_held(std::string_view name_or_path);
   // Takes the place of `replaces`, if given; does nothing if that has the same digest.
-  Refusal load_transaction(LoaderState& state, PluginRecord& record,
-                           const PluginRecord* replaces = nullptr);
-  // A library that is open already, of the same file, is shared.
-  Refusal open_library(const LoaderState& state, const PluginRecord& record, PluginFile& file,
-                       std::shared_ptr<Library>& to) const;
-  Refusal publish(LoaderState& state, const PluginRecord& record,
-                  const std::vector<registry::Step>& steps);
-  Result<std::weak_ptr<const void>> replace(LoaderState& state, std::string_view name,
-                                            std::string_view path);
+  Refusal load_transaction(PluginRecord& record, const PluginRecord* replaces = nullptr);
+  // Records of earlier loads of the same file.
+  std::vector<PluginRecord> loads_of(const FileId& id);
+  // A library that is open already, of the same file, is shared. Without a lock.
+  Refusal open_library(const std::vector<PluginRecord>& earlier, const PluginRecord& record,
+                       PluginFile& file, std::shared_ptr<Library>& to) const;
+  Result<std::weak_ptr<const void>> replace_held(std::string_view name, std::string_view path);
   // An error if another file is at the path of a loaded plugin now. It is also stored in the record, for list().
-  Status check_file(LoaderState& state, const std::string& path);
-  // With `lock` held: whether a plugin that is found or being loaded serves it.
-  static bool may_serve(const LoaderState& state, PluginOffer what, std::string_view name);
-  // Loads the found plugins that serve one of these names; whether any was loaded.
-  bool load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names);
+  Status check_file(const std::string& path);
+  // With `lock` or `loading` held: whether a plugin that is found or being loaded serves it.
+  static bool may_serve(const LoaderState& state, const PluginRecord& record, PluginOffer what,
+                        std::string_view name);
+  // Loads the found plugins that serve one of these names; whether any was loaded, here or by another thread.
+  bool load_for(PluginOffer what, const std::vector<std::string>& names);
   Status would_deadlock() const;
-  void store(LoaderState& state, PluginRecord record);
+  void store(PluginRecord record);
   // Removes what a loaded plugin has published. An error if others depend on it. `life` expires when it is closed.
   Status unpublish(const PluginRecord& record, std::weak_ptr<const void>* life = nullptr);
 
@@ -220,46 +241,63 @@ class Loader final : public registry::LazyLoader {
 // Held during a search, load or unload. Code that runs meanwhile on the same thread must not load plugins.
 class Loader::LoadingLock {
  public:
-  explicit LoadingLock(LoaderState& state) : lock_(state.loading) { hold(); }
-  LoadingLock(LoaderState& state, std::try_to_lock_t t) : lock_(state.loading, t) { hold(); }
-  ~LoadingLock() { --t_depth, t_held = before_; }
+  template <class... How>
+  explicit LoadingLock(Loader& loader, How... how) : lock_(loader.state().loading, how...) {
+    if (lock_.owns_lock()) t_held = this;
+  }
+  ~LoadingLock() {
+    if (lock_.owns_lock()) lock_.unlock();
+    write_messages();
+    if (t_held == this) t_held = nullptr;
+  }
   LoadingLock(const LoadingLock&) = delete;
   LoadingLock& operator=(const LoadingLock&) = delete;
   bool owns_lock() const noexcept { return lock_.owns_lock(); }
-  static bool held_by_this_thread() noexcept { return t_depth > 0; }
+  static bool held_by_this_thread() noexcept { return t_held != nullptr; }
+  // Logs when the lock is released next: log sinks are the program's code. On the thread that holds it.
+  static void log(LogLevel level, std::string text, bool event = false) noexcept {
+    base::if_memory_allows([&] { t_held->messages_.push_back({level, std::move(text), event}); });
+  }
 
  private:
   friend class Loader;
-  void hold() noexcept { ++t_depth, before_ = std::exchange(t_held, &lock_); }
-  static thread_local int t_depth;
-  static thread_local std::unique_lock<std::mutex>* t_held;
+  struct Message {
+    LogLevel level;
+    std::string text;
+    bool event;
+  };
+  void write_messages() noexcept {
+    for (Message& m : std::exchange(messages_, {}))
+      (m.event ? base::log_event : base::log)(m.level, "plugin", std::move(m.text));
+  }
+  static thread_local LoadingLock* t_held;
   std::unique_lock<std::mutex> lock_;
-  std::unique_lock<std::mutex>* before_ = nullptr;
+  std::vector<Message> messages_;
 };
 
-// While a plugin is started, others may be loaded for calls: `loading` is released.
-class Loader::Starting {
+// While it lives, `loading` is released: this thread runs code of a plugin or of the program. If that forks, the child goes
+// on with the lock of its own state.
+class Loader::Released {
  public:
-  Starting(LoaderState& state, const std::string& path);
-  ~Starting();
-  Starting(const Starting&) = delete;
-  Starting& operator=(const Starting&) = delete;
+  explicit Released(Loader& loader) : loader_(loader) {
+    LoadingLock::t_held->lock_.unlock();
+    LoadingLock::t_held->write_messages();
+  }
+  ~Released() { LoadingLock::t_held->lock_ = std::unique_lock(loader_.state().loading); }
+  Released(const Released&) = delete;
+  Released& operator=(const Released&) = delete;
 
  private:
-  LoaderState& state_;
-  const std::string path_;
-  const uint64_t forks_ = base::forks();
+  Loader& loader_;
 };
 
 template <class F>
-auto Loader::exclusive(const F& f, bool beside_starts) {
+auto Loader::exclusive(const F& f) {
   const base::CancellationOff deferred;
   const base::MayWait unless_in_a_call;
-  LoaderState& s = state();
   const auto locked = [&] {
-    const LoadingLock lock(s);
-    if (!beside_starts) wait_for_start(s);
-    return f(s);
+    const LoadingLock lock(*this);
+    return f();
   };
   try {
     auto result = locked();
@@ -271,11 +309,11 @@ auto Loader::exclusive(const F& f, bool beside_starts) {
   }
 }
 
-// Changes a state under its lock. At its end the number of plugins that can still be loaded is published for need().
+// Changes the state under its lock. At its end the number of plugins that can still be loaded is published for need().
 class Loader::Edit {
  public:
-  explicit Edit(Loader& loader, LoaderState& state)
-      : loader_(loader), state_(state), lock_(state.lock.for_changes) {}
+  explicit Edit(Loader& loader)
+      : loader_(loader), state_(loader.state()), lock_(state_.lock.for_changes) {}
   ~Edit() { loader_.waiting_.store(state_.index.waiting(), std::memory_order_release); }
   LoaderState* operator->() noexcept { return &state_; }
 
@@ -283,6 +321,19 @@ class Loader::Edit {
   Loader& loader_;
   LoaderState& state_;
   std::lock_guard<base::EditMutex::ForChanges> lock_;
+};
+
+// This thread loads, replaces or unloads the plugin of a path. Made and ended with `loading` held.
+class Loader::Claim {
+ public:
+  Claim(Loader& loader, const std::string& path);
+  ~Claim();
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+ private:
+  Loader& loader_;
+  const std::string path_;
 };
 
 }  // namespace yard::plugin

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <set>
 
@@ -340,10 +341,25 @@ void FunctionService::make_scoped(detail::FunctionSite& site, const detail::Scop
   }
 }
 
+template <class F>
+bool FunctionService::with_tables(const F& f) {
+  constexpr auto kLongestWait = std::chrono::seconds(1);
+  {
+    std::unique_lock lock(tables_.get().lock, std::chrono::system_clock::now() + kLongestWait);
+    if (!lock) {
+      behind_.store(true);
+      // Who held it may not have seen that.
+      if (!lock.try_lock()) return false;
+    }
+    f();
+  }
+  if (!t_making_table && behind_.exchange(false)) follow();
+  return true;
+}
+
 void FunctionService::follow() {
   if (!serves_.load(std::memory_order_acquire)) return;
-  {
-    const std::lock_guard lock(tables_.get().lock);
+  with_tables([&] {
     for (detail::FunctionSite* site : registry::all_function_sites()) {
       withdraw_scoped(*site);
       if (site->table.load(std::memory_order_acquire) == nullptr) continue;
@@ -353,17 +369,16 @@ void FunctionService::follow() {
       else
         withdraw(*site);
     }
-  }
+  });
   base::reclaimer().collect();
 }
 
 void FunctionService::reset() {
   sources_.reset();
   if (!serves_.load(std::memory_order_acquire)) return;
-  {
-    const std::lock_guard lock(tables_.get().lock);
+  with_tables([&] {
     for (detail::FunctionSite* site : registry::all_function_sites()) withdraw(*site);
-  }
+  });
   base::reclaimer().collect();
 }
 
@@ -383,10 +398,12 @@ void FunctionService::attach(detail::FunctionSite& site) {
     // Plugins cannot be opened now: this call runs the original, and the next one asks again.
     if (!ready(site)) return;
   }
-  const std::lock_guard lock(tables_.get().lock);
-  // Also in a scope, which takes over its implementations and their counters.
-  if (site.table.load(std::memory_order_acquire) == nullptr) bring_up_to_date(site);
-  if (scope != nullptr) make_scoped(site, *scope);
+  // If that takes long in another thread, this call runs the original.
+  with_tables([&] {
+    // Also in a scope, which takes over its implementations and their counters.
+    if (site.table.load(std::memory_order_acquire) == nullptr) bring_up_to_date(site);
+    if (scope != nullptr) make_scoped(site, *scope);
+  });
 }
 
 void FunctionService::check_verifiers(std::optional<bool> on) {

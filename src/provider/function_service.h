@@ -171,9 +171,13 @@ class FunctionService {
  private:
   // Recursive: providers, plugins and probes may call functions.
   struct Lock {
-    std::recursive_mutex lock;
+    std::recursive_timed_mutex lock;
     void inherit(Lock&) noexcept {}
   };
+  // Calls f() with the lock of tables held. Does not wait for it for long: a probe that runs under it may be waiting for
+  // this thread. False: f was not called, and whoever holds the lock follows all changes when it is done.
+  template <class F>
+  bool with_tables(const F& f);
 
   enum class Ask {
     kFirst,  // sources that have not been asked yet, unless the group is loaded
@@ -204,6 +208,7 @@ class FunctionService {
   Sources sources_;
   base::OwnedPerProcess<Lock> groups_;
   base::OwnedPerProcess<Lock> tables_;
+  std::atomic<bool> behind_{false};  // a thread could not wait for the tables
 };
 
 }  // namespace yard::provider

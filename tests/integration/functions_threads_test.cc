@@ -2,6 +2,7 @@
 // Dispatched functions from many threads, while backends, switches, rules and groups change.
 #include <yard/detail/sanitizers.h>
 #include <yard/function.h>
+#include <yard/plugin.hpp>
 
 #include <atomic>
 #include <thread>
@@ -60,6 +61,27 @@ TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
         Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
         EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
       });
+}
+
+// A probe is asked while a table is made; the change that it waits for concerns another table.
+TEST_F(FunctionThreads, AProbeMayWaitForAThreadThatChangesTheRegistry) {
+  static const Function<int(int)> other{"c_group", "other", [](int x) { return x; }};
+  static std::atomic<int> asked;
+  asked = 0;
+  ASSERT_EQ(other(1), 1);
+  Changes c;
+  plugin::Backend b("waiting");
+  b.probe([](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) {
+    if (++asked == 1)
+      std::thread([] { add(other, "of_the_probe", [](int x) { return x + 2; }); }).join();
+    return int32_t{YARD_OK};
+  });
+  c.add_backend(b.d);
+  implement(c, f, "waiting", [](int x) { return x + 1; });
+  runtime().apply(std::move(c)).or_throw();
+  EXPECT_EQ(f(1), 2);
+  EXPECT_EQ(other(1), 3);
+  EXPECT_GE(asked, 1);
 }
 
 TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {

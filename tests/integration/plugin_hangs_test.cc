@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins whose start or stop does not return, and recordings that take long to end: calls of others go on.
+// Plugins whose code does not return: others go on. And what log sinks may do while plugins are loaded.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/log.h>
@@ -61,6 +61,99 @@ TEST_F(PluginHangs, AStartThatHangsDoesNotBlockFirstCallsOfOtherPlugins) {
   first.join(), other.join(), second.join();
   EXPECT_EQ(info_of(runtime_, "behave").state, PluginState::kLoaded);
   EXPECT_EQ(info_of(runtime_, "answer").state, PluginState::kLoaded);
+}
+
+// The code may be waiting for the other thread.
+TEST_F(PluginHangs, CodeThatHangsDoesNotBlockChangesLoadsAndListings) {
+  const std::string answer = folder_.put("answer"), newer = gates_.put("answer_v2");
+  const Folder empty;
+  float data[4] = {1, 2, 3, 4};
+  const TensorView t(data, DType::f32, {1, 4});
+  ASSERT_TRUE(runtime_.call("softmax", {t, t}).ok());  // backends may open libraries the first time
+  for (const char* when : {"load_waits", "query_waits", "start_waits"}) {
+    SCOPED_TRACE(when);
+    // glibc opens one library at a time, constructors included.
+    const bool may_open = std::string_view(when) != "load_waits";
+    const std::string path = folder_.put(when);
+    begin();
+    std::atomic<bool> ready{false}, hangs{false}, done{false};
+    std::thread other([&] {
+      // What a thread makes for itself the first time it registers with the C library, under the same lock.
+      EXPECT_TRUE(runtime_.set_policy({}).ok());
+      ready = true;
+      while (!hangs) std::this_thread::yield();
+      Changes c;
+      yard_backend_t backend{};
+      backend.size = sizeof backend, backend.name = when;
+      EXPECT_TRUE(runtime_.apply(std::move(c.add_backend(backend))).ok());
+      EXPECT_TRUE(runtime_.set_policy({}).ok());
+      EXPECT_NE(info_of(runtime_, path).state, PluginState::kLoaded);
+      EXPECT_TRUE(runtime_.call("softmax", {t, t}).ok());
+      EXPECT_EQ(runtime_.plugins().forget("no_such_plugin").code(), Code::kNotFound);
+      if (may_open) {
+        EXPECT_TRUE(runtime_.plugins().load(answer).ok());
+        EXPECT_EQ(ask(runtime_), 1);
+        EXPECT_TRUE(runtime_.plugins().replace("answer", newer).ok());
+        EXPECT_EQ(ask(runtime_), 2);
+        EXPECT_TRUE(runtime_.plugins().unload("answer").ok());
+      }
+      EXPECT_TRUE(runtime_.plugins().discover({empty.path()}).ok());
+      done = true;
+    });
+    EXPECT_TRUE(eventually([&] { return ready.load(); }, seconds(20)));
+    std::thread first([&] { EXPECT_TRUE(runtime_.plugins().load(path).ok()); });
+    EXPECT_TRUE(eventually([&] { return waits_at(gate_); }, seconds(20)));
+    hangs = true;
+    EXPECT_TRUE(eventually([&] { return done.load(); }, seconds(20)));
+    // Another thread that wants the same plugin waits for it.
+    std::thread second([&] { EXPECT_TRUE(runtime_.plugins().load(path).ok()); });
+    std::this_thread::sleep_for(milliseconds(10));
+    end();
+    first.join(), other.join(), second.join();
+    EXPECT_EQ(info_of(runtime_, path).state, PluginState::kLoaded);
+    auto ticket = runtime_.plugins().unload("behave").value();
+    EXPECT_TRUE(ticket.wait(seconds(20)).ok());
+  }
+}
+
+// Two files with plugins of one name, and nothing loaded yet: one of them is.
+TEST_F(PluginHangs, TheSecondOfOneNameWaitsForTheFirst) {
+  const std::string one = folder_.put("start_waits"), other = folder_.put("behave");
+  begin();
+  std::thread first([&] { EXPECT_TRUE(runtime_.plugins().load(one).ok()); });
+  ASSERT_TRUE(eventually([&] { return waits_at(gate_); }));
+  std::atomic<bool> answered{false};
+  std::thread second([&] {
+    const Status s = runtime_.plugins().load(other);
+    EXPECT_NE(s.to_string().find("duplicate"), std::string::npos) << s.to_string();
+    answered = true;
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_FALSE(answered);
+  end();
+  first.join(), second.join();
+  EXPECT_EQ(info_of(runtime_, one).state, PluginState::kLoaded);
+  EXPECT_EQ(info_of(runtime_, other).state, PluginState::kRefused);
+}
+
+TEST_F(PluginHangs, ALogSinkMayWaitForAThreadThatLoadsAnotherPlugin) {
+  const std::string answer = folder_.put("answer"), quiet = folder_.put("quiet");
+  Status here, elsewhere;
+  std::atomic<int> told{0};
+  ASSERT_TRUE(set_log_level("plugin", LogLevel::kInfo).ok());
+  set_log_sink([&](const LogMessage& m) {
+    if (m.logger != "plugin" || ++told > 1) return;
+    here = runtime_.plugins().load(quiet);
+    std::thread([&] { elsewhere = runtime_.plugins().load(quiet); }).join();
+  });
+  const Status loaded = runtime_.plugins().load(answer);
+  set_log_sink({});
+  set_log_level("plugin", LogLevel::kWarn).ignore();
+  EXPECT_GE(told, 1);
+  for (const Status& s : {loaded, elsewhere}) EXPECT_TRUE(s.ok()) << s.to_string();
+  EXPECT_EQ(here.code(), Code::kWouldDeadlock);  // this thread is still inside of a load
+  for (const std::string& path : {answer, quiet})
+    EXPECT_EQ(info_of(runtime_, path).state, PluginState::kLoaded);
 }
 
 // The last user of an unloaded plugin is a call; another thread only calls other ops.

@@ -402,6 +402,40 @@ TEST_F(Processes, APluginBeingUnloadedDoesNotBlockAChild) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
+// A verifier that is asked inside of a change, and the query of a plugin.
+TEST_F(Processes, AChildForkedWhilePluginCodeHangsMakesChangesAndLoadsPlugins) {
+  static std::atomic<bool> hangs, reached;
+  hangs = reached = false;
+  yard_kernel_t hanging = kernel_of("copy", "default.hanging", 3, 5);
+  hanging.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t {
+    while (hangs) reached = true, std::this_thread::sleep_for(milliseconds(1));
+    return YARD_OK;
+  };
+  ASSERT_TRUE(bare_.add(hanging).ok());
+  ASSERT_EQ(ran(), 1);
+  const std::string gate = folder_ / "gate";
+  ::setenv("PLUGIN_WAITS", gate.c_str(), 1);
+  std::ofstream(gate) << "closed";
+  std::thread loads(
+      [&] { EXPECT_TRUE(runtime().plugins().load(plugins_.put("query_waits")).ok()); });
+  EXPECT_TRUE(eventually([&] { return waits_at(gate); }));
+  hangs = true;
+  std::thread changes([&] { EXPECT_TRUE(runtime().set_policy({.strict = true}).ok()); });
+  EXPECT_TRUE(eventually([&] { return reached.load(); }));
+  EXPECT_TRUE(true_in_child([&] {
+    hangs = false;
+    return ran() == 1 && bare_.add(kernel_of("copy", "default.better", 4, 900)).ok() &&
+           ran() == 4 && runtime().plugins().load(plugins_.put("answer")).ok() &&
+           ask(runtime()) == 1;
+  }));
+  hangs = false;
+  fs::remove(gate);
+  changes.join(), loads.join();
+  ::unsetenv("PLUGIN_WAITS");
+  EXPECT_TRUE(runtime().policy().strict.value_or(false));
+  EXPECT_EQ(ask(runtime(), "behave"), 0);
+}
+
 // ---- Libraries ----
 
 TEST(Libraries, ForkWaitsUntilOneIsOpenedOrClosed) {

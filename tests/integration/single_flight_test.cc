@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One selection per class, however many threads need it at once; and what verifiers may do meanwhile.
 #include <gtest/gtest.h>
+#include <yard/log.h>
 
 #include <algorithm>
 #include <atomic>
@@ -155,6 +156,76 @@ TEST(SingleFlight, VerifiersMayNotChangeWhatIsBeingSelectedFrom) {
   Floats out(4), x(4);
   ASSERT_TRUE(copy.on(bare.runtime)(out.view, x.view, 0).ok());
   for (const Status& s : {apply, policy, reset}) EXPECT_EQ(s.code(), Code::kWouldDeadlock);
+}
+
+// What a verifier waits for may change everything, and call the op that it is asked about.
+TEST(SingleFlight, VerifiersMayWaitForThreadsThatChangeAndCall) {
+  Bare bare;
+  Asked asked;
+  ASSERT_TRUE(bare.add(asking("copy", "a", asked)).ok());
+  const auto on = copy.on(bare.runtime);
+  const auto call = [&] {
+    Floats out(4), x(4);
+    return on(out.view, x.view, 0);
+  };
+  Status same_class, policy, apply, discover, after;
+  asked.then = [&] {
+    if (asked.times > 1) return;
+    std::thread([&] { same_class = call(); }).join();
+  };
+  EXPECT_TRUE(call().ok());
+  EXPECT_TRUE(same_class.ok()) << same_class.to_string();
+
+  // Inside of a change, which plans the class again.
+  asked.times = 0;
+  asked.then = [&] {
+    if (asked.times > 1) return;
+    std::thread([&] {
+      policy = bare.runtime.set_policy({.deny_vendors = {"none"}});
+      apply = bare.add(kernel_of("copy", "better", 2, 600));
+      discover = bare.runtime.plugins().discover({});
+      after = call();
+      EXPECT_EQ(t_ran, 2);
+    }).join();
+  };
+  ASSERT_TRUE(bare.runtime.set_policy({.strict = true}).ok());
+  for (const Status& s : {policy, apply, discover, after}) EXPECT_TRUE(s.ok()) << s.to_string();
+  // The outer change came last, and lost nothing of the others.
+  EXPECT_TRUE(bare.runtime.policy().strict.value_or(false));
+  EXPECT_TRUE(bare.runtime.policy().deny_vendors.empty());
+  EXPECT_TRUE(call().ok());
+  EXPECT_EQ(t_ran, 2);
+  EXPECT_GE(asked.times, 2);
+}
+
+TEST(SingleFlight, LogSinksMayChangeWhatTheyAreToldAbout) {
+  Bare bare;
+  const auto on = copy.on(bare.runtime);
+  static thread_local bool inside = false;
+  std::atomic<int> told{0};
+  Status here, elsewhere;
+  ASSERT_TRUE(set_log_level("select", LogLevel::kInfo).ok());
+  set_log_sink([&](const LogMessage& m) {
+    if (m.logger != "select" || inside) return;
+    inside = true;
+    if (++told == 2) {
+      here = bare.runtime.set_policy({.strict = true});
+      std::thread([&] { elsewhere = bare.add(kernel_of("copy", "of_the_sink", 3, 700)); }).join();
+    }
+    inside = false;
+  });
+  ASSERT_TRUE(bare.add(kernel_of("copy", "first_seen", 1)).ok());
+  Floats out(4), x(4);
+  EXPECT_TRUE(on(out.view, x.view, 0).ok());
+  EXPECT_EQ(told, 1);
+  const Status added = bare.add(kernel_of("copy", "second_seen", 2, 600));  // planned again
+  set_log_sink({});
+  set_log_level("select", LogLevel::kWarn).ignore();
+  EXPECT_EQ(told, 2);
+  for (const Status& s : {added, here, elsewhere}) EXPECT_TRUE(s.ok()) << s.to_string();
+  EXPECT_TRUE(bare.runtime.policy().strict.value_or(false));
+  EXPECT_TRUE(on(out.view, x.view, 0).ok());
+  EXPECT_EQ(t_ran, 3);
 }
 
 // A better kernel arrives while the selection for a class is under way: the plan that comes out of it
