@@ -17,7 +17,6 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "inspect/place.h"
 #include "inspect/socket.h"
 
 namespace yard {

@@ -19,7 +19,6 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "inspect/place.h"
 #include "inspect/socket.h"
 
 namespace yard::inspect {

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "base/testing_files.h"
-#include "inspect/place.h"
 #include "inspect/socket.h"
 
 namespace yard::inspect {

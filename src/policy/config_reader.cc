@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 #include <string_view>
 
 #include "base/text.h"
@@ -19,7 +18,6 @@ using base::YamlMark;
 using base::YamlNode;
 
 constexpr size_t kMostText = 1000;
-constexpr const char* kMore = "there are more problems";
 
 // The keys and indices that lead to a value; turned into text only for problems. Borrows all it names.
 struct Path {
@@ -474,61 +472,6 @@ class TreeReader {
 };
 
 }  // namespace
-
-ConfigProblem more_problems(std::string file, Severity severity) {
-  return {severity, std::move(file), 0, 0, "", kMore, "fix these first"};
-}
-bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found == kMore; }
-
-namespace {
-
-void add_names(KeyRows rows, std::set<std::string_view>& to) {
-  for (const auto& [key, inner] : rows) {
-    to.insert(key->name);
-    add_names(inner, to);
-  }
-}
-
-// The part of a path up to the first key that no rule file has.
-std::string known_part(const std::string& path) {
-  std::set<std::string_view> keys;
-  add_names(keys_of(kFields<Config>), keys);
-  size_t end = 0;
-  while (end < path.size()) {
-    const size_t start = end + (path[end] == '.' ? 1 : 0);
-    const bool index = path[start] == '[';
-    const size_t next = std::min(path.find_first_of(index ? "]" : ".[", start), path.size());
-    const std::string_view part = std::string_view(path).substr(start, next - start);
-    if (index ? part.find_first_not_of("0123456789", 1) != part.npos : !keys.contains(part)) break;
-    end = next + (index ? 1 : 0);
-  }
-  return path.substr(0, end);
-}
-
-}  // namespace
-
-void FileProblems::add(YamlMark mark, std::string path, std::string found, std::string right) {
-  if (included) {
-    path = known_part(path);
-    if (found.starts_with("found "))
-      found = "invalid value";
-    else if (found.starts_with("duplicate "))
-      found = "duplicate value";
-    else if (right.empty())
-      found = "invalid YAML", right = "expected a rule file";
-  }
-  add_shown(mark, std::move(path), std::move(found), std::move(right));
-}
-
-void FileProblems::add_shown(YamlMark mark, std::string path, std::string found,
-                             std::string right) {
-  if (to.size() > kMostProblems) return;
-  if (to.size() == kMostProblems)
-    to.push_back(more_problems(name, Severity::kError));
-  else
-    to.push_back({Severity::kError, name, mark.line, mark.column, std::move(path), std::move(found),
-                  std::move(right)});
-}
 
 Config read_tree(const YamlNode& root, bool main, FileProblems& problems,
                  std::vector<Include>& includes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From environment variables YARD_* to a policy, log levels and paths. The rows of config_keys.h say which variable sets
+// From environment variables YARD_* to a policy, log levels and paths. The rows of config_rows.h say which variable sets
 // what; docs/reference/environment.md has the grammar of each.
 //
 // A variable that is empty or blank counts as unset. An invalid value is reported with what was expected, and the

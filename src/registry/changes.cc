@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/assign.h"
 #include "base/text.h"
 #include "registry/declarations.h"
 #include "registry/descriptors.h"
-#include "registry/kernel_checks.h"
 
 namespace yard {
 
@@ -20,11 +20,11 @@ Changes::Changes(Changes&&) noexcept = default;
 Changes& Changes::operator=(Changes&&) noexcept = default;
 
 namespace {
-// Keeps the first error; apply() returns it.
-template <class T, class F>
-void put(detail::ChangeList& list, Result<T> read, const F& step) {
+// A step with what was read. Keeps the first error; apply() returns it.
+template <class Step, class T>
+void put(detail::ChangeList& list, Result<T> read) {
   if (read.ok())
-    list.steps.push_back(step(*std::move(read)));
+    list.steps.push_back(Step{*std::move(read)});
   else if (list.problem.ok())
     list.problem = std::move(read).status();
 }
@@ -39,39 +39,33 @@ const char* add_default_backend(detail::ChangeList& list, const yard_kernel_t& k
   name.resize(std::min(name.find('.'), name.size()));
   yard_backend_t d{};
   d.size = sizeof d, d.name = name.c_str();
-  put(list, registry::read_backend(d, {}),
-      [](auto b) { return registry::AddDefaultBackend{std::move(b)}; });
+  put<registry::AddDefaultBackend>(list, registry::read_backend(d, {}));
   return name.c_str();
 }
 }  // namespace
 
 Changes& Changes::add_op(const yard_op_t& op, std::shared_ptr<void> keep) {
-  put(*list_, registry::read_op(op, std::move(keep)),
-      [](auto o) { return registry::AddOp{std::move(o)}; });
+  put<registry::AddOp>(*list_, registry::read_op(op, std::move(keep)));
   return *this;
 }
 Changes& Changes::add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep) {
-  put(*list_, registry::read_backend(backend, std::move(keep)),
-      [](auto b) { return registry::AddBackend{std::move(b)}; });
+  put<registry::AddBackend>(*list_, registry::read_backend(backend, std::move(keep)));
   return *this;
 }
 Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
   std::string backend;
   const char* const of = add_default_backend(*list_, kernel, backend);
-  put(*list_, registry::read_kernel(kernel, std::move(keep), of),
-      [](auto k) { return registry::AddKernel{std::move(k)}; });
+  put<registry::AddKernel>(*list_, registry::read_kernel(kernel, std::move(keep), of));
   return *this;
 }
 Changes& Changes::add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep) {
-  put(*list_, registry::read_hook(hook, std::move(keep)),
-      [](auto h) { return registry::AddHook{std::move(h)}; });
+  put<registry::AddHook>(*list_, registry::read_hook(hook, std::move(keep)));
   return *this;
 }
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
   std::string backend;
   const char* const of = add_default_backend(*list_, kernel, backend);
-  put(*list_, registry::read_kernel(kernel, std::move(keep), of),
-      [](auto k) { return registry::ReplaceKernel{std::move(k)}; });
+  put<registry::ReplaceKernel>(*list_, registry::read_kernel(kernel, std::move(keep), of));
   return *this;
 }
 Changes& Changes::add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep) {
@@ -326,9 +320,8 @@ class Applier {
     const auto it = next_.backends.find(s.backend);
     if (it == next_.backends.end()) return unknown_backend(s.backend);
     // Replaced by a record without probe results, to which its kernels refer.
-    auto fresh = read_backend(it->second->d, it->second->keep);
-    if (!fresh.ok()) return fresh.status();
-    std::shared_ptr<const Backend> backend = *std::move(fresh);
+    YARD_ASSIGN_OR_RETURN(auto fresh, read_backend(it->second->d, it->second->keep));
+    std::shared_ptr<const Backend> backend = std::move(fresh);
     it->second = backend;
     for_kernels_of(s.backend, [&](OpRecord& f, const std::string& id) {
       f.kernels[id] = on_backend(*f.kernels[id], backend);

@@ -126,4 +126,12 @@ std::string difference(const Backend& a, const Backend& b);
 std::string difference(const Kernel& a, const Kernel& b);
 std::string difference(const Hook& a, const Hook& b);
 
+// ---- Checks of a kernel that need its op and its backend ----
+
+// Sets `map`: how the op's parameters fill those that the kernel states.
+Status resolve_params(Kernel& k, const op::Program& program);
+
+// After resolve_params(): signature, and the fields that it names.
+Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& program);
+
 }  // namespace yard::registry

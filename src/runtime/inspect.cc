@@ -13,10 +13,11 @@
 #include <mutex>
 #include <utility>
 
+#include "base/assign.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "inspect/place.h"
+#include "inspect/socket.h"
 #include "plugin/search.h"
 #include "runtime/inspect_commands.h"
 
@@ -238,11 +239,10 @@ Result<std::string> handle_request(const Request& request, const Peer& who) {
   if (name == "hello") return hello();
   if (name == "changes") return list_changes();
   if (name == "undo") return undo(who);
-  const auto entry = find_entry(request.runtime);
-  if (!entry.ok()) return entry.status();
-  if (command == nullptr) return status(**entry);
-  if (command->change != nullptr) return change(**entry, *command, request, who);
-  return with(**entry,
+  YARD_ASSIGN_OR_RETURN(const auto entry, find_entry(request.runtime));
+  if (command == nullptr) return status(*entry);
+  if (command->change != nullptr) return change(*entry, *command, request, who);
+  return with(*entry,
               [&](const Inspected& s) { return command->query(s, CommandArgs(request.args)); });
 }
 

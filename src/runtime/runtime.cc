@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The composition root: a runtime is a core, its host table and the built-in backends.
 #include <fmt/format.h>
-#include <yard/call_spec.h>
 #include <yard/op.h>
 #include <yard/runtime.h>
 
 #include <algorithm>
 
+#include "base/assign.h"
 #include "base/cancellation.h"
 #include "base/dispose.h"
 #include "base/fork.h"
@@ -15,8 +15,6 @@
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
-#include "op/bind.h"
-#include "op/call.h"
 #include "plugin/loader.h"
 #include "provider/function_service.h"
 #include "provider/hook_service.h"
@@ -27,7 +25,6 @@
 #include "runtime/maintenance.h"
 #include "runtime/reload.h"
 #include "runtime/rules.h"
-#include "tune/call_copy.h"
 #include "tune/canary.h"
 
 namespace yard::detail {
@@ -143,61 +140,8 @@ Result<std::vector<registry::Step>> builtin_steps(const yard_host_t* host) {
 }
 
 Status add_builtin(detail::Core& core) {
-  auto steps = builtin_steps(core.host);
-  if (!steps.ok()) return std::move(steps).status();
-  return core.published.apply(*steps).status();
-}
-
-std::vector<op::Given> given(std::span<const Arg> args) {
-  std::vector<op::Given> to;
-  for (const Arg& a : args) to.push_back({a.name, a.value.c()});
-  return to;
-}
-
-Resolution shorten(const Explanation& e) {
-  Resolution r;
-  r.op = e.op, r.kernel = e.selected, r.generation = e.generation;
-  for (const Candidate& c : e.candidates) {
-    if (c.verdict == "selected")
-      r.backend = c.backend, r.vendor = c.vendor, r.kind = c.kind;
-    else if (c.verdict == "able")
-      r.fallbacks.push_back(c.id);
-  }
-  return r;
-}
-
-Result<Resolution> resolution(Result<Explanation> e) {
-  if (!e.ok()) return std::move(e).status();
-  if (!e->selected.empty()) return shorten(*e);
-  Status s(Code::kNoKernel,
-           fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op, e->call));
-  for (const Candidate& c : e->candidates)
-    s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
-  return s;
-}
-
-// An op of the current snapshot with arguments bound to its schema.
-struct Named : detail::FoundOp {
-  op::Arguments arguments;
-};
-
-Result<Named> name_arguments(const detail::Core& core, std::string_view op,
-                             std::span<const Arg> args,
-                             op::Positional positional = op::Positional::kAll) {
-  auto found = core.sites.find(op);
-  if (!found.ok()) return std::move(found).status();
-  Named n{*std::move(found), {}};
-  auto bound = op::bind(*n.record->op->program, given(args), positional);
-  if (!bound.ok()) return std::move(bound).status();
-  n.arguments = *bound;
-  return n;
-}
-
-Result<op::Call> checked_call(const Named& n, const Options& o) {
-  const op::Program& program = *n.record->op->program;
-  const detail::WithFacts facts(n.arguments.values, n.arguments.count);
-  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
-  return detail::scoped_call(program, facts.args(), o);
+  YARD_ASSIGN_OR_RETURN(auto steps, builtin_steps(core.host));
+  return core.published.apply(steps).status();
 }
 
 }  // namespace
@@ -259,9 +203,8 @@ Status Runtime::reset() {
   return base::or_out_of_memory([&]() -> Status {
     std::vector<registry::Step> steps;
     if (parts_->settings.builtin_backends) {
-      auto builtin = builtin_steps(parts_->core.host);
-      if (!builtin.ok()) return std::move(builtin).status();
-      steps = *std::move(builtin);
+      YARD_ASSIGN_OR_RETURN(auto builtin, builtin_steps(parts_->core.host));
+      steps = std::move(builtin);
     }
     YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
     parts_->loader.reset();
@@ -409,9 +352,8 @@ StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->
 
 Status Runtime::add_mode(std::string_view name, ModeProvider provider) {
   return base::or_out_of_memory([&]() -> Status {
-    auto mode = policy::make_mode(name, std::move(provider));
-    if (!mode.ok()) return std::move(mode).status();
-    return detail::add_mode(parts_->core, *std::move(mode));
+    YARD_ASSIGN_OR_RETURN(auto mode, policy::make_mode(name, std::move(provider)));
+    return detail::add_mode(parts_->core, std::move(mode));
   });
 }
 
@@ -430,88 +372,6 @@ RuntimeStats Runtime::stats(bool with_calls) const {
 void Runtime::reset_stats() {
   parts_->core.calls->reset();
   parts_->reloader.reset_stats();
-}
-
-Status Runtime::call(std::string_view op, std::span<const Arg> args) {
-  return Status::adopt(detail::call_named(parts_->core, op, args));
-}
-
-Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
-  return base::or_out_of_memory([&]() -> Status {
-    op::Arguments bound;
-    auto site = detail::bind_named(parts_->core, op, args, bound);
-    if (!site.ok()) return std::move(site).status();
-    return detail::call_slow(**site, bound.values, bound.count, &o);
-  });
-}
-
-Status Runtime::call(std::string_view op, std::initializer_list<Arg> args) {
-  return call(op, std::span(args.begin(), args.size()));
-}
-Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
-  return call(op, std::span(args.begin(), args.size()), o);
-}
-
-Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<Arg> args,
-                                     const Options& o) const {
-  auto named = name_arguments(parts_->core, op, {args.begin(), args.size()});
-  if (!named.ok()) return std::move(named).status();
-  auto call = checked_call(*named, o);
-  if (!call.ok()) return std::move(call).status();
-  return detail::explain_call(parts_->core, *named->record, *call, o, *named->snapshot);
-}
-
-Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
-                                    const Options& o) const {
-  return resolution(explain(op, args, o));
-}
-
-Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
-  auto spec = op::parse_call_spec(call_spec);
-  if (!spec.ok()) return std::move(spec).status();
-  return detail::explain_call(parts_->core, *spec, o);
-}
-
-Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {
-  return resolution(explain(call_spec, o));
-}
-
-Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
-  auto spec = op::parse_call_spec(call_spec);
-  if (!spec.ok()) return std::move(spec).status();
-  const auto found = parts_->core.sites.find(spec->op);
-  if (!found.ok()) return found.status();
-  const registry::Op& op = *found->record->op;
-  auto call = op::Call::from_spec(*op.program, *spec, &op.d);
-  if (!call.ok()) return std::move(call).status();
-  return tune::parsed_call(*op.program, *call);
-}
-
-Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,
-                                      const Options& o) const {
-  auto named = name_arguments(parts_->core, op, {args.begin(), args.size()});
-  if (!named.ok()) return std::move(named).status();
-  auto call = checked_call(*named, o);
-  if (!call.ok()) return std::move(call).status();
-  return op::to_string(call->to_spec(*named->record->op->program));
-}
-
-Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
-                                               std::initializer_list<Arg> args) const {
-  auto named =
-      name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
-  if (!named.ok()) return std::move(named).status();
-  const registry::Op& o = *named->record->op;
-  const detail::WithFacts facts(named->arguments.values, named->arguments.count);
-  auto outputs = o.program->infer_outputs(facts.args(), &o.d);
-  if (!outputs.ok()) return std::move(outputs).status();
-  std::vector<TensorView> to;
-  for (const op::OutputSpec& s : *outputs) {
-    if (!s.known) return Status(Code::kUnsupported, fmt::format("op '{}' has an output list", op));
-    to.emplace_back(static_cast<void*>(nullptr), s.dtype,
-                    std::span<const int64_t>(s.shape.dims, static_cast<size_t>(s.shape.rank)));
-  }
-  return to;
 }
 
 }  // namespace yard

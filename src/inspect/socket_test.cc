@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect/place.h"
+#include "inspect/socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of policies, rule files and the environment, one row each.
+//
+// A row has the member, its key in rule files, its grammar, how two sources are merged, its environment variable and
+// one sentence of documentation. Reader, printer, merging, checks, JSON Schema, notes of sources and the environment
+// visit these rows. A new field needs its declaration, its row, and the code that acts on it.
+#pragma once
+
+#include <yard/config.h>
+#include <yard/policy.h>
+
+#include <optional>
+#include <tuple>
+
+#include "policy/environment.h"
+#include "policy/words.h"
+
+namespace yard::policy {
+
+// How the values of a field in two sources become one.
+enum class Merge : uint8_t {
+  kReplace,  // the stronger source's, if it sets one
+  kAdd,      // both, without repeats
+  kAppend,   // both, the stronger source's first
+  kEntries,  // entry by entry of a map
+  kFields,   // field by field
+};
+
+// The part of a row that does not depend on the type of the member.
+struct KeyOptions {
+  const char* fallback = "";        // the default, for docs; empty: none
+  const char* variable = nullptr;   // environment variable
+  const char* section = nullptr;    // rule files set the field by this section instead
+  std::optional<Merge> merge = {};  // unset: by type, see merge_of()
+  bool required = false;            // must be in the file
+  bool always = false;              // printed even if it has its default
+};
+struct Key : KeyOptions {
+  const char* name;
+  Form form;
+  const char* meaning;  // one sentence, for docs and editors
+};
+
+template <class T, class M>
+struct Field : Key {
+  using Type = M;
+  M T::*member;
+  ConfigPlace T::*place;  // where the value's place is kept; null: nowhere, or in Config::sources
+};
+// Keys of one map in the file whose members are in the struct itself.
+template <class... F>
+struct Group : Key {
+  std::tuple<F...> fields;
+};
+
+template <class... F>
+constexpr Group<F...> group(Key key, F... fields) {
+  return {key, {fields...}};
+}
+template <class T, class M>
+constexpr Field<T, M> field(const char* name, M T::*member, Form form, const char* meaning,
+                            KeyOptions options = {}, ConfigPlace T::*place = nullptr) {
+  return {{options, name, form, meaning}, member, place};
+}
+
+// ---- Rows ----
+
+// The rows of a struct; nullptr: it has none.
+template <class T>
+inline constexpr std::nullptr_t kFields = nullptr;
+
+inline constexpr double kDay = 86'400, kMostCalls = 10'000;
+inline constexpr double kMostStateBytes = 1e15;
+inline constexpr int kDefaultPriority = 50, kMostPriority = 1000;
+inline constexpr const char* kConfigVersion = "1.0";
+
+inline constexpr const char* kKindWords[] = {"default", "vendor", "reference"};
+inline constexpr const char* kRetryWords[] = {"never", "save"};
+inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
+inline constexpr const char* kVerboseWords[] = {"0", "1", "2"};
+inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
+inline constexpr const char* kCheckWords[] = {"values", "finite"};
+inline constexpr const char* kFallbackModes[] = {"dynamic", "config"};
+
+inline constexpr const char* kMayBeUnknown =
+    "the op or the kernel may be unknown: a plugin may bring it later";
+
+template <>
+inline constexpr auto kFields<Policy> = std::tuple{
+    field("prefer", &Policy::prefer, Form::word(kKindWords, static_cast<int>(Kind::kDefault)),
+          "the kind of kernel that comes first", {.variable = "YARD_PREFER"}),
+    field("strict", &Policy::strict, {Shape::kSwitch}, "no fallback: the first choice or its error",
+          {.variable = "YARD_STRICT"}),
+    field("retry_inplace", &Policy::retry_inplace, Form::word(kRetryWords),
+          "whether inputs that are written over are copied, so that another kernel can be tried",
+          {.fallback = "never"}),
+    field("reference_only", &Policy::reference_only, {Shape::kSwitch},
+          "only reference kernels may run", {.variable = "YARD_DISABLE"}),
+    field("per_op", &Policy::per_op, {Shape::kOpOrders}, "what may run for an op, best first",
+          {.variable = "YARD_PER_OP"}),
+    field("allow_vendors", &Policy::allow_vendors, {Shape::kVendors},
+          "the only vendors whose kernels may run", {.variable = "YARD_ALLOW_VENDORS"}),
+    field("deny_vendors", &Policy::deny_vendors, {Shape::kVendors},
+          "vendors whose kernels may not run", {.variable = "YARD_DENY_VENDORS"}),
+    field("allow_kernels", &Policy::allow_kernels, {Shape::kGlobs}, "the only kernels that may run",
+          {.variable = "YARD_ALLOW_KERNELS", .section = "kernel_allows"}),
+    field("deny_kernels", &Policy::deny_kernels, {Shape::kGlobs}, "kernels that may not run",
+          {.variable = "YARD_DENY_KERNELS", .section = "kernel_denies"}),
+    field("locks", &Policy::locks, {Shape::kOpKernel}, "the only kernel for an op",
+          {.section = "kernel_locks"}),
+    // Variables: one for each backend, YARD_BACKEND_<NAME>.
+    field("backends", &Policy::backends, {Shape::kSwitches}, "switches single backends on or off"),
+    field("transforms", &Policy::transforms, {Shape::kOpSwitches},
+          "whether arguments may be copied for kernels that want another layout, dtype or padding",
+          {.fallback = "true"}),
+};
+
+// Variables that are no part of a policy.
+template <>
+inline constexpr auto kFields<Environment> = std::tuple{
+    field("check_float_state", &Environment::check_float_state, {Shape::kSwitch},
+          "whether a kernel that changes the floating-point control state has failed",
+          {.variable = "YARD_CHECK_FLOAT_STATE"}),
+    field("check_verifiers", &Environment::check_verifiers, {Shape::kSwitch},
+          "whether verifiers of functions are checked on every call",
+          {.variable = "YARD_CHECK_VERIFIERS"}),
+    field("config", &Environment::config, {Shape::kPath}, "the rule file in force from the start",
+          {.variable = "YARD_CONFIG"}),
+    field("inspect", &Environment::inspect, {Shape::kSwitch},
+          "whether the process answers on a socket", {.variable = "YARD_INSPECT"}),
+    field("log_levels", &Environment::log_levels, {Shape::kLevels}, "what is logged",
+          {.variable = "YARD_LOG_LEVEL"}),
+    field("plugins", &Environment::plugins, {Shape::kText},
+          "plugins that are loaded before those of YARD_PLUGIN_PATH", {.variable = "YARD_PLUGINS"}),
+    field("plugin_path", &Environment::plugin_path, {Shape::kText}, "where plugins are searched",
+          {.variable = "YARD_PLUGIN_PATH"}),
+    field("plugin_probe", &Environment::plugin_probe, Form::word(kProbeWords),
+          "whether plugins are probed in a child process before they are loaded",
+          {.variable = "YARD_PLUGIN_PROBE"}),
+    field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
+          {.variable = "YARD_RECORD"}),
+    field("state_bytes", &Environment::state_bytes, Form::whole(0, kMostStateBytes),
+          "bytes that kept states of kernels may hold together", {.variable = "YARD_STATE_BYTES"}),
+    field("verbose", &Environment::verbose, Form::word(kVerboseWords),
+          "a line on standard error for each call; 2: also for selections and transforms",
+          {.variable = "YARD_VERBOSE"}),
+};
+
+template <>
+inline constexpr auto kFields<Config::Defaults> = std::tuple{
+    field("fallback_policy", &Config::Defaults::fallback_policy, {Shape::kKernels},
+          "kernels to fall back to, in order, for ops without a chain of their own",
+          {.merge = Merge::kReplace}),
+    field("default_priority", &Config::Defaults::default_priority, Form::whole(0, kMostPriority),
+          "priority of rules that state none", {.fallback = "50"}),
+};
+
+template <>
+inline constexpr auto kFields<DispatchRule> = std::tuple{
+    field("name", &DispatchRule::name, {Shape::kText}, "name of the rule in explanations"),
+    field("description", &DispatchRule::description, {Shape::kText}, "a comment"),
+    field("operation", &DispatchRule::operation, {Shape::kOpGlob}, "the op, or a glob over ops",
+          {.required = true}, &DispatchRule::operation_at),
+    field("conditions", &DispatchRule::conditions, {Shape::kConditions},
+          "what must hold of the call, all of it"),
+    field("kernel", &DispatchRule::kernel, {Shape::kKernel},
+          "the kernel that serves such calls, or a glob over kernels", {},
+          &DispatchRule::kernel_at),
+    field("deny", &DispatchRule::deny, {Shape::kGlobs}, "kernels that may not serve such calls"),
+    field("allow", &DispatchRule::allow, {Shape::kGlobs},
+          "the only kernels that may serve such calls"),
+    field("optional", &DispatchRule::optional, {Shape::kSwitch}, kMayBeUnknown,
+          {.fallback = "false"}),
+    field("priority", &DispatchRule::priority, Form::whole(0, kMostPriority),
+          "of rules that match, the highest goes first; of equals, the earlier",
+          {.fallback = "defaults.default_priority"}),
+};
+
+template <>
+inline constexpr auto kFields<ScoreRule> = std::tuple{
+    field("name", &ScoreRule::name, {Shape::kText}, "name of the entry in explanations"),
+    field("description", &ScoreRule::description, {Shape::kText}, "a comment"),
+    field("operation", &ScoreRule::operation, {Shape::kOpGlob}, "the op, or a glob over ops",
+          {.fallback = "*", .always = true}, &ScoreRule::operation_at),
+    field("conditions", &ScoreRule::conditions, {Shape::kConditions},
+          "what must hold of the call, all of it"),
+    field("kernel", &ScoreRule::kernel, {Shape::kKernel}, "the kernel, or a glob over kernels",
+          {.required = true}, &ScoreRule::kernel_at),
+    field("optional", &ScoreRule::optional, {Shape::kSwitch}, kMayBeUnknown, {.fallback = "false"}),
+    field("add", &ScoreRule::add, Form::number(-1e6, 1e6), "added to the kernel's priority",
+          {.fallback = "0"}),
+    field("multiply", &ScoreRule::multiply, Form::number(0, 1e6), "the sum is multiplied by it",
+          {.fallback = "1"}),
+};
+
+template <>
+inline constexpr auto kFields<FunctionRule> = std::tuple{
+    field("enabled", &FunctionRule::enabled, {Shape::kSwitch},
+          "false: calls run the original function", {.fallback = "true"}),
+    field("backends", &FunctionRule::backends, {Shape::kNames},
+          "the only backends that may serve calls, in this order"),
+    field("deny", &FunctionRule::deny, {Shape::kNames}, "backends that may not serve calls"),
+};
+
+template <>
+inline constexpr auto kFields<CanaryRule> = std::tuple{
+    field("op", &CanaryRule::op, {Shape::kOpGlob}, "the op, or a glob over ops", {.required = true},
+          &CanaryRule::op_at),
+    field("kernel", &CanaryRule::kernel, {Shape::kKernel},
+          "the kernel whose calls are checked, or a glob over kernels", {.fallback = "*"},
+          &CanaryRule::kernel_at),
+    field("one_in", &CanaryRule::one_in, Form::whole(1, 1e12),
+          "one call in so many is checked; 1 means all", {.required = true}),
+    field("check", &CanaryRule::check, Form::word(kCheckWords),
+          "values compares with another kernel; finite only checks that finite inputs give finite "
+          "outputs",
+          {.fallback = "values"}),
+    field("against", &CanaryRule::against, {Shape::kOneKernel},
+          "the kernel to compare with: reference means the op's reference kernel",
+          {.fallback = "reference"}, &CanaryRule::against_at),
+    group({{.fallback = "the op's own"}, "tolerance", {Shape::kMap}, "how far floats may differ"},
+          field("rtol", &CanaryRule::rtol, Form::number(0, 1e6),
+                "relative to the other kernel's value", {.fallback = "0"}),
+          field("atol", &CanaryRule::atol, Form::number(0, 1e6),
+                "absolute, for rows of numbers up to 1", {.fallback = "0"})),
+    field("dump", &CanaryRule::dump, {Shape::kFolder}, "a folder for the inputs of failed checks"),
+    field("dump_most", &CanaryRule::dump_most, Form::whole(1, 10'000),
+          "files kept in that folder: the first ones of an incident", {.fallback = "16"}),
+    field("optional", &CanaryRule::optional, {Shape::kSwitch},
+          "the op or the kernels may be unknown: a plugin may bring them later",
+          {.fallback = "false"}),
+};
+
+template <>
+inline constexpr auto kFields<RolloutRule> = std::tuple{
+    field("percent", &RolloutRule::percent, Form::number(0.01, 100),
+          "percentage of the eligible calls that use the new rules",
+          {.fallback = "10", .always = true}),
+    field("labels", &RolloutRule::labels, {Shape::kLabels},
+          "only calls with all of these labels are eligible"),
+    field("hold_s", &RolloutRule::hold_s, Form::number(0.01, kDay),
+          "seconds in rollout; then the rules are in force for all calls",
+          {.fallback = "60", .always = true}),
+    field("max_error_rate", &RolloutRule::max_error_rate, Form::number(0, 1),
+          "share of calls in the rollout that may see a kernel fail, and of checked results that "
+          "may be wrong",
+          {.fallback = "0.01", .always = true}),
+    field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1e6),
+          "how many times longer calls in the rollout may take before the rules are taken back",
+          {.fallback = "1.5", .always = true}),
+};
+
+using Settings = ConfigSettings;
+
+template <>
+inline constexpr auto kFields<Settings::Cache> = std::tuple{
+    field("enabled", &Settings::Cache::enabled, {Shape::kSwitch},
+          "whether plans are cached; off: every call selects again", {.fallback = "true"}),
+    field("size", &Settings::Cache::size, Form::whole(1, 1e7),
+          "plans cached per op; beyond it the oldest that were not used lately are evicted",
+          {.fallback = "as the program says: 4096"}),
+    field("lifetime", &Settings::Cache::lifetime, Form::duration(0.001, 365 * kDay),
+          "how long a plan is cached; older ones are evicted in the background",
+          {.fallback = "as long as nothing changes"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Reload> = std::tuple{
+    field("watch", &Settings::Reload::watch, Form::word(kWatchWords),
+          "how changes of the file are detected; auto means inotify where it works, else poll",
+          {.fallback = "auto"}),
+    field("debounce", &Settings::Reload::debounce, Form::duration(0.02, kDay),
+          "how long a file must stay unchanged before it is read; the last write always counts",
+          {.fallback = "100ms"}),
+    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.01, kDay),
+          "how often poll checks the files", {.fallback = "1s"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Plugins> = std::tuple{
+    field("probe", &Settings::Plugins::probe, Form::word(kProbeWords),
+          "when plugins are probed in a child process before they are loaded",
+          {.fallback = "never"}),
+    field("require_verified", &Settings::Plugins::require_verified, {Shape::kSwitch},
+          "only plugins that `yard verify` has passed are loaded", {.fallback = "false"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Telemetry> = std::tuple{
+    field("record", &Settings::Telemetry::record, {Shape::kPath},
+          "a file to record calls to, unless they are recorded elsewhere"),
+    field("directory", &Settings::Telemetry::directory, {Shape::kFolder},
+          "the folder that this file must be below", {.fallback = "the folder of the rule file"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Breaker> = std::tuple{
+    field("enabled", &Settings::Breaker::enabled, {Shape::kSwitch},
+          "whether kernels that keep failing are excluded for a while", {.fallback = "true"}),
+    field("failure_threshold", &Settings::Breaker::failure_threshold, Form::whole(1, kMostCalls),
+          "consecutive faults that open a breaker", {.fallback = "5"}),
+    field("failure_percent", &Settings::Breaker::failure_percent, Form::whole(0, 100),
+          "percentage of failures in a window that opens a breaker, too; 0: none",
+          {.fallback = "50"}),
+    field("failure_min_calls", &Settings::Breaker::failure_min_calls, Form::whole(1, kMostCalls),
+          "calls in a window before that percentage counts", {.fallback = "100"}),
+    field("failure_window", &Settings::Breaker::failure_window, Form::duration(0.001, kDay),
+          "the longest time from the first failure of a window to its last call",
+          {.fallback = "10s"}),
+    field("cooldown", &Settings::Breaker::cooldown, Form::duration(0.001, kDay),
+          "how long it stays open the first time", {.fallback = "30s"}),
+    field("cooldown_growth", &Settings::Breaker::cooldown_growth, Form::number(1, 100),
+          "factor by which each repeat stays open longer", {.fallback = "2"}),
+    field("cooldown_cap", &Settings::Breaker::cooldown_cap, Form::duration(0.001, kDay),
+          "the longest it stays open", {.fallback = "10m"}),
+    field("decay", &Settings::Breaker::decay, Form::duration(0.001, kDay),
+          "a time without faults that takes one repeat back", {.fallback = "10m"}),
+    field("success_threshold", &Settings::Breaker::success_threshold, Form::whole(1, kMostCalls),
+          "probes that must succeed to close it", {.fallback = "2"}),
+    field("half_open_max_calls", &Settings::Breaker::half_open_max_calls,
+          Form::whole(1, kMostCalls), "probes in each period as long as cooldown, one at a time",
+          {.fallback = "3"}),
+    field("dry_run", &Settings::Breaker::dry_run, Form::whole(0, 100),
+          "of a hundred times a breaker would open, how many are only reported", {.fallback = "0"}),
+    field("open_keys_to_open_kernel", &Settings::Breaker::open_keys_to_open_kernel,
+          Form::whole(1, kMostCalls),
+          "kinds of calls with an open breaker that open all of the kernel", {.fallback = "4"}),
+    field("max_entries", &Settings::Breaker::max_entries, Form::whole(1, 1e6),
+          "kinds of calls that are remembered; closed ones are forgotten first",
+          {.fallback = "1024"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings> = std::tuple{
+    field("mode", &Settings::mode, {Shape::kMode},
+          "how plans are obtained: auto, static, dynamic, config, hot_reload or a mode of the "
+          "program",
+          {.fallback = "auto"}),
+    field("modes", &Settings::modes, {Shape::kOpModes}, "the mode of single ops"),
+    field("mode_fallback", &Settings::mode_fallback, Form::modes(kFallbackModes),
+          "modes in which a call in mode static goes on where its op is not mapped or the static "
+          "kernel fails",
+          {.fallback = "none", .merge = Merge::kReplace}),
+    field("cache", &Settings::cache, {Shape::kMap}, "cached plans"),
+    field("max_fallback_attempts", &Settings::max_fallback_attempts, Form::whole(0, 100),
+          "how many more kernels are tried after the first has failed",
+          {.fallback = "all there are"}),
+    field("max_call_depth", &Settings::max_call_depth, Form::whole(8, 1e6),
+          "how deep calls may nest on a thread: of ops, functions and hooks; a deeper one is an "
+          "error",
+          {.fallback = "1000"}),
+    field("state_bytes", &Settings::state_bytes, Form::whole(0, kMostStateBytes),
+          "bytes that kept states of kernels may hold together; those unused for longest are "
+          "dropped",
+          {.fallback = "4294967296"}),
+    field("labels", &Settings::labels, {Shape::kLabelNames},
+          "labels of the program's own that conditions may name"),
+    field("reload", &Settings::reload, {Shape::kMap}, "watching the file"),
+    field("plugins", &Settings::plugins, {Shape::kMap},
+          "what plugins must pass before they are loaded"),
+    field("telemetry", &Settings::telemetry, {Shape::kMap}, "what is recorded"),
+    field("breaker", &Settings::breaker, {Shape::kMap}, "circuit breakers of kernels"),
+};
+
+template <>
+inline constexpr auto kFields<Config> = std::tuple{
+    Key{{.required = true}, "version", {Shape::kVersion}, "version of this grammar: 1.0"},
+    Key{{},
+        "include",
+        {Shape::kPaths},
+        "other files, relative to this one, with lower precedence than this file"},
+    field("defaults", &Config::defaults, {Shape::kMap}, "what applies unless stated otherwise"),
+    field("dispatch_rules", &Config::dispatch_rules, {Shape::kMaps},
+          "which kernel serves which calls"),
+    field("kernel_locks", &Config::kernel_locks, {Shape::kOpKernel},
+          "the only kernel for an op; bypasses neither deny nor capability"),
+    field("kernel_denies", &Config::kernel_denies, {Shape::kGlobs}, "kernels that may not run"),
+    field("kernel_allows", &Config::kernel_allows, {Shape::kGlobs},
+          "the only kernels that may run"),
+    field("fallback_chains", &Config::fallback_chains, {Shape::kOpKernels},
+          "kernels to fall back to, in order"),
+    field("policy", &Config::policy, {Shape::kMap}, "preferences"),
+    field("static_kernel_map", &Config::static_kernel_map, {Shape::kOneOpKernel},
+          "the kernel of an op in static mode; ops by name, no globs"),
+    field("score", &Config::score, {Shape::kMaps}, "adjustments of kernels' priorities"),
+    field("functions", &Config::functions, {Shape::kFunctions},
+          "which backends implement dispatched functions"),
+    field("canary", &Config::canary, {Shape::kOneOrMaps},
+          "sampled calls whose results are checked"),
+    field("rollout", &Config::rollout, {Shape::kMap},
+          "new rules in rollout: some calls use them before all do"),
+    field("settings", &Config::settings, {Shape::kMap}, "how the runtime works"),
+};
+
+}  // namespace yard::policy

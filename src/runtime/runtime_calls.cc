@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runtime: calls by name, and questions about calls.
+#include <fmt/format.h>
+#include <yard/call_spec.h>
+#include <yard/runtime.h>
+
+#include "base/assign.h"
+#include "base/out_of_memory.h"
+#include "dispatch/call.h"
+#include "dispatch/core.h"
+#include "op/bind.h"
+#include "op/call.h"
+#include "tune/call_copy.h"
+
+namespace yard {
+namespace {
+
+std::vector<op::Given> given(std::span<const Arg> args) {
+  std::vector<op::Given> to;
+  for (const Arg& a : args) to.push_back({a.name, a.value.c()});
+  return to;
+}
+
+Resolution shorten(const Explanation& e) {
+  Resolution r;
+  r.op = e.op, r.kernel = e.selected, r.generation = e.generation;
+  for (const Candidate& c : e.candidates) {
+    if (c.verdict == "selected")
+      r.backend = c.backend, r.vendor = c.vendor, r.kind = c.kind;
+    else if (c.verdict == "able")
+      r.fallbacks.push_back(c.id);
+  }
+  return r;
+}
+
+Result<Resolution> resolution(Result<Explanation> e) {
+  if (!e.ok()) return std::move(e).status();
+  if (!e->selected.empty()) return shorten(*e);
+  Status s(Code::kNoKernel,
+           fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op, e->call));
+  for (const Candidate& c : e->candidates)
+    s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
+  return s;
+}
+
+// An op of the current snapshot with arguments bound to its schema.
+struct Named : detail::FoundOp {
+  op::Arguments arguments;
+};
+
+Result<Named> name_arguments(const detail::Core& core, std::string_view op,
+                             std::span<const Arg> args,
+                             op::Positional positional = op::Positional::kAll) {
+  YARD_ASSIGN_OR_RETURN(auto found, core.sites.find(op));
+  Named n{std::move(found), {}};
+  YARD_ASSIGN_OR_RETURN(auto bound, op::bind(*n.record->op->program, given(args), positional));
+  n.arguments = bound;
+  return n;
+}
+
+Result<op::Call> checked_call(const Named& n, const Options& o) {
+  const op::Program& program = *n.record->op->program;
+  const detail::WithFacts facts(n.arguments.values, n.arguments.count);
+  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
+  return detail::scoped_call(program, facts.args(), o);
+}
+
+}  // namespace
+
+Status Runtime::call(std::string_view op, std::span<const Arg> args) {
+  return Status::adopt(detail::call_named(core(), op, args));
+}
+
+Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
+  return base::or_out_of_memory([&]() -> Status {
+    op::Arguments bound;
+    YARD_ASSIGN_OR_RETURN(auto site, detail::bind_named(core(), op, args, bound));
+    return detail::call_slow(*site, bound.values, bound.count, &o);
+  });
+}
+
+Status Runtime::call(std::string_view op, std::initializer_list<Arg> args) {
+  return call(op, std::span(args.begin(), args.size()));
+}
+Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
+  return call(op, std::span(args.begin(), args.size()), o);
+}
+
+Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<Arg> args,
+                                     const Options& o) const {
+  YARD_ASSIGN_OR_RETURN(auto named, name_arguments(core(), op, {args.begin(), args.size()}));
+  YARD_ASSIGN_OR_RETURN(auto call, checked_call(named, o));
+  return detail::explain_call(core(), *named.record, call, o, *named.snapshot);
+}
+
+Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
+                                    const Options& o) const {
+  return resolution(explain(op, args, o));
+}
+
+Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
+  YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
+  return detail::explain_call(core(), spec, o);
+}
+
+Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {
+  return resolution(explain(call_spec, o));
+}
+
+Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
+  YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
+  YARD_ASSIGN_OR_RETURN(const auto found, core().sites.find(spec.op));
+  const registry::Op& op = *found.record->op;
+  YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, spec, &op.d));
+  return tune::parsed_call(*op.program, call);
+}
+
+Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,
+                                      const Options& o) const {
+  YARD_ASSIGN_OR_RETURN(auto named, name_arguments(core(), op, {args.begin(), args.size()}));
+  YARD_ASSIGN_OR_RETURN(auto call, checked_call(named, o));
+  return op::to_string(call.to_spec(*named.record->op->program));
+}
+
+Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
+                                               std::initializer_list<Arg> args) const {
+  auto named = name_arguments(core(), op, {args.begin(), args.size()}, op::Positional::kInputs);
+  if (!named.ok()) return std::move(named).status();
+  const registry::Op& o = *named->record->op;
+  const detail::WithFacts facts(named->arguments.values, named->arguments.count);
+  YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
+  std::vector<TensorView> to;
+  for (const op::OutputSpec& s : outputs) {
+    if (!s.known) return Status(Code::kUnsupported, fmt::format("op '{}' has an output list", op));
+    to.emplace_back(static_cast<void*>(nullptr), s.dtype,
+                    std::span<const int64_t>(s.shape.dims, static_cast<size_t>(s.shape.rank)));
+  }
+  return to;
+}
+
+}  // namespace yard
