@@ -2,8 +2,6 @@
 // What prometheus.cc does, in a build without prometheus-cpp: errors that state what to install.
 #include <yard/metrics.h>
 
-#include <utility>
-
 namespace yard {
 namespace {
 
@@ -15,19 +13,9 @@ Status without_prometheus() {
 
 }  // namespace
 
-struct MetricsServer::Impl {
-  std::string address;
-};
-
 Result<std::string> metrics_text(const std::vector<Metric>&) { return without_prometheus(); }
 Result<MetricsServer> MetricsServer::start(const Runtime&, const MetricsServerSettings&) {
   return without_prometheus();
 }
-
-MetricsServer::MetricsServer(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-MetricsServer::MetricsServer(MetricsServer&&) noexcept = default;
-MetricsServer& MetricsServer::operator=(MetricsServer&&) noexcept = default;
-MetricsServer::~MetricsServer() = default;
-const std::string& MetricsServer::address() const noexcept { return impl_->address; }
 
 }  // namespace yard

@@ -67,23 +67,22 @@ class Collector : public prom::Collectable {
   const MetricsSettings settings_;
 };
 
+struct Server {
+  std::shared_ptr<prom::Collectable> collector;
+  std::unique_ptr<prom::Exposer> exposer;
+  pid_t process = ::getpid();
+
+  ~Server() {
+    // A forked child has none of its threads, for whose end it would wait.
+    if (process != ::getpid()) static_cast<void>(exposer.release());
+  }
+};
+
 }  // namespace
 
 Result<std::string> metrics_text(const std::vector<Metric>& all) {
   return prom::TextSerializer().Serialize(families(all));
 }
-
-struct MetricsServer::Impl {
-  std::shared_ptr<prometheus::Collectable> collector;
-  std::unique_ptr<prom::Exposer> exposer;
-  std::string address;
-  pid_t process = ::getpid();
-
-  ~Impl() {
-    // A forked child has none of its threads, for whose end it would wait.
-    if (process != ::getpid()) static_cast<void>(exposer.release());
-  }
-};
 
 Result<MetricsServer> MetricsServer::start(const Runtime& runtime,
                                            const MetricsServerSettings& settings) {
@@ -94,29 +93,22 @@ Result<MetricsServer> MetricsServer::start(const Runtime& runtime,
                   fmt::format("invalid address: expected one of the loopback interface, such as "
                               "127.0.0.1:9464, got '{}'; set allow_remote to serve other machines",
                               settings.address));
-  auto impl = std::make_unique<Impl>();
-  impl->collector = std::make_shared<Collector>(runtime, settings.metrics);
+  auto server = std::make_shared<Server>();
+  server->collector = std::make_shared<Collector>(runtime, settings.metrics);
   try {
     // Connections that send nothing keep a thread for the time of the timeout only.
-    impl->exposer = std::make_unique<prom::Exposer>(
+    server->exposer = std::make_unique<prom::Exposer>(
         std::vector<std::string>{"listening_ports", address->text(), "num_threads", "4",
                                  "request_timeout_ms", "2000", "enable_keep_alive", "no"});
-    impl->exposer->RegisterCollectable(impl->collector);
-    for (const int port : impl->exposer->GetListeningPorts())
+    server->exposer->RegisterCollectable(server->collector);
+    for (const int port : server->exposer->GetListeningPorts())
       address->port = static_cast<uint16_t>(port);
   } catch (const std::exception& e) {
     const std::string why = metrics_detail::why_not_bound(*address);
     return Status(Code::kConflict, fmt::format("cannot listen on {}: {}", address->text(),
                                                why.empty() ? e.what() : why));
   }
-  impl->address = address->text();
-  return MetricsServer(std::move(impl));
+  return MetricsServer(std::move(server), address->text());
 }
-
-MetricsServer::MetricsServer(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-MetricsServer::MetricsServer(MetricsServer&&) noexcept = default;
-MetricsServer& MetricsServer::operator=(MetricsServer&&) noexcept = default;
-MetricsServer::~MetricsServer() = default;
-const std::string& MetricsServer::address() const noexcept { return impl_->address; }
 
 }  // namespace yard

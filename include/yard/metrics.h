@@ -22,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace yard {
@@ -92,18 +93,19 @@ class MetricsServer {
   // An error if the address is invalid or in use.
   YARD_API static Result<MetricsServer> start(const Runtime& runtime,
                                               const MetricsServerSettings& settings = {});
-  YARD_API MetricsServer(MetricsServer&&) noexcept;
-  YARD_API MetricsServer& operator=(MetricsServer&&) noexcept;
+  MetricsServer(MetricsServer&&) = default;
+  MetricsServer& operator=(MetricsServer&&) = default;
   // Waits for answers that are being sent; takes up to two seconds.
-  YARD_API ~MetricsServer();
+  ~MetricsServer() = default;
 
   // As it was given, with the port in use.
-  YARD_API const std::string& address() const noexcept;
+  const std::string& address() const noexcept { return address_; }
 
  private:
-  struct Impl;
-  YARD_API explicit MetricsServer(std::unique_ptr<Impl> impl) noexcept;
-  std::unique_ptr<Impl> impl_;
+  MetricsServer(std::shared_ptr<void> server, std::string address)
+      : server_(std::move(server)), address_(std::move(address)) {}
+  std::shared_ptr<void> server_;
+  std::string address_;
 };
 
 }  // namespace yard
