@@ -7,9 +7,12 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "commands.h"
 
 namespace yard::tool {
 
@@ -29,6 +32,18 @@ CLI::Validator between(T low, T high) {
                            std::is_integral_v<T> ? "whole " : "", low, high, text);
       },
       "");
+}
+
+// Adds a command. Its options are members of a Q, which lives as long as the command; `run` does it, given the Q, and
+// returns the exit code.
+template <class Q, class Run>
+std::pair<CLI::App*, std::shared_ptr<Q>> add_command(CLI::App& parent, Action& action,
+                                                     const std::string& name,
+                                                     const std::string& text, Run run) {
+  auto q = std::make_shared<Q>();
+  CLI::App* const c = parent.add_subcommand(name, text);
+  c->callback([q, &action, run] { action = [q, run] { return run(*q); }; });
+  return {c, std::move(q)};
 }
 
 // What is wrong with the command line; `command` is the one that was chosen.

@@ -318,8 +318,8 @@ int bake_trace(const BakeQuestion& q) {
 }  // namespace
 
 void add_bake(CLI::App& app, Action& action) {
-  auto q = std::make_shared<BakeQuestion>();
-  CLI::App* c = app.add_subcommand("bake", "From recorded calls to a fixed kernel for each op");
+  const auto [c, q] = add_command<BakeQuestion>(
+      app, action, "bake", "From recorded calls to a fixed kernel for each op", bake_trace);
   c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
       ->required()
       ->type_name("FILE")
@@ -346,7 +346,6 @@ void add_bake(CLI::App& app, Action& action) {
       "  yard bake --trace calls.txt --yaml baked.yaml          a rule file, to be included\n"
       "  yard bake --trace calls.txt --header baked.h --namespace acme::baked\n"
       "  yard bake --trace calls.txt --config rules.yaml --majority --json");
-  c->callback([q, &action] { action = [q] { return bake_trace(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -44,8 +44,16 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
     int threads = default_threads();
     bool json = false;
   };
-  auto q = std::make_shared<Question>();
-  CLI::App* c = bench.add_subcommand("dispatch", "Measure the overhead of a call");
+  const auto run = [](const Question& q) {
+    const DispatchFigures f = measure_dispatch(q.seconds, q.threads);
+    if (q.json)
+      print_json(Json::parse("{" + json_members(f) + "}"));
+    else
+      print_dispatch(f);
+    return kOk;
+  };
+  const auto [c, q] =
+      add_command<Question>(bench, action, "dispatch", "Measure the overhead of a call", run);
   c->add_option("--seconds", q->seconds, "Approximate duration (2)")
       ->type_name("SECONDS")
       ->check(between(0.0, 3600.0));
@@ -67,16 +75,6 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
       "  yard bench dispatch\n"
       "  yard bench dispatch --seconds 10 --json\n"
       "  yard bench dispatch --threads 8");
-  c->callback([q, &action] {
-    action = [q] {
-      const DispatchFigures f = measure_dispatch(q->seconds, q->threads);
-      if (q->json)
-        print_json(Json::parse("{" + json_members(f) + "}"));
-      else
-        print_dispatch(f);
-      return kOk;
-    };
-  });
 }
 
 }  // namespace yard::tool

@@ -269,9 +269,9 @@ int bench_kernels(const KernelsQuestion& q) {
 }  // namespace
 
 void add_bench_kernels(CLI::App& parent, Action& action) {
-  auto q = std::make_shared<KernelsQuestion>();
-  CLI::App* c = parent.add_subcommand(
-      "kernels", "How fast each kernel is, and how good the choice between them");
+  const auto [c, q] = add_command<KernelsQuestion>(
+      parent, action, "kernels", "How fast each kernel is, and how good the choice between them",
+      bench_kernels);
   CLI::Option* const ops =
       c->add_option("op", q->ops, "Built-in ops; all of them if none is given")->type_name("OP");
   CLI::Option* const shapes =
@@ -313,7 +313,6 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
       "  yard bench kernels silu_and_mul --shapes d=11008 --json\n"
       "  yard bench kernels --call 'softmax(f32[8,50257])'\n"
       "  yard bench kernels --model model.gguf");
-  c->callback([q, &action] { action = [q] { return bench_kernels(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -165,8 +165,8 @@ int check_files(const CheckQuestion& q) {
 }  // namespace
 
 void add_config_check(CLI::App& config, Action& action) {
-  auto q = std::make_shared<CheckQuestion>();
-  CLI::App* c = config.add_subcommand("check", "Check whether rule files are valid");
+  const auto [c, q] = add_command<CheckQuestion>(config, action, "check",
+                                                 "Check whether rule files are valid", check_files);
   c->add_option("FILE", q->files, "Rule files")
       ->required()
       ->type_name("FILE")
@@ -186,7 +186,6 @@ void add_config_check(CLI::App& config, Action& action) {
       "  yard config check rules.yaml\n"
       "  yard config check --strict rules/*.yaml\n"
       "  YARD_PLUGINS=./acme.so yard config check rules.yaml --json");
-  c->callback([q, &action] { action = [q] { return check_files(*q); }; });
 }
 
 void add_config_schema(CLI::App& config, Action& action) {

@@ -246,13 +246,11 @@ int simulate(const SimulateQuestion& q) {
 }  // namespace
 
 void add_config_diff(CLI::App& config, Action& action) {
-  auto q = std::make_shared<DiffQuestion>();
-  CLI::App* c = config.add_subcommand("diff", "What changes between two rule files");
-  const auto file = [&](const char* name, std::string& to, const char* help) {
-    c->add_option(name, to, help)->required()->type_name("FILE")->check(existing_file());
-  };
-  file("OLD", q->old_file, "The old rules");
-  file("NEW", q->new_file, "The new rules");
+  const auto [c, q] = add_command<DiffQuestion>(config, action, "diff",
+                                                "What changes between two rule files", diff_files);
+  for (const auto& [name, to, help] : {std::tuple{"OLD", &q->old_file, "The old rules"},
+                                       std::tuple{"NEW", &q->new_file, "The new rules"}})
+    c->add_option(name, *to, help)->required()->type_name("FILE")->check(existing_file());
   CLI::Option* call = c->add_option("--call", q->calls, "Try this call; repeatable");
   call->type_name("CALLSPEC")->allow_extra_args(false);
   c->add_option("--trace", q->trace, "Try the calls of this file: see yard config simulate")
@@ -272,12 +270,11 @@ void add_config_diff(CLI::App& config, Action& action) {
       "  yard config diff old.yaml new.yaml\n"
       "  yard config diff old.yaml new.yaml --call 'softmax(f32[64,4096]){tenant=acme}'\n"
       "  yard config diff old.yaml new.yaml --trace calls.txt --json");
-  c->callback([q, &action] { action = [q] { return diff_files(*q); }; });
 }
 
 void add_config_simulate(CLI::App& config, Action& action) {
-  auto q = std::make_shared<SimulateQuestion>();
-  CLI::App* c = config.add_subcommand("simulate", "How many recorded calls would change kernel");
+  const auto [c, q] = add_command<SimulateQuestion>(
+      config, action, "simulate", "How many recorded calls would change kernel", simulate);
   c->add_option("FILE", q->file, "The new rules")
       ->required()
       ->type_name("FILE")
@@ -300,7 +297,6 @@ void add_config_simulate(CLI::App& config, Action& action) {
       "Examples:\n"
       "  yard config simulate new.yaml --trace calls.txt\n"
       "  yard config simulate new.yaml --trace calls.txt --against old.yaml --json");
-  c->callback([q, &action] { action = [q] { return simulate(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -42,8 +42,17 @@ void print_history(int64_t, const Json& result) {
 }  // namespace
 
 void add_config_load(CLI::App& config, Action& action) {
-  auto q = std::make_shared<LoadQuestion>();
-  CLI::App* c = config.add_subcommand("load", "Load a rule file into a running process");
+  const auto run = [](const LoadQuestion& q) {
+    const std::string path = std::filesystem::absolute(q.file).lexically_normal().string();
+    return ask(q, "config.load", {{"path", path}}, [&](int64_t pid, const Json& result) {
+      for (const Json& p : list_at(value_at(result, "effect"), "problems"))
+        print_out("{}\n", shown(p));
+      print_out("loaded {} into process {}\n  to take it back: yard undo --pid {}\n", path, pid,
+                pid);
+    });
+  };
+  const auto [c, q] = add_command<LoadQuestion>(config, action, "load",
+                                                "Load a rule file into a running process", run);
   c->add_option("FILE", q->file, "The rule file")
       ->required()
       ->type_name("FILE")
@@ -57,22 +66,18 @@ void add_config_load(CLI::App& config, Action& action) {
       "Examples:\n"
       "  yard config load rules.yaml --pid 4242\n"
       "  yard config history --pid 4242");
-  c->callback([q, &action] {
-    action = [q] {
-      const std::string path = std::filesystem::absolute(q->file).lexically_normal().string();
-      return ask(*q, "config.load", {{"path", path}}, [&](int64_t pid, const Json& result) {
-        for (const Json& p : list_at(value_at(result, "effect"), "problems"))
-          print_out("{}\n", shown(p));
-        print_out("loaded {} into process {}\n  to take it back: yard undo --pid {}\n", path, pid,
-                  pid);
-      });
-    };
-  });
 }
 
 void add_config_rollback(CLI::App& config, Action& action) {
-  auto q = std::make_shared<RollbackQuestion>();
-  CLI::App* c = config.add_subcommand("rollback", "Put earlier rules of a process in force again");
+  const auto run = [](const RollbackQuestion& q) {
+    return ask(q, "config.rollback", {{"version", q.version}}, [&](int64_t pid, const Json&) {
+      print_out(
+          "version {} is in force again in process {}\n  to take it back: yard undo --pid {}\n",
+          q.version, pid, pid);
+    });
+  };
+  const auto [c, q] = add_command<RollbackQuestion>(
+      config, action, "rollback", "Put earlier rules of a process in force again", run);
   c->add_option("VERSION", q->version, "Its number in yard config history")
       ->required()
       ->check(between<uint64_t>(1, UINT64_MAX));
@@ -81,20 +86,14 @@ void add_config_rollback(CLI::App& config, Action& action) {
       "Examples:\n"
       "  yard config history --pid 4242\n"
       "  yard config rollback 3 --pid 4242");
-  c->callback([q, &action] {
-    action = [q] {
-      return ask(*q, "config.rollback", {{"version", q->version}}, [&](int64_t pid, const Json&) {
-        print_out(
-            "version {} is in force again in process {}\n  to take it back: yard undo --pid {}\n",
-            q->version, pid, pid);
-      });
-    };
-  });
 }
 
 void add_config_history(CLI::App& config, Action& action) {
-  auto q = std::make_shared<RemoteQuestion>();
-  CLI::App* c = config.add_subcommand("history", "List the rules that were in force in a process");
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "config.history", Json::object(), print_history);
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      config, action, "history", "List the rules that were in force in a process", run);
   add_process(*c, *q);
   c->footer(
       "The last 32, with their sources and digests.\n"
@@ -102,9 +101,6 @@ void add_config_history(CLI::App& config, Action& action) {
       "Examples:\n"
       "  yard config history --pid 4242\n"
       "  yard config history --pid 4242 --json");
-  c->callback([q, &action] {
-    action = [q] { return ask(*q, "config.history", Json::object(), print_history); };
-  });
 }
 
 }  // namespace yard::tool

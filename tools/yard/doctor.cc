@@ -5,11 +5,10 @@
 #include <yard/log.h>
 #include <yard/runtime.h>
 #include <yard/version.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "host_access.h"
 #include "json.h"
@@ -299,9 +298,18 @@ void add_doctor(CLI::App& app, Action& action) {
   struct DoctorQuestion {
     bool open = false, json = false;
   };
-  auto q = std::make_shared<DoctorQuestion>();
-  CLI::App* c = app.add_subcommand(
-      "doctor", "Show the machine, the build, the backends, the plugins, and problems");
+  const auto run = [](const DoctorQuestion& q) {  // What would be logged is among the problems.
+    for (const char* logger : {"plugin", "policy"}) set_log_level(logger, LogLevel::kOff).ignore();
+    const Findings f(q.open);
+    if (q.json)
+      print_json(findings_json(f));
+    else
+      print_findings(f);
+    return f.ok() ? kOk : kFailed;
+  };
+  const auto [c, q] = add_command<DoctorQuestion>(
+      app, action, "doctor", "Show the machine, the build, the backends, the plugins, and problems",
+      run);
   c->add_flag("--open", q->open, "Open the plugins, to see whether their backends are available");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
@@ -316,19 +324,6 @@ void add_doctor(CLI::App& app, Action& action) {
       "  yard doctor --open                       with the backends of plugins\n"
       "  YARD_BACKEND_ONEDNN=off yard doctor      the effect of a variable\n"
       "  yard doctor --json");
-  c->callback([q, &action] {
-    action = [q] {
-      // What would be logged is among the problems.
-      for (const char* logger : {"plugin", "policy"})
-        set_log_level(logger, LogLevel::kOff).ignore();
-      const Findings f(q->open);
-      if (q->json)
-        print_json(findings_json(f));
-      else
-        print_findings(f);
-      return f.ok() ? kOk : kFailed;
-    };
-  });
 }
 
 }  // namespace yard::tool

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 #include <set>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "output.h"
@@ -160,8 +159,8 @@ int list_ops(const ListQuestion& q) {
 }  // namespace
 
 void add_list(CLI::App& app, Action& action) {
-  auto q = std::make_shared<ListQuestion>();
-  CLI::App* c = app.add_subcommand("list", "List ops and their kernels");
+  const auto [c, q] =
+      add_command<ListQuestion>(app, action, "list", "List ops and their kernels", list_ops);
   c->add_option("OP", q->op, "Only this op, with its schema");
   c->add_flag("--open", q->open, "Open the plugins that serve ops, to see their kernels");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
@@ -176,7 +175,6 @@ void add_list(CLI::App& app, Action& action) {
       "  yard list rms_norm --open    with the kernels of plugins\n"
       "  yard list --json             {\"ops\": [{\"name\", \"schema\", \"kernels\": [...]}], "
       "\"announced\": [...]}");
-  c->callback([q, &action] { action = [q] { return list_ops(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -2,12 +2,11 @@
 // yard metrics: the metrics of a running process, from its answers.
 #include <fmt/format.h>
 #include <yard/metrics.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "files.h"
 #include "json.h"
@@ -106,8 +105,8 @@ int show_metrics(const MetricsQuestion& q) {
 }  // namespace
 
 void add_metrics(CLI::App& app, Action& action) {
-  auto q = std::make_shared<MetricsQuestion>();
-  CLI::App* c = app.add_subcommand("metrics", "Print the metrics of a process for Prometheus");
+  const auto [c, q] = add_command<MetricsQuestion>(
+      app, action, "metrics", "Print the metrics of a process for Prometheus", show_metrics);
   add_remote_options(*c, *q);
   c->add_option("--textfile", q->textfile,
                 "Write them to a file for node_exporter's textfile collector")
@@ -119,7 +118,6 @@ void add_metrics(CLI::App& app, Action& action) {
       "  yard metrics --pid 4242\n"
       "  yard metrics --pid 4242 --textfile /var/lib/node_exporter/yard.prom\n"
       "  yard metrics --pid 4242 --json");
-  c->callback([q, &action] { action = [q] { return show_metrics(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -115,8 +115,8 @@ int record_calls(const RecordQuestion& q) {
 }  // namespace
 
 void add_log(CLI::App& app, Action& action) {
-  auto q = std::make_shared<LogQuestion>();
-  CLI::App* c = app.add_subcommand("log", "Set the log level of a running process");
+  const auto [c, q] = add_command<LogQuestion>(app, action, "log",
+                                               "Set the log level of a running process", set_log);
   c->add_option("LEVEL", q->level, "debug, info, warn, error or off")
       ->required()
       ->check(one_of({"debug", "info", "warn", "error", "off"}));
@@ -131,12 +131,16 @@ void add_log(CLI::App& app, Action& action) {
       "  yard log debug --pid 4242\n"
       "  yard log debug --logger select --pid 4242       why calls get their kernels\n"
       "  yard log warn --pid 4242                        the level of a new process");
-  c->callback([q, &action] { action = [q] { return set_log(*q); }; });
 }
 
 void add_verbose(CLI::App& app, Action& action) {
-  auto q = std::make_shared<VerboseQuestion>();
-  CLI::App* c = app.add_subcommand("verbose", "Let a running process write a line for each call");
+  const auto run = [](const VerboseQuestion& q) {
+    return ask(q, "verbose", {{"level", q.level}}, [&](int64_t pid, const Json&) {
+      print_out("process {}: verbose {}\n", pid, q.level);
+    });
+  };
+  const auto [c, q] = add_command<VerboseQuestion>(
+      app, action, "verbose", "Let a running process write a line for each call", run);
   c->add_option("VERBOSITY", q->level, "0: off; 1: each call; 2: selections and transforms, too")
       ->required()
       ->check(between<int>(0, 2));
@@ -148,19 +152,11 @@ void add_verbose(CLI::App& app, Action& action) {
       "Examples:\n"
       "  yard verbose 1 --pid 4242\n"
       "  yard verbose 0 --pid 4242");
-  c->callback([q, &action] {
-    action = [q] {
-      return ask(*q, "verbose", {{"level", q->level}}, [&](int64_t pid, const Json&) {
-        print_out("process {}: verbose {}\n", pid, q->level);
-      });
-    };
-  });
 }
 
 void add_trace(CLI::App& app, Action& action) {
-  auto q = std::make_shared<TraceQuestion>();
-  CLI::App* c =
-      app.add_subcommand("trace", "Trace the calls of a running process for some seconds");
+  const auto [c, q] = add_command<TraceQuestion>(
+      app, action, "trace", "Trace the calls of a running process for some seconds", trace_calls);
   c->add_option("--seconds", q->seconds, "How long; 5")
       ->type_name("S")
       ->check(between<double>(0.01, 600));
@@ -178,12 +174,11 @@ void add_trace(CLI::App& app, Action& action) {
       "Examples:\n"
       "  yard trace -o t.json --pid 4242\n"
       "  yard trace --seconds 0.5 -o t.json --max-events 20000 --pid 4242");
-  c->callback([q, &action] { action = [q] { return trace_calls(*q); }; });
 }
 
 void add_record(CLI::App& app, Action& action) {
-  auto q = std::make_shared<RecordQuestion>();
-  CLI::App* c = app.add_subcommand("record", "Let a running process record its calls to a file");
+  const auto [c, q] = add_command<RecordQuestion>(
+      app, action, "record", "Let a running process record its calls to a file", record_calls);
   c->add_option("FILE", q->file, "The file, which the process writes")->type_name("FILE");
   c->add_flag("--stop", q->stop, "End the recording");
   add_remote_options(*c, *q);
@@ -195,7 +190,6 @@ void add_record(CLI::App& app, Action& action) {
       "  yard record calls.txt --pid 4242\n"
       "  yard record --stop --pid 4242\n"
       "  yard config simulate new.yaml --trace calls.txt");
-  c->callback([q, &action] { action = [q] { return record_calls(*q); }; });
 }
 
 }  // namespace yard::tool

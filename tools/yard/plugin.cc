@@ -159,8 +159,8 @@ int probe(const ProbeQuestion& q) {
 }  // namespace
 
 void add_plugin_list(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<PluginsQuestion>();
-  CLI::App* c = plugin.add_subcommand("list", "List the plugins that are found, and those refused");
+  const auto [c, q] = add_command<PluginsQuestion>(
+      plugin, action, "list", "List the plugins that are found, and those refused", list_plugins);
   c->add_option("PATH", q->paths, "Files and directories to search before all others")
       ->type_name("PATH");
   add_feature_option(*c);
@@ -175,7 +175,6 @@ void add_plugin_list(CLI::App& plugin, Action& action) {
       "  yard plugin list ./build /opt/acme/plugins\n"
       "  yard plugin list --json             {\"plugins\": [{\"path\", \"name\", \"state\", "
       "...}]}");
-  c->callback([q, &action] { action = [q] { return list_plugins(*q); }; });
 }
 
 void add_plugin_inspect(CLI::App& plugin, Action& action) {
@@ -197,8 +196,8 @@ void add_plugin_inspect(CLI::App& plugin, Action& action) {
 }
 
 void add_plugin_probe(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<ProbeQuestion>();
-  CLI::App* c = plugin.add_subcommand("probe", "Probe a plugin in a separate process");
+  const auto [c, q] = add_command<ProbeQuestion>(plugin, action, "probe",
+                                                 "Probe a plugin in a separate process", probe);
   c->add_option("FILE", q->file, "A plugin's shared library")->required();
   add_feature_option(*c);
   c->add_option("--seconds", q->seconds, "How long it may take (10)")
@@ -220,7 +219,6 @@ void add_plugin_probe(CLI::App& plugin, Action& action) {
       "Examples:\n"
       "  yard plugin probe ./acme.so\n"
       "  yard plugin probe ./acme.so --seconds 60 --json");
-  c->callback([q, &action] { action = [q] { return probe(*q); }; });
 }
 
 void add_plugin(CLI::App& app, Action& action) {

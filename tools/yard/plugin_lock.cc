@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard plugin lock: writes the list of plugins that may be loaded.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <set>
 #include <tuple>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "output.h"
@@ -120,9 +119,8 @@ int lock(const LockQuestion& q) {
 }  // namespace
 
 void add_plugin_lock(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<LockQuestion>();
-  CLI::App* c =
-      plugin.add_subcommand("lock", "Write the list of plugins that may be loaded, by digest");
+  const auto [c, q] = add_command<LockQuestion>(
+      plugin, action, "lock", "Write the list of plugins that may be loaded, by digest", lock);
   c->add_option("PATH", q->paths, "Plugins, or directories of them")->required()->type_name("PATH");
   c->add_option("--output", q->output, "Where to write it; otherwise yard.lock beside the plugins")
       ->type_name("FILE");
@@ -137,7 +135,6 @@ void add_plugin_lock(CLI::App& plugin, Action& action) {
       "Examples:\n"
       "  yard plugin lock /opt/acme/plugins              /opt/acme/plugins/yard.lock\n"
       "  yard plugin lock acme.so beta.so --output /etc/yard.lock");
-  c->callback([q, &action] { action = [q] { return lock(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <yard/runtime.h>
 #include <yard/version.h>
-#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <regex>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "kernel_starts.h"
@@ -195,9 +194,9 @@ int make_project(ProjectQuestion q) {
 }  // namespace
 
 void add_plugin_new(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<ProjectQuestion>();
-  CLI::App* c =
-      plugin.add_subcommand("new", "Create a plugin project that builds and passes its tests");
+  const auto [c, q] = add_command<ProjectQuestion>(
+      plugin, action, "new", "Create a plugin project that builds and passes its tests",
+      make_project);
   c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
   c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("DIR");
   c->add_option("--op", q->op, "Name of the op it adds (NAME)")->type_name("OP");
@@ -220,7 +219,6 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
       "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
       "  yard plugin new acme --for-op rms_norm      a kernel for an op that exists\n"
       "  yard plugin new acme --dir src/acme         in another directory");
-  c->callback([q, &action] { action = [q] { return make_project(*q); }; });
 }
 
 }  // namespace yard::tool

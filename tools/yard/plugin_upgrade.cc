@@ -6,16 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <yard/log.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <set>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "output.h"
@@ -210,8 +209,8 @@ int upgrade(const UpgradeQuestion& q) {
 }  // namespace
 
 void add_plugin_upgrade(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<UpgradeQuestion>();
-  CLI::App* c = plugin.add_subcommand("upgrade", "Replace an installed plugin by a new version");
+  const auto [c, q] = add_command<UpgradeQuestion>(
+      plugin, action, "upgrade", "Replace an installed plugin by a new version", upgrade);
   c->add_option("FILE", q->file, "The new version")->required();
   c->add_option("--into", q->into,
                 "The file to replace, or its directory; otherwise the one that is found")
@@ -233,7 +232,6 @@ void add_plugin_upgrade(CLI::App& plugin, Action& action) {
       "Examples:\n"
       "  yard plugin upgrade ./acme.so --dry-run\n"
       "  yard plugin upgrade ./acme.so --into /opt/acme/plugins");
-  c->callback([q, &action] { action = [q] { return upgrade(*q); }; });
 }
 
 }  // namespace yard::tool

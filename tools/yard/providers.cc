@@ -4,10 +4,8 @@
 #include <yard/function.h>
 #include <yard/hook.h>
 #include <yard/runtime.h>
-#include <CLI/CLI.hpp>
 
-#include <memory>
-
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "output.h"
@@ -213,8 +211,8 @@ int list_functions(const FunctionsQuestion& q) {
 }  // namespace
 
 void add_hooks(CLI::App& app, Action& action) {
-  auto q = std::make_shared<HooksQuestion>();
-  CLI::App* c = app.add_subcommand("hooks", "List the hooks of plugins");
+  const auto [c, q] =
+      add_command<HooksQuestion>(app, action, "hooks", "List the hooks of plugins", list_hooks);
   c->add_option("PATH", q->paths, "More plugins, or directories of them");
   c->add_flag("--open", q->open, "Open the plugins that serve hooks, to list their hooks");
   c->add_option("--activate", q->activate, "Open them, and activate this backend for the process")
@@ -232,12 +230,11 @@ void add_hooks(CLI::App& app, Action& action) {
       "  yard hooks --activate acme       which hooks would be engaged\n"
       "  yard hooks --json                {\"hooks\": [...], \"undeclared\", \"unprovided\", "
       "\"announced\"}");
-  c->callback([q, &action] { action = [q] { return list_hooks(*q); }; });
 }
 
 void add_functions(CLI::App& app, Action& action) {
-  auto q = std::make_shared<FunctionsQuestion>();
-  CLI::App* c = app.add_subcommand("functions", "List the dispatched functions of plugins");
+  const auto [c, q] = add_command<FunctionsQuestion>(
+      app, action, "functions", "List the dispatched functions of plugins", list_functions);
   c->add_option("PATH", q->paths, "More plugins, or directories of them");
   c->add_flag("--open", q->open, "Open the plugins that serve groups, to list their functions");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
@@ -250,7 +247,6 @@ void add_functions(CLI::App& app, Action& action) {
       "  yard functions                     what the installed plugins announce\n"
       "  yard functions --open ./acme.so    backends, signatures and priorities of one\n"
       "  yard functions --json              {\"functions\": [...], \"announced\": [...]}");
-  c->callback([q, &action] { action = [q] { return list_functions(*q); }; });
 }
 
 }  // namespace yard::tool

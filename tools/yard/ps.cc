@@ -2,11 +2,11 @@
 // yard ps and yard status: the processes that answer, and what is in force in one of them.
 #include <fmt/format.h>
 #include <yard/inspect.h>
-#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "output.h"
 #include "remote.h"
@@ -128,8 +128,11 @@ void add_ps(CLI::App& app, Action& action) {
 }
 
 void add_status(CLI::App& app, Action& action) {
-  auto q = std::make_shared<RemoteQuestion>();
-  CLI::App* c = app.add_subcommand("status", "Show what is in force in a running process");
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "status", Json::object(), print_status);
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      app, action, "status", "Show what is in force in a running process", run);
   add_remote_options(*c, *q);
   c->footer(
       "Policy, rules, rollout, plugins, breakers, what is being recorded, and the last change that "
@@ -140,8 +143,6 @@ void add_status(CLI::App& app, Action& action) {
       "  yard status\n"
       "  yard status --pid 4242\n"
       "  yard status --pid 4242 --json");
-  c->callback(
-      [q, &action] { action = [q] { return ask(*q, "status", Json::object(), print_status); }; });
 }
 
 }  // namespace yard::tool

@@ -103,8 +103,8 @@ int write_report(const ReportQuestion& q) {
 }  // namespace
 
 void add_report(CLI::App& app, Action& action) {
-  auto q = std::make_shared<ReportQuestion>();
-  CLI::App* c = app.add_subcommand("report", "Write an HTML page about calls, kernels and times");
+  const auto [c, q] = add_command<ReportQuestion>(
+      app, action, "report", "Write an HTML page about calls, kernels and times", write_report);
   CLI::Option* pid =
       add_pid_option(*c, q->pid, "The process to show; needed if several of yours answer");
   c->add_option("--seconds", q->seconds, "How long to observe the process for rates; 5 by default")
@@ -124,7 +124,6 @@ void add_report(CLI::App& app, Action& action) {
       "  yard report --pid 4242 -o report.html\n"
       "  yard report --pid 4242 --seconds 60\n"
       "  yard report --trace t.json -o report.html");
-  c->callback([q, &action] { action = [q] { return write_report(*q); }; });
 }
 
 }  // namespace yard::tool

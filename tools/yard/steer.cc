@@ -2,11 +2,10 @@
 // yard policy, deny, allow, breaker, undo and changes: what a running process may use. Each change takes effect at once,
 // is logged by the process and can be taken back.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "output.h"
 #include "remote.h"
@@ -149,23 +148,25 @@ int move_breaker(const BreakerQuestion& q) {
 
 void add_breaker_action(CLI::App& breaker, Action& action, const char* name, const char* text,
                         const char* footer) {
-  auto q = std::make_shared<BreakerQuestion>();
+  const auto [c, q] = add_command<BreakerQuestion>(breaker, action, name, text, move_breaker);
   q->action = name;
-  CLI::App* c = breaker.add_subcommand(name, text);
   c->add_option("KERNEL", q->kernel, "The kernel")->required();
   c->add_option("--op", q->op, "Only for this op")->type_name("OP");
   if (q->action == "open")
     c->add_option("--reason", q->reason, "Why, for logs and reports")->type_name("WHY");
   add_remote_options(*c, *q);
   c->footer(footer);
-  c->callback([q, &action] { action = [q] { return move_breaker(*q); }; });
 }
 
 }  // namespace
 
 void add_deny(CLI::App& app, Action& action) {
-  auto q = std::make_shared<DenyQuestion>();
-  CLI::App* c = app.add_subcommand("deny", "Stop a running process from using a kernel");
+  const auto run = [](const DenyQuestion& q) {
+    return ask(q, "deny", deny_args(q),
+               [&](int64_t pid, const Json& result) { print_denied(q, pid, result); });
+  };
+  const auto [c, q] = add_command<DenyQuestion>(app, action, "deny",
+                                                "Stop a running process from using a kernel", run);
   add_deny_options(*c, *q);
   c->footer(
       "Takes effect with the next call: other kernels serve what the kernel served. Refused, with\n"
@@ -179,17 +180,15 @@ void add_deny(CLI::App& app, Action& action) {
       "  yard deny vendor.acme --when 'hidden=5120,tenant=B' --pid 4242\n"
       "  yard allow vendor.acme --pid 4242               takes a deny back\n"
       "  yard undo --pid 4242                            takes the last change back");
-  c->callback([q, &action] {
-    action = [q] {
-      return ask(*q, "deny", deny_args(*q),
-                 [&](int64_t pid, const Json& result) { print_denied(*q, pid, result); });
-    };
-  });
 }
 
 void add_allow(CLI::App& app, Action& action) {
-  auto q = std::make_shared<DenyQuestion>();
-  CLI::App* c = app.add_subcommand("allow", "Take back what yard deny has denied");
+  const auto run = [](const DenyQuestion& q) {
+    return ask(q, "allow", deny_args(q),
+               [&](int64_t pid, const Json&) { print_changed(pid, "allowed " + subject(q)); });
+  };
+  const auto [c, q] =
+      add_command<DenyQuestion>(app, action, "allow", "Take back what yard deny has denied", run);
   add_deny_options(*c, *q);
   c->footer(
       "Names the deny as it was given: the same kernel, op and conditions. Denies of rule files "
@@ -200,17 +199,11 @@ void add_allow(CLI::App& app, Action& action) {
       "  yard allow vendor.acme --pid 4242\n"
       "  yard allow vendor.acme --when 'hidden=5120,tenant=B' --pid 4242\n"
       "  yard changes --pid 4242                         what was denied");
-  c->callback([q, &action] {
-    action = [q] {
-      return ask(*q, "allow", deny_args(*q),
-                 [&](int64_t pid, const Json&) { print_changed(pid, "allowed " + subject(*q)); });
-    };
-  });
 }
 
 void add_policy(CLI::App& app, Action& action) {
-  auto q = std::make_shared<PolicyQuestion>();
-  CLI::App* c = app.add_subcommand("policy", "Show or change the policy of a running process");
+  const auto [c, q] = add_command<PolicyQuestion>(
+      app, action, "policy", "Show or change the policy of a running process", change_policy);
   c->add_option("FIELDS", q->fields, "FIELD=VALUE ..., to set; none: show the policy in force");
   c->add_flag("--reset", q->reset, "Unset what was set for the process, by it or by commands");
   add_remote_options(*c, *q);
@@ -224,7 +217,6 @@ void add_policy(CLI::App& app, Action& action) {
       "  yard policy prefer=vendor strict=on --pid 4242\n"
       "  yard policy deny_vendors=acme prefer=null --pid 4242\n"
       "  yard policy --reset --pid 4242");
-  c->callback([q, &action] { action = [q] { return change_policy(*q); }; });
 }
 
 void add_breaker(CLI::App& app, Action& action) {
@@ -236,14 +228,13 @@ void add_breaker(CLI::App& app, Action& action) {
       "  yard breaker open vendor.acme --reason 'bad firmware' --pid 4242\n"
       "  yard breaker close vendor.acme --pid 4242\n"
       "  yard breaker reset vendor.acme --pid 4242");
-  auto q = std::make_shared<BreakerQuestion>();
-  CLI::App* list = breaker->add_subcommand("list", "List the breakers that are not closed");
+  const auto [list, q] = add_command<BreakerQuestion>(
+      *breaker, action, "list", "List the breakers that are not closed", list_breakers);
   add_remote_options(*list, *q);
   list->footer(
       "Examples:\n"
       "  yard breaker list\n"
       "  yard breaker list --pid 4242 --json");
-  list->callback([q, &action] { action = [q] { return list_breakers(*q); }; });
   add_breaker_action(*breaker, action, "open", "Open the breaker of a kernel until it is closed",
                      "The kernel serves no more calls, unless no other is able.\n"
                      "\n"
@@ -266,8 +257,13 @@ void add_breaker(CLI::App& app, Action& action) {
 }
 
 void add_undo(CLI::App& app, Action& action) {
-  auto q = std::make_shared<RemoteQuestion>();
-  CLI::App* c = app.add_subcommand("undo", "Take back the last change to a running process");
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "undo", Json::object(), [](int64_t pid, const Json& change) {
+      print_out("took back in process {}: {}\n", pid, change_text(change));
+    });
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      app, action, "undo", "Take back the last change to a running process", run);
   add_remote_options(*c, *q);
   c->footer(
       "Of the changes that commands have made and that are not taken back yet, the last. "
@@ -277,18 +273,23 @@ void add_undo(CLI::App& app, Action& action) {
       "Examples:\n"
       "  yard undo --pid 4242\n"
       "  yard changes --pid 4242");
-  c->callback([q, &action] {
-    action = [q] {
-      return ask(*q, "undo", Json::object(), [](int64_t pid, const Json& change) {
-        print_out("took back in process {}: {}\n", pid, change_text(change));
-      });
-    };
-  });
 }
 
 void add_changes(CLI::App& app, Action& action) {
-  auto q = std::make_shared<RemoteQuestion>();
-  CLI::App* c = app.add_subcommand("changes", "List changes that commands made to a process");
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "changes", Json::object(), [](int64_t, const Json& result) {
+      const Json& changes = list_at(result, "changes");
+      Table table({{"id", Align::kRight}, {"change"}, {"made"}, {""}});
+      for (auto at = changes.rbegin(); at != changes.rend(); ++at)
+        table.add({{shown(value_at(*at, "id"))},
+                   {change_text(*at), flag_at(*at, "undone") ? Paint::kDim : Paint::kPlain},
+                   {change_origin(*at)},
+                   {flag_at(*at, "undone") ? "undone" : "", Paint::kWarning}});
+      print_out("{}", changes.empty() ? "no changes\n" : table.text());
+    });
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      app, action, "changes", "List changes that commands made to a process", run);
   add_remote_options(*c, *q);
   c->footer(
       "Who changed what, the last one first.\n"
@@ -296,20 +297,6 @@ void add_changes(CLI::App& app, Action& action) {
       "Examples:\n"
       "  yard changes --pid 4242\n"
       "  yard changes --pid 4242 --json");
-  c->callback([q, &action] {
-    action = [q] {
-      return ask(*q, "changes", Json::object(), [](int64_t, const Json& result) {
-        const Json& changes = list_at(result, "changes");
-        Table table({{"id", Align::kRight}, {"change"}, {"made"}, {""}});
-        for (auto at = changes.rbegin(); at != changes.rend(); ++at)
-          table.add({{shown(value_at(*at, "id"))},
-                     {change_text(*at), flag_at(*at, "undone") ? Paint::kDim : Paint::kPlain},
-                     {change_origin(*at)},
-                     {flag_at(*at, "undone") ? "undone" : "", Paint::kWarning}});
-        print_out("{}", changes.empty() ? "no changes\n" : table.text());
-      });
-    };
-  });
 }
 
 }  // namespace yard::tool

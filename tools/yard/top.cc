@@ -259,8 +259,8 @@ int show_top(const TopQuestion& q) {
 }  // namespace
 
 void add_top(CLI::App& app, Action& action) {
-  auto q = std::make_shared<TopQuestion>();
-  CLI::App* c = app.add_subcommand("top", "Watch the kernels of a running process, live");
+  const auto [c, q] = add_command<TopQuestion>(
+      app, action, "top", "Watch the kernels of a running process, live", show_top);
   c->add_option("PID", q->pid, "The process; needed if several of yours answer")
       ->check(between<int64_t>(1, INT32_MAX));
   c->add_option("--interval", q->interval_s, "Seconds between two looks; 1")
@@ -290,7 +290,6 @@ void add_top(CLI::App& app, Action& action) {
       "  yard top 4242 --op rms_norm                     classes, plans, rejected candidates\n"
       "  yard top 4242 --once --sort calls | head\n"
       "  yard top 4242 --json --interval 10");
-  c->callback([q, &action] { action = [q] { return show_top(*q); }; });
 }
 
 }  // namespace yard::tool
