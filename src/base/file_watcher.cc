@@ -21,6 +21,7 @@
 
 #include "base/file.h"
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/log.h"
 
 namespace yard::base {
@@ -354,9 +355,7 @@ void FileWatcher::stop() {
   }
   for (const auto& t : threads) t->wait();
   const std::lock_guard lock(c.lock);
-  std::erase_if(c.threads, [&](const auto& t) {
-    return !t->here() && std::find(threads.begin(), threads.end(), t) != threads.end();
-  });
+  std::erase_if(c.threads, [&](const auto& t) { return !t->here() && contains(threads, t); });
 }
 
 bool FileWatcher::running() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/assign.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
@@ -347,11 +348,9 @@ namespace {
 
 Status check_force(const registry::OpRecord& op_record, const std::string& force) {
   if (force.empty() || op_record.kernels.count(force) != 0) return {};
-  std::vector<std::string> ids;
-  for (const auto& [id, k] : op_record.kernels) ids.push_back(id);
   return Status(Code::kNotFound,
                 fmt::format("op '{}' has no kernel '{}' to force{}", op_record.op->name, force,
-                            base::did_you_mean(force, ids)));
+                            base::did_you_mean(force, base::keys(op_record.kernels))));
 }
 
 // "environment" becomes "environment (YARD_PREFER)".

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/core.h"
@@ -17,13 +17,6 @@
 
 namespace yard::detail {
 namespace {
-
-template <class Map>
-std::vector<std::string> names_of(const Map& map) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : map) names.push_back(name);
-  return names;
-}
 
 // All problems, the first as the error and the others as its notes.
 Status check_map(const registry::State& state, const StaticMap& map) {
@@ -38,11 +31,11 @@ Status check_map(const registry::State& state, const StaticMap& map) {
     const registry::OpRecord* op_record = state.find(op);
     if (op_record == nullptr)
       wrong(Code::kUnknownOp, fmt::format("the static map names op '{}', which is not known{}", op,
-                                          base::did_you_mean(op, names_of(state.op_records))));
+                                          base::did_you_mean(op, base::keys(state.op_records))));
     else if (op_record->kernels.count(kernel) == 0)
       wrong(Code::kNotFound,
             fmt::format("the static map names '{}' for op '{}', which has no such kernel{}", kernel,
-                        op, base::did_you_mean(kernel, names_of(op_record->kernels))));
+                        op, base::did_you_mean(kernel, base::keys(op_record->kernels))));
   }
   return status;
 }
@@ -74,7 +67,7 @@ void warn_of_unknown_fields(const registry::State& state, const policy::ProgramM
     for (const auto& p : op_record->op->program->schema().params) known.push_back(p.name);
   }
   for (const std::string& name : *mode.provider.reads)
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    if (!base::contains(known, name))
       base::log(LogLevel::kWarn, "select",
                 fmt::format("mode '{}' reads '{}', which no op has{}", mode.name, name,
                             base::did_you_mean(name, known)));
@@ -138,7 +131,7 @@ Status remove_mode(Core& core, std::string_view name) {
                                         policy::ProcessPolicy& p) -> Status {
     if (p.modes->find(name) == p.modes->end())
       return Status(Code::kNotFound, fmt::format("the program has added no mode '{}'{}", name,
-                                                 base::did_you_mean(name, names_of(*p.modes))));
+                                                 base::did_you_mean(name, base::keys(*p.modes))));
     if (p.file != nullptr) {
       const Config& config = p.file->config;
       YARD_RETURN_IF_ERROR(each_mode(config, [&](const std::string& used, const std::string& path,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/lists.h"
+
 namespace yard::dispatch {
 
 // Compiles what candidates read into the words of a key.
@@ -192,14 +194,13 @@ class RecipeCompiler {
   }
 
   void add_field(std::vector<op::Field>& to, const op::Field& f) {
-    if (std::find(to.begin(), to.end(), f) == to.end()) to.push_back(f);
+    if (!base::contains(to, f)) to.push_back(f);
     note_scalar(f);
   }
 
   void read_whole(size_t arg) {
     const auto i = static_cast<uint8_t>(arg);
-    if (std::find(recipe_.whole_.begin(), recipe_.whole_.end(), i) == recipe_.whole_.end())
-      recipe_.whole_.push_back(i);
+    if (!base::contains(recipe_.whole_, i)) recipe_.whole_.push_back(i);
     (params_[arg].is_tensor() ? recipe_.reads_alignment_ : recipe_.reads_scalars_) = true;
   }
 
@@ -213,7 +214,7 @@ class RecipeCompiler {
     Bundle* room = nullptr;
     for (Bundle& b : bundles_) {
       if (b.group != g) continue;
-      if (std::find(b.tests.begin(), b.tests.end(), t) != b.tests.end()) return;
+      if (base::contains(b.tests, t)) return;
       if (room == nullptr && b.tests.size() < Recipe::kFirstTests) room = &b;
     }
     if (room == nullptr) room = &bundles_.emplace_back(Bundle{g, {}});
@@ -222,7 +223,7 @@ class RecipeCompiler {
 
   void add_predicate(const op::Predicate& p) {
     std::vector<op::Predicate>& all = recipe_.predicates_;
-    if (std::find(all.begin(), all.end(), p) != all.end()) return;
+    if (base::contains(all, p)) return;
     Group g;
     g.predicate = static_cast<uint32_t>(all.size());
     all.push_back(p);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "dispatch/core.h"
 
@@ -113,10 +114,8 @@ void Sites::forget_needed(uint32_t count) {
 }
 
 Status Sites::unknown_op(const registry::State& state, std::string_view name) const {
-  std::vector<std::string> names;
-  for (const auto& [n, f] : state.op_records) names.push_back(n);
-  Status s(Code::kUnknownOp,
-           fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+  Status s(Code::kUnknownOp, fmt::format("op '{}' is not known{}", name,
+                                         base::did_you_mean(name, base::keys(state.op_records))));
   if (registry::LazyLoader* const loader = core_.services().lazy_loader())
     for (std::string& line : loader->refused_for(PluginOffer::kOp, name)) s.note(std::move(line));
   return s;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/lists.h"
+
 namespace yard::health {
 
 using Kind = BreakerEvent::Kind;
@@ -410,7 +412,7 @@ bool BoardState::close_automatic(std::string_view backend, std::string_view why,
 }
 
 bool BoardState::device_lost(Device device, std::string_view why, Time now) {
-  if (std::find(lost_.begin(), lost_.end(), device) != lost_.end()) return false;
+  if (base::contains(lost_, device)) return false;
   if (lost_.size() >= kMostDevices) return false;
   lost_.push_back(device);
   snapshot_.reset();

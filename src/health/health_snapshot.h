@@ -8,7 +8,6 @@
 #include <yard/health.h>
 #include <yard/tensor.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -19,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/lists.h"
 #include "health/breaker.h"
 
 namespace yard::health {
@@ -114,9 +114,7 @@ class HealthSnapshot {
   }
   const std::map<std::string, OfOp, std::less<>>& ops() const noexcept { return ops_; }
   const std::vector<Device>& devices_lost() const noexcept { return lost_; }
-  bool is_lost(Device device) const noexcept {
-    return std::find(lost_.begin(), lost_.end(), device) != lost_.end();
-  }
+  bool is_lost(Device device) const noexcept { return base::contains(lost_, device); }
   bool empty() const noexcept { return ops_.empty() && lost_.empty(); }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "base/assign.h"
 #include "base/json.h"
+#include "base/lists.h"
 #include "base/text.h"
 
 namespace yard::inspect {
@@ -50,7 +51,7 @@ Status parse_request(std::string_view line, Request& to) {
   }
   const std::vector<std::string> known = {"v", "id", "command", "args", "runtime"};
   for (const base::YamlEntry& e : parsed.entries)
-    if (std::find(known.begin(), known.end(), e.key) == known.end())
+    if (!base::contains(known, e.key))
       return Status(Code::kInvalidArgument,
                     fmt::format("invalid request: expected {}, got {}{}", base::one_of(known),
                                 base::excerpt(e.key), base::did_you_mean(e.key, known)));

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "op/program.h"
 
@@ -275,7 +276,7 @@ Status check_all_taken(const Schema& s, const ArgumentMap& map,
   for (size_t i = 0; i < s.params.size(); ++i) {
     const auto takes = [&](const KernelParam& k) { return k.source == static_cast<int>(i); };
     if (std::any_of(map.params.begin(), map.params.end(), takes)) continue;
-    if (std::find(fixed.begin(), fixed.end(), s.params[i].name) != fixed.end()) continue;
+    if (base::contains(fixed, s.params[i].name)) continue;
     return Status(
         Code::kInvalidArgument,
         fmt::format("no parameter of its own is filled from '{}' of the op: expected one, or a "

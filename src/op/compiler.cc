@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/lists.h"
 #include "op/program.h"
 #include "op/steps.h"
 
@@ -183,8 +184,7 @@ void Compiler::outputs() {
 }
 
 bool Compiler::may_alias(size_t output, size_t input) const {
-  return std::find(cold_.aliases.begin(), cold_.aliases.end(),
-                   std::pair<uint8_t, uint8_t>(output, input)) != cold_.aliases.end();
+  return base::contains(cold_.aliases, std::pair<uint8_t, uint8_t>(output, input));
 }
 
 void Compiler::count_uses() {

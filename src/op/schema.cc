@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "op/scanner.h"
 
@@ -252,8 +253,7 @@ class Checker {
     if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kInt) return true;
     if (i >= 0)
       return in_.fail_at(t.at.offset, "'" + t.name + "' is neither a dimension nor an int");
-    std::vector<std::string> known;
-    for (const auto& [name, info] : names_) known.push_back(name);
+    std::vector<std::string> known = base::keys(names_);
     for (const Param& p : s_.params)
       if (p.kind == Kind::kInt) known.push_back(p.name);
     return in_.fail_at(t.at.offset, "no dimension or int parameter is called '" + t.name + "'" +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "op/scanner.h"
 #include "op/schema.h"
@@ -158,7 +159,7 @@ class SchemaParser {
       if (!e) return false;
       if (*e == "true" || *e == "false" || *e == "inf" || *e == "nan")
         return in_.fail_at(start, "'" + *e + "' is a literal and cannot be an enumerator");
-      if (std::find(p.enumerators.begin(), p.enumerators.end(), *e) != p.enumerators.end())
+      if (base::contains(p.enumerators, *e))
         return in_.fail_at(start, "enumerator '" + *e + "' is repeated");
       p.enumerators.push_back(std::move(*e));
     } while (in_.accept(','));
@@ -269,7 +270,7 @@ class SchemaParser {
       const size_t start = in_.at();
       const auto t = in_.dtype();
       if (!t) return false;
-      if (std::find(dtypes.begin(), dtypes.end(), *t) != dtypes.end())
+      if (base::contains(dtypes, *t))
         return in_.fail_at(start, std::string("dtype '") + yard::to_string(*t) + "' is repeated");
       dtypes.push_back(*t);
     } while (in_.accept(','));

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/loader.h"
@@ -53,7 +54,7 @@ Refusal Loader::Locks::allows(const PluginRecord& r) const {
 
 Refusal Loader::locked_out(const Locks& locks, const PluginRecord& r) const {
   const auto& free = settings_.unlocked;
-  return std::find(free.begin(), free.end(), r.path) != free.end() ? Refusal() : locks.allows(r);
+  return base::contains(free, r.path) ? Refusal() : locks.allows(r);
 }
 
 Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
@@ -92,7 +93,7 @@ Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) co
 
 void Loader::add_lock_directory(const std::string& directory) {
   Edit edit(*this);
-  if (std::count(edit->lock_directories.begin(), edit->lock_directories.end(), directory) == 0)
+  if (!base::contains(edit->lock_directories, directory))
     edit->lock_directories.push_back(directory);
 }
 
@@ -162,7 +163,7 @@ void Loader::search_again(const std::vector<std::string>& given) {
     records.push_back(std::move(r));
   };
   for (const std::string& file : found.files)
-    add(record_of(file, std::count(given.begin(), given.end(), file) != 0, s, directories));
+    add(record_of(file, base::contains(given, file), s, directories));
   for (const RefusedPath& r : found.refused) add(refused_entry(r));
   // Plugins in the process, and those requested by path, stay known.
   for (const PluginRecord& r : s.index.records())
@@ -201,7 +202,7 @@ Status Loader::discover_held(const std::vector<std::string>& given) {
     edit->searched = edit->searching = true;
     std::vector<std::string> places = given;
     for (const std::string& p : edit->places)
-      if (std::count(given.begin(), given.end(), p) == 0) places.push_back(p);
+      if (!base::contains(given, p)) places.push_back(p);
     edit->places = std::move(places);
   }
   search_again(given);
@@ -229,7 +230,7 @@ Status Loader::discover_held(const std::vector<std::string>& given) {
   std::vector<std::string> loaded;
   for (const PluginRecord& r : state().index.records()) {
     if (r.state() == PluginState::kLoaded) loaded.push_back(r.path);
-    if (r.state() == PluginState::kRefused && std::count(given.begin(), given.end(), r.path) != 0)
+    if (r.state() == PluginState::kRefused && base::contains(given, r.path))
       add(to_status(r.path, r.refusal));
   }
   for (const std::string& path : loaded) add(check_file(path));

@@ -9,6 +9,7 @@
 
 #include "base/float_state.h"
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "registry/descriptors.h"
@@ -119,15 +120,14 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
     const std::string* op = nullptr;
     if (const auto* o = std::get_if<registry::AddOp>(&step)) op = &o->op->name;
     if (const auto* k = std::get_if<registry::AddKernel>(&step)) op = &k->kernel->op;
-    if (op != nullptr &&
-        std::find(manifest.ops.begin(), manifest.ops.end(), *op) == manifest.ops.end())
+    if (op != nullptr && !base::contains(manifest.ops, *op))
       return {PluginReason::kManifestDiffers,
               fmt::format("it serves op '{}', which its manifest does not list", *op)};
     if (const auto* h = std::get_if<registry::AddHook>(&step)) {
       const bool plain = h->hook->group.empty();
       const std::string& name = plain ? h->hook->name : h->hook->group;
       const std::vector<std::string>& listed = plain ? manifest.hooks : manifest.groups;
-      if (std::find(listed.begin(), listed.end(), name) == listed.end())
+      if (!base::contains(listed, name))
         return {PluginReason::kManifestDiffers,
                 fmt::format("it serves {} '{}', which its manifest does not list",
                             plain ? "hook" : "group", name)};
@@ -210,7 +210,7 @@ bool PluginRecord::serves(PluginOffer what, std::string_view name) const noexcep
   const std::vector<std::string>& list = what == PluginOffer::kOp      ? manifest.ops
                                          : what == PluginOffer::kGroup ? manifest.groups
                                                                        : manifest.hooks;
-  return std::find(list.begin(), list.end(), name) != list.end();
+  return base::contains(list, name);
 }
 
 PluginInfo PluginRecord::info() const {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <set>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "registry/features.h"
 
@@ -38,7 +39,7 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
                                          : is_name(word);
     if (!fits || word.size() > kLongestWord)
       return bad(fmt::format("invalid {1}: {0}", base::excerpt(word), key));
-    if (std::find(to.begin(), to.end(), word) == to.end()) to.emplace_back(word);
+    if (!base::contains(to, word)) to.emplace_back(word);
   }
   return {};
 }

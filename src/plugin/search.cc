@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/lists.h"
 #include "base/text.h"
 
 namespace yard::plugin {
@@ -142,9 +143,7 @@ PluginFile open_plugin_file(const std::string& path, Directories& directories,
 Found search(const std::vector<std::string>& entries, Directories& directories) {
   Found found;
   const auto add_directory = [&](const std::string& path) {
-    if (std::find(found.directories.begin(), found.directories.end(), path) ==
-        found.directories.end())
-      found.directories.push_back(path);
+    if (!base::contains(found.directories, path)) found.directories.push_back(path);
   };
   for (const std::string& entry : entries) {
     if (!entry.starts_with('/')) {

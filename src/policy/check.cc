@@ -9,6 +9,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "policy/config_files.h"
 #include "policy/config_keys.h"
@@ -141,9 +142,7 @@ void Checker::anywhere(const KernelRef& ref, Unknown unknown, const std::string&
 
 namespace {
 
-bool is_one_of(const Names& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+bool is_one_of(const Names& names, const std::string& name) { return base::contains(names, name); }
 
 template <class T>
 inline constexpr bool IsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "policy/check.h"
 #include "policy/fields.h"
@@ -135,7 +136,7 @@ class Conflicts {
     known.insert(known.end(), {"model", "phase", "tenant", "tp_size", "pp_size"});
     for (std::string& label : checker_.known().labels()) known.push_back(std::move(label));
     const auto look = [&](const std::string& name, ConfigPlace at, const std::string& path) {
-      if (std::find(known.begin(), known.end(), name) != known.end()) return;
+      if (base::contains(known, name)) return;
       const std::string_view near = base::closest(name, known);
       warn(at, path, fmt::format("no label is called '{}'", name),
            near.empty() ? "expected a label that settings.labels lists"

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "policy/check.h"
 #include "policy/fields.h"
@@ -54,7 +55,7 @@ class RuleSets {
   // Whether every call that passes `narrow` passes `wide`.
   bool covers(Literals wide, Literals narrow) {
     return std::all_of(wide.begin(), wide.end(), [&](uint32_t l) {
-      if (std::find(narrow.begin(), narrow.end(), l) != narrow.end()) return true;
+      if (base::contains(narrow, l)) return true;
       values_.clear();
       bool reads_it = false;
       for (const uint32_t other : narrow)

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/lists.h"
 #include "base/rights.h"
 #include "base/text.h"
 #include "base/yaml.h"
@@ -174,7 +175,7 @@ class FilesReader {
       from.add_shown(i.at, i.path, std::move(found), std::move(right));
     };
     const std::string id = normal(i.file), what = base::excerpt(i.file, 200);
-    if (std::find(stack_.begin(), stack_.end(), id) != stack_.end())
+    if (base::contains(stack_, id))
       return bad(what + " includes itself", "expected each file once");
     if (const auto it = first_.find(id); it != first_.end())
       return bad(fmt::format("{} is included already, by {}", what, it->second),
@@ -315,8 +316,7 @@ Policy policy_of(const Config& config) {
   Policy p = config.policy;
   for (const auto& [op, kernel] : config.kernel_locks) p.locks[op] = kernel.id;
   for (const KernelRef& kernel : config.kernel_denies)
-    if (std::find(p.deny_kernels.begin(), p.deny_kernels.end(), kernel.id) == p.deny_kernels.end())
-      p.deny_kernels.push_back(kernel.id);
+    if (!base::contains(p.deny_kernels, kernel.id)) p.deny_kernels.push_back(kernel.id);
   if (config.kernel_allows) {
     p.allow_kernels.emplace();
     for (const KernelRef& kernel : *config.kernel_allows) p.allow_kernels->push_back(kernel.id);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/lists.h"
 #include "policy/config_files.h"
 
 #include <fmt/format.h>
@@ -49,8 +50,7 @@ std::string shown_node(const YamlNode& node) {
 
 bool is_valid(const std::string& text, const Form& form) {
   switch (form.shape) {
-    case Shape::kModes:
-      return std::find(form.words.begin(), form.words.end(), text) != form.words.end();
+    case Shape::kModes: return base::contains(form.words, text);
     case Shape::kOpGlob: return is_op_glob(text);
     case Shape::kKernel:
     case Shape::kKernels:
@@ -330,7 +330,7 @@ class TreeReader {
     each_item(at, form, [&](At item) {
       std::string name;
       if (!read(name, form, item)) return;
-      if (std::find(to.begin(), to.end(), name) != to.end())
+      if (base::contains(to, name))
         return duplicate(item, shown_node(item.node), "expected each once");
       to.push_back(std::move(name));
     });
@@ -394,8 +394,7 @@ class TreeReader {
       if (!token.ok())
         return problems_.add(item.node.at, to_string(item.path), "found " + shown_node(item.node),
                              std::string(token.status().message()));
-      if (std::find(to.begin(), to.end(), *token) != to.end())
-        return duplicate(item, *token, "expected each token once");
+      if (base::contains(to, *token)) return duplicate(item, *token, "expected each token once");
       to.push_back(*token);
     });
     return !to.empty();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/yaml.h"
@@ -225,8 +226,7 @@ Policy with_backend_names(const Policy& policy, const std::vector<std::string>& 
     const auto it = policy.backends.find(spelled(backend_variable(real)));
     if (it == policy.backends.end()) continue;
     to.backends.insert_or_assign(real, it->second);
-    if (std::find(backends.begin(), backends.end(), it->first) == backends.end())
-      to.backends.erase(it->first);
+    if (!base::contains(backends, it->first)) to.backends.erase(it->first);
   }
   return to;
 }

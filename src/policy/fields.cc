@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
 #include "base/text.h"
 
 namespace yard::policy {
@@ -203,9 +204,7 @@ std::vector<std::string> OpFields::names() const {
   std::vector<std::string> to;
   for (const auto& [name, field] : fields_)
     if (!name.starts_with(kLabel)) to.push_back(name);
-  const auto known = [&](const std::string& name) {
-    return std::find(to.begin(), to.end(), name) != to.end();
-  };
+  const auto known = [&](const std::string& name) { return base::contains(to, name); };
   for (const FieldAlias& a : kAliases)
     if (!known(a.name) && std::any_of(a.means.begin(), a.means.end(),
                                       [&](const char* m) { return fields_.contains(m); }))

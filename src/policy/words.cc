@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "base/yaml.h"
 
@@ -19,8 +20,7 @@ Status not_a_word(std::string_view expected, std::string_view text, const Names&
   std::string hint = text.size() > 1 ? base::did_you_mean(base::lower(text), words) : "";
   // What other projects call the kind `default`.
   const bool other_name = base::same_word(text, "flaggems") || base::same_word(text, "flagos");
-  if (other_name && std::find(words.begin(), words.end(), "default") != words.end())
-    hint = "; did you mean 'default'?";
+  if (other_name && base::contains(words, "default")) hint = "; did you mean 'default'?";
   return Status(Code::kParse, fmt::format("expected {}{}", expected, hint));
 }
 
@@ -69,7 +69,7 @@ Names read_order(const std::string& op, std::string_view text, Problems& problem
                                      word.find_first_of(", =") == std::string_view::npos
                                          ? token.status().message()
                                          : "expected '|' between tokens and ';' between ops"));
-    else if (std::find(order.begin(), order.end(), *token) != order.end())
+    else if (base::contains(order, *token))
       problems.push_back(
           fmt::format("the order of {} has {} twice; expected each token once", op, *token));
     else
@@ -202,7 +202,7 @@ Names read_list(std::string_view text, Shape shape, Problems& problems) {
                          (vendors
                               ? " is no name of a vendor; expected names with ',' between them"
                               : " is no id or glob of kernels; expected default.simd,vendor.*"));
-    else if (std::find(names.begin(), names.end(), entry) == names.end())
+    else if (!base::contains(names, entry))
       names.emplace_back(entry);
   }
   return names;

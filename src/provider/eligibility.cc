@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "policy/words.h"
 #include "select/candidate_set.h"
@@ -14,7 +15,7 @@ namespace yard::provider {
 namespace {
 
 bool lists(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return base::contains(names, name);
 }
 
 // The strongest source that names the backend has disabled it; none: its own default.

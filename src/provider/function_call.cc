@@ -5,10 +5,10 @@
 #include <yard/detail/commit.h>
 #include <yard/detail/function.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
@@ -37,7 +37,7 @@ struct FunctionStory {
   FunctionStory& operator=(const FunctionStory&) = delete;
 
   bool has_failed(const FunctionRow& row) const noexcept {
-    return std::find(failed.begin(), failed.end(), row.backend) != failed.end();
+    return base::contains(failed, row.backend);
   }
   // Whether that decided the half-open phase.
   bool leave_probe(ErrorClass outcome) noexcept {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
@@ -85,7 +86,7 @@ Source* Sources::next(Group& group, const std::vector<const Source*>& asked, boo
     if (s.done.load(std::memory_order_relaxed)) continue;
     const bool never = s.attempts.load(std::memory_order_relaxed) == 0;
     if (!never && !again) continue;
-    if (std::find(asked.begin(), asked.end(), &s) == asked.end()) return &s;
+    if (!base::contains(asked, &s)) return &s;
     complete &= !never;  // reset() since it was asked
   }
   if (all && complete) group.loaded.store(true, std::memory_order_release);
@@ -259,7 +260,7 @@ std::vector<std::string> FunctionService::known_groups() const {
 
 Status FunctionService::load(std::string_view group) {
   const auto is_known = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), group) != names.end();
+    return base::contains(names, group);
   };
   if (!is_known(known_groups())) {
     // A plugin that has not been opened may serve it.

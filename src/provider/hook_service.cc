@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/assign.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "registry/descriptors.h"
@@ -68,7 +69,7 @@ HookInfo describe(const Situation& now, const Activations& activations, std::str
   order = active_for(order, activations, std::nullopt);
   info.engaged = !order.empty();
   for (const Provider& p : all)
-    if (std::find(order.begin(), order.end(), p.hook) == order.end()) order.push_back(p.hook);
+    if (!base::contains(order, p.hook)) order.push_back(p.hook);
   for (const auto& h : order)
     info.providers.push_back(
         describe(*std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.hook == h; }),
@@ -159,9 +160,7 @@ Status HookService::check(const registry::State& before, const registry::State& 
   for (const std::string& backend : active_backends()) {
     const auto known = orphans(before, backend);
     auto names = orphans(after, backend);
-    std::erase_if(names, [&](const std::string& n) {
-      return std::find(known.begin(), known.end(), n) != known.end();
-    });
+    std::erase_if(names, [&](const std::string& n) { return base::contains(known, n); });
     if (names.empty()) continue;
     if (strict.load(std::memory_order_relaxed))
       return orphan_error(backend, names).note("the backend is active");

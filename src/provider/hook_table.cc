@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/lists.h"
 #include "base/out_of_memory.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
@@ -26,7 +27,7 @@ bool names(const Activation& a, const std::optional<Device>& device) {
 
 void append_others(HookRecords& to, const HookRecords& more) {
   for (const auto& h : more)
-    if (std::find(to.begin(), to.end(), h) == to.end()) to.push_back(h);
+    if (!base::contains(to, h)) to.push_back(h);
 }
 
 }  // namespace
@@ -37,8 +38,7 @@ HookRecords active_for(const HookRecords& providers, const Activations& activati
   for (auto a = activations.rbegin(); a != activations.rend(); ++a) {
     if (!names(*a, device)) continue;
     for (const auto& h : providers)
-      if (h->backend == a->backend && std::find(to.begin(), to.end(), h) == to.end())
-        to.push_back(h);
+      if (h->backend == a->backend && !base::contains(to, h)) to.push_back(h);
   }
   std::stable_sort(to.begin(), to.end(),
                    [](const auto& a, const auto& b) { return a->d.priority > b->d.priority; });

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "base/assign.h"
+#include "base/lists.h"
 #include "base/text.h"
 #include "registry/declarations.h"
 #include "registry/descriptors.h"
@@ -112,13 +113,6 @@ std::vector<std::string> State::backend_names() const {
 }
 
 namespace {
-
-template <class Map>
-std::string did_you_mean(std::string_view wanted, const Map& map) {
-  std::vector<std::string> names;
-  for (const auto& [name, unused] : map) names.push_back(name);
-  return base::did_you_mean(wanted, names);
-}
 
 std::string title(const Hook& h) {
   return h.group.empty() ? fmt::format("hook '{}'", h.name)
@@ -245,16 +239,18 @@ class Applier {
       return Status(
           Code::kNotFound,
           fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not known{}", k.id,
-                      k.op, k.backend_name, did_you_mean(k.backend_name, next_.backends)));
+                      k.op, k.backend_name,
+                      base::did_you_mean(k.backend_name, base::keys(next_.backends))));
     const OpRecord* f = next_.find(k.op);
     if (f == nullptr)
       return Status(Code::kUnknownOp,
                     fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id, k.op,
-                                did_you_mean(k.op, next_.op_records)));
+                                base::did_you_mean(k.op, base::keys(next_.op_records))));
     const auto old = f->kernels.find(k.id);
     if (replace && old == f->kernels.end())
-      return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to replace{}", k.op,
-                                                 k.id, did_you_mean(k.id, f->kernels)));
+      return Status(Code::kNotFound,
+                    fmt::format("op '{}' has no kernel '{}' to replace{}", k.op, k.id,
+                                base::did_you_mean(k.id, base::keys(f->kernels))));
     if (!replace && old != f->kernels.end()) {
       if (same(*old->second, k)) return {};
       return Status(
@@ -281,7 +277,7 @@ class Applier {
     const auto it = f->kernels.find(s.id);
     if (it == f->kernels.end())
       return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'{}", s.op, s.id,
-                                                 did_you_mean(s.id, f->kernels)));
+                                                 base::did_you_mean(s.id, base::keys(f->kernels))));
     done_.removed.push_back(it->second);
     edit(s.op).kernels.erase(s.id);
     return {};
@@ -438,12 +434,14 @@ class Applier {
     return {};
   }
   Status unknown_op(const std::string& name) {
-    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known{}", name,
-                                                did_you_mean(name, next_.op_records)));
+    return Status(Code::kUnknownOp,
+                  fmt::format("op '{}' is not known{}", name,
+                              base::did_you_mean(name, base::keys(next_.op_records))));
   }
   Status unknown_backend(const std::string& name) {
-    return Status(Code::kNotFound, fmt::format("backend '{}' is not known{}", name,
-                                               did_you_mean(name, next_.backends)));
+    return Status(Code::kNotFound,
+                  fmt::format("backend '{}' is not known{}", name,
+                              base::did_you_mean(name, base::keys(next_.backends))));
   }
 
   // A copy of the op record to change; made once per apply().

@@ -15,6 +15,7 @@
 
 #include "base/assign.h"
 #include "base/json.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "inspect/socket.h"
@@ -202,7 +203,7 @@ Result<std::string> status(Inspect::Entry& entry) {
 
 Status check_args(const Request& request, const std::vector<std::string>& known) {
   for (const base::YamlEntry& e : request.args.entries)
-    if (std::find(known.begin(), known.end(), e.key) == known.end())
+    if (!base::contains(known, e.key))
       return Status(Code::kInvalidArgument,
                     fmt::format("invalid argument of {}: expected {}, got {}{}", request.command,
                                 known.empty() ? "none" : base::one_of(known), base::excerpt(e.key),

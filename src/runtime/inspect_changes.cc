@@ -9,6 +9,7 @@
 
 #include "base/assign.h"
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
@@ -59,8 +60,7 @@ Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
     if (fields->find(row.name) != nullptr) next.*row.member = reading.config.policy.*row.member;
   });
   for (const base::YamlEntry& e : fields->entries)
-    if (std::find(known.begin(), known.end(), e.key) == known.end())
-      return invalid("field", base::one_of(known), e.key);
+    if (!base::contains(known, e.key)) return invalid("field", base::one_of(known), e.key);
   return put_policy(s, std::move(next));
 }
 
@@ -199,7 +199,7 @@ bool add_denial(Config& config, const Denial& d) {
   for (const Condition& c : d.conditions)
     if (const std::string label(policy::own_label(c.key)); !label.empty()) {
       std::vector<std::string>& labels = config.settings.labels;
-      if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+      if (!base::contains(labels, label)) labels.push_back(label);
     }
   return true;
 }
@@ -312,8 +312,7 @@ Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const Com
 Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto action, args.required("action"));
   const std::vector<std::string> actions = {"open", "close", "reset"};
-  if (std::find(actions.begin(), actions.end(), action) == actions.end())
-    return invalid("action", base::one_of(actions), action);
+  if (!base::contains(actions, action)) return invalid("action", base::one_of(actions), action);
   YARD_ASSIGN_OR_RETURN(const auto reason, args.text("reason"));
   YARD_ASSIGN_OR_RETURN(const auto targets, breaker_targets(s, args));
   const bool opens = action == "open";

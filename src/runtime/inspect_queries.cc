@@ -7,6 +7,7 @@
 
 #include "base/assign.h"
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/text.h"
 #include "dispatch/planner.h"
 #include "op/call.h"
@@ -180,12 +181,10 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto op, args.required("op"));
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
-  if (record == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& [name, ignored] : snapshot->state->op_records) names.push_back(name);
+  if (record == nullptr)
     return Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", op, base::did_you_mean(op, names)));
-  }
+                  fmt::format("op '{}' is not known{}", op,
+                              base::did_you_mean(op, base::keys(snapshot->state->op_records))));
   const detail::Entry& entry = *snapshot->entry(record->op->index);
   auto known = s.core.planner.known_classes(entry);
   const size_t all = known.size();

@@ -15,7 +15,6 @@
 #include <yard/runtime.h>
 #include <yard/version.h>
 
-#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <csignal>
@@ -29,6 +28,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/lists.h"
 #include "plugin/loader.h"
 #include "plugin/probe.h"
 #include "runtime/verify.h"
@@ -184,9 +184,7 @@ bool returns_to(int thread, const std::vector<MappedCode>& gone) {
 // Whether a thread will return to code that is no longer mapped.
 bool left_a_thread(std::vector<MappedCode> before) {
   const std::vector<MappedCode> now = mapped_code();
-  std::erase_if(before, [&](const MappedCode& c) {
-    return std::find(now.begin(), now.end(), c) != now.end();
-  });
+  std::erase_if(before, [&](const MappedCode& c) { return base::contains(now, c); });
   if (before.empty()) return false;
   void* frame;
   ::backtrace(&frame, 1);  // the first use loads a library

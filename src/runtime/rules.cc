@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "base/assign.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
@@ -34,10 +34,8 @@ class RuntimeNames final : public policy::Known {
     return op_record != nullptr ? op_record->op->program.get() : nullptr;
   }
   std::vector<std::string> kernels(std::string_view op) const override {
-    std::vector<std::string> ids;
-    if (const registry::OpRecord* op_record = state_.find(op))
-      for (const auto& [id, kernel] : op_record->kernels) ids.push_back(id);
-    return ids;
+    const registry::OpRecord* op_record = state_.find(op);
+    return op_record != nullptr ? base::keys(op_record->kernels) : std::vector<std::string>();
   }
   std::vector<std::string> backends() const override { return state_.backend_names(); }
   std::vector<std::string> vendors() const override {
@@ -47,16 +45,8 @@ class RuntimeNames final : public policy::Known {
     return {names.begin(), names.end()};
   }
 
-  std::vector<std::string> modes() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, mode] : *process_.modes) names.push_back(name);
-    return names;
-  }
-  std::vector<std::string> labels() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : process_.labels) names.push_back(name);
-    return names;
-  }
+  std::vector<std::string> modes() const override { return base::keys(*process_.modes); }
+  std::vector<std::string> labels() const override { return base::keys(process_.labels); }
   const char* excluded_by(std::string_view op, std::string_view kernel,
                           const Policy& policy) const override {
     const registry::OpRecord* op_record = state_.find(op);
@@ -146,8 +136,7 @@ class UnknownNames {
   void look(const std::string& variable, const char* what, const std::string& name,
             const std::vector<std::string>& known) {
     const auto said = variables_.find(variable);
-    if (said == variables_.end() || std::find(known.begin(), known.end(), name) != known.end())
-      return;
+    if (said == variables_.end() || base::contains(known, name)) return;
     to_.problems.push_back({variable, base::quote(said->second),
                             fmt::format("no {} called '{}' is registered{}; it counts once there "
                                         "is one",
@@ -355,7 +344,7 @@ void RuleFollower::check_later_ops() {
       const Announced names = announced(loader_);
       for (ConfigProblem& p : policy::check_conditions(
                s.checked->config, RuntimeNames(*now->state, *now->policy, names)))
-        if (std::find(s.problems.begin(), s.problems.end(), p) == s.problems.end()) {
+        if (!base::contains(s.problems, p)) {
           s.problems.push_back(p);
           news.push_back(std::move(p));
         }

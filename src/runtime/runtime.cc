@@ -10,6 +10,7 @@
 #include "base/cancellation.h"
 #include "base/dispose.h"
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/out_of_memory.h"
 #include "base/text.h"
@@ -284,8 +285,7 @@ std::vector<Problem> Runtime::problems() const {
   std::vector<ConfigProblem> of_rules = parts_->reloader.problems();
   // Problems that were found later may have been found again in rules that were refused.
   for (ConfigProblem& p : parts_->rules.problems())
-    if (std::find(of_rules.begin(), of_rules.end(), p) == of_rules.end())
-      of_rules.push_back(std::move(p));
+    if (!base::contains(of_rules, p)) of_rules.push_back(std::move(p));
   for (const ConfigProblem& p : of_rules)
     to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
                   p.severity == Severity::kError});

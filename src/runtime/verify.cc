@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "base/assign.h"
+#include "base/lists.h"
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "op/call.h"
@@ -49,7 +49,7 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
     for (const auto& [id, k] : op_record->kernels) kernels.push_back(id);
   const auto known = [](const std::string& name, const std::vector<std::string>& names,
                         const char* what) -> Status {
-    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return {};
+    if (name.empty() || base::contains(names, name)) return {};
     return Status(Code::kNotFound, fmt::format("there is no {} '{}'{}", what, name,
                                                base::did_you_mean(name, names)));
   };
@@ -80,9 +80,9 @@ Status check_options(const std::vector<tune::OpUnderTest>& all, const VerifyOpti
     for (const auto& [id, k] : subject.op_record->kernels)
       if (k->options != nullptr)
         for (const op::Param& p : k->options->params)
-          if (std::find(names.begin(), names.end(), p.name) == names.end()) names.push_back(p.name);
+          if (!base::contains(names, p.name)) names.push_back(p.name);
   for (const Arg& a : o.options)
-    if (std::find(names.begin(), names.end(), a.name) == names.end())
+    if (!base::contains(names, a.name))
       return Status(Code::kNotFound,
                     fmt::format("no kernel has an option '{}'{}", a.name,
                                 names.empty() ? "" : "; expected " + base::one_of(names)));
@@ -112,10 +112,9 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
                                           std::string_view id) {
   const auto it = op_record.kernels.find(std::string(id));
   if (it != op_record.kernels.end()) return it->second.get();
-  std::vector<std::string> ids;
-  for (const auto& [name, kernel] : op_record.kernels) ids.push_back(name);
-  return Status(Code::kNotFound, fmt::format("op '{}' has no kernel {}{}", op_record.op->name,
-                                             base::excerpt(id), base::did_you_mean(id, ids)));
+  return Status(Code::kNotFound,
+                fmt::format("op '{}' has no kernel {}{}", op_record.op->name, base::excerpt(id),
+                            base::did_you_mean(id, base::keys(op_record.kernels))));
 }
 
 Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/cpu_features.h"
+#include "base/lists.h"
 #include "op/call.h"
 
 namespace yard::select {
@@ -105,10 +106,6 @@ bool any_glob(const List& patterns, std::string_view text) {
   return false;
 }
 
-bool lists(const std::vector<std::string>& list, const std::string& name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
 // Whether a token of Policy::per_op names the kernel.
 bool token_names(const std::string& token, const registry::Kernel& k) {
   if (token.starts_with("impl:")) return token.compare(5, std::string::npos, k.id) == 0;
@@ -157,8 +154,9 @@ bool has_feature(const yard_host_t* host, Device device, const std::string& name
 }
 
 int32_t backend_reason(const Policy& p, const registry::Backend& b) {
-  if (!b.vendor.empty() && lists(p.deny_vendors, b.vendor)) return YARD_REASON_DENIED_VENDOR;
-  if (!b.vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, b.vendor))
+  if (!b.vendor.empty() && base::contains(p.deny_vendors, b.vendor))
+    return YARD_REASON_DENIED_VENDOR;
+  if (!b.vendor.empty() && p.allow_vendors && !base::contains(*p.allow_vendors, b.vendor))
     return YARD_REASON_NOT_ALLOWED_VENDOR;
   const auto it = p.backends.find(b.name);
   const bool on = it != p.backends.end() ? it->second : b.d.enable != YARD_ENABLE_OFF;
@@ -297,7 +295,7 @@ void CandidateSet::read_settings() {
       named_.push_back(matching(pattern));
   for (const std::string& id : settings_.rules.chain)
     for (const uint16_t i : matching(id))
-      if (std::find(chain_.begin(), chain_.end(), i) == chain_.end()) chain_.push_back(i);
+      if (!base::contains(chain_, i)) chain_.push_back(i);
 }
 
 void CandidateSet::read_health() {

@@ -14,6 +14,7 @@
 
 #include "base/float_state.h"
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "select/reasons.h"
@@ -200,7 +201,7 @@ void match_rules(const Selection& s, Ruling& to) {
   const auto is_in = [&](const std::vector<uint32_t>& kernels, size_t i) {
     return std::any_of(kernels.begin(), kernels.end(), [&](uint32_t k) {
       const std::vector<uint16_t>& named = s.candidates.named_by(k);
-      return std::find(named.begin(), named.end(), i) != named.end();
+      return base::contains(named, i);
     });
   };
   for (const uint32_t r : to.matches.rules) {
@@ -409,9 +410,7 @@ Order order_with_fallback(const Selection& s, std::vector<Able> able) {
   const auto add = [&](const Order& order, Mode mode) {
     all.insert(all.end(), order.begin(), order.end());
     all.modes.resize(all.size(), mode);
-    std::erase_if(able, [&](const Able& a) {
-      return std::find(order.begin(), order.end(), a.index) != order.end();
-    });
+    std::erase_if(able, [&](const Able& a) { return base::contains(order, a.index); });
   };
   Order first;
   for (const Able& a : able)

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/lists.h"
 #include "tune/elements.h"
 
 namespace yard::tune {
@@ -395,7 +396,7 @@ void Generator::alias(op::CallSpec& spec) {
     const auto* to = std::get_if<op::TensorSpec>(&out->value.v);
     if (from == nullptr || to == nullptr || from->dtype != to->dtype || from->shape != to->shape)
       continue;
-    if (std::count(from->strides.begin(), from->strides.end(), 0) > 0) continue;
+    if (base::contains(from->strides, 0)) continue;
     out->value.v = op::SameAs{in->name};
   }
 }

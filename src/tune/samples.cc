@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/lists.h"
 #include "tune/call_builder.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ struct Choice {
   std::vector<FieldValue> matching;  // for which the conditions hold
 
   void add(FieldValue v) {
-    if (std::find(values.begin(), values.end(), v) == values.end()) values.push_back(std::move(v));
+    if (!base::contains(values, v)) values.push_back(std::move(v));
   }
 };
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 
+#include "base/lists.h"
+
 namespace yard::tune {
 namespace {
 
@@ -118,7 +120,7 @@ SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimit
   profiles_ = ShuffleBag<Profile>({kEdge, kEdge, kEmpty, kOdd, kPrime, kPower, kPower, kNearPower,
                                    kNearPower, kTypical, kTypical, kLarge});
   const auto note = [](std::vector<std::string>& names, const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (!base::contains(names, name)) names.push_back(name);
   };
   for (const op::Param& p : s_.params) {
     optionals_.emplace_back(p.optional ? std::vector<char>{0, 1, 1} : std::vector<char>{1});
@@ -174,8 +176,7 @@ void SizeSolver::require_optionals(Assignment& assignment, const VariableTypes& 
       if (c.kind == op::Clause::Kind::kIff)
         assignment.present[at(c.right)] = assignment.present[at(c.left)];
       if (c.kind == op::Clause::Kind::kIffDTypes)
-        assignment.present[at(c.left)] =
-            std::count(c.dtypes.begin(), c.dtypes.end(), types.at(c.right.name)) != 0;
+        assignment.present[at(c.left)] = base::contains(c.dtypes, types.at(c.right.name));
       if (c.kind == op::Clause::Kind::kOr && !assignment.present[at(c.left)] &&
           !assignment.present[at(c.right)])
         assignment.present[at(random.below(2) == 0 ? c.left : c.right)] = true;
