@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -39,7 +40,7 @@ struct Shape {
   int64_t batch, seq, heads, kv_seq, kv_heads, dim;
   int64_t key_blocks, query_blocks;
   int64_t block_bytes;   // of a block of keys, or one of values, packed
-  int64_t worker_bytes;  // scores, weights, results, maxima and sums of a block
+  int64_t worker_bytes;  // scores, weights, results, maxima and sums of a block, and its queries
 
   Shape(Tensor query, Tensor key, bool is_causal)
       : bf16(query.dtype() == YARD_BF16),
@@ -55,7 +56,8 @@ struct Shape {
         block_bytes(packed_bytes(bf16, dim, std::min(kKeyBlock, kv_seq))),
         worker_bytes(aligned_bytes(kQueryBlock * kKeyBlock * 4) +
                      aligned_bytes(kQueryBlock * kKeyBlock * item_bytes(bf16)) +
-                     aligned_bytes(kQueryBlock * dim * 4) + aligned_bytes(kQueryBlock * 2 * 4)) {}
+                     aligned_bytes(kQueryBlock * dim * 4) + aligned_bytes(kQueryBlock * 2 * 4) +
+                     aligned_bytes(kQueryBlock * dim * item_bytes(bf16))) {}
   int64_t pairs() const { return batch * kv_heads * key_blocks; }
   int64_t keys_in(int64_t block) const { return std::min(kKeyBlock, kv_seq - block * kKeyBlock); }
   int64_t queries_in(int64_t block) const {
@@ -155,10 +157,12 @@ class Attention {
           result(reinterpret_cast<float*>(
               weights + aligned_bytes(kQueryBlock * kKeyBlock * item_bytes(s.bf16)))),
           top(result + aligned_bytes(kQueryBlock * s.dim * 4) / 4),
-          sum(top + kQueryBlock) {}
+          sum(top + kQueryBlock),
+          queries(reinterpret_cast<char*>(top) + aligned_bytes(kQueryBlock * 2 * 4)) {}
     float* scores;
     char* weights;
     float *result, *top, *sum;
+    char* queries;
     Borrowed multiply[2][2], add[2][2];  // by whether queries and keys are fewer than in a block
     std::vector<char> scratchpad;
   };
@@ -173,12 +177,12 @@ class Attention {
     key.width = by_column ? s_.dim : count, key.columns = by_column ? count : s_.dim;
     return key;
   }
-  Key product_key(int64_t rows, int64_t width, int64_t columns, int64_t left_stride,
-                  int64_t out_stride) const {
+  // All rows without gaps: for others oneDNN has slow products only.
+  Key product_key(int64_t rows, int64_t width, int64_t columns) const {
     Key key;
     key.kind = Kind::kProduct, key.threads = 1, key.bf16 = s_.bf16, key.wide = true;
     key.packed = true, key.rows = rows, key.width = width, key.columns = columns;
-    key.left_stride = left_stride, key.out_stride = out_stride;
+    key.left_stride = width, key.out_stride = columns;
     return key;
   }
 
@@ -189,23 +193,25 @@ class Attention {
     std::fill_n(w.result, queries * s_.dim, 0.0f);
     std::fill_n(w.top, queries, -std::numeric_limits<float>::infinity());
     std::fill_n(w.sum, queries, 0.0f);
+    const int64_t row_bytes = s_.dim * item_bytes(s_.bf16);
+    for (int64_t q = 0; q < queries; ++q)
+      std::memcpy(w.queries + q * row_bytes, begin_of(query_, b, first_query + q, head),
+                  static_cast<size_t>(row_bytes));
     for (int64_t k = 0; k * kKeyBlock < end; ++k) {
       const int64_t keys = s_.keys_in(k);
-      Operands scores{w.scores, begin_of(query_, b, first_query, head)};
+      Operands scores{w.scores, w.queries};
       scores.right = keys_at(first_pair + k);
-      w.multiply[queries < kQueryBlock][keys < kKeyBlock].run(
-          product_key(queries, s_.dim, keys, sequence_stride(query_), kKeyBlock), scores,
-          w.scratchpad);
+      w.multiply[queries < kQueryBlock][keys < kKeyBlock].run(product_key(queries, s_.dim, keys),
+                                                              scores, w.scratchpad);
       for (int64_t q = 0; q < queries; ++q) {
         const int64_t seen =
             std::clamp<int64_t>(s_.end_of(first_query + q) - k * kKeyBlock, 0, keys);
-        weigh_row(s_.bf16, w.scores + q * kKeyBlock,
-                  w.weights + q * kKeyBlock * item_bytes(s_.bf16), seen, keys, scale_, w.top[q],
-                  w.sum[q], w.result + q * s_.dim, s_.dim);
+        weigh_row(s_.bf16, w.scores + q * keys, w.weights + q * keys * item_bytes(s_.bf16), seen,
+                  keys, scale_, w.top[q], w.sum[q], w.result + q * s_.dim, s_.dim);
       }
       Operands sums{w.result, w.weights};
       sums.right = values_at(first_pair + k);
-      Key add = product_key(queries, keys, s_.dim, kKeyBlock, s_.dim);
+      Key add = product_key(queries, keys, s_.dim);
       add.add = true;
       w.add[queries < kQueryBlock][keys < kKeyBlock].run(add, sums, w.scratchpad);
     }

@@ -58,7 +58,8 @@ ProductTimes measure() {
 // A score of attention with 128 elements in a head, on this thread alone: one head of some queries.
 template <bool bf16>
 double measure_score() {
-  constexpr int64_t kQueries = 128, kKeys = 256, kDim = 128;
+  constexpr int64_t kQueries = 256, kKeys = 256,
+                    kDim = 128;  // keys are packed once for all queries
   std::vector<float> q(kQueries * kDim), kv(kKeys * kDim),
       o(kQueries * kDim);  // zeros in any dtype
   const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};

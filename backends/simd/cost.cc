@@ -88,6 +88,25 @@ plugin::ProductTimes measure_matmul() {
   return to;
 }
 
+// One head of kMeasuredDim among others, whose rows are as far apart as those of a model.
+constexpr double kMeasuredDim = 128;
+double measure_score() {
+  constexpr int64_t kQueries = 64, kKeys = 256, kDim = 128, kRow = 8 * kDim;
+  std::vector<float> q(kQueries * kRow, 0.5f), kv(kKeys * kRow, 0.5f), o(kQueries * kRow);
+  const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};
+  const int64_t strides[] = {kKeys * kRow, kRow, kDim, 1};
+  yard_tensor_t query = tensor_of(q, query_shape, 4), key = tensor_of(kv, key_shape, 4),
+                out = tensor_of(o, query_shape, 4);
+  query.strides = key.strides = out.strides = strides;
+  yard_call_t call{};
+  call.size = sizeof call;
+  return plugin::best_ns([&] {
+           attention_full(Call(&call), Tensor(&out), Tensor(&query), Tensor(&key), Tensor(&key),
+                          Tensor(nullptr), 0);
+         }) /
+         (kQueries * kKeys);
+}
+
 }  // namespace
 
 const Rates& rates() { return plugin::measured_once<measure>(); }
@@ -108,6 +127,14 @@ double estimate_linear(const LinearRates& rates, double rows, double weights) {
       together * rates.ns_of_four + (rows - LinearRates::kTogether * together) * rates.ns_of_one;
   const double pieces = weights * (rows + 1) * 4 / static_cast<double>(kPieceBytes);
   return kFixedNs + weights * each / plugin::speed_of_threads(pieces);
+}
+
+double estimate_attention(double scores, double dim) {
+  constexpr double kExponential = 11;  // as many products of the scores and of the values
+  const double each =
+      plugin::measured_once<measure_score>() * (dim + kExponential) / (kMeasuredDim + kExponential);
+  const double pieces = scores * dim * 4 / static_cast<double>(kPieceBytes);
+  return kFixedNs + scores * each / plugin::speed_of_threads(pieces);
 }
 
 double estimate_matmul(const plugin::ProductTimes& times, double matrices, double m, double n,

@@ -43,4 +43,7 @@ const plugin::ProductTimes& matmul_times();
 double estimate_matmul(const plugin::ProductTimes& times, double matrices, double m, double n,
                        double k);
 
+// Attention over a whole sequence, measured likewise: nanoseconds for so many scores of queries and keys.
+double estimate_attention(double scores, double dim);
+
 }  // namespace yard::simd

@@ -127,10 +127,8 @@ double topk_cost(void*, const int64_t* fields, uint32_t) {
   return estimate(rates(), {4, 24 + 2 * k}, size_of(fields[0]) * size_of(fields[2]));
 }
 
-// A score takes two products of each dimension, and an exponential.
 double attention_cost(void*, const int64_t* fields, uint32_t) {
-  const double scores = product(fields, 4);
-  return estimate(rates(), {0.25, 2 * kProduct * size_of(fields[4]) + 22}, scores);
+  return estimate_attention(product(fields, 4), size_of(fields[4]));
 }
 double causal_cost(void* self, const int64_t* fields, uint32_t count) {
   return attention_cost(self, fields, count) / 2;
