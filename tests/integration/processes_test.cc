@@ -420,7 +420,9 @@ TEST_F(Processes, AChildForkedWhilePluginCodeHangsMakesChangesAndLoadsPlugins) {
       [&] { EXPECT_TRUE(runtime().plugins().load(plugins_.put("query_waits")).ok()); });
   EXPECT_TRUE(eventually([&] { return waits_at(gate); }));
   hangs = true;
-  std::thread changes([&] { EXPECT_TRUE(runtime().set_policy({.strict = true}).ok()); });
+  Policy strict;
+  strict.strict = true;
+  std::thread changes([&] { EXPECT_TRUE(runtime().set_policy(strict).ok()); });
   EXPECT_TRUE(eventually([&] { return reached.load(); }));
   EXPECT_TRUE(true_in_child([&] {
     hangs = false;

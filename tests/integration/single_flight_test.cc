@@ -17,6 +17,17 @@ namespace {
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
 
+Policy strict_policy() {
+  Policy p;
+  p.strict = true;
+  return p;
+}
+Policy policy_without(const char* vendor) {
+  Policy p;
+  p.deny_vendors = {vendor};
+  return p;
+}
+
 // A verifier that does what a test wants.
 struct Asked {
   std::atomic<int> times{0};
@@ -181,14 +192,14 @@ TEST(SingleFlight, VerifiersMayWaitForThreadsThatChangeAndCall) {
   asked.then = [&] {
     if (asked.times > 1) return;
     std::thread([&] {
-      policy = bare.runtime.set_policy({.deny_vendors = {"none"}});
+      policy = bare.runtime.set_policy(policy_without("none"));
       apply = bare.add(kernel_of("copy", "better", 2, 600));
       discover = bare.runtime.plugins().discover({});
       after = call();
       EXPECT_EQ(t_ran, 2);
     }).join();
   };
-  ASSERT_TRUE(bare.runtime.set_policy({.strict = true}).ok());
+  ASSERT_TRUE(bare.runtime.set_policy(strict_policy()).ok());
   for (const Status& s : {policy, apply, discover, after}) EXPECT_TRUE(s.ok()) << s.to_string();
   // The outer change came last, and lost nothing of the others.
   EXPECT_TRUE(bare.runtime.policy().strict.value_or(false));
@@ -209,7 +220,7 @@ TEST(SingleFlight, LogSinksMayChangeWhatTheyAreToldAbout) {
     if (m.logger != "select" || inside) return;
     inside = true;
     if (++told == 2) {
-      here = bare.runtime.set_policy({.strict = true});
+      here = bare.runtime.set_policy(strict_policy());
       std::thread([&] { elsewhere = bare.add(kernel_of("copy", "of_the_sink", 3, 700)); }).join();
     }
     inside = false;
