@@ -115,7 +115,7 @@ struct SmallKeyHash {
 using Entries = std::unordered_map<SmallKey, Slot, SmallKeyHash>;
 static_assert(sizeof(Entries::value_type) <= 112, "a breaker entry stays within 112 bytes");
 
-// The breakers, for whoever holds the lock of a Board.
+// The breakers, for the thread that holds the lock of a Board.
 class BoardState {
  public:
   explicit BoardState(const BreakerSettings& settings) : settings_{settings, {}} {}

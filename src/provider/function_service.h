@@ -175,7 +175,7 @@ class FunctionService {
     void inherit(Lock&) noexcept {}
   };
   // Calls f() with the lock of tables held. Does not wait for it for long: a probe that runs under it may be waiting for
-  // this thread. False: f was not called, and whoever holds the lock follows all changes when it is done.
+  // this thread. False: f was not called, and the thread that holds the lock follows all changes when it is done.
   template <class F>
   bool with_tables(const F& f);
 

@@ -130,7 +130,7 @@ WorkerPool::Announcement WorkerPool::announce(const Slot& slot, int32_t helpers)
   }
 }
 
-// Closes the slot as soon as nobody is inside.
+// Closes the slot as soon as no worker is inside.
 void WorkerPool::wait_until_left(Slot& slot) noexcept {
   for (;;) {
     uint32_t now = 0;
