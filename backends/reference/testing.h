@@ -162,11 +162,12 @@ class TestTensor {
   yard_tensor_t t_{};
 };
 
-inline yard_value_t value(const TestTensor& t) {
+inline yard_value_t value(const yard_tensor_t* t) {
   yard_value_t v{YARD_TAG_TENSOR, 0, {}};
-  v.u.tensor = t.c();
+  v.u.tensor = t;
   return v;
 }
+inline yard_value_t value(const TestTensor& t) { return value(t.c()); }
 inline yard_value_t value(int64_t i) {
   yard_value_t v{YARD_TAG_INT, 0, {}};
   v.u.i = i;

@@ -2,6 +2,7 @@
 // silu_and_mul and gelu_and_mul: one pass, nothing kept between.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "activations.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // before highway.h
 #include <hwy/highway.h>
 
@@ -30,27 +31,34 @@ struct GeluTanh {
 
 template <class Function>
 struct GateRows {
-  template <bool kWhole, class T>
+  template <bool kWhole, bool kStream, class T>
   static HWY_INLINE void step(T* out, const T* x, const T* gate, size_t count) {
     VF a, b, ga, gb;
     load2_part<kWhole>(x, count, a, b);
     load2_part<kWhole>(gate, count, ga, gb);
     a = hn::Mul(Function::of(a), ga);
     b = hn::Mul(Function::of(b), gb);
-    store2_part<kWhole>(a, b, out, count);
+    store2_part<kWhole, kStream>(a, b, out, count);
+  }
+
+  template <bool kStream, class T>
+  static HWY_INLINE void one(T* out, const T* x, size_t width) {
+    const size_t pair = pair_lanes();
+    size_t i = 0;
+    for (; i + pair <= width; i += pair) step<true, kStream>(out + i, x + i, x + width + i, pair);
+    if (i < width) step<false, false>(out + i, x + i, x + width + i, width - i);
   }
 
   template <class T>
   static void of(const Gate& job, int64_t begin, int64_t end) {
-    const size_t width = static_cast<size_t>(job.width), pair = pair_lanes();
+    const size_t width = static_cast<size_t>(job.width);
     auto row = job.walk.from(begin);
     for (int64_t r = begin; r < end; ++r, row.next()) {
       T* const out = row.template at<T>(0);
       const T* const x = row.template at<T>(1);
-      size_t i = 0;
-      for (; i + pair <= width; i += pair) step<true>(out + i, x + i, x + width + i, pair);
-      if (i < width) step<false>(out + i, x + i, x + width + i, width - i);
+      job.stream&& can_stream(out) ? one<true>(out, x, width) : one<false>(out, x, width);
     }
+    if (job.stream) hwy::FlushStream();
   }
 };
 
@@ -74,7 +82,7 @@ HWY_EXPORT(gate_rows);
 
 int32_t gate(Call call, Tensor out, Tensor x, Gate::Function function) {
   if (out.numel() == 0) return YARD_OK;
-  const Gate job{{{out, x}, 1}, out.size(-1), x.dtype(), function};
+  const Gate job{{{out, x}, 1}, out.size(-1), x.dtype(), function, streams(out, {x})};
   // These compute more than they move.
   const int64_t bytes = job.width * 12;
   call.parallel_for(job.walk.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) {

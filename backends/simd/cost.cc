@@ -2,6 +2,8 @@
 // Measuring the machine, and what follows for a call.
 #include "cost.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -107,7 +109,17 @@ double measure_score() {
          (kQueries * kKeys);
 }
 
+int64_t last_cache() {
+  constexpr int64_t kUnknown = int64_t{32} << 20;
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : kUnknown;
+}
+
 }  // namespace
+
+int64_t& cached_bytes() noexcept {
+  return const_cast<int64_t&>(plugin::measured_once<last_cache>());
+}
 
 const Rates& rates() { return plugin::measured_once<measure>(); }
 const LinearRates& linear_rates() { return plugin::measured_once<measure_linear>(); }

@@ -13,6 +13,7 @@ struct Gate {
   int64_t width;    // of out; x has twice as much
   uint32_t dtype;
   Function function;
+  bool stream;  // out is written past the caches; so below
 };
 
 struct Softmax {
@@ -27,6 +28,7 @@ struct Norm {
   int64_t width;
   double eps;
   uint32_t dtype;
+  bool stream;
 };
 
 struct Elementwise {
@@ -35,6 +37,7 @@ struct Elementwise {
   int64_t width;
   uint32_t dtype;
   Function function;
+  bool stream;
 };
 
 // An element and its place in a row.

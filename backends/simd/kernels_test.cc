@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms, activations and softmax against the reference kernels: every dtype, widths around those of
 // vectors and blocks, strides, special values, in place, and in pieces.
+#include <cstdlib>
+#include <memory>
+
+#include "rows.h"
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -191,6 +195,86 @@ TEST(Kernels, GiveTheSameBitsInChunks) {
     check("silu_and_mul", t.wide);
     check("gelu_and_mul", t.wide, int64_t{0});
   }
+}
+
+// Rows that begin at a vector, as the memory of tensors does outside of tests.
+struct AlignedRows {
+  AlignedRows(uint32_t dtype, int64_t rows, int64_t width, int64_t stride)
+      : shape{rows, width}, strides{stride, 1} {
+    t.device = {1, 0}, t.ndim = 2, t.dtype = reference::testing::dlpack(dtype);
+    t.shape = shape, t.strides = strides;
+    row_bytes = static_cast<size_t>(stride) * (t.dtype.bits / 8);
+    used = static_cast<size_t>(width) * (t.dtype.bits / 8);
+    bytes = (static_cast<size_t>(rows) * row_bytes + 63) / 64 * 64;
+    memory.reset(static_cast<uint8_t*>(std::aligned_alloc(64, bytes)));
+    std::fill_n(memory.get(), bytes, kGap);
+    t.data = memory.get();
+    t.facts = yard_facts(&t);
+  }
+  const yard_tensor_t* c() const { return &t; }
+  // The elements; nothing between them may have been written.
+  std::vector<uint8_t> elements() const {
+    std::vector<uint8_t> to;
+    for (size_t i = 0; i < bytes; ++i) {
+      const bool element = i / row_bytes < static_cast<size_t>(shape[0]) && i % row_bytes < used;
+      if (element)
+        to.push_back(memory.get()[i]);
+      else
+        EXPECT_EQ(memory.get()[i], kGap) << i;
+    }
+    return to;
+  }
+
+  static constexpr uint8_t kGap = 0xa5;
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  int64_t shape[2], strides[2];
+  size_t row_bytes, used, bytes;
+  std::unique_ptr<uint8_t, Free> memory;
+  yard_tensor_t t{};
+};
+
+// The outputs of large calls bypass the caches where rows are aligned, and have the same bits. Rows that are 104 elements
+// apart are aligned now and then.
+TEST(Kernels, GiveTheSameBitsPastTheCaches) {
+  const int64_t cached = cached_bytes();
+  for (const uint32_t dtype : kFloats)
+    for (const int64_t width : {16, 64, 100, 257, 1000})
+      for (const int64_t stride : {int64_t{1024}, (width + 7) / 8 * 8}) {
+        constexpr int64_t kRows = 9;
+        Tensors t(dtype, kRows, width, Contents::kNormal, static_cast<uint32_t>(width));
+        const auto check = [&](const char* op, const auto&... in) {
+          SCOPED_TRACE(op);
+          AlignedRows past(dtype, kRows, width, stride), plain(dtype, kRows, width, stride);
+          cached_bytes() = 0;
+          EXPECT_EQ(testing::run(op, past.c(), in...).code, YARD_OK);
+          cached_bytes() = INT64_MAX;
+          EXPECT_EQ(testing::run(op, plain.c(), in...).code, YARD_OK);
+          EXPECT_TRUE(past.elements() == plain.elements());
+        };
+        check("rms_norm", t.x, t.weight, 1e-6);
+        check("layer_norm", t.x, t.weight, t.bias, 1e-6);
+        check("silu_and_mul", t.wide);
+        check("gelu_and_mul", t.wide, int64_t{0});
+        check("add", t.x, t.residual);
+        check("mul", t.x, t.residual);
+      }
+  cached_bytes() = cached;
+}
+
+TEST(Kernels, BypassTheCachesForLargeCallsThatAreNotInPlace) {
+  const int64_t cached = cached_bytes();
+  EXPECT_GE(cached, int64_t{1} << 20);
+  TestTensor x(YARD_F32, {4, 64}), y(YARD_F32, {4, 64}), out(YARD_F32, {4, 64});
+  const Tensor of_out(out.c()), of_x(x.c()), of_y(y.c());
+  cached_bytes() = 3 * 4 * 64 * 4;
+  EXPECT_FALSE(streams(of_out, {of_x, of_y}));
+  --cached_bytes();
+  EXPECT_TRUE(streams(of_out, {of_x, of_y}));
+  EXPECT_FALSE(streams(of_out, {of_x}));
+  EXPECT_FALSE(streams(of_x, {of_x, of_y}));
+  cached_bytes() = cached;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 // two, which changes no digit, where their squares leave the range of f32.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "layer_norm.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // before highway.h
 #include <hwy/highway.h>
 
@@ -90,7 +91,7 @@ struct Writer {
   View<kPlain> view;
   float factor, shift;  // shift: -mean * factor
 
-  template <bool kWhole, bool kWeight, bool kBias>
+  template <bool kWhole, bool kStream, bool kWeight, bool kBias>
   HWY_INLINE void step(size_t i, size_t count) const {
     const VF f = plain_nan(hn::Set(DF(), factor)), s = plain_nan(hn::Set(DF(), shift));
     VF a, b, w0, w1, b0, b1;
@@ -102,25 +103,26 @@ struct Writer {
     if constexpr (kWeight && kBias) a = hn::MulAdd(a, w0, b0), b = hn::MulAdd(b, w1, b1);
     if constexpr (kWeight && !kBias) a = hn::Mul(a, w0), b = hn::Mul(b, w1);
     if constexpr (!kWeight && kBias) a = hn::Add(a, b0), b = hn::Add(b, b1);
-    store2_part<kWhole>(a, b, out + i, count);
+    store2_part<kWhole, kStream>(a, b, out + i, count);
   }
 
-  template <bool kWeight, bool kBias>
+  template <bool kStream, bool kWeight, bool kBias>
   HWY_INLINE void row(size_t width) const {
     const size_t pair = pair_lanes();
     size_t i = 0;
     for (; i + pair <= width; i += pair) {
       __builtin_prefetch(next + i);
-      step<true, kWeight, kBias>(i, pair);
+      step<true, kStream, kWeight, kBias>(i, pair);
     }
-    if (i < width) step<false, kWeight, kBias>(i, width - i);
+    if (i < width) step<false, false, kWeight, kBias>(i, width - i);
   }
 
+  template <bool kStream>
   HWY_INLINE void write(size_t width) const {
-    if (weight != nullptr && bias != nullptr) return row<true, true>(width);
-    if (weight != nullptr) return row<true, false>(width);
-    if (bias != nullptr) return row<false, true>(width);
-    return row<false, false>(width);
+    if (weight != nullptr && bias != nullptr) return row<kStream, true, true>(width);
+    if (weight != nullptr) return row<kStream, true, false>(width);
+    if (bias != nullptr) return row<kStream, false, true>(width);
+    return row<kStream, false, false>(width);
   }
 };
 
@@ -131,7 +133,10 @@ HWY_INLINE void write(const Norm& job, const T* x, T* out, const T* next, View<k
   const Writer<kPlain, T> writer{
       x,    static_cast<const T*>(job.weight), static_cast<const T*>(job.bias),   out, next,
       view, static_cast<float>(factor),        static_cast<float>(-mean * factor)};
-  writer.write(static_cast<size_t>(job.width));
+  const size_t width = static_cast<size_t>(job.width);
+  if constexpr (kPlain)
+    if (job.stream && can_stream(out)) return writer.template write<true>(width);
+  writer.template write<false>(width);
 }
 
 struct LayerNormRows {
@@ -170,6 +175,7 @@ struct LayerNormRows {
       else
         careful(job, x, out, next, m.square);
     }
+    if (job.stream) hwy::FlushStream();
   }
 };
 
@@ -190,8 +196,13 @@ HWY_EXPORT(layer_norm_rows);
 int32_t layer_norm(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, double eps) {
   if (out.numel() == 0) return YARD_OK;
   const auto data = [](Tensor t) -> const void* { return t ? t.data<char>() : nullptr; };
-  const Norm job{
-      {{out, x, Tensor(nullptr)}, 1}, data(weight), data(bias), x.size(-1), eps, x.dtype()};
+  const Norm job{{{out, x, Tensor(nullptr)}, 1},
+                 data(weight),
+                 data(bias),
+                 x.size(-1),
+                 eps,
+                 x.dtype(),
+                 streams(out, {x})};
   const int64_t bytes = 2 * job.width * (x.c()->dtype.bits / 8);
   call.parallel_for(job.walk.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(layer_norm_rows)(job, begin, end);

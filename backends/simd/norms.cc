@@ -6,6 +6,7 @@
 // the row is done again scaled by a power of two, which changes no digit.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "norms.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // before highway.h
 #include <hwy/highway.h>
 
@@ -58,17 +59,17 @@ HWY_INLINE double sum_squares(const T* x, size_t width, VF scale) {
   return total;
 }
 
-template <bool kWhole, bool kScaled, class T>
+template <bool kWhole, bool kScaled, bool kStream, class T>
 HWY_INLINE void write_step(T* out, const T* x, const T* weight, size_t count, VF factor, VF scale) {
   VF a, b, wa, wb;
   load2_scaled<kWhole, kScaled>(x, count, scale, a, b);
   load2_part<kWhole>(weight, count, wa, wb);
   a = hn::Mul(hn::Mul(a, factor), wa);
   b = hn::Mul(hn::Mul(b, factor), wb);
-  store2_part<kWhole>(a, b, out, count);
+  store2_part<kWhole, kStream>(a, b, out, count);
 }
 
-template <bool kScaled, class T>
+template <bool kScaled, bool kStream, class T>
 HWY_INLINE void write_normalized(T* out, const T* x, const T* weight, const T* next, size_t width,
                                  double square, VF scale) {
   const size_t pair = pair_lanes();
@@ -76,9 +77,10 @@ HWY_INLINE void write_normalized(T* out, const T* x, const T* weight, const T* n
   size_t i = 0;
   for (; i + pair <= width; i += pair) {
     __builtin_prefetch(next + i);
-    write_step<true, kScaled>(out + i, x + i, weight + i, pair, factor, scale);
+    write_step<true, kScaled, kStream>(out + i, x + i, weight + i, pair, factor, scale);
   }
-  if (i < width) write_step<false, kScaled>(out + i, x + i, weight + i, width - i, factor, scale);
+  if (i < width)
+    write_step<false, kScaled, false>(out + i, x + i, weight + i, width - i, factor, scale);
 }
 
 // The rms_norm of a row whose squares sum up to `sum`.
@@ -91,12 +93,16 @@ HWY_INLINE void normalize(const Norm& job, T* out, const T* x, const T* next, do
   const bool huge = sum == std::numeric_limits<double>::infinity();
   const double square = sum / count + job.eps;
   if (!huge && !(square < kTiny)) {
-    write_normalized<false>(out, x, weight, next, width, square, hn::Set(d, 1.0f));
+    const VF one = hn::Set(d, 1.0f);
+    if (job.stream && can_stream(out))
+      write_normalized<false, true>(out, x, weight, next, width, square, one);
+    else
+      write_normalized<false, false>(out, x, weight, next, width, square, one);
   } else {
     const double by = huge ? kDown : kUp;
     const VF scale = hn::Set(d, static_cast<float>(by));
     const double scaled = sum_squares<true>(x, width, scale) / count + job.eps * by * by;
-    write_normalized<true>(out, x, weight, next, width, scaled, scale);
+    write_normalized<true, false>(out, x, weight, next, width, scaled, scale);
   }
 }
 
@@ -112,6 +118,7 @@ struct RmsNormRows {
       const double sum = sum_squares<false>(x, width, hn::Zero(DF()));
       normalize(job, out, x, row.template at<T>(1), sum);
     }
+    if (job.stream) hwy::FlushStream();
   }
 };
 
@@ -153,6 +160,7 @@ struct AddRmsNormRows {
       const double sum = add(residual, x, static_cast<size_t>(job.width));
       normalize(job, out, residual, row.template at<T>(1), sum);
     }
+    if (job.stream) hwy::FlushStream();
   }
 };
 
@@ -176,8 +184,13 @@ HWY_EXPORT(add_rms_norm_rows);
 
 int32_t rms_norm(Call call, Tensor out, Tensor x, Tensor weight, double eps) {
   if (out.numel() == 0) return YARD_OK;
-  const Norm job{
-      {{out, x, Tensor(nullptr)}, 1}, weight.data<char>(), nullptr, x.size(-1), eps, x.dtype()};
+  const Norm job{{{out, x, Tensor(nullptr)}, 1},
+                 weight.data<char>(),
+                 nullptr,
+                 x.size(-1),
+                 eps,
+                 x.dtype(),
+                 streams(out, {x})};
   const int64_t bytes = 2 * job.width * (x.c()->dtype.bits / 8);
   call.parallel_for(job.walk.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(rms_norm_rows)(job, begin, end);
@@ -187,7 +200,9 @@ int32_t rms_norm(Call call, Tensor out, Tensor x, Tensor weight, double eps) {
 
 int32_t add_rms_norm(Call call, Tensor out, Tensor residual, Tensor x, Tensor weight, double eps) {
   if (out.numel() == 0) return YARD_OK;
-  const Norm job{{{out, x, residual}, 1}, weight.data<char>(), nullptr, x.size(-1), eps, x.dtype()};
+  const Norm job{
+      {{out, x, residual}, 1},    weight.data<char>(), nullptr, x.size(-1), eps, x.dtype(),
+      streams(out, {x, residual})};
   const int64_t bytes = 4 * job.width * (x.c()->dtype.bits / 8);
   call.parallel_for(job.walk.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(add_rms_norm_rows)(job, begin, end);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 
 namespace yard::simd {
 
@@ -25,6 +26,21 @@ inline constexpr int64_t kPieceBytes = int64_t{1} << 18;
 // How many rows make such a piece.
 inline int64_t grain_of(int64_t bytes_per_row) noexcept {
   return std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_row));
+}
+
+// Outputs of calls that move more bytes than this are written past the caches, which would not hold them until they are read:
+// a store into a line that no cache has reads it first. The size of the last cache; tests set it.
+int64_t& cached_bytes() noexcept;
+
+// Whether to write `out` so; `others` are the other large tensors of the call. Not in place: then the lines are in the cache.
+inline bool streams(plugin::Tensor out, std::initializer_list<plugin::Tensor> others) noexcept {
+  const auto bytes = [](plugin::Tensor t) { return t.numel() * (t.c()->dtype.bits / 8); };
+  int64_t moved = bytes(out);
+  for (const plugin::Tensor& t : others) {
+    moved += bytes(t);
+    if (t.data<char>() == out.data<char>()) return false;
+  }
+  return moved > cached_bytes();
 }
 
 // The stride of a dimension in bytes, also where elements come in blocks.
