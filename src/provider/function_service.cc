@@ -140,24 +140,6 @@ std::atomic<FunctionService*> g_serving{nullptr};
 // Whether this thread is making a table: functions that probes call run the original.
 thread_local bool t_making_table = false;
 
-// Groups that this thread is loading: calls that it makes then use what has been registered so far.
-thread_local std::vector<std::string_view>* t_loading = nullptr;
-class Loading {
- public:
-  explicit Loading(std::string_view group) : outer_(t_loading) {
-    if (outer_ != nullptr) groups_ = *outer_;
-    groups_.push_back(group);
-    t_loading = &groups_;
-  }
-  ~Loading() { t_loading = outer_; }
-  Loading(const Loading&) = delete;
-  Loading& operator=(const Loading&) = delete;
-
- private:
-  std::vector<std::string_view>* outer_;
-  std::vector<std::string_view> groups_;
-};
-
 Status would_deadlock(std::string_view what) {
   return Status(
       Code::kWouldDeadlock,
@@ -183,10 +165,50 @@ bool FunctionService::selecting() noexcept { return t_making_table || select::in
 
 // ---- Groups ----
 
-bool FunctionService::loading_here(std::string_view group) noexcept {
-  return t_loading != nullptr &&
-         std::find(t_loading->begin(), t_loading->end(), group) != t_loading->end();
-}
+// This thread's turn to load a group. Calls that it makes meanwhile use what has been registered so far.
+class FunctionService::GroupLoad {
+ public:
+  // Waits for another thread that loads it. If this thread is loading another group, for at most a second: the provider of
+  // that one may be waiting for this thread.
+  GroupLoad(base::OwnedPerProcess<Loads>& loads, const Group& group, bool wait = true)
+      : loads_(loads), group_(group), outer_(t_innermost) {
+    Loads& l = loads_.get();
+    std::unique_lock lock(l.lock);
+    const auto is_free = [&] { return !base::contains(l.groups, &group_); };
+    if (wait && outer_ == nullptr) l.ended.wait(lock, is_free);
+    if (wait && outer_ != nullptr) l.ended.wait_for(lock, std::chrono::seconds(1), is_free);
+    begun_ = is_free();
+    if (!begun_) return;
+    l.groups.push_back(&group_);
+    t_innermost = this;
+  }
+  ~GroupLoad() {
+    if (!begun_) return;
+    t_innermost = outer_;
+    Loads& l = loads_.get();
+    const std::lock_guard lock(l.lock);
+    std::erase(l.groups, &group_);
+    l.ended.notify_all();
+  }
+  GroupLoad(const GroupLoad&) = delete;
+  GroupLoad& operator=(const GroupLoad&) = delete;
+  bool begun() const noexcept { return begun_; }
+
+  static bool is_here(std::string_view group) noexcept {
+    for (const GroupLoad* l = t_innermost; l != nullptr; l = l->outer_)
+      if (l->group_.name == group) return true;
+    return false;
+  }
+
+ private:
+  static thread_local constinit GroupLoad* t_innermost;
+  base::OwnedPerProcess<Loads>& loads_;
+  const Group& group_;
+  GroupLoad* const outer_;
+  bool begun_ = false;
+};
+thread_local constinit FunctionService::GroupLoad* FunctionService::GroupLoad::t_innermost =
+    nullptr;
 
 Status FunctionService::ask_source(const Group& group, Source& source) {
   Status status;
@@ -210,7 +232,6 @@ Status FunctionService::ask_source(const Group& group, Source& source) {
 }
 
 Status FunctionService::ask_sources(Group& group, bool again) {
-  const Loading here(group.name);
   const bool opened = loader_.need(PluginOffer::kGroup, group.name);
   Status first;
   std::vector<const Source*> asked;
@@ -223,12 +244,17 @@ Status FunctionService::ask_sources(Group& group, bool again) {
 }
 
 Status FunctionService::load_group(std::string_view name, Ask ask) {
-  if (loading_here(name)) return {};
+  if (GroupLoad::is_here(name)) return {};
   Group& group = sources_.group(name);
   const auto enough = [&] { return ask == Ask::kFirst && group.loaded.load(); };
   if (enough()) return {};
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
-  const std::lock_guard lock(groups_.get().lock);
+  const GroupLoad load(loads_, group);
+  if (!load.begun())
+    return Status(Code::kWouldDeadlock,
+                  fmt::format("group '{}' is being loaded by another thread, whose provider may be "
+                              "waiting for this one",
+                              group.name));
   return enough() ? Status() : ask_sources(group, ask == Ask::kAgain);
 }
 
@@ -237,11 +263,12 @@ void FunctionService::add_provider(std::string group, FunctionSetup setup, std::
 }
 
 void FunctionService::late_provider(std::string_view name) {
-  if (loading_here(name)) return;  // ask_sources() comes to this one
+  if (GroupLoad::is_here(name)) return;  // ask_sources() comes to this one
   if (!plugin::Loader::inside()) return load_group(name, Ask::kLate).ignore();
-  // The thread that holds the group lock may wait for the loader, and so for this thread.
-  const std::unique_lock lock(groups_.get().lock, std::try_to_lock);
-  if (lock) return ask_sources(sources_.group(name), false).ignore();
+  // A thread that loads the group may wait for the loader, and so for this thread.
+  Group& group = sources_.group(name);
+  if (const GroupLoad load(loads_, group, false); load.begun())
+    return ask_sources(group, false).ignore();
   // The next call asks it.
   sources_.unload(name);
   if (!serves_.load(std::memory_order_acquire)) return;
@@ -280,7 +307,7 @@ Status FunctionService::load(std::string_view group) {
 
 bool FunctionService::ready(const detail::FunctionSite& site) const {
   const auto there = [this](const std::string& group) {
-    return sources_.loaded(group) || loading_here(group);
+    return sources_.loaded(group) || GroupLoad::is_here(group);
   };
   if (!there(site.group)) return false;
   for (const detail::FunctionSite* other : registry::function_sites())

@@ -3,8 +3,7 @@
 // loaded on first use.
 //
 // Only the shared runtime serves calls of functions; others can list what their plugins provide. One thread at a time
-// loads groups, which runs providers and plugins; one at a time makes tables, which runs probes. Lock order: group lock
-// before the lock of the plugin loader.
+// loads a group, which runs providers and plugins under no lock; one at a time makes tables, which runs probes.
 #pragma once
 
 #include <yard/function.h>
@@ -12,6 +11,7 @@
 #include <yard/verify.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -169,7 +169,15 @@ class FunctionService {
   detail::Core& core() const noexcept { return core_; }
 
  private:
-  // Recursive: providers, plugins and probes may call functions.
+  // Which groups are being loaded, each by one thread.
+  struct Loads {
+    std::mutex lock;
+    std::condition_variable ended;
+    std::vector<const Group*> groups;
+    void inherit(Loads&) noexcept {}  // the threads are not in the child
+  };
+  class GroupLoad;
+  // Recursive: probes may call functions.
   struct Lock {
     std::recursive_timed_mutex lock;
     void inherit(Lock&) noexcept {}
@@ -184,11 +192,9 @@ class FunctionService {
     kLate,   // sources that have not been asked yet
     kAgain,  // also those that failed
   };
-  // Whether this thread is loading it.
-  static bool loading_here(std::string_view group) noexcept;
   // The first error.
   Status load_group(std::string_view group, Ask ask);
-  // Under the group lock.
+  // Within a GroupLoad.
   Status ask_sources(Group& group, bool again);
   Status ask_source(const Group& group, Source& source);
   void late_provider(std::string_view group);
@@ -206,7 +212,7 @@ class FunctionService {
   std::atomic<bool> serves_{false};
   std::atomic<bool> checked_;
   Sources sources_;
-  base::OwnedPerProcess<Lock> groups_;
+  base::OwnedPerProcess<Loads> loads_;
   base::OwnedPerProcess<Lock> tables_;
   std::atomic<bool> behind_{false};  // a thread could not wait for the tables
 };

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "inspect/socket.h"
 #include "plugin/search.h"
+#include "runtime/callbacks.h"
 #include "runtime/inspect_commands.h"
 
 namespace yard::runtime {
@@ -28,11 +29,9 @@ struct Inspect::Entry {
   Entry(const Inspected& s, uint64_t number, bool is_shared)
       : subject(s), id(number), shared(is_shared) {}
 
-  const Inspected subject;
+  Callback<Inspected> subject;  // a command on it is a run; removed: the runtime is gone
   const uint64_t id;
   const bool shared;
-  std::mutex running;  // held while a command runs
-  bool ended = false;  // under it: the runtime is gone
 };
 
 namespace {
@@ -91,10 +90,19 @@ double started() {
 
 // Runs while the runtime cannot end; an error if it has.
 template <class F>
-auto with(Inspect::Entry& entry, const F& f) -> decltype(f(entry.subject)) {
-  const std::lock_guard lock(entry.running);
-  if (entry.ended) return Status(Code::kNotFound, fmt::format("runtime {} has ended", entry.id));
-  return f(entry.subject);
+auto with(Inspect::Entry& entry, const F& f) -> decltype(f(entry.subject.call)) {
+  struct Run {
+    explicit Run(Callback<Inspected>& on) : subject(on), begun(on.begin()) {}
+    ~Run() {
+      if (begun && base::forks() == process) subject.end();
+    }
+    Callback<Inspected>& subject;
+    const bool begun;
+    const uint64_t process = base::forks();
+  };
+  const Run run(entry.subject);
+  if (!run.begun) return Status(Code::kNotFound, fmt::format("runtime {} has ended", entry.id));
+  return f(entry.subject.call);
 }
 
 Result<std::shared_ptr<Inspect::Entry>> find_entry(std::optional<int64_t> id) {
@@ -298,10 +306,7 @@ void Inspect::leave() {
   const Entries all = entries();
   const auto mine = std::find_if(all.begin(), all.end(), is_ours);
   if (mine == all.end()) return;
-  {
-    const std::lock_guard lock((*mine)->running);
-    (*mine)->ended = true;
-  }
+  (*mine)->subject.remove();
   const std::lock_guard serving(p.serving);
   bool last = false;
   {

@@ -20,28 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Pipelines that the thread is inside of.
-struct Inside {
-  const Reloader* reloader;
-  Inside* outer;
-};
-thread_local Inside* t_inside = nullptr;
-
-// Holds the pipeline, and notes that, for callbacks that run meanwhile.
-class PipelineScope {
- public:
-  PipelineScope(const Reloader* r, std::mutex& pipeline) : lock_(pipeline), inside_{r, t_inside} {
-    t_inside = &inside_;
-  }
-  ~PipelineScope() { t_inside = inside_.outer; }
-  PipelineScope(const PipelineScope&) = delete;
-  PipelineScope& operator=(const PipelineScope&) = delete;
-
- private:
-  const std::lock_guard<std::mutex> lock_;
-  Inside inside_;
-};
-
 void add_error(ConfigReading& reading, std::string found, std::string right) {
   reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0, 0,
                               "", std::move(found), std::move(right)});
@@ -60,25 +38,46 @@ std::string caught(const F& f) {
   }
 }
 
+std::string unserved_text(const detail::UnservedCall& u) {
+  return fmt::format("{} would be left without a kernel ({})", u.call, u.why);
+}
+std::string serves_text(const detail::UnservedCall& u) {
+  return fmt::format("{} serves it now", u.kernel);
+}
+
 std::chrono::nanoseconds seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
 }
 
 // Errors first; the rest is in problems().
-void log_problems(const std::vector<ConfigProblem>& problems) {
+template <class Log>
+void log_problems(const std::vector<ConfigProblem>& problems, const Log& log) {
   constexpr size_t kMost = 20;
   size_t count = 0;
   for (const Severity severity : {Severity::kError, Severity::kWarning})
     for (const ConfigProblem& p : problems)
       if (p.severity == severity && ++count <= kMost)
-        base::log_event(severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
-                        yard::to_string(p));
+        log(severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, yard::to_string(p));
   if (count > kMost)
-    base::log_event(LogLevel::kWarn, "policy",
-                    fmt::format("{} more problems; `yard config check` lists them", count - kMost));
+    log(LogLevel::kWarn,
+        fmt::format("{} more problems; `yard config check` lists them", count - kMost));
 }
 
 }  // namespace
+
+// Pipelines that the thread is inside of.
+thread_local Reloader::InPipeline* Reloader::t_inside = nullptr;
+
+Reloader::InPipeline::InPipeline(const Reloader* of)
+    : of_(of), outer_(std::exchange(t_inside, this)) {}
+
+Reloader::InPipeline::~InPipeline() {
+  if (lock_) lock_.unlock();
+  base::if_memory_allows([&] {
+    for (const auto& [level, text] : messages_) base::log_event(level, "policy", text);
+  });
+  t_inside = outer_;
+}
 
 Reloader::Reloader(detail::Core& core, plugin::Loader& loader)
     : core_(core),
@@ -94,7 +93,7 @@ Reloader::~Reloader() {
 
 Status Reloader::check_reentry() const {
   bool inside = select::inside_select();
-  for (const Inside* i = t_inside; i != nullptr; i = i->outer) inside |= i->reloader == this;
+  for (const InPipeline* i = t_inside; i != nullptr; i = i->outer_) inside |= i->of_ == this;
   if (!inside) return {};
   return Status(Code::kWouldDeadlock,
                 "a validator, log sink, probe, verifier or cost hint must not change the rules");
@@ -113,19 +112,15 @@ void Reloader::State::inherit(State& parents) {
   validators = inherited(parents.validators);
 }
 
-uint64_t Reloader::add(ConfigListener listener) {
+template <class F>
+uint64_t Reloader::add_to(Callbacks<F> State::*to, F callback) {
   State& s = state_.get();
   const std::lock_guard lock(s.lock.for_changes);
-  s.listeners[s.next_id] = std::make_shared<Callback<ConfigListener>>(std::move(listener));
+  (s.*to)[s.next_id] = std::make_shared<Callback<F>>(std::move(callback));
   return s.next_id++;
 }
-
-uint64_t Reloader::add(ConfigValidator validator) {
-  State& s = state_.get();
-  const std::lock_guard lock(s.lock.for_changes);
-  s.validators[s.next_id] = std::make_shared<Callback<ConfigValidator>>(std::move(validator));
-  return s.next_id++;
-}
+uint64_t Reloader::add(ConfigListener f) { return add_to(&State::listeners, std::move(f)); }
+uint64_t Reloader::add(ConfigValidator f) { return add_to(&State::validators, std::move(f)); }
 
 void Reloader::remove(uint64_t id) {
   State& s = state_.get();
@@ -133,7 +128,8 @@ void Reloader::remove(uint64_t id) {
   remove_callback(s.lock.for_changes, s.validators, id);
 }
 
-void Reloader::validate(ConfigReading& reading, State& s) {
+void Reloader::validate(ConfigReading& reading) {
+  State& s = state_.get();
   Callbacks<ConfigValidator> all;
   {
     const std::lock_guard lock(s.lock);
@@ -149,16 +145,22 @@ void Reloader::validate(ConfigReading& reading, State& s) {
   });
 }
 
-std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
+std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading) {
   const auto now = core_.snapshot();
-  const auto rules = make_rules(reading, *now->state, *now->policy, announced(loader_));
-  if (rules == nullptr) return nullptr;
-  validate(reading, s);
-  if (!reading.ok()) return nullptr;
-  for (const detail::UnservedCall& o : detail::unserved_under(core_, rules))
-    add_error(reading, fmt::format("{} would be left without a kernel ({})", o.call, o.why),
-              fmt::format("{} serves it now", o.kernel));
+  auto rules = make_rules(reading, *now->state, *now->policy, announced(loader_));
+  if (rules != nullptr) validate(reading);
   return reading.ok() ? rules : nullptr;
+}
+
+std::vector<detail::UnservedCall> Reloader::dry_run_and_enter(
+    InPipeline& inside, const std::shared_ptr<const policy::FileRules>& rules) {
+  for (;;) {
+    const auto in_force = core_.snapshot()->policy->file;
+    auto unserved = detail::unserved_under(core_, rules);
+    inside.enter(state_.get());
+    if (core_.snapshot()->policy->file == in_force) return unserved;
+    inside.leave();
+  }
 }
 
 bool Reloader::repeated(const Submission& o, const State& s) const {
@@ -168,15 +170,22 @@ bool Reloader::repeated(const Submission& o, const State& s) const {
 
 Status Reloader::submit(Submission o, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
+  InPipeline inside(this);
+  auto time = base::Stopwatch::start();
+  auto rules = check(o.reading);
+  if (rules == nullptr) {
+    inside.enter(state_.get());
+  } else {
+    for (const detail::UnservedCall& u : dry_run_and_enter(inside, rules))
+      add_error(o.reading, unserved_text(u), serves_text(u));
+    if (!o.reading.ok()) rules = nullptr;
+  }
   State& s = state_.get();
-  const PipelineScope inside(this, s.pipeline);
   if (o.from == Origin::kWatcher) {
-    // Other rules that came into force while this waited may have ended the watch.
+    // Other rules that came into force meanwhile may have ended the watch.
     const std::lock_guard lock(s.lock);
     if (s.path != o.source || s.watches != o.watch) return {};
   }
-  auto time = base::Stopwatch::start();
-  const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
   // Made before the rules are in force: nothing is allocated for the history after that.
   std::list<Version> version;
@@ -201,19 +210,21 @@ Status Reloader::submit(Submission o, Problems* problems) {
       base::if_memory_allows([&] { s.stats.last_error = status.to_string(); });
   }
   base::if_memory_allows(
-      [&] { report(s, std::move(o), status, in_rollout ? rules.get() : nullptr, problems); });
+      [&] { report(inside, std::move(o), status, in_rollout ? rules.get() : nullptr, problems); });
   return status;
 }
 
-void Reloader::report(State& s, Submission o, const Status& status,
+void Reloader::report(InPipeline& inside, Submission o, const Status& status,
                       const policy::FileRules* in_rollout, Problems* problems) {
+  State& s = state_.get();
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
   if (problems != nullptr) *problems = o.reading.problems;
   {
     const std::lock_guard lock(s.lock);
     if (!status.ok() && repeated(o, s)) return;
   }
-  log_problems(o.reading.problems);
+  log_problems(o.reading.problems,
+               [&](LogLevel level, std::string text) { inside.log(level, std::move(text)); });
   {
     const std::lock_guard lock(s.lock.for_changes);
     if (o.watched() && s.path == o.source) {
@@ -234,7 +245,7 @@ void Reloader::report(State& s, Submission o, const Status& status,
     for (const auto& [name, value] : rule.labels)
       started += fmt::format(", of those with {}={}", name, value);
   }
-  notify(s,
+  notify(inside,
          {!status.ok()                  ? Kind::kRefused
           : in_rollout != nullptr       ? Kind::kRollout
           : o.from == Origin::kRollback ? Kind::kRolledBack
@@ -261,20 +272,15 @@ Status Reloader::begin_rollout(State& s, const Submission& o,
   return {};
 }
 
-Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::string too_bad) {
+Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::string too_bad,
+                                         const std::vector<detail::UnservedCall>& unserved) {
   Problems problems;
   const auto add = [&](std::string found, std::string right) {
     problems.push_back(
         {Severity::kError, rollout.source, 0, 0, "rollout", std::move(found), std::move(right)});
   };
-  if (!too_bad.empty()) {
-    add(std::move(too_bad), "");
-  } else {
-    // Calls and kernels may have changed since the rules were checked.
-    for (const detail::UnservedCall& o : detail::unserved_under(core_, rollout.rules))
-      add(fmt::format("{} would be left without a kernel ({})", o.call, o.why),
-          fmt::format("{} serves it now", o.kernel));
-  }
+  if (!too_bad.empty()) add(std::move(too_bad), "");
+  for (const detail::UnservedCall& u : unserved) add(unserved_text(u), serves_text(u));
   if (problems.empty())
     if (const Status status = detail::set_file(core_, rollout.rules); !status.ok())
       add(status.to_string(), "");
@@ -284,8 +290,9 @@ Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::stri
 }
 
 void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
+  InPipeline inside(this);
+  inside.enter(state_.get());
   State& s = state_.get();
-  const PipelineScope inside(this, s.pipeline);
   if (s.rollout != rollout) return;  // other rules have been submitted since
   const auto measured = core_.snapshot()->policy->rollout;
   if (measured == nullptr) {
@@ -300,8 +307,15 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
     rollout_thread_.post_at(next, [this, rollout] { advance_rollout(rollout); }).ignore();
     return;
   }
+  std::vector<detail::UnservedCall> unserved;
+  if (r.too_bad.empty()) {
+    // Calls and kernels may have changed since the rules were checked.
+    inside.leave();
+    unserved = dry_run_and_enter(inside, rollout->rules);
+    if (state_.get().rollout != rollout) return;
+  }
   s.rollout = nullptr;
-  std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad));
+  std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad), unserved);
   const bool in_force = problems.empty();
   std::string text =
       fmt::format("{}: rollout {}: ", rollout->source, in_force ? "promoted" : "rolled back");
@@ -321,7 +335,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
       ++s.stats.rolled_back;
     }
   }
-  notify(s,
+  notify(inside,
          {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, 0,
           rollout->source, std::move(problems)},
          false, std::move(text));
@@ -331,7 +345,8 @@ Status Reloader::clear() {
   YARD_RETURN_IF_ERROR(check_reentry());
   unwatch();
   State& s = state_.get();
-  const PipelineScope inside(this, s.pipeline);
+  InPipeline inside(this);
+  inside.enter(s);
   std::list<Version> version = new_version(s, "", "none", nullptr);
   YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
   s.rollout = nullptr;
@@ -341,7 +356,9 @@ Status Reloader::clear() {
     if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
     remember(s, std::move(version));
   }
-  base::if_memory_allows([&] { notify(s, {ConfigEvent::Kind::kReloaded, 0, "none", {}}, true); });
+  base::if_memory_allows([&] {
+    notify(inside, {ConfigEvent::Kind::kReloaded, 0, "none", {}}, true);
+  });
   return {};
 }
 
@@ -360,7 +377,8 @@ void Reloader::remember(State& s, std::list<Version> version) noexcept {
   if (s.history.size() > kConfigHistory) s.history.pop_front();
 }
 
-void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string rollout) {
+void Reloader::notify(InPipeline& inside, ConfigEvent event, bool by_program, std::string rollout) {
+  State& s = state_.get();
   Callbacks<ConfigListener> all;
   {
     const std::lock_guard lock(s.lock);
@@ -374,7 +392,7 @@ void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string 
   const LogLevel level = event.kind == ConfigEvent::Kind::kTakenBack ? LogLevel::kError
                          : own                                       ? LogLevel::kInfo
                                                                      : LogLevel::kWarn;
-  base::log_event(level, "policy", rollout.empty() ? to_string(brief) : rollout);
+  inside.log(level, rollout.empty() ? to_string(brief) : std::move(rollout));
   if (all.empty()) return;
   const auto task = [&s, all = std::move(all), event = std::move(event)] {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
@@ -384,27 +402,26 @@ void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string 
     });
   };
   const Status posted = listeners_thread_.post(task);
-  if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
+  if (!posted.ok()) inside.log(LogLevel::kError, posted.to_string());
 }
 
 Status Reloader::set(Config config, Problems* problems) {
-  Submission o;
-  o.reading.config = std::move(config);
-  o.source = "set_config";
-  // Problems name their source.
-  if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
-  o.reading.files = o.reading.config.sources.files;
-  return submit(std::move(o), problems);
+  return submit(submission(std::move(config), "set_config", Origin::kValue), problems);
 }
 
 Status Reloader::change(Config config, std::string source, Problems* problems) {
+  return submit(submission(std::move(config), std::move(source), Origin::kChange), problems);
+}
+
+Reloader::Submission Reloader::submission(Config config, std::string source, Origin from) {
   Submission o;
   o.reading.config = std::move(config);
   o.source = std::move(source);
-  o.from = Origin::kChange;
+  o.from = from;
+  // Problems name their source.
   if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
   o.reading.files = o.reading.config.sources.files;
-  return submit(std::move(o), problems);
+  return o;
 }
 
 Reloader::Standing Reloader::standing() {

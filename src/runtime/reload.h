@@ -14,6 +14,7 @@
 #include "base/file_watcher.h"
 #include "base/fork.h"
 #include "dispatch/core.h"
+#include "dispatch/policy_changes.h"
 #include "plugin/loader.h"
 #include "runtime/callbacks.h"
 
@@ -56,8 +57,8 @@ class Reloader {
   ReloadStats stats();
   void reset_stats();
 
-  uint64_t add(ConfigListener listener);
-  uint64_t add(ConfigValidator validator);
+  uint64_t add(ConfigListener f);
+  uint64_t add(ConfigValidator f);
   // When this returns, the function is not called again, and is not running unless on this thread.
   void remove(uint64_t id);
 
@@ -87,8 +88,8 @@ class Reloader {
     std::chrono::nanoseconds interval;  // between two checks
   };
   struct State {
-    base::EditMutex lock;                          // all that the pipeline does not guard
-    std::mutex pipeline;                           // one submission at a time; taken before lock
+    base::EditMutex lock;  // all that the pipeline does not guard
+    std::mutex pipeline;   // one publication of rules at a time; taken before lock
     std::shared_ptr<const ActiveRollout> rollout;  // under the pipeline
     std::list<Version> history;
     uint64_t last = 0;
@@ -127,10 +128,37 @@ class Reloader {
     bool watched() const noexcept { return from == Origin::kWatch || from == Origin::kWatcher; }
   };
 
-  // The pipeline.
+  // While one lives, this thread is submitting rules or ending a rollout. From enter() to leave() or its end it holds the
+  // pipeline. Messages are logged at its end, without a lock: log sinks may wait for other threads.
+  class InPipeline {
+   public:
+    explicit InPipeline(const Reloader* of);
+    ~InPipeline();
+    InPipeline(const InPipeline&) = delete;
+    InPipeline& operator=(const InPipeline&) = delete;
+    void enter(State& s) { lock_ = std::unique_lock(s.pipeline); }
+    void leave() { lock_.unlock(); }
+    void log(LogLevel level, std::string text) { messages_.emplace_back(level, std::move(text)); }
+
+   private:
+    friend class Reloader;
+    const Reloader* const of_;
+    InPipeline* const outer_;
+    std::unique_lock<std::mutex> lock_;
+    std::vector<std::pair<LogLevel, std::string>> messages_;
+  };
+  static thread_local InPipeline* t_inside;
+
+  template <class F>
+  uint64_t add_to(Callbacks<F> State::*to, F callback);
+  static Submission submission(Config config, std::string source, Origin from);
   Status submit(Submission o, Problems* problems);
-  std::shared_ptr<const policy::FileRules> check(ConfigReading& reading, State& s);
-  void validate(ConfigReading& reading, State& s);
+  // Null if there is an error. Validators and the dry run are outside of the pipeline: they may wait for other threads.
+  std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
+  void validate(ConfigReading& reading);
+  // Enters the pipeline with a result that is true of the rules in force.
+  std::vector<detail::UnservedCall> dry_run_and_enter(
+      InPipeline& inside, const std::shared_ptr<const policy::FileRules>& rules);
   // kWouldDeadlock on a thread that is inside the pipeline.
   Status check_reentry() const;
   // Starts a rollout, which ends the one before. An error changes nothing. Under the pipeline lock.
@@ -139,7 +167,8 @@ class Reloader {
   // On rollout_thread_: ends the rollout if its time is over or its rules do badly, else schedules the next check.
   void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
   // Puts the rules in force, or takes them back; returns what is wrong with them.
-  Problems end_rollout(const ActiveRollout& rollout, std::string too_bad);
+  Problems end_rollout(const ActiveRollout& rollout, std::string too_bad,
+                       const std::vector<detail::UnservedCall>& unserved);
   // Whether the same text was refused for the same reasons before.
   bool repeated(const Submission& o, const State& s) const;
   // Watches a file that was refused, unless another is watched.
@@ -152,11 +181,11 @@ class Reloader {
   // Under the lock.
   static void remember(State& s, std::list<Version> version) noexcept;
   // Problems, the watch, the log and listeners, once it is known what became of the rules.
-  void report(State& s, Submission o, const Status& status, const policy::FileRules* in_rollout,
-              Problems* problems);
+  void report(InPipeline& inside, Submission o, const Status& status,
+              const policy::FileRules* in_rollout, Problems* problems);
   // `rollout`: what is logged about a rollout; empty: the event is no part of one. `by_program`: the program has asked
   // for the change itself.
-  void notify(State& s, ConfigEvent event, bool by_program, std::string rollout = {});
+  void notify(InPipeline& inside, ConfigEvent event, bool by_program, std::string rollout = {});
 
   // On the watcher's thread; false: to be called again.
   bool reread();

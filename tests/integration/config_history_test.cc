@@ -2,10 +2,12 @@
 // Versions of rules and rollback; validators before rules are published, and listeners afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/log.h>
 #include <yard/policy.h>
 
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "reload_fixture.h"
 
@@ -19,7 +21,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Kind = ConfigEvent::Kind;
-using ConfigHistory = Reload;
+
+class ConfigHistory : public Reload {
+ protected:
+  const std::string& written(const std::string& text) {
+    base::replace(file_, text);
+    return file_;
+  }
+};
 
 TEST_F(ConfigHistory, RemembersVersions) {
   EXPECT_THAT(rt_.config_history(), IsEmpty());
@@ -133,6 +142,46 @@ TEST_F(ConfigHistory, AValidatorCannotChangeTheRules) {
   });
   rt_.set_config({}).or_throw();
   EXPECT_EQ(inside.code(), Code::kWouldDeadlock);
+}
+
+TEST_F(ConfigHistory, AValidatorThatHangsBlocksNoChangeThatItIsNotAskedAbout) {
+  std::atomic<bool> asked{false}, go_on{false}, cleared{false};
+  const Config by_b = read_config(written(locked("default.b"))).config;
+  rt_.set_config(by_b).or_throw();
+  EXPECT_EQ(ran(), 2);
+  rt_.add_config_validator([&](const Config&) {
+    asked = true;
+    return eventually([&] { return go_on.load(); }, 60s) ? Status()
+                                                         : Status(Code::kDeadline, "waits");
+  });
+  std::thread first([&] { rt_.set_config(by_b).or_throw(); });
+  ASSERT_TRUE(eventually([&] { return asked.load(); }));
+  std::thread other([&] {
+    rt_.load_config("").or_throw();
+    cleared = true;
+  });
+  EXPECT_TRUE(eventually([&] { return cleared.load(); }, 20s));
+  EXPECT_EQ(ran(), 1);
+  go_on = true;
+  first.join(), other.join();
+  EXPECT_EQ(ran(), 2);  // submitted first, in force last
+  EXPECT_THAT(rt_.config_history(), SizeIs(3));
+}
+
+TEST_F(ConfigHistory, ALogSinkMayWaitForAThreadThatChangesTheRules) {
+  Status here, elsewhere(Code::kNotFound, "not called");
+  int told = 0;
+  set_log_sink([&](const LogMessage& m) {
+    if (m.logger != "policy" || ++told > 1) return;
+    here = rt_.set_config({});
+    std::thread([&] { elsewhere = rt_.set_config({}); }).join();
+  });
+  const Status refused = rt_.load_config(file_ + ".missing");
+  set_log_sink({});
+  EXPECT_FALSE(refused.ok());
+  EXPECT_GE(told, 1);
+  EXPECT_TRUE(elsewhere.ok()) << elsewhere.to_string();
+  EXPECT_EQ(here.code(), Code::kWouldDeadlock);  // this thread is still submitting
 }
 
 TEST_F(ConfigHistory, ListenersMayDoEverything) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 
@@ -214,6 +215,56 @@ TEST_F(Groups, AGroupThatWasFirstCalledUnderTheMasterSwitchIsLoadedOnceThatIsOff
   runtime().reset_policy().or_throw();
   EXPECT_EQ(f(1), 2);
   EXPECT_EQ(asked, 1);
+}
+
+TEST_F(Groups, AProviderMayWaitForAThreadThatLoadsAnotherGroup) {
+  static const Function<int(int)> f{"g_waits", "f", [](int x) { return x; }};
+  static const Function<int(int)> g{"g_other", "g", [](int x) { return x; }};
+  const auto provide = [](const char* group, const Function<int(int)>& function,
+                          const std::function<void()>& first) {
+    add_provider(group, [=, &function](Changes& c) {
+      first();
+      c.add_backend(backend(group));
+      implement(c, function, group, [](int x) { return x + 1; });
+      return Status();
+    });
+  };
+  int elsewhere = 0;
+  provide("g_waits", f, [&] { std::thread([&] { elsewhere = g(1); }).join(); });
+  provide("g_other", g, [] {});
+  EXPECT_EQ(f(1), 2);
+  EXPECT_EQ(elsewhere, 2);
+}
+
+// Neither waits for ever: the call inside of at least one provider runs the original.
+TEST_F(Groups, ProvidersThatCallFunctionsOfEachOthersGroups) {
+  static const Function<int(int)> f{"g_this", "f", [](int x) { return x; }};
+  static const Function<int(int)> g{"g_that", "g", [](int x) { return x; }};
+  std::atomic<int> inside{0};
+  const auto both_inside = [&] {
+    ++inside;
+    while (inside < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  int in_f = 0, in_g = 0;
+  add_provider("g_this", [&](Changes& c) {
+    both_inside();
+    in_f = g(1);
+    c.add_backend(backend("this"));
+    implement(c, f, "this", [](int x) { return x + 1; });
+    return Status();
+  });
+  add_provider("g_that", [&](Changes& c) {
+    both_inside();
+    in_g = f(1);
+    c.add_backend(backend("that"));
+    implement(c, g, "that", [](int x) { return x + 1; });
+    return Status();
+  });
+  std::thread first([&] { EXPECT_EQ(f(1), 2); }), second([&] { EXPECT_EQ(g(1), 2); });
+  first.join(), second.join();
+  EXPECT_TRUE(in_f == 1 || in_g == 1);
+  EXPECT_EQ(f(1), 2);
+  EXPECT_EQ(g(1), 2);
 }
 
 TEST_F(Groups, AForkedChildHasAllProviders) {
