@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "base/append_list.h"
 #include "base/cancellation.h"
 #include "base/counters.h"
 #include "base/log.h"

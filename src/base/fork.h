@@ -74,39 +74,6 @@ class InsidePlugin {
   static thread_local constinit int t_plugin_depth;
 };
 
-// Pointers that a forked child finds whole at any moment: nodes are used again and never freed. No lock.
-template <class T>
-class ForkSafeList {
- public:
-  constexpr ForkSafeList() noexcept = default;
-  void add(T* item) {
-    for (Node* n = head_.load(std::memory_order_acquire); n != nullptr; n = n->next) {
-      T* expected = nullptr;
-      if (n->item.compare_exchange_strong(expected, item, std::memory_order_acq_rel)) return;
-    }
-    auto* n = new Node{item, head_.load(std::memory_order_relaxed)};
-    while (!head_.compare_exchange_weak(n->next, n, std::memory_order_release)) {
-    }
-  }
-  void remove(const T* item) noexcept {
-    for (Node* n = head_.load(std::memory_order_acquire); n != nullptr; n = n->next)
-      if (n->item.load(std::memory_order_relaxed) == item)
-        n->item.store(nullptr, std::memory_order_release);
-  }
-  template <class F>
-  void for_each(const F& f) const {
-    for (Node* n = head_.load(std::memory_order_acquire); n != nullptr; n = n->next)
-      if (T* item = n->item.load(std::memory_order_acquire)) f(*item);
-  }
-
- private:
-  struct Node {
-    std::atomic<T*> item;
-    Node* next;
-  };
-  std::atomic<Node*> head_{nullptr};
-};
-
 // A T for each process, never freed; made by its default constructor.
 template <class T>
 class PerProcess {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/append_list.h"
 #include "base/counters.h"
 #include "base/fork.h"
 #include "base/log.h"

@@ -114,30 +114,26 @@ const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr&
   }
   const uint64_t id = outer != nullptr ? outer->id : 0;
   int n = 0;
-  ScopeSpec::Inside* first = spec.inside.load(std::memory_order_acquire);
-  for (const auto* i = first; i != nullptr; i = i->next, ++n)
-    if (i->outer == id) return i->state.get();
+  for (const ScopeSpec::Inside& i : spec.inside) {
+    if (i.outer == id) return i.state.get();
+    ++n;
+  }
   StatePtr state = make_state(outer, spec);
   if (n >= ScopeSpec::kInside) {
     own = std::move(state);
     return own.get();
   }
-  // Two threads may add the same; both serve.
-  auto* made = new ScopeSpec::Inside{id, std::move(state), first};
-  while (!spec.inside.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-  }
-  return made->state.get();
+  std::unique_ptr<ScopeSpec::Inside> made(new ScopeSpec::Inside{id, std::move(state)});
+  return spec.inside
+      .find_or_append(std::move(made),
+                      [](const auto& a, const auto& b) { return a.outer == b.outer; })
+      .state.get();
 }
 
 }  // namespace
 
 StatePtr traced(const ScopeState* outer, Tracer* tracer) {
   return traced_copy(outer != nullptr ? *outer : ScopeState(), tracer);
-}
-
-ScopeSpec::~ScopeSpec() {
-  for (Inside* i = inside.load(std::memory_order_acquire); i != nullptr;)
-    delete std::exchange(i, i->next);
 }
 
 }  // namespace yard::detail

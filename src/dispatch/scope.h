@@ -16,6 +16,8 @@
 #include <optional>
 #include <string>
 
+#include "base/append_list.h"
+
 namespace yard::detail {
 
 struct ScopeContent {
@@ -53,7 +55,6 @@ std::shared_ptr<const ScopeState> traced(const ScopeState* outer, Tracer* tracer
 // One scope, and the states it makes inside of others.
 struct ScopeSpec {
   explicit ScopeSpec(ScopeContent c) : content(std::move(c)) {}
-  ~ScopeSpec();
   ScopeSpec(const ScopeSpec&) = delete;
   ScopeSpec& operator=(const ScopeSpec&) = delete;
 
@@ -61,10 +62,10 @@ struct ScopeSpec {
   struct Inside {
     uint64_t outer;
     std::shared_ptr<const ScopeState> state;
-    Inside* next;
+    Inside* next = nullptr;
   };
   static constexpr int kInside = 8;  // more are made each time
-  std::atomic<Inside*> inside{nullptr};
+  base::OwnedAppendList<Inside> inside;
 };
 
 // The scope that the thread is in, if its policy concerns hooks and functions; else null.

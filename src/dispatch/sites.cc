@@ -85,11 +85,6 @@ Status check_signature(const op::Program& program, std::string_view letters) {
   return {};
 }
 
-Sites::~Sites() {
-  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;)
-    delete std::exchange(s, s->next);
-}
-
 bool Sites::first_need(std::string_view op, const registry::OpRecord* op_record) const {
   registry::LazyLoader* const loader = core_.services().lazy_loader();
   if (loader == nullptr) return false;
@@ -147,9 +142,8 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
   std::atomic<Site*>* packed = letters == kPacked ? &(*by_index_)[op.index].packed : nullptr;
   Site* site = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
   if (site == nullptr)
-    for (site = sites_.load(std::memory_order_acquire);
-         site != nullptr && (site->name != name || site->letters != letters);)
-      site = site->next;
+    for (Site& s : sites_)
+      if (s.name == name && s.letters == letters) site = &s;
   const uint32_t count = op.program->arg_count();
   const uint8_t leading = leading_tensors(op.program->schema());
   if (site != nullptr) {
@@ -157,17 +151,15 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
   } else {
     // Two threads may make one each; both serve.
     static std::atomic<uint64_t> last_id{0};
-    site = new Site{&core_,
-                    last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                    {op.index},
-                    {count},
-                    {leading},
-                    letters != kPacked,
-                    std::string(name),
-                    std::string(letters)};
-    site->next = sites_.load(std::memory_order_relaxed);
-    while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
-    }
+    site = &sites_.append(
+        std::unique_ptr<Site>(new Site{&core_,
+                                       last_id.fetch_add(1, std::memory_order_relaxed) + 1,
+                                       {op.index},
+                                       {count},
+                                       {leading},
+                                       letters != kPacked,
+                                       std::string(name),
+                                       std::string(letters)}));
   }
   if (packed != nullptr) packed->store(site, std::memory_order_release);
   return site;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/append_list.h"
 #include "dispatch/published_state.h"
 #include "op/program.h"
 #include "registry/changes.h"
@@ -26,7 +27,6 @@ struct FoundOp {
 class Sites {
  public:
   explicit Sites(Core& core) : core_(core) {}
-  ~Sites();
   Sites(const Sites&) = delete;
   Sites& operator=(const Sites&) = delete;
 
@@ -57,7 +57,7 @@ class Sites {
   Core& core_;
   // Not inline: what every call reads stays near the beginning of the core.
   const std::unique_ptr<ByIndex<OfIndex>> by_index_ = std::make_unique<ByIndex<OfIndex>>();
-  std::atomic<Site*> sites_{nullptr};
+  base::OwnedAppendList<Site> sites_;
 };
 
 // Compares the C++ signature of a typed op, as letters, with the op's schema. The error names the parameter and what

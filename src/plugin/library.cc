@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/append_list.h"
 #include "base/float_state.h"
 #include "base/fork.h"
 #include "base/lists.h"

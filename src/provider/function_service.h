@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/append_list.h"
 #include "base/fork.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
@@ -28,54 +29,18 @@
 
 namespace yard::provider {
 
-// A list that is only appended to, by one thread at a time, while others read. A T has a member
-// `std::atomic<T*> next`.
-template <class T>
-class AppendList {
- public:
-  AppendList() = default;
-  ~AppendList() {
-    for (T* t = first_.load(std::memory_order_acquire); t != nullptr;)
-      delete std::exchange(t, t->next.load(std::memory_order_relaxed));
-  }
-  AppendList(const AppendList&) = delete;
-  AppendList& operator=(const AppendList&) = delete;
-
-  struct Iterator {
-    T* at;
-    T& operator*() const noexcept { return *at; }
-    Iterator& operator++() noexcept {
-      at = at->next.load(std::memory_order_acquire);
-      return *this;
-    }
-    bool operator==(const Iterator&) const = default;
-  };
-  Iterator begin() const noexcept { return {first_.load(std::memory_order_acquire)}; }
-  Iterator end() const noexcept { return {nullptr}; }
-  bool empty() const noexcept { return begin() == end(); }
-
-  T& append(std::unique_ptr<T> made) {
-    std::atomic<T*>* at = &first_;
-    while (T* t = at->load(std::memory_order_acquire)) at = &t->next;
-    at->store(made.get(), std::memory_order_release);
-    return *made.release();
-  }
-
- private:
-  std::atomic<T*> first_{nullptr};
-};
-
 struct Source {
   struct Error {
     const std::string text;
-    std::atomic<Error*> next{nullptr};
+    Error* next = nullptr;
   };
   const std::string name;
   const FunctionSetup setup;
   std::atomic<bool> done{false};
   std::atomic<uint64_t> attempts{0};
-  AppendList<Error> errors{};  // of attempts, where the text changed; kept for concurrent readers
-  std::atomic<Source*> next{nullptr};
+  base::OwnedAppendList<Error>
+      errors{};  // of attempts, where the text changed; kept for concurrent readers
+  Source* next = nullptr;
 
   // Of the last attempt; empty: it succeeded, or there was none.
   std::string error() const;
@@ -84,8 +49,8 @@ struct Source {
 struct Group {
   const std::string name;
   std::atomic<bool> loaded{false};  // all its sources have been asked once
-  AppendList<Source> sources{};
-  std::atomic<Group*> next{nullptr};
+  base::OwnedAppendList<Source> sources{};
+  Group* next = nullptr;
 };
 
 // The program's providers of lazy groups of functions, and the state of each. Lists only grow, their nodes live as long
@@ -119,7 +84,7 @@ class Sources {
   };
   Group& group_locked(std::string_view name);
 
-  AppendList<Group> groups_;
+  base::OwnedAppendList<Group> groups_;
   base::OwnedPerProcess<Writers> writers_;
 };
 

@@ -307,10 +307,9 @@ uint32_t HookTable::max_call_depth() const noexcept {
 }
 
 HookTable::~HookTable() {
-  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {
-    delete s->all.load(std::memory_order_acquire);
-    HookScopes::withdraw(s->scoped);
-    delete std::exchange(s, s->next);
+  for (Site& s : sites_) {
+    delete s.all.load(std::memory_order_acquire);
+    HookScopes::withdraw(s.scoped);
   }
   delete activations_.load(std::memory_order_acquire);
   base::reclaimer().collect();
@@ -318,8 +317,8 @@ HookTable::~HookTable() {
 
 HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
   const auto find = [&]() -> Site* {
-    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-      if (s->declaration == &declaration) return s;
+    for (Site& s : sites_)
+      if (s.declaration == &declaration) return &s;
     return nullptr;
   };
   if (Site* s = find()) return *s;
@@ -328,13 +327,11 @@ HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
   const std::lock_guard lock(lock_.get().lock);
   if (Site* s = find()) return *s;
   snapshot = snapshot_();
-  auto* made = new Site(*this, declaration);
+  auto made = std::make_unique<Site>(*this, declaration);
   show(*made, HookChains::make(records_for(*made, Situation(*snapshot)),
                                *activations_.load(std::memory_order_acquire), id_)
                   .release());
-  made->next = sites_.load(std::memory_order_relaxed);
-  sites_.store(made, std::memory_order_release);
-  return *made;
+  return sites_.append(std::move(made));
 }
 
 void HookTable::make_scoped(Site& site, const detail::ScopeState& scope) {
@@ -352,15 +349,14 @@ void HookTable::make_scoped(Site& site, const detail::ScopeState& scope) {
 }
 
 bool HookTable::in_use(std::string_view name) const noexcept {
-  for (const Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    if (s->declaration->name == name) return true;
+  for (const Site& s : sites_)
+    if (s.declaration->name == name) return true;
   return false;
 }
 
 std::vector<std::string> HookTable::names_in_use() const {
   std::vector<std::string> to;
-  for (const Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    to.push_back(s->declaration->name);
+  for (const Site& s : sites_) to.push_back(s.declaration->name);
   return to;
 }
 
@@ -399,11 +395,11 @@ Status HookTable::edit(const Change& change) {
     const bool changed = next != *old;
     std::vector<Pending> pending;
     const Situation situation(*snapshot);
-    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
-      HookRecords providers = records_for(*s, situation);
-      const HookChains* now = s->all.load(std::memory_order_acquire);
+    for (Site& s : sites_) {
+      HookRecords providers = records_for(s, situation);
+      const HookChains* now = s.all.load(std::memory_order_acquire);
       if (now != nullptr ? !changed && now->providers == providers : providers.empty()) continue;
-      pending.push_back({s, HookChains::make(std::move(providers), next, id_)});
+      pending.push_back({&s, HookChains::make(std::move(providers), next, id_)});
     }
     if (changed) {
       activations_.store(new Activations(std::move(next)), std::memory_order_release);
@@ -411,8 +407,7 @@ Status HookTable::edit(const Change& change) {
     }
     // First: calls in scopes then wait for the lock and make new chains, so that they see none from before a change of
     // which another call has seen a part.
-    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-      HookScopes::withdraw(s->scoped);
+    for (Site& s : sites_) HookScopes::withdraw(s.scoped);
     put_in_force(std::move(pending));
   }
   base::reclaimer().collect();
@@ -423,11 +418,11 @@ void HookTable::repair_in_child() {
   const auto snapshot = snapshot_();
   const Activations& activations = *activations_.load(std::memory_order_acquire);
   const Situation situation(*snapshot);
-  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
-    const HookChains* inherited = s->all.load(std::memory_order_acquire);
-    if (inherited != nullptr) s->left_behind.push_back(inherited);
-    if (const auto* scopes = s->scoped.exchange(nullptr)) s->scopes_left_behind.push_back(scopes);
-    show(*s, HookChains::make(records_for(*s, situation), activations, id_).release());
+  for (Site& s : sites_) {
+    const HookChains* inherited = s.all.load(std::memory_order_acquire);
+    if (inherited != nullptr) s.left_behind.push_back(inherited);
+    if (const auto* scopes = s.scoped.exchange(nullptr)) s.scopes_left_behind.push_back(scopes);
+    show(s, HookChains::make(records_for(s, situation), activations, id_).release());
   }
 }
 

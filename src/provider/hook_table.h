@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/append_list.h"
 #include "base/fork.h"
 #include "provider/eligibility.h"
 #include "registry/declarations.h"
@@ -156,7 +157,7 @@ class HookTable {
   const std::atomic<uint32_t>* const max_call_depth_;
   const uint64_t id_;
   mutable base::OwnedPerProcess<Lock> lock_;
-  std::atomic<Site*> sites_{nullptr};
+  base::OwnedAppendList<Site> sites_;
   // Immutable, so that a forked child can continue with it. Replaced under the lock.
   std::atomic<const Activations*> activations_{new Activations};
 };

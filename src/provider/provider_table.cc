@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <yard/detail/counter.h>
 
-#include "base/interned.h"
+#include "base/append_list.h"
 #include "base/log.h"
 #include "base/out_of_memory.h"
 #include "base/reclaimer.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "base/interned.h"
+#include "base/append_list.h"
 
 namespace yard::registry {
 
@@ -11,31 +11,15 @@ using detail::FunctionSite;
 
 namespace {
 
-std::atomic<HookDeclaration*> g_hooks{nullptr};
-std::atomic<FunctionSite*> g_functions{nullptr};
+base::AppendList<HookDeclaration> g_hooks;
+base::AppendList<FunctionSite> g_functions;
 base::InternedTexts g_backend_numbers;
 
-// The item that equals `made`, or `made` as a new item.
-template <class T, class Same>
-T* find_or_add(std::atomic<T*>& list, std::unique_ptr<T> made, const Same& same) {
-  const T* seen = nullptr;
-  for (;;) {
-    T* head = list.load(std::memory_order_acquire);
-    for (T* i = head; i != seen; i = i->next)
-      if (same(*i, *made)) return i;
-    seen = head;
-    made->next = head;
-    if constexpr (requires { made->id; }) made->id = head != nullptr ? head->id + 1 : 1;
-    if (list.compare_exchange_strong(head, made.get(), std::memory_order_acq_rel))
-      return made.release();
-  }
-}
-
 template <class To, class T>
-std::vector<To*> items(const std::atomic<T*>& list, bool only_declared) {
+std::vector<To*> items(const base::AppendList<T>& list, bool only_declared) {
   std::vector<To*> to;
-  for (T* i = list.load(std::memory_order_acquire); i != nullptr; i = i->next)
-    if (!only_declared || i->declared.load(std::memory_order_acquire) > 0) to.push_back(i);
+  for (T& i : list)
+    if (!only_declared || i.declared.load(std::memory_order_acquire) > 0) to.push_back(&i);
   return to;
 }
 
@@ -71,11 +55,11 @@ namespace yard::detail {
 const HookDeclaration* declare_hook(const char* name, const char* signature) noexcept {
   auto made = std::make_unique<HookDeclaration>();
   made->name = name != nullptr ? name : "", made->signature = signature;
-  HookDeclaration* d = registry::find_or_add(
-      registry::g_hooks, std::move(made),
+  HookDeclaration& d = registry::g_hooks.find_or_append(
+      std::move(made),
       [](const auto& a, const auto& b) { return a.name == b.name && a.signature == b.signature; });
-  d->declared.fetch_add(1, std::memory_order_acq_rel);
-  return d;
+  d.declared.fetch_add(1, std::memory_order_acq_rel);
+  return &d;
 }
 
 void undeclare_hook(const HookDeclaration* d) noexcept {
@@ -90,8 +74,10 @@ FunctionSite* declare_function(const FunctionDeclaration& d) noexcept {
   made->signature = d.signature;
   made->point = d.choice != nullptr ? d.choice : made->group + "/" + made->name;
   made->repeatable = d.repeatable;
-  FunctionSite* site = registry::find_or_add(
-      registry::g_functions, std::move(made), [](const auto& a, const auto& b) {
+  made->id = 1;
+  FunctionSite* site =
+      &registry::g_functions.find_or_append(std::move(made), [](const auto& a, auto& b) {
+        b.id = a.id + 1;
         return a.group == b.group && a.name == b.name && a.signature == b.signature &&
                a.point == b.point && a.repeatable == b.repeatable;
       });

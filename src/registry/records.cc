@@ -148,21 +148,9 @@ void Kernel::link() {
   d.params = nullptr, d.options_schema = d.weights_schema = nullptr;
 }
 
-Backend::~Backend() {
-  for (const Probe* p = probes_.load(std::memory_order_acquire); p != nullptr;) {
-    const Probe* next = p->next;
-    delete p;
-    p = next;
-  }
-}
-
 const Probe& Backend::probe(Device device, const yard_host_t* host) const {
-  const auto find = [&]() -> const Probe* {
-    for (const Probe* p = probes_.load(std::memory_order_acquire); p != nullptr; p = p->next)
-      if (p->device == device) return p;
-    return nullptr;
-  };
-  if (const Probe* known = find()) return *known;
+  for (const Probe& known : probes_)
+    if (known.device == device) return known;
   auto made = std::make_unique<Probe>();
   made->device = device;
   int32_t code = YARD_OK;
@@ -170,13 +158,9 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
     const base::FloatState restored;
     try {
       code = d.probe(d.self, host, {device.type, device.index}, &made->why);
-    } catch (const std::exception& e) {
-      code = YARD_FAULT;
-      made->text = base::exception_text(e);
     } catch (...) {
-      if (detail::thread_is_unwinding()) throw;
       code = YARD_FAULT;
-      made->text = "an unknown exception";
+      made->text = base::current_exception_text();
     }
   }
   made->available = code == YARD_OK && made->why.reason == YARD_REASON_NONE;
@@ -186,12 +170,9 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
   }
   if (code != YARD_OK && made->text.empty() && made->why.reason == YARD_REASON_NONE)
     made->text = fmt::format("its probe returned {} and gave no reason", code);
-  const Probe* head = probes_.load(std::memory_order_acquire);
-  do {
-    if (const Probe* known = find()) return *known;  // another thread was first
-    made->next = head;
-  } while (!probes_.compare_exchange_weak(head, made.get(), std::memory_order_acq_rel));
-  return *made.release();
+  // Another thread may have been first.
+  return probes_.find_or_append(
+      std::move(made), [](const Probe& a, const Probe& b) { return a.device == b.device; });
 }
 
 Status resolve_params(Kernel& k, const op::Program& program) {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/append_list.h"
 #include "op/argument_map.h"
 #include "op/program.h"
 #include "op/schema.h"
@@ -28,7 +29,7 @@ struct Probe {
   bool available = false;
   yard_verdict_t why{};
   std::string text;  // reason of a failed probe, in words
-  const Probe* next = nullptr;
+  Probe* next = nullptr;
 };
 
 struct Backend {
@@ -39,7 +40,6 @@ struct Backend {
   std::shared_ptr<void> keep;
 
   Backend() = default;
-  ~Backend();
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
@@ -48,7 +48,7 @@ struct Backend {
   const Probe& probe(Device device, const yard_host_t* host) const;
 
  private:
-  mutable std::atomic<const Probe*> probes_{nullptr};
+  mutable base::OwnedAppendList<Probe> probes_;
 };
 
 // Where an op or kernel comes from. Only what defines an op may define its reference.

@@ -107,18 +107,14 @@ Host::Host() : table{} {
   table.call_op = call_op;
 }
 
-Host::~Host() {
-  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr;)
-    delete std::exchange(s, s->next);
-}
-
 const Host::Stated* Host::find(int32_t type, int32_t index,
                                const registry::FeatureName& name) const noexcept {
-  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    if (s->feature.device.type == type && s->feature.device.index == index &&
-        registry::FeatureName::read(s->feature.name).same_name(name))
-      return s;
-  return nullptr;
+  const Stated* latest = nullptr;
+  for (const Stated& s : stated_)
+    if (s.feature.device.type == type && s.feature.device.index == index &&
+        registry::FeatureName::read(s.feature.name).same_name(name))
+      latest = &s;
+  return latest;
 }
 
 bool Host::has_stated(yard_device_t device, std::string_view name) const noexcept {
@@ -130,17 +126,16 @@ bool Host::has_stated(yard_device_t device, std::string_view name) const noexcep
     const Stated* own = find(device.type, device.index, wanted);
     return fits(own != nullptr ? own : find(device.type, registry::Feature::kEvery, wanted));
   }
-  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    if (s->feature.device.type == device.type &&
-        fits(find(device.type, s->feature.device.index, wanted)))
+  for (const Stated& s : stated_)
+    if (s.feature.device.type == device.type &&
+        fits(find(device.type, s.feature.device.index, wanted)))
       return true;
   return false;
 }
 
 std::vector<std::string> Host::stated() const {
   std::vector<std::string> to;
-  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    to.insert(to.begin(), s->text);
+  for (const Stated& s : stated_) to.push_back(s.text);
   return to;
 }
 
@@ -164,9 +159,7 @@ Status Host::state(const std::vector<std::string>& features) {
     const Device d = read[i].device;
     const Stated* known = find(d.type, d.index, registry::FeatureName::read(read[i].name));
     if (known != nullptr && known->feature.name == read[i].name) continue;
-    auto* made = new Stated{read[i], features[i], stated_.load()};
-    while (!stated_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-    }
+    stated_.append(std::unique_ptr<Stated>(new Stated{read[i], features[i]}));
   }
   return {};
 }

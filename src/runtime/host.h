@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/append_list.h"
 #include "registry/features.h"
 
 namespace yard::detail {
@@ -26,7 +27,6 @@ struct Host {
   yard_host_t table;
   detail::Core* core = nullptr;
   Host();
-  ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
@@ -40,15 +40,14 @@ struct Host {
   bool has_stated(yard_device_t device, std::string_view name) const noexcept;
 
  private:
-  // Only added to: readers need no lock, also in a forked child.
   struct Stated {
     registry::Feature feature;
     std::string text;
-    const Stated* next;
+    Stated* next = nullptr;
   };
   // The latest statement of the name; null: none.
   const Stated* find(int32_t type, int32_t index, const registry::FeatureName& name) const noexcept;
-  std::atomic<const Stated*> stated_{nullptr};
+  base::OwnedAppendList<Stated> stated_;
 };
 
 using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
