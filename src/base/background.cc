@@ -99,11 +99,10 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
         // Destroyed before wait() returns.
         const std::function<void()> run = std::exchange(body, nullptr);
         run();
-      } catch (const std::exception& e) {
-        log(LogLevel::kError, "base",
-            fmt::format("a background thread ended with an exception: {}", exception_text(e)));
       } catch (...) {
-        log(LogLevel::kError, "base", "a background thread ended with an exception");
+        log(LogLevel::kError, "base",
+            fmt::format("a background thread ended with an exception: {}",
+                        current_exception_text()));
       }
       const std::lock_guard lock(self->lock_);
       self->done_ = true;

@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <yard/detail/guard.h>
 #include <yard/status.h>
 
 #include <algorithm>
@@ -177,6 +178,7 @@ std::string current_exception_text() {
   } catch (const std::exception& e) {
     return exception_text(e);
   } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
     return "an exception that is no std::exception";
   }
 }

@@ -44,7 +44,8 @@ std::string printable_lines(std::string_view text, size_t most);
 
 // The text of an exception, printable, never empty: what() may be null or empty, and "std::bad_alloc" states no cause.
 std::string exception_text(const std::exception& e);
-// Of the exception that is being handled, whatever its type. Only inside of a catch block.
+// Of the exception that is being handled, whatever its type. Only inside of a catch block. Rethrows the unwinding of a
+// cancelled thread, which must not be stopped.
 std::string current_exception_text();
 
 // Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos past it. On failure returns nothing, with

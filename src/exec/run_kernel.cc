@@ -219,17 +219,8 @@ namespace yard::detail {
 void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
 
 void note_exception(yard_call_t* call) {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    std::snprintf(call->error, call->error_size, "%s", base::exception_text(e).c_str());
-  } catch (...) {
-    if (thread_is_unwinding()) {
-      exec::free_scratch(*call);
-      throw;
-    }
-    std::snprintf(call->error, call->error_size, "an exception that is no std::exception");
-  }
+  if (thread_is_unwinding()) exec::free_scratch(*call);
+  std::snprintf(call->error, call->error_size, "%s", base::current_exception_text().c_str());
 }
 
 }  // namespace yard::detail

@@ -32,11 +32,8 @@ std::string thrown_by(const F& f) {
   try {
     f();
     return {};
-  } catch (const std::exception& e) {
-    return fmt::format("it threw: {}", base::exception_text(e));
   } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    return "it threw something that is not a std::exception";
+    return fmt::format("it threw: {}", base::current_exception_text());
   }
 }
 

@@ -227,7 +227,7 @@ Thrown classify() {
   } catch (const Error& e) {
     return {e.status().error_class(), base::exception_text(e)};
   } catch (...) {
-    return {ErrorClass::kFault, provider::thrown_text()};
+    return {ErrorClass::kFault, base::current_exception_text()};
   }
 }
 

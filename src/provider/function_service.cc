@@ -219,8 +219,7 @@ Status FunctionService::ask_source(const Group& group, Source& source) {
   } catch (const Error& e) {
     status = e.status();
   } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    status = Status(Code::kKernelFailed, "it threw: " + thrown_text());
+    status = Status(Code::kKernelFailed, "it threw: " + base::current_exception_text());
   }
   sources_.tried(source, status);
   if (status.ok()) return {};

@@ -135,8 +135,6 @@ std::vector<FunctionRefusal> Implementation::refusals() const {
   return to;
 }
 
-std::string thrown_text() { return base::current_exception_text(); }
-
 namespace {
 
 std::shared_ptr<const Implementation> implementation_for(
@@ -282,7 +280,7 @@ void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
 }
 
 void function_verifier_threw(const FunctionRow& row) {
-  static_cast<const Implementation&>(row).broken("it threw: " + provider::thrown_text());
+  static_cast<const Implementation&>(row).broken("it threw: " + base::current_exception_text());
 }
 
 }  // namespace yard::detail

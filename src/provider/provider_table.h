@@ -65,9 +65,6 @@ struct Implementation : detail::FunctionRow {
   mutable std::mutex learning_;  // try_lock only: it may be left locked in a forked child
 };
 
-// In a catch block, except during forced unwinding: the text of the exception.
-std::string thrown_text();
-
 // What a call reads, and the providers that are out.
 struct ProviderTable : detail::FunctionTable {
   struct Entry {

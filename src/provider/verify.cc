@@ -11,6 +11,7 @@
 
 #include "base/float_state.h"
 #include "base/reclaimer.h"
+#include "base/text.h"
 #include "dispatch/scope.h"
 #include "provider/function_service.h"
 #include "registry/declarations.h"
@@ -58,8 +59,7 @@ Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
     a.accepted = code == YARD_OK && a.verdict.reason == YARD_REASON_NONE;
     if (!a.accepted && a.verdict.reason <= YARD_REASON_NONE) a.verdict.reason = YARD_REASON_REFUSED;
   } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    a.broken = "it threw: " + thrown_text();
+    a.broken = "it threw: " + base::current_exception_text();
   }
   if (before.restore() && a.broken.empty()) a.accepted = false, a.broken = kFloatStateChanged;
   return a;
@@ -166,8 +166,7 @@ class Examination {
     try {
       make();
     } catch (...) {
-      if (detail::thread_is_unwinding()) throw;
-      problem("making a sample call threw: " + thrown_text());
+      problem("making a sample call threw: " + base::current_exception_text());
     }
   }
 
@@ -205,8 +204,7 @@ class HookExamination {
       try {
         hook_.d.samples(hook_.d.self, &to);
       } catch (...) {
-        if (detail::thread_is_unwinding()) throw;
-        problem("it threw: " + thrown_text());
+        problem("it threw: " + base::current_exception_text());
       }
       if (to_.samples == 0) to_.why = "its sample calls are none";
     }

@@ -11,6 +11,7 @@
 #include "base/assign.h"
 #include "base/text.h"
 #include "dispatch/call.h"
+#include "runtime/host.h"
 
 struct yard_instance {
   yard::Instance made;
@@ -19,38 +20,10 @@ struct yard_instance {
 namespace yard {
 namespace {
 
-void write(std::string_view text, char* error, size_t size) noexcept {
-  if (error == nullptr || size == 0) return;
-  const size_t n = std::min(text.size(), size - 1);
-  std::memcpy(error, text.data(), n);
-  error[n] = '\0';
-}
-
 int32_t report(const Status& s, char* error, size_t size) {
   if (s.ok()) return YARD_OK;
-  if (error != nullptr) write(s.to_string(), error, size);
+  if (error != nullptr) runtime::copy_text(s.to_string(), error, size);
   return static_cast<int32_t>(s.error_class());
-}
-
-// In a catch block: the code of what was thrown, with its text in `error`. Allocates nothing: there may be no memory.
-// Rethrows the unwinding of a cancelled thread.
-int32_t report_exception(char* error, size_t size) {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    write("out_of_memory: out of memory", error, size);
-    return YARD_TRANSIENT;
-  } catch (const std::exception& e) {
-    try {
-      write(base::exception_text(e), error, size);
-    } catch (const std::bad_alloc&) {
-      write("internal: an exception", error, size);
-    }
-  } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    write("internal: an exception that is no std::exception", error, size);
-  }
-  return YARD_FATAL;
 }
 
 // The one place where exceptions stop: every function that may throw runs inside of this. Costs nothing where none is
@@ -60,7 +33,7 @@ template <class F>
   try {
     return f();
   } catch (...) {
-    return report_exception(error, size);
+    return runtime::report_exception(error, size);
   }
 }
 template <class F>

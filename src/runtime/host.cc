@@ -9,6 +9,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <new>
 
 #include "base/cpu_features.h"
 #include "base/log.h"
@@ -17,6 +19,30 @@
 #include "exec/executor.h"
 
 namespace yard::runtime {
+
+void copy_text(std::string_view text, char* error, size_t size) noexcept {
+  if (error == nullptr || size == 0) return;
+  const size_t n = std::min(text.size(), size - 1);
+  std::memcpy(error, text.data(), n);
+  error[n] = '\0';
+}
+
+int32_t report_exception(char* error, size_t size) {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    copy_text("out_of_memory: out of memory", error, size);
+    return YARD_TRANSIENT;
+  } catch (...) {
+    try {
+      copy_text("internal: " + base::current_exception_text(), error, size);
+    } catch (const std::bad_alloc&) {
+      copy_text("internal: an exception", error, size);
+    }
+  }
+  return YARD_FATAL;
+}
+
 namespace {
 
 constexpr int32_t kCpu = 1;
@@ -79,13 +105,9 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
     if (status.ok()) return YARD_OK;
     return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",
                 status.to_string().c_str());
-  } catch (const std::bad_alloc&) {
-    return fail(nullptr, call, YARD_TRANSIENT, "out_of_memory: out of memory");
-  } catch (const std::exception& e) {
-    return fail(nullptr, call, YARD_FATAL, "internal: %s", e.what());
   } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    return fail(nullptr, call, YARD_FATAL, "internal: an exception that is no std::exception");
+    return report_exception(call != nullptr ? call->error : nullptr,
+                            call != nullptr ? call->error_size : 0);
   }
 }
 

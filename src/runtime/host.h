@@ -50,6 +50,12 @@ struct Host {
   base::OwnedAppendList<Stated> stated_;
 };
 
+// As much of the text as there is room for, ended by a NUL.
+void copy_text(std::string_view text, char* error, size_t size) noexcept;
+// In a catch block: the code of what was thrown, with its text in `error`. Allocates nothing: there may be no memory.
+// Rethrows the unwinding of a cancelled thread.
+int32_t report_exception(char* error, size_t size);
+
 using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 
 // Runs body over [0, count), never with an empty range; returns when all of it is done. An exception of

@@ -136,11 +136,9 @@ void Maintenance::call_listeners() {
     for_each_callback(s.lock, s.listeners, listeners, [&](const BreakerListener& listener) {
       try {
         listener(e);
-      } catch (const std::exception& x) {
-        base::log(LogLevel::kError, "health",
-                  fmt::format("a listener for breakers threw: {}", base::exception_text(x)));
       } catch (...) {
-        base::log(LogLevel::kError, "health", "a listener for breakers threw");
+        base::log(LogLevel::kError, "health",
+                  fmt::format("a listener for breakers threw: {}", base::current_exception_text()));
       }
     });
   }

@@ -25,19 +25,6 @@ void add_error(ConfigReading& reading, std::string found, std::string right) {
                               "", std::move(found), std::move(right)});
 }
 
-// The text of an exception that a callback throws; empty: none.
-template <class F>
-std::string caught(const F& f) {
-  try {
-    f();
-    return "";
-  } catch (const std::exception& e) {
-    return fmt::format("an exception: {}", base::exception_text(e));
-  } catch (...) {
-    return "an exception";
-  }
-}
-
 std::string unserved_text(const detail::UnservedCall& u) {
   return fmt::format("{} would be left without a kernel ({})", u.call, u.why);
 }
@@ -136,12 +123,12 @@ void Reloader::validate(ConfigReading& reading) {
     all = s.validators;
   }
   for_each_callback(s.lock.for_changes, s.validators, all, [&](const ConfigValidator& call) {
-    Status verdict;
-    const std::string thrown = caught([&] { verdict = call(reading.config); });
-    if (!thrown.empty())
-      add_error(reading, "a validator of the program threw " + thrown, "");
-    else if (!verdict.ok())
-      add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
+    try {
+      if (const Status verdict = call(reading.config); !verdict.ok())
+        add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
+    } catch (...) {
+      add_error(reading, "a validator of the program threw: " + base::current_exception_text(), "");
+    }
   });
 }
 
@@ -396,9 +383,12 @@ void Reloader::notify(InPipeline& inside, ConfigEvent event, bool by_program, st
   if (all.empty()) return;
   const auto task = [&s, all = std::move(all), event = std::move(event)] {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
-      const std::string thrown = caught([&] { call(event); });
-      if (!thrown.empty())
-        base::log(LogLevel::kError, "policy", "a listener for rules threw " + thrown);
+      try {
+        call(event);
+      } catch (...) {
+        base::log(LogLevel::kError, "policy",
+                  "a listener for rules threw: " + base::current_exception_text());
+      }
     });
   };
   const Status posted = listeners_thread_.post(task);

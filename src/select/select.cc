@@ -85,13 +85,10 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
   const base::FloatState restored;
   try {
     code = k.d.verify(&query, &verdict);
-  } catch (const std::exception& e) {
-    reject(verdict, YARD_REASON_VERIFIER_BROKEN);
-    if (text != nullptr) *text = base::exception_text(e);
   } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
+    const std::string thrown = base::current_exception_text();
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
-    if (text != nullptr) *text = "an exception that is no std::exception";
+    if (text != nullptr) *text = thrown;
   }
   if (code != YARD_OK && verdict.reason == YARD_REASON_NONE) verdict.reason = YARD_REASON_REFUSED;
   verdict.flags = kByVerifier;
@@ -290,11 +287,8 @@ std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCan
     std::vector<std::string> ids = call_mode(s, candidates);
     if (ids.empty()) why = "it gave no answer";
     return ids;
-  } catch (const std::exception& e) {
-    why = fmt::format("it threw: {}", base::exception_text(e));
   } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    why = "it threw an exception that is no std::exception";
+    why = fmt::format("it threw: {}", base::current_exception_text());
   }
   base::log(LogLevel::kWarn, "select",
             fmt::format("mode '{}' was asked for a kernel of op '{}': {}",

@@ -126,7 +126,7 @@ TEST_F(ConfigHistory, CallsTheProgramsValidators) {
   EXPECT_THAT(to_string(events()[1]), HasSubstr("refused by a validator of the program: "));
   EXPECT_THAT(to_string(events()[1]), HasSubstr("not c"));
   EXPECT_EQ(ran(), 2);
-  EXPECT_THAT(rt_.set_config({}).to_string(), HasSubstr("an exception: no locks"));
+  EXPECT_THAT(rt_.set_config({}).to_string(), HasSubstr("threw: no locks"));
   EXPECT_GE(asked, 3);
   rt_.remove_config_callback(id);
   const int before = asked;
