@@ -2,7 +2,6 @@
 #include "base/file_watcher.h"
 
 #include <fmt/format.h>
-#include <limits.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -16,13 +15,13 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <system_error>
 
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/rights.h"
 
 namespace yard::base {
 namespace {
@@ -47,17 +46,6 @@ std::vector<std::string> absolute(std::vector<std::string> files) {
 
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MODIFY |
                              IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
-constexpr int kMostLinks = 40;  // limit of the system
-
-// Adds the components of a path, the next one last.
-void push_parts(std::string_view path, std::vector<std::string>& rest) {
-  while (!path.empty()) {
-    const size_t slash = path.rfind('/');
-    const std::string_view name = slash == path.npos ? path : path.substr(slash + 1);
-    if (!name.empty() && name != ".") rest.emplace_back(name);
-    path = slash == path.npos ? std::string_view() : path.substr(0, slash);
-  }
-}
 
 }  // namespace
 
@@ -101,41 +89,21 @@ void DirectoryWatch::close() {
 }
 
 void DirectoryWatch::walk(const std::string& path, Names& names) {
-  std::vector<std::string> rest;
-  push_parts(path, rest);
-  std::string at;  // without links; empty: the root
-  for (int links = 0; !rest.empty();) {
-    const std::string name = std::move(rest.back());
-    rest.pop_back();
-    if (name == "..") {
-      at.resize(at.empty() ? 0 : at.rfind('/'));
-      continue;
-    }
-    const std::string full = at + "/" + name;
-    char target[PATH_MAX];
-    const bool link = ::readlink(full.c_str(), target, sizeof target) >= 0;
-    if (!link && errno == EINVAL && !rest.empty()) {
-      at = full;  // a directory on the way
-      continue;
-    }
-    // Watched before it is read, so that a change in between is an event.
-    const int watch =
-        ::inotify_add_watch(fd(), at.empty() ? "/" : at.c_str(), kEvents | IN_ONLYDIR);
+  std::string real;
+  bool appeared = false;
+  base::follow(path, real, [&](const PathEntry& at) {
+    if (S_ISDIR(at.info.st_mode) && !at.last) return true;  // a directory on the way
+    // Watched before a link is read, so that a change in between is an event.
+    const int watch = ::inotify_add_watch(fd(), at.directory.c_str(), kEvents | IN_ONLYDIR);
     if (watch >= 0)
-      names[watch].insert(name);
+      names[watch].insert(at.path.substr(at.path.rfind('/') + 1));
     else if (errno != ENOENT && errno != ENOTDIR)
       complete_ = false;
-    const ssize_t size = ::readlink(full.c_str(), target, sizeof target);
-    if (size < 0 && errno != EINVAL) return;  // missing or not accessible
-    if (size < 0) {
-      at = full;
-      continue;
-    }
-    if (++links > kMostLinks) return;
-    const std::string_view to(target, static_cast<size_t>(size));
-    if (to.substr(0, 1) == "/") at.clear();
-    push_parts(to, rest);
-  }
+    struct stat now;
+    appeared = at.info.st_mode == 0 && ::lstat(at.path.c_str(), &now) == 0;
+    return true;
+  });
+  if (appeared) walk(path, names);  // before it was watched
 }
 
 void DirectoryWatch::follow(const std::vector<std::string>& files) {

@@ -156,9 +156,10 @@ int follow(const std::string& path, std::string& real, const PathVisitor& visit)
       real.resize(real.empty() ? 0 : real.rfind('/'));
       continue;
     }
-    PathEntry at{real.empty() ? "/" : real, real + "/" + name, {}};
-    if (::lstat(at.path.c_str(), &at.info) != 0) return errno;
-    if (!visit(at)) return 0;
+    PathEntry at{real.empty() ? "/" : real, real + "/" + name, {}, rest.empty()};
+    const int error = ::lstat(at.path.c_str(), &at.info) != 0 ? errno : 0;
+    if (error != 0) at.info = {};
+    if (!visit(at) || error != 0) return error;
     if (!S_ISLNK(at.info.st_mode)) {
       real = at.path;
       continue;
@@ -191,6 +192,7 @@ std::string why_untrusted(const std::string& path, const File& file) {
   bool by_descriptor = false;  // whatever its name
   const int error = follow(path, real, [&](const PathEntry& at) {
     struct stat parent;
+    if (at.info.st_mode == 0) return false;
     if (::stat(at.directory.c_str(), &parent) != 0) return false;
     const std::string others = who_else_can_write(parent, at.directory);
     // Of a sticky directory only the owners of an entry and of the directory can replace the entry.

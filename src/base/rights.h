@@ -28,12 +28,14 @@ std::string who_writes_by_acl_value(std::string_view value);
 struct PathEntry {
   std::string directory;  // without links
   std::string path;       // of an entry of that directory
-  struct stat info;       // of the entry; of a link, not of what it leads to
+  struct stat
+      info;   // of the entry; of a link, not of what it leads to; of one that is missing, zeros
+  bool last;  // of the path, unless it is a link
 };
 using PathVisitor = std::function<bool(const PathEntry&)>;  // false ends the walk
 
-// Follows a path component by component, through symbolic links; each is visited before it is followed. `real` is where it
-// leads, without links. 0 or errno. A link of /proc to an open file that its name does not lead to stays as it is.
+// Follows a path component by component, through symbolic links; each is visited before it is followed, also the first that
+// is missing. `real` is where it leads, without links. 0 or errno. A link of /proc to an open file that its name does not lead to stays as it is.
 int follow(const std::string& path, std::string& real, const PathVisitor& visit);
 
 // Why others than root and the user of this process could have chosen what the file at that path holds, for messages
