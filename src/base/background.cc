@@ -162,7 +162,11 @@ Status TaskThread::post_at(Time when, std::function<void()> task) {
   if (c.thread == nullptr) {
     auto queue = std::make_shared<Queue>();
     auto started = BackgroundThread::start(
-        "yard-events", [queue] { queue->run(); },
+        name_,
+        [queue, at_end = at_end_] {
+          queue->run();
+          at_end();
+        },
         [queue] {
           const std::lock_guard l(queue->lock);
           queue->halted = true;

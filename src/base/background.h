@@ -63,7 +63,10 @@ class BackgroundThread {
 // Starts its thread with the first task.
 class TaskThread {
  public:
-  TaskThread() = default;
+  // `at_end` runs on the thread once it is halted, by stop() or when the process exits. `name` is a literal.
+  explicit TaskThread(
+      const char* name = "yard-events", std::function<void()> at_end = [] {})
+      : name_(name), at_end_(std::move(at_end)) {}
   ~TaskThread() { stop(); }
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
@@ -92,6 +95,8 @@ class TaskThread {
     bool stopped = false;
     void inherit(Control&) {}
   };
+  const char* const name_;
+  const std::function<void()> at_end_;
   OwnedPerProcess<Control> control_;
 };
 

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/background.h"
-#include "base/cancellation.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "base/thread_state.h"
 
 namespace yard::base {
 namespace {

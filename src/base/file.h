@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/cancellation.h"
+#include "base/thread_state.h"
 
 namespace yard::base {
 

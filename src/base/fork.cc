@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "base/append_list.h"
-#include "base/cancellation.h"
 #include "base/counters.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
+#include "base/thread_state.h"
 
 namespace yard::base {
 namespace {

@@ -4,7 +4,6 @@
 #include "base/log.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/sink.h>
@@ -22,6 +21,7 @@
 #include "base/fork.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "base/thread_state.h"
 
 namespace yard::base {
 namespace {
@@ -98,23 +98,6 @@ class Inside {
   Where before_;
 };
 
-// Preserves errno, and defers the cancellation of the thread while a message is written.
-class PreserveThreadState {
- public:
-  PreserveThreadState() noexcept : errno_(errno) {
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_);
-  }
-  ~PreserveThreadState() {
-    pthread_setcancelstate(state_, nullptr);
-    errno = errno_;
-  }
-  PreserveThreadState(const PreserveThreadState&) = delete;
-  PreserveThreadState& operator=(const PreserveThreadState&) = delete;
-
- private:
-  int errno_, state_ = 0;
-};
-
 void count_and_write(LogLevel level, Logger logger, std::string text, bool again) {
   text = printable_lines(text, kLongestText);
   std::string own = text;  // the table may drop its copy while the sink reads
@@ -141,12 +124,14 @@ void count_and_write(LogLevel level, Logger logger, std::string text, bool again
 
 void try_to_log(LogLevel level, Logger logger, std::string text, bool again) noexcept {
   if (!log_enabled(logger, level) || t_where == Where::kTable) return;
-  const PreserveThreadState preserve;
+  const int before = errno;
+  const CancellationOff deferred;
   try {
     count_and_write(level, logger, std::move(text), again);
   } catch (...) {
     // A sink threw, or memory is short: the message is dropped.
   }
+  errno = before;
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include <mutex>
 #include <new>
 
-#include "base/cancellation.h"
 #include "base/fork.h"
+#include "base/thread_state.h"
 
 namespace yard::base {
 namespace {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <yard/op.h>
 
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "dispatch/call_steps.h"
 #include "dispatch/memo.h"
 

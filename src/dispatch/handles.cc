@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <yard/bound.h>
 
-#include "base/out_of_memory.h"
-#include "base/stack.h"
+#include "base/results.h"
+#include "base/thread_state.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
 #include "op/bind.h"

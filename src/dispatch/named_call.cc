@@ -3,7 +3,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "dispatch/call.h"
 
 namespace yard::detail {

@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-#include "base/stack.h"
+#include "base/thread_state.h"
 #include "registry/records.h"
 
 namespace yard::detail {

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "base/assign.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/core.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/assign.h"
 #include "base/dispose.h"
+#include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 

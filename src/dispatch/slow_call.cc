@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <yard/detail/commit.h>
 
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/out_of_memory.h"
 #include "base/random.h"
+#include "base/results.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
 #include "select/candidate_set.h"

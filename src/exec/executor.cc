@@ -12,11 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cancellation.h"
-#include "base/float_state.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "base/thread_state.h"
 #include "exec/mapped_call.h"
 #include "exec/states.h"
 #include "op/overlap.h"

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "base/float_state.h"
 #include "base/fork.h"
+#include "base/thread_state.h"
 #include "op/program.h"
 #include "registry/changes.h"
 #include "registry/records.h"

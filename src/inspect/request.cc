@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/assign.h"
 #include "base/json.h"
 #include "base/lists.h"
+#include "base/results.h"
 #include "base/text.h"
 
 namespace yard::inspect {

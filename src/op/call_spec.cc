@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CallSpecs from text by recursive descent, and back to canonical text: see call_spec.h.
 #include "op/call_spec.h"
-#include "base/assign.h"
+#include "base/results.h"
 #include "op/verbose_line.h"
 
 #include <fmt/format.h>

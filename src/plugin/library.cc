@@ -8,11 +8,11 @@
 #include <cstring>
 
 #include "base/append_list.h"
-#include "base/float_state.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread_state.h"
 #include "registry/descriptors.h"
 
 namespace yard::plugin {

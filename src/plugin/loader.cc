@@ -9,10 +9,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include "base/assign.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/text.h"
 
 namespace yard::plugin {

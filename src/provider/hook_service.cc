@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/assign.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "registry/descriptors.h"
 #include "select/select.h"

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/lists.h"
-#include "base/out_of_memory.h"
 #include "base/reclaimer.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/core.h"
 #include "dispatch/nesting.h"

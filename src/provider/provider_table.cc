@@ -6,8 +6,8 @@
 
 #include "base/append_list.h"
 #include "base/log.h"
-#include "base/out_of_memory.h"
 #include "base/reclaimer.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/scope.h"
 #include "provider/by_scope.h"

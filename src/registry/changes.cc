@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "base/assign.h"
 #include "base/lists.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "registry/declarations.h"
 #include "registry/descriptors.h"

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "base/assign.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "op/schema.h"
 #include "registry/features.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "base/float_state.h"
+#include "base/thread_state.h"
 
 namespace yard::registry {
 namespace {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/assign.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "runtime/host.h"

@@ -13,10 +13,10 @@
 #include <mutex>
 #include <utility>
 
-#include "base/assign.h"
 #include "base/json.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "inspect/socket.h"
 #include "plugin/search.h"

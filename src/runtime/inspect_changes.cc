@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/assign.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"

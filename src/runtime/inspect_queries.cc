@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/assign.h"
 #include "base/fork.h"
 #include "base/lists.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/planner.h"
 #include "op/call.h"

@@ -3,7 +3,7 @@
 #include <yard/bound.h>
 #include <yard/runtime.h>
 
-#include "base/assign.h"
+#include "base/results.h"
 #include "dispatch/core.h"
 #include "exec/states.h"
 

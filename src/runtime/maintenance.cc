@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "base/assign.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "provider/eligibility.h"

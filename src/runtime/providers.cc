@@ -5,8 +5,8 @@
 #include <yard/runtime.h>
 
 #include "base/log.h"
-#include "base/out_of_memory.h"
 #include "base/reclaimer.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/published_state.h"
 #include "plugin/loader.h"

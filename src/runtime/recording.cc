@@ -10,19 +10,17 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "base/assign.h"
 #include "base/background.h"
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/log.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call.h"
@@ -50,7 +48,7 @@ std::string file_of(std::string path) {
 
 }  // namespace
 
-struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
+struct Recording::Table {
   const uint64_t forks = base::forks();  // of its process
   struct Counted {
     std::string text;
@@ -71,12 +69,7 @@ struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
     if (!started.exchange(true, std::memory_order_relaxed)) start();
   }
   void start();
-  void run();
-  void halt() {
-    const std::lock_guard lock(wake);
-    halted = true;
-    woken.notify_all();
-  }
+  void write_or_log();
   Status write();
   std::string text();
 
@@ -89,37 +82,23 @@ struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
   std::mutex file;  // one writer at a time
   Status problem;   // under file
 
-  std::mutex wake;
-  std::condition_variable woken;
-  bool halted = false;                             // under wake
-  std::shared_ptr<base::BackgroundThread> thread;  // under wake
+  base::TaskThread thread{"yard-record", [this] { write_or_log(); }};  // last: it uses the rest
 };
 
 // With the first call, so that a program that makes none, and a child that execs, has no thread.
 void Recording::Table::start() {
-  auto begun = base::BackgroundThread::start(
-      "yard-record", [self = shared_from_this()] { self->run(); },
-      [weak = weak_from_this()] {
-        if (const auto self = weak.lock()) self->halt();
-      });
-  if (!begun.ok()) {
+  const Status begun = thread.post_at(std::chrono::steady_clock::now() + kBetweenWrites, [this] {
+    write_or_log();
+    start();
+  });
+  if (!begun.ok())
     base::log(LogLevel::kError, "telemetry",
-              fmt::format("{} is written only at the end: {}", path, begun.status().message()));
-    return;
-  }
-  const std::lock_guard lock(wake);
-  thread = *std::move(begun);
+              fmt::format("{} is written only at the end: {}", path, begun.message()));
 }
 
-void Recording::Table::run() {
-  for (bool last = false; !last;) {
-    {
-      std::unique_lock lock(wake);
-      last = woken.wait_for(lock, kBetweenWrites, [&] { return halted; });
-    }
-    const Status s = write();
-    if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
-  }
+void Recording::Table::write_or_log() {
+  const Status s = write();
+  if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
 }
 
 std::string Recording::Table::text() {
@@ -197,37 +176,26 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
 Recording::Recording(std::string path)
     : Disposable("recording to " + path),
       path_(std::move(path)),
-      state_(new std::shared_ptr<Table>(std::make_shared<Table>(own_file(path_)))) {}
+      state_(new Table(own_file(path_))) {}
 
 Recording::~Recording() {
-  const std::shared_ptr<Table>* mine = state_.load(std::memory_order_acquire);
-  Table& b = **mine;
+  Table& b = table();
   if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
-  b.halt();
-  std::shared_ptr<base::BackgroundThread> thread;
-  {
-    const std::lock_guard lock(b.wake);
-    thread = b.thread;
-  }
-  if (thread != nullptr) thread->wait();
-  base::if_memory_allows([&] {
-    if (const Status s = b.write(); !s.ok())
-      base::log(LogLevel::kError, "telemetry", s.to_string());
-  });
-  delete mine;
+  b.thread.stop();
+  base::if_memory_allows([&] { b.write_or_log(); });
+  delete &b;
 }
 
-std::shared_ptr<Recording::Table> Recording::state() const {
+Recording::Table& Recording::table() const noexcept {
   return *state_.load(std::memory_order_acquire);
 }
 
 void Recording::forked() noexcept {
-  state_.store(new std::shared_ptr<Table>(std::make_shared<Table>(own_file(path_))),
-               std::memory_order_release);
+  state_.store(new Table(own_file(path_)), std::memory_order_release);
 }
 
 bool Recording::count(std::string_view key) {
-  Table& b = **state_.load(std::memory_order_acquire);
+  Table& b = table();
   Table::Shard& s = b.shard(key);
   {
     const std::lock_guard lock(s.lock);
@@ -244,7 +212,7 @@ bool Recording::count(std::string_view key) {
 }
 
 void Recording::add(std::string_view key, std::string text) {
-  Table& b = **state_.load(std::memory_order_acquire);
+  Table& b = table();
   if (b.distinct.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
     b.distinct.fetch_sub(1, std::memory_order_relaxed);
     return drop();
@@ -263,15 +231,15 @@ void Recording::add(std::string_view key, std::string text) {
 }
 
 void Recording::drop() noexcept {
-  Table& b = **state_.load(std::memory_order_acquire);
+  Table& b = table();
   b.dropped.fetch_add(1, std::memory_order_relaxed);
   b.changed.store(true, std::memory_order_relaxed);
 }
 
-Status Recording::write() { return state()->write(); }
+Status Recording::write() { return table().write(); }
 
 RecordingStats Recording::stats() {
-  Table& b = *state();
+  Table& b = table();
   RecordingStats to;
   to.path = b.path;
   to.dropped = b.dropped.load(std::memory_order_relaxed);

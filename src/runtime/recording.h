@@ -43,11 +43,11 @@ class Recording : public base::Disposable {
 
  private:
   explicit Recording(std::string path);
-  std::shared_ptr<Table> state() const;
+  Table& table() const noexcept;
 
   const std::string path_;
   // Never freed in a forked child: its locks may be held by threads that do not exist there.
-  std::atomic<const std::shared_ptr<Table>*> state_;
+  std::atomic<Table*> state_;
 };
 
 // One runtime's part in a recording.

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"

@@ -6,9 +6,9 @@
 
 #include <set>
 
-#include "base/assign.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "policy/check.h"

@@ -6,14 +6,13 @@
 
 #include <algorithm>
 
-#include "base/assign.h"
-#include "base/cancellation.h"
 #include "base/dispose.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/text.h"
+#include "base/thread_state.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
 #include "plugin/loader.h"

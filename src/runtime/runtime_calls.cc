@@ -4,8 +4,7 @@
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
 
-#include "base/assign.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "dispatch/call.h"
 #include "dispatch/core.h"
 #include "op/bind.h"

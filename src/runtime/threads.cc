@@ -18,9 +18,8 @@
 #include <vector>
 
 #include "base/background.h"
-#include "base/cancellation.h"
-#include "base/float_state.h"
 #include "base/fork.h"
+#include "base/thread_state.h"
 #include "dispatch/scope.h"
 #include "runtime/worker_pool.h"
 

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "dispatch/core.h"

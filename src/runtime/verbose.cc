@@ -12,14 +12,13 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <iterator>
 #include <mutex>
 #include <string>
 
 #include "base/background.h"
 #include "base/fork.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
@@ -54,7 +53,8 @@ class LineBuffers {
       full = s.lines.size() >= kFull;
     }
     if (full) return write(s);
-    if (first && !due_.exchange(true, std::memory_order_acq_rel)) wake();
+    if (first && !due_.exchange(true, std::memory_order_acq_rel))
+      thread_.post_at(std::chrono::steady_clock::now() + kLinger, [this] { flush(); }).ignore();
   }
 
   void flush() {
@@ -80,42 +80,10 @@ class LineBuffers {
     }
     write_all(lines);
   }
-  void wake() {
-    const std::lock_guard lock(state_);
-    ++woken_;
-    if (thread_ == nullptr) {
-      auto begun = base::BackgroundThread::start(
-          "yard-verbose", [this] { run(); }, [this] { halt(); });
-      if (begun.ok()) thread_ = *std::move(begun);
-    }
-    more_.notify_all();
-  }
-  void halt() {
-    const std::lock_guard lock(state_);
-    halted_ = true;
-    more_.notify_all();
-  }
-  void run() {
-    for (uint64_t seen = 0;;) {
-      std::unique_lock lock(state_);
-      more_.wait(lock, [&] { return halted_ || woken_ != seen; });
-      seen = woken_;
-      more_.wait_for(lock, kLinger, [&] { return halted_; });
-      const bool last = halted_;
-      lock.unlock();
-      flush();
-      if (last) return;
-    }
-  }
-
   std::array<Shard, 16> shards_;
   std::mutex writing_;
   std::atomic<bool> due_{false};  // some line waits, and the thread knows
-  std::mutex state_;
-  std::condition_variable more_;
-  uint64_t woken_ = 0;                              // under state_
-  bool halted_ = false;                             // under state_
-  std::shared_ptr<base::BackgroundThread> thread_;  // under state_
+  base::TaskThread thread_{"yard-verbose", [this] { flush(); }};
 };
 
 namespace {

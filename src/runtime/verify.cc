@@ -6,9 +6,8 @@
 
 #include <map>
 
-#include "base/assign.h"
 #include "base/lists.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "op/call.h"
 #include "plugin/loader.h"

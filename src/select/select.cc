@@ -12,11 +12,11 @@
 #include <limits>
 #include <tuple>
 
-#include "base/float_state.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread_state.h"
 #include "select/reasons.h"
 #include "select/transforms.h"
 

@@ -14,7 +14,7 @@
 #include <set>
 
 #include "base/file.h"
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "tune/canary.h"

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/assign.h"
 #include "base/fork.h"
+#include "base/results.h"
 #include "exec/executor.h"
 #include "op/bind.h"
 #include "select/explain.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/out_of_memory.h"
+#include "base/results.h"
 #include "base/testing_allocations.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"

@@ -109,7 +109,7 @@ YARD_API ThreadHead* try_register_thread() noexcept;
 // The slot of a function or hook beyond the inline ones. Throws yard::Error where calls nest too deep.
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook);
-// A nested call below this address would leave the thread's stack too little room (base/stack.h). The largest number until
+// A nested call below this address would leave the thread's stack too little room (base/thread_state.h). The largest number until
 // the thread has asked.
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
     __attribute__((tls_model("initial-exec")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/stack.h"
+#include "base/thread_state.h"
 
 #include <pthread.h>
 #include <yard/detail/guard.h>

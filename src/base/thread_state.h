@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floating-point control state of a thread: rounding mode, flush-to-zero, traps.
-//
-// Code of plugins may leave it changed, and with it all later arithmetic of the thread: `gcc -ffast-math` links libraries so
-// that opening them sets flush-to-zero. Sticky exception flags are no part of it.
+// What code that a thread runs may leave changed, or use up: cancellation, the floating-point control state, the stack.
 #pragma once
+
+#include <pthread.h>
 
 #include <cstdint>
 
 namespace yard::base {
 
-// Restores the state that it was made in when it ends. A few instructions.
+// pthread_cancel: a thread that is cancelled unwinds out of the next cancellation point, such as close() or read(). Out of a
+// destructor, a noexcept function or a catch block that ends the process. So calls defer it where they do more than run a
+// kernel. One of these defers the cancellation of this thread while it lives.
+class CancellationOff {
+ public:
+  CancellationOff() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~CancellationOff() { pthread_setcancelstate(before_, nullptr); }
+  CancellationOff(const CancellationOff&) = delete;
+  CancellationOff& operator=(const CancellationOff&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// The floating-point control state of a thread: rounding mode, flush-to-zero, traps. Code of plugins may leave it changed,
+// and with it all later arithmetic of the thread: `gcc -ffast-math` links libraries so that opening them sets flush-to-zero.
+// Sticky exception flags are no part of it. One of these restores the state that it was made in when it ends. A few instructions.
 class FloatState {
  public:
   FloatState() noexcept : control_(read()) {}
@@ -60,5 +75,9 @@ class FloatState {
 
   const uint64_t control_;
 };
+
+// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a small stack. False on a stack
+// that is not the thread's own, as that of a fiber. The first question of a thread may read /proc; allocates then only.
+bool stack_is_low() noexcept;
 
 }  // namespace yard::base

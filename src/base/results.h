@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Status and Result: taking a value out of one or returning its error, and where lack of memory becomes an error.
+#pragma once
+
+#include <yard/result.h>
+
+#include <new>
+#include <utility>
+
+// YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
+#define YARD_ASSIGN_OR_RETURN(to, expr) YARD_ASSIGN_IN_LINE(to, expr, __LINE__)
+#define YARD_ASSIGN_IN_LINE(to, expr, line) YARD_ASSIGN_BY(to, expr, line)
+#define YARD_ASSIGN_BY(to, expr, line)                                         \
+  auto yard_result_##line = (expr);                                            \
+  if (!yard_result_##line.ok()) return std::move(yard_result_##line).status(); \
+  to = *std::move(yard_result_##line)
+
+namespace yard::base {
+
+// Exceptions for lack of memory become errors at the boundary of the library, in functions that return a Status or a Result.
+// Below it they pass, and a change that meets one has not happened.
+
+// What f() returns, a Status or Result; Status::out_of_memory() if there was no memory for it.
+template <class F>
+auto or_out_of_memory(const F& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  }
+}
+
+// For what comes after a change is in force, and may be left out: nothing that is thrown for lack of memory passes.
+template <class F>
+void if_memory_allows(const F& f) {
+  try {
+    f();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+}  // namespace yard::base
