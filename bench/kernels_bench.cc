@@ -17,7 +17,7 @@
 #include "host_access.h"
 #include "kernel_cases.h"
 #include "kernel_timing.h"
-#include "progress.h"
+#include "terminal.h"
 #include "torch_kernels.h"
 
 namespace yard::bench {

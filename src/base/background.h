@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Background threads: one that runs a function, and one that runs tasks in order or at a given time. They take no
-// signals, can be waited for, and do not run on after the process has begun to exit.
+// signals, can be waited for, and do not run on after the process has begun to exit. And ending objects on such threads.
 #pragma once
 
 #include <signal.h>
@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "base/fork.h"
 
@@ -99,5 +100,43 @@ class TaskThread {
   const std::function<void()> at_end_;
   OwnedPerProcess<Control> control_;
 };
+
+// What may take long to end, or hang, such as a library with its stop() and destructors, or a recording with its file. Its
+// last owner may be a call, which must not wait for it.
+class Disposable {
+ public:
+  // `what`: for the log.
+  explicit Disposable(std::string what) : what_(std::move(what)) {}
+  virtual ~Disposable() = default;
+  Disposable(const Disposable&) = delete;
+  Disposable& operator=(const Disposable&) = delete;
+
+ private:
+  friend void dispose(Disposable* object) noexcept;
+  friend class MayWait;
+  std::string what_;
+  Disposable* next_ = nullptr;  // of those without a thread
+};
+
+// Destroys it on a thread of its own. Where MayWait allows it, waits up to a second for that, and destroys it itself if no
+// thread can be had; elsewhere it is then left to the next MayWait. An error is logged if it does not end in 10 s.
+void dispose(Disposable* object) noexcept;
+
+// In functions that load, unload, wait and set; not in calls of ops. Any thread.
+class MayWait {
+ public:
+  MayWait() noexcept : MayWait(true) {}
+  // False: for its time none is in effect, also if made later.
+  explicit MayWait(bool may) noexcept;
+  ~MayWait();
+  MayWait(const MayWait&) = delete;
+  MayWait& operator=(const MayWait&) = delete;
+
+ private:
+  const int before_;
+};
+
+// Tests: how long until one that hangs is reported.
+void report_stuck_after(std::chrono::milliseconds time) noexcept;
 
 }  // namespace yard::base

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects that end on a thread of their own: not where they are released, reported when they hang, and with no thread to be
 // had, only where waiting is allowed.
-#include "base/dispose.h"
+#include "base/background.h"
 
 #include <gtest/gtest.h>
 #include <yard/detail/sanitizers.h>

@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/core.h"
-#include "select/explain.h"
 #include "select/reasons.h"
+#include "select/select.h"
 
 namespace yard::detail {
 namespace {

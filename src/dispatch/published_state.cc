@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/dispose.h"
+#include "base/background.h"
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"

@@ -102,4 +102,15 @@ TensorSpec spec_of(const yard_tensor_t& tensor);
 // "f32[8,4096]": dtype and shape of any tensor, valid or not.
 std::string brief(const yard_tensor_t& tensor);
 
+// ---- The line that a verbose runtime prints for a call, and the call that it is about ----
+//
+//   yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us
+
+// The arguments of a call, separated by spaces; its device and what follows it only if that is not `@cpu`.
+std::string verbose_arguments(const CallSpec& spec);
+
+// The CallSpec that a line is about; kParse if it has another form.
+bool is_verbose_line(std::string_view text) noexcept;
+Result<std::string> call_of_verbose_line(std::string_view line);
+
 }  // namespace yard::op

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "op/verbose_line.h"
+#include "op/call_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dispose.h"
+#include "base/background.h"
 #include "base/dynamic_library.h"
 #include "base/reclaimer.h"
 #include "plugin/manifest.h"
@@ -76,7 +76,7 @@ class Library {
 // library: it is neither opened nor started twice.
 struct KeepAlive : base::Disposable {
   using Disposable::Disposable;
-  // Ends on a thread of its own (base/dispose.h) when the last record is released, wherever that is.
+  // Ends on a thread of its own (base/background.h) when the last record is released, wherever that is.
   static std::shared_ptr<KeepAlive> make(const std::string& path);
   // First, so that it is destroyed last. Holds base::forks() at the time of the load.
   std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
@@ -133,5 +133,29 @@ class PluginIndex {
  private:
   std::vector<PluginRecord> records_;
 };
+
+// ---- The libraries that a plugin needs, found as the dynamic loader finds them ----
+//
+// Those outside of the system's directories are checked as the plugin is: others could run their code through them.
+
+// The digest of a file that has been read.
+struct KnownDigest {
+  FileId id;
+  std::string sha256;
+};
+
+struct LibrarySearch {
+  Directories& directories;
+  const PluginSettings& settings;
+  std::string environment;            // LD_LIBRARY_PATH when the process started
+  std::vector<KnownDigest>* digests;  // may be null: each file is read
+};
+
+// Libraries that the plugin needs, directly or through others, with digests; without those in directories of the system
+// (/usr, /lib) that belong to root. A refusal if others can write one of them, or a directory that RPATH or RUNPATH of the
+// plugin or of a library leads to, or if such a path is not absolute. Libraries that are missing, or that only the cache of
+// the dynamic loader names, are not listed.
+Refusal find_libraries(const PluginFile& plugin, const LibrarySearch& search,
+                       std::vector<PluginLibrary>& to);
 
 }  // namespace yard::plugin

@@ -27,12 +27,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/dispose.h"
+#include "base/background.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/thread_state.h"
-#include "plugin/libraries.h"
 #include "plugin/library.h"
 #include "plugin/trust.h"
 #include "registry/changes.h"

@@ -21,7 +21,6 @@
 #include "inspect/socket.h"
 #include "plugin/search.h"
 #include "runtime/callbacks.h"
-#include "runtime/inspect_commands.h"
 
 namespace yard::runtime {
 

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"
-#include "runtime/inspect_commands.h"
+#include "runtime/inspect.h"
 #include "runtime/rules.h"
 
 namespace yard::runtime {

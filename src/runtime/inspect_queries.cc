@@ -12,7 +12,7 @@
 #include "dispatch/planner.h"
 #include "op/call.h"
 #include "policy/process.h"
-#include "runtime/inspect_commands.h"
+#include "runtime/inspect.h"
 
 namespace yard::runtime {
 namespace {

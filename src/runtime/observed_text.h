@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "op/call.h"
-#include "op/call_key.h"
 #include "registry/interfaces.h"
 #include "telemetry/call_texts.h"
 

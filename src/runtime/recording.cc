@@ -24,7 +24,6 @@
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call.h"
-#include "op/call_key.h"
 
 namespace yard::runtime {
 namespace {

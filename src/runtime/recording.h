@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/dispose.h"
+#include "base/background.h"
 #include "registry/interfaces.h"
 
 namespace yard::runtime {
@@ -19,7 +19,7 @@ namespace yard::runtime {
 class Recording : public base::Disposable {
  public:
   // The recording of a path, made if there is none. `%p` in the path stands for the process id; a forked child appends a
-  // dot and its process id. An error if the file cannot be written. Ends on a thread of its own (base/dispose.h).
+  // dot and its process id. An error if the file cannot be written. Ends on a thread of its own (base/background.h).
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
   // Writes the rest of the file.
   ~Recording() override;

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/dispose.h"
+#include "base/background.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"

@@ -22,7 +22,7 @@
 #include "base/stopwatch.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
-#include "op/verbose_line.h"
+#include "op/call_spec.h"
 #include "runtime/observed_text.h"
 
 namespace yard::runtime {

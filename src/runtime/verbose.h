@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbose runtimes: a line on standard error for each call (op/verbose_line.h). See Runtime::set_verbose().
+// Verbose runtimes: a line on standard error for each call (op/call_spec.h). See Runtime::set_verbose().
 #pragma once
 
 #include <string_view>

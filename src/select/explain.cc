@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A selection with notes, counterfactuals; and the explanation as text and as JSON.
-#include "select/explain.h"
+#include "select/select.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "select/reasons.h"
-#include "select/select.h"
 
 namespace yard::select {
 namespace {

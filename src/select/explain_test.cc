@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explanations: the winner, why the others are not, the part of policy; as data, text and JSON.
-#include "select/explain.h"
+#include "select/select.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

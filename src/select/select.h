@@ -2,10 +2,15 @@
 // The selector: one total order over the kernels that are allowed, able and healthy.
 #pragma once
 
+#include <yard/explain.h>
+
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "op/call.h"
+#include "policy/process.h"
 #include "select/candidate_set.h"
 
 namespace yard::select {
@@ -56,5 +61,17 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
 bool inside_select() noexcept;
 // How many selections of this thread are nested: plugin code that runs in one may call ops.
 int select_depth() noexcept;
+
+struct ExplainRequest {
+  std::shared_ptr<const registry::OpRecord> op_record;
+  const op::Call* call;
+  CallConstraints constraints;
+  ProcessState process;
+  std::span<const policy::Source> sources;  // lowest precedence first
+  OpSettings settings = {};
+};
+
+// A run of the selector with notes, in words.
+Explanation explain(const ExplainRequest& q);
 
 }  // namespace yard::select

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "registry/testing.h"
-#include "select/explain.h"
+#include "select/select.h"
 
 namespace yard::select::testing {
 

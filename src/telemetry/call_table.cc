@@ -7,7 +7,7 @@
 #include <new>
 #include <tuple>
 
-#include "op/call_key.h"
+#include "op/call.h"
 
 namespace yard::telemetry {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "op/call_key.h"
+#include "op/call.h"
 
 namespace yard::telemetry {
 

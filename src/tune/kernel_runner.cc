@@ -9,8 +9,8 @@
 #include "base/results.h"
 #include "exec/executor.h"
 #include "op/bind.h"
-#include "select/explain.h"
 #include "select/reasons.h"
+#include "select/select.h"
 #include "tune/call_copy.h"
 
 namespace yard::tune {

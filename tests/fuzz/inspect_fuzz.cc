@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "runtime/inspect_commands.h"
+#include "runtime/inspect.h"
 
 namespace {
 

@@ -3,9 +3,10 @@
 // `--seconds: expected a number from 0 to 3600, got 'x'`.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <fmt/format.h>
+#include <yard/options.h>
+#include <yard/result.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>
@@ -48,5 +49,19 @@ std::pair<CLI::App*, std::shared_ptr<Q>> add_command(CLI::App& parent, Action& a
 
 // What is wrong with the command line; `command` is the one that was chosen.
 std::string message_of(const CLI::ParseError& error, CLI::App& command);
+
+// Policy and call options, the same for every command that makes a choice.
+struct PolicyFlags {
+  std::string prefer, order, lock, force;
+  std::vector<std::string> deny_vendor, allow_vendor, deny, allow, backend, label;
+  bool strict = false, reference_only = false, no_transforms = false;
+  bool deterministic = false, inference = false, capturing = false;
+
+  // Adds the options; this object must outlive the parse.
+  void add(CLI::App& command);
+
+  // The options for a call of `op`. An invalid value is an error that names the option.
+  Result<Options> options(const std::string& op) const;
+};
 
 }  // namespace yard::tool

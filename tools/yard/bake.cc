@@ -21,7 +21,6 @@
 #include "files.h"
 #include "json.h"
 #include "output.h"
-#include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {

@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "json.h"
 #include "output.h"
-#include "table.h"
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {

@@ -18,8 +18,7 @@
 #include "measured_calls.h"
 #include "model_calls.h"
 #include "output.h"
-#include "progress.h"
-#include "table.h"
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {

@@ -15,7 +15,6 @@
 #include "config_moves.h"
 #include "json.h"
 #include "output.h"
-#include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {

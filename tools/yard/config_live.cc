@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "output.h"
 #include "remote.h"
-#include "table.h"
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {

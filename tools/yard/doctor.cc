@@ -15,7 +15,7 @@
 #include "machine.h"
 #include "output.h"
 #include "plugin_show.h"
-#include "table.h"
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
 #include "output.h"
-#include "policy_flags.h"
 #include "remote.h"
 #include "terminal.h"
 

@@ -12,7 +12,7 @@
 #include "json.h"
 #include "output.h"
 #include "plugin_show.h"
-#include "table.h"
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {

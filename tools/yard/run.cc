@@ -18,7 +18,6 @@
 #include "config_file.h"
 #include "json.h"
 #include "output.h"
-#include "policy_flags.h"
 #include "terminal.h"
 
 namespace yard::tool {

@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "output.h"
 #include "remote.h"
-#include "table.h"
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {

@@ -3,12 +3,14 @@
 #include "terminal.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <yard/log.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <numeric>
+#include <string_view>
 
 #include "json.h"
 #include "output.h"
@@ -124,6 +126,73 @@ std::string age_text(double seconds) {
   if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
   if (seconds < 172800) return fmt::format("{:.0f} h", seconds / 3600);
   return fmt::format("{:.0f} days", seconds / 86400);
+}
+
+namespace {
+
+// Code points, as an approximation of columns.
+size_t width(const std::string& s) {
+  return static_cast<size_t>(
+      std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+std::string Table::text(size_t indent) const {
+  std::vector<std::vector<Cell>> lines;
+  auto& head = lines.emplace_back();
+  for (const Column& c : columns_) head.push_back({c.title, Paint::kBold});
+  for (const auto& row : rows_) {
+    auto& line = lines.emplace_back(row);
+    line.resize(columns_.size());
+    for (Cell& cell : line) cell.text = printable(cell.text);  // texts of kernels are untrusted
+  }
+  std::vector<size_t> widths(columns_.size(), 0);
+  for (const auto& line : lines)
+    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width(line[i].text));
+
+  std::string out;
+  for (const auto& line : lines) {
+    size_t last = line.size();
+    while (last > 0 && line[last - 1].text.empty()) --last;
+    out.append(indent, ' ');
+    for (size_t i = 0; i < last; ++i) {
+      const std::string blanks(widths[i] - width(line[i].text), ' ');
+      if (columns_[i].align == Align::kRight) out += blanks;
+      out += paint(line[i].paint, line[i].text);
+      if (i + 1 == last) break;
+      if (columns_[i].align == Align::kLeft) out += blanks;
+      out += "  ";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+namespace {
+
+constexpr size_t kWidth = 78;  // a line that wraps could not be erased
+
+bool is_terminal() {
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && term != nullptr && std::string_view(term) != "dumb";
+}
+
+}  // namespace
+
+Progress::Progress() : shown_(is_terminal()) {}
+
+void Progress::say(const std::string& line) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!shown_ || (dirty_ && now - last_ < std::chrono::milliseconds(100))) return;
+  write_err("\r\x1b[K" + printable(std::string_view(line).substr(0, kWidth)));
+  dirty_ = true, last_ = now;
+}
+
+void Progress::clear() {
+  if (!dirty_) return;
+  write_err("\r\x1b[K");
+  dirty_ = false;
 }
 
 }  // namespace yard::tool

@@ -4,6 +4,7 @@
 
 #include <yard/status.h>
 
+#include <chrono>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -45,5 +46,56 @@ int exit_code(const Status& status);
 std::string duration(double ns);
 // "12 s", "3 min", "2 h", "5 days".
 std::string age_text(double seconds);
+
+// Tables that line up, with or without colour.
+//
+//   Table t({{"kernel"}, {"priority", Align::kRight}});
+//   t.add({{"reference.cpp"}, {"50"}});
+//   print_out("{}", t.text());
+enum class Align { kLeft, kRight };
+
+struct Column {
+  std::string title;
+  Align align = Align::kLeft;
+};
+
+struct Cell {
+  std::string text;
+  Paint paint = Paint::kPlain;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // Missing cells are empty.
+  void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  // Each line indented by `indent` and without blanks at its end.
+  std::string text(size_t indent = 0) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+// A line on stderr that shows the progress of a long command; on terminals only.
+class Progress {
+ public:
+  Progress();
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Whether it is shown.
+  bool shown() const noexcept { return shown_; }
+  // Replaces the previous line; at most ten times a second.
+  void say(const std::string& line);
+  // Before other output.
+  void clear();
+
+ private:
+  const bool shown_;
+  bool dirty_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
 
 }  // namespace yard::tool

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {

@@ -18,7 +18,6 @@
 #include "json.h"
 #include "output.h"
 #include "plugin_show.h"
-#include "progress.h"
 #include "terminal.h"
 #include "verify_file.h"
 #include "verify_report.h"

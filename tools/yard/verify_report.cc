@@ -9,7 +9,6 @@
 
 #include "json.h"
 #include "output.h"
-#include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {
