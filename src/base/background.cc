@@ -167,9 +167,9 @@ Status TaskThread::post_at(Time when, std::function<void()> task) {
     auto queue = std::make_shared<Queue>();
     auto started = BackgroundThread::start(
         name_,
-        [queue, at_end = at_end_] {
+        [queue, at_end = at_end_, process = forks()] {
           queue->run();
-          at_end();
+          if (process == forks()) at_end();
         },
         [queue] {
           const std::lock_guard l(queue->lock);

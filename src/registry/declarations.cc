@@ -11,9 +11,9 @@ using detail::FunctionSite;
 
 namespace {
 
-base::AppendList<HookDeclaration> g_hooks;
-base::AppendList<FunctionSite> g_functions;
-base::InternedTexts g_backend_numbers;
+constinit base::AppendList<HookDeclaration> g_hooks;
+constinit base::AppendList<FunctionSite> g_functions;
+constinit base::InternedTexts g_backend_numbers;
 
 template <class To, class T>
 std::vector<To*> items(const base::AppendList<T>& list, bool only_declared) {

@@ -86,9 +86,9 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
   try {
     code = k.d.verify(&query, &verdict);
   } catch (...) {
-    const std::string thrown = base::current_exception_text();
+    if (detail::thread_is_unwinding()) throw;
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
-    if (text != nullptr) *text = thrown;
+    if (text != nullptr) *text = base::current_exception_text();
   }
   if (code != YARD_OK && verdict.reason == YARD_REASON_NONE) verdict.reason = YARD_REASON_REFUSED;
   verdict.flags = kByVerifier;
