@@ -228,12 +228,11 @@ int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t
   return yard::guarded(error, error_size, [&] {
     if (op == nullptr) return yard::missing("the op's name");
     if (args == nullptr && count > 0) return yard::missing("the argument array");
-    if (Status s = yard::check_count(count); !s.ok()) return s;
-    auto o = yard::read_options(options, op);
-    if (!o.ok()) return Status(o.status());
+    YARD_RETURN_IF_ERROR(yard::check_count(count));
+    YARD_ASSIGN_OR_RETURN(auto o, yard::read_options(options, op));
     yard::ResultRecord record;
-    if (result != nullptr) o->result = &record;
-    Status s = Runtime::shared().call(op, yard::read_args(args, count), *o);
+    if (result != nullptr) o.result = &record;
+    Status s = Runtime::shared().call(op, yard::read_args(args, count), o);
     yard::write_result(record, result);
     return s;
   });
@@ -286,14 +285,12 @@ int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char*
                      size_t kernel_size, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
     if (call_spec == nullptr) return yard::missing("the CallSpec");
-    auto o = yard::read_options(options, yard::op_of(call_spec));
-    if (!o.ok()) return Status(o.status());
-    auto r = Runtime::shared().resolve(call_spec, *o);
-    if (!r.ok()) return Status(r.status());
-    if (kernel == nullptr || kernel_size <= r->kernel.size())
+    YARD_ASSIGN_OR_RETURN(const auto o, yard::read_options(options, yard::op_of(call_spec)));
+    YARD_ASSIGN_OR_RETURN(const auto r, Runtime::shared().resolve(call_spec, o));
+    if (kernel == nullptr || kernel_size <= r.kernel.size())
       return Status(Code::kInvalidArgument, yard::ErrorClass::kTransient,
-                    "the kernel's id needs " + std::to_string(r->kernel.size() + 1) + " bytes");
-    std::memcpy(kernel, r->kernel.c_str(), r->kernel.size() + 1);
+                    "the kernel's id needs " + std::to_string(r.kernel.size() + 1) + " bytes");
+    std::memcpy(kernel, r.kernel.c_str(), r.kernel.size() + 1);
     return Status();
   });
 }
@@ -302,11 +299,9 @@ int32_t yard_explain(const char* call_spec, const yard_options_t* options, char*
                      size_t json_size, size_t* needed, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
     if (call_spec == nullptr) return yard::missing("the CallSpec");
-    auto o = yard::read_options(options, yard::op_of(call_spec));
-    if (!o.ok()) return Status(o.status());
-    auto e = Runtime::shared().explain(call_spec, *o);
-    if (!e.ok()) return Status(e.status());
-    const std::string text = e->to_json();
+    YARD_ASSIGN_OR_RETURN(const auto o, yard::read_options(options, yard::op_of(call_spec)));
+    YARD_ASSIGN_OR_RETURN(const auto e, Runtime::shared().explain(call_spec, o));
+    const std::string text = e.to_json();
     if (needed != nullptr) *needed = text.size() + 1;
     if (json == nullptr || json_size <= text.size())
       return Status(Code::kInvalidArgument, yard::ErrorClass::kTransient,

@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/fork.h"
 #include "base/results.h"
+#include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"
+#include "op/call_spec.h"
 #include "select/reasons.h"
 #include "select/select.h"
 #include "tune/call_copy.h"
@@ -119,6 +122,187 @@ const registry::Kernel* reference_kernel(const registry::OpRecord& op_record) {
 uint64_t seed_of(const op::Program& program, uint64_t seed) {
   for (const char c : program.name()) seed = seed * 31 + static_cast<unsigned char>(c);
   return seed;
+}
+
+namespace {
+
+constexpr int64_t kIntegers[] = {1, 2, 4, 0, -1, 16};
+
+// 0 is the default, where there is one.
+std::vector<int> choices(const op::Param& p) {
+  const size_t n = p.kind == op::Kind::kEnum    ? p.enumerators.size()
+                   : p.kind == op::Kind::kBool  ? 2
+                   : p.kind == op::Kind::kInt   ? std::size(kIntegers)
+                   : p.kind == op::Kind::kFloat ? 3
+                                                : 0;
+  std::vector<int> to(n + 2);
+  std::iota(to.begin() + 1, to.end(), 0);  // the default twice
+  return to;
+}
+
+op::SpecValue spec_value(const exec::OwnedValue& o) {
+  switch (o.value.tag) {
+    case YARD_TAG_INT: return {o.value.u.i};
+    case YARD_TAG_FLOAT: return {o.value.u.f};
+    case YARD_TAG_BOOL: return {o.value.u.i != 0};
+    default:
+      if (base::is_bare_word(o.text)) return {op::Word{o.text}};
+      return {o.text};
+  }
+}
+
+void set_options(std::vector<exec::OwnedValue> options, TestInstance& to) {
+  for (const exec::OwnedValue& o : options)
+    to.options += fmt::format("{}{}={}", to.options.empty() ? "" : ", ", o.name,
+                              op::to_string(spec_value(o)));
+  to.states.set_options(std::move(options));
+}
+
+std::vector<exec::OwnedValue> owned(const std::vector<Arg>& options) {
+  std::vector<exec::OwnedValue> to;
+  for (const Arg& a : options) {
+    const yard_value_t& v = a.value.c();
+    to.push_back({std::string(a.name),
+                  v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : std::string(), v});
+  }
+  return to;
+}
+
+// A tensor as it is, or, without data, one of its form with generated contents.
+TensorView weight(const std::string& name, const ParsedTensor& form, const TensorView* given,
+                  uint64_t seed, TestInstance& to) {
+  op::TensorSpec spec;
+  spec.dtype = form.dtype, spec.shape = form.shape;
+  to.loaded += fmt::format("{}{}={}", to.loaded.empty() ? "" : ", ", name, op::to_string(spec));
+  if (given != nullptr && given->data() != nullptr) return *given;
+  const Buffer& made = to.weights.emplace_back(form, false);
+  fill(made.view(), Random(seed ^ (to.weights.size() * 0x9e3779b97f4a7c15ull)), Contents::kNormal,
+       IntegerRange());
+  return made.view();
+}
+
+ParsedTensor compact(DType dtype, std::vector<int64_t> shape) {
+  const TensorView view(static_cast<void*>(nullptr), dtype, shape);
+  ParsedTensor to;
+  to.dtype = dtype, to.shape = std::move(shape);
+  to.strides.assign(view.strides().begin(), view.strides().end());
+  return to;
+}
+
+void add_given(const VerifyOptions& given, uint64_t seed, TestInstance& to,
+               exec::Weights& weights) {
+  for (const Arg& a : given.weights) {
+    const TensorView view(*a.value.c().u.tensor);
+    std::string name(a.name);
+    weights.emplace_back(
+        name, weight(name, compact(view.dtype(), {view.shape().begin(), view.shape().end()}), &view,
+                     seed, to));
+  }
+}
+
+// The form of a declared weight in a call; empty if a dimension of it has no size there.
+std::optional<ParsedTensor> declared_form(const op::Program& program, const op::Call& call,
+                                          const op::Param& p) {
+  DType dtype = p.dtype;
+  for (size_t i = 0; i < program.schema().params.size() && !p.variable.empty(); ++i)
+    if (program.schema().params[i].variable == p.variable && call.args()[i].tag == YARD_TAG_TENSOR)
+      dtype = from_dlpack(call.args()[i].u.tensor->dtype);
+  if (dtype == DType::invalid) return std::nullopt;
+  std::vector<int64_t> shape;
+  for (const op::Dim& d : p.dims) {
+    int64_t size = d.number;
+    if (d.kind != op::Dim::Kind::kConstant) {
+      const auto field = program.field(d.name);
+      if (!field || !op::find(*field, call.args(), size)) return std::nullopt;
+      size *= d.number;
+    }
+    shape.push_back(size);
+  }
+  return compact(dtype, std::move(shape));
+}
+
+}  // namespace
+
+InstanceGenerator::InstanceGenerator(const registry::Kernel& kernel,
+                                     const registry::Kernel& reference, const VerifyOptions& given)
+    : kernel_(kernel), given_(given) {
+  if (kernel.options == nullptr || reference.options == nullptr) return;
+  for (const op::Param& p : kernel.options->params) {
+    const int i = reference.options->index_of(p.name);
+    if (i < 0 || reference.options->params[static_cast<size_t>(i)].kind != p.kind ||
+        p.kind == op::Kind::kString ||
+        std::any_of(given.options.begin(), given.options.end(),
+                    [&](const Arg& a) { return a.name == p.name; }))
+      continue;
+    varied_.push_back(&p);
+    values_[p.name] = ShuffleBag<int>(choices(p));
+  }
+}
+
+exec::OwnedValue InstanceGenerator::option(const op::Param& p, Random& random) {
+  const int choice = values_.at(p.name).next(random);
+  yard_value_t v = op::default_value(p);
+  if (choice == 0 && v.tag != YARD_TAG_NONE) {
+    if (p.kind != op::Kind::kEnum) return {p.name, "", v};
+    const std::string& word = p.enumerators[static_cast<size_t>(v.u.i)];
+    return {p.name, word, Value(word).c()};
+  }
+  const auto at = static_cast<size_t>(std::max(choice - 1, 0));
+  switch (p.kind) {
+    case op::Kind::kEnum: {
+      const std::string& word = p.enumerators[at % p.enumerators.size()];
+      return {p.name, word, Value(word).c()};
+    }
+    case op::Kind::kBool: return {p.name, "", Value(at % 2 != 0).c()};
+    case op::Kind::kInt: return {p.name, "", Value(kIntegers[at % std::size(kIntegers)]).c()};
+    default: {
+      const double usual = v.tag == YARD_TAG_FLOAT ? v.u.f : 1.0;
+      const double values[] = {usual, 0.5, usual * 2};
+      return {p.name, "", Value(values[at % std::size(values)]).c()};
+    }
+  }
+}
+
+std::unique_ptr<TestInstance> InstanceGenerator::next(const op::Program& program,
+                                                      const op::Call& call, uint64_t seed,
+                                                      Random* random) {
+  auto to = std::make_unique<TestInstance>();
+  std::vector<exec::OwnedValue> options = owned(given_.options);
+  if (random != nullptr)
+    for (const op::Param* p : varied_) options.push_back(option(*p, *random));
+  set_options(std::move(options), *to);
+  exec::Weights weights;
+  add_given(given_, seed, *to, weights);
+  if (kernel_.weights != nullptr) {
+    for (const op::Param& p : kernel_.weights->params) {
+      const auto is = [&](const auto& w) { return w.first == p.name; };
+      if (std::any_of(weights.begin(), weights.end(), is)) continue;
+      if (program.index_of(p.name) >= 0) continue;  // the call has it
+      if (const auto form = declared_form(program, call, p))
+        weights.emplace_back(p.name, weight(p.name, *form, nullptr, seed, *to));
+    }
+  }
+  to->made = std::move(weights);
+  to->add_arguments(kernel_, program);
+  return to;
+}
+
+void TestInstance::add_arguments(const registry::Kernel& kernel, const op::Program& program) {
+  if (kernel.weights == nullptr) return;
+  for (const op::Param& p : kernel.weights->params)
+    if (program.index_of(p.name) >= 0 &&
+        std::find(arguments.begin(), arguments.end(), p.name) == arguments.end())
+      arguments.push_back(p.name);
+}
+
+void TestInstance::load(const std::vector<Arg>& args) {
+  exec::Weights all = std::move(made);
+  for (const Arg& a : args)
+    if (std::find(arguments.begin(), arguments.end(), a.name) != arguments.end() &&
+        a.value.c().tag == YARD_TAG_TENSOR &&
+        std::none_of(all.begin(), all.end(), [&](const auto& w) { return w.first == a.name; }))
+      all.emplace_back(a.name, TensorView(*a.value.c().u.tensor));
+  states.set_weights(std::move(all));
 }
 
 }  // namespace yard::tune
