@@ -55,14 +55,16 @@ void log_problems(const std::vector<ConfigProblem>& problems, const Log& log) {
 // Pipelines that the thread is inside of.
 thread_local Reloader::InPipeline* Reloader::t_inside = nullptr;
 
-Reloader::InPipeline::InPipeline(const Reloader* of)
-    : of_(of), outer_(std::exchange(t_inside, this)) {}
+Reloader::InPipeline::InPipeline(const Reloader* of) : of_(of), outer_(t_inside) {
+  t_inside = this;
+}
 
 Reloader::InPipeline::~InPipeline() {
   if (lock_) lock_.unlock();
   base::if_memory_allows([&] {
     for (const auto& [level, text] : messages_) base::log_event(level, "policy", text);
   });
+  logged_.set_value();
   t_inside = outer_;
 }
 
@@ -381,7 +383,10 @@ void Reloader::notify(InPipeline& inside, ConfigEvent event, bool by_program, st
                                                                      : LogLevel::kWarn;
   inside.log(level, rollout.empty() ? to_string(brief) : std::move(rollout));
   if (all.empty()) return;
-  const auto task = [&s, all = std::move(all), event = std::move(event)] {
+  // Posted here, in the order of the versions.
+  const auto task = [&s, all = std::move(all), event = std::move(event),
+                     logged = inside.logged_.get_future().share()] {
+    logged.wait();
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
       try {
         call(event);

@@ -6,6 +6,7 @@
 #include <yard/config.h>
 #include <yard/stats.h>
 
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -129,7 +130,7 @@ class Reloader {
   };
 
   // While one lives, this thread is submitting rules or ending a rollout. From enter() to leave() or its end it holds the
-  // pipeline. Messages are logged at its end, without a lock: log sinks may wait for other threads.
+  // pipeline. Messages are logged at its end, without a lock: log sinks may wait for other threads. Then listeners are told.
   class InPipeline {
    public:
     explicit InPipeline(const Reloader* of);
@@ -146,6 +147,7 @@ class Reloader {
     InPipeline* const outer_;
     std::unique_lock<std::mutex> lock_;
     std::vector<std::pair<LogLevel, std::string>> messages_;
+    std::promise<void> logged_;
   };
   static thread_local InPipeline* t_inside;
 
