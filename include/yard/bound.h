@@ -121,10 +121,9 @@ class BoundOp<void(P...), std::tuple<S...>> {
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
       if (detail::ThreadHead* thread = detail::t_thread;
-          thread != nullptr && thread->scope == 0 &&
-          thread->depth < detail::ThreadHead::kInlineSlots) [[likely]] {
+          thread != nullptr && thread->scope == 0 && thread->is_unfenced()) [[likely]] {
         char* const error = thread->next_message();
-        detail::Guard guard(*thread, detail::Guard::Inline());
+        detail::BasicGuard<true> guard(*thread);
         const detail::Route* const route = guard.protect(state_->route);
         if (route->run != nullptr && route->is_current() && !thread->is_sampled()) [[likely]] {
           yard_call_t call;

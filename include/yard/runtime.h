@@ -217,9 +217,12 @@ class Runtime {
   std::unique_ptr<Parts> parts_;
 };
 
+namespace detail {
+YARD_API Status::Rep* call_shared(std::string_view op, std::span<const Arg> args);
+}
 // On Runtime::shared().
 inline Status call(std::string_view op, std::initializer_list<Arg> args) {
-  return Runtime::shared().call(op, args);
+  return Status::adopt(detail::call_shared(op, {args.begin(), args.size()}));
 }
 inline Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
   return Runtime::shared().call(op, args, o);

@@ -229,11 +229,14 @@ class Lazy {
   T& get() {
     if (T* made = made_.load(detail::kFollow)) [[likely]]
       return *made;
-    std::call_once(once_, [this] { made_.store(make_(), std::memory_order_release); });
-    return *made_.load(std::memory_order_acquire);
+    return first();
   }
 
  private:
+  [[gnu::noinline]] T& first() {
+    std::call_once(once_, [this] { made_.store(make_(), std::memory_order_release); });
+    return *made_.load(std::memory_order_acquire);
+  }
   T* (*const make_)();
   std::atomic<T*> made_{nullptr};
   std::once_flag once_;

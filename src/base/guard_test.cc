@@ -156,8 +156,8 @@ class World {
 
 class GuardModel : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override { force_reader_fences(GetParam()); }
-  void TearDown() override { force_reader_fences(false); }
+  void SetUp() override { set_reader_fences(GetParam()); }
+  void TearDown() override { set_reader_fences(false); }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, GuardModel, ::testing::Bool(), [](const auto& variant) {
   return variant.param ? "fences" : "membarrier";

@@ -51,8 +51,8 @@ size_t records() {
 
 class GuardThreads : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override { force_reader_fences(GetParam()); }
-  void TearDown() override { force_reader_fences(false); }
+  void SetUp() override { set_reader_fences(GetParam()); }
+  void TearDown() override { set_reader_fences(false); }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, GuardThreads, ::testing::Bool(), [](const auto& variant) {
   return variant.param ? "fences" : "membarrier";
@@ -143,7 +143,7 @@ TEST_P(GuardThreads, AWriterMayComeBeforeTheAnnouncement) {
   void* page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
   auto* thread = new (page) detail::ThreadHead;
-  thread->fences = GetParam();
+  if (GetParam()) thread->unfenced = 0;
   Interrupted state{{&first}, &second, page, bytes};
   g_interrupted = &state;
   struct sigaction action {

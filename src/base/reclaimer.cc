@@ -20,7 +20,6 @@
 namespace yard::base {
 namespace {
 
-std::atomic<bool> g_forced{false};
 std::atomic<Reclaimer*> g_reclaimer{nullptr};
 std::atomic<uint64_t> g_forks{0};
 // Of the calls that a child was born inside of; null in a process that is none. Written by the handler of fork alone.
@@ -38,21 +37,12 @@ void register_membarrier() noexcept {
 void barrier_in_all_threads() noexcept {
 #if !defined(YARD_UNDER_TSAN)
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Once fences are on they stay on for everybody, except that a test may switch them off again.
-  if (reader_fences() && !g_forced.load(std::memory_order_relaxed)) return;
-  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  // Also where readers fence: one may have read before they did that it need not.
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0 || reader_fences()) return;
   // Nobody has registered yet, which readers do before they first read; or the process may not any more.
   register_membarrier();
   membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 #endif
-}
-
-void force_reader_fences(bool on) noexcept {
-  g_forced.store(true, std::memory_order_seq_cst);
-  set_reader_fences(on);
-  // Every reader that has not seen the change is past its barrier once this returns.
-  membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-  g_forced.store(false, std::memory_order_seq_cst);
 }
 
 Reclaimer& reclaimer() noexcept {
@@ -240,7 +230,7 @@ void set_reader_fences(bool on) noexcept {
   // The flag first: a thread that registers meanwhile reads it after it is on the list.
   g_reader_fences.store(on, std::memory_order_seq_cst);
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
-    r->fences.store(on, std::memory_order_seq_cst);
+    r->unfenced.store(on ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
 }
 
 bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_seq_cst); }
@@ -261,7 +251,7 @@ detail::ThreadHead* take_record() {
   bool fences;
   do {
     fences = reader_fences();
-    r->fences.store(fences, std::memory_order_seq_cst);
+    r->unfenced.store(fences ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
   } while (fences != reader_fences());
   if (pthread_setspecific(key, r) != 0) {
     r->in_use.store(false, std::memory_order_release);

@@ -95,7 +95,7 @@ void for_each_hazard(const F& f);
 // The newest record; for walking.
 ThreadRecord* first_record() noexcept;
 
-// Whether readers of all threads, those to come included, must fence.
+// Whether readers of all threads, those to come included, must fence. Tests switch it while membarrier works.
 void set_reader_fences(bool on) noexcept;
 bool reader_fences() noexcept;
 
@@ -180,7 +180,5 @@ bool inherited_calls_ended() noexcept;
 void barrier_in_all_threads() noexcept;
 // Asks the kernel for membarrier (again, in a forked child); readers fence where it refuses.
 void register_membarrier() noexcept;
-// Tests: readers fence although membarrier works, or not any more.
-void force_reader_fences(bool on) noexcept;
 
 }  // namespace yard::base

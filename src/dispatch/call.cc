@@ -102,7 +102,7 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
   const registry::Kernel& kernel = *plan.attempts[0].kernel;
   char* const error = thread.message_of(&kernel);
   std::optional<SampledTime> time;
-  if (thread.until_sample <= 0) time.emplace(thread);
+  if (thread.was_sampled()) time.emplace(thread);
   yard_call_t call;
   start_call(call, error, flags, core.host, plan.self);
   const int32_t code = call_kernel(call, [&]() -> int32_t {
@@ -274,7 +274,7 @@ template <class T, uint32_t kTensors>
     Status::Rep* failed;
     if (m != nullptr) {
       if (kTensors > 0) memos.expect(site->id, T::kKind == dispatch::FormKind::kViews, m);
-      if (run_packed(site, *thread, *m, args, count, failed)) return failed;
+      if (run_packed<false>(site, *thread, *m, args, count, failed)) return failed;
     }
   }
   return packed_hit<T::kKind>(site, args, count, hash);
@@ -307,15 +307,15 @@ Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count
                : call_packed(site, args, count);
 }
 
-Status::Rep* after_packed(const KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
-                          yard_call_t& call, int32_t code) {
-  if (call.host_data != nullptr) free_call_scratch(&call);
+Status::Rep* after_packed(KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
+                          int32_t code) {
+  if (kept.call.host_data != nullptr) free_call_scratch(&kept.call);
   if (code == YARD_OK) {
     count(calls);
     return nullptr;
   }
   return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan, kept.args,
-                      call.flags, code, kept.error);
+                      kept.call.flags, code, t_thread->message());
 }
 
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {

@@ -76,20 +76,21 @@ struct KeptPacked {
   Site* site;
   const yard_value_t* args;
   const void* plan;
-  char* error;
+  yard_call_t call;
 };
-Status::Rep* after_packed(const KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
-                          yard_call_t& call, int32_t code);
+Status::Rep* after_packed(KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
+                          int32_t code);
 // Calls whose memo is not the expected one. Views: `args` are cells of Values (yard/value.h), and are written to.
 Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count);
 Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count);
 
-// Runs a memo's kernel; `failed` is null on success. False if the memo is stale.
+// Runs a memo's kernel; `failed` is null on success. False if the memo is stale. kUnfenced: the thread is_unfenced().
+template <bool kUnfenced>
 [[gnu::always_inline]] inline bool run_packed(Site* site, ThreadHead& thread, const CallMemo& m,
                                               const yard_value_t* args, uint32_t count,
                                               Status::Rep*& failed) {
   char* const error = thread.next_message();
-  Guard guard(thread, Guard::Inline());
+  BasicGuard<kUnfenced> guard(thread);
   guard.announce(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
     return false;
@@ -98,18 +99,20 @@ Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count
     failed = run_route(site, m.route, args);
     return true;
   }
-  KeptPacked kept{site, args, m.route.plan, error};
+  KeptPacked kept;
+  store_apart(kept.site, site);
+  store_apart(kept.args, args);
+  store_apart(kept.plan, m.route.plan);
+  start_call(kept.call, error, m.route.flags, m.route.host, m.route.self);
   asm volatile("" : "+m"(kept));
-  yard_call_t call;
-  start_call(call, error, m.route.flags, m.route.host, m.route.self);
   ThreadHead::Value& calls = *m.calls;
   const int32_t code = enter_kernel(
-      call, [&]() __attribute__((always_inline)) { return run(&call, args, count); });
-  if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
+      kept, [&]() __attribute__((always_inline)) { return run(&kept.call, args, count); });
+  if (code == YARD_OK && kept.call.host_data == nullptr) [[likely]] {
     detail::count(calls);
     failed = nullptr;
   } else {
-    failed = after_packed(kept, guard.slot(), calls, call, code);
+    failed = after_packed(kept, guard.slot(), calls, code);
   }
   return true;
 }
@@ -120,11 +123,11 @@ template <class T, uint32_t kTensors>
 [[gnu::always_inline]] inline bool run_if_expected(Site* site, const yard_value_t* args,
                                                    uint32_t count, Status::Rep*& failed) {
   ThreadHead* const thread = t_thread;
-  if (thread == nullptr || thread->depth >= ThreadHead::kInlineSlots) [[unlikely]]
+  if (thread == nullptr || !thread->is_unfenced()) [[unlikely]]
     return false;
   const CallMemo& m = thread->memos->expected(site->id, T::kKind == dispatch::FormKind::kViews);
   return dispatch::is_of<T, kTensors>(m, site->id | T::kSite, thread->scope, args, count) &&
-         run_packed(site, *thread, m, args, count, failed);
+         run_packed<true>(site, *thread, m, args, count, failed);
 }
 // The same for an op whose first parameters are up to four tensors.
 template <class T>

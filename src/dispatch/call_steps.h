@@ -145,7 +145,7 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags, CallOf of = CallOf::kValues,
                                                    ThreadHead::Value* calls = nullptr) {
-  if (!plan.is_direct() || thread.until_sample <= 0) [[unlikely]]
+  if (!plan.is_direct() || thread.was_sampled()) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags, of);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);

@@ -259,7 +259,6 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   const op::Program& program = entry.program();
   const bool scalars = entry.recipe().reads_scalars() || program.checks_scalars();
   Writer to(m, kind);
-  m.arg_count = static_cast<uint8_t>(program.arg_count());
   uint32_t tensors = 0, leading = 0;
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     const op::Param& p = program.schema().params[i];
@@ -278,8 +277,8 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   if (scalars) m.more |= CallMemo::kScalars;
   for (uint32_t i = 0; scalars && i < program.arg_count(); ++i)
     if (is_scalar(args[i].tag) && !to.put(word_at(&args[i].u))) return false;
-  if (is_packed(kind) && m.more == 0 && leading == tensors)
-    m.leading = static_cast<uint8_t>(leading);
+  const bool is_leading = is_packed(kind) && m.more == 0 && leading == tensors;
+  m.counts = CallMemo::counts_of(program.arg_count(), is_leading ? leading : 0);
   return to.rest();
 }
 
@@ -304,10 +303,10 @@ bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
         mask != 0 && (at[i] & mask) != (m.align >> (8 * i) & mask))
       return false;
   if ((m.more & CallMemo::kScalars) != 0)
-    for (uint32_t i = 0; i < m.arg_count; ++i)
+    for (uint32_t i = 0; i < m.arg_count(); ++i)
       if (is_scalar(args[i].tag) && word_at(&args[i].u) != *w++) return false;
   if ((m.more & CallMemo::kLong) != 0)
-    for (uint32_t i = 0; i < m.arg_count; ++i)
+    for (uint32_t i = 0; i < m.arg_count(); ++i)
       if (args[i].tag == YARD_TAG_TENSOR && (w = same_dims(*args[i].u.tensor, 4, w)) == nullptr)
         return false;
   return true;
@@ -319,7 +318,7 @@ bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
   const uint64_t* w = m.words;
   uint64_t at[CallMemo::kTensors], any_bit = 0;
   uint32_t n = 0;
-  for (uint32_t i = 0; i < m.arg_count; ++i) {
+  for (uint32_t i = 0; i < m.arg_count(); ++i) {
     const yard_value_t& v = args[i];
     if (v.tag != m.tags[i]) return false;
     if (v.tag != YARD_TAG_TENSOR) {
@@ -380,7 +379,7 @@ const CallMemo* find_in_set(const detail::ThreadHead& thread, uint64_t site,
                             const yard_value_t* args, uint32_t count, uint64_t hash) noexcept {
   const CallMemo* m = thread.memos->set(hash);
   for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m)
-    if (m->hash == hash && m->site == site && m->scope == thread.scope && m->arg_count == count &&
+    if (m->hash == hash && m->site == site && m->scope == thread.scope && m->arg_count() == count &&
         same_packed(*m, args))
       return m;
   return nullptr;

@@ -157,7 +157,7 @@ template <class T, uint32_t kTensors>
                                          const yard_value_t* args, uint32_t count) noexcept {
   static_assert(kTensors <= kAllPairs);
   if (m.site != site || m.scope != scope) return false;
-  if (m.leading != kTensors || m.arg_count != count) return false;
+  if (m.counts != detail::CallMemo::counts_of(count, kTensors)) return false;
   if (count > kTensors) {
     if (args[kTensors].tag != m.tags[kTensors]) return false;
     for (uint32_t i = kTensors + 1; i != count; ++i)

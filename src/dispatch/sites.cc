@@ -7,6 +7,7 @@
 #include "base/lists.h"
 #include "base/text.h"
 #include "dispatch/core.h"
+#include "dispatch/memo.h"
 
 namespace yard::detail {
 namespace {
@@ -47,14 +48,14 @@ char letter_of(const op::Param& p) {
   return '?';
 }
 
-// How many tensors there are, if no other parameter comes before one and none is optional; else 0.
+// How many tensors there are, if no other parameter comes before one, none is optional and they are few; else 0.
 uint8_t leading_tensors(const op::Schema& schema) {
   size_t n = 0;
   while (n < schema.params.size() && schema.params[n].is_tensor() && !schema.params[n].optional)
     ++n;
   for (size_t i = n; i < schema.params.size(); ++i)
     if (schema.params[i].is_tensor()) return 0;
-  return static_cast<uint8_t>(n);
+  return n <= dispatch::kAllPairs ? static_cast<uint8_t>(n) : 0;
 }
 
 void aim(Site& site, uint32_t index, uint32_t count, uint8_t leading) noexcept {

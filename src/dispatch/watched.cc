@@ -250,7 +250,7 @@ Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& e
                     const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,
                     uint32_t flags) {
   std::optional<SampledTime> time;
-  if (thread.until_sample <= 0) time.emplace(thread);
+  if (thread.was_sampled()) time.emplace(thread);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   Observation observation(entry);
   const int32_t code = run_direct(error, core, plan, given, entry.program().arg_count(), flags);

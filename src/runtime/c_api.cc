@@ -201,15 +201,13 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
 
 int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
                   size_t error_size) {
-  if (op != nullptr && args != nullptr) [[likely]]
-    switch (yard::site_of(op)->leading.load(std::memory_order_relaxed)) {
-      case 1: return yard::call_leading<1>(op, args, count, error, error_size);
-      case 2: return yard::call_leading<2>(op, args, count, error, error_size);
-      case 3: return yard::call_leading<3>(op, args, count, error, error_size);
-      case 4: return yard::call_leading<4>(op, args, count, error, error_size);
-      default: break;
-    }
-  return yard::call_other_way(op, args, count, error, error_size);
+  static constexpr decltype(&yard_call) kByLeading[] = {
+      yard::call_other_way, yard::call_leading<1>, yard::call_leading<2>, yard::call_leading<3>,
+      yard::call_leading<4>};
+  const uint32_t leading = op != nullptr && args != nullptr
+                               ? yard::site_of(op)->leading.load(std::memory_order_relaxed)
+                               : 0;
+  return kByLeading[leading](op, args, count, error, error_size);
 }
 
 int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,

@@ -68,6 +68,10 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
 
 }  // namespace
 
+Status::Rep* detail::call_shared(std::string_view op, std::span<const Arg> args) {
+  return call_named(Runtime::shared().core(), op, args);
+}
+
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
   return Status::adopt(detail::call_named(core(), op, args));
 }

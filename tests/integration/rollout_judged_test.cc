@@ -233,12 +233,14 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   bare_.runtime.set_config(patient_rules(20, 0.1)).or_throw();
   EXPECT_TRUE(logged("set_config: rollout started: 20 % of calls for 0.1 s"));
   ASSERT_TRUE(call_until(Kind::kReloaded));
-  EXPECT_TRUE(logged("set_config: rollout promoted: "));
+  // It may be logged after listeners were told.
+  EXPECT_TRUE(base::eventually([&] { return logged("set_config: rollout promoted: "); }));
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   Config bad = rules(100, 3);
   bare_.runtime.set_config({}).or_throw();
   bare_.runtime.set_config(bad).or_throw();
   ASSERT_TRUE(call_until(Kind::kTakenBack));
+  EXPECT_TRUE(base::eventually([&] { return logged("set_config: rollout rolled back: "); }));
   set_log_sink({});
   EXPECT_THAT(log,
               ::testing::ContainsRegex("set_config: rollout rolled back: [0-9]+ of [0-9]+ calls"));

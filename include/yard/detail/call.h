@@ -49,31 +49,51 @@ YARD_API void note_exception(yard_call_t* call);
   error[0] = '\0';
 }
 
+inline yard_call_t* call_of(yard_call_t& call) noexcept { return &call; }
+template <class Frame>
+yard_call_t* call_of(Frame& frame) noexcept {
+  return &frame.call;
+}
 // Calls a kernel through `run`. The one place where exceptions of kernels stop. Scratch of the call is not yet freed.
-template <class F>
-[[gnu::always_inline]] inline int32_t enter_kernel(yard_call_t& call, const F& run) {
+// `frame` is the call or has it as a member, whose address then takes no register while the kernel runs.
+template <class Frame, class F>
+[[gnu::always_inline]] inline int32_t enter_kernel(Frame& frame, const F& run) {
   try {
     return run();
   } catch (...) {
-    note_exception(&call);
+    Frame* again = &frame;
+    if constexpr (!std::is_same_v<Frame, yard_call_t>) asm("" : "+r"(again));
+    note_exception(call_of(*again));
     return YARD_FAULT;  // a constant takes no register in the caller
   }
 }
 // Calls a kernel's typed entry.
-template <class... W>
-[[gnu::always_inline]] inline int32_t enter_typed(void (*typed)(void), yard_call_t& call, W... w) {
+template <class Frame, class... W>
+[[gnu::always_inline]] inline int32_t enter_typed(void (*typed)(void), Frame& frame, W... w) {
   return enter_kernel(
-      call, [&]() __attribute__((always_inline)) {
-        return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
+      frame, [&]() __attribute__((always_inline)) {
+        return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(call_of(frame), w...);
       });
 }
 
-// Whether loading a word again is cheaper than keeping it in a register.
+// Whether there are so few registers that loading a word again is cheaper than keeping it in one.
 #if defined(__x86_64__)
 inline constexpr bool kFewRegisters = true;
 #else
 inline constexpr bool kFewRegisters = false;
 #endif
+// What is loaded from memory after this was not kept in a register.
+[[gnu::always_inline]] inline void load_again() noexcept {
+  if constexpr (kFewRegisters) asm volatile("" : : : "memory");
+}
+// Stores a word by itself: g++ would first gather two in a vector register, which takes twice the instructions.
+template <class T>
+[[gnu::always_inline]] inline void store_apart(T& to, const T& from) noexcept {
+  if constexpr (kFewRegisters)
+    *const_cast<volatile T*>(&to) = from;
+  else
+    to = from;
+}
 
 template <class... P>
 inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
@@ -127,20 +147,13 @@ struct TypedForm {
     uint64_t head[kTensors + 1], dims[kTensors + 1];  // of their forms
     uint64_t data[kTensors + 1];                      // their addresses, where forms are exact
   };
-  template <bool kForget = false>  // true: not kept in registers
   [[gnu::always_inline]] static Seen look_at(const Tensors& t) noexcept {
-    const auto load = []<class T>(const T& from) {
-      if constexpr (kForget)
-        return *const_cast<const volatile T*>(&from);
-      else
-        return from;
-    };
     Seen s;
     s.head[0] = 0;  // of a call without tensors
     [&]<size_t... I>(std::index_sequence<I...>) {
-      ((s.head[I] = absent<I>(t) ? 0 : load(TensorView::of(*t[I]).form().head),
-        s.dims[I] = absent<I>(t) ? 0 : load(TensorView::of(*t[I]).form().dims),
-        s.data[I] = absent<I>(t) ? 0 : reinterpret_cast<uintptr_t>(load(t[I]->data))),
+      ((s.head[I] = absent<I>(t) ? 0 : TensorView::of(*t[I]).form().head,
+        s.dims[I] = absent<I>(t) ? 0 : TensorView::of(*t[I]).form().dims,
+        s.data[I] = absent<I>(t) ? 0 : reinterpret_cast<uintptr_t>(t[I]->data)),
        ...);
     }
     (Each());
@@ -158,13 +171,17 @@ struct TypedForm {
     return hash_end(thread, h);
   }
 
-  // Whether a memo whose first word is equal is of this form. Also false where only matches_long() can tell.
-  [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& s,
+  // Whether a memo whose first word is equal is of the form of a call, that was `first`. Also false where only matches_long()
+  // can tell.
+  [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& first,
                                              const P&... p) noexcept {
-    return same_forms<1>(m.words, s, Each()) &&
-           same_places(m.words + kPlaces, s.data, std::make_index_sequence<kPairs>()) &&
-           (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
-           (m.more == 0 ||
+    load_again();
+    const Tensors t = tensors(p...);
+    const Seen s = kFewRegisters ? look_at(t) : first;
+    return is_likely(same_forms(m.words, t, s, Each())) &&
+           is_likely(same_places(m.words + kPlaces, s.data, std::make_index_sequence<kPairs>())) &&
+           is_likely((any_bit(s.data, Each()) & m.zero_bits) == 0) &&
+           (is_likely(m.more == 0) ||
             ((m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, s.data, p...)));
   }
   static uint64_t range_hash(const Site& site, const ThreadHead& thread, const Seen& s) noexcept {
@@ -203,7 +220,7 @@ struct TypedForm {
       if (t[i] != nullptr && t[i]->data == nullptr) return false;
       at[i] = t[i] != nullptr ? address_of(*t[i]) : 0;
     }
-    if (!same_forms<0>(m.words, s, Each()) ||
+    if (m.words[0] != s.head[0] || !same_forms(m.words, t, s, Each()) ||
         !same_places(m.words + kPlaces, at, std::make_index_sequence<kPairs>()) ||
         (any_bit(at, Each()) & m.zero_bits) != 0 || !same_aligned_scalars(m, at, p...))
       return false;
@@ -234,11 +251,29 @@ struct TypedForm {
     return m.words + kPlaces + 2 * kPairs;
   }
 
-  template <size_t kFrom, size_t... I>
-  [[gnu::always_inline]] static bool same_forms(const uint64_t* w, const Seen& s,
+  typedef char Bytes __attribute__((vector_size(16)));
+  typedef uint32_t Four __attribute__((vector_size(16), may_alias));
+  typedef uint64_t Two __attribute__((vector_size(16)));
+  // Whether the forms are those at `w`, the first word of which is equal.
+  template <size_t... I>
+  [[gnu::always_inline]] static bool same_forms(const uint64_t* w, const Tensors& t, const Seen& s,
                                                 std::index_sequence<I...>) noexcept {
+#if defined(__x86_64__)
+    if constexpr (kTensors > 0 && !(is_optional(I) || ...)) {  // both words of a form at once
+      // Loaded one by one, as they were stored, perhaps a moment ago.
+      const auto form = [](const TensorView& v) __attribute__((always_inline)) {
+        Two words{v.form().head, 0};
+        asm("" : "+x"(words));
+        words[1] = v.form().dims;
+        return words;
+      };
+      const auto same = (... & (reinterpret_cast<Four>(form(TensorView::of(*t[I]))) ==
+                                reinterpret_cast<const Four*>(w)[I]));
+      return __builtin_ia32_pmovmskb128(reinterpret_cast<Bytes>(same)) == 0xffff;
+    }
+#endif
     return (uint64_t{0} | ... |
-            ((2 * I < kFrom ? 0 : s.head[I] ^ w[2 * I]) | (s.dims[I] ^ w[2 * I + 1]))) == 0;
+            ((I == 0 ? 0 : s.head[I] ^ w[2 * I]) | (s.dims[I] ^ w[2 * I + 1]))) == 0;
   }
   template <size_t... K>
   [[gnu::always_inline]] static bool same_places(const uint64_t* w, const uint64_t* at,
@@ -280,33 +315,31 @@ template <class... P>
 struct Kept {
   Site* site;
   const void* plan;
-  char* error;
-  std::tuple<P...> args;
+  uint64_t args[kCells<P...>];  // the payloads of their cells
+  yard_call_t call;
 };
 
 // After a kernel that failed or was given scratch. Not inlined for the same reason.
 template <class... P>
-[[gnu::noinline]] Status::Rep* after_kernel(const Kept<P...>& kept, const HazardSlot& entry,
-                                            ThreadHead::Value& calls, yard_call_t& call,
-                                            int32_t code) {
-  if (call.host_data != nullptr) free_call_scratch(&call);
+[[gnu::noinline]] Status::Rep* after_kernel(Kept<P...>& kept, const HazardSlot& entry,
+                                            ThreadHead::Value& calls, int32_t code) {
+  if (kept.call.host_data != nullptr) free_call_scratch(&kept.call);
   if (code == YARD_OK) {
     count(calls);
     return nullptr;
   }
-  const auto pack = [](const P&... q) {
-    return std::array<yard_value_t, kCells<P...>>{Param<P>::pack(q)...};
-  };
-  return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan,
-                      std::apply(pack, kept.args).data(), call.flags, code, kept.error);
+  size_t n = 0;
+  const yard_value_t args[kCells<P...>] = {Param<P>::cell(kept.args[n++])...};
+  return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan, args,
+                      kept.call.flags, code, t_thread->message());
 }
 
-// Runs a memo's kernel; `failed` is null on success. False if the memo is stale.
-template <class... P>
+// Runs a memo's kernel; `failed` is null on success. False if the memo is stale. kUnfenced: the thread is_unfenced().
+template <bool kUnfenced, class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {
   char* const error = thread.next_message();
-  Guard guard(thread, Guard::Inline());
+  BasicGuard<kUnfenced> guard(thread);
   guard.announce(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
     return false;
@@ -316,17 +349,20 @@ template <class... P>
     failed = run_route(site, m.route, args);
     return true;
   }
-  Kept<P...> kept{site, m.route.plan, error, {p...}};
+  Kept<P...> kept;
+  store_apart(kept.site, site);
+  store_apart(kept.plan, m.route.plan);
+  [[maybe_unused]] uint64_t* arg = kept.args;
+  (store_apart(*arg++, Param<P>::payload(p)), ...);
+  start_call(kept.call, error, m.route.flags, m.route.host, m.route.self);
   asm volatile("" : "+m"(kept));
-  yard_call_t call;
-  start_call(call, error, m.route.flags, m.route.host, m.route.self);
   ThreadHead::Value& calls = *m.calls;
-  const int32_t code = enter_typed(typed, call, Param<P>::wire(p)...);
-  if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
+  const int32_t code = enter_typed(typed, kept, Param<P>::wire(p)...);
+  if (code == YARD_OK && kept.call.host_data == nullptr) [[likely]] {
     count(calls);
     failed = nullptr;
   } else {
-    failed = after_kernel<P...>(kept, guard.slot(), calls, call, code);
+    failed = after_kernel<P...>(kept, guard.slot(), calls, code);
   }
   return true;
 }
@@ -339,6 +375,7 @@ template <class... P>
   if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
     const typename Form::Tensors t = Form::tensors(p...);
     const typename Form::Seen seen = Form::look_at(t);
+    if (hash == 0) hash = Form::hash(*site, *thread, seen);
     CallMemos& memos = *thread->memos;
     const CallMemo* m = memos.set(hash);
     for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
@@ -347,7 +384,7 @@ template <class... P>
         continue;
       if (++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
       Status::Rep* failed;
-      if (run_memo(site, *thread, *m, failed, p...)) return failed;
+      if (run_memo<false>(site, *thread, *m, failed, p...)) return failed;
       break;
     }
   }
@@ -355,14 +392,16 @@ template <class... P>
   return dispatch(site, args, hash);
 }
 
-// A typed call without a memo at its home: one for a range may serve. Calls nothing before the kernel either.
+// A typed call without a memo at its home: one for a range may serve. Calls nothing before the kernel either. Its hash is
+// in ThreadHead::hash, not an argument, so that the arguments stay where they are.
 template <class... P>
 [[gnu::noinline]] __attribute__((no_stack_protector)) Status::Rep* call_other_way(Site* site,
-                                                                                  uint64_t hash,
                                                                                   P... p) {
   using Form = TypedForm<P...>;
   ThreadHead* const thread = t_thread;
-  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
+  uint64_t hash = 0;
+  if (thread != nullptr && thread->is_unfenced()) {
+    hash = thread->hash;
     const typename Form::Seen seen = Form::look_at(Form::tensors(p...));
     CallMemos& memos = *thread->memos;
     const CallMemo* range = &memos.range(Form::range_hash(*site, *thread, seen));
@@ -371,7 +410,7 @@ template <class... P>
     if (range->site == site->id && range->scope == thread->scope &&
         Form::is_in_range(*range, seen) && !memos.seen_before(hash)) {
       Status::Rep* failed;
-      if (run_memo(site, *thread, *range, failed, p...)) return failed;
+      if (run_memo<true>(site, *thread, *range, failed, p...)) return failed;
       memos.forget(hash);
     }
   }
@@ -383,21 +422,19 @@ template <class... P>
 __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site, P... p) {
   if constexpr (kInRegisters<P...>) {
     using Form = TypedForm<P...>;
-    uint64_t hash = 0;
     ThreadHead* const thread = t_thread;
-    if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
-      const typename Form::Tensors t = Form::tensors(p...);
-      const typename Form::Seen first = Form::template look_at<kFewRegisters>(t);
-      hash = Form::hash(*site, *thread, first);
+    if (thread != nullptr && thread->is_unfenced()) [[likely]] {
+      const typename Form::Seen first = Form::look_at(Form::tensors(p...));
+      const uint64_t hash = Form::hash(*site, *thread, first);
       const CallMemo* const m = thread->memos->find(hash, site->id, first.head[0]);
-      const typename Form::Seen seen = kFewRegisters ? Form::look_at(t) : first;
-      if (m != nullptr && m->scope == thread->scope && Form::matches(*m, seen, p...)) [[likely]] {
-        Status::Rep* failed;
-        if (run_memo(site, *thread, *m, failed, p...)) [[likely]]
-          return failed;
-      }
+      Status::Rep* failed;
+      if (is_likely(m != nullptr) && is_likely(m->scope == thread->scope) &&
+          is_likely(Form::matches(*m, first, p...)) &&
+          is_likely(run_memo<true>(site, *thread, *m, failed, p...)))
+        return failed;
+      thread->hash = hash;
     }
-    return call_other_way<P...>(site, hash, p...);
+    return call_other_way<P...>(site, p...);
   } else {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     return dispatch_packed(site, args);

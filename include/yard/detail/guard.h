@@ -43,12 +43,14 @@ extern YARD_API CallMemos kNoMemos;  // empty, never written
 struct alignas(64) ThreadHead {
   static constexpr uint32_t kInlineSlots = 8;
   HazardSlot slots[kInlineSlots]{};
-  uint32_t depth = 0;               // slots in use
-  std::atomic<uint32_t> fences{0};  // not 0: readers must fence
-  // Calls until the next one that is timed, which finds it at 0 or below. The library sets it again, at random.
+  uint32_t depth = 0;  // slots in use
+  // Of the inline slots, those that need no fence: none where readers must fence.
+  std::atomic<uint32_t> unfenced{kInlineSlots};
+  // Calls until the next one that is timed, which finds it at 0. The library sets it again, at random.
   static constexpr int32_t kSampledOneIn = 64;
   int32_t until_sample = kSampledOneIn / 2;
-  [[gnu::always_inline]] bool is_sampled() noexcept { return --until_sample <= 0; }
+  [[gnu::always_inline]] bool is_sampled() noexcept { return --until_sample < 0; }
+  bool was_sampled() const noexcept { return until_sample < 0; }
   // This thread's counters (counter.h): chunks, null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
@@ -61,6 +63,7 @@ struct alignas(64) ThreadHead {
   static constexpr uint64_t kProviders = uint64_t{1} << 61;
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
+  uint64_t hash = 0;                             // of a typed call that is no hit
   void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
   const HookFrame* hooks = nullptr;  // the innermost devices and sets of hooks (yard/hook.h)
@@ -90,9 +93,13 @@ struct alignas(64) ThreadHead {
   // Also notes what runs at that depth, for the error of calls that nest too deep (dispatch/nesting.h).
   YARD_API char* deep_message(uint32_t at, const void* running) noexcept;
 
+  // Whether the next call may use BasicGuard<true>.
+  [[gnu::always_inline]] bool is_unfenced() const noexcept {
+    return depth < unfenced.load(std::memory_order_relaxed);
+  }
   [[gnu::always_inline]] void barrier() const noexcept {
 #if !defined(YARD_UNDER_TSAN)
-    if (fences.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (unfenced.load(std::memory_order_relaxed) == 0) [[unlikely]]
       std::atomic_thread_fence(std::memory_order_seq_cst);
     else
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -114,34 +121,30 @@ YARD_API HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook);
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
     __attribute__((tls_model("initial-exec")));
 
-// A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
-class Guard {
+// A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores. kUnfenced: the thread
+// is_unfenced(), so that the slot is an inline one.
+template <bool kUnfenced>
+class BasicGuard {
  public:
-  [[gnu::always_inline]] explicit Guard(ThreadHead& thread) noexcept
-      : thread_(thread), slot_(thread.slot()) {
-    ++thread_.depth;
-  }
-  // For a thread with an inline slot left: calls nothing.
-  struct Inline {};
-  [[gnu::always_inline]] Guard(ThreadHead& thread, Inline) noexcept
-      : thread_(thread), slot_(thread.slots[thread.depth]) {
+  [[gnu::always_inline]] explicit BasicGuard(ThreadHead& thread) noexcept
+      : thread_(thread), slot_(kUnfenced ? thread.slots[thread.depth] : thread.slot()) {
     ++thread_.depth;
   }
   // For a function or hook, which may call itself without end: throws yard::Error where calls nest too deep.
   template <class Site>
-  [[gnu::always_inline]] Guard(ThreadHead& thread, const Site& site)
+  [[gnu::always_inline]] BasicGuard(ThreadHead& thread, const Site& site)
       : thread_(thread),
         slot_(thread.depth < ThreadHead::kInlineSlots ? thread.slots[thread.depth]
                                                       : deep_slot(thread, site)) {
     ++thread_.depth;
   }
   const HazardSlot& slot() const noexcept { return slot_; }
-  [[gnu::always_inline]] ~Guard() {
+  [[gnu::always_inline]] ~BasicGuard() {
     slot_.store(nullptr, std::memory_order_release);
     --thread_.depth;
   }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
+  BasicGuard(const BasicGuard&) = delete;
+  BasicGuard& operator=(const BasicGuard&) = delete;
 
   // What `source` points to now, held until the next protect(), move_to() or the end. At most once for each guard:
   // reads under a first protect() are not ordered before a second one.
@@ -149,8 +152,7 @@ class Guard {
   [[gnu::always_inline]] T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
     for (;;) {
-      slot_.store(p, kAnnounce);
-      thread_.barrier();
+      move_to(p);
       T* again = source.load(kReread);
       if (again == p) [[likely]]
         return p;
@@ -165,7 +167,10 @@ class Guard {
   // else may have been: the dependency orders that read before the release of the whole.
   [[gnu::always_inline]] void move_to(const void* part) noexcept {
     slot_.store(part, kAnnounce);
-    thread_.barrier();
+    if constexpr (!kUnfenced)
+      thread_.barrier();
+    else
+      std::atomic_signal_fence(std::memory_order_seq_cst);
   }
   // The same when other things were read out of the whole, too.
   void move_to_after_reading(const void* part) noexcept {
@@ -179,10 +184,15 @@ class Guard {
   ThreadHead& thread_;
   HazardSlot& slot_;
 };
+using Guard = BasicGuard<false>;
 
 // Writes only memory of the thread.
 [[gnu::always_inline]] inline void count(ThreadHead::Value& v) noexcept {
+#if defined(__x86_64__) && !defined(YARD_UNDER_TSAN)
+  asm("addq $1, %0" : "+m"(v) : : "cc");  // g++ makes three instructions of what follows
+#else
   v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+#endif
 }
 
 // In a catch (...): whether it caught the unwinding of a cancelled thread, which must be rethrown, instead of a C++

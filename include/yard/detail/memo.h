@@ -27,7 +27,7 @@ struct Site {
   std::atomic<uint32_t> index;  // of the op in snapshots
   std::atomic<uint32_t> count;  // of arguments; what calls through a typed site or a handle bring
   std::atomic<uint32_t>
-      leading;  // a hint: tensors, if they come first and none is optional; else 0
+      leading;  // a hint: up to four tensors, if they come first and none is optional; else 0
   bool typed;   // the signature was checked: tags need no check
   std::string name, letters;
   Site* next = nullptr;
@@ -49,6 +49,11 @@ struct Route {
   // After the guard has announced the entry (or the route of a bound handle).
   bool is_current() const noexcept { return version->load(kReread) == found; }
 };
+
+// [[likely]] for a part of a condition.
+[[gnu::always_inline]] inline bool is_likely(bool condition) noexcept {
+  return __builtin_expect(condition, true);
+}
 
 inline uint64_t address_of(const yard_tensor_t& t) noexcept {
   return reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
@@ -75,14 +80,17 @@ struct alignas(64) CallMemo {
   // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the kernel
-  uint8_t more = 0;
-  uint8_t arg_count = 0;
-  uint8_t leading = 0;  // tensors of a packed call without `more`, if they come first; else 0
-  uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
+  // Of a packed call: its arguments, and without `more` the tensors among them, if these come first; else 0.
+  static constexpr uint64_t counts_of(uint32_t args, uint32_t leading) noexcept {
+    return args | uint64_t{leading} << 32;
+  }
+  uint32_t arg_count() const noexcept { return static_cast<uint32_t>(counts); }
+  uint64_t counts = 0;
   uint64_t in_place = 0;  // of a range, bit n: the n-th pair is at one address; others are apart
-  uint64_t low = 0;       // of a range: the least first size, and how much more it may be
+  uint8_t more = 0;
+  uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
   alignas(64) uint64_t words[kWords] = {};
-  uint64_t width = 0;
+  uint64_t low = 0, width = 0;  // of a range: the least first size, and how much more it may be
   // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
   // be those in `align`.
   static constexpr uint32_t kAlignable = 8;  // tensors
@@ -136,11 +144,11 @@ struct CallMemos {
                                               uint64_t first_word) const noexcept {
     const CallMemo* m = of + home(hash);
     asm("" : "+r"(m));  // or g++ computes the address again for every use
-    if (((m->site ^ site) | (m->words[0] ^ first_word)) == 0) [[likely]]
-      return m;
+    // The word first: those of a form that grows are never equal, while sites are at random.
+    if (is_likely(m->words[0] == first_word) && is_likely(m->site == site)) return m;
     m = of + (home(hash) ^ 1);
     asm("" : "+r"(m));
-    return ((m->site ^ site) | (m->words[0] ^ first_word)) == 0 ? m : nullptr;
+    return m->words[0] == first_word && m->site == site ? m : nullptr;
   }
   // The memo that is expected for a packed call of a site; may be another's.
   [[gnu::always_inline]] const CallMemo& expected(uint64_t site, bool views) const noexcept {

@@ -8,6 +8,7 @@
 
 #include <yard/tensor.h>
 
+#include <bit>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -64,7 +65,7 @@ struct InList {
 namespace detail {
 
 // letter: compared with the schema by the library. Type and wire(): how a kernel's typed entry takes it (plugin.h); void:
-// there is no such way, and the call goes packed. pack(): the cell of the packed call.
+// there is no such way, and the call goes packed. pack(): the cell of the packed call; cell() makes it of its payload().
 template <class P>
 struct Param {
   static_assert(
@@ -75,17 +76,19 @@ struct Param {
   static constexpr char letter = is_bool ? 'b' : std::is_floating_point_v<P> ? 'f' : 'n';
   using Type = std::conditional_t<is_bool, int32_t,
                                   std::conditional_t<std::is_floating_point_v<P>, double, int64_t>>;
-  static yard_value_t pack(P p) noexcept {
-    yard_value_t v;
-    v.count = 0;
-    if constexpr (std::is_floating_point_v<P>) {
-      v.tag = YARD_TAG_FLOAT, v.u.f = static_cast<double>(p);
-    } else {
-      v.tag = is_bool ? YARD_TAG_BOOL : YARD_TAG_INT;
-      v.u.i = static_cast<int64_t>(p);
-    }
-    return v;
+  static uint64_t payload(P p) noexcept {
+    if constexpr (std::is_floating_point_v<P>)
+      return std::bit_cast<uint64_t>(static_cast<double>(p));
+    else
+      return static_cast<uint64_t>(p);
   }
+  static yard_value_t cell(uint64_t payload) noexcept {
+    constexpr uint32_t kTag = is_bool                       ? YARD_TAG_BOOL
+                              : std::is_floating_point_v<P> ? YARD_TAG_FLOAT
+                                                            : YARD_TAG_INT;
+    return {kTag, 0, {.i = static_cast<int64_t>(payload)}};
+  }
+  static yard_value_t pack(P p) noexcept { return cell(payload(p)); }
   static Type wire(P p) noexcept { return static_cast<Type>(p); }
 };
 
@@ -94,12 +97,16 @@ struct Param<TensorParam<kLetter>> {
   static constexpr bool is_tensor = true;
   static constexpr char letter = kLetter;
   using Type = const yard_tensor_t*;
-  static yard_value_t pack(const TensorParam<kLetter>& p) noexcept {
-    yard_value_t v;
-    v.tag = !p.kOptional || p.c() != nullptr ? YARD_TAG_TENSOR : YARD_TAG_NONE;
-    v.count = 0, v.u.tensor = p.c();
-    return v;
+  static uint64_t payload(const TensorParam<kLetter>& p) noexcept {
+    return reinterpret_cast<uintptr_t>(p.c());
   }
+  static yard_value_t cell(uint64_t payload) noexcept {
+    const bool given = !TensorParam<kLetter>::kOptional || payload != 0;
+    return {given ? uint32_t{YARD_TAG_TENSOR} : uint32_t{YARD_TAG_NONE},
+            0,
+            {.tensor = reinterpret_cast<const yard_tensor_t*>(payload)}};
+  }
+  static yard_value_t pack(const TensorParam<kLetter>& p) noexcept { return cell(payload(p)); }
   static Type wire(const TensorParam<kLetter>& p) noexcept { return p.c(); }
 };
 template <>
