@@ -125,7 +125,7 @@ class BoundOp<void(P...), std::tuple<S...>> {
         char* const error = thread->next_message();
         detail::BasicGuard<true> guard(*thread);
         const detail::Route* const route = guard.protect(state_->route);
-        if (route->run != nullptr && route->is_current() && !thread->is_sampled()) [[likely]] {
+        if (route->run != nullptr && route->is_current() && !thread->count_down()) [[likely]] {
           yard_call_t call;
           detail::start_call(call, error, route->flags, route->host, route->self);
           const int32_t code = detail::enter_typed(route->run, call, detail::Param<P>::wire(p)...);

@@ -102,7 +102,7 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
   const registry::Kernel& kernel = *plan.attempts[0].kernel;
   char* const error = thread.message_of(&kernel);
   std::optional<SampledTime> time;
-  if (thread.was_sampled()) time.emplace(thread);
+  if (thread.is_timed()) time.emplace(thread);
   yard_call_t call;
   start_call(call, error, flags, core.host, plan.self);
   const int32_t code = call_kernel(call, [&]() -> int32_t {
@@ -197,7 +197,7 @@ template <dispatch::FormKind kKind>
             else
               dispatch::remember_range(thread, *site, route, facts.args(), args);
           }
-          thread.is_sampled();
+          thread.count_down();
           return run_hit(thread, *entry, core, *plan, args, count, route.flags);
         }
       }
@@ -230,7 +230,7 @@ const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
   const auto& entry = *static_cast<const Entry*>(route.entry);
   base::ThreadRecord& thread = base::this_thread();
-  thread.is_sampled();  // one that is timed stays so
+  thread.count_down();  // one that is timed stays so
   return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
                  entry.program().arg_count(), route.flags,
                  site->typed ? CallOf::kViews : CallOf::kValues);

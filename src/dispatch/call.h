@@ -95,7 +95,7 @@ template <bool kUnfenced>
   if (!m.route.is_current()) [[unlikely]]
     return false;
   const auto run = reinterpret_cast<decltype(exec::Plan::run)>(m.route.run);
-  if (run == nullptr || thread.is_sampled()) [[unlikely]] {
+  if (run == nullptr || thread.count_down()) [[unlikely]] {
     failed = run_route(site, m.route, args);
     return true;
   }

@@ -137,15 +137,15 @@ void fill_route(Route& route, const Core& core, const exec::Plan& plan,
 // The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 
-// Runs the plan of a hit, after is_sampled() was asked. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
-// binding: all that a direct plan needs as long as its kernel succeeds. `calls`: this thread's counter of the kernel, if
+// Runs the plan of a hit, after count_down(). Inside the guard; inlined into each kind of call. `flags` of a bound handle
+// are those of its binding: all that a direct plan needs as long as its kernel succeeds. `calls`: this thread's counter of the kernel, if
 // it is known.
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags, CallOf of = CallOf::kValues,
                                                    ThreadHead::Value* calls = nullptr) {
-  if (!plan.is_direct() || thread.was_sampled()) [[unlikely]]
+  if (!plan.is_direct() || thread.is_timed()) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags, of);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);

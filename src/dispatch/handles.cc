@@ -187,7 +187,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                       fmt::format("{}: a bound handle was called on tensors of another form",
                                   entry.name()))
             .release();
-      thread.is_sampled();  // one that is timed stays so
+      thread.count_down();  // one that is timed stays so
       return run_hit(thread, entry, core, plan, args,
                      state.site->count.load(std::memory_order_relaxed), route.flags,
                      CallOf::kBound);

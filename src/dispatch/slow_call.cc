@@ -191,6 +191,7 @@ class SlowCall {
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
+    if (rollout_ == nullptr) thread_.count_down();  // else that was done before
     if (plan.is_direct() && rollout_ == nullptr && thread_.commit == nullptr &&
         (o_ == nullptr || !o_->deadline)) [[likely]]
       return execute_direct(e, plan);
@@ -209,7 +210,7 @@ class SlowCall {
   Status execute_direct(const Entry& e, const exec::Plan& plan) {
     char* const error = thread_.message_of(plan.attempts[0].kernel);
     std::optional<SampledTime> time;
-    if (thread_.is_sampled()) time.emplace(thread_);
+    if (thread_.is_timed()) time.emplace(thread_);
     const int32_t code = run_direct(error, core_, plan, given_, count_, flags_);
     if (time && code == YARD_OK) time->add_to(plan.series);
     ResultRecord* const record = o_ != nullptr ? o_->result : nullptr;

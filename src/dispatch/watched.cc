@@ -250,7 +250,7 @@ Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& e
                     const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,
                     uint32_t flags) {
   std::optional<SampledTime> time;
-  if (thread.was_sampled()) time.emplace(thread);
+  if (thread.is_timed()) time.emplace(thread);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   Observation observation(entry);
   const int32_t code = run_direct(error, core, plan, given, entry.program().arg_count(), flags);
@@ -276,7 +276,7 @@ Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& en
   Observation observation(entry);
   observation.prepare(request);
   std::optional<SampledTime> time;
-  if (thread.is_sampled()) time.emplace(thread);
+  if (thread.is_timed()) time.emplace(thread);
   Status s = exec::execute(thread, plan, request, outcome);
   if (time) time->add_to(outcome.series);
   observation.report(request, outcome);

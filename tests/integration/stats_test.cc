@@ -81,6 +81,22 @@ TEST(Stats, EveryFormOfCallCounts) {
   EXPECT_EQ(s.ops[0].hits + s.ops[0].misses, 2000u);
 }
 
+// Also where something watches the kernels of a plan.
+TEST(Stats, WatchedCallsAreTimedAsOftenAsOthers) {
+  World w;
+  Config rules;
+  CanaryRule rule;
+  rule.op = "twice", rule.one_in = 1'000'000, rule.check = CanaryCheck::kFinite;
+  rules.canary.push_back(rule);
+  w.runtime.set_config(rules).or_throw();
+  const TensorView out(w.out.data(), DType::f32, {64}), in(w.in.data(), DType::f32, {64});
+  for (int i = 0; i < 6400; ++i) ASSERT_TRUE(twice.on(w.runtime)(out, in).ok());
+  const RuntimeStats s = w.runtime.stats();
+  ASSERT_EQ(s.calls.size(), 1u);
+  EXPECT_GE(s.calls[0].latency.count, 80u);
+  EXPECT_LE(s.calls[0].latency.count, 120u);
+}
+
 TEST(Stats, SumsAreExactWhileRulesReloadAndKernelsChange) {
   World w;
   constexpr int kThreads = 4, kCalls = 5000;

@@ -344,7 +344,7 @@ template <bool kUnfenced, class... P>
   if (!m.route.is_current()) [[unlikely]]
     return false;
   const auto typed = m.route.run;
-  if (typed == nullptr || thread.is_sampled()) [[unlikely]] {
+  if (typed == nullptr || thread.count_down()) [[unlikely]] {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     failed = run_route(site, m.route, args);
     return true;

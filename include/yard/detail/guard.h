@@ -49,8 +49,10 @@ struct alignas(64) ThreadHead {
   // Calls until the next one that is timed, which finds it at 0. The library sets it again, at random.
   static constexpr int32_t kSampledOneIn = 64;
   int32_t until_sample = kSampledOneIn / 2;
-  [[gnu::always_inline]] bool is_sampled() noexcept { return --until_sample < 0; }
-  bool was_sampled() const noexcept { return until_sample < 0; }
+  // Once for each call, by whoever finds its plan: whether it is timed.
+  [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
+  // The answer of count_down() again.
+  bool is_timed() const noexcept { return until_sample < 0; }
   // This thread's counters (counter.h): chunks, null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
