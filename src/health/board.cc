@@ -348,7 +348,7 @@ bool BoardState::open(const Key& key, Extent extent, std::string_view why, Time 
   slot->end_probes();
   if (extent == Extent::kKernel) close_keys(*r, now);
   emit(Kind::kOpened, *r, extent == Extent::kKernel ? nullptr : &k, *slot,
-       why.empty() ? "manually" : "manually: " + cut(why), now);
+       why.empty() ? "manual override" : "manual override: " + cut(why), now);
   return true;
 }
 

@@ -270,8 +270,8 @@ void CircuitBreaker::open(Time now, std::string_view why,
   ++s.epoch;
   ++s.counters.opened;
   s.probes.end();
-  s.emit(impl_->name, Kind::kOpened, why.empty() ? "manually" : "manually: " + health::cut(why),
-         now);
+  s.emit(impl_->name, Kind::kOpened,
+         why.empty() ? "manual override" : "manual override: " + health::cut(why), now);
 }
 
 void CircuitBreaker::close(Time now) {

@@ -214,8 +214,7 @@ HealthReport Health::report() const {
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
   return change_breaker(*maintenance_, op, kernel, [&](health::Board& board, const auto& key) {
-    board->open(key, health::Extent::kKernel, why.empty() ? "opened manually" : why,
-                std::chrono::steady_clock::now());
+    board->open(key, health::Extent::kKernel, why, std::chrono::steady_clock::now());
   });
 }
 
