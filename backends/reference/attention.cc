@@ -20,10 +20,11 @@ class Query {
  public:
   static constexpr int64_t kDims = 256;  // of the result that are computed at once
 
-  Query(Row<T> out, Row<T> query, double scale) noexcept
+  Query(Row<T> out, Row<T> query, double scale, bool magnitude) noexcept
       : out_(out),
         query_(query),
-        scale_(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(query.size()))) {}
+        scale_(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(query.size()))),
+        magnitude_(magnitude) {}
 
   // at(j) gives where key and value of number j begin, in elements of their tensors; added(j) is
   // added to its score. `sink` is one more score, of a key without a value.
@@ -49,13 +50,37 @@ class Query {
         const Row<C> v(value, at(j).value);
         for (int64_t d = 0; w != 0 && d < dims; ++d) sums[d] += w * v[from + d];
       }
-      for (int64_t d = 0; d < dims; ++d) out_.set(from + d, total == 0 ? 0 : sums[d] / total);
+      for (int64_t d = 0; d < dims; ++d) sums[d] = total == 0 ? 0 : sums[d] / total;
+      if (magnitude_) {
+        double sizes[kDims] = {};
+        for (int64_t j = first; j < last; ++j) {
+          const double w = weight(score(j)) / total;
+          const double terms =
+              kScoreError * (size_of_score(Row<C>(key, at(j).key)) + std::fabs(added(j)));
+          const Row<C> v(value, at(j).value);
+          for (int64_t d = 0; w != 0 && d < dims; ++d)
+            sizes[d] += w * (std::fabs(v[from + d]) + terms * std::fabs(v[from + d] - sums[d]));
+        }
+        std::copy_n(sizes, dims, sums);
+      }
+      for (int64_t d = 0; d < dims; ++d) out_.set(from + d, sums[d]);
     }
   }
 
  private:
+  // An error of a score is one of the weight, and moves the result towards the value or away from it. Scores are off by 1e-6 of
+  // the size of their terms, a tenth of what f32 results may be of theirs.
+  static constexpr double kScoreError = 0.1;
+
+  double size_of_score(Row<C> k) const noexcept {
+    double sum = 0;
+    for (int64_t d = 0; d < k.size(); ++d) sum += std::fabs(query_[d] * k[d]);
+    return sum * std::fabs(scale_);
+  }
+
   Row<T> out_, query_;
   double scale_;
+  bool magnitude_;
 };
 
 struct Place {
@@ -83,6 +108,7 @@ int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t most) n
 struct Inputs {
   Tensor out, query, key, value, mask;
   double scale;
+  bool magnitude;  // in place of results
 };
 
 // A mask, or a row of it, has the strides of its last dimension for keys.
@@ -103,7 +129,7 @@ int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visi
       const int64_t mask_row = in.mask ? begin(in.mask, h, i) : 0;
       const auto [first, last] = visible(b, i);
       Query<T, T>(Row<T>(in.out, begin(in.out, i, h)), Row<T>(in.query, begin(in.query, i, h)),
-                  in.scale)
+                  in.scale, in.magnitude)
           .attend(
               in.key, in.value, first, last,
               [&](int64_t j) {
@@ -128,7 +154,8 @@ int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
     const int64_t g = key_head(h, heads, kv_heads);
     const auto begin = [&](Tensor t) { return b * t.stride(0) + h * t.stride(1); };
     const int64_t mask_row = in.mask ? begin(in.mask) : 0;
-    Query<T, C>(Row<T>(in.out, begin(in.out)), Row<T>(in.query, begin(in.query)), in.scale)
+    Query<T, C>(Row<T>(in.out, begin(in.out)), Row<T>(in.query, begin(in.query)), in.scale,
+                in.magnitude)
         .attend(
             in.key, in.value, 0, index_at(lengths, b * lengths.stride(0)),
             [&](int64_t j) {
@@ -167,19 +194,22 @@ int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
 
 }  // namespace
 
+template <bool kMagnitude>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale) {
-  return attention(call, {out, query, key, value, mask, scale}, Tensor(nullptr),
+  return attention(call, {out, query, key, value, mask, scale, kMagnitude}, Tensor(nullptr),
                    [&](int64_t, int64_t) { return std::pair(int64_t{0}, key.size(1)); });
 }
 
+template <bool kMagnitude>
 int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                          double scale) {
   const int64_t before = key.size(1) - query.size(1);
-  return attention(call, {out, query, key, value, mask, scale}, Tensor(nullptr),
+  return attention(call, {out, query, key, value, mask, scale, kMagnitude}, Tensor(nullptr),
                    [&](int64_t, int64_t i) { return std::pair(int64_t{0}, before + i + 1); });
 }
 
+template <bool kMagnitude>
 int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                  Tensor mask, Tensor sinks, int64_t window, double scale) {
   if (window < 1)  // a bound call changes scalars without a check
@@ -187,34 +217,38 @@ int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key
                      "attention.sliding_window: invalid window: expected at least 1, got %lld",
                      static_cast<long long>(window));
   const int64_t before = key.size(1) - query.size(1);
-  return attention(call, {out, query, key, value, mask, scale}, sinks, [&](int64_t, int64_t i) {
-    const int64_t last = before + i + 1;
-    return std::pair(window < last ? last - window : 0, last);
-  });
+  return attention(call, {out, query, key, value, mask, scale, kMagnitude}, sinks,
+                   [&](int64_t, int64_t i) {
+                     const int64_t last = before + i + 1;
+                     return std::pair(window < last ? last - window : 0, last);
+                   });
 }
 
+template <bool kMagnitude>
 int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                         Tensor lengths, Tensor mask, double scale) {
   if (lengths)
     if (const int32_t code = check_lengths(call, "attention.cross", lengths, key.size(1));
         code != YARD_OK)
       return code;
-  return attention(
-      call, {out, query, key, value, mask, scale}, Tensor(nullptr), [&](int64_t b, int64_t) {
-        return std::pair(int64_t{0},
-                         lengths ? index_at(lengths, b * lengths.stride(0)) : key.size(1));
-      });
+  return attention(call, {out, query, key, value, mask, scale, kMagnitude}, Tensor(nullptr),
+                   [&](int64_t b, int64_t) {
+                     return std::pair(int64_t{0}, lengths ? index_at(lengths, b * lengths.stride(0))
+                                                          : key.size(1));
+                   });
 }
 
+template <bool kMagnitude>
 int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                          Tensor lengths, Tensor mask, double scale) {
   if (const int32_t code = check_lengths(call, "attention.decode", lengths, key.size(1));
       code != YARD_OK)
     return code;
-  return decode(call, {out, query, key, value, mask, scale}, lengths,
+  return decode(call, {out, query, key, value, mask, scale, kMagnitude}, lengths,
                 [](Tensor t, int64_t b, int64_t j) { return b * t.stride(0) + j * t.stride(1); });
 }
 
+template <bool kMagnitude>
 int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                Tensor block_table, Tensor lengths, double scale) {
   const int64_t block = key.size(1);
@@ -225,12 +259,24 @@ int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, 
   if (const int32_t code = check_blocks(call, block_table, lengths, key.size(0), block);
       code != YARD_OK)
     return code;
-  return decode(call, {out, query, key, value, Tensor(nullptr), scale}, lengths,
+  return decode(call, {out, query, key, value, Tensor(nullptr), scale, kMagnitude}, lengths,
                 [&](Tensor t, int64_t b, int64_t j) {
                   const int64_t entry =
                       b * block_table.stride(0) + j / block * block_table.stride(1);
                   return index_at(block_table, entry) * t.stride(0) + j % block * t.stride(1);
                 });
 }
+
+// Results, and magnitudes.
+#define YARD_BOTH(function)                           \
+  template decltype(function<false>) function<false>; \
+  template decltype(function<true>) function<true>
+YARD_BOTH(attention_full);
+YARD_BOTH(attention_causal);
+YARD_BOTH(attention_sliding_window);
+YARD_BOTH(attention_cross);
+YARD_BOTH(attention_decode);
+YARD_BOTH(attention_paged_decode);
+#undef YARD_BOTH
 
 }  // namespace yard::reference

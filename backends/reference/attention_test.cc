@@ -73,6 +73,23 @@ TEST_P(Attention, Full) {
   expect_rounded(t.out, t.expected(-0.75, all), 1e-12);
 }
 
+// Two keys of the same score: values of 8 and -4 give 2. The terms of scores have sizes 2 * 3 and 2 * 3 + 1, the mask's.
+TEST(Attention, TheMagnitudeIsThatOfValuesAndScores) {
+  TestTensor q(YARD_F32, {1, 1, 1, 2}, {1, -1}), k(YARD_F32, {1, 2, 1, 2}, {3, 3, 2.5, 3.5});
+  TestTensor v(YARD_F32, {1, 2, 1, 2}, {8, 5, -4, 5}), out(YARD_F32, {1, 1, 1, 2});
+  TestTensor mask(YARD_F32, {1, 1, 1, 2}, {0, 1});
+  ASSERT_EQ(run("attention.full", out, q, k, v, mask, 1.0).code, YARD_OK);
+  EXPECT_NEAR(out.at(0), 2, 1e-6);
+  ASSERT_EQ(run_magnitude("attention.full", out, q, k, v, mask, 1.0).code, YARD_OK);
+  EXPECT_NEAR(out.at(0), (8 + 0.1 * 6 * 6) / 2 + (4 + 0.1 * 7 * 6) / 2, 1e-5);
+  EXPECT_NEAR(out.at(1), 5, 1e-6);
+
+  TestTensor one(YARD_F32, {1, 1, 2}), lengths(YARD_I32, {1}, {2});
+  TestTensor query(YARD_F32, {1, 1, 2}, {1, -1}), row(YARD_F32, {1, 1, 2}, {0, 1});
+  ASSERT_EQ(run_magnitude("attention.decode", one, query, k, v, lengths, row, 1.0).code, YARD_OK);
+  EXPECT_NEAR(one.at(0), out.at(0), 1e-6);
+}
+
 TEST_P(Attention, MasksOfAnyDtypeAreAdded) {
   for (const uint32_t type : kFloats) {
     Sequence t(GetParam());

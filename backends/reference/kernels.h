@@ -26,20 +26,29 @@ int32_t add(Call call, Tensor out, Tensor a, Tensor b);
 int32_t mul(Call call, Tensor out, Tensor a, Tensor b);
 int32_t matmul(Call call, Tensor out, Tensor a, Tensor b);
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+int32_t matmul_magnitude(Call call, Tensor out, Tensor a, Tensor b);
+int32_t linear_magnitude(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t quantize_int8(Call call, Tensor out, Tensor scale, Tensor x);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 
+// kMagnitude: of the op (yard_op_t::magnitude), in place of results.
+template <bool kMagnitude>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale);
+template <bool kMagnitude>
 int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                          double scale);
+template <bool kMagnitude>
 int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                  Tensor mask, Tensor sinks, int64_t window, double scale);
+template <bool kMagnitude>
 int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                         Tensor lengths, Tensor mask, double scale);
+template <bool kMagnitude>
 int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                          Tensor lengths, Tensor mask, double scale);
+template <bool kMagnitude>
 int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                Tensor block_table, Tensor lengths, double scale);
 

@@ -55,6 +55,21 @@ TEST(Products, SumsAreExactBeforeTheyAreRounded) {
   EXPECT_EQ(out.at(0), 3.5);
 }
 
+// 12 and -12 cancel; 3 is left. Norms of the terms, and a hundredth of the sums of their sizes.
+TEST(Products, TheMagnitudeIsThatOfTheTerms) {
+  TestTensor a(YARD_F32, {1, 3}, {3, -4, 3}), b(YARD_F32, {3, 2}, {4, 0, 3, 0, 0, 1});
+  TestTensor out(YARD_F32, {1, 2});
+  ASSERT_EQ(run_magnitude("matmul", out, a, b).code, YARD_OK);
+  EXPECT_NEAR(out.at(0), std::sqrt(288.0) + 0.24, 1e-5);
+  EXPECT_NEAR(out.at(1), 3.03, 1e-6);
+
+  TestTensor w(YARD_I8, {2, 3}, {4, 3, 0, 0, 0, 1}), scale(YARD_F32, {2}, {-0.5, 2});
+  TestTensor bias(YARD_F32, {2}, {-1, 8});
+  ASSERT_EQ(run_magnitude("linear", out, a, w, scale, bias).code, YARD_OK);
+  EXPECT_NEAR(out.at(0), std::sqrt(288.0 / 4 + 1) + 0.13, 1e-5);
+  EXPECT_NEAR(out.at(1), 10 + 0.14, 1e-6);
+}
+
 TEST_P(Products, NothingToSumGivesZero) {
   TestTensor a(GetParam(), {2, 0}), b(GetParam(), {0, 3}), out(GetParam(), {2, 3});
   ASSERT_EQ(run("matmul", out, a, b).code, YARD_OK);

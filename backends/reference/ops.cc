@@ -31,17 +31,15 @@ constexpr yard_tolerance_t kAngle[] = {
     {YARD_BF16, 0, 1.6e-2, 1.6e-2},
 };
 
-// Sums of products in f32. Long ones are off by 1e-5 of the norm of their terms, and where a row has few results, or few that f16
-// holds, all of them may be a hundredth of it by chance.
+// Sums of products in f32. Long ones are off by 1e-5 of the norm of their terms, which the ops state as their magnitude.
 constexpr yard_tolerance_t kProducts[] = {
-    {YARD_F32, 0, 1e-5, 1e-3},
-    {YARD_F16, 0, 2e-3, 5e-3},
-    {YARD_BF16, 0, 1.6e-2, 1.6e-2},
+    {YARD_F32, 0, 1e-5, 3e-5},
+    {YARD_F16, 0, 2e-3, 1e-4},
+    {YARD_BF16, 0, 1.6e-2, 1e-4},
 };
 
 // Kernels may round activations to int8 where weights have few bits: in blocks of 32, to max|x| / 127. A result is then off by up
-// to 0.9 % of the norm of its terms at one standard deviation, which the largest result of a row may be a part of. Products
-// with floats are as kProducts.
+// to 0.9 % of the norm of its terms at one standard deviation. Products with floats are as kProducts.
 constexpr auto kLinear = [] {
   constexpr uint32_t kFewBits[] = {YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K};
   std::array<yard_tolerance_t, 3 * std::size(kFewBits) + std::size(kProducts)> all{};
@@ -49,17 +47,17 @@ constexpr auto kLinear = [] {
   for (const uint32_t weight : kFewBits) {
     all[n++] = {YARD_F32, weight, 1e-5, 5e-2};
     all[n++] = {YARD_F16, weight, 2e-3, 5e-2};
-    all[n++] = {YARD_BF16, weight, 1.6e-2, 6e-2};
+    all[n++] = {YARD_BF16, weight, 1.6e-2, 5e-2};
   }
   for (const yard_tolerance_t& t : kProducts) all[n++] = t;
   return all;
 }();
 
-// Scores that are off by their own size times 6e-8 and more are exponents of the weights.
+// The weights of 16-bit types may be rounded once to the type. Errors of scores are in the magnitude of the ops.
 constexpr yard_tolerance_t kAttention[] = {
-    {YARD_F32, 0, 1e-4, 1e-4},
-    {YARD_F16, 0, 2e-3, 2e-3},
-    {YARD_BF16, 0, 1.6e-2, 1.6e-2},
+    {YARD_F32, 0, 1e-5, 1e-5},
+    {YARD_F16, 0, 2e-3, 1e-3},
+    {YARD_BF16, 0, 1.6e-2, 8e-3},
 };
 
 // Where x / scale lies between two integers, a kernel may round to either.
@@ -120,12 +118,14 @@ void add_products(plugin::Plugin& plugin) {
   plugin.add(OpDef("matmul(out!: T[*batch, m, n], a: T[*batch, m, k], b: T[*batch, k, n]) "
                    "where T in {f32, f16, bf16}")
                  .summary("Products of matrices.")
-                 .tolerances(kProducts));
+                 .tolerances(kProducts)
+                 .magnitude<matmul_magnitude>());
   plugin.add(OpDef("linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k], scale?: f32[n], "
                    "bias?: T[n]) where T in {f32, f16, bf16}, "
                    "W in {f32, f16, bf16, i8, q8_0, q4_0, q4_1, q4_k, q6_k}, scale iff W in {i8}")
                  .summary("Multiplies each row by the rows of weight, then scales and shifts it.")
-                 .tolerances(kLinear));
+                 .tolerances(kLinear)
+                 .magnitude<linear_magnitude>());
   plugin.add(OpDef("embedding(out!: T[*rows, d], ids: I[*rows], table: W[vocab, d]) "
                    "where T in {f32, f16, bf16}, I in {i32, i64}, "
                    "W in {f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k}, ids in [0, vocab)")
@@ -153,20 +153,24 @@ void add_products(plugin::Plugin& plugin) {
 void add_attention(plugin::Plugin& plugin) {
   plugin.add(OpDef("attention.full" YARD_ATTENTION(YARD_MASK))
                  .summary("Attention of every query to every key.")
-                 .tolerances(kAttention));
+                 .tolerances(kAttention)
+                 .magnitude<attention_full<true>>());
   plugin.add(OpDef("attention.causal" YARD_ATTENTION(YARD_MASK) ", kv_seq >= seq")
                  .summary("Attention of each query to the keys up to its own position.")
-                 .tolerances(kAttention));
+                 .tolerances(kAttention)
+                 .magnitude<attention_causal<true>>());
   plugin.add(
       OpDef("attention.sliding_window" YARD_ATTENTION(
                 YARD_MASK "sinks?: f32[heads], window: int, ") ", kv_seq >= seq, window >= 1")
           .summary("Attention of each query to the last keys up to its own position.")
-          .tolerances(kAttention));
+          .tolerances(kAttention)
+          .magnitude<attention_sliding_window<true>>());
   plugin.add(
       OpDef("attention.cross" YARD_ATTENTION(
                 "lengths?: I[batch], " YARD_MASK) ", I in {i32, i64}, lengths in [0, kv_seq]")
           .summary("Attention of every query to the first keys of its batch.")
-          .tolerances(kAttention));
+          .tolerances(kAttention)
+          .magnitude<attention_cross<true>>());
   plugin.add(OpDef("attention.decode(out!: T[batch, heads, dim], query: T[batch, heads, dim], "
                    "key: C[batch, capacity, kv_heads, dim], "
                    "value: C[batch, capacity, kv_heads, dim], lengths: I[batch], "
@@ -174,7 +178,8 @@ void add_attention(plugin::Plugin& plugin) {
                    "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, M in {f32, f16, bf16}, "
                    "I in {i32, i64}, heads % kv_heads == 0, lengths in [0, capacity]")
                  .summary("Attention of one query to a cache of keys and values.")
-                 .tolerances(kAttention));
+                 .tolerances(kAttention)
+                 .magnitude<attention_decode<true>>());
   plugin.add(OpDef("attention.paged_decode(out!: T[batch, heads, dim], "
                    "query: T[batch, heads, dim], key: C[blocks, block, kv_heads, dim], "
                    "value: C[blocks, block, kv_heads, dim], block_table: I[batch, max_blocks], "
@@ -183,7 +188,8 @@ void add_attention(plugin::Plugin& plugin) {
                    "heads % kv_heads == 0, block_table in [0, blocks), "
                    "lengths in [0, max_blocks*block]")
                  .summary("Attention of one query to a cache in blocks that a table lists.")
-                 .tolerances(kAttention));
+                 .tolerances(kAttention)
+                 .magnitude<attention_paged_decode<true>>());
 }
 
 #undef YARD_ATTENTION

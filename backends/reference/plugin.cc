@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `reference`: the built-in ops and, for each, the kernel that is its
 // meaning.
-#include <mutex>
 
 #include "kernels.h"
 
@@ -36,12 +35,12 @@ plugin::Plugin make() {
   p.add(kernel<embedding>("embedding"));
   p.add(kernel<quantize_int8>("quantize_int8"));
   p.add(kernel<dequantize>("dequantize"));
-  p.add(kernel<attention_full>("attention.full"));
-  p.add(kernel<attention_causal>("attention.causal"));
-  p.add(kernel<attention_sliding_window>("attention.sliding_window"));
-  p.add(kernel<attention_cross>("attention.cross"));
-  p.add(kernel<attention_decode>("attention.decode"));
-  p.add(kernel<attention_paged_decode>("attention.paged_decode"));
+  p.add(kernel<attention_full<false>>("attention.full"));
+  p.add(kernel<attention_causal<false>>("attention.causal"));
+  p.add(kernel<attention_sliding_window<false>>("attention.sliding_window"));
+  p.add(kernel<attention_cross<false>>("attention.cross"));
+  p.add(kernel<attention_decode<false>>("attention.decode"));
+  p.add(kernel<attention_paged_decode<false>>("attention.paged_decode"));
   p.add(kernel<topk_softmax>("topk_softmax"));
   p.add(kernel<argmax>("argmax"));
   p.add(kernel<sample>("sample"));
@@ -50,12 +49,7 @@ plugin::Plugin make() {
 
 }  // namespace
 
-const yard_plugin_t* descriptor() {
-  static constinit const plugin::Plugin* made = nullptr;
-  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
-  std::call_once(once, [] { made = new plugin::Plugin(make()); });
-  return made->get();
-}
+const yard_plugin_t* descriptor() { return plugin::made_once<make>(); }
 
 }  // namespace yard::reference
 

@@ -192,6 +192,15 @@ inline const yard_kernel_t* kernel_of(std::string_view op) {
   return nullptr;
 }
 
+inline const yard_op_t* op_of(std::string_view name) {
+  const yard_plugin_t* p = descriptor();
+  for (uint32_t i = 0; i < p->op_count; ++i) {
+    const std::string_view schema = p->ops[i]->schema;
+    if (schema.starts_with(name) && schema[name.size()] == '(') return p->ops[i];
+  }
+  return nullptr;
+}
+
 struct Outcome {
   int32_t code;
   std::string message;
@@ -212,6 +221,14 @@ template <class... A>
 Outcome run(std::string_view op, const A&... a) {
   const yard_value_t args[] = {value(a)...};
   return with_call([&](yard_call_t* call) { return kernel_of(op)->run(call, args, sizeof...(a)); });
+}
+
+// Calls what the op states of its magnitude.
+template <class... A>
+Outcome run_magnitude(std::string_view op, const A&... a) {
+  const yard_value_t args[] = {value(a)...};
+  return with_call(
+      [&](yard_call_t* call) { return op_of(op)->magnitude(call, args, sizeof...(a)); });
 }
 
 // Calls the typed entry with the same arguments.

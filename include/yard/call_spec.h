@@ -147,15 +147,17 @@ struct Difference {
 
 // `found` and `expected` have the same forms. An element may be off by
 //
-//   rtol * |expected| + atol * max(1, largest finite |expected| in its row)
+//   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
 //
-// where a row runs along the last dimension, so that the absolute part grows with what was summed. NaN
+// where a row runs along the last dimension and `magnitudes` has what yard_op_t::magnitude writes (none: not stated), so that
+// the absolute part grows with what was summed. NaN
 // equals NaN only, infinity the infinity of its sign, or a number that the next rounding would have made
 // infinite within the tolerance. Of the tolerances the first counts that is for the dtype, and for a dtype that was read or
 // any. Without one it is the usual one: exact for integers, 1e-12 for f64, 1e-5 for f32, two units in the last place for 16
 // bits, one for 8.
 YARD_API Difference compare(std::span<const WrittenTensor> found,
                             std::span<const WrittenTensor> expected,
-                            std::span<const yard_tolerance_t> tolerances);
+                            std::span<const yard_tolerance_t> tolerances,
+                            std::span<const WrittenTensor> magnitudes = {});
 
 }  // namespace yard

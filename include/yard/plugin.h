@@ -232,7 +232,8 @@ struct yard_host {
    * are done. The caller's scope holds inside. The host owns the threads; a plugin starts none. */
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
-  /* The number of threads that parallel_for may use for this caller; 1: it runs on this thread. */
+  /* The number of threads that parallel_for may use for this caller; 1: it runs on this thread. It is the same for all hosts of
+   * a process, and may be called with NULL as long as the process lives. */
   int32_t (*concurrency)(void* self);
   /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
   void* (*stream)(void* self, yard_device_t device);
@@ -445,6 +446,10 @@ typedef struct yard_op {
                    uint32_t output_count);
   const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */
   uint32_t tolerance_count, pad_;
+  /* Writes to the outputs, in place of results, how large the terms are that each result is the sum of: rounding errors grow
+   * with these, also where terms cancel. `atol` of a tolerance is relative to it, where it is larger than 1 and than the
+   * results of its row. For ops that change no input. NULL: not stated. */
+  int32_t (*magnitude)(yard_call_t* call, const yard_value_t* args, uint32_t count);
 } yard_op_t;
 
 /* A replacement for a named function (a hook), or an implementation of a dispatched one (it has a group). A

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <deque>
 #include <initializer_list>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -113,6 +114,11 @@ class OpDef {
   }
   OpDef& tolerances(std::span<const yard_tolerance_t> t) noexcept {
     return d.tolerances = t.data(), d.tolerance_count = static_cast<uint32_t>(t.size()), *this;
+  }
+  // int32_t or void F(Call, A...), one A per parameter of the op; see yard_op_t::magnitude.
+  template <auto F>
+  OpDef& magnitude() noexcept {
+    return d.magnitude = &detail::EntriesOf<F, decltype(F)>::run, *this;
   }
   operator const yard_op_t&() const noexcept { return d; }
   yard_op_t d{};
@@ -289,6 +295,16 @@ class Plugin {
   Kept<yard_kernel_t> kernels_;
   Kept<yard_hook_t> hooks_;
 };
+
+// The descriptor of what kMake() returns, which runs at the first call in the process. It is not a function-local static, for
+// which a forked child may wait for ever: std::call_once starts again there.
+template <Plugin (*kMake)()>
+const yard_plugin_t* made_once() {
+  static constinit const Plugin* made = nullptr;
+  static constinit std::once_flag once;
+  std::call_once(once, [] { made = new Plugin(kMake()); });
+  return made->get();
+}
 
 // Kernels with state: a class that is made from options and given weights, and that the host destroys.
 //

@@ -180,6 +180,11 @@ struct VerifyReport {
 // ends the process.
 YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options = {});
 
+// The difference of two results of one call, by what its op states: compare() of call_spec.h with the op's tolerances and
+// magnitudes. An error if there is no such op.
+YARD_API Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
+                                            const CallTensors& found, const CallTensors& expected);
+
 // A call with wrong results.
 struct CanaryMismatch {
   std::string op, kernel;

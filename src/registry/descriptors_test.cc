@@ -71,6 +71,7 @@ TEST(Sizes, NothingBeyondTheStatedSizeIsRead) {
   b.summary = "one line", b.env = "ACME";
   yard_op_t o = op_of(kNorm);
   o.summary = "one line";
+  o.magnitude = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t { return YARD_OK; };
   for (uint32_t size = 4; size <= sizeof k + 16; ++size) {
     const auto read = read_kernel(Cut<yard_kernel_t>(k, size).get(), {});
     EXPECT_EQ(read.ok(), size >= offsetof(yard_kernel_t, run) + sizeof k.run) << size;
@@ -93,6 +94,7 @@ TEST(Sizes, NothingBeyondTheStatedSizeIsRead) {
     EXPECT_EQ(read.ok(), size >= offsetof(yard_op_t, summary)) << size;
     if (!read.ok()) continue;
     EXPECT_EQ((*read)->name, "norm");
+    EXPECT_EQ((*read)->d.magnitude != nullptr, size >= offsetof(yard_op_t, magnitude) + 8) << size;
   }
 }
 

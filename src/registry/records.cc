@@ -109,7 +109,8 @@ bool same(const Hook& a, const Hook& b) {
 }
 bool same(const Op& a, const Op& b) {
   return a.schema == b.schema && a.summary == b.summary && a.d.infer == b.d.infer &&
-         a.d.self == b.d.self && a.tolerances.size() == b.tolerances.size() &&
+         a.d.magnitude == b.d.magnitude && a.d.self == b.d.self &&
+         a.tolerances.size() == b.tolerances.size() &&
          std::equal(a.tolerances.begin(), a.tolerances.end(), b.tolerances.begin(),
                     [](const yard_tolerance_t& x, const yard_tolerance_t& y) {
                       return x.dtype == y.dtype && x.input == y.input && x.rtol == y.rtol &&

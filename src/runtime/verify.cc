@@ -232,12 +232,21 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   to.status = candidate.run(call, results);
   to.damage = results.damage();
   if (to.status.ok())
-    to.difference = compare(results.written(), expected.written(),
-                            tune::tolerances_of(op, dump.rtol, dump.atol));
+    to.difference =
+        tune::compare_results(op, results, expected, tune::tolerances_of(op, dump.rtol, dump.atol));
   return to;
 }
 
 }  // namespace
+
+Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
+                                   const CallTensors& found, const CallTensors& expected) {
+  return base::or_out_of_memory([&]() -> Result<Difference> {
+    YARD_ASSIGN_OR_RETURN(const auto site, runtime.core().sites.find(op));
+    const registry::Op& o = *site.snapshot->state->op_records.find(op)->second->op;
+    return tune::compare_results(o, found, expected, o.tolerances);
+  });
+}
 
 Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
                             std::string_view kernel) {

@@ -262,11 +262,12 @@ Errors errors(double found, double expected) {
 class Comparison {
  public:
   Comparison(const WrittenTensor& found, const WrittenTensor& expected, yard_tolerance_t tolerance,
-             Difference& to)
+             const TensorView* magnitudes, Difference& to)
       : name_(found.name),
         f_(*found.view),
         e_(*expected.view),
         t_(tolerance),
+        magnitudes_(magnitudes),
         type_(f_.dtype()),
         size_(static_cast<int64_t>(tune::element_size(type_))),
         d_(to) {}
@@ -284,16 +285,21 @@ class Comparison {
     const auto at = [&](const TensorView& v, int64_t i) {
       return static_cast<const char*>(v.data()) + (from + i * step) * size_;
     };
-    double magnitude = -1;  // of the row, computed at its first difference
+    double of_row = -1;  // computed at its first difference
     for (int64_t i = 0; i < width; ++i) {
       if (std::memcmp(at(f_, i), at(e_, i), static_cast<size_t>(size_)) == 0) continue;
       d_.equal_bits = false;
-      if (magnitude < 0) {
-        magnitude = 1;
+      if (of_row < 0) {
+        of_row = 1;
         for (int64_t k = 0; k < width; ++k)
           if (const double v = std::fabs(tune::load(type_, at(e_, k))); std::isfinite(v))
-            magnitude = std::max(magnitude, v);
+            of_row = std::max(of_row, v);
       }
+      double magnitude = of_row;
+      if (magnitudes_ != nullptr)
+        // NaN stays out.
+        magnitude =
+            std::max(magnitude, std::min(tune::load(type_, at(*magnitudes_, i)), beyond(type_)));
       element(index, i, tune::load(type_, at(f_, i)), tune::load(type_, at(e_, i)), magnitude);
     }
   }
@@ -326,6 +332,7 @@ class Comparison {
   const std::string& name_;
   const TensorView &f_, &e_;
   const yard_tolerance_t t_;
+  const TensorView* const magnitudes_;
   const DType type_;
   const int64_t size_;
   Difference& d_;
@@ -334,10 +341,13 @@ class Comparison {
 }  // namespace
 
 Difference compare(std::span<const WrittenTensor> found, std::span<const WrittenTensor> expected,
-                   std::span<const yard_tolerance_t> tolerances) {
+                   std::span<const yard_tolerance_t> tolerances,
+                   std::span<const WrittenTensor> magnitudes) {
   Difference d;
   for (size_t k = 0; k < found.size(); ++k)
-    Comparison(found[k], expected[k], tolerance(found[k], tolerances), d).run();
+    Comparison(found[k], expected[k], tolerance(found[k], tolerances),
+               k < magnitudes.size() ? magnitudes[k].view : nullptr, d)
+        .run();
   return d;
 }
 

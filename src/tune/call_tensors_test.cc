@@ -255,6 +255,27 @@ TEST(Compare, TheAbsoluteToleranceScalesWithTheRow) {
   EXPECT_EQ(p.difference().worst, "out[1,1]");
 }
 
+TEST(Compare, TheAbsoluteToleranceScalesWithTheMagnitude) {
+  Pair p("softmax(f32[2,8])");
+  p.fill(0);
+  p.set(1, 1e-3, 0);
+  CallTensors m(p.call, 1);
+  auto* const of = static_cast<float*>(m.written()[0].view->data());
+  const auto within = [&] { return compare(p.a.written(), p.b.written(), {}, m.written()).within; };
+  std::fill(of, of + 16, 0.0f);
+  EXPECT_FALSE(within());
+  of[0] = 1000;  // another element of its row
+  EXPECT_FALSE(within());
+  of[1] = 1000;
+  EXPECT_TRUE(within());
+  of[1] = std::nanf("");
+  EXPECT_FALSE(within());
+  of[1] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(within());
+  p.set(1, std::nanf(""), 0);
+  EXPECT_FALSE(within());
+}
+
 TEST(Compare, TheRatioIsInUnitsOfTheTolerance) {
   Pair p("softmax(f32[1,1])");
   p.set(0, 0.5 + 3 * (1e-5 + 1e-5 * 0.5), 0.5);

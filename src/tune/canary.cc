@@ -28,6 +28,7 @@ struct CheckedKernel {
   CanaryRule rule;
   std::shared_ptr<CanaryCounters> counters;
   std::shared_ptr<const KernelRunner> against;  // null: outputs must be finite
+  const registry::Op* op;
   std::vector<yard_tolerance_t> tolerances;
 };
 
@@ -115,7 +116,8 @@ class ValuesCheck final : public CallCheck {
       state_.skip(*k_.counters, ran.message(), false);
       return {};
     }
-    const Difference d = compare(copy_.originals(), copy_.copies(), k_.tolerances);
+    const Difference d = compare_results(*k_.op, copy_.args(), copy_.count(), copy_.originals(),
+                                         copy_.copies(), k_.tolerances);
     count_check();
     if (d.within) return {};
     copy_.write_back();
@@ -259,8 +261,9 @@ class CanaryBuilder {
 
   void add(const registry::Kernel& kernel, const CanaryRule& rule, std::vector<CheckedKernel>& to) {
     const std::string& op = record_->op->name;
-    CheckedKernel k{&kernel, rule, nullptr, nullptr,
-                    tolerances_of(*record_->op, rule.rtol, rule.atol)};
+    CheckedKernel k{&kernel,           rule,
+                    nullptr,           nullptr,
+                    record_->op.get(), tolerances_of(*record_->op, rule.rtol, rule.atol)};
     if (rule.check == CanaryCheck::kValues) {
       const registry::Kernel* against = find(rule.against);
       if (against == &kernel) return;

@@ -38,10 +38,21 @@ void spread(plugin::Call, plugin::TensorList outs, plugin::Tensor x) {
       plugin::Tensor(out).data<float>()[i] = x.data<float>()[i];
 }
 
+// What is left of 1000 * x - 1000 * x, and how large that is.
+void leave(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  testing::copy_with(out, x, [](double v) { return 1000 * v - 1000 * v; });
+}
+void leave_magnitude(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  testing::copy_with(out, x, [](double v) { return std::fabs(2000 * v); });
+}
+
 class CanaryTest : public ::testing::Test {
  protected:
   CanaryTest() {
-    shelf_.put(op_of(testing::kCopy), op_of(kAdd), op_of(kSpread), backend_of("plain"));
+    shelf_.put(plugin::OpDef("leave(out!: f32[n], x: f32[n])").magnitude<leave_magnitude>().d,
+               backend_of("plain"), reference(plugin::Kernel::of<leave>("leave", "reference.cpp")),
+               kernel_of("leave", "quick", "plain"));
+    shelf_.put(op_of(testing::kCopy), op_of(kAdd), op_of(kSpread));
     shelf_.put(reference(plugin::Kernel::of<testing::copy>("copy", "reference.cpp")),
                reference(plugin::Kernel::of<add>("add", "reference.cpp")),
                reference(plugin::Kernel::of<spread>("spread", "reference.cpp")));
@@ -109,6 +120,21 @@ TEST_F(CanaryTest, ACallCanBeCheckedAlways) {
   EXPECT_EQ(canary_->begin(call), nullptr);
   call.always = true;
   for (int i = 0; i < 10; ++i) EXPECT_NE(canary_->begin(call), nullptr);
+}
+
+TEST_F(CanaryTest, ErrorsAreRelativeToTheTermsThatTheOpStates) {
+  watch("leave");
+  Floats x{1, 2}, out{0, 0};
+  const TensorView xv = x.view(), ov = out.view();
+  const auto found = [&](float first, float second) {
+    auto look = begin({Value(ov).c(), Value(xv).c()});
+    out.data = {first, second};
+    bool repaired = false;
+    return look->judge(repaired).ok();
+  };
+  EXPECT_TRUE(found(0.015f, 0.03f));
+  EXPECT_FALSE(found(0.015f, 0.05f));
+  EXPECT_FALSE(found(0.03f, 0.03f));
 }
 
 TEST_F(CanaryTest, LabelsArePartOfTheCall) {

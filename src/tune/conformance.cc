@@ -161,8 +161,7 @@ std::string differs_when_repeated(const KernelRunner& k, const CaseRun& t, int r
   return "";
 }
 
-Outcome judge(const KernelRunner& k, const CaseRun& t, std::span<const yard_tolerance_t> tolerances,
-              int repeats) {
+Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op, int repeats) {
   Outcome outcome;
   if (!k.accepts(t.call, &outcome)) return outcome;
   if (!t.reference.ok())
@@ -172,7 +171,7 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, std::span<const yard_tole
   const Status status = k.run(t.call, t.found, t.states());
   if (std::string damage = t.found.damage(); !damage.empty()) return failure(std::move(damage));
   if (!status.ok()) return judge_failure(k, t, status);
-  const Difference d = compare(t.found.written(), t.expected.written(), tolerances);
+  const Difference d = compare_results(op, t.found, t.expected, op.tolerances);
   outcome.error = d.ratio;
   if (!d.worst.empty())
     outcome.what = fmt::format("{} is {} where the reference has {}", d.worst,
@@ -365,7 +364,7 @@ class ConformanceRun {
     if (is_reference(k) && !run.reference.ok())
       o = failure(std::string(run.reference.message()));
     else
-      o = judge(k.runner, run, record_.op->tolerances, options_.repeats);
+      o = judge(k.runner, run, *record_.op, options_.repeats);
     failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
     k.report.add(o, run.where);
   }

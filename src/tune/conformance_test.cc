@@ -68,6 +68,49 @@ TEST_F(Conformance, WrongNumbersInFewCalls) {
   EXPECT_GT(r.passed, r.failed);
 }
 
+// Both terms of x - x cancel; of them is left what a kernel has rounded away.
+constexpr const char* kCancel = "cancel(out!: f32[n], x: f32[n])";
+void cancel(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  copy_with(out, x, [](double v) { return v - v; });
+}
+template <int kMillionths>
+void cancel_nearly(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  copy_with(out, x, [](double v) { return v - v + v * kMillionths * 1e-6; });
+}
+void cancel_magnitude(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  copy_with(out, x, [](double v) { return 2 * std::fabs(v); });
+}
+
+TEST(Conformances, ErrorsAreRelativeToTheTermsThatTheOpStates) {
+  using registry::testing::backend_of;
+  const auto failed = [](const plugin::OpDef& op, const plugin::Kernel& kernel) {
+    registry::testing::Shelf shelf;
+    shelf.put(op.d, backend_of("plain"),
+              plugin::Kernel::of<cancel>("cancel", "reference.cpp")
+                  .backend("plain")
+                  .kind(YARD_KIND_REFERENCE)
+                  .d,
+              kernel.d);
+    VerifyOptions options;
+    options.cases = 60, options.max_elements = 4096;
+    std::vector<bool> used;
+    bool finished = false;
+    return check_conformance(
+               {shelf.op_record("cancel"), {kernel.d.id}, {}}, options,
+               [](size_t, size_t, size_t) { return true; }, used, &finished)
+        .at(0)
+        .failed;
+  };
+  const plugin::OpDef plain(kCancel);
+  const plugin::OpDef stated = plugin::OpDef(kCancel).magnitude<cancel_magnitude>();
+  const auto kernel = []<auto F>() {
+    return plugin::Kernel::of<F>("cancel", "quick").backend("plain");
+  };
+  EXPECT_GT(failed(plain, kernel.operator()<cancel_nearly<10>>()), 0u);
+  EXPECT_EQ(failed(stated, kernel.operator()<cancel_nearly<10>>()), 0u);
+  EXPECT_GT(failed(stated, kernel.operator()<cancel_nearly<40>>()), 0u);
+}
+
 TEST_F(Conformance, WritesOneElementPastTheEnd) {
   const KernelReport r = verify({.callback = [](yard_call_t*, const yard_value_t* args, uint32_t) {
     const plugin::Tensor out = argument(args, 0);

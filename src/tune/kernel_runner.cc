@@ -28,6 +28,12 @@ std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
   return {{&kernel, &g_unreported.get()}};
 }
 
+auto bind(const op::Program& program, const CallTensors& tensors) {
+  std::vector<op::Given> given;
+  for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
+  return op::bind(program, given);
+}
+
 }  // namespace
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
@@ -61,10 +67,7 @@ bool KernelRunner::accepts(const op::Call& call, Outcome* why) const {
 
 Status KernelRunner::run(const op::Call& call, const CallTensors& tensors, exec::States* states,
                          bool* changed_float_state) const {
-  const op::Program& program = candidates_.program();
-  std::vector<op::Given> given;
-  for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
-  YARD_ASSIGN_OR_RETURN(auto bound, op::bind(program, given));
+  YARD_ASSIGN_OR_RETURN(auto bound, bind(candidates_.program(), tensors));
   return run(bound.values, bound.count, call.flags(), states, changed_float_state);
 }
 
@@ -109,6 +112,29 @@ CaseRun::CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstanc
     where.options = instance->options, where.weights = instance->loaded;
   }
   where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
+}
+
+Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
+                           std::span<const WrittenTensor> found,
+                           std::span<const WrittenTensor> expected,
+                           std::span<const yard_tolerance_t> tolerances) {
+  Difference d = compare(found, expected, tolerances);
+  if (d.within || op.d.magnitude == nullptr) return d;
+  const CallCopy copy(*op.program, args, true);
+  char error[256] = "";
+  yard_call_t call{};
+  call.size = sizeof call, call.error = error, call.error_size = sizeof error;
+  if (op.d.magnitude(&call, copy.args(), count) != YARD_OK) return d;
+  return compare(found, expected, tolerances, copy.copies());
+}
+
+Difference compare_results(const registry::Op& op, const CallTensors& found,
+                           const CallTensors& expected,
+                           std::span<const yard_tolerance_t> tolerances) {
+  const auto bound = bind(*op.program, expected);
+  if (!bound.ok()) return compare(found.written(), expected.written(), tolerances);
+  return compare_results(op, bound->values, bound->count, found.written(), expected.written(),
+                         tolerances);
 }
 
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,16 @@ struct CaseRun {
 
   exec::States* states() const { return instance != nullptr ? &instance->states : nullptr; }
 };
+
+// compare() of two results of a call, and again with the magnitudes that the op states where they differ too much. The
+// inputs are those of `args`, which fit the schema.
+Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
+                           std::span<const WrittenTensor> found,
+                           std::span<const WrittenTensor> expected,
+                           std::span<const yard_tolerance_t> tolerances);
+Difference compare_results(const registry::Op& op, const CallTensors& found,
+                           const CallTensors& expected,
+                           std::span<const yard_tolerance_t> tolerances);
 
 // The op's reference kernel of highest priority, which defines correct results. Null if there is none.
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);

@@ -92,10 +92,7 @@ void check_against_reference(const RunQuestion& q, const ParsedCall& call, const
     return;
   }
   out.reference = record.kernel;
-  const Listing listing = Runtime::shared().list();
-  const OpInfo* op = listing.find_op(call.op);
-  out.difference = compare(data.written(), again.written(),
-                           op != nullptr ? op->tolerances : std::vector<yard_tolerance_t>());
+  out.difference = compare_results(Runtime::shared(), call.op, data, again).value();
 }
 
 Json outcome_json(const ParsedCall& call, const Outcome& o) {
