@@ -121,6 +121,7 @@ exec::States::Held Core::held_states() const {
 
 void Core::set_most_state_bytes(uint64_t bytes) {
   const uint64_t before = most_bytes_.exchange(bytes, std::memory_order_relaxed);
+  if (bytes != before) instances_.get().full = false;
   if (bytes < before) drop_beyond_bound();
 }
 
@@ -143,10 +144,22 @@ void Core::drop_beyond_bound() {
     if (dropped.empty())
       base::log(LogLevel::kWarn, "dispatch",
                 fmt::format("the states of kernels hold more than {} bytes (state_bytes): those "
-                            "unused for longest are dropped, and made again when they are needed",
+                            "unused for longest are dropped",
                             most_bytes()));
     dropped.push_back(std::move(state));
   }
+}
+
+bool Core::has_room(uint64_t bytes, uint64_t since) {
+  uint64_t used = states_.bytes_used_since(since);
+  for (const auto& states : instances()) used += states->bytes_used_since(since);
+  if (used + bytes <= most_bytes()) return true;
+  if (!instances_.get().full.exchange(true))
+    base::log(LogLevel::kWarn, "dispatch",
+              fmt::format("the states that kernels use in turn hold more than {} bytes "
+                          "(state_bytes): calls whose states do not fit go to other kernels",
+                          most_bytes()));
+  return false;
 }
 
 void Core::restart_in_child() noexcept {

@@ -64,6 +64,8 @@ class Core final : private exec::StatesOwner {
     std::mutex dropping;  // one thread at a time drops states beyond the bound
     std::mutex lock;
     std::vector<std::weak_ptr<exec::States>> all;
+    std::atomic<bool> full{
+        false};  // a warning that states do not fit was written, under this bound
   };
   std::atomic<CoreServices*> services_;
   mutable exec::States states_;  // of plain calls
@@ -116,6 +118,7 @@ class Core final : private exec::StatesOwner {
   // After a change; holding no lock.
   void end_states_of_removed_kernels();
   void drop_beyond_bound() override;
+  bool has_room(uint64_t bytes, uint64_t since) override;
 
   // In the fork handler of a child.
   void restart_in_child() noexcept;

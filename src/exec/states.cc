@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
+#include <utility>
 
 #include "base/fork.h"
 #include "base/text.h"
@@ -204,7 +206,6 @@ std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry
     for (auto it = here.kept.begin(); it != here.kept.end(); ++it)
       if (it->kernel == kernel.get() && it->key == key) {
         here.kept.splice(here.kept.begin(), here.kept, it);
-        if (owner_ != nullptr) it->used = owner_->now();
         return &*it;
       }
     return nullptr;
@@ -217,14 +218,28 @@ std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry
     code = YARD_DECLINED;
     return nullptr;
   };
-  uint64_t loads;
+  uint64_t loads, dropped = 0, since = 0;
+  bool look = false;  // for room, which takes a while where there are many instances
   {
     std::lock_guard lock(here.lock);
     loads = here.loads;
-    if (const Kept* const known = find_known()) {
-      if (known->state != nullptr) return known->state;
+    if (Kept* const known = find_known()) {
+      if (known->state != nullptr) {
+        if (owner_ != nullptr) known->used = owner_->now();
+        return known->state;
+      }
       if (known->bytes > most_bytes()) return refuse(known->bytes);
+      constexpr uint32_t kSeldom = 64;
+      dropped = known->bytes, since = std::exchange(known->used, owner_->next());
+      look = std::has_single_bit(++known->refused) || known->refused % kSeldom == 0;
     }
+  }
+  if (dropped > 0 && !(look && owner_->has_room(dropped, since))) {
+    std::snprintf(frame.error, sizeof frame.error,
+                  "its state was dropped, and others that were used since fill the bound "
+                  "(state_bytes)");
+    code = YARD_DECLINED;
+    return nullptr;
   }
   // Without the lock: create() and prepare() may call ops.
   uint64_t bytes = 0;
@@ -243,7 +258,7 @@ std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry
       return to->state;
     }
     if (to == nullptr) to = &here.kept.emplace_front(Kept{kernel.get(), std::move(key), {}});
-    to->bytes = bytes;
+    to->bytes = bytes, to->refused = 0;
     if (owner_ != nullptr) to->used = owner_->next();
     if (fits) to->state = state;
     if (here.kept.size() > kKept)
@@ -333,15 +348,22 @@ States::Held States::held() const {
   return to;
 }
 
+uint64_t States::bytes_used_since(uint64_t since) const {
+  uint64_t bytes = 0;
+  Cache& here = cache();
+  std::lock_guard lock(here.lock);
+  for (const Kept& k : here.kept)
+    if (k.state != nullptr && k.used >= since) bytes += k.bytes;
+  return bytes;
+}
+
 std::shared_ptr<State> States::drop_oldest() {
   Cache& here = cache();
   std::lock_guard lock(here.lock);
   for (auto it = here.kept.end(); it != here.kept.begin();) {
     --it;
     if (it->state == nullptr || it->bytes == 0) continue;
-    auto state = std::move(it->state);
-    here.kept.erase(it);
-    return state;
+    return std::move(it->state);
   }
   return nullptr;
 }

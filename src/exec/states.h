@@ -69,8 +69,10 @@ class StatesOwner {
   uint64_t most_bytes() const noexcept { return most_bytes_.load(std::memory_order_relaxed); }
   // A state that holds bytes was kept. Drops others beyond the bound.
   virtual void drop_beyond_bound() = 0;
+  // Whether a state of so many bytes fits beside those that were used at `since` or later.
+  virtual bool has_room(uint64_t bytes, uint64_t since) = 0;
 
-  // The order in which states were used: those used between two that were made have the same number.
+  // The order in which states were used: those used between two that were made or refused have the same number.
   uint64_t now() const noexcept { return made_.load(std::memory_order_relaxed); }
   uint64_t next() noexcept { return made_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
@@ -107,8 +109,9 @@ class States {
     uint32_t count;
   };
   // The state for this call, created if needed with the frame's call as context. `args` are the op's. Null after a
-  // failure, and where it would hold more than the bound or was made from other weights than the call passes: `code` is
-  // the code, and the frame holds the message.
+  // failure, and where it was made from other weights than the call passes, would hold more than the bound, or was dropped
+  // for the bound and would take the room of states that were used since it was last asked for: else more states than fit,
+  // used in turn, would be made again and again. `code` is the code, and the frame holds the message.
   std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
                               const op::Program& program, CallFrame& frame,
                               const yard_value_t* args, const Arguments& own, int32_t& code);
@@ -122,6 +125,8 @@ class States {
     uint64_t bytes = 0, oldest = UINT64_MAX;
   };
   Held held() const;
+  // What those hold that were used at `since` or later.
+  uint64_t bytes_used_since(uint64_t since) const;
   // Takes that one out of the cache; the caller destroys it, holding no lock. Null: there is none.
   std::shared_ptr<State> drop_oldest();
   // True for the first call of this function in a process.
@@ -131,9 +136,10 @@ class States {
   struct Kept {
     const registry::Kernel* kernel;
     std::vector<int64_t> key;
-    std::shared_ptr<State> state;  // null: it held more than the bound; calls do not make it again
+    std::shared_ptr<State> state;  // null: it held more than the bound, or was dropped for it
     uint64_t bytes = 0;
-    uint64_t used = 0;  // StatesOwner::now() at its last use
+    uint64_t used = 0;     // StatesOwner::now() when it was last asked for
+    uint32_t refused = 0;  // since it was dropped
   };
   uint64_t most_bytes() const noexcept;
   std::shared_ptr<State> find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,

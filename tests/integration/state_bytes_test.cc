@@ -122,10 +122,37 @@ TEST_F(StateBytes, OfManyWeightsStayWithinTheBound) {
   EXPECT_EQ(g_made, 50) << "what is used all the time was dropped";
   for (size_t i : {0u, 49u, 41u}) EXPECT_EQ(all[i].instance.states(), 1u) << i;
   for (size_t i : {1u, 40u}) EXPECT_EQ(all[i].instance.states(), 0u) << i;
-  // One that was dropped is made again, and another goes.
+  // One that was dropped is made again when it is used and others are not, and another goes.
+  EXPECT_EQ(call(all[1]), "default.plain");
+  EXPECT_EQ(g_made, 50);
   EXPECT_EQ(call(all[1]), "default.copied");
   EXPECT_EQ(g_made, 51);
   EXPECT_EQ(all[41].instance.states(), 0u);
+}
+
+// The layers of a model, one after the other, pass after pass.
+TEST_F(StateBytes, OfMoreThanFitAreNotMadeAgainAndAgain) {
+  bound(1000);
+  std::deque<Loaded> model;
+  for (int i = 0; i < 13; ++i) model.emplace_back(bare_.runtime);
+  const auto pass = [&](const std::deque<Loaded>& of) {
+    size_t copied = 0;
+    for (const Loaded& l : of) copied += call(l) == "default.copied" ? 1 : 0;
+    return copied;
+  };
+  EXPECT_EQ(pass(model), 13u);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(pass(model), 10u) << i;
+  EXPECT_EQ(g_made, 13);
+  EXPECT_EQ(stats().state_bytes, 1000u);
+
+  // Another model takes the room when the first one is no longer used.
+  std::deque<Loaded> next;
+  for (int i = 0; i < 4; ++i) next.emplace_back(bare_.runtime);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(pass(next), 4u);
+  EXPECT_EQ(g_made, 17);
+  for (int i = 0; i < 200; ++i) pass(model);
+  EXPECT_EQ(pass(model), 10u);
+  EXPECT_LE(g_made, 17 + 4);
 }
 
 TEST_F(StateBytes, FollowTheBound) {
