@@ -35,15 +35,25 @@ void add_onednn(const KernelCase& c, const Shared& on, std::vector<Way>& to) {
     const auto type = c.dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32;
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     const memory::desc x({on->rows, on->k}, type, memory::dims{on->k, 1}),
-        weight({on->k, on->n}, type, memory::dims{1, on->k}),
+        plain({on->k, on->n}, type, memory::dims{1, on->k}),
+        any({on->k, on->n}, type, memory::format_tag::any),
         out({on->rows, on->n}, type, memory::dims{on->n, 1});
-    const dnnl::matmul product(
-        dnnl::matmul::primitive_desc(dnnl::matmul::desc(x, weight, out), engine));
+    const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(x, c.packed ? any : plain, out),
+                                            engine);
+    const dnnl::matmul product(desc);
+    dnnl::stream stream(engine);
+    memory weight(plain, engine, on->weight.data());
+    if (desc.weights_desc() != plain) {
+      memory packed(desc.weights_desc(), engine);
+      dnnl::reorder(weight, packed).execute(stream, weight, packed);
+      stream.wait();
+      weight = packed;
+    }
     const std::unordered_map<int, memory> args = {
         {DNNL_ARG_SRC, memory(x, engine, on->x.data())},
-        {DNNL_ARG_WEIGHTS, memory(weight, engine, on->weight.data())},
+        {DNNL_ARG_WEIGHTS, weight},
         {DNNL_ARG_DST, memory(out, engine, on->out.data())}};
-    to.push_back({"oneDNN", [on, product, args, stream = dnnl::stream(engine)]() mutable {
+    to.push_back({c.packed ? "oneDNN, packed" : "oneDNN", [on, product, args, stream]() mutable {
                     product.execute(stream, args);
                     stream.wait();
                   }});

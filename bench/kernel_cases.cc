@@ -52,9 +52,10 @@ std::vector<KernelCase> kernel_cases() {
       for (const int64_t rows : {int64_t{1}, int64_t{64}, kManyRows})
         to.push_back(
             {op.op, dtype, rows, kHidden, op.over_torch, rows == kManyRows ? op.of_copy : 0, 0});
-  for (const char* dtype : {"f32", "bf16"})
-    for (const int64_t rows : {1, 8, 64, 512})
-      to.push_back({"linear", dtype, rows, kHidden, 0, 0, 0.9});
+  for (const bool packed : {false, true})
+    for (const char* dtype : {"f32", "bf16"})
+      for (const int64_t rows : {1, 8, 64, 512})
+        to.push_back({"linear", dtype, rows, kHidden, 0, 0, 0.9, packed});
   for (const std::string dtype : {"f32", "bf16"})
     for (const int64_t tokens : {512, 1024, 2048, 4096})
       to.push_back(

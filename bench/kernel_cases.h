@@ -28,6 +28,7 @@ struct KernelCase {
   int64_t rows, hidden;
   // Wanted speed over PyTorch, over a copy, and over other libraries called directly; 0 where none is set.
   double torch_target = 0, copy_target = 0, direct_target = 0;
+  bool packed = false;  // weights that were loaded before, here and in other libraries that can
 };
 
 // All, in the order of the documentation.
@@ -39,5 +40,7 @@ std::unique_ptr<CallTensors> case_tensors(const std::string& text);
 
 // The typed call, as a program would make it.
 std::function<Status()> typed_call(const std::string& op, const CallTensors& data);
+// That of linear, with an instance that has loaded the weight.
+std::function<Status()> packed_linear_call(const CallTensors& data);
 
 }  // namespace yard::bench

@@ -43,8 +43,8 @@ void compare(const KernelCase& c, const char* with, double speed, double target,
   to.json += fmt::format(", \"{}_target\": {}", with, target);
   if (speed >= target) return;
   to.missed +=
-      fmt::format("{}    \"{} {} {}: {:.2f} of {}, wanted {}\"", to.missed.empty() ? "" : ",\n",
-                  c.op, c.dtype, c.rows, speed, with, target);
+      fmt::format("{}    \"{} {} {}{}: {:.2f} of {}, wanted {}\"", to.missed.empty() ? "" : ",\n",
+                  c.op, c.dtype, c.rows, c.packed ? " packed" : "", speed, with, target);
 }
 
 // Beside the fastest of the ways.
@@ -61,7 +61,8 @@ Measured measure(const KernelCase& c, double seconds) {
   const std::string text = call_text(c);
   const std::unique_ptr<CallTensors> data = case_tensors(text);
   const tool::Copy copy(data->traffic());
-  const std::function<Status()> ours = typed_call(c.op, *data);
+  const std::function<Status()> ours =
+      c.packed ? packed_linear_call(*data) : typed_call(c.op, *data);
   std::vector<tool::Timed> paths = {copy.one_thread(), copy.all_threads(),
                                     timed([&ours] { ours().or_throw(); })};
   const std::vector<Way> torch = torch_ways(c), direct = direct_ways(c);
@@ -73,9 +74,11 @@ Measured measure(const KernelCase& c, double seconds) {
   const std::span<const double> others = std::span(ns).subspan(3);
   Measured to;
   to.json = fmt::format(
-      "    {{\"op\": \"{}\", \"dtype\": \"{}\", \"rows\": {}, \"kernel\": \"{}\", \"ns\": {:.0f}, "
+      "    {{\"op\": \"{}\", \"dtype\": \"{}\", \"rows\": {}, {}\"kernel\": \"{}\", \"ns\": "
+      "{:.0f}, "
       "\"gb_per_s\": {:.2f}, \"copy_ns\": {:.0f}",
-      c.op, c.dtype, c.rows, resolve(text).value().kernel, our_ns,
+      c.op, c.dtype, c.rows, c.packed ? "\"packed\": true, " : "",
+      resolve(c.packed ? text + "@cpu+loaded" : text).value().kernel, our_ns,
       static_cast<double>(data->traffic()) / our_ns, copy_ns);
   compare(c, "copy", copy_ns / our_ns, c.copy_target, to);
   compare_ways(c, "torch", torch, others.first(torch.size()), our_ns, c.torch_target, to);
@@ -89,7 +92,8 @@ int run(double seconds, const std::string& op, const std::string& dtype) {
   tool::Progress progress;
   for (const KernelCase& c : kernel_cases()) {
     if ((!op.empty() && c.op != op) || (!dtype.empty() && c.dtype != dtype)) continue;
-    progress.say(fmt::format("measuring {} {} {}", c.op, c.dtype, c.rows));
+    progress.say(
+        fmt::format("measuring {} {} {}{}", c.op, c.dtype, c.rows, c.packed ? " packed" : ""));
     const Measured m = measure(c, seconds);
     results += (results.empty() ? "" : ",\n") + m.json;
     if (!m.missed.empty()) missed += (missed.empty() ? "" : ",\n") + m.missed;

@@ -73,6 +73,18 @@ Body table_or_choice(const std::string& op, const CallTensors& data) {
 
 }  // namespace
 
+Body packed_linear_call(const CallTensors& data) {
+  struct Loaded {
+    Instance instance = Instance::make(Runtime::shared(), "linear").value();
+    Options options;
+  };
+  const auto loaded = std::make_shared<Loaded>();
+  const TensorView out = tensor(data, "out"), x = tensor(data, "x"), w = tensor(data, "weight");
+  loaded->instance.load({{"weight", w}}).or_throw();
+  loaded->options.instance = &loaded->instance;
+  return [loaded, out, x, w] { return linear.with(loaded->options)(out, x, w, nullptr, nullptr); };
+}
+
 Body typed_call(const std::string& op, const CallTensors& data) {
   const auto t = [&](const char* name) { return tensor(data, name); };
   if (op == "rms_norm")
