@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `onednn`.
+#include <yard/plugin_cost.hpp>
+
 #include <algorithm>
 #include <dnnl.hpp>
-#include <mutex>
 
 #include "cost.h"
 #include "kernels.h"
@@ -179,15 +180,11 @@ plugin::Plugin make() {
 
 }  // namespace
 
-const yard_plugin_t* descriptor() {
-  static constinit const plugin::Plugin* made = nullptr;
-  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
-  std::call_once(once, [] { made = new plugin::Plugin(make()); });
-  return made->get();
-}
+const yard_plugin_t* descriptor() { return plugin::made_once<make>(); }
 
 }  // namespace yard::onednn
 
-const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t* host) {
+  yard::plugin::set_cost_host(host);
   return yard::onednn::descriptor();
 }

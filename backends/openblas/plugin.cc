@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `openblas`.
-#include <mutex>
+
+#include <yard/plugin_cost.hpp>
 
 #include "cost.h"
 #include "kernels.h"
@@ -76,15 +77,11 @@ plugin::Plugin make() {
 
 }  // namespace
 
-const yard_plugin_t* descriptor() {
-  static constinit const plugin::Plugin* made = nullptr;
-  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
-  std::call_once(once, [] { made = new plugin::Plugin(make()); });
-  return made->get();
-}
+const yard_plugin_t* descriptor() { return plugin::made_once<make>(); }
 
 }  // namespace yard::openblas
 
-const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t* host) {
+  yard::plugin::set_cost_host(host);
   return yard::openblas::descriptor();
 }

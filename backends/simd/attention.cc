@@ -32,13 +32,22 @@ constexpr size_t kMostQueries = HWY_MAX(kQueries, 2 * hn::MaxLanes(DF()));
 
 // Columns are queries.
 struct AttentionBlock {
-  HWY_ALIGN float query[kMostDim * kMostQueries];
+  // Or pairs of elements of bf16.
+  union {
+    HWY_ALIGN float query[kMostDim * kMostQueries];
+    HWY_ALIGN uint32_t query_pairs[kMostDim / 2 * kMostQueries];
+  };
   HWY_ALIGN float result[kMostDim * kMostQueries];  // not yet divided by `sum`
   HWY_ALIGN float scores[kKeys * kMostQueries];     // then weights
   HWY_ALIGN float top[kMostQueries], sum[kMostQueries];
-  HWY_ALIGN float tile[kKeys * kMostDim];  // keys or values as f32, where they are not
-  size_t stride;                           // of columns
-  size_t columns;                          // in use: a multiple of a pair
+  // Keys or values as f32, where they are not; or values as pairs, of two keys each.
+  union {
+    HWY_ALIGN float tile[kKeys * kMostDim];
+    HWY_ALIGN uint32_t value_pairs[kKeys / 2 * kMostDim];
+  };
+  HWY_ALIGN uint32_t weight_pairs[kKeys / 2 * kMostQueries];
+  size_t stride;   // of columns
+  size_t columns;  // in use: a multiple of a pair
   int64_t queries;
 };
 
@@ -99,13 +108,18 @@ HWY_INLINE void multiply(const Matrix& a, size_t rows, size_t count, const float
       multiply1<kAdd>(a, r, count, b + c, to + r * stride + c, stride);
 }
 
+template <class T>
+HWY_INLINE const char* address(Tensor t, int64_t batch, int64_t first, int64_t head) {
+  return t.data<char>() + (batch * t.stride(0) + first * t.stride(1) + head * t.stride(2)) *
+                              static_cast<int64_t>(sizeof(T));
+}
+
 // Rows of keys or values as f32: where they are, or in the tile. A row of the matrix is a key.
 template <class T>
 HWY_INLINE Matrix rows_of(Tensor t, int64_t batch, int64_t head, int64_t first, int64_t count,
                           AttentionBlock& block) {
   const auto item = static_cast<int64_t>(sizeof(T));
-  const char* const data =
-      t.data<char>() + (batch * t.stride(0) + first * t.stride(1) + head * t.stride(2)) * item;
+  const char* const data = address<T>(t, batch, first, head);
   const int64_t step = t.stride(1) * item;
   if constexpr (std::is_same_v<T, float>) {
     return {data, step, item};
@@ -146,7 +160,9 @@ HWY_INLINE void mask_scores(const Attention& job, int64_t batch, int64_t head, i
   }
 }
 
-// Scores to weights against maxima that include them; results and sums so far are scaled to these.
+// Scores to weights against maxima that include them; results and sums so far are scaled to these. For pairs, weights are
+// rounded to bf16, and their sums are those of the rounded ones.
+template <bool kPairs>
 HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
   const DF d;
   const VF least = hn::Set(d, kMinusInfinity);
@@ -169,7 +185,9 @@ HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
     }
     for (size_t j = 0; j < count; ++j) {
       float* const s = block.scores + j * block.stride + c;
-      const VF weight = exp_minus(hn::Sub(reference, load(d, s)));
+      VF weight = exp_minus(hn::Sub(reference, load(d, s)));
+      if constexpr (kPairs)
+        weight = hn::BitCast(d, hn::And(round_bf16(plain_nan(weight)), hn::Set(DU(), 0xffff0000u)));
       sum = hn::Add(sum, weight);
       store(weight, d, s);
     }
@@ -202,6 +220,44 @@ HWY_INLINE void add_weighted(const Matrix& values, size_t count, size_t dim,
       }
 }
 
+// Pairs of weights of two keys each, and of values. False if a value is not finite.
+HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_t dim,
+                           AttentionBlock& block) {
+  const DU du;
+  for (size_t j = 0; j < count; j += 2)
+    for (size_t c = 0; c < block.columns; c += hn::Lanes(du)) {
+      const float* const w = block.scores + j * block.stride + c;
+      const VU first = hn::ShiftRight<16>(hn::BitCast(du, load(DF(), w)));
+      const VU second =
+          j + 1 < count ? hn::BitCast(du, load(DF(), w + block.stride)) : hn::Zero(du);
+      store(hn::Or(first, second), du, block.weight_pairs + j / 2 * block.stride + c);
+    }
+  uint32_t largest = 0;
+  for (size_t j = 0; j < count; j += 2, values += 2 * step) {
+    uint32_t* const to = block.value_pairs + j / 2 * kMostDim;
+    size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    const D16 d;
+    const auto infinite = hn::Set(d, uint16_t{0x7f80});
+    auto top = hn::Zero(d);
+    for (; i + hn::Lanes(d) <= dim; i += hn::Lanes(d)) {
+      const auto a = load(d, values + 2 * i);
+      const auto b = j + 1 < count ? load(d, values + step + 2 * i) : hn::Zero(d);
+      top = hn::Max(top, hn::Max(hn::And(a, infinite), hn::And(b, infinite)));
+      hn::StoreInterleaved2(a, b, d, reinterpret_cast<uint16_t*>(to + i));
+    }
+    if (!hn::AllTrue(d, hn::Lt(top, infinite))) return false;
+#endif
+    for (; i < dim; ++i) {
+      const uint32_t a = read<uint16_t>(values + 2 * i);
+      const uint32_t b = j + 1 < count ? read<uint16_t>(values + step + 2 * i) : 0u;
+      largest = HWY_MAX(largest, HWY_MAX(a & 0x7f80u, b & 0x7f80u));
+      to[i] = a | b << 16;
+    }
+  }
+  return largest < 0x7f80u;
+}
+
 // Blocks of queries in a sequence.
 int64_t attention_blocks(const Attention& job) {
   const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
@@ -209,19 +265,25 @@ int64_t attention_blocks(const Attention& job) {
 }
 
 struct AttentionRows {
-  template <class T>
+  template <class T, bool kPairs>
   static HWY_INLINE void begin_block(const Attention& job, int64_t batch, int64_t head,
                                      int64_t query, AttentionBlock& block) {
     const auto dim = static_cast<size_t>(job.query.size(3));
-    std::fill_n(block.query, dim * block.stride, 0.0f);
+    if constexpr (kPairs)
+      std::fill_n(block.query_pairs, dim / 2 * block.stride, 0u);
+    else
+      std::fill_n(block.query, dim * block.stride, 0.0f);
     std::fill_n(block.result, dim * block.stride, 0.0f);
     for (int64_t q = 0; q < block.queries; ++q) {
-      const int64_t offset = batch * job.query.stride(0) + (query + q) * job.query.stride(1) +
-                             head * job.query.stride(2);
-      const char* const from = job.query.data<char>() + offset * static_cast<int64_t>(sizeof(T));
-      for (size_t i = 0; i < dim; ++i)
-        block.query[i * block.stride + static_cast<size_t>(q)] =
-            widen(read<T>(from + i * sizeof(T))) * job.scale;
+      const char* const from = address<T>(job.query, batch, query + q, head);
+      if constexpr (kPairs)
+        for (size_t i = 0; i < dim / 2; ++i)
+          block.query_pairs[i * block.stride + static_cast<size_t>(q)] =
+              read<uint32_t>(from + i * sizeof(uint32_t));
+      else
+        for (size_t i = 0; i < dim; ++i)
+          block.query[i * block.stride + static_cast<size_t>(q)] =
+              widen(read<T>(from + i * sizeof(T))) * job.scale;
     }
     // A sink is a key whose value is 0; infinity and NaN make the row NaN.
     const float sink = job.sinks
@@ -249,33 +311,63 @@ struct AttentionRows {
     }
   }
 
-  template <class T>
+  // Scores of a block of keys. A pair is multiplied before it is scaled, since scaled queries would be rounded.
+  template <class T, bool kPairs>
+  static HWY_INLINE void score(const Attention& job, int64_t batch, int64_t head, int64_t first,
+                               int64_t count, AttentionBlock& block) {
+    const auto dim = static_cast<size_t>(job.query.size(3)), keys = static_cast<size_t>(count);
+    if constexpr (kPairs) {
+      const PairMatrix k{address<T>(job.key, batch, first, head), job.key.stride(1) * 2, 4};
+      job.pairs->multiply(
+          {k, keys, dim / 2, block.query_pairs, block.scores, block.stride, block.columns},
+          job.scale);
+    } else {
+      const Matrix k = rows_of<T>(job.key, batch, head, first, count, block);
+      multiply<false>(k, keys, dim, block.query, block.scores, block);
+    }
+  }
+
+  template <class T, bool kPairs>
+  static HWY_INLINE void add_values(const Attention& job, int64_t batch, int64_t head,
+                                    int64_t first, int64_t count, AttentionBlock& block) {
+    const auto dim = static_cast<size_t>(job.query.size(3)), keys = static_cast<size_t>(count);
+    if constexpr (kPairs) {
+      const char* const from = address<T>(job.value, batch, first, head);
+      if (make_pairs(from, job.value.stride(1) * 2, keys, dim, block)) {
+        const PairMatrix v{reinterpret_cast<const char*>(block.value_pairs), 4, kMostDim * 4};
+        return job.pairs->add({v, dim, (keys + 1) / 2, block.weight_pairs, block.result,
+                               block.stride, block.columns});
+      }
+    }
+    const Matrix v = rows_of<T>(job.value, batch, head, first, count, block);
+    if (!kPairs && all_finite(v, keys, dim))
+      multiply<true>({v.data, v.column, v.row}, dim, keys, block.scores, block.result, block);
+    else
+      add_weighted(v, keys, dim, block);
+  }
+
+  template <class T, bool kPairs>
   static HWY_NOINLINE void block_of(const Attention& job, int64_t batch, int64_t head,
                                     int64_t query) {
     AttentionBlock block;
-    const size_t pair = pair_lanes();
+    const size_t pair = kPairs ? HWY_MAX(pair_lanes(), kPairColumns) : pair_lanes();
     block.stride = HWY_MAX(kQueries, pair);
     block.queries = HWY_MIN(static_cast<int64_t>(block.stride), job.query.size(1) - query);
     block.columns = (static_cast<size_t>(block.queries) + pair - 1) / pair * pair;
     const auto dim = static_cast<size_t>(job.query.size(3));
     const int64_t key_head = head / (job.query.size(2) / job.key.size(2));
-    begin_block<T>(job, batch, head, query, block);
+    begin_block<T, kPairs>(job, batch, head, query, block);
     // Ranges grow with the query: the first begins first, the last ends last.
     const Attention::Range low = job.visible(batch, query);
     const Attention::Range high = job.visible(batch, query + block.queries - 1);
     for (int64_t first = low.first; first < high.last; first += kKeys) {
       const int64_t count = HWY_MIN(kKeys, high.last - first);
       const auto keys = static_cast<size_t>(count);
-      const Matrix k = rows_of<T>(job.key, batch, key_head, first, count, block);
-      multiply<false>(k, keys, dim, block.query, block.scores, block);
+      score<T, kPairs>(job, batch, key_head, first, count, block);
       if (job.mask || first < high.first || first + count > low.last)
         mask_scores(job, batch, head, query, first, count, block);
-      weigh_block(block, keys, dim);
-      const Matrix v = rows_of<T>(job.value, batch, key_head, first, count, block);
-      if (all_finite(v, keys, dim))
-        multiply<true>({v.data, v.column, v.row}, dim, keys, block.scores, block.result, block);
-      else
-        add_weighted(v, keys, dim, block);
+      weigh_block<kPairs>(block, keys, dim);
+      add_values<T, kPairs>(job, batch, key_head, first, count, block);
     }
     end_block<T>(job, batch, head, query, block);
   }
@@ -284,8 +376,18 @@ struct AttentionRows {
   static void of(const Attention& job, int64_t begin, int64_t end) {
     const int64_t blocks = attention_blocks(job), heads = job.query.size(2);
     const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
-    for (int64_t i = begin; i < end; ++i)
-      block_of<T>(job, i / blocks / heads, i / blocks % heads, i % blocks * each);
+    const auto all = [&](auto block) HWY_ATTR {
+      for (int64_t i = begin; i < end; ++i)
+        block(job, i / blocks / heads, i / blocks % heads, i % blocks * each);
+    };
+    if constexpr (std::is_same_v<T, BF16>)
+      if (job.pairs != nullptr) {
+        if (job.pairs->begin != nullptr) job.pairs->begin();
+        all(block_of<T, true>);
+        if (job.pairs->end != nullptr) job.pairs->end();
+        return;
+      }
+    all(block_of<T, false>);
   }
 };
 
@@ -318,45 +420,61 @@ int32_t run_attention(Call call, const Attention& job) {
   return YARD_OK;
 }
 
+template <bool kPairs>
 Attention job_of(Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask, double scale) {
-  return {out, query, key, value, mask, scale_of(scale, query.size(3)), query.dtype()};
+  Attention job{out, query, key, value, mask, scale_of(scale, query.size(3)), query.dtype()};
+  if (kPairs) job.pairs = pair_products();
+  return job;
 }
 
 }  // namespace
 
+template <bool kPairs>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale) {
-  return run_attention(call, job_of(out, query, key, value, mask, scale));
+  return run_attention(call, job_of<kPairs>(out, query, key, value, mask, scale));
 }
 
+template <bool kPairs>
 int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                          double scale) {
-  Attention job = job_of(out, query, key, value, mask, scale);
+  Attention job = job_of<kPairs>(out, query, key, value, mask, scale);
   job.causal = true;
   return run_attention(call, job);
 }
 
+template <bool kPairs>
 int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                  Tensor mask, Tensor sinks, int64_t window, double scale) {
   if (window < 1)  // a bound call changes scalars without a check
     return call.fail(YARD_CALLER,
                      "attention.sliding_window: invalid window: expected at least 1, got %lld",
                      static_cast<long long>(window));
-  Attention job = job_of(out, query, key, value, mask, scale);
+  Attention job = job_of<kPairs>(out, query, key, value, mask, scale);
   job.sinks = sinks, job.causal = true, job.window = window;
   return run_attention(call, job);
 }
 
+template <bool kPairs>
 int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                         Tensor lengths, Tensor mask, double scale) {
   if (lengths)
     if (const int32_t code = check_lengths(call, "attention.cross", lengths, key.size(1));
         code != YARD_OK)
       return code;
-  Attention job = job_of(out, query, key, value, mask, scale);
+  Attention job = job_of<kPairs>(out, query, key, value, mask, scale);
   job.lengths = lengths;
   return run_attention(call, job);
 }
+
+#define YARD_BOTH(function)                           \
+  template decltype(function<false>) function<false>; \
+  template decltype(function<true>) function<true>
+YARD_BOTH(attention_full);
+YARD_BOTH(attention_causal);
+YARD_BOTH(attention_sliding_window);
+YARD_BOTH(attention_cross);
+#undef YARD_BOTH
 
 }  // namespace yard::simd
 #endif

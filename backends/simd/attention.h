@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention_pairs.h"
 #include "kernels.h"
 #include "rows.h"
 #include "scalars.h"
@@ -43,7 +44,8 @@ struct Attention {
   uint32_t dtype;
   Tensor sinks{nullptr}, lengths{nullptr};
   bool causal = false;
-  int64_t window = 0;  // 0: none
+  int64_t window = 0;                   // 0: none
+  const PairProducts* pairs = nullptr;  // where bf16 is multiplied by pairs
 
   struct Range {
     int64_t first, last;

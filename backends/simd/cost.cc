@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "jobs.h"
@@ -46,8 +45,7 @@ Rates measure() {
   const double silu =
       plugin::best_ns([&] { silu_and_mul(Call(&call), Tensor(&out), Tensor(&in)); });
 
-  return {copy / (2.0 * kBytes), silu / (kWidth * kSiluOperations),
-          static_cast<double>(std::max(1u, std::thread::hardware_concurrency()))};
+  return {copy / (2.0 * kBytes), silu / (kWidth * kSiluOperations)};
 }
 
 // Rows of a usual length: it decides from which cache they come.
@@ -72,39 +70,55 @@ LinearRates measure_linear() {
   return {rate(1), rate(kRows)};
 }
 
-plugin::ProductTimes measure_matmul() {
-  constexpr int64_t kColumns = 64, kWidth = 1024;
-  plugin::ProductTimes to;
-  std::vector<float> a(64 * kWidth, 0.5f), b(kWidth * kColumns, 0.5f), c(64 * kColumns);
-  const int64_t b_shape[] = {kWidth, kColumns};
-  const yard_tensor_t right = tensor_of(b, b_shape, 2);
+// Beyond so many elements, no cache of a core holds the second matrix.
+constexpr int64_t kCachedElements = 1 << 18;
+
+// For each element of the second matrix.
+double measure_matmul(int64_t m, int64_t n, int64_t k) {
+  const auto size = [](int64_t elements) { return static_cast<size_t>(elements); };
+  std::vector<float> a(size(m * k), 0.5f), b(size(k * n), 0.5f), c(size(m * n));
+  const int64_t a_shape[] = {m, k}, b_shape[] = {k, n}, c_shape[] = {m, n};
+  const yard_tensor_t left = tensor_of(a, a_shape, 2), right = tensor_of(b, b_shape, 2),
+                      out = tensor_of(c, c_shape, 2);
   yard_call_t call{};
   call.size = sizeof call;
-  for (size_t i = 0; i < std::size(to.ns); ++i) {
-    const int64_t rows = to.kRows[i], a_shape[] = {rows, kWidth}, c_shape[] = {rows, kColumns};
-    const yard_tensor_t left = tensor_of(a, a_shape, 2), out = tensor_of(c, c_shape, 2);
-    to.ns[i] =
-        plugin::best_ns([&] { matmul(Call(&call), Tensor(&out), Tensor(&left), Tensor(&right)); }) /
-        (kColumns * kWidth);
-  }
+  return plugin::best_ns(
+             [&] { matmul(Call(&call), Tensor(&out), Tensor(&left), Tensor(&right)); }) /
+         static_cast<double>(n * k);
+}
+
+MatmulTimes measure_matmul_times() {
+  constexpr int64_t kNear = 64, kWidth = 1024, kFar = 2048, kFarWidth = 256;
+  static_assert(kNear * kWidth < kCachedElements && kFar * kFarWidth > kCachedElements);
+  MatmulTimes to{};
+  for (size_t i = 0; i < std::size(to.cached.ns); ++i)
+    to.cached.ns[i] = measure_matmul(to.cached.kRows[i], kNear, kWidth);
+  const auto far = [&](int64_t rows) {
+    return std::max(measure_matmul(rows, kFar, kFarWidth) - to.cached.at(static_cast<double>(rows)),
+                    0.0);
+  };
+  to.far_of_few = far(1), to.far_of_pass = far(Matmul::kFewRows + 1);
   return to;
 }
 
 // One head of kMeasuredDim among others, whose rows are as far apart as those of a model.
 constexpr double kMeasuredDim = 128;
+template <bool kPairs>
 double measure_score() {
   constexpr int64_t kQueries = 64, kKeys = 256, kDim = 128, kRow = 8 * kDim;
+  // As bf16 these are 0.5 and 0 in turn, in the first half of the memory.
   std::vector<float> q(kQueries * kRow, 0.5f), kv(kKeys * kRow, 0.5f), o(kQueries * kRow);
   const int64_t query_shape[] = {1, kQueries, 1, kDim}, key_shape[] = {1, kKeys, 1, kDim};
   const int64_t strides[] = {kKeys * kRow, kRow, kDim, 1};
   yard_tensor_t query = tensor_of(q, query_shape, 4), key = tensor_of(kv, key_shape, 4),
                 out = tensor_of(o, query_shape, 4);
   query.strides = key.strides = out.strides = strides;
+  if (kPairs) query.dtype = key.dtype = out.dtype = {4, 16, 1};
   yard_call_t call{};
   call.size = sizeof call;
   return plugin::best_ns([&] {
-           attention_full(Call(&call), Tensor(&out), Tensor(&query), Tensor(&key), Tensor(&key),
-                          Tensor(nullptr), 0);
+           attention_full<kPairs>(Call(&call), Tensor(&out), Tensor(&query), Tensor(&key),
+                                  Tensor(&key), Tensor(nullptr), 0);
          }) /
          (kQueries * kKeys);
 }
@@ -123,14 +137,14 @@ int64_t& cached_bytes() noexcept {
 
 const Rates& rates() { return plugin::measured_once<measure>(); }
 const LinearRates& linear_rates() { return plugin::measured_once<measure_linear>(); }
-const plugin::ProductTimes& matmul_times() { return plugin::measured_once<measure_matmul>(); }
+const MatmulTimes& matmul_times() { return plugin::measured_once<measure_matmul_times>(); }
 
-double estimate(const Rates& rates, const Work& work, double elements) {
+double estimate(const Rates& rates, const Work& work, double elements, double threads) {
   const double each =
       std::max(work.bytes * rates.ns_per_byte, work.operations * rates.ns_per_operation);
   const double alone = std::max(elements, 0.0) * each;
   const double piece = 2.0 * static_cast<double>(kPieceBytes) * rates.ns_per_byte;
-  return kFixedNs + std::min(alone, piece) + std::max(alone - piece, 0.0) / rates.threads;
+  return kFixedNs + std::min(alone, piece) + std::max(alone - piece, 0.0) / threads;
 }
 
 double estimate_linear(const LinearRates& rates, double rows, double weights) {
@@ -141,25 +155,27 @@ double estimate_linear(const LinearRates& rates, double rows, double weights) {
   return kFixedNs + weights * each / plugin::speed_of_threads(pieces);
 }
 
+template <bool kPairs>
 double estimate_attention(double scores, double dim) {
   constexpr double kExponential = 11;  // as many products of the scores and of the values
-  const double each =
-      plugin::measured_once<measure_score>() * (dim + kExponential) / (kMeasuredDim + kExponential);
+  const double each = plugin::measured_once<measure_score<kPairs>>() * (dim + kExponential) /
+                      (kMeasuredDim + kExponential);
   const double pieces = scores * dim * 4 / static_cast<double>(kPieceBytes);
   return kFixedNs + scores * each / plugin::speed_of_threads(pieces);
 }
 
-double estimate_matmul(const plugin::ProductTimes& times, double matrices, double m, double n,
-                       double k) {
-  // Rows of `b` that no cache holds are copied in short pieces far from each other; of few rows they are read as they are.
-  // Measured on a Neoverse V1.
-  constexpr double kCached = 1 << 18, kFarNs = 0.6;
+template double estimate_attention<false>(double, double);
+template double estimate_attention<true>(double, double);
+
+double estimate_matmul(const MatmulTimes& times, double matrices, double m, double n, double k) {
   const bool few = m <= static_cast<double>(Matmul::kFewRows);
-  const double passes = few ? 0.3 : std::ceil(m / static_cast<double>(Matmul::kRows));
-  const double far = n * k > kCached ? kFarNs * passes : 0;
+  const double passes = std::ceil(m / static_cast<double>(Matmul::kRows));
+  double each = times.cached.at(m);
+  if (n * k > static_cast<double>(kCachedElements))
+    each += few ? times.far_of_few : times.far_of_pass * passes;
   const double elements = matrices * n * k;
   const double pieces = elements * (m + 1) * 4 / static_cast<double>(kPieceBytes);
-  return kFixedNs + elements * (times.at(m) + far) / plugin::speed_of_threads(pieces);
+  return kFixedNs + elements * each / plugin::speed_of_threads(pieces);
 }
 
 }  // namespace yard::simd

@@ -12,7 +12,6 @@ namespace yard::simd {
 struct Rates {
   double ns_per_byte;       // moved, by one core
   double ns_per_operation;  // on one element in f32, by one core
-  double threads;           // that a call may use
 };
 const Rates& rates();
 
@@ -24,7 +23,8 @@ struct Work {
 
 // Nanoseconds for so many elements. Grows with the count. A call as long as one piece of parallel_for
 // stays on one thread; only what is beyond is shared.
-double estimate(const Rates& rates, const Work& work, double elements);
+double estimate(const Rates& rates, const Work& work, double elements,
+                double threads = plugin::threads_now());
 
 // `linear` over floats on one core, measured likewise: nanoseconds for each weight.
 struct LinearRates {
@@ -36,14 +36,21 @@ const LinearRates& linear_rates();
 // Nanoseconds for so many rows of activations and so many weights.
 double estimate_linear(const LinearRates& rates, double rows, double weights);
 
-// `matmul` on one core, measured likewise.
-const plugin::ProductTimes& matmul_times();
+// `matmul` on one core, measured likewise: where a cache holds the second matrix, and what each of its elements takes beyond
+// that where none does. Rows are copied then, in short pieces far from each other; for few rows of the first matrix they are
+// read as they are.
+struct MatmulTimes {
+  plugin::ProductTimes cached;
+  double far_of_few, far_of_pass;  // of up to Matmul::kFewRows rows; of each Matmul::kRows
+};
+const MatmulTimes& matmul_times();
 
 // Nanoseconds for so many matrices [m, k] * [k, n].
-double estimate_matmul(const plugin::ProductTimes& times, double matrices, double m, double n,
-                       double k);
+double estimate_matmul(const MatmulTimes& times, double matrices, double m, double n, double k);
 
-// Attention over a whole sequence, measured likewise: nanoseconds for so many scores of queries and keys.
+// Attention over a whole sequence, measured likewise: nanoseconds for so many scores of queries and keys. kPairs: of bf16, by
+// attention_pairs.h.
+template <bool kPairs>
 double estimate_attention(double scores, double dim);
 
 }  // namespace yard::simd

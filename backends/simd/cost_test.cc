@@ -14,14 +14,13 @@ TEST(Rates, AreThoseOfARealMachine) {
   EXPECT_LT(r.ns_per_byte, 100);
   EXPECT_GT(r.ns_per_operation, 1e-4);
   EXPECT_LT(r.ns_per_operation, 100);
-  EXPECT_GE(r.threads, 1);
 }
 
 TEST(Estimate, GrowsWithTheElements) {
-  const Rates machine{0.03, 0.05, 8};
+  const Rates machine{0.03, 0.05};
   double before = 0;
   for (double n = 0; n < 1e9; n = n * 1.3 + 1) {
-    const double now = estimate(machine, {8, 6}, n);
+    const double now = estimate(machine, {8, 6}, n, 8);
     EXPECT_GT(now, before);
     before = now;
   }
@@ -29,7 +28,7 @@ TEST(Estimate, GrowsWithTheElements) {
 
 // As many products take longer where the second matrix does not fit a cache, least so for few rows, which do not copy it.
 TEST(Estimate, OfMatmulCountsWhereItsMatrixLies) {
-  const plugin::ProductTimes times{{0.15, 0.5, 3}};
+  const MatmulTimes times{{{0.15, 0.5, 3}}, 0.2, 0.6};
   const auto more = [&](double m) {
     return estimate_matmul(times, 1, m, 4096, 4096) - estimate_matmul(times, 64, m, 512, 512);
   };
@@ -39,13 +38,13 @@ TEST(Estimate, OfMatmulCountsWhereItsMatrixLies) {
 }
 
 TEST(Estimate, SharesOnlyLargeCalls) {
-  const Rates one{0.03, 0.05, 1}, many{0.03, 0.05, 8};
-  EXPECT_EQ(estimate(one, {8, 6}, 1000), estimate(many, {8, 6}, 1000));
-  EXPECT_LT(estimate(many, {8, 6}, 1e8), estimate(one, {8, 6}, 1e8) / 7);
+  const Rates machine{0.03, 0.05};
+  EXPECT_EQ(estimate(machine, {8, 6}, 1000, 1), estimate(machine, {8, 6}, 1000, 8));
+  EXPECT_LT(estimate(machine, {8, 6}, 1e8, 8), estimate(machine, {8, 6}, 1e8, 1) / 7);
 }
 
 TEST(Estimate, TakesTheSlowerOfMovingAndComputing) {
-  const Rates machine{1, 1, 1};
+  const Rates machine{1, 1};
   EXPECT_EQ(estimate(machine, {8, 2}, 100), estimate(machine, {2, 8}, 100));
 }
 
@@ -70,12 +69,41 @@ TEST(EstimateLinear, CountsRowsInFoursAndAlone) {
 TEST(EstimateLinear, SharesOnlyLargeCalls) {
   const LinearRates machine{1, 2};
   const double fixed = estimate_linear(machine, 0, 0);
-  const double threads = rates().threads, large = 1e9;
+  const double threads = plugin::threads_now(), large = 1e9;
   EXPECT_LE(estimate_linear(machine, 1, large) - fixed, large);
   if (threads > 1) {
     EXPECT_LT(estimate_linear(machine, 1, large) - fixed, large * 0.6);
   }
   EXPECT_GE(estimate_linear(machine, 1, large) - fixed, large / threads);
+}
+
+TEST(MatmulTimes, AreThoseOfARealMachine) {
+  const MatmulTimes& t = matmul_times();
+  EXPECT_EQ(&t, &matmul_times());
+  for (const double ns : t.cached.ns) EXPECT_GT(ns, 1e-4);
+  for (const double ns : {t.far_of_few, t.far_of_pass}) {
+    EXPECT_GE(ns, 0);
+    EXPECT_LT(ns, 1000);
+  }
+}
+
+// The host's threads, which the program may limit at any time.
+TEST(Estimate, IsForTheThreadsOfTheHost) {
+  yard_host_t host{};
+  host.size = sizeof host;
+  static int32_t threads = 1;
+  host.concurrency = [](void*) { return threads; };
+  plugin::set_cost_host(&host);
+  EXPECT_EQ(plugin::speed_of_threads(100), 1);
+  const double alone = estimate(rates(), {8, 6}, 1e8);
+  threads = 4;
+  EXPECT_NEAR(plugin::speed_of_threads(100), 3.55, 1e-9);
+  EXPECT_LT(estimate(rates(), {8, 6}, 1e8), alone / 3);
+  EXPECT_LT(estimate_linear({1, 2}, 1, 1e9), 1e9 / 3);
+  host.concurrency = nullptr;
+  plugin::set_cost_host(&host);
+  EXPECT_GE(plugin::threads_now(), 1);
+  plugin::set_cost_host(nullptr);
 }
 
 // Kernels state the cost of their own fields, absent ones included.

@@ -38,12 +38,17 @@ int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+// kPairs: of bf16, whose heads have even lengths, by attention_pairs.h where this machine has that.
+template <bool kPairs = false>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale);
+template <bool kPairs = false>
 int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                          double scale);
+template <bool kPairs = false>
 int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                  Tensor mask, Tensor sinks, int64_t window, double scale);
+template <bool kPairs = false>
 int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                         Tensor lengths, Tensor mask, double scale);
 int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 
 #include "attention.h"
 #include "cost.h"
@@ -68,6 +67,20 @@ const yard_limit_t kAttention[] = {
     inner_dense("value"), plugin::at_most("dim", kMostDim),
 };
 #undef YARD_FLOATS
+const yard_limit_t kPairAttention[] = {
+    plugin::dtypes({YARD_BF16}, "query"),
+    inner_dense("out"),
+    inner_dense("query"),
+    inner_dense("key"),
+    inner_dense("value"),
+    plugin::at_most("dim", kMostDim),
+    plugin::multiple_of("dim", 2),
+};
+#if defined(__x86_64__)
+constexpr const char* kPairFeature = "avx512bf16";
+#else
+constexpr const char* kPairFeature = "bf16";
+#endif
 
 const char* const kMatmulReads[] = {"batch", "m", "n", "k", nullptr};
 const char* const kLinearReads[] = {"rows", "n", "k", nullptr};
@@ -127,11 +140,13 @@ double topk_cost(void*, const int64_t* fields, uint32_t) {
   return estimate(rates(), {4, 24 + 2 * k}, size_of(fields[0]) * size_of(fields[2]));
 }
 
+template <bool kPairs>
 double attention_cost(void*, const int64_t* fields, uint32_t) {
-  return estimate_attention(product(fields, 4), size_of(fields[4]));
+  return estimate_attention<kPairs>(product(fields, 4), size_of(fields[4]));
 }
+template <bool kPairs>
 double causal_cost(void* self, const int64_t* fields, uint32_t count) {
-  return attention_cost(self, fields, count) / 2;
+  return attention_cost<kPairs>(self, fields, count) / 2;
 }
 
 // The query heads that share a key head read its keys and values once, from memory and often from a page for each.
@@ -188,16 +203,32 @@ void add_products(plugin::Plugin& p) {
             .cost(cost<kSampleWork>, kRowReads));
 }
 
+// Attention of whole sequences; `with` adds what is special to it.
+template <bool kPairs, class With>
+void add_sequences(plugin::Plugin& p, const With& with, const char* id) {
+  const auto add = [&](plugin::Kernel k, auto* cost) {
+    p.add(with(k).cost(cost, kAttentionReads));
+  };
+  add(kernel<attention_full<kPairs>>("attention.full", id), attention_cost<kPairs>);
+  add(kernel<attention_causal<kPairs>>("attention.causal", id), causal_cost<kPairs>);
+  add(kernel<attention_sliding_window<kPairs>>("attention.sliding_window", id),
+      causal_cost<kPairs>);
+  add(kernel<attention_cross<kPairs>>("attention.cross", id), attention_cost<kPairs>);
+}
+
 void add_attention(plugin::Plugin& p) {
   const auto attention = [](plugin::Kernel k) {
     return k.summary("softmax over blocks of keys as they come, in f32").limits(kAttention);
   };
-  p.add(attention(kernel<attention_full>("attention.full")).cost(attention_cost, kAttentionReads));
-  p.add(attention(kernel<attention_causal>("attention.causal")).cost(causal_cost, kAttentionReads));
-  p.add(attention(kernel<attention_sliding_window>("attention.sliding_window"))
-            .cost(causal_cost, kAttentionReads));
-  p.add(
-      attention(kernel<attention_cross>("attention.cross")).cost(attention_cost, kAttentionReads));
+  add_sequences<false>(p, attention, "default.simd");
+  add_sequences<true>(
+      p,
+      [](plugin::Kernel k) {
+        return k.summary("products of pairs of bf16, with weights rounded to it; sums in f32")
+            .limits(kPairAttention)
+            .features(kPairFeature);
+      },
+      "default.simd_bf16");
   p.add(attention(kernel<attention_decode>("attention.decode"))
             .workspace<attention_decode_workspace>()
             .cost(cache_cost, kDecodeReads));
@@ -225,15 +256,11 @@ plugin::Plugin make() {
 
 }  // namespace
 
-const yard_plugin_t* descriptor() {
-  static constinit const plugin::Plugin* made = nullptr;
-  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
-  std::call_once(once, [] { made = new plugin::Plugin(make()); });
-  return made->get();
-}
+const yard_plugin_t* descriptor() { return plugin::made_once<make>(); }
 
 }  // namespace yard::simd
 
-const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t* host) {
+  yard::plugin::set_cost_host(host);
   return yard::simd::descriptor();
 }

@@ -8,22 +8,19 @@
 
 #include <cstring>
 
+#include "arm_isa.h"
 #include "quant_neon.h"
 
 namespace yard::simd {
 namespace neon {
 namespace {
 
-#if defined(__clang__)
-#define YARD_ISA __attribute__((target("i8mm")))
-#else
-#define YARD_ISA __attribute__((target("arch=armv8.2-a+i8mm")))
-#endif
+#define YARD_ISA YARD_ARM_ISA("i8mm")
 #define YARD_ISA_INLINE YARD_ISA inline __attribute__((always_inline))
 
 // Adds the products of the first of two rows with both others, then of the second.
 YARD_ISA_INLINE int32x4_t smmla(int32x4_t sum, int8x16_t a, int8x16_t b) {
-#if defined(__clang__)  // has the intrinsic only where a whole file is compiled for it
+#if defined(__clang__)
   asm("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b));
   return sum;
 #else
@@ -162,18 +159,8 @@ YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_
     }
 }
 
-template <BlockKind kKind>
-void tile_of(const WBlock* w, int64_t blocks, const XGroup* x, int64_t stride, int64_t rows,
-             float* sums) {
-  for (; rows > 0; rows -= kGroupRows, x += stride, sums += kGroupRows * kPanelRows)
-    for (int64_t lane = 0; lane < kPanelRows; lane += 2 * kWeightPairs) switch (rows) {
-        case 1: tile_rows<kKind, 1>(w, blocks, x, lane, sums); break;
-        case 2: tile_rows<kKind, 2>(w, blocks, x, lane, sums); break;
-        case 3: tile_rows<kKind, 3>(w, blocks, x, lane, sums); break;
-        default: tile_rows<kKind, 4>(w, blocks, x, lane, sums); break;
-      }
-}
-
+static_assert(kTileLanes == 2 * kWeightPairs);
+#include "quant_neon_tile.inc"
 #include "quant_tile.inc"
 
 // A few rows are multiplied as with `sdot`: weights are read once for each of them, and not interleaved.

@@ -14,6 +14,7 @@ namespace yard::simd::neon {
 
 using VF = float32x4_t;
 inline constexpr int kLanes = 4;
+inline constexpr int64_t kTileLanes = 8;  // weight rows that a tile multiplies at once
 
 YARD_NEON VF zero() { return vdupq_n_f32(0); }
 YARD_NEON void store(float* to, VF v) { vst1q_f32(to, v); }

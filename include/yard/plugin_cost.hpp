@@ -12,7 +12,10 @@
 // Any thread may call these; they allocate nothing.
 #pragma once
 
+#include <yard/plugin.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <iterator>
 #include <mutex>
@@ -43,11 +46,24 @@ const decltype(kMeasure())& measured_once() {
   return measured;
 }
 
-// How many times as fast as one thread those are that share work of so many pieces, one on each processor at most. Each
+// yard_host_t::concurrency of the host, which estimates are for; a plugin sets it when it is queried. Hosts may end before the
+// plugin does, this function does not.
+inline constinit std::atomic<int32_t (*)(void*)> cost_threads{nullptr};
+inline void set_cost_host(const yard_host_t* host) noexcept {
+  cost_threads = host != nullptr ? host->concurrency : nullptr;
+}
+
+// Threads that a loop may use now: as many as the host says, else one on each processor.
+inline double threads_now() noexcept {
+  const auto host_threads = cost_threads.load(std::memory_order_relaxed);
+  if (host_threads == nullptr) return std::max(1u, std::thread::hardware_concurrency());
+  return std::max(host_threads(nullptr), 1);
+}
+
+// How many times as fast as one thread those are that share work of so many pieces, as many as there are at most. Each
 // further one is worth less than the first, because they share memory and wait for the last.
 inline double speed_of_threads(double pieces) {
-  const double processors = std::max(1u, std::thread::hardware_concurrency());
-  return 1 + 0.85 * (std::clamp(pieces, 1.0, processors) - 1);
+  return 1 + 0.85 * (std::clamp(pieces, 1.0, threads_now()) - 1);
 }
 
 // How long one thread takes for a product of matrices [rows, k] * [k, n], by its rows: nanoseconds for each element of the

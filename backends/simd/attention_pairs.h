@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of bf16 by instructions that add two of them at once to a sum in f32: `bfdot` of Arm, `vdpbf16ps` and the tiles (AMX)
+// of x86. They take subnormal numbers as zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace yard::simd {
+
+// Pairs of bf16, 32 bits each, in memory, not necessarily aligned, with strides in bytes.
+struct PairMatrix {
+  const char* data;
+  int64_t row, column;
+};
+
+// Sums over t < count of both products of a(r, t) and b[t][c], for r < rows and c < columns. Rows of `b` and `to` are
+// `stride` apart.
+struct PairSums {
+  PairMatrix a;
+  size_t rows, count;
+  const uint32_t* b;
+  float* to;
+  size_t stride, columns;  // multiples of kPairColumns
+};
+inline constexpr size_t kPairColumns = 16;
+
+struct PairProducts {
+  const char* name;
+  // to[r][c] = sum * factor
+  void (*multiply)(const PairSums& sums, float factor);
+  // to[r][c] += sum
+  void (*add)(const PairSums& sums);
+  // Around calls of these, on each thread. Null: nothing to do.
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
+};
+
+// Those that this machine has, the fastest first, ended by null; constant. And the first of them, null: none.
+const PairProducts* const* all_pair_products() noexcept;
+inline const PairProducts* pair_products() noexcept { return all_pair_products()[0]; }
+
+}  // namespace yard::simd
