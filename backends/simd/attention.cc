@@ -154,9 +154,12 @@ HWY_INLINE void mask_scores(const Attention& job, int64_t batch, int64_t head, i
             read_as_float(row + (first + j) * job.mask.stride(3) * item, job.mask.dtype());
     }
     const Attention::Range range = job.visible(batch, query + q);
-    for (int64_t j = 0; j < count; ++j)
-      if (first + j < range.first || first + j >= range.last)
+    const auto hide = [&](int64_t from, int64_t to) {
+      for (int64_t j = from; j < to; ++j)
         scores[static_cast<size_t>(j) * block.stride] = kMinusInfinity;
+    };
+    hide(0, HWY_MIN(range.first - first, count));
+    hide(HWY_MAX(range.last - first, 0), count);
   }
 }
 
@@ -166,25 +169,26 @@ template <bool kPairs>
 HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
   const DF d;
   const VF least = hn::Set(d, kMinusInfinity);
-  for (size_t c = 0; c < block.columns; c += hn::Lanes(d)) {
+  // In registers: what is stored could be these, for all that the compiler knows.
+  const size_t stride = block.stride, columns = block.columns;
+  for (size_t c = 0; c < columns; c += hn::Lanes(d)) {
     const VF before = load(d, block.top + c);
     VF top = before;
-    for (size_t j = 0; j < count; ++j)
-      top = hn::Max(top, load(d, block.scores + j * block.stride + c));
+    for (size_t j = 0; j < count; ++j) top = hn::Max(top, load(d, block.scores + j * stride + c));
     // With nothing but -inf so far, differences to 0 give weights of 0.
     const VF reference = hn::IfThenZeroElse(hn::Eq(top, least), top);
     VF sum = load(d, block.sum + c);
     if (!hn::AllTrue(d, hn::Eq(top, before))) {
       const VF factor = exp_minus(hn::Sub(reference, before));
       for (size_t i = 0; i < dim; ++i) {
-        float* const r = block.result + i * block.stride + c;
+        float* const r = block.result + i * stride + c;
         store(hn::Mul(load(d, r), factor), d, r);
       }
       sum = hn::Mul(sum, factor);
       store(top, d, block.top + c);
     }
     for (size_t j = 0; j < count; ++j) {
-      float* const s = block.scores + j * block.stride + c;
+      float* const s = block.scores + j * stride + c;
       VF weight = exp_minus(hn::Sub(reference, load(d, s)));
       if constexpr (kPairs)
         weight = hn::BitCast(d, hn::And(round_bf16(plain_nan(weight)), hn::Set(DU(), 0xffff0000u)));
@@ -224,13 +228,13 @@ HWY_INLINE void add_weighted(const Matrix& values, size_t count, size_t dim,
 HWY_INLINE bool make_pairs(const char* values, int64_t step, size_t count, size_t dim,
                            AttentionBlock& block) {
   const DU du;
+  const size_t stride = block.stride, columns = block.columns;
   for (size_t j = 0; j < count; j += 2)
-    for (size_t c = 0; c < block.columns; c += hn::Lanes(du)) {
-      const float* const w = block.scores + j * block.stride + c;
+    for (size_t c = 0; c < columns; c += hn::Lanes(du)) {
+      const float* const w = block.scores + j * stride + c;
       const VU first = hn::ShiftRight<16>(hn::BitCast(du, load(DF(), w)));
-      const VU second =
-          j + 1 < count ? hn::BitCast(du, load(DF(), w + block.stride)) : hn::Zero(du);
-      store(hn::Or(first, second), du, block.weight_pairs + j / 2 * block.stride + c);
+      const VU second = j + 1 < count ? hn::BitCast(du, load(DF(), w + stride)) : hn::Zero(du);
+      store(hn::Or(first, second), du, block.weight_pairs + j / 2 * stride + c);
     }
   uint32_t largest = 0;
   for (size_t j = 0; j < count; j += 2, values += 2 * step) {
@@ -297,17 +301,27 @@ struct AttentionRows {
 
   template <class T>
   static HWY_INLINE void end_block(const Attention& job, int64_t batch, int64_t head, int64_t query,
-                                   const AttentionBlock& block) {
+                                   AttentionBlock& block) {
     const auto dim = static_cast<size_t>(job.query.size(3));
-    for (int64_t q = 0; q < block.queries; ++q) {
-      const int64_t offset =
-          batch * job.out.stride(0) + (query + q) * job.out.stride(1) + head * job.out.stride(2);
-      char* const to = job.out.data<char>() + offset * static_cast<int64_t>(sizeof(T));
-      const float sum = block.sum[q], factor = sum == 0 ? 0.0f : 1.0f / sum;
+    const size_t stride = block.stride, columns = block.columns;
+    float* const factors = block.sum;
+    for (size_t c = 0; c < columns; ++c) factors[c] = factors[c] == 0 ? 0.0f : 1.0f / factors[c];
+    // Rounded to T in the place of the queries, which are no longer needed.
+    T* const rounded = reinterpret_cast<T*>(block.query);
+    VF a, b, factor_a, factor_b;
+    for (size_t c = 0; c < columns; c += pair_lanes()) {
+      load2_like<T>(factors + c, factor_a, factor_b);
       for (size_t i = 0; i < dim; ++i) {
-        const T v = narrow<T>(block.result[i * block.stride + static_cast<size_t>(q)] * factor);
-        std::memcpy(to + i * sizeof(T), &v, sizeof v);
+        load2_like<T>(block.result + i * stride + c, a, b);
+        a = plain_nan(hn::Mul(a, factor_a)), b = plain_nan(hn::Mul(b, factor_b));
+        store2(a, b, rounded + i * stride + c);
       }
+    }
+    for (int64_t q = 0; q < block.queries; ++q) {
+      char* const to = const_cast<char*>(address<T>(job.out, batch, query + q, head));
+      const T* const from = rounded + q;
+      for (size_t i = 0; i < dim; ++i)
+        std::memcpy(to + i * sizeof(T), from + i * stride, sizeof(T));
     }
   }
 
