@@ -5,6 +5,7 @@
 #include <yard/bound.h>
 #include <yard/detail/sanitizers.h>
 #include <yard/explain.h>
+#include <yard/log.h>
 
 #include <atomic>
 #include <deque>
@@ -132,7 +133,11 @@ TEST_F(StateBytes, OfManyWeightsStayWithinTheBound) {
 
 // The layers of a model, one after the other, pass after pass.
 TEST_F(StateBytes, OfMoreThanFitAreNotMadeAgainAndAgain) {
-  bound(1000);
+  std::atomic<int> warnings{0};
+  set_log_sink([&](const LogMessage& m) {
+    warnings += m.text.find("more than 1040 bytes (state_bytes): calls") != std::string::npos;
+  });
+  bound(1040);
   std::deque<Loaded> model;
   for (int i = 0; i < 13; ++i) model.emplace_back(bare_.runtime);
   const auto pass = [&](const std::deque<Loaded>& of) {
@@ -153,6 +158,8 @@ TEST_F(StateBytes, OfMoreThanFitAreNotMadeAgainAndAgain) {
   for (int i = 0; i < 200; ++i) pass(model);
   EXPECT_EQ(pass(model), 10u);
   EXPECT_LE(g_made, 17 + 4);
+  set_log_sink({});
+  EXPECT_EQ(warnings, 1);
 }
 
 TEST_F(StateBytes, FollowTheBound) {
