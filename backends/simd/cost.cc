@@ -48,30 +48,31 @@ Rates measure() {
   return {copy / (2.0 * kBytes), silu / (kWidth * kSiluOperations)};
 }
 
+// Beyond so many elements of a weight or of the second matrix, no cache of a core holds it.
+constexpr int64_t kCachedElements = 1 << 18;
+
 // Rows of a usual length: it decides from which cache they come.
 LinearRates measure_linear() {
-  constexpr int64_t kColumns = 32, kWidth = 4096, kRows = LinearRates::kTogether;
-  std::vector<float> x(kRows * kWidth, 0.5f), w(kColumns * kWidth, 0.5f), y(kRows * kColumns),
+  constexpr int64_t kNear = 32, kFar = 256, kWidth = 4096, kRows = LinearRates::kTogether;
+  static_assert(kNear * kWidth < kCachedElements && kFar * kWidth > kCachedElements);
+  std::vector<float> x(kRows * kWidth, 0.5f), w(kFar * kWidth, 0.5f), y(kRows * kFar),
       workspace(kRows * kWidth);
-  const int64_t weight_shape[] = {kColumns, kWidth};
-  const yard_tensor_t weight = tensor_of(w, weight_shape, 2);
   yard_call_t call{};
   call.size = sizeof call;
   call.workspace = workspace.data(), call.workspace_size = workspace.size() * sizeof(float);
-  const auto rate = [&](int64_t rows) {
-    const int64_t in_shape[] = {rows, kWidth}, out_shape[] = {rows, kColumns};
+  const auto rate = [&](int64_t rows, int64_t columns) {
+    const int64_t in_shape[] = {rows, kWidth}, out_shape[] = {rows, columns};
+    const int64_t weight_shape[] = {columns, kWidth};
+    const yard_tensor_t weight = tensor_of(w, weight_shape, 2);
     const yard_tensor_t in = tensor_of(x, in_shape, 2), out = tensor_of(y, out_shape, 2);
     const auto run = [&] {
       linear(Call(&call), Tensor(&out), Tensor(&in), Tensor(&weight), Tensor(nullptr),
              Tensor(nullptr));
     };
-    return plugin::best_ns(run) / (kColumns * kWidth);
+    return plugin::best_ns(run) / static_cast<double>(columns * kWidth);
   };
-  return {rate(1), rate(kRows)};
+  return {rate(1, kNear), rate(kRows, kNear), rate(1, kFar), rate(kRows, kFar)};
 }
-
-// Beyond so many elements, no cache of a core holds the second matrix.
-constexpr int64_t kCachedElements = 1 << 18;
 
 // For each element of the second matrix.
 double measure_matmul(int64_t m, int64_t n, int64_t k) {
@@ -148,9 +149,11 @@ double estimate(const Rates& rates, const Work& work, double elements, double th
 }
 
 double estimate_linear(const LinearRates& rates, double rows, double weights) {
+  const bool far = weights > static_cast<double>(kCachedElements);
   const double together = std::floor(rows / LinearRates::kTogether);
   const double each =
-      together * rates.ns_of_four + (rows - LinearRates::kTogether * together) * rates.ns_of_one;
+      together * (far ? rates.far_of_four : rates.ns_of_four) +
+      (rows - LinearRates::kTogether * together) * (far ? rates.far_of_one : rates.ns_of_one);
   const double pieces = weights * (rows + 1) * 4 / static_cast<double>(kPieceBytes);
   return kFixedNs + weights * each / plugin::speed_of_threads(pieces);
 }

@@ -26,10 +26,12 @@ struct Work {
 double estimate(const Rates& rates, const Work& work, double elements,
                 double threads = plugin::threads_now());
 
-// `linear` over floats on one core, measured likewise: nanoseconds for each weight.
+// `linear` over floats on one core, measured likewise: nanoseconds for each weight, where a cache of a core holds them, and
+// where none does.
 struct LinearRates {
   static constexpr int kTogether = 4;  // rows that pass over the weights at once
   double ns_of_one, ns_of_four;
+  double far_of_one, far_of_four;
 };
 const LinearRates& linear_rates();
 

@@ -55,10 +55,19 @@ TEST(LinearRates, AreThoseOfARealMachine) {
   EXPECT_LT(r.ns_of_one, 1000);
   EXPECT_GT(r.ns_of_four, 1e-4);
   EXPECT_LT(r.ns_of_four, 1000);
+  EXPECT_GT(r.far_of_one, 1e-4);
+  EXPECT_GT(r.far_of_four, 1e-4);
+}
+
+TEST(EstimateLinear, CountsWhereTheWeightsLie) {
+  const LinearRates machine{1, 2, 3, 5};
+  const double small = 1 << 18, large = small + 1;
+  EXPECT_GT(estimate_linear(machine, 1, large), 2.9 * estimate_linear(machine, 1, small));
+  EXPECT_GT(estimate_linear(machine, 4, large), 2.4 * estimate_linear(machine, 4, small));
 }
 
 TEST(EstimateLinear, CountsRowsInFoursAndAlone) {
-  const LinearRates machine{1, 2};
+  const LinearRates machine{1, 2, 1, 2};
   const double none = estimate_linear(machine, 0, 100);
   EXPECT_EQ(estimate_linear(machine, 1, 100) - none, 100);
   EXPECT_EQ(estimate_linear(machine, 3, 100) - none, 300);
@@ -67,7 +76,7 @@ TEST(EstimateLinear, CountsRowsInFoursAndAlone) {
 }
 
 TEST(EstimateLinear, SharesOnlyLargeCalls) {
-  const LinearRates machine{1, 2};
+  const LinearRates machine{1, 2, 1, 2};
   const double fixed = estimate_linear(machine, 0, 0);
   const double threads = plugin::threads_now(), large = 1e9;
   EXPECT_LE(estimate_linear(machine, 1, large) - fixed, large);
@@ -99,7 +108,7 @@ TEST(Estimate, IsForTheThreadsOfTheHost) {
   threads = 4;
   EXPECT_NEAR(plugin::speed_of_threads(100), 3.55, 1e-9);
   EXPECT_LT(estimate(rates(), {8, 6}, 1e8), alone / 3);
-  EXPECT_LT(estimate_linear({1, 2}, 1, 1e9), 1e9 / 3);
+  EXPECT_LT(estimate_linear({1, 2, 1, 2}, 1, 1e9), 1e9 / 3);
   host.concurrency = nullptr;
   plugin::set_cost_host(&host);
   EXPECT_GE(plugin::threads_now(), 1);
