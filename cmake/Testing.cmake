@@ -69,7 +69,7 @@ function(yard_test name)
     target_compile_options(${name} PRIVATE -O0)
     target_precompile_headers(${name} REUSE_FROM yard_test_headers)
   endif()
-  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   set(in_c ${arg_SOURCES})
   list(FILTER in_c INCLUDE REGEX "\\.c$")
   set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON

@@ -8,7 +8,7 @@
 
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::memo_names {
 namespace {
 
 // What the last kernel was given.
@@ -277,4 +277,4 @@ TEST_F(CallMemoNames, AStringThatIsReadDecides) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::memo_names

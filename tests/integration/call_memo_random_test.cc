@@ -10,7 +10,7 @@
 #include "call_memo_testing.h"
 #include "test_scale.h"
 
-namespace yard::testing {
+namespace yard::testing::memo_random {
 namespace {
 
 int32_t run_work(yard_call_t* call, Tensor, Tensor, Tensor, int64_t, int32_t, int64_t, double) {
@@ -488,4 +488,4 @@ TEST(CallMemoRandom, WithTensorsFirst) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::memo_random

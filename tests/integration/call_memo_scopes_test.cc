@@ -11,7 +11,7 @@
 #include "base/testing_fork.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::memo_scopes {
 namespace {
 
 constexpr Op<void(Out, In)> step{"step"};
@@ -283,4 +283,4 @@ TEST_F(CallMemoScopes, AKernelMayFork) {
 #endif
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::memo_scopes

@@ -9,7 +9,7 @@
 
 #include "functions_testing.h"
 
-namespace yard::testing {
+namespace yard::testing::function_plugins {
 namespace {
 
 const char* const kFile = YARD_TEST_PLUGINS "/hooked.so";
@@ -168,4 +168,4 @@ TEST_F(LoadingPlugin, ALateProviderThatCannotRunThenIsCalledByTheNextCall) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::function_plugins

@@ -16,7 +16,7 @@
 #include "on_thread.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::nesting {
 namespace {
 
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
@@ -387,4 +387,4 @@ TEST_F(Nesting, ShowsTheCycleThroughAFunction) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::nesting

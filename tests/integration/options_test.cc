@@ -6,7 +6,7 @@
 #include "fault.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::options {
 namespace {
 
 using ::testing::HasSubstr;
@@ -353,4 +353,4 @@ TEST_F(Failures, OrThrowThrowsTheStatus) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::options

@@ -6,7 +6,7 @@
 
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::peers_cache {
 namespace {
 
 constexpr const char* kSchema =
@@ -89,4 +89,4 @@ TEST_F(CacheKeyOmits, PipelineParallelSize) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::peers_cache

@@ -17,7 +17,7 @@
 #include "base/testing_files.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::record {
 namespace {
 
 using ::testing::ElementsAre;
@@ -395,4 +395,4 @@ TEST_F(Record, IsWrittenWhenTheProcessEnds) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::record

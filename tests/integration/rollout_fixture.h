@@ -10,7 +10,7 @@
 #include "fault.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::rollout {
 
 using fault::FaultKernel;
 using std::chrono::milliseconds;
@@ -85,4 +85,4 @@ class RolloutOf : public ::testing::Test {
   Bare bare_;  // last: its threads tell of events until it ends
 };
 
-}  // namespace yard::testing
+}  // namespace yard::testing::rollout

@@ -10,7 +10,7 @@
 #include "base/testing_files.h"
 #include "rollout_fixture.h"
 
-namespace yard::testing {
+namespace yard::testing::rollout {
 namespace {
 
 using Kind = ConfigEvent::Kind;
@@ -288,4 +288,4 @@ TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheRollout) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::rollout

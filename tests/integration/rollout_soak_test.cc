@@ -10,7 +10,7 @@
 #include "rollout_fixture.h"
 #include "test_scale.h"
 
-namespace yard::testing {
+namespace yard::testing::rollout {
 namespace {
 
 using Kind = ConfigEvent::Kind;
@@ -107,4 +107,4 @@ TEST_F(RolloutSoak, RulesForABadKernelAreAlwaysRolledBack) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::rollout

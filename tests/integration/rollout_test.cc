@@ -11,7 +11,7 @@
 #include "base/testing_files.h"
 #include "rollout_fixture.h"
 
-namespace yard::testing {
+namespace yard::testing::rollout {
 namespace {
 
 TEST_F(RolloutOf, TheShareOfCallsIsAccurate) {
@@ -190,4 +190,4 @@ TEST_F(RolloutOf, ThreadsCallWhileRulesComeAndGo) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::rollout

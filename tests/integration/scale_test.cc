@@ -10,7 +10,7 @@
 
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::scale {
 namespace {
 
 constexpr int kOps = 100, kKernelsEach = 10;
@@ -74,4 +74,4 @@ TEST(Scale, AChangeOfOneOpLeavesThePlansOfOthers) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::scale

@@ -10,7 +10,7 @@
 
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::scopes {
 namespace {
 
 using ::testing::HasSubstr;
@@ -304,4 +304,4 @@ TEST_F(Scopes, UnderChangesFromOtherThreads) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::scopes

@@ -15,7 +15,7 @@
 #include "plugin_files.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::signals {
 namespace {
 
 using base::eventually;
@@ -191,4 +191,4 @@ TEST_F(Signals, InterruptAWaitAndAKernel) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::signals

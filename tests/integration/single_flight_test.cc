@@ -12,7 +12,7 @@
 
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::single_flight {
 namespace {
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
@@ -301,4 +301,4 @@ TEST(SingleFlight, AKernelThatNeverReturnsDoesNotKeepAllPlansAlive) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::single_flight

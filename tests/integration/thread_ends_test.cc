@@ -19,7 +19,7 @@
 #include "plugin_files.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::thread_ends {
 namespace {
 
 using std::chrono::seconds;
@@ -216,4 +216,4 @@ TEST_F(ThreadEnds, WhileItsTicketIsPending) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::thread_ends

@@ -9,7 +9,7 @@
 #include "fault.h"
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::tickets {
 namespace {
 
 using std::chrono::milliseconds;
@@ -114,4 +114,4 @@ TEST_F(Tickets, CoverEverythingThatABatchRemoved) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::tickets

@@ -8,7 +8,7 @@
 
 #include "testing.h"
 
-namespace yard::testing {
+namespace yard::testing::trace {
 namespace {
 
 using ::testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST_F(Trace, CallsInANestedTraceBelongToTheInnerOne) {
 }
 
 }  // namespace
-}  // namespace yard::testing
+}  // namespace yard::testing::trace
