@@ -13,20 +13,24 @@ constexpr const char *kCompact = "F32 compact", *kAttention = "query:F32 compact
 constexpr const char* kAttentionRow =
     R"(void row(float* out, const float* query, const float* key, const float* value, int64_t first,
                 int64_t last, int64_t step, int64_t dim, double scale) {
-  double top = -INFINITY;
-  for (int64_t part = -64; part < dim; part += 64) {  /* the largest score, then 64 results at a time */
-    double sum = 0, parts[64] = {0};
+  for (int64_t part = 0; part < dim; part += 1024) {  /* 1024 results at a time */
+    const int64_t n = dim - part < 1024 ? dim - part : 1024;
+    double top = -INFINITY, sum = 0, parts[1024] = {0};
     for (int64_t j = first < 0 ? 0 : first; j < last; ++j) {
       double score = 0;
       for (int64_t i = 0; i < dim; ++i) score += (double)query[i] * key[j * step + i];
       score *= scale;
-      if (part < 0 && score > top) top = score;
-      if (part < 0 || score == -INFINITY) continue;
+      if (score == -INFINITY) continue;
+      if (score > top) {  /* all before counts for less */
+        const double less = exp(top - score);
+        for (int64_t i = 0; i < n; ++i) parts[i] *= less;
+        sum *= less, top = score;
+      }
       const double weight = exp(score - top);
       sum += weight;
-      for (int64_t i = 0; i < 64 && part + i < dim; ++i) parts[i] += weight * value[j * step + part + i];
+      for (int64_t i = 0; i < n; ++i) parts[i] += weight * value[j * step + part + i];
     }
-    for (int64_t i = 0; part >= 0 && i < 64 && part + i < dim; ++i)
+    for (int64_t i = 0; i < n; ++i)
       out[part + i] = sum == 0 ? 0 : (float)(parts[i] / sum);
   }
 })";
@@ -206,21 +210,25 @@ constexpr KernelText kTexts[] = {
      R"(void row(float* out, const float* query, const float* key, const float* value,
                 const int64_t* table, int64_t length, int64_t block, int64_t step, int64_t dim,
                 double scale) {
-  double top = -INFINITY;
-  for (int64_t part = -64; part < dim; part += 64) {  /* the largest score, then 64 results at a time */
-    double sum = 0, parts[64] = {0};
+  for (int64_t part = 0; part < dim; part += 1024) {  /* 1024 results at a time */
+    const int64_t n = dim - part < 1024 ? dim - part : 1024;
+    double top = -INFINITY, sum = 0, parts[1024] = {0};
     for (int64_t j = 0; j < length; ++j) {
       const int64_t at = (table[j / block] * block + j % block) * step;
       double score = 0;
       for (int64_t i = 0; i < dim; ++i) score += (double)query[i] * key[at + i];
       score *= scale;
-      if (part < 0 && score > top) top = score;
-      if (part < 0 || score == -INFINITY) continue;
+      if (score == -INFINITY) continue;
+      if (score > top) {  /* all before counts for less */
+        const double less = exp(top - score);
+        for (int64_t i = 0; i < n; ++i) parts[i] *= less;
+        sum *= less, top = score;
+      }
       const double weight = exp(score - top);
       sum += weight;
-      for (int64_t i = 0; i < 64 && part + i < dim; ++i) parts[i] += weight * value[at + part + i];
+      for (int64_t i = 0; i < n; ++i) parts[i] += weight * value[at + part + i];
     }
-    for (int64_t i = 0; part >= 0 && i < 64 && part + i < dim; ++i)
+    for (int64_t i = 0; i < n; ++i)
       out[part + i] = sum == 0 ? 0 : (float)(parts[i] / sum);
   }
 })",
