@@ -84,7 +84,7 @@ int main() {
   bag_mean(to, yard::view(ids, {2, 2}), yard::view(table, {3, 2})).or_throw();
   CHECK(out == (std::vector<float>{3, 4, 3, 4}));  // the mean of rows 0 and 2, and row 1
   ids[3] = 3;
-  yard::ScopedPolicy exact = yard::ScopedPolicy::prefer(yard::Kind::kReference);
+  yard::ScopedPolicy exact(yard::Scope().prefer(yard::Kind::kReference));
   const yard::Status wrong = bag_mean(to, yard::view(ids, {2, 2}), yard::view(table, {3, 2}));
   CHECK(wrong.error_class() == yard::ErrorClass::kCaller);
   // [/values]

@@ -13,7 +13,7 @@ int main() {
 
   // [block]
   {
-    yard::ScopedPolicy exact = yard::ScopedPolicy::prefer(yard::Kind::kReference);
+    yard::ScopedPolicy exact(yard::Scope().prefer(yard::Kind::kReference));
     CHECK(chosen() == "reference.cpp");
     std::thread([&] { CHECK(chosen() == usual); }).join();  // other threads are not affected
   }

@@ -2,7 +2,7 @@
 // Addresses that a server may listen on.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <cstdint>
 #include <string>

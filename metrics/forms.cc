@@ -90,9 +90,8 @@ std::string metrics_json(const std::vector<Metric>& all) {
   return to + "]}";
 }
 
-Status write_metrics(const Runtime& runtime, const std::string& path,
-                     const MetricsSettings& settings) {
-  const Result<std::string> text = metrics_text(metrics(runtime, settings));
+Status write_metrics(const Runtime& runtime, const std::string& path, size_t max_series) {
+  const Result<std::string> text = metrics_text(metrics(runtime, max_series));
   if (!text.ok()) return text.status();
   // The collector reads files *.prom: this is none.
   std::string fresh = path + ".XXXXXX";

@@ -51,12 +51,12 @@ std::vector<prom::MetricFamily> families(const std::vector<Metric>& all) {
 
 class Collector : public prom::Collectable {
  public:
-  Collector(const Runtime& runtime, const MetricsSettings& settings)
-      : runtime_(runtime), settings_(settings) {}
+  Collector(const Runtime& runtime, size_t max_series)
+      : runtime_(runtime), max_series_(max_series) {}
   // Nothing catches on the threads that call it.
   std::vector<prom::MetricFamily> Collect() const override {
     try {
-      return families(metrics(runtime_, settings_));
+      return families(metrics(runtime_, max_series_));
     } catch (const std::exception&) {
       return {};
     }
@@ -64,7 +64,7 @@ class Collector : public prom::Collectable {
 
  private:
   const Runtime& runtime_;
-  const MetricsSettings settings_;
+  const size_t max_series_;
 };
 
 struct Server {
@@ -94,7 +94,7 @@ Result<MetricsServer> MetricsServer::start(const Runtime& runtime,
                               "127.0.0.1:9464, got '{}'; set allow_remote to serve other machines",
                               settings.address));
   auto server = std::make_shared<Server>();
-  server->collector = std::make_shared<Collector>(runtime, settings.metrics);
+  server->collector = std::make_shared<Collector>(runtime, settings.max_series);
   try {
     // Connections that send nothing keep a thread for the time of the timeout only.
     server->exposer = std::make_unique<prom::Exposer>(

@@ -284,8 +284,8 @@ std::span<const double> metric_bounds() noexcept {
 }
 
 std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
-                            const MetricsSettings& settings) {
-  const Totals totals(stats, health, settings.max_series);
+                            size_t max_series) {
+  const Totals totals(stats, health, max_series);
   std::vector<Metric> to;
   for (size_t i = 0; i < std::size(kInfos); ++i) {
     to.push_back({&kInfos[i], {}});
@@ -294,8 +294,8 @@ std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& healt
   return to;
 }
 
-std::vector<Metric> metrics(const Runtime& runtime, const MetricsSettings& settings) {
-  return metrics(runtime.stats(), runtime.health().report(), settings);
+std::vector<Metric> metrics(const Runtime& runtime, size_t max_series) {
+  return metrics(runtime.stats(), runtime.health().report(), max_series);
 }
 
 }  // namespace yard

@@ -116,14 +116,12 @@ TEST(MetricTable, SeriesBeyondTheLimitAreCountedAsOther) {
     stats.calls.back().latency = {1, 300, {{319, 1}}};
     stats.ops.push_back({"op" + std::to_string(i), 1, 1, 1});
   }
-  MetricsSettings settings;
-  settings.max_series = 10;
-  for (const std::vector<Metric>& all : {metrics(stats, {}), metrics(stats, {}, settings)}) {
+  for (const std::vector<Metric>& all : {metrics(stats, {}), metrics(stats, {}, 10)}) {
     EXPECT_EQ(total(find(all, "yard_calls_total")), 500 * 501 / 2);
     EXPECT_EQ(total(find(all, "yard_failures_total")), 500);
     EXPECT_EQ(total(find(all, "yard_cache_hits_total")), 500);
   }
-  const std::vector<Metric> few = metrics(stats, {}, settings);
+  const std::vector<Metric> few = metrics(stats, {}, 10);
   for (const char* name : {"yard_calls_total", "yard_call_seconds", "yard_cache_hits_total",
                            "yard_breaker_state", "yard_failures_total"}) {
     const Metric& m = find(few, name);

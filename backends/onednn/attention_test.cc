@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by oneDNN's products against the reference kernel.
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/runtime.h>
 #include <yard/verify.h>
 

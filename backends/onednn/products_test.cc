@@ -2,7 +2,6 @@
 // linear and matmul by oneDNN against the reference kernel.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/runtime.h>
 #include <yard/verify.h>
 

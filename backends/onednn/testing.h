@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/runtime.h>
 
 #include <cmath>

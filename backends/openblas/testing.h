@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/runtime.h>
 #include <yard/verify.h>
 

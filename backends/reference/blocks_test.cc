@@ -138,8 +138,6 @@ class BlockTensor {
     t_.dtype = type_;
     t_.shape = shape_.data();
     t_.strides = strides_.data();
-    t_.facts = yard_facts(&t_);
-    EXPECT_NE(t_.facts, 0u);
   }
 
   const yard_tensor_t* c() const { return &t_; }

@@ -80,7 +80,6 @@ class TestTensor {
     t_.shape = shape_.data();
     t_.strides = strides_.empty() ? nullptr : strides_.data();
     t_.byte_offset = bytes_.empty() ? 0 : static_cast<uint64_t>(-low) * item_ + 1;
-    t_.facts = yard_facts(&t_);
   }
   TestTensor(uint32_t dtype, std::vector<int64_t> shape, std::initializer_list<double> values)
       : TestTensor(dtype, std::move(shape)) {

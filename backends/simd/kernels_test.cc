@@ -209,7 +209,6 @@ struct AlignedRows {
     memory.reset(static_cast<uint8_t*>(std::aligned_alloc(64, bytes)));
     std::fill_n(memory.get(), bytes, kGap);
     t.data = memory.get();
-    t.facts = yard_facts(&t);
   }
   const yard_tensor_t* c() const { return &t; }
   // The elements; nothing between them may have been written.

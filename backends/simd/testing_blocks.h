@@ -65,7 +65,6 @@ class BlockTensor {
     t_.ndim = 2;
     t_.dtype = dtype();
     t_.shape = shape_, t_.strides = strides_;
-    t_.facts = yard_facts(&t_);
   }
   BlockTensor(const BlockTensor&) = delete;
   BlockTensor& operator=(const BlockTensor&) = delete;

@@ -2,7 +2,7 @@
 // What the code generator and its backends share: all that a plugin needs to know of it.
 #pragma once
 
-#include <yard/detail/signature.h>
+#include <yard/provide.h>
 
 #include <string>
 #include <vector>

@@ -34,7 +34,7 @@ std::string who_runs(Data d, Mode m = Mode::kChunk) {
 
 void verifiers() {
   // [call]
-  yard::ScopedPolicy inference = yard::ScopedPolicy::inference();
+  yard::ScopedPolicy inference(yard::Scope().inference());
   CHECK(who_runs(Data(8, 4, 64)) == "flash");
   CHECK(who_runs(Data(8, 4, 256)) == "tile");      // too wide for flash
   CHECK(who_runs(Data(8, 3, 256)) == "original");  // and too odd for tile
@@ -56,7 +56,7 @@ void asking() {
 }
 
 void together() {
-  yard::ScopedPolicy inference = yard::ScopedPolicy::inference();
+  yard::ScopedPolicy inference(yard::Scope().inference());
   Data d(8, 4, 64);
   std::vector<float> d_v(d.q.size());
   // [commit]
@@ -70,7 +70,7 @@ void together() {
 }
 
 void switches() {
-  yard::ScopedPolicy inference = yard::ScopedPolicy::inference();
+  yard::ScopedPolicy inference(yard::Scope().inference());
   yard::Runtime& runtime = yard::Runtime::shared();
   ::setenv("FLALIKE_FLASH", "off", 1);
   runtime.reload_environment().or_throw();
@@ -94,7 +94,7 @@ void switches() {
 
 void failures() {
   yard::Health health = yard::Runtime::shared().health();
-  yard::ScopedPolicy inference = yard::ScopedPolicy::inference();
+  yard::ScopedPolicy inference(yard::Scope().inference());
   // [health]
   health.open("kda/attention", "flash", "wrong numbers on this driver").or_throw();
   CHECK(who_runs(Data(8, 4, 64)) == "tile");

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <yard/plugin.h>
 
 #include <algorithm>
 #include <bit>

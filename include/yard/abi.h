@@ -7,6 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Which sanitizer this is compiled for: g++ defines names, clang has features. */
+#if defined(__has_feature)
+#define YARD_HAS_(x) __has_feature(x)
+#else
+#define YARD_HAS_(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || YARD_HAS_(address_sanitizer)
+#define YARD_UNDER_ASAN
+#elif defined(__SANITIZE_THREAD__) || YARD_HAS_(thread_sanitizer)
+#define YARD_UNDER_TSAN
+#endif
+
 #define YARD_MAX_RANK 8   /* dimensions of a tensor */
 #define YARD_MAX_ARGS 24  /* parameters of an op */
 #define YARD_MAX_ALIGN 64 /* bytes; the largest alignment that facts record and limits may require */
@@ -34,14 +46,6 @@ typedef struct yard_dtype {
   uint8_t bits;   /* of blocks: the BYTES of one */
   uint16_t lanes; /* 1, vector types are not served; of blocks: the elements of one */
 } yard_dtype_t;
-
-/* Block-quantised types, as GGUF stores them. Shape and strides count elements, and data is a sequence of blocks: the last
- * dimension is a multiple of a block and has stride 1, other strides are multiples of a block. */
-#define YARD_BLOCK_CODE 0x80
-static inline int yard_is_blocks(yard_dtype_t t) { return t.code >= YARD_BLOCK_CODE; }
-/* Elements and bytes of the smallest unit of memory: a block, or one element. */
-static inline int64_t yard_unit_elements(yard_dtype_t t) { return yard_is_blocks(t) ? t.lanes : 1; }
-static inline int64_t yard_unit_bytes(yard_dtype_t t) { return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8; }
 
 /* A borrowed tensor: DLPack's DLTensor, and what dispatch adds to it. 64 bytes, one cache line. */
 typedef struct yard_tensor {

@@ -14,18 +14,15 @@
 // tensors of another form is undefined (debug builds check it). Handles and instances may be called from any thread.
 #pragma once
 
-#include <yard/detail/counter.h>
+#include <yard/call_spec.h>
+#include <yard/detail/guard.h>
 #include <yard/op.h>
 #include <yard/options.h>
-#include <yard/result.h>
-#include <yard/value.h>
+#include <yard/status.h>
 
 #include <array>
 #include <initializer_list>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <tuple>
 
 namespace yard {
@@ -259,30 +256,28 @@ class States;
 //
 // Such a state serves only calls that pass the tensor that was loaded (address, dtype, shape, strides); other calls are
 // served by other kernels. After changing the contents of the weight, load it again.
-class Instance {
+class YARD_API Instance {
  public:
   // Options by name; texts are copied. An error if no kernel of the op accepts them; kernels that do not are skipped. The
   // runtime must outlive the instance.
-  YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
-                                        std::initializer_list<Arg> options = {});
-  YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
-                                        std::span<const Arg> options);
+  static Result<Instance> make(Runtime& runtime, std::string_view op,
+                               std::initializer_list<Arg> options = {});
+  static Result<Instance> make(Runtime& runtime, std::string_view op, std::span<const Arg> options);
   // On Runtime::shared().
-  YARD_API static Result<Instance> make(std::string_view op,
-                                        std::initializer_list<Arg> options = {});
+  static Result<Instance> make(std::string_view op, std::initializer_list<Arg> options = {});
 
   // Tensors by name; their data must stay as long as the instance. Replaces what was loaded before. An error, which changes
   // nothing, if every kernel of the op that loads weights declares other names; a kernel that does not declare one of them
   // declines calls.
-  YARD_API Status load(std::initializer_list<Arg> weights);
-  YARD_API Status load(std::span<const Arg> weights);
+  Status load(std::initializer_list<Arg> weights);
+  Status load(std::span<const Arg> weights);
 
-  YARD_API Status call(std::initializer_list<Arg> args, Options options = {}) const;
+  Status call(std::initializer_list<Arg> args, Options options = {}) const;
 
   const std::string& op() const noexcept { return op_; }
   // The number of states it holds now, and their bytes as far as their kernels say.
-  YARD_API size_t states() const;
-  YARD_API uint64_t state_bytes() const;
+  size_t states() const;
+  uint64_t state_bytes() const;
 
  private:
   friend class detail::Core;

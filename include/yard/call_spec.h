@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls read from their text form, tensors made for them, and the comparison of their results.
+// Calls of ops that are known only at run time: arguments by name, calls read from their text form, tensors made for
+// them, and the comparison of their results.
 //
-//   yard::Runtime& runtime = yard::Runtime::shared();
+//   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();     // Values and Args
+//
 //   yard::ParsedCall call = runtime.parse("softmax(f32[4,8;16,1])").value();
 //   for (const yard::ParsedArg& a : call.args) std::puts(a.name.c_str());   // out x
 //   yard::CallTensors found(call, 1), expected(call, 1);                    // the same seed, the same numbers
@@ -15,19 +17,76 @@
 
 #include <yard/plugin.h>
 #include <yard/tensor.h>
-#include <yard/value.h>
 
-#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
 namespace yard {
+
+// Tensors passed as one argument. Borrows the views.
+class TensorList {
+ public:
+  TensorList(std::initializer_list<std::reference_wrapper<const TensorView>> views) {
+    for (const TensorView& v : views) items_.push_back(&v.c());
+  }
+  explicit TensorList(std::span<const TensorView> views) {
+    for (const TensorView& v : views) items_.push_back(&v.c());
+  }
+  std::span<const yard_tensor_t* const> items() const noexcept { return items_; }
+
+ private:
+  std::vector<const yard_tensor_t*> items_;
+};
+
+// Borrows what it was made from (the view, the string), and must not outlive it.
+class Value {
+ public:
+  Value(std::nullptr_t) noexcept {}  // NOLINT: implicit on purpose, like all of these
+  Value(const TensorView& t) noexcept : v_{YARD_TAG_TENSOR, 0, {.tensor = &t.c()}} {}
+  Value(const TensorList& l) noexcept
+      : v_{YARD_TAG_LIST, static_cast<uint32_t>(l.items().size()), {.list = l.items().data()}} {}
+  template <std::integral I>
+  Value(I i) noexcept
+      : v_{std::same_as<I, bool> ? YARD_TAG_BOOL : YARD_TAG_INT,
+           0,
+           {.i = static_cast<int64_t>(i)}} {}
+  Value(double d) noexcept : v_{YARD_TAG_FLOAT, 0, {.f = d}} {}
+  Value(std::string_view s) noexcept
+      : v_{YARD_TAG_STRING, static_cast<uint32_t>(s.size()), {.string = s.data()}} {}
+  Value(const char* s) noexcept : Value(std::string_view(s)) {}
+  Value(const std::string& s) noexcept : Value(std::string_view(s)) {}
+  // Of any origin.
+  explicit Value(const yard_value_t& v) noexcept : v_(v) {
+    if (v.tag == YARD_TAG_TENSOR) v_.count = kOther;
+  }
+
+  yard_value_t c() const noexcept {
+    yard_value_t v = v_;
+    if (v.tag == YARD_TAG_TENSOR) v.count = 0;
+    return v;
+  }
+  // The same, but that `count` of a tensor which is not that of a view is kOther. For the library.
+  static constexpr uint32_t kOther = 1;
+  const yard_value_t& cell() const noexcept { return v_; }
+
+ private:
+  yard_value_t v_{};
+};
+
+// An argument by position, or by name.
+struct Arg {
+  template <class T>
+  requires std::constructible_from<Value, T> Arg(const T& v)
+  noexcept : value(v) {}  // NOLINT: implicit on purpose
+  template <class T>
+  requires std::constructible_from<Value, T> Arg(std::string_view n, const T& v)
+  noexcept : name(n), value(v) {}
+  std::string_view name;
+  Value value;
+};
 
 // A tensor of a call, without data.
 struct ParsedTensor {
@@ -36,11 +95,6 @@ struct ParsedTensor {
   std::vector<int64_t> strides;     // in elements, as many as the shape has
   uint32_t align = YARD_MAX_ALIGN;  // of the data, in bytes
   Device device;
-};
-
-// What the elements of a tensor of integers are, where the schema states it: from `least` to `most`, both included.
-struct ElementRange {
-  int64_t least = 0, most = 0;
 };
 
 struct ParsedArg {
@@ -52,7 +106,11 @@ struct ParsedArg {
                std::vector<ParsedTensor>>
       value;
   std::string same_as;  // for an output that is an input (`out=&x`): the input's name
-  std::optional<ElementRange> elements;
+  // What the elements of a tensor of integers are, where the schema states it: both included.
+  struct Range {
+    int64_t least = 0, most = 0;
+  };
+  std::optional<Range> elements;
 };
 
 struct ParsedCall {
@@ -95,39 +153,39 @@ struct TensorBytes {
 
 // Memory for a call, with the strides and alignment of its tensors, filled with numbers that suit the op, and guarded so that
 // writes outside of the tensors are detected.
-class CallTensors {
+class YARD_API CallTensors {
  public:
   // Whether `sets` of tensors for the call can be made: on the cpu, within the memory there is.
-  YARD_API static Status check(const ParsedCall& call, int sets);
+  static Status check(const ParsedCall& call, int sets);
 
   // Allocates every tensor twice: for use, and to restore it. The same seed and contents give the same numbers on every
   // machine. Integers are within the range of ParsedArg::elements. Without one, those of 16 bits and more are indices into
   // the call's tables: less than the first dimension of the smallest tensor of floats with two or more dimensions that is
   // only read. Smaller ones, and those of a dtype that is also written, are data, small and of both signs.
-  YARD_API CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
-  YARD_API ~CallTensors();
+  CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
+  ~CallTensors();
   CallTensors(const CallTensors&) = delete;
   CallTensors& operator=(const CallTensors&) = delete;
 
   // By name, for Runtime::call. Borrowed from this object.
-  YARD_API const std::vector<Arg>& args() const noexcept;
-  YARD_API const std::vector<WrittenTensor>& written() const noexcept;
+  const std::vector<Arg>& args() const noexcept;
+  const std::vector<WrittenTensor>& written() const noexcept;
   // Bytes of the elements that a call reads and writes.
-  YARD_API uint64_t traffic() const noexcept;
+  uint64_t traffic() const noexcept;
 
   // Replaces the numbers of all that is read, also for restore(). An error, without effect, if a tensor is missing, unknown
   // or of another size.
-  YARD_API Status fill(std::span<const TensorBytes> contents);
+  Status fill(std::span<const TensorBytes> contents);
 
   // Restores all that may be written to its state before the first call.
-  YARD_API void restore() const;
+  void restore() const;
   // Fills what is written and not read with other garbage, so that a kernel that relies on it gives other results.
-  YARD_API void scramble() const;
+  void scramble() const;
   // What was changed that a kernel must not change: inputs, memory around tensors and between their elements; with `written`
   // (after a failure that promised to write nothing) also outputs. Empty: nothing.
-  YARD_API std::string damage(bool written = false) const;
+  std::string damage(bool written = false) const;
   // The bytes of everything written, elements only.
-  YARD_API std::vector<char> bits() const;
+  std::vector<char> bits() const;
 
  private:
   struct Parts;
@@ -150,11 +208,10 @@ struct Difference {
 //   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
 //
 // where a row runs along the last dimension and `magnitudes` has what yard_op_t::magnitude writes (none: not stated), so that
-// the absolute part grows with what was summed. NaN
-// equals NaN only, infinity the infinity of its sign, or a number that the next rounding would have made
-// infinite within the tolerance. Of the tolerances the first counts that is for the dtype, and for a dtype that was read or
-// any. Without one it is the usual one: exact for integers, 1e-12 for f64, 1e-5 for f32, two units in the last place for 16
-// bits, one for 8.
+// the absolute part grows with what was summed. NaN equals NaN only, infinity the infinity of its sign, or a number that the
+// next rounding would have made infinite within the tolerance. Of the tolerances the first counts that is for the dtype, and
+// for a dtype that was read or any. Without one it is the usual one: exact for integers, 1e-12 for f64, 1e-5 for f32, two
+// units in the last place for 16 bits, one for 8.
 YARD_API Difference compare(std::span<const WrittenTensor> found,
                             std::span<const WrittenTensor> expected,
                             std::span<const yard_tolerance_t> tolerances,

@@ -21,19 +21,13 @@
 #include <yard/status.h>
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace yard {
 
-// The place of something in a file; not part of its value. All 0 for what was made in code.
+// The place of something in a file; not part of its value. All 0: made in code.
 struct ConfigPlace {
   uint32_t file = 0;  // index into Config::sources.files
   uint32_t line = 0, column = 0;
@@ -196,10 +190,9 @@ struct ConfigSettings {
 
 // A rollout: new rules apply to a share of calls, and are rolled back if these fail more often or take longer.
 struct RolloutRule {
-  double percent = 10;  // of the eligible calls
-  std::map<std::string, std::string, std::less<>>
-      labels;          // only calls with all of these are eligible
-  double hold_s = 60;  // then they are in force for all calls
+  double percent = 10;                                     // of the eligible calls
+  std::map<std::string, std::string, std::less<>> labels;  // calls with all of these are eligible
+  double hold_s = 60;                                      // then they are in force for all calls
   double max_error_rate =
       0.01;                   // share of rollout calls in which a kernel failed or none was found
   double max_slowdown = 1.5;  // time of rollout calls relative to the others
@@ -266,11 +259,7 @@ struct ConfigReading {
   std::vector<std::string> files;
   std::string sha256;  // of all the texts
 
-  bool ok() const noexcept {  // warnings are fine
-    for (const ConfigProblem& p : problems)
-      if (p.severity == Severity::kError) return false;
-    return true;
-  }
+  YARD_API bool ok() const noexcept;  // warnings are fine
 };
 
 // A file and all that it includes.
@@ -325,13 +314,9 @@ class StaticMap {
 
   // Replaces what was set for the op.
   StaticMap& set(std::string op, std::string kernel) {
-    kernels_.insert_or_assign(std::move(op), std::move(kernel));
-    return *this;
+    return kernels_.insert_or_assign(std::move(op), std::move(kernel)), *this;
   }
-  StaticMap& remove(std::string_view op) {
-    if (const auto it = kernels_.find(op); it != kernels_.end()) kernels_.erase(it);
-    return *this;
-  }
+  StaticMap& remove(const std::string& op) { return kernels_.erase(op), *this; }
 
   const Kernels& kernels() const noexcept { return kernels_; }
   bool empty() const noexcept { return kernels_.empty(); }

@@ -8,10 +8,8 @@
 
 #include <yard/detail/params.h>
 #include <yard/policy.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
-#include <optional>
-#include <string>
 #include <vector>
 
 namespace yard {
@@ -42,8 +40,7 @@ struct Candidate {
   std::string verdict;  // "selected", "able" (lost to the winner), "rejected"
   std::string reason;   // name in the catalogue: docs/reference/reasons.md; empty for the winner
   std::string detail;   // the reason with its figures, as a sentence
-  std::optional<double>
-      estimate_ns;  // its cost estimate with that of the transforms, if it has one
+  std::optional<double> estimate_ns;      // its cost estimate, with that of the transforms
   std::vector<TransformNote> transforms;  // that the call needs for it
   // The priority after the file's `score`, (priority + sum of add) times all multiply; and the entries.
   double adjusted_priority = 0;
@@ -61,8 +58,7 @@ struct Explanation {
   std::string op;
   std::string call;      // the CallSpec
   std::string selected;  // id of the winner; empty: no kernel is allowed, able and healthy
-  std::vector<Candidate>
-      candidates;  // in the order in which they would be tried, rejected ones last
+  std::vector<Candidate> candidates;  // in the order in which they would be tried, then the others
   std::vector<PolicyNote> policy;
   // "deny_vendors excluded vendor.acme, which would have been first"
   std::vector<std::string> counterfactuals;

@@ -11,7 +11,7 @@
 //   });
 //   Tensor t = chunk_attention(args, mode);
 //
-// Selection. A call asks the verifiers (yard/verdict.h) of the backends that are allowed, enabled, available and
+// Selection. A call asks the verifiers (yard/provide.h) of the backends that are allowed, enabled, available and
 // healthy, the highest priority first. The first that accepts runs; if none does, the original, which is the body.
 // Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter
 // two are loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With
@@ -19,13 +19,12 @@
 // error. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`, vendors,
 // `reference_only`; in a scope with an invalid policy a call throws yard::Error.
 //
-// Failure. After an exception the next implementation runs if all that the call needs is unchanged: the
-// implementation declined (yard::Error of class `declined`), has `fails_before_writing`, the function is
-// `repeatable`, or no argument can have been changed (numbers and texts by value or const&). The exception reaches
-// the caller if arguments were consumed (passed by value and not trivially copyable), under a strict policy, after
-// `max_fallback_attempts`, where a commit group forbids it, and for the classes `caller`, `device_lost` and `fatal`.
-// Failures open breakers as those of kernels do (Runtime::health(), docs/concepts/breakers.md), with the op
-// "group/name" and the backend as kernel.
+// Failure. After an exception the next implementation runs if all that the call needs is unchanged: the implementation
+// declined (yard::Error of class `declined`), has `fails_before_writing`, the function is `repeatable`, or no argument can
+// have been changed (numbers and texts by value or const&). The exception reaches the caller if arguments were consumed
+// (passed by value and not trivially copyable), under a strict policy, after `max_fallback_attempts`, where a commit group
+// forbids it, and for the classes `caller`, `device_lost` and `fatal`. Failures open breakers as those of kernels do
+// (Runtime::health(), docs/concepts/breakers.md), with the op "group/name" and the backend as kernel.
 //
 // Commit groups. What a choice point has chosen inside a CommitGroup stays chosen in it:
 //
@@ -36,11 +35,10 @@
 //   yard::CommitGroup step(yard::CommitKind::kCollective); // every rank runs the same kernels, or none
 //   compare_with_other_ranks(step.digest());
 //
-// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its scalars;
-// or a dispatched function, or the key that several functions share. Its first call chooses as calls do; later ones
-// take that choice whatever its health, or are an error if it is gone. A failed choice is replaced only by the call
-// that made it, if no other call has used it and the group is not collective. If all fail, that call has chosen
-// nothing.
+// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its scalars; or a
+// dispatched function, or the key that several functions share. Its first call chooses as calls do; later ones take that
+// choice whatever its health, or are an error if it is gone. A failed choice is replaced only by the call that made it, if
+// no other call has used it and the group is not collective. If all fail, that call has chosen nothing.
 //
 // Threads. Any thread may call anything here at any time. From its second call on a thread takes no lock and
 // allocates nothing, outside commit groups and traces. A backend may be removed while calls run: they finish.
@@ -48,21 +46,8 @@
 #pragma once
 
 #include <yard/detail/function.h>
-#include <yard/detail/provide.h>
+#include <yard/provide.h>
 #include <yard/registry.h>
-#include <yard/result.h>
-#include <yard/verdict.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 namespace yard {
 
@@ -113,7 +98,7 @@ class Function<R(A...)> {
   using Samples = void (*)(const SampleCalls<R(A...)>&);
   // Group and name (letters, digits, '_', '.', '-') are the ones that backends, rules and plugins use. Overloads and
   // instances of templates are functions with names of their own: see Overloads. `samples` makes the calls by which
-  // verifiers are checked: see yard/verdict.h and yard::verify().
+  // verifiers are checked: see yard/provide.h and yard::verify().
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -152,21 +137,13 @@ class Function<R(A...)> {
   const std::string& name() const noexcept { return site_->name; }
 
  private:
-  struct Taker {
-    void (*take)(void* to, const detail::FunctionArgs&);
-    void* to;
-  };
   static void take_samples(void (*samples)(void),
                            void (*take)(void* to, const detail::FunctionArgs&), void* to) {
-    using Calls = SampleCalls<R(A...)>;
-    Taker taker{take, to};
-    const Calls calls(
-        [](void* t, const typename Calls::Arguments& args) {
-          static_cast<Taker*>(t)->take(static_cast<Taker*>(t)->to,
-                                       detail::ErasedArgs<A...>::of(args));
-        },
-        &taker);
-    reinterpret_cast<Samples>(samples)(calls);
+    using Args = detail::ErasedArgs<A...>;
+    auto one = [&](const typename Args::Tuple& args) { take(to, Args::of(args)); };
+    reinterpret_cast<Samples>(samples)(SampleCalls<R(A...)>(
+        [](void* f, const typename Args::Tuple& args) { (*static_cast<decltype(one)*>(f))(args); },
+        &one));
   }
 
   Body body_;
@@ -214,7 +191,7 @@ class Overloads {
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {
-
+// What YARD_DISPATCHED makes a function of.
 struct Declared {
   const char *group, *name;
   template <class L>
@@ -226,7 +203,6 @@ struct Declared {
     return Function<S>(group, name, +body);
   }
 };
-
 }  // namespace detail
 
 struct ImplementationOptions {
@@ -237,43 +213,18 @@ struct ImplementationOptions {
 
 namespace detail {
 
-// The number of a text, never reused; YARD_REASON_REFUSED if there are too many.
-YARD_API int32_t intern_reason(const char* text) noexcept;
-YARD_API const yard_host_t* function_host() noexcept;
-
-// Reasons of the program's verifiers: a text gets its number on first use.
-class ProgramTexts {
+// Reasons of the program's verifiers. A text gets its number on first use; YARD_REASON_REFUSED if there are too many.
+class YARD_API ProgramTexts {
  public:
-  int32_t number(const char* text) noexcept {
-    for (Known& k : known_) {
-      const char* const t = k.text.load(std::memory_order_acquire);
-      if (t == text) return k.number;
-      if (t == nullptr) break;
-    }
-    return learn(text);
-  }
-  const yard_host_t* host() const noexcept { return function_host(); }
+  int32_t number(const char* text) noexcept;
+  const yard_host_t* host() const noexcept;
 
  private:
   struct Known {
     std::atomic<const char*> text{nullptr};
     int32_t number = 0;
   };
-  static constexpr size_t kKnown = 16;  // further ones are looked up each time
-  int32_t learn(const char* text) noexcept {
-    const int32_t n = intern_reason(text);
-    if (!learning_.exchange(true, std::memory_order_acquire)) {
-      for (Known& k : known_)
-        if (k.text.load(std::memory_order_relaxed) == nullptr) {
-          k.number = n;
-          k.text.store(text, std::memory_order_release);
-          break;
-        }
-      learning_.store(false, std::memory_order_release);
-    }
-    return n;
-  }
-  Known known_[kKnown];
+  Known known_[16];  // further ones are looked up each time
   std::atomic<bool> learning_{false};
 };
 
@@ -320,7 +271,7 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
   }
   if constexpr (detail::kImplementsFunction<F, S>) {
     using Entry = detail::FunctionEntry<S, F, V>;
-    auto entry = std::shared_ptr<Entry>(new Entry{std::move(run), std::move(verify), {}});
+    std::shared_ptr<Entry> entry(new Entry{std::move(run), std::move(verify), {}});
     yard_hook_t d{};
     d.size = sizeof d, d.signature = signature_of<S>(), d.self = entry.get();
     d.name = f.name().c_str(), d.group = f.group().c_str(), d.backend = backend;
@@ -377,24 +328,24 @@ struct FunctionSource {
 using FunctionSetup = std::function<Status(Changes&)>;
 
 // The functions of one runtime; valid as long as the runtime. Any thread, at any time.
-class Functions {
+class YARD_API Functions {
  public:
   // Declared and provided functions, by group and name. Loads nothing.
-  YARD_API std::vector<FunctionInfo> list() const;
+  std::vector<FunctionInfo> list() const;
   // One of them: "kda/chunk_attention".
-  YARD_API Result<FunctionInfo> find(std::string_view function) const;
-  YARD_API std::vector<FunctionSource> sources() const;
+  Result<FunctionInfo> find(std::string_view function) const;
+  std::vector<FunctionSource> sources() const;
 
   // A group may have several providers. One that is added after the group was loaded is asked at once; its error is in
   // sources() and in the log. One that is added by code of a plugin that is being loaded may be asked by the next call.
-  YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
+  void add_provider(std::string group, FunctionSetup setup, std::string name = {});
   // Loads the group as the first call does, and asks providers again that failed. The first error; not_found: the group
   // has no functions and no plugin serves it; would_deadlock: called by code of a plugin that is being loaded.
-  YARD_API Status load(std::string_view group);
+  Status load(std::string_view group);
 
   // Checks every verifier that a call asks: see Function::check_verifiers(). Slow. On by default in debug builds of the
   // library, and if YARD_CHECK_VERIFIERS is on.
-  YARD_API void check_verifiers(bool on);
+  void check_verifiers(bool on);
 
   explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
   // For the library itself.

@@ -8,9 +8,9 @@
 //   health.device_back({2, 0});                                         // after a reset of cuda:0
 //
 // A runtime has a circuit breaker for each kernel and kind of call. Closed: calls are admitted; `failure_threshold`
-// consecutive failures open it, or `failure_percent` of the calls in a window. Open: calls are refused until a cooldown is over, which grows with each repeat.
-// Half-open: one probe at a time, a few per period; `success_threshold` successes close the breaker, one failure opens
-// it again. docs/concepts/breakers.md has the whole model. CircuitBreaker is the same for any program:
+// consecutive failures open it, or `failure_percent` of the calls in a window. Open: calls are refused until a cooldown is
+// over, which grows with each repeat. Half-open: one probe at a time, a few per period; `success_threshold` successes close
+// the breaker, one failure opens it again. docs/concepts/breakers.md has the whole model. The same for any program:
 //
 //   yard::CircuitBreaker breaker("database");
 //   if (yard::BreakerPermit permit = breaker.try_acquire(Clock::now())) {
@@ -28,13 +28,8 @@
 
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace yard {
@@ -52,15 +47,12 @@ struct BreakerSettings {
   std::chrono::nanoseconds cooldown_cap = std::chrono::minutes(10);  // never longer
   // A time without failures that removes one repeat.
   std::chrono::nanoseconds decay = std::chrono::minutes(10);
-  uint32_t success_threshold = 2;  // in half-open, to close
-  // Probes per half-open period, one at a time. A period is as long as `cooldown`.
-  uint32_t half_open_max_calls = 3;
-  // Percentage of openings that are only counted and reported.
-  uint32_t dry_run = 0;
-  // Runtime only: the number of open keys of a kernel that opens the kernel as a whole.
-  uint32_t open_keys_to_open_kernel = 4;
-  // Runtime only: the most keys that are tracked; closed ones are dropped first.
-  uint32_t max_entries = 1024;
+  uint32_t success_threshold = 2;    // in half-open, to close
+  uint32_t half_open_max_calls = 3;  // probes per half-open period, which is as long as `cooldown`
+  uint32_t dry_run = 0;              // percentage of openings that are only counted and reported
+  // Runtime only: the number of open keys of a kernel that opens the kernel as a whole, and the most keys that are
+  // tracked; closed ones are dropped first.
+  uint32_t open_keys_to_open_kernel = 4, max_entries = 1024;
 
   bool operator==(const BreakerSettings&) const = default;
 };
@@ -72,19 +64,12 @@ enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };
 YARD_API const char* to_string(BreakerState state) noexcept;
 
 struct BreakerEvent {
-  enum class Kind : uint8_t {
-    kOpened,
-    kHalfOpen,
-    kClosed,
-    kWouldOpen,  // dry run: it stays closed
-    kDeviceLost,
-    kDeviceBack,
-  };
+  // kWouldOpen: dry run, it stays closed.
+  enum class Kind : uint8_t { kOpened, kHalfOpen, kClosed, kWouldOpen, kDeviceLost, kDeviceBack };
   Kind kind = Kind::kOpened;
   std::string op, kernel;  // empty for a CircuitBreaker, and for devices
-  std::string
-      subject;  // the name of a CircuitBreaker, the key of a runtime's breaker, or a device: "cuda:1"
-  std::string text;  // why
+  std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
+  std::string text;        // why
   std::chrono::steady_clock::time_point at;
   // kOpened: when probes begin; time_point::max(): not before it is closed manually.
   std::chrono::steady_clock::time_point until;
@@ -128,33 +113,33 @@ class [[nodiscard]] BreakerPermit {
   bool probe_ = false;
 };
 
-class CircuitBreaker {
+class YARD_API CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   // Invalid settings are replaced by the defaults; see validate().
-  YARD_API explicit CircuitBreaker(std::string name, const BreakerSettings& settings = {});
-  YARD_API ~CircuitBreaker();
+  explicit CircuitBreaker(std::string name, const BreakerSettings& settings = {});
+  ~CircuitBreaker();
   CircuitBreaker(const CircuitBreaker&) = delete;
   CircuitBreaker& operator=(const CircuitBreaker&) = delete;
 
-  YARD_API BreakerPermit try_acquire(Time now);
+  BreakerPermit try_acquire(Time now);
 
   // Manual operations. Without `duration` it stays open until it is closed manually.
-  YARD_API void open(Time now, std::string_view why = {},
-                     std::optional<std::chrono::nanoseconds> duration = {});
-  YARD_API void close(Time now);
+  void open(Time now, std::string_view why = {},
+            std::optional<std::chrono::nanoseconds> duration = {});
+  void close(Time now);
   // Closes, and forgets repeats; counters and events stay.
-  YARD_API void reset(Time now);
+  void reset(Time now);
 
-  YARD_API BreakerState state(Time now) const;
+  BreakerState state(Time now) const;
   // When probes begin; empty if it is not open, or open until it is closed manually.
-  YARD_API std::optional<Time> open_until(Time now) const;
-  YARD_API BreakerCounters counters() const;
-  YARD_API const std::string& name() const noexcept;
+  std::optional<Time> open_until(Time now) const;
+  BreakerCounters counters() const;
+  const std::string& name() const noexcept;
 
   // Events since the last call, oldest first, at most kBreakerEvents. There are no callbacks, which could delay a caller.
-  YARD_API std::vector<BreakerEvent> take_events();
+  std::vector<BreakerEvent> take_events();
 
  private:
   friend class BreakerPermit;
@@ -170,16 +155,10 @@ struct FailureCounts {
   std::array<uint64_t, 7> by_class{};  // by ErrorClass
 
   uint64_t of(ErrorClass c) const noexcept { return by_class[static_cast<size_t>(c)]; }
-  uint64_t total() const noexcept {
-    uint64_t sum = 0;
-    for (const uint64_t n : by_class) sum += n;
-    return sum;
-  }
-  // Those that count for the failure rate: transient, fault, device_lost, fatal. Not those of the caller, nor declined
-  // calls.
+  YARD_API uint64_t total() const noexcept;
+  // Those that count for the failure rate: not those of the caller, nor declined calls.
   uint64_t counted() const noexcept {
-    return of(ErrorClass::kTransient) + of(ErrorClass::kFault) + of(ErrorClass::kDeviceLost) +
-           of(ErrorClass::kFatal);
+    return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
   }
   bool operator==(const FailureCounts&) const = default;
 };
@@ -191,10 +170,7 @@ struct HealthCounts {
   std::optional<std::chrono::steady_clock::time_point> last_error_at;
 
   // From 0 to 1; 0 if nothing ran.
-  double failure_rate() const noexcept {
-    const auto bad = static_cast<double>(failures.counted());
-    return bad == 0 ? 0 : bad / (bad + static_cast<double>(successes));
-  }
+  YARD_API double failure_rate() const noexcept;
 };
 
 // A breaker that is not closed.
@@ -256,35 +232,34 @@ class Runtime;
 using BreakerListener = std::function<void(const BreakerEvent&)>;
 
 // The health of one runtime. Valid as long as its runtime.
-class Health {
+class YARD_API Health {
  public:
-  YARD_API HealthReport report() const;
+  HealthReport report() const;
 
   // Manual operations on a kernel as a whole; or on a backend's implementation of a dispatched function, with
   // "group/name" as the op and the backend as the kernel. An error if there is no such kernel. In effect on return.
-  YARD_API Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
-  YARD_API Status close(std::string_view op, std::string_view kernel);
+  Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
+  Status close(std::string_view op, std::string_view kernel);
   // Closes, and forgets all failures.
-  YARD_API Status reset(std::string_view op, std::string_view kernel);
+  Status reset(std::string_view op, std::string_view kernel);
 
   // Excludes every kernel of the device until device_back(). A kernel that reports YARD_DEVICE_LOST has the same effect.
-  YARD_API void device_lost(Device device, std::string_view why);
-  YARD_API void device_back(Device device);
+  void device_lost(Device device, std::string_view why);
+  void device_back(Device device);
 
   // Outcomes that the program observed of a backend. They count for its failure rate, and open nothing.
-  YARD_API void record_success(std::string_view backend, uint64_t count = 1);
-  YARD_API void record_failure(std::string_view backend, ErrorClass error_class,
-                               std::string_view text);
+  void record_success(std::string_view backend, uint64_t count = 1);
+  void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text);
 
   // For decisions from now on. Of lower precedence than a rule file.
-  YARD_API Status set_settings(const BreakerSettings& settings);
+  Status set_settings(const BreakerSettings& settings);
   // The settings in force.
-  YARD_API BreakerSettings settings() const;
+  BreakerSettings settings() const;
 
   // Returns an id for remove_listener(). When that returns the listener is not running, except on the calling thread,
   // and is not called again.
-  YARD_API uint64_t on_event(BreakerListener listener);
-  YARD_API void remove_listener(uint64_t id);
+  uint64_t on_event(BreakerListener listener);
+  void remove_listener(uint64_t id);
 
  private:
   friend class Runtime;

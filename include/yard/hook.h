@@ -18,30 +18,19 @@
 // evaluated only if the hook is not engaged; any result of a hook, also zero, false, empty or null, is returned as it
 // is. Backends provide hooks by a HookSet or a plugin (yard/plugin_hooks.hpp).
 //
-// A call runs the first of: the scopes that the thread is in, the innermost first; what is active for its device;
-// what is active for the process. Within the last two, higher priority comes first, then what was activated later. Only
-// that one runs, unless it takes a yard::Next and calls the next in the chain, at last the default. A backend is in
-// a chain once.
+// A call runs the first of: the scopes that the thread is in, the innermost first; what is active for its device; what is
+// active for the process. Within the last two, higher priority comes first, then what was activated later. Only that one
+// runs, unless it takes a yard::Next and calls the next in the chain, at last the default. A backend is in a chain once.
 //
-// Any thread may call a hook at any time; implementations are called by several at once. A call keeps what it runs
-// loaded; activation and unloading do not wait for calls. A call costs a few nanoseconds, allocates nothing and takes
-// no lock; the first one loads plugins that serve the hook. Exceptions of implementations and defaults reach the
-// caller.
+// Any thread may call a hook at any time; implementations are called by several at once. A call keeps what it runs loaded;
+// activation and unloading do not wait for calls. A call costs a few nanoseconds, allocates nothing and takes no lock; the
+// first one loads plugins that serve the hook. Exceptions of implementations and defaults reach the caller.
 #pragma once
 
 #include <yard/detail/hook.h>
-#include <yard/detail/provide.h>
+#include <yard/provide.h>
 #include <yard/registry.h>
-#include <yard/result.h>
 #include <yard/tensor.h>
-
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace yard {
 
@@ -149,7 +138,7 @@ struct HookCall<R(A...)> {
     }
     return otherwise();
   }
-  // A default without parameters, and one with those of the hook.
+  // A default without parameters; one with those of the hook, also a program's implementation; one that takes a Next.
   template <class F>
   static R run_closed(void* f, A...) {
     return static_cast<R>((*static_cast<F*>(f))());
@@ -157,6 +146,12 @@ struct HookCall<R(A...)> {
   template <class F>
   static R run_open(void* f, A... a) {
     return static_cast<R>((*static_cast<F*>(f))(std::forward<A>(a)...));
+  }
+  template <class F>
+  static R run_with_next(void* given, A... a) {
+    const auto* next = static_cast<const yard_hook_next_t*>(given);
+    return static_cast<R>(
+        (*static_cast<F*>(next->self))(Next<R(A...)>(next), std::forward<A>(a)...));
   }
 };
 
@@ -187,8 +182,7 @@ R call_or(const Hook<R(A...)>& hook, F&& fallback, B&&... args) {
       [&]() -> R { return static_cast<R>(fallback()); }, std::forward<B>(args)...);
 }
 
-// A function object: calls the hook if it is engaged, else `definition`, decided for each call. Copies are independent;
-// the hook must outlive them.
+namespace detail {
 template <class Signature, class F>
 class Chosen;
 template <class R, class... A, class F>
@@ -199,9 +193,9 @@ class Chosen<R(A...), F> {
 
   template <class... B>
   R operator()(B&&... args) const {
-    using Call = detail::HookCall<R(A...)>;
+    using Call = HookCall<R(A...)>;
     constexpr auto run = &Call::template run_open<const F>;
-    void* const definition = detail::address_of(definition_);
+    void* const definition = address_of(definition_);
     return Call::call(
         *hook_, run, definition, [&]() -> R { return run(definition, std::forward<B>(args)...); },
         std::forward<B>(args)...);
@@ -212,9 +206,12 @@ class Chosen<R(A...), F> {
   const Hook<R(A...)>* hook_;
   F definition_;
 };
+}  // namespace detail
 
+// A function object: calls the hook if it is engaged, else `definition`, decided for each call; engaged() tells which. Copies
+// are independent; the hook must outlive them.
 template <class R, class... A, class F>
-Chosen<R(A...), std::decay_t<F>> choose(const Hook<R(A...)>& hook, F&& definition) {
+detail::Chosen<R(A...), std::decay_t<F>> choose(const Hook<R(A...)>& hook, F&& definition) {
   static_assert(std::is_invocable_r_v<R, const std::decay_t<F>&, A...>,
                 "the default definition has another signature than the hook");
   return {hook, std::forward<F>(definition)};
@@ -244,14 +241,19 @@ class HookSet {
   // By name, for a hook that is declared elsewhere or later.
   template <class Signature, class F>
   HookSet& add(std::string name, F f, int priority = 0) {
-    static_assert(detail::kImplements<F, Signature> || detail::kImplementsWithNext<F, Signature>,
+    constexpr bool kAlone = detail::kImplements<F, Signature>;
+    static_assert(kAlone || detail::kImplementsWithNext<F, Signature>,
                   "the implementation does not fit the hook's signature");
-    Item item;
+    using Call = detail::HookCall<Signature>;
     auto kept = std::make_shared<F>(std::move(f));
-    detail::describe_hook<F, Signature>(item.d);
-    item.name = std::move(name), item.d.priority = priority, item.d.self = kept.get();
-    item.keep = std::move(kept);
-    items_.push_back(std::move(item));
+    yard_hook_t d{};
+    d.size = sizeof d, d.signature = signature_of<Signature>();
+    d.priority = priority, d.self = kept.get(), d.flags = kAlone ? 0 : YARD_HOOK_NEXT;
+    if constexpr (kAlone)
+      d.function = reinterpret_cast<void (*)(void)>(&Call::template run_open<const F>);
+    else
+      d.function = reinterpret_cast<void (*)(void)>(&Call::template run_with_next<const F>);
+    items_.push_back({d, std::move(name), std::move(kept)});
     return *this;
   }
 
@@ -260,7 +262,7 @@ class HookSet {
  private:
   friend class Hooks;
   struct Item {
-    yard_hook_t d{};
+    yard_hook_t d;
     std::string name;
     std::shared_ptr<void> keep;
   };
@@ -351,12 +353,12 @@ struct HookListing {
 };
 
 // The hooks of one runtime; valid as long as the runtime. Any thread, at any time.
-class Hooks {
+class YARD_API Hooks {
  public:
   // All or nothing. Not engaged before the backend is active. A backend may have several sets.
-  YARD_API Status add(const HookSet& set);
+  Status add(const HookSet& set);
   // Removes the backend's hooks and its dispatched functions. The ticket is done when no call runs them any more.
-  YARD_API Result<Ticket> remove(std::string_view backend);
+  Result<Ticket> remove(std::string_view backend);
 
   // All hooks of the backend are engaged at one moment. Activating again makes it the latest. Device index -1: every
   // device of that type. The backend must be allowed and enabled by policy, available, and its device not lost. It
@@ -364,19 +366,19 @@ class Hooks {
   // when one of them brings its hooks. Activations persist when hooks are removed, unloaded and loaded again. While
   // policy, also that of a thread's scope, disables or denies the backend or is reference_only, and in a forked child that
   // cannot use it, its hooks are left out.
-  YARD_API Status activate(std::string_view backend);
-  YARD_API Status activate(std::string_view backend, Device device);
+  Status activate(std::string_view backend);
+  Status activate(std::string_view backend, Device device);
   // An error if it is not active there.
-  YARD_API Status deactivate(std::string_view backend);
-  YARD_API Status deactivate(std::string_view backend, Device device);
+  Status deactivate(std::string_view backend);
+  Status deactivate(std::string_view backend, Device device);
   // For ScopedHooks; fails as activate() does. Without effect once the backend has been removed.
-  YARD_API Result<HookScope> scope(std::string_view backend) const;
+  Result<HookScope> scope(std::string_view backend) const;
 
   // Orphans are hooks that may only override and are not declared. Strict: activating a backend with orphans fails, and
   // so does adding orphans, also by a plugin, to an active one. Off by default: they are logged.
-  YARD_API void set_strict(bool on = true);
+  void set_strict(bool on = true);
 
-  YARD_API HookListing list() const;
+  HookListing list() const;
 
   // For the library itself.
   provider::HookService& service() const noexcept { return *service_; }

@@ -11,14 +11,10 @@
 // from any thread; an InspectClient by one at a time.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -40,20 +36,20 @@ struct InspectTarget {
 // The processes of this user that answer within a second, by number. Removes sockets of processes that are gone.
 YARD_API std::vector<InspectTarget> inspect_targets();
 
-class InspectClient {
+class YARD_API InspectClient {
  public:
   // To a process of this user; root may name any. kNotFound if it does not answer on a socket, kInvalidArgument if the
   // socket is not that of its user. `timeout` is for connecting and for each answer.
-  YARD_API static Result<InspectClient> connect(
-      int64_t pid, std::chrono::nanoseconds timeout = std::chrono::seconds(10));
-  YARD_API InspectClient(InspectClient&& other) noexcept;
-  YARD_API InspectClient& operator=(InspectClient&& other) noexcept;
-  YARD_API ~InspectClient();
+  static Result<InspectClient> connect(int64_t pid,
+                                       std::chrono::nanoseconds timeout = std::chrono::seconds(10));
+  InspectClient(InspectClient&& other) noexcept;
+  InspectClient& operator=(InspectClient&& other) noexcept;
+  ~InspectClient();
 
   // Sends a request, which has no newline, and returns the answer, which may be an error of the command: its `ok` tells.
   // kDeadline if there is none in time. After an error the connection is closed, and the next request opens another; so
   // does one after a long pause, in which the process has closed it.
-  YARD_API Result<std::string> request(std::string_view json);
+  Result<std::string> request(std::string_view json);
 
  private:
   struct Parts;

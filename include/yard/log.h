@@ -16,11 +16,7 @@
 #include <yard/plugin.h>
 #include <yard/status.h>
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace yard {

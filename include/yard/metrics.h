@@ -14,15 +14,10 @@
 #pragma once
 
 #include <yard/health.h>
-#include <yard/result.h>
 #include <yard/stats.h>
+#include <yard/status.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace yard {
@@ -43,11 +38,10 @@ struct MetricInfo {
 YARD_API std::span<const MetricInfo> metric_infos() noexcept;
 
 struct MetricSample {
-  std::vector<std::string>
-      labels;                     // values of MetricInfo::labels: UTF-8 without control characters
-  double value = 0;               // of a counter or gauge; the sum of a histogram
-  uint64_t count = 0;             // of a histogram
-  std::vector<uint64_t> buckets;  // of a histogram: samples up to each of metric_bounds()
+  std::vector<std::string> labels;  // values of MetricInfo::labels, without control characters
+  double value = 0;                 // of a counter or gauge; the sum of a histogram
+  uint64_t count = 0;               // of a histogram
+  std::vector<uint64_t> buckets;    // of a histogram: samples up to each of metric_bounds()
 };
 struct Metric {
   const MetricInfo* info = nullptr;
@@ -56,15 +50,13 @@ struct Metric {
 // Upper bounds of the buckets of all histograms, in seconds; without the last, which is infinite.
 YARD_API std::span<const double> metric_bounds() noexcept;
 
-struct MetricsSettings {
-  // Of each metric. In the order of their names, those beyond are counted together, their names replaced by `other`.
-  size_t max_series = 1000;
-};
+// Series of each metric. In the order of their names, those beyond are counted together, their names replaced by `other`.
+inline constexpr size_t kMaxSeries = 1000;
 
 // The metrics of a runtime, or of a process whose figures were read from elsewhere.
 YARD_API std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
-                                     const MetricsSettings& settings = {});
-YARD_API std::vector<Metric> metrics(const Runtime& runtime, const MetricsSettings& settings = {});
+                                     size_t max_series = kMaxSeries);
+YARD_API std::vector<Metric> metrics(const Runtime& runtime, size_t max_series = kMaxSeries);
 
 // The text format of Prometheus, version 0.0.4.
 YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
@@ -75,7 +67,7 @@ YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
 // Writes the text format to a file for the textfile collector of node_exporter, which reads files *.prom of one directory.
 // Call it as often as the file should be renewed. Readers see the old or the new file.
 YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
-                              const MetricsSettings& settings = {});
+                              size_t max_series = kMaxSeries);
 
 struct MetricsServerSettings {
   // ADDRESS:PORT with an address of this machine: 127.0.0.1, [::1], 0.0.0.0 or localhost. Port 0: any that is free.
@@ -83,7 +75,7 @@ struct MetricsServerSettings {
   // Whether other machines may read the metrics: without it the address must be one of the loopback interface. There is no
   // password and no encryption.
   bool allow_remote = false;
-  MetricsSettings metrics = {};
+  size_t max_series = kMaxSeries;
 };
 
 // Answers GET /metrics over HTTP until it is destroyed, on threads of its own. The runtime must outlive it. A forked child

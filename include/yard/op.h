@@ -53,9 +53,8 @@ class OpOn<void(P...)> {
   detail::Site* site() const noexcept { return site_; }
   // The site, for handles, which take no options; null and why, if there is none.
   detail::Site* attached(Status* why) const {
-    *why = why_;
     if (site_ != nullptr && options_ == nullptr) return site_;
-    if (site_ != nullptr) *why = Status(Code::kInvalidArgument, "a handle takes no options");
+    *why = site_ == nullptr ? why_ : Status(Code::kInvalidArgument, "a handle takes no options");
     return nullptr;
   }
 
@@ -105,10 +104,9 @@ class Op<void(P...)> {
   // The site on the shared runtime; null and why, if the op is unknown or its signature wrong.
   detail::Site* attached(Status* why) const {
     detail::Site* site = site_.load(std::memory_order_acquire);
-    if (site == nullptr) {
-      site = detail::attach(nullptr, name_, detail::kLetters<P...>, why);
-      if (site != nullptr) site_.store(site, std::memory_order_release);
-    }
+    if (site != nullptr) return site;
+    site = detail::attach(nullptr, name_, detail::kLetters<P...>, why);
+    if (site != nullptr) site_.store(site, std::memory_order_release);
     return site;
   }
 

@@ -14,11 +14,7 @@
 #include <yard/policy.h>
 
 #include <chrono>
-#include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -39,8 +35,7 @@ YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 
 // What happened in a call. Only calls with a record read a clock.
 struct ResultRecord {
-  char kernel[136] =
-      {};  // id of the kernel that ran last: at most 128 characters; empty if none did
+  char kernel[136] = {};            // id of the kernel that ran last; empty if none did
   const char* mode_name = nullptr;  // of kProgram: its name, for the life of the process
   Mode mode = Mode::kDynamic;       // what chose the first kernel; by mode_fallback, the last
   bool cached = false;              // the plan was in the cache

@@ -46,6 +46,16 @@ extern "C" {
 #define YARD_ABI_VERSION 0u
 #define YARD_ABI_TEXT "0" /* the same, for manifests */
 
+/* ---- Dtypes ---------------------------------------------------------------------------------- */
+
+/* Block-quantised types, as GGUF stores them. Shape and strides count elements, and data is a sequence of blocks: the last
+ * dimension is a multiple of a block and has stride 1, other strides are multiples of a block. */
+#define YARD_BLOCK_CODE 0x80
+static inline int yard_is_blocks(yard_dtype_t t) { return t.code >= YARD_BLOCK_CODE; }
+/* Elements and bytes of the smallest unit of memory: a block, or one element. */
+static inline int64_t yard_unit_elements(yard_dtype_t t) { return yard_is_blocks(t) ? t.lanes : 1; }
+static inline int64_t yard_unit_bytes(yard_dtype_t t) { return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8; }
+
 /* ---- Outcomes ------------------------------------------------------------------------------- */
 
 /* Why a candidate was not selected. Closed catalogue; docs/reference/reasons.md explains each. A kernel
@@ -132,80 +142,6 @@ static inline uint32_t yard_dtype_index(yard_dtype_t t) {
   }
 }
 
-/* Whether sizes and strides of a tensor are those of whole blocks. */
-static inline int yard_has_whole_units(const yard_tensor_t* t) {
-  const int64_t unit = yard_unit_elements(t->dtype);
-  const int inner = t->ndim - 1;
-  int i;
-  if (unit == 1) return 1;
-  if (t->ndim < 1 || t->shape[inner] % unit != 0) return 0;
-  if (!t->strides) return 1;
-  for (i = 0; i < inner; ++i)
-    if (t->strides[i] % unit != 0) return 0;
-  return t->strides[inner] == 1;
-}
-
-/* The facts of a tensor; 0 if host and kernels could not read it (unknown dtype, rank above
- * YARD_MAX_RANK, missing shape, negative size, device out of range, size overflow, parts of blocks). */
-static inline uint64_t yard_facts(const yard_tensor_t* t) {
-  const uint32_t dtype = yard_dtype_index(t->dtype);
-  uint64_t facts = YARD_FACTS_VALID, span = 0, address = 0;
-  int64_t extent = 1, expected = 1;
-  int compact = 1, plain = 1, empty = 0, i;
-  if (dtype == 0 || t->ndim < 0 || t->ndim > YARD_MAX_RANK || (t->ndim > 0 && !t->shape)) return 0;
-  if (t->device.type <= 0 || t->device.type > 31 || t->device.index < 0 || t->device.index > 255)
-    return 0;
-  if (yard_is_blocks(t->dtype) && !yard_has_whole_units(t)) return 0;
-  if ((t->ndim == 2 || t->ndim == 1) && t->strides) { /* most; nothing overflows where all are small */
-    const int inner = t->ndim - 1;
-    const int64_t rows = inner ? t->shape[0] : 1, by = inner ? t->strides[0] : 0;
-    const int64_t row = t->shape[inner], in = t->strides[inner];
-    if (((uint64_t)(rows | row | by | in) >> 31) == 0) {
-      empty = rows == 0 || row == 0;
-      compact = (row <= 1 || in == 1) && (rows <= 1 || by == row);
-      if (row > 1) plain = in >= 1, extent += (row - 1) * in;
-      if (rows > 1) plain &= by >= extent, extent += (rows - 1) * by;
-      goto known;
-    }
-  }
-  for (i = t->ndim - 1; i >= 0; --i) {
-    const int64_t n = t->shape[i];
-    const int64_t stride = t->strides ? t->strides[i] : expected;
-    if (n < 0) return 0;
-    if (n == 0) empty = 1;
-    if (n > 1) {
-      int64_t reach;
-      if (stride != expected) compact = 0;
-      /* Plain: each dimension steps over everything the inner ones reach, so no two indices meet. */
-      if (stride < extent) plain = 0;
-      if (stride > 0 &&
-          (__builtin_mul_overflow(n - 1, stride, &reach) ||
-           __builtin_add_overflow(extent, reach, &extent)))
-        return 0;
-    }
-    if (__builtin_mul_overflow(expected, n > 0 ? n : 1, &expected)) return 0;
-  }
-known:
-  if (empty) compact = plain = 1;
-  facts |= dtype | ((uint64_t)t->device.type << 6) | ((uint64_t)t->device.index << 11);
-  facts |= (uint64_t)t->ndim << YARD_FACTS_RANK_SHIFT;
-  if (compact) facts |= YARD_FACTS_COMPACT;
-  if (compact || t->ndim == 0 || t->shape[t->ndim - 1] <= 1 || t->strides[t->ndim - 1] == 1)
-    facts |= YARD_FACTS_INNER_DENSE;
-  if (plain) facts |= YARD_FACTS_PLAIN;
-  address = (uint64_t)(uintptr_t)t->data + t->byte_offset;
-  facts |= (uint64_t)__builtin_ctzll(address | YARD_MAX_ALIGN) << YARD_FACTS_ALIGN_SHIFT;
-  span = YARD_FACTS_SPAN_UNKNOWN;
-  if (empty) {
-    span = 0;
-  } else if (plain && (uint64_t)extent < (1ull << 37)) {
-    span = ((uint64_t)extent / (uint64_t)yard_unit_elements(t->dtype) *
-            (uint64_t)yard_unit_bytes(t->dtype) + 63) / 64;
-    if (span > YARD_FACTS_SPAN_UNKNOWN) span = YARD_FACTS_SPAN_UNKNOWN;
-  }
-  return facts | (span << YARD_FACTS_SPAN_SHIFT);
-}
-
 /* ---- The host ------------------------------------------------------------------------------- */
 
 typedef enum yard_log_level {
@@ -237,13 +173,11 @@ struct yard_host {
   int32_t (*concurrency)(void* self);
   /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
   void* (*stream)(void* self, yard_device_t device);
-  /* 1 if the machine has the feature and the operating system lets it be used ("avx512f", "sve2",
-   * "bf16"), 0 if not, -1 if the name is unknown. Devices other than the processor have what the
-   * program has stated of them. */
+  /* 1 if the machine has the feature and the operating system lets it be used ("avx512f", "sve2", "bf16"), 0 if not, -1 if
+   * the name is unknown. Devices other than the processor have what the program has stated of them. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
-  /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure
-   * goes into the buffer of `call`. If `count` is not that of the op's schema, the call is refused and no
-   * argument is read. */
+  /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure goes into the buffer
+   * of `call`. If `count` is not that of the op's schema, the call is refused and no argument is read. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };
@@ -559,14 +493,9 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 #define YARD_ARCH_ "x86_64"
 #endif
 /* Code built with a sanitizer only runs in a program built with the same. */
-#if defined(__has_feature)
-#define YARD_HAS_(x) __has_feature(x)
-#else
-#define YARD_HAS_(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || YARD_HAS_(address_sanitizer)
+#if defined(YARD_UNDER_ASAN)
 #define YARD_SANITIZER_ "address"
-#elif defined(__SANITIZE_THREAD__) || YARD_HAS_(thread_sanitizer)
+#elif defined(YARD_UNDER_TSAN)
 #define YARD_SANITIZER_ "thread"
 #else
 #define YARD_SANITIZER_ "none"

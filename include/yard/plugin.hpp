@@ -41,45 +41,30 @@ namespace yard::plugin {
 
 // Limits, to fill a `yard_limit_t` table: a call reaches the kernel only if all of them hold.
 
+// `field` is a dimension or an integer, `argument` a tensor (null: every tensor), a scalar or an optional.
+constexpr yard_limit_t limit(uint32_t kind, const char* field, int64_t a = 0,
+                             int64_t b = 0) noexcept {
+  return {kind, 0, field, a, b, 0};
+}
 constexpr yard_limit_t dtypes(std::initializer_list<int> indices,
                               const char* argument = nullptr) noexcept {
   uint64_t mask = 0;
   for (int i : indices) mask |= YARD_DTYPE_BIT(i);
-  return {YARD_LIMIT_DTYPE, 0, argument, static_cast<int64_t>(mask), 0, 0};
+  return limit(YARD_LIMIT_DTYPE, argument, static_cast<int64_t>(mask));
 }
-constexpr yard_limit_t at_least(const char* field, int64_t n) noexcept {
-  return {YARD_LIMIT_MIN, 0, field, n, 0, 0};
-}
-constexpr yard_limit_t at_most(const char* field, int64_t n) noexcept {
-  return {YARD_LIMIT_MAX, 0, field, n, 0, 0};
-}
-constexpr yard_limit_t multiple_of(const char* field, int64_t n) noexcept {
-  return {YARD_LIMIT_MULTIPLE, 0, field, n, 0, 0};
-}
-constexpr yard_limit_t compact(const char* argument = nullptr) noexcept {
-  return {YARD_LIMIT_COMPACT, 0, argument, 0, 0, 0};
-}
-constexpr yard_limit_t inner_dense(const char* argument = nullptr) noexcept {
-  return {YARD_LIMIT_INNER_DENSE, 0, argument, 0, 0, 0};
-}
-constexpr yard_limit_t plain(const char* argument = nullptr) noexcept {
-  return {YARD_LIMIT_PLAIN, 0, argument, 0, 0, 0};
-}
-constexpr yard_limit_t aligned(int64_t bytes, const char* argument = nullptr) noexcept {
-  return {YARD_LIMIT_ALIGN, 0, argument, bytes, 0, 0};
-}
-constexpr yard_limit_t rank_between(const char* argument, int64_t lo, int64_t hi) noexcept {
-  return {YARD_LIMIT_RANK, 0, argument, lo, hi, 0};
-}
-constexpr yard_limit_t equals(const char* argument, int64_t value) noexcept {
-  return {YARD_LIMIT_EQUALS, 0, argument, value, 0, 0};
-}
-constexpr yard_limit_t absent(const char* argument) noexcept {
-  return {YARD_LIMIT_ABSENT, 0, argument, 0, 0, 0};
-}
-constexpr yard_limit_t present(const char* argument) noexcept {
-  return {YARD_LIMIT_PRESENT, 0, argument, 0, 0, 0};
-}
+// clang-format off
+constexpr auto at_least(const char* field, int64_t n) noexcept { return limit(YARD_LIMIT_MIN, field, n); }
+constexpr auto at_most(const char* field, int64_t n) noexcept { return limit(YARD_LIMIT_MAX, field, n); }
+constexpr auto multiple_of(const char* field, int64_t n) noexcept { return limit(YARD_LIMIT_MULTIPLE, field, n); }
+constexpr auto compact(const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_COMPACT, argument); }
+constexpr auto inner_dense(const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_INNER_DENSE, argument); }
+constexpr auto plain(const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_PLAIN, argument); }
+constexpr auto aligned(int64_t bytes, const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_ALIGN, argument, bytes); }
+constexpr auto rank_between(const char* argument, int64_t lo, int64_t hi) noexcept { return limit(YARD_LIMIT_RANK, argument, lo, hi); }
+constexpr auto equals(const char* argument, int64_t value) noexcept { return limit(YARD_LIMIT_EQUALS, argument, value); }
+constexpr auto absent(const char* argument) noexcept { return limit(YARD_LIMIT_ABSENT, argument); }
+constexpr auto present(const char* argument) noexcept { return limit(YARD_LIMIT_PRESENT, argument); }
+// clang-format on
 
 // Descriptors. Each converts to its C struct, which Changes and Plugin take.
 

@@ -13,13 +13,8 @@
 // with those of the program, with the layouts of C++ types (yard/detail/signature.h).
 #pragma once
 
-#include <yard/detail/provide.h>
-#include <yard/plugin.h>
-#include <yard/verdict.h>
+#include <yard/provide.h>
 #include <yard/plugin.hpp>
-
-#include <span>
-#include <string_view>
 
 namespace yard::plugin {
 
@@ -154,12 +149,16 @@ class HookSamples<R(A...)> {
   void* next_;
 };
 
-// A hook around the function F.
+namespace detail {
 template <auto F>
 class HookAround : public Hook {
  public:
-  using H = detail::HookOf<F, decltype(F)>;
-  explicit HookAround(const char* name) noexcept : Hook(name) {}
+  using H = HookOf<F, decltype(F)>;
+  explicit HookAround(const char* name) noexcept : Hook(name) {
+    d.signature = signature_of<typename H::Signature>();
+    d.function = reinterpret_cast<void (*)(void)>(&H::entry);
+    d.flags = H::kTakesNext ? YARD_HOOK_NEXT | YARD_HOOK_OVERRIDES : YARD_HOOK_OVERRIDES;
+  }
 
   // M makes sample calls: void(const HookSamples<S>&). N serves as the next one for a hook that takes yard::Next.
   template <auto M, auto N = nullptr>
@@ -172,7 +171,7 @@ class HookAround : public Hook {
       yard_hook_next_t next{};
       next.size = sizeof next;
       if constexpr (H::kTakesNext) {
-        using Default = detail::HookOf<N, decltype(N)>;
+        using Default = HookOf<N, decltype(N)>;
         static_assert(std::is_same_v<typename Default::Signature, typename H::Signature>,
                       "samples<M, N>(): N, which serves as the next one, has the hook's signature");
         next.function = reinterpret_cast<void (*)(void)>(&Default::entry);
@@ -182,16 +181,12 @@ class HookAround : public Hook {
     return *this;
   }
 };
+}  // namespace detail
 
 // A hook around the function F, which may override.
 template <auto F>
-HookAround<F> hook(const char* name) noexcept {
-  using H = detail::HookOf<F, decltype(F)>;
-  HookAround<F> h(name);
-  h.d.signature = signature_of<typename H::Signature>();
-  h.d.function = reinterpret_cast<void (*)(void)>(&H::entry);
-  h.d.flags = H::kTakesNext ? YARD_HOOK_NEXT | YARD_HOOK_OVERRIDES : YARD_HOOK_OVERRIDES;
-  return h;
+detail::HookAround<F> hook(const char* name) noexcept {
+  return detail::HookAround<F>(name);
 }
 
 // An implementation of a dispatched function of signature S.
@@ -209,7 +204,7 @@ class Function : public Hook {
     d.verify = reinterpret_cast<void (*)(void)>(&Verifier::entry);
     return *this;
   }
-  // M makes sample calls, by which the verifier is checked: see yard/verdict.h.
+  // M makes sample calls, by which the verifier is checked: see yard/provide.h.
   template <auto M>
   Function& samples() noexcept {
     d.samples = &detail::SamplesOf<M, S>::entry;

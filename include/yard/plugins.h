@@ -15,13 +15,9 @@
 
 #include <yard/config.h>
 #include <yard/registry.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -29,16 +25,18 @@ namespace yard {
 namespace plugin {
 class Loader;
 }
+namespace detail {
+// All of the program `yard-probe`, which the library starts, but its main(): opens the library on descriptor 4, exercises
+// it and says on descriptor 3 what it is about. Returns the program's exit code.
+YARD_API int probe_child(int argc, char** argv);
+}  // namespace detail
 
 struct PluginSettings {
   // Absolute paths of files, or of directories with *.so files. Searched before all others.
   std::vector<std::string> paths;
-  // Whether to search the installation directory.
-  bool installed = true;
-  // Whether to accept files and directories that other users can write.
-  bool allow_writable = false;
-  // Larger files are refused before they are read.
-  uint64_t max_file_bytes = uint64_t{2} << 30;
+  bool installed = true;                        // whether to search the installation directory
+  bool allow_writable = false;                  // whether to accept what other users can write
+  uint64_t max_file_bytes = uint64_t{2} << 30;  // larger files are refused before they are read
   // Only plugins in this lock file are loaded. Empty: those in the `yard.lock` files of the searched directories, or all
   // if there is none.
   std::string lock_file;
@@ -73,39 +71,15 @@ enum class PluginState {
 };
 
 // Why a file, a path or a plugin was refused. docs/reference/plugin_reasons.md explains each.
+// clang-format off
 enum class PluginReason {
   kNone = 0,
-  kNotFound,
-  kUnreadable,
-  kRelativePath,
-  kWritableByOthers,
-  kTooLarge,
-  kNotElf,
-  kDamaged,
-  kOtherMachine,
-  kNotALibrary,
-  kNoManifest,
-  kBadManifest,
-  kAbiTooNew,
-  kAbiTooOld,
-  kMissingFeature,
-  kOtherSanitizer,
-  kDuplicateName,
-  kBadLockFile,
-  kNotInLockFile,
-  kDigestDiffers,
-  kNotVerified,
-  kNotProbed,
-  kProbeFailed,
-  kCannotOpen,
-  kNoQuery,
-  kQueryDeclined,
-  kQueryThrew,
-  kBadDescriptor,
-  kManifestDiffers,
-  kConflict,
-  kStartFailed,
+  kNotFound, kUnreadable, kRelativePath, kWritableByOthers, kTooLarge, kNotElf, kDamaged, kOtherMachine, kNotALibrary,
+  kNoManifest, kBadManifest, kAbiTooNew, kAbiTooOld, kMissingFeature, kOtherSanitizer, kDuplicateName,
+  kBadLockFile, kNotInLockFile, kDigestDiffers, kNotVerified, kNotProbed, kProbeFailed,
+  kCannotOpen, kNoQuery, kQueryDeclined, kQueryThrew, kBadDescriptor, kManifestDiffers, kConflict, kStartFailed,
 };
+// clang-format on
 
 // What a plugin can be needed for.
 enum class PluginOffer { kOp, kGroup, kHook };
@@ -148,49 +122,49 @@ struct ProbeReport {
   bool passed() const noexcept { return reason == PluginReason::kNone; }
 };
 
-// Writes a lock file with name, version and digest of these plugins and of the libraries they need, atomically. See PluginSettings::lock_file.
+// Writes a lock file with name, version and digest of these plugins and of the libraries they need, atomically.
 YARD_API Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins);
 
 // The plugins of one runtime; valid as long as it. All functions may be called from any thread. Inside of a plugin's
 // query, start or stop, everything but list() and inspect() fails with `would_deadlock`.
-class Plugins {
+class YARD_API Plugins {
  public:
   // Searches files and directories (absolute paths) before the places known so far; without any, searches those again.
   // Plugins that were unloaded stay so, unless their own file is given or has changed. Fails if an entry itself is
   // invalid; refused files of a directory are only listed. Plugins for an op or hook that is in use are loaded at once.
   // When all that is done, fails with `conflict` if the file of a loaded plugin is another one now: see replace().
-  YARD_API Status discover(const std::vector<std::string>& paths = {});
+  Status discover(const std::vector<std::string>& paths = {});
   // All plugins that were found or refused, in search order.
-  YARD_API std::vector<PluginInfo> list() const;
+  std::vector<PluginInfo> list() const;
   // By name, or by the absolute path of a file. Succeeds if it is loaded already, and fails with `conflict` if its file is
   // another one now: see replace(). On failure nothing has changed.
-  YARD_API Status load(std::string_view name_or_path);
+  Status load(std::string_view name_or_path);
   // Opens the plugins that serve an op, a group of dispatched functions or a hook, as its first use does. Plugins that
   // cannot be opened are refused and logged.
-  YARD_API Status need(PluginOffer what, std::string_view name);
+  Status need(PluginOffer what, std::string_view name);
   // Unregisters everything of the plugin at once. The ticket is done when no call uses it, its state is destroyed and the
   // library is closed. Fails if others depend on an op or backend of it.
-  YARD_API Result<Ticket> unload(std::string_view name);
+  Result<Ticket> unload(std::string_view name);
   // Replaces a loaded plugin by the file that is at its path now, or by that at another absolute path. The new version is
   // checked as by load(), and probed first unless probing is off or the probe program is not installed. Its registration
   // and the end of the old one's are one change: every call finds one of them. Kernels of others on its ops and backends
   // stay; an error if the new version lacks these, or has an op with another schema. If it is refused, the old version
   // stays. The old one stops when no call uses it, after the new one has started; the ticket is then done. Breakers of its
   // backend close, except those opened manually. If the file has the same digest, nothing happens.
-  YARD_API Result<Ticket> replace(std::string_view name, std::string_view path = {});
+  Result<Ticket> replace(std::string_view name, std::string_view path = {});
   // Removes it from the list, if it is not loaded.
-  YARD_API Status forget(std::string_view name_or_path);
+  Status forget(std::string_view name_or_path);
 
   // Reads a file without running any of its code; the list does not change.
-  YARD_API PluginInfo inspect(std::string_view path) const;
+  PluginInfo inspect(std::string_view path) const;
   // The same, with the checks of load() before the file is opened: lock file, require_verified, failed probe. Other
   // plugins of the same name are ignored.
-  YARD_API PluginInfo would_load(std::string_view path) const;
+  PluginInfo would_load(std::string_view path) const;
   // Probes a file in a separate process, regardless of stored results and lock files, and stores the result. None of its
   // code runs in this process.
-  YARD_API ProbeReport probe(std::string_view path) const;
-  // For `require_verified`: stores whether the plugin with that digest has passed verification.
-  YARD_API Status remember_verified(std::string_view sha256, bool passed = true) const;
+  ProbeReport probe(std::string_view path) const;
+  // For `require_verified`.
+  Status remember_verified(std::string_view sha256, bool passed = true) const;
 
   // For the library itself.
   plugin::Loader& loader() const noexcept { return *loader_; }

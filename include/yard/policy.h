@@ -18,17 +18,10 @@
 #include <yard/status.h>
 #include <yard/tensor.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace yard {
@@ -41,7 +34,7 @@ enum class Kind : int {
 YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
-// What follows when a kernel fails that may have overwritten its inputs.
+// What follows when a kernel fails that may have overwritten inputs.
 enum class RetryInplace : int {
   kNever,  // its error is the call's
   kSave,   // inputs are copied before such a kernel runs, and restored for the next one
@@ -94,36 +87,36 @@ struct ScopeState;
 struct ThreadHead;
 }  // namespace detail
 
-// A policy for the calls a thread makes until the end of a block, and what else may be set for them. A value; each function
-// returns a scope with one thing more. Any thread may enter it. Scopes nest: the inner one is the stronger. What a scope
-// leaves unset follows the process, also when that changes meanwhile. Calls in a scope with an invalid policy fail.
-class Scope {
+// A policy for the calls of a thread in a block, and what else may be set for them. A value; each function returns a scope
+// with one thing more. Any thread may enter it. Scopes nest: the inner one is the stronger. What a scope leaves unset
+// follows the process, also when that changes meanwhile. Calls in a scope with an invalid policy fail.
+class YARD_API Scope {
  public:
-  YARD_API Scope();
-  YARD_API explicit Scope(Policy policy);
+  Scope();
+  explicit Scope(Policy policy);
 
-  YARD_API Scope strict(bool on = true) const;
-  YARD_API Scope prefer(Kind kind) const;
-  YARD_API Scope order(std::string op, std::vector<std::string> tokens) const;
-  YARD_API Scope allow_vendors(std::vector<std::string> names) const;
-  YARD_API Scope deny_vendors(std::vector<std::string> names) const;
-  YARD_API Scope allow_kernels(std::vector<std::string> globs) const;
-  YARD_API Scope deny_kernels(std::vector<std::string> globs) const;
+  Scope strict(bool on = true) const;
+  Scope prefer(Kind kind) const;
+  Scope order(std::string op, std::vector<std::string> tokens) const;
+  Scope allow_vendors(std::vector<std::string> names) const;
+  Scope deny_vendors(std::vector<std::string> names) const;
+  Scope allow_kernels(std::vector<std::string> globs) const;
+  Scope deny_kernels(std::vector<std::string> globs) const;
   // For rules and traces: tenant, model, phase.
-  YARD_API Scope label(std::string name, std::string value) const;
+  Scope label(std::string name, std::string value) const;
   // No gradient will be computed: kernels for inference only may serve.
-  YARD_API Scope inference(bool on = true) const;
+  Scope inference(bool on = true) const;
   // Only kernels that give the same bits each time.
-  YARD_API Scope deterministic(bool on = true) const;
+  Scope deterministic(bool on = true) const;
   // A mode by its name, also one of the program. Calls on a runtime that has no such mode fail.
-  YARD_API Scope mode(std::string name) const;
+  Scope mode(std::string name) const;
   // Whether arguments of these ops may be copied for kernels that want another layout, dtype or padding.
-  YARD_API Scope transforms(bool on, std::string op = "*") const;
+  Scope transforms(bool on, std::string op = "*") const;
 
-  YARD_API const Policy& policy() const noexcept;
-  YARD_API const std::map<std::string, std::string, std::less<>>& labels() const noexcept;
+  const Policy& policy() const noexcept;
+  const std::map<std::string, std::string, std::less<>>& labels() const noexcept;
   // Whether it is valid; else the error of the calls inside it.
-  YARD_API Status status() const;
+  Status status() const;
 
  private:
   friend class ScopedPolicy;
@@ -147,25 +140,6 @@ class [[nodiscard]] ScopedPolicy {
   ScopedPolicy& operator=(const ScopedPolicy&) = delete;
   static void* operator new(size_t) = delete;
   static void* operator new[](size_t) = delete;
-
-  static ScopedPolicy strict(bool on = true) { return ScopedPolicy(Scope().strict(on)); }
-  static ScopedPolicy prefer(Kind kind) { return ScopedPolicy(Scope().prefer(kind)); }
-  static ScopedPolicy allow_vendors(std::vector<std::string> names) {
-    return ScopedPolicy(Scope().allow_vendors(std::move(names)));
-  }
-  static ScopedPolicy deny_vendors(std::vector<std::string> names) {
-    return ScopedPolicy(Scope().deny_vendors(std::move(names)));
-  }
-  static ScopedPolicy allow_kernels(std::vector<std::string> globs) {
-    return ScopedPolicy(Scope().allow_kernels(std::move(globs)));
-  }
-  static ScopedPolicy deny_kernels(std::vector<std::string> globs) {
-    return ScopedPolicy(Scope().deny_kernels(std::move(globs)));
-  }
-  static ScopedPolicy label(std::string name, std::string value) {
-    return ScopedPolicy(Scope().label(std::move(name), std::move(value)));
-  }
-  static ScopedPolicy inference(bool on = true) { return ScopedPolicy(Scope().inference(on)); }
 
  private:
   YARD_API void enter(detail::ScopeSpec& spec);

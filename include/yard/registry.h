@@ -19,8 +19,6 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -32,32 +30,32 @@ struct TicketState;
 
 // Additions, replacements and removals, in order. Descriptors are copied at once, strings included. Function pointers and
 // `self` stay in use until what was added is gone; `keep` is held that long. An invalid descriptor is reported by apply().
-class Changes {
+class YARD_API Changes {
  public:
-  YARD_API Changes();
-  YARD_API ~Changes();
-  YARD_API Changes(Changes&&) noexcept;
-  YARD_API Changes& operator=(Changes&&) noexcept;
+  Changes();
+  ~Changes();
+  Changes(Changes&&) noexcept;
+  Changes& operator=(Changes&&) noexcept;
 
-  YARD_API Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
-  YARD_API Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
+  Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
+  Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
   // A kernel that names no backend belongs to the one that its id begins with ("default" of "default.rows"), which is
   // made if there is none. A kernel of kind reference is a conflict unless the program has added its op.
-  YARD_API Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
+  Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   // A hook (yard/hook.h), or an implementation of a dispatched function.
-  YARD_API Changes& add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep = {});
+  Changes& add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep = {});
   // Everything a plugin descriptor lists.
-  YARD_API Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
+  Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
   // Replaces the kernel with that op and id; an error if there is none.
-  YARD_API Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
-  YARD_API Changes& remove_kernel(std::string op, std::string id);
+  Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
+  Changes& remove_kernel(std::string op, std::string id);
   // With all its kernels, hooks and functions.
-  YARD_API Changes& remove_backend(std::string name);
+  Changes& remove_backend(std::string name);
   // Its hooks and functions only.
-  YARD_API Changes& remove_hooks(std::string backend);
-  YARD_API Changes& remove_op(std::string name);
+  Changes& remove_hooks(std::string backend);
+  Changes& remove_op(std::string name);
   // Calls the backend's probe again before its kernels are next considered.
-  YARD_API Changes& reprobe(std::string backend);
+  Changes& reprobe(std::string backend);
 
  private:
   friend class Runtime;
@@ -66,17 +64,17 @@ class Changes {
 
 // Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A forked child never
 // releases the `keep` of what came from its parent: there a ticket for it is done when no call uses it.
-class Ticket {
+class YARD_API Ticket {
  public:
-  YARD_API Ticket();
-  YARD_API explicit Ticket(std::shared_ptr<detail::TicketState> state);
-  YARD_API ~Ticket();
-  YARD_API Ticket(const Ticket&);
-  YARD_API Ticket& operator=(const Ticket&);
+  Ticket();
+  explicit Ticket(std::shared_ptr<detail::TicketState> state);
+  ~Ticket();
+  Ticket(const Ticket&);
+  Ticket& operator=(const Ticket&);
   // Never blocks. Any thread, also inside a kernel.
-  YARD_API bool done() const;
+  bool done() const;
   // Waits. Inside a kernel, verifier or callback this is the error `would_deadlock`.
-  YARD_API Status wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;
+  Status wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;
 
  private:
   std::shared_ptr<detail::TicketState> state_;

@@ -9,6 +9,7 @@
 // forked child continues with the registry and the policy of its parent.
 #pragma once
 
+#include <yard/call_spec.h>
 #include <yard/config.h>
 #include <yard/explain.h>
 #include <yard/health.h>
@@ -16,41 +17,26 @@
 #include <yard/plugins.h>
 #include <yard/policy.h>
 #include <yard/registry.h>
-#include <yard/result.h>
 #include <yard/stats.h>
-#include <yard/value.h>
-
-#include <initializer_list>
-#include <memory>
-#include <string_view>
+#include <yard/trace.h>
 
 namespace yard {
 
-struct CanaryReport;    // verify.h
-class Functions;        // function.h
-class Hooks;            // hook.h
-struct ParsedCall;      // call_spec.h
-struct RecordingStats;  // trace.h
-struct TraceSettings;   // trace.h
+struct CanaryReport;  // verify.h
+class Functions;      // function.h
+class Hooks;          // hook.h
 namespace detail {
 class Core;
-struct Site;
-}  // namespace detail
+}
 
 struct RuntimeSettings {
   bool builtin_backends = true;
-  // Plans kept per op; beyond it the oldest that were not used lately go.
-  size_t plans_per_op = 4096;
-  // Whether the variables YARD_* of the environment are read.
-  bool environment = true;
-  // A rule file to start with; empty: that of YARD_CONFIG, or none.
-  std::string config = {};
-  // Of circuit breakers; the rule file precedes them.
-  BreakerSettings breakers = {};
-  // Where to look for plugins, and which may be loaded.
+  size_t plans_per_op = 4096;     // beyond it the oldest that were not used lately go
+  bool environment = true;        // whether the variables YARD_* are read
+  std::string config = {};        // a rule file to start with; empty: that of YARD_CONFIG, or none
+  BreakerSettings breakers = {};  // the rule file precedes them
   PluginSettings plugins = {};
-  // Features of devices other than the processor: see Runtime::state_device_features().
-  std::vector<std::string> device_features = {};
+  std::vector<std::string> device_features = {};  // see Runtime::state_device_features()
   // Modes of the program, by name; known before the rule file is read, which may name them.
   std::map<std::string, ModeProvider, std::less<>> modes = {};
   // Whether the process answers questions about this runtime, and takes changes, on a socket that only its user can open
@@ -66,151 +52,149 @@ struct Problem {
   bool error = true;    // false: a warning
 };
 
-class Runtime {
+class YARD_API Runtime {
  public:
   // With the built-in backends. Costs some milliseconds and a few MiB.
-  YARD_API Runtime();
-  YARD_API explicit Runtime(const RuntimeSettings& settings);
-  YARD_API ~Runtime();  // no thread may be inside a call of it
+  Runtime();
+  explicit Runtime(const RuntimeSettings& settings);
+  ~Runtime();  // no thread may be inside a call of it
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
   // The process's runtime; made on first use, never destroyed.
-  YARD_API static Runtime& shared();
+  static Runtime& shared();
 
   // The most threads that a loop of a kernel uses from now on, the calling one included; 0, as at the start: as many as the
   // caller may run on. For all runtimes of the process.
-  YARD_API static void limit_threads(int32_t most) noexcept;
+  static void limit_threads(int32_t most) noexcept;
 
   // Registers the built-in backends unless that is done; calls do it themselves.
-  YARD_API Status ensure_initialized();
+  Status ensure_initialized();
   // Back to the built-in backends, without the policy and static map set here, and without active hooks. Environment, rule
   // file, labels, modes and a recording stay.
-  YARD_API Status reset();
+  Status reset();
 
   // Ops, backends and kernels (registry.h).
-  YARD_API Status apply(Changes changes);
+  Status apply(Changes changes);
   // The same; the ticket tells when what was removed is gone.
-  YARD_API Result<Ticket> apply_with_ticket(Changes changes);
-  YARD_API Listing list() const;
+  Result<Ticket> apply_with_ticket(Changes changes);
+  Listing list() const;
   // All ops' kernels with that id.
-  YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
+  std::vector<KernelInfo> find_kernels(std::string_view id) const;
 
-  YARD_API Plugins plugins() const noexcept;
+  Plugins plugins() const noexcept;
   // States features of devices, as DEVICE:NAME or DEVICE:INDEX:NAME: "cuda:sm_90" (of every cuda device), "cuda:1:sm_90",
   // for kernels and plugins that need them; those refused for lack of one are considered again. A number after the last
   // '_' is a level, which satisfies lower ones; the latest one counts, and a device's own precedes that of its type. The
   // library detects features of the processor only. Adds to what was stated; an error if one is malformed.
-  YARD_API Status state_device_features(const std::vector<std::string>& features);
+  Status state_device_features(const std::vector<std::string>& features);
 
-  YARD_API Health health() const noexcept;
+  Health health() const noexcept;
   // Results of the rule file's canary checks since the runtime was made.
-  YARD_API CanaryReport canaries() const;
+  CanaryReport canaries() const;
 
-  YARD_API Hooks hooks() const noexcept;
+  Hooks hooks() const noexcept;
 
-  YARD_API Functions functions() const noexcept;
+  Functions functions() const noexcept;
 
   // In force for the process: what was set here, over the environment, over the rule file.
-  YARD_API Policy policy() const;
-  YARD_API Status set_policy(Policy policy);
+  Policy policy() const;
+  Status set_policy(Policy policy);
   // Removes what was set here.
-  YARD_API Status reset_policy();
+  Status reset_policy();
   // Reads the environment again; otherwise it is read once. A variable with an invalid value keeps its previous meaning and
   // is the error; the others take effect. Like getenv, not while another thread changes the environment.
-  YARD_API Status reload_environment();
+  Status reload_environment();
   // Problems of the environment as it was last read, and of the rule file. Also in the log.
-  YARD_API std::vector<Problem> problems() const;
+  std::vector<Problem> problems() const;
 
   // Reads a rule file, checks it against the registered ops and kernels and puts it in force; on error nothing changes. The
   // status is the first error with the others as notes; `problems` gets all of them, and warnings. An empty path removes
   // the rules and ends the watch.
-  YARD_API Status load_config(const std::string& path,
-                              std::vector<ConfigProblem>* problems = nullptr);
+  Status load_config(const std::string& path, std::vector<ConfigProblem>* problems = nullptr);
   // The same with a value.
-  YARD_API Status set_config(Config config, std::vector<ConfigProblem>* problems = nullptr);
+  Status set_config(Config config, std::vector<ConfigProblem>* problems = nullptr);
   // The rules in force; empty: none.
-  YARD_API Config config() const;
+  Config config() const;
   // Only checks.
-  YARD_API std::vector<ConfigProblem> check_config(const std::string& path) const;
+  std::vector<ConfigProblem> check_config(const std::string& path) const;
   // As load_config(), and again, on a thread of the runtime, whenever the file or one that it includes changes. The file is
   // watched even if it is invalid now; if it cannot be watched, none is. One file at a time. load_config() of a file in
   // mode hot_reload does this.
-  YARD_API Status watch_config(const std::string& path, const WatchSettings& settings = {},
-                               std::vector<ConfigProblem>* problems = nullptr);
+  Status watch_config(const std::string& path, const WatchSettings& settings = {},
+                      std::vector<ConfigProblem>* problems = nullptr);
   // The rules in force stay.
-  YARD_API void unwatch_config();
+  void unwatch_config();
   // The last versions, oldest first. Computes their differences.
-  YARD_API std::vector<ConfigVersion> config_history() const;
+  std::vector<ConfigVersion> config_history() const;
   // Puts an earlier version in force, as a new one, if it is valid now. A watched file stays watched; its next change
   // counts.
-  YARD_API Status rollback_config(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
+  Status rollback_config(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
   // The number is for remove_config_callback(), after which the function is no longer called.
-  YARD_API uint64_t add_config_validator(ConfigValidator validator);
-  YARD_API uint64_t on_config(ConfigListener listener);
-  YARD_API void remove_config_callback(uint64_t id);
+  uint64_t add_config_validator(ConfigValidator validator);
+  uint64_t on_config(ConfigListener listener);
+  void remove_config_callback(uint64_t id);
   // Labels of every call, for rules; those of a scope or of a call precede them.
-  YARD_API Status set_labels(std::map<std::string, std::string, std::less<>> labels);
+  Status set_labels(std::map<std::string, std::string, std::less<>> labels);
 
   // The static kernels of ops, replacing those set before; they precede static_kernel_map of the rule file. Ops and kernels
   // that do not exist are an error that names all of them; then nothing changes. An empty map removes all.
-  YARD_API Status set_static_map(StaticMap map);
-  YARD_API StaticMap static_map() const;
+  Status set_static_map(StaticMap map);
+  StaticMap static_map() const;
   // A mode of the program (policy.h); the provider is held until no call uses it. An error if the name is in use. A rule file
   // that names it must be loaded later: see RuntimeSettings::modes.
-  YARD_API Status add_mode(std::string_view name, ModeProvider provider);
+  Status add_mode(std::string_view name, ModeProvider provider);
   // Calls in flight finish; later calls and scopes that name it fail. An error while the rules in force name it.
-  YARD_API Status remove_mode(std::string_view name);
+  Status remove_mode(std::string_view name);
 
   // Counts calls from now on and writes them to the file: every few seconds, at the end of the recording and of the process.
   // Ends another recording. A file that cannot be written is an error at once; an existing one is replaced with the first
   // call. A forked child continues in a file of that name with `.PID` appended.
-  YARD_API Status record_to(const std::string& path);
+  Status record_to(const std::string& path);
   // Writes the rest. No error if nothing is recorded.
-  YARD_API Status stop_recording();
-  YARD_API RecordingStats recording() const;
+  Status stop_recording();
+  RecordingStats recording() const;
 
   // Prints a line on standard error for each call from now on, `yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,
   // 12.4us`, which `yard run` and `yard explain` read; and one for each failure of a kernel. 2: also for selections and
   // transforms. 0: none. At the start it is YARD_VERBOSE. Lines are buffered for some milliseconds. Costs nothing when it
   // is off.
-  YARD_API Status set_verbose(int level);
-  YARD_API int verbose() const;
+  Status set_verbose(int level);
+  int verbose() const;
 
   // A trace of calls, selections, failures, reloads, rollouts and breakers for Perfetto (trace.h). One at a time.
-  YARD_API Status start_trace(const TraceSettings& settings);
-  YARD_API Result<std::string> stop_trace();
-  YARD_API bool is_tracing() const;
+  Status start_trace(size_t max_events = kTraceEvents);
+  Result<std::string> stop_trace();
+  bool is_tracing() const;
 
-  // Calls by name (value.h).
-  YARD_API Status call(std::string_view op, std::initializer_list<Arg> args);
-  YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o);
-  YARD_API Status call(std::string_view op, std::span<const Arg> args);
-  YARD_API Status call(std::string_view op, std::span<const Arg> args, const Options& o);
-  YARD_API Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
-                                      const Options& o = {}) const;
-  YARD_API Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
-                                       const Options& o = {}) const;
+  // Calls by name.
+  Status call(std::string_view op, std::initializer_list<Arg> args);
+  Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o);
+  Status call(std::string_view op, std::span<const Arg> args);
+  Status call(std::string_view op, std::span<const Arg> args, const Options& o);
+  Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
+                             const Options& o = {}) const;
+  Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
+                              const Options& o = {}) const;
   // From the text form of a call, without tensors.
-  YARD_API Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
-  YARD_API Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
+  Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
+  Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
   // A CallSpec with defaults and outputs filled in: enough to make its tensors.
-  YARD_API Result<ParsedCall> parse(std::string_view call_spec) const;
+  Result<ParsedCall> parse(std::string_view call_spec) const;
   // Text form of a call.
-  YARD_API Result<std::string> describe(std::string_view op, std::initializer_list<Arg> args,
-                                        const Options& o = {}) const;
+  Result<std::string> describe(std::string_view op, std::initializer_list<Arg> args,
+                               const Options& o = {}) const;
   // Shapes and dtypes of an op's outputs, from its other arguments.
-  YARD_API Result<std::vector<TensorView>> infer(std::string_view op,
-                                                 std::initializer_list<Arg> args) const;
+  Result<std::vector<TensorView>> infer(std::string_view op, std::initializer_list<Arg> args) const;
 
   // Counters and timings (stats.h). Sums over all threads; no calling thread waits. Without calls, `calls`, `ops` and `since`
   // are left out: quick, however many classes there are.
-  YARD_API RuntimeStats stats(bool with_calls = true) const;
+  RuntimeStats stats(bool with_calls = true) const;
   // Counters and timings start at zero again; KernelInfo and the health report keep theirs.
-  YARD_API void reset_stats();
+  void reset_stats();
 
   // For the library's own headers.
-  YARD_API detail::Core& core() const noexcept;
+  detail::Core& core() const noexcept;
 
  private:
   struct Parts;
@@ -224,22 +208,12 @@ YARD_API Status::Rep* call_shared(std::string_view op, std::span<const Arg> args
 inline Status call(std::string_view op, std::initializer_list<Arg> args) {
   return Status::adopt(detail::call_shared(op, {args.begin(), args.size()}));
 }
-inline Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
-  return Runtime::shared().call(op, args, o);
-}
-inline Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
-                                  const Options& o = {}) {
-  return Runtime::shared().resolve(op, args, o);
-}
-inline Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) {
-  return Runtime::shared().resolve(call_spec, o);
-}
-inline Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
-                                   const Options& o = {}) {
-  return Runtime::shared().explain(op, args, o);
-}
-inline Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) {
-  return Runtime::shared().explain(call_spec, o);
-}
+YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o);
+YARD_API Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
+                                    const Options& o = {});
+YARD_API Result<Resolution> resolve(std::string_view call_spec, const Options& o = {});
+YARD_API Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
+                                     const Options& o = {});
+YARD_API Result<Explanation> explain(std::string_view call_spec, const Options& o = {});
 
 }  // namespace yard

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status: how functions of Switchyard report errors. Those that give a value return a Result (result.h).
-//
-// A Status is one pointer, null on success, so success allocates nothing. A failure carries a code, the class that
-// decides what happens next, a message, and notes added on the way up. Values are independent of each other and may be
-// used on any thread.
+// Status and Result: how functions of Switchyard report errors.
 //
 //   yard::Status s = rms_norm(out, x, weight, 1e-6f);
 //   if (!s.ok()) std::puts(s.to_string().c_str());
-//   rms_norm(out, x, weight, 1e-6f).or_throw();      // throws yard::Error
+//   rms_norm(out, x, weight, 1e-6f).or_throw();              // throws yard::Error
+//
+//   yard::Result<yard::Listing> r = find();                  // a value, or the Status that tells why there is none
+//   if (!r.ok()) return std::move(r).status();
+//   use(*r);                                                 // value() throws yard::Error instead
+//
+// A Status is one pointer, null on success, so success allocates nothing. A failure carries a code, the class that
+// decides what happens next, a message, and notes added on the way up. Values are independent of each other and may be
+// used on any thread. Other headers do not repeat the includes of this one.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -16,6 +20,9 @@
 
 #include <yard/abi.h>
 
+#include <cassert>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,15 +34,12 @@
 namespace yard {
 
 // What a failure means for the caller and for the kernel; the numbers of yard_code_t.
+// clang-format off
 enum class ErrorClass : int {
-  kOk = YARD_OK,
-  kCaller = YARD_CALLER,
-  kDeclined = YARD_DECLINED,
-  kTransient = YARD_TRANSIENT,
-  kFault = YARD_FAULT,
-  kDeviceLost = YARD_DEVICE_LOST,
-  kFatal = YARD_FATAL,
+  kOk = YARD_OK, kCaller = YARD_CALLER, kDeclined = YARD_DECLINED, kTransient = YARD_TRANSIENT,
+  kFault = YARD_FAULT, kDeviceLost = YARD_DEVICE_LOST, kFatal = YARD_FATAL,
 };
+// clang-format on
 
 // What exactly went wrong.
 enum class Code : int {
@@ -99,10 +103,7 @@ class [[nodiscard]] Status {
 
   Status(Status&& other) noexcept : rep_(other.release()) {}
   Status(const Status& other) : rep_(other.rep_ != nullptr ? copy(*other.rep_) : nullptr) {}
-  Status& operator=(Status other) noexcept {
-    std::swap(rep_, other.rep_);
-    return *this;
-  }
+  Status& operator=(Status other) noexcept { return std::swap(rep_, other.rep_), *this; }
   ~Status() {
     if (rep_ != nullptr) [[unlikely]]
       destroy(rep_);
@@ -131,5 +132,38 @@ class YARD_API Error : public std::runtime_error {
   do {                                                             \
     if (::yard::Status yard_s_ = (expr); !yard_s_) return yard_s_; \
   } while (false)
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {  // NOLINT
+    assert(!status_.ok() && "a Result made from a Status needs a failure");
+  }
+
+  bool ok() const noexcept { return value_.has_value(); }
+  explicit operator bool() const noexcept { return ok(); }
+  const Status& status() const& noexcept { return status_; }
+  Status&& status() && noexcept { return std::move(status_); }
+
+  // Throws yard::Error unless ok.
+  T& value() & { return check(), *value_; }
+  const T& value() const& { return check(), *value_; }
+  T&& value() && { return check(), std::move(*value_); }
+
+  // Only when ok().
+  T& operator*() & noexcept { return *value_; }
+  const T& operator*() const& noexcept { return *value_; }
+  T&& operator*() && noexcept { return std::move(*value_); }
+  T* operator->() noexcept { return &*value_; }
+  const T* operator->() const noexcept { return &*value_; }
+
+ private:
+  void check() const {
+    if (!value_) status_.or_throw();
+  }
+  std::optional<T> value_;
+  Status status_;
+};
 
 }  // namespace yard

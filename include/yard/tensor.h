@@ -16,14 +16,11 @@
 #include <yard/abi.h>
 #include <yard/status.h>
 
+#include <bit>
 #include <concepts>
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
 
 namespace yard {
@@ -69,12 +66,11 @@ constexpr DType from_dlpack(yard_dtype_t t) noexcept {
 // The dtype of a C++ element type. Specialise it for types such as a bfloat16 class.
 template <class T>
 inline constexpr DType dtype_of = [] {
-  if constexpr (std::is_same_v<T, bool>) {
-    return DType::boolean;
-  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    return sizeof(T) == 4 ? DType::f32 : DType::f64;
-  } else if constexpr (std::is_integral_v<T> && sizeof(T) <= 8) {
-    constexpr int kLog = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+  if (std::is_same_v<T, bool>) return DType::boolean;
+  if (std::is_same_v<T, float>) return DType::f32;
+  if (std::is_same_v<T, double>) return DType::f64;
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    constexpr int kLog = std::bit_width(sizeof(T)) - 1;
     if (std::is_same_v<T, std::make_signed_t<T>>) return static_cast<DType>(YARD_I8 + kLog);
     if (std::is_same_v<T, std::make_unsigned_t<T>>) return static_cast<DType>(YARD_U8 + kLog);
   }
@@ -91,26 +87,15 @@ YARD_API std::string to_string(Device d);
 YARD_API std::optional<Device> parse_device(std::string_view text) noexcept;
 
 // Sizes or strides, borrowed: `{8, 4096}`, or an array, vector or span of int64_t.
-class Sizes {
- public:
+struct Sizes : std::span<const int64_t> {
   constexpr Sizes() noexcept = default;
-  constexpr Sizes(std::initializer_list<int64_t> list) noexcept {  // NOLINT: implicit on purpose
-    data_ = list.begin(), size_ = list.size();
-  }
+  constexpr Sizes(std::initializer_list<int64_t> list) noexcept  // NOLINT: implicit on purpose
+      : span(list.begin(), list.size()) {}
   template <class R>
   requires requires(const R& r) {
     { std::data(r) } -> std::convertible_to<const int64_t*>;
   }
-  constexpr Sizes(const R& r) noexcept : data_(std::data(r)), size_(std::size(r)) {}  // NOLINT
-  constexpr size_t size() const noexcept { return size_; }
-  constexpr bool empty() const noexcept { return size_ == 0; }
-  constexpr int64_t operator[](size_t i) const noexcept { return data_[i]; }
-  constexpr const int64_t* begin() const noexcept { return data_; }
-  constexpr const int64_t* end() const noexcept { return data_ + size_; }
-
- private:
-  const int64_t* data_ = nullptr;
-  size_t size_ = 0;
+  constexpr Sizes(const R& r) noexcept : span(std::data(r), std::size(r)) {}  // NOLINT
 };
 
 class alignas(16) TensorView {
@@ -128,11 +113,7 @@ class alignas(16) TensorView {
   YARD_API explicit TensorView(const yard_tensor_t& t) noexcept;
 
   TensorView(const TensorView& o) noexcept : t_(o.t_) { copy_dims(o); }
-  TensorView& operator=(const TensorView& o) noexcept {
-    t_ = o.t_;
-    copy_dims(o);
-    return *this;
-  }
+  TensorView& operator=(const TensorView& o) noexcept { return t_ = o.t_, copy_dims(o), *this; }
 
   const yard_tensor_t& c() const noexcept { return t_; }
   void* data() const noexcept { return static_cast<char*>(t_.data) + t_.byte_offset; }
@@ -166,13 +147,10 @@ class alignas(16) TensorView {
   // that there is data at offset 0. An inexact one (more than four dimensions, very large sizes, strides that skip in
   // inner dimensions) may be that of several tensors.
   struct Form {
-    uint64_t
-        head;  // low bits of the facts word (plugin.h), the first of sizes and strides (37 bits), kInexact
+    uint64_t head;  // low bits of the facts word, the first of sizes and strides in 37, kInexact
     uint64_t dims;  // the next three of these: 20, 20 and 24 bits; the rest is compact
-    static constexpr uint64_t kInexact = uint64_t{1} << 63;
-    static constexpr uint64_t kCompact = uint64_t{7} << 23;
-    static constexpr int kRank = 19,
-                         kFirst = 26;  // the lowest bits of the rank and of the first size
+    static constexpr uint64_t kInexact = uint64_t{1} << 63, kCompact = uint64_t{7} << 23;
+    static constexpr int kRank = 19, kFirst = 26;  // the lowest bits of rank and first size
     bool is_exact() const noexcept { return (head & kInexact) == 0; }
   };
   const Form& form() const noexcept { return form_; }
@@ -212,11 +190,8 @@ class alignas(16) TensorView {
         Pair{static_cast<int64_t>(static_cast<uint32_t>(device.type) |
                                   static_cast<uint64_t>(device.index) << 32),
              static_cast<int64_t>(rank_and_dtype)};
-    t_.shape = dims_;
-    t_.strides = dims_ + rank;
-    t_.byte_offset = 0;
-    t_.facts = 0;
-    t_.origin = nullptr;
+    t_.shape = dims_, t_.strides = dims_ + rank;
+    t_.byte_offset = t_.facts = 0, t_.origin = nullptr;
     const bool given = !strides.empty();
     // Products that overflow belong to sizes that every reader refuses.
     if (rank == 2) {
@@ -284,7 +259,7 @@ class alignas(16) TensorView {
 // A compact view of a contiguous container; invalid if the shape needs more elements than the container has.
 template <class C>
 TensorView view(C& c, Sizes shape) noexcept {
-  using T = std::remove_const_t<std::remove_reference_t<decltype(*std::data(c))>>;
+  using T = std::remove_cvref_t<decltype(*std::data(c))>;
   static_assert(dtype_of<T> != DType::invalid, "no dtype for this element type: use TensorView");
   uint64_t numel = 1;
   for (const int64_t n : shape) numel *= static_cast<uint64_t>(n);

@@ -25,13 +25,12 @@
 //   runtime.stop_recording().or_throw();
 //   // yard bake --trace calls.txt --header baked.h
 //
-// A line of the file is a count, a tab and a CallSpec, the most frequent first. Calls through bound handles are
-// included, calls through frozen handles are not. Recording costs some hundred nanoseconds per call, and nothing when it
-// is off.
+// A line of the file is a count, a tab and a CallSpec, the most frequent first. Calls through bound handles are included,
+// calls through frozen handles are not. Recording costs some hundred nanoseconds per call, and nothing when it is off.
 //
 // A trace over time shows what a runtime does, in the format that Perfetto and Chrome's tracing page open:
 //
-//   runtime.start_trace({.max_events = 100000}).or_throw();
+//   runtime.start_trace().or_throw();
 //   ...
 //   std::ofstream("trace.json") << runtime.stop_trace().value();
 //
@@ -42,10 +41,7 @@
 
 #include <yard/status.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace yard {
@@ -97,10 +93,8 @@ class [[nodiscard]] TraceScope {
   const detail::ScopeState* outer_;
 };
 
-struct TraceSettings {
-  size_t max_events = 100000;  // of about 100 bytes each; rounded up to chunks of a thread
-};
-inline constexpr size_t kMostTraceEvents = 10000000;
+// Of Runtime::start_trace(): about 100 bytes each; rounded up to chunks of a thread.
+inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;
 
 // The most distinct calls of a recording; further ones are dropped.
 inline constexpr size_t kMostRecorded = 65536;

@@ -34,15 +34,9 @@
 #include <yard/call_spec.h>
 #include <yard/config.h>
 #include <yard/runtime.h>
-#include <yard/value.h>
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -100,8 +94,7 @@ struct VerifyOptions {
   std::vector<Arg> options, weights;
   // Called before each case, on the calling thread; false ends the run.
   std::function<bool(const VerifyProgress&)> progress;
-  std::string
-      function;  // "group/name", or the name of a hook: only these verifiers, and no kernels
+  std::string function;  // "group/name", or the name of a hook: only its verifiers, and no kernels
   // Called before each run of a kernel, so that a crash can be attributed. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
   // The same before each call of a verifier of a function; samples are counted from 1.
@@ -137,7 +130,7 @@ struct KernelReport {
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
-// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/verdict.h), twice
+// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/provide.h), twice
 // and on two other threads, and must give the same answer. Or how a hook did: it is run twice with each of its sample calls
 // (yard/plugin_hooks.hpp), which state what is expected.
 struct FunctionReport {
@@ -162,17 +155,9 @@ struct VerifyReport {
   std::vector<Expectation> unused;        // expectations that matched no call
   std::vector<FunctionReport> functions;  // by function and backend
   bool cancelled = false;
-  size_t failed() const noexcept {
-    size_t n = 0;
-    for (const KernelReport& k : kernels) n += k.failed;
-    return n;
-  }
+  YARD_API size_t failed() const noexcept;
   // Backends whose verifier of a function is broken.
-  size_t broken() const noexcept {
-    size_t n = 0;
-    for (const FunctionReport& f : functions) n += f.state == FunctionReport::State::kBroken;
-    return n;
-  }
+  YARD_API size_t broken() const noexcept;
   bool ok() const noexcept { return failed() == 0 && broken() == 0; }
 };
 

@@ -17,15 +17,12 @@
 #include <yard/options.h>
 #include <yard/plugins.h>
 #include <yard/policy.h>
-#include <yard/profile.h>
+#include <yard/provide.h>
 #include <yard/registry.h>
-#include <yard/result.h>
 #include <yard/runtime.h>
 #include <yard/stats.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
 #include <yard/trace.h>
-#include <yard/value.h>
-#include <yard/verdict.h>
 #include <yard/verify.h>
 #include <yard/version.h>

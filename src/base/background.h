@@ -4,7 +4,7 @@
 #pragma once
 
 #include <signal.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <chrono>
 #include <condition_variable>

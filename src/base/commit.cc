@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <yard/detail/commit.h>
+#include "base/commit.h"
+
 #include <yard/function.h>
 
 #include "base/file.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <yard/detail/commit.h>
 #include <yard/function.h>
 
 #include <thread>
+
+#include "base/commit.h"
 
 namespace yard {
 namespace {

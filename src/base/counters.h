@@ -6,7 +6,7 @@
 //   uint64_t n = ran.total();
 #pragma once
 
-#include <yard/detail/counter.h>
+#include <yard/detail/guard.h>
 
 #include <atomic>
 #include <cstdint>

@@ -4,7 +4,6 @@
 #include "base/background.h"
 
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/log.h>
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // Shared libraries: read without running their code, and opened.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <cstdint>
 #include <memory>

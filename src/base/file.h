@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 #include <unistd.h>
-#include <yard/result.h>
 #include <yard/status.h>
 
 #include <cerrno>

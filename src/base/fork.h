@@ -18,7 +18,6 @@
 
 #include <unistd.h>
 #include <yard/detail/guard.h>
-#include <yard/detail/sanitizers.h>
 
 #include <atomic>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <chrono>
 #include <deque>

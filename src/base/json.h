@@ -6,7 +6,7 @@
 //   send(std::move(answer).text());
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <concepts>
 #include <optional>

@@ -2,7 +2,7 @@
 #include "base/fork.h"
 
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <stdexcept>
 #include <thread>

@@ -2,7 +2,7 @@
 // Status and Result: taking a value out of one or returning its error, and where lack of memory becomes an error.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <new>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status and Result: classes, notes, copies, and the throwing form.
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/testing_allocations.h"
 
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <cerrno>
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include "base/results.h"
 #include "dispatch/call_steps.h"
 #include "dispatch/memo.h"
+#include "op/facts.h"
 
 namespace yard::detail {
 
@@ -16,10 +17,10 @@ namespace yard::detail {
   const TensorView::Form& form = TensorView::of(t).form();
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
   if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1 || t.dtype.lanes != 1)
-    return yard_facts(&t);
+    return op::facts_of(&t);
   // The second number of a vector is its stride, which is 1.
   const uint64_t count = (form.head >> TensorView::Form::kFirst) * (form.dims & 0xfffff);
-  if (count >= uint64_t{1} << 31) return yard_facts(&t);
+  if (count >= uint64_t{1} << 31) return op::facts_of(&t);
   const uint64_t bits = t.dtype.bits < 8 ? 8 : t.dtype.bits;
   const auto at = reinterpret_cast<uintptr_t>(t.data);
   return (form.head & ((uint64_t{1} << TensorView::Form::kFirst) - 1)) | YARD_FACTS_VALID |
@@ -32,7 +33,7 @@ namespace yard::detail {
   if (t == nullptr) return nullptr;
   yard_tensor_t& to = used_ < kRoom ? tensors_[used_++] : more_room();
   to = *t;
-  to.facts = view ? view_facts(*t) : yard_facts(t);
+  to.facts = view ? view_facts(*t) : op::facts_of(t);
   return &to;
 }
 

@@ -2,10 +2,10 @@
 // Entry points of calls: from C, by name, with options.
 #pragma once
 
+#include <yard/call_spec.h>
 #include <yard/detail/call.h>
 #include <yard/options.h>
 #include <yard/plugin.h>
-#include <yard/value.h>
 
 #include <deque>
 #include <memory>
@@ -80,7 +80,7 @@ struct KeptPacked {
 };
 Status::Rep* after_packed(KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
                           int32_t code);
-// Calls whose memo is not the expected one. Views: `args` are cells of Values (yard/value.h), and are written to.
+// Calls whose memo is not the expected one. Views: `args` are cells of Values (yard/call_spec.h), and are written to.
 Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count);
 Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count);
 

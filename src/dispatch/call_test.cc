@@ -2,11 +2,12 @@
 #include "dispatch/call.h"
 
 #include <gtest/gtest.h>
-#include <yard/value.h>
+#include <yard/call_spec.h>
 
 #include <random>
 
 #include "dispatch/core.h"
+#include "op/facts.h"
 #include "registry/testing.h"
 
 namespace yard::detail {
@@ -32,7 +33,7 @@ TEST(WithFacts, ViewsHaveTheFactsOfTheirTensors) {
                        std::span<const int64_t>(strides), device);
     const yard_value_t arg = Value(v).c();
     const uint64_t facts = WithFacts(&arg, 1, true).args()[0].u.tensor->facts;
-    ASSERT_EQ(facts, yard_facts(&v.c()));
+    ASSERT_EQ(facts, op::facts_of(&v.c()));
     readable += facts != 0;
   }
   EXPECT_GT(readable, 10000u);

@@ -2,7 +2,7 @@
 #include "dispatch/memo.h"
 
 #include <yard/detail/call.h>
-#include <yard/detail/counter.h>
+#include <yard/detail/guard.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -3,8 +3,8 @@
 #include "dispatch/recipe.h"
 
 #include <gtest/gtest.h>
+#include <yard/call_spec.h>
 #include <yard/tensor.h>
-#include <yard/value.h>
 #include <yard/plugin.hpp>
 
 #include <deque>

@@ -2,8 +2,8 @@
 // Every call that is not a plain hit: with options, without a plan, of an op that was removed or replaced, inside a commit
 // group, traced.
 #include <fmt/format.h>
-#include <yard/detail/commit.h>
 
+#include "base/commit.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/call.h"

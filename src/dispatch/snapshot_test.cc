@@ -3,7 +3,7 @@
 #include "dispatch/snapshot.h"
 
 #include <gtest/gtest.h>
-#include <yard/value.h>
+#include <yard/call_spec.h>
 
 #include <algorithm>
 #include <vector>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exec/strided_copy.h"
+#include "op/facts.h"
 
 namespace yard::exec {
 namespace {
@@ -50,7 +51,7 @@ MappedCall::MappedCall(const op::ArgumentMap& map, const yard_value_t* args) noe
 void MappedCall::map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept {
   Tensor& own = own_[tensors_];
   own.t = *value.u.tensor, own.of = value.u.tensor, own.param = &param;
-  if ((own.t.facts & YARD_FACTS_VALID) == 0) own.t.facts = yard_facts(&own.t);
+  if ((own.t.facts & YARD_FACTS_VALID) == 0) own.t.facts = op::facts_of(&own.t);
   own.is_buffered = param.transforms(own.t) != 0;
   writes_through_ |= param.written && !own.is_buffered;
   if (!own.is_buffered && param.order.count == 0) return;  // as it is
@@ -84,7 +85,7 @@ void MappedCall::lay_out(Tensor& to) noexcept {
     over |= __builtin_add_overflow(bytes_, size / kBufferAlign * kBufferAlign, &bytes_);
     if (over) bytes_ = UINT64_MAX;
   }
-  t.facts = yard_facts(&t);
+  t.facts = op::facts_of(&t);
 }
 
 void MappedCall::place(void* memory) noexcept {

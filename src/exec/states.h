@@ -7,8 +7,8 @@
 // together hold a bounded number of bytes; a state is destroyed when it is neither cached nor used by a call.
 #pragma once
 
+#include <yard/call_spec.h>
 #include <yard/plugin.h>
-#include <yard/value.h>
 
 #include <atomic>
 #include <list>

@@ -106,7 +106,8 @@ TEST(CircuitBreaker, AManualOpeningIsClosedOnlyManually) {
   EXPECT_EQ(b.state(t0 + 5s), kHalfOpen);
   const std::vector<BreakerEvent> events = b.take_events();
   ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(to_string(events[0]), "x: opened until it is closed manually: manual override: maintenance");
+  EXPECT_EQ(to_string(events[0]),
+            "x: opened until it is closed manually: manual override: maintenance");
   EXPECT_EQ(to_string(events[1]), "x: closed");
   EXPECT_EQ(to_string(events[2]), "x: opened for 5s: manual override");
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <rapidcheck.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <algorithm>
 #include <optional>

@@ -2,7 +2,7 @@
 // The lines of the protocol: {"v": 1, "id": 7, "command": "stats", "args": {...}, "runtime": 0} and its answers.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <cstdint>
 #include <optional>

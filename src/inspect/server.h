@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 #include <yard/inspect.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <chrono>
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 #include <sys/types.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <chrono>
 #include <cstdint>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include <yard/plugin.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <cstdint>
 #include <span>

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "op/facts.h"
 #include "op/overlap.h"
 #include "op/testing.h"
 
@@ -54,7 +55,7 @@ TEST(Blocks, AreReadOnlyWhole) {
 TEST(Blocks, SpanTheirBytes) {
   // Two rows of two blocks of 20 bytes, 3 blocks apart: 5 blocks.
   const TensorView v = blocks(DType::q4_1, {2, 64}, {96, 1});
-  EXPECT_EQ(yard_facts(&v.c()) >> YARD_FACTS_SPAN_SHIFT, (100 + 63) / 64u);
+  EXPECT_EQ(facts_of(&v.c()) >> YARD_FACTS_SPAN_SHIFT, (100 + 63) / 64u);
   const TensorView bytes = ByteTensor::bytes_of(v.c());
   EXPECT_EQ(bytes.dtype(), DType::u8);
   EXPECT_THAT(bytes.shape(), ElementsAre(2, 40));

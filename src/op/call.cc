@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "op/bind.h"
+#include "op/facts.h"
 #include "op/steps.h"
 
 namespace yard::op {
@@ -91,13 +92,13 @@ class CallBuilder {
     }
     // Without data the offset is the address, so it gives the alignment.
     kept.t.byte_offset = spec.align < YARD_MAX_ALIGN ? spec.align : 0;
-    kept.t.facts = yard_facts(&kept.t);
+    kept.t.facts = facts_of(&kept.t);
     return &kept.t;
   }
 
   const yard_tensor_t* copy(const yard_tensor_t& t) {
     yard_tensor_t with_facts = t;
-    if (with_facts.facts == 0) with_facts.facts = yard_facts(&t);
+    if (with_facts.facts == 0) with_facts.facts = facts_of(&t);
     return tensor(spec_of(with_facts));
   }
 
@@ -313,7 +314,7 @@ class CallKey::Writer {
     return kWord * (1 + 2 * static_cast<size_t>(t.ndim));
   }
   void put(const yard_tensor_t& t) noexcept {
-    const uint64_t facts = t.facts != 0 ? t.facts : yard_facts(&t);
+    const uint64_t facts = t.facts != 0 ? t.facts : facts_of(&t);
     put(facts & kFormFacts);
     for (int32_t i = 0; i < t.ndim; ++i) put(static_cast<uint64_t>(t.shape[i]));
     if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides != nullptr)

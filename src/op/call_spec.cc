@@ -11,6 +11,7 @@
 
 #include "base/results.h"
 #include "base/text.h"
+#include "op/facts.h"
 #include "op/scanner.h"
 
 namespace yard::op {
@@ -334,7 +335,7 @@ double shortest_float(double v) {
 
 TensorSpec spec_of(const yard_tensor_t& t) {
   TensorSpec s;
-  const uint64_t facts = t.facts != 0 ? t.facts : yard_facts(&t);
+  const uint64_t facts = t.facts != 0 ? t.facts : facts_of(&t);
   s.dtype = from_dlpack(t.dtype);
   s.shape.assign(t.shape, t.shape + t.ndim);
   // Strides of a compact tensor follow from its shape.

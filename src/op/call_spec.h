@@ -18,7 +18,7 @@
 #pragma once
 
 #include <yard/plugin.h>
-#include <yard/result.h>
+#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "op/facts.h"
 #include "op/testing.h"
 
 namespace yard::op {
@@ -34,7 +35,7 @@ TEST(Call, FillsInDefaultsAndOutputs) {
   const yard_value_t* a = c.args();
   EXPECT_EQ(brief(*a[0].u.tensor), "f32[8,64]");
   EXPECT_EQ(a[0].u.tensor->data, nullptr);
-  EXPECT_EQ(a[0].u.tensor->facts, yard_facts(a[0].u.tensor));
+  EXPECT_EQ(a[0].u.tensor->facts, facts_of(a[0].u.tensor));
   EXPECT_EQ(a[0].u.tensor->facts, a[1].u.tensor->facts);
   EXPECT_EQ(a[3].u.f, 1e-6);
   EXPECT_EQ(p.fits(a), 0);

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "op/facts.h"
+
 namespace yard {
 namespace {
 
@@ -22,7 +24,7 @@ uint64_t facts_of(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
   t.shape = shape.data();
   t.strides = strides.empty() ? nullptr : strides.data();
   t.byte_offset = offset;
-  return yard_facts(&t);
+  return op::facts_of(&t);
 }
 
 uint64_t span(uint64_t facts) { return facts >> YARD_FACTS_SPAN_SHIFT; }
@@ -120,9 +122,9 @@ TEST(Facts, WhatCannotBeRead) {
   t.device = {1, 0};
   t.dtype = to_dlpack(DType::f32);
   t.ndim = 1;
-  EXPECT_EQ(yard_facts(&t), 0u) << "no shape";
+  EXPECT_EQ(op::facts_of(&t), 0u) << "no shape";
   t.ndim = -1;
-  EXPECT_EQ(yard_facts(&t), 0u);
+  EXPECT_EQ(op::facts_of(&t), 0u);
 }
 
 TEST(Facts, RankEightIsTheLimit) { EXPECT_EQ(rank(facts_of({1, 2, 1, 2, 1, 2, 1, 2})), 8u); }

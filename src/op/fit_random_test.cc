@@ -2,7 +2,7 @@
 // Over random schemas and calls: the compiled check and its explanation must agree with a plain reading of
 // the schema, a captured call must be equal to that of its text, and a schema to that of its text.
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <deque>
 #include <map>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The overlap tests against brute force on small tensors, and the layouts people use.
 #include "op/overlap.h"
+#include "op/facts.h"
 
 #include <gtest/gtest.h>
 #include <yard/tensor.h>
@@ -70,7 +71,7 @@ TEST(Overlap, OutlandishStridesAreTakenToOverlap) {
   yard_tensor_t t = with_facts(at(0, {2}));
   const int64_t shape[] = {3, 3}, strides[] = {INT64_MIN + 1, 7};
   t.ndim = 2, t.shape = shape, t.strides = strides;
-  t.facts = yard_facts(&t);
+  t.facts = facts_of(&t);
   ASSERT_NE(t.facts, 0u);
   EXPECT_EQ(overlap(t, with_facts(at(4096, {2}))), Overlap::kPartial);
   EXPECT_TRUE(overlaps_itself(t));

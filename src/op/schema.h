@@ -24,7 +24,7 @@
 // as well as form, so a Schema that it returns is valid.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "op/call_spec.h"
+#include "op/facts.h"
 
 namespace yard::op {
 inline bool StepRunner::set_or_equal(uint8_t reg, int64_t v) noexcept {
@@ -191,7 +192,7 @@ std::string value_text(const yard_value_t& v) {
   }
 }
 
-// Why yard_facts() is 0.
+// Why facts_of() is 0.
 std::string unreadable(const yard_tensor_t& t) {
   if (yard_dtype_index(t.dtype) == 0)
     return fmt::format("an unknown dtype (code {}, bits {}, lanes {})", t.dtype.code, t.dtype.bits,
@@ -204,12 +205,12 @@ std::string unreadable(const yard_tensor_t& t) {
     return fmt::format("a device out of range (type {}, index {})", t.device.type, t.device.index);
   for (int i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0) return fmt::format("a negative size ({} in dimension {})", t.shape[i], i);
-  if (!yard_has_whole_units(&t))
+  if (!has_whole_units(&t))
     return fmt::format(
         "parts of blocks: of {} the last dimension is a multiple of {} with stride 1, "
         "and other strides are multiples of it",
         to_string(from_dlpack(t.dtype)), t.dtype.lanes);
-  if (yard_facts(&t) == 0) return "a size that overflows 63 bits";
+  if (facts_of(&t) == 0) return "a size that overflows 63 bits";
   return "no facts, although it could be read";
 }
 

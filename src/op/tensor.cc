@@ -9,6 +9,8 @@
 #include <charconv>
 #include <utility>
 
+#include "op/facts.h"
+
 namespace yard {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "forms and dtypes are packed as words");
@@ -37,7 +39,7 @@ TensorView TensorView::with_origin(void* origin) const noexcept {
   return v;
 }
 
-bool TensorView::valid() const noexcept { return yard_facts(&t_) != 0; }
+bool TensorView::valid() const noexcept { return op::facts_of(&t_) != 0; }
 
 void TensorView::set_inexact_form() noexcept {
   uint64_t head, dims = 0;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "op/facts.h"
 #include "op/program.h"
 
 namespace yard::op {
@@ -17,7 +18,7 @@ namespace yard::op {
 inline const yard_tensor_t& with_facts(const yard_tensor_t& t) {
   static thread_local std::deque<yard_tensor_t> kept;
   kept.push_back(t);
-  kept.back().facts = yard_facts(&t);
+  kept.back().facts = facts_of(&t);
   return kept.back();
 }
 inline const yard_tensor_t& with_facts(const TensorView& v) { return with_facts(v.c()); }

@@ -2,7 +2,6 @@
 // Files that decide which plugins may be loaded: the lock file, and stored results of probes and verifications.
 #pragma once
 
-#include <yard/result.h>
 #include <yard/status.h>
 
 #include <optional>

@@ -252,6 +252,12 @@ ConfigReading parse_config_from(std::string_view text, const std::string& name,
 
 namespace yard {
 
+bool ConfigReading::ok() const noexcept {
+  for (const ConfigProblem& p : problems)
+    if (p.severity == Severity::kError) return false;
+  return true;
+}
+
 const char* to_string(Severity s) noexcept { return s == Severity::kError ? "error" : "warning"; }
 
 // "found X" and "expected Y; HINT" become "expected Y, got X; HINT"; other problems are printed as they are.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <yard/config.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <functional>
 #include <string>

@@ -10,7 +10,7 @@
 // Characters are bytes; those beyond ASCII are allowed except in a class.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <bitset>
 #include <cstdint>

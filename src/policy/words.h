@@ -4,7 +4,7 @@
 #pragma once
 
 #include <yard/policy.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <chrono>
 #include <map>

@@ -2,12 +2,12 @@
 // The slow path of a function call: commit groups, checks of verifiers, traces, probes of half-open breakers, and the
 // next implementation after a failure.
 #include <fmt/format.h>
-#include <yard/detail/commit.h>
 #include <yard/detail/function.h>
 
 #include <chrono>
 #include <utility>
 
+#include "base/commit.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/reclaimer.h"

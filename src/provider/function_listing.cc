@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists, explanations and checks of dispatched functions.
 #include <fmt/format.h>
-#include <yard/detail/commit.h>
 
 #include <algorithm>
 #include <set>
 #include <tuple>
 
+#include "base/commit.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/scope.h"

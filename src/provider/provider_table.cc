@@ -2,7 +2,7 @@
 #include "provider/provider_table.h"
 
 #include <fmt/format.h>
-#include <yard/detail/counter.h>
+#include <yard/function.h>
 
 #include "base/append_list.h"
 #include "base/log.h"
@@ -261,10 +261,32 @@ namespace yard::detail {
 
 using provider::Implementation;
 
-int32_t intern_reason(const char* text) noexcept {
+int32_t ProgramTexts::number(const char* text) noexcept {
+  for (const Known& k : known_) {
+    const char* const t = k.text.load(std::memory_order_acquire);
+    if (t == text) return k.number;
+    if (t == nullptr) break;
+  }
   const auto* item = provider::g_reason_texts.intern(text, provider::kMostTexts);
-  return item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
-                         : int32_t{YARD_REASON_REFUSED};
+  const int32_t n = item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
+                                    : int32_t{YARD_REASON_REFUSED};
+  if (!learning_.exchange(true, std::memory_order_acquire)) {
+    for (Known& k : known_)
+      if (k.text.load(std::memory_order_relaxed) == nullptr) {
+        k.number = n;
+        k.text.store(text, std::memory_order_release);
+        break;
+      }
+    learning_.store(false, std::memory_order_release);
+  }
+  return n;
+}
+
+std::string number_text(double number) { return fmt::format("{:.9g}", number); }
+
+std::string quoted_text(std::string_view text) {
+  constexpr size_t kMost = 60;
+  return fmt::format("\"{}\"{}", text.substr(0, kMost), text.size() > kMost ? "..." : "");
 }
 
 const FunctionTable* scoped_table(const FunctionSite& site, const ThreadHead& thread,

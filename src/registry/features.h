@@ -8,7 +8,7 @@
 //   cuda:1:sm_90    of one device
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <cstdint>

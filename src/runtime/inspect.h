@@ -3,8 +3,8 @@
 // call on. Commands are in inspect_queries.cc and inspect_changes.cc.
 #pragma once
 
-#include <yard/result.h>
 #include <yard/runtime.h>
+#include <yard/status.h>
 
 #include <atomic>
 #include <chrono>

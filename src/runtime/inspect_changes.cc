@@ -396,11 +396,9 @@ constexpr int64_t kMostEvents = 100'000;
 
 Result<Changed> trace_start(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto most, args.number("max_events"));
-  TraceSettings settings;
-  settings.max_events = static_cast<size_t>(most.value_or(kMostEvents));
   if (most && (*most < 1 || *most > kMostEvents))
     return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(*most));
-  YARD_RETURN_IF_ERROR(s.runtime.start_trace(settings));
+  YARD_RETURN_IF_ERROR(s.runtime.start_trace(static_cast<size_t>(most.value_or(kMostEvents))));
   return Changed();
 }
 

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <yard/detail/probe.h>
+#include <yard/plugins.h>
 #include <yard/runtime.h>
 #include <yard/version.h>
 

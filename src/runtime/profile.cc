@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <yard/profile.h>
+#include <yard/stats.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +18,12 @@ Profile::Entry& Profile::entry(const char* op, const char* kernel) {
 void Profile::note(const char* op, int64_t bytes) {
   Entry& e = entry(op, record_.kernel);
   ++e.calls, e.ns += record_.run_ns, e.bytes += bytes;
+}
+
+double Profile::ms() const noexcept {
+  double sum = 0;
+  for (const Entry& e : entries_) sum += e.ms();
+  return sum;
 }
 
 void Profile::add(const Profile& other, double times) {

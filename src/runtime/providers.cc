@@ -34,7 +34,7 @@ std::vector<std::string> check_function(FunctionSite& site, const FunctionArgs& 
   return shared_functions().check(site, args);
 }
 
-const yard_host_t* function_host() noexcept { return Runtime::shared().core().host; }
+const yard_host_t* ProgramTexts::host() const noexcept { return Runtime::shared().core().host; }
 
 HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool& again) noexcept {
   try {

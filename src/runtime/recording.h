@@ -2,7 +2,7 @@
 // Recording calls: an observer that counts them, and a thread that writes them to a file. See yard/trace.h.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 #include <yard/trace.h>
 
 #include <atomic>

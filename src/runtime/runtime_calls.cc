@@ -212,4 +212,21 @@ std::vector<KernelInfo> Runtime::find_kernels(std::string_view id) const {
   return to;
 }
 
+Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
+  return Runtime::shared().call(op, args, o);
+}
+Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
+  return Runtime::shared().resolve(op, args, o);
+}
+Result<Resolution> resolve(std::string_view call_spec, const Options& o) {
+  return Runtime::shared().resolve(call_spec, o);
+}
+Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
+                            const Options& o) {
+  return Runtime::shared().explain(op, args, o);
+}
+Result<Explanation> explain(std::string_view call_spec, const Options& o) {
+  return Runtime::shared().explain(call_spec, o);
+}
+
 }  // namespace yard

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <yard/detail/guard.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/plugin.h>
 #include <yard/policy.h>
 #include <yard/runtime.h>

@@ -62,8 +62,8 @@ thread_local Mine t_mine;
 
 }  // namespace
 
-Timeline::Timeline(const TraceSettings& settings)
-    : id_(next_timeline()), start_ticks_(base::Stopwatch::ticks()), most_(settings.max_events) {}
+Timeline::Timeline(size_t max_events)
+    : id_(next_timeline()), start_ticks_(base::Stopwatch::ticks()), most_(max_events) {}
 Timeline::~Timeline() = default;
 
 Timeline::Event* Timeline::next() {
@@ -226,14 +226,14 @@ std::string Timeline::to_json() {
 
 namespace yard {
 
-Status Runtime::start_trace(const TraceSettings& settings) {
-  if (settings.max_events == 0 || settings.max_events > kMostTraceEvents)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("invalid max_events: expected 1 to {}, got {}", kMostTraceEvents,
-                              settings.max_events));
+Status Runtime::start_trace(size_t max_events) {
+  if (max_events == 0 || max_events > kMostTraceEvents)
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("invalid max_events: expected 1 to {}, got {}", kMostTraceEvents, max_events));
   return base::or_out_of_memory([&]() -> Status {
     if (is_tracing()) return Status(Code::kConflict, "a trace is running; stop it first");
-    auto made = std::make_shared<runtime::Timeline>(settings);
+    auto made = std::make_shared<runtime::Timeline>(max_events);
     // Listeners may outlast the trace by one event.
     made->config_listener = on_config([made = std::weak_ptr(made)](const ConfigEvent& e) {
       if (const auto t = made.lock()) t->changed(e);

@@ -20,7 +20,7 @@ namespace yard::runtime {
 
 class Timeline final : public registry::CallObserver {
  public:
-  explicit Timeline(const TraceSettings& settings);
+  explicit Timeline(size_t max_events);
   ~Timeline() override;
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;

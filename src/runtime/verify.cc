@@ -147,6 +147,18 @@ void add_unmet(const Config& config, const std::vector<Rule>& rules, const char*
 
 }  // namespace
 
+size_t VerifyReport::failed() const noexcept {
+  size_t n = 0;
+  for (const KernelReport& k : kernels) n += k.failed;
+  return n;
+}
+
+size_t VerifyReport::broken() const noexcept {
+  size_t n = 0;
+  for (const FunctionReport& f : functions) n += f.state == FunctionReport::State::kBroken;
+  return n;
+}
+
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
   auto s = runtime.core().snapshot();
   const auto need = [&](const std::string& op) {

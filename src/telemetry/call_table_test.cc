@@ -2,7 +2,7 @@
 #include "telemetry/call_table.h"
 
 #include <gtest/gtest.h>
-#include <yard/value.h>
+#include <yard/call_spec.h>
 
 #include <thread>
 

@@ -63,8 +63,8 @@ std::optional<int64_t> value_of(const op::Program& program, const op::Call& call
 }
 
 // What the schema states about the elements of an argument; the first clause that applies counts.
-std::optional<ElementRange> elements_of(const op::Program& program, const op::Call& call,
-                                        const op::Param& p) {
+std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op::Call& call,
+                                            const op::Param& p) {
   for (const op::Clause& c : program.schema().clauses) {
     if (c.kind != op::Clause::Kind::kElements || c.left.name != p.name) continue;
     if (c.guard != op::Clause::Guard::kNone &&
@@ -80,7 +80,7 @@ std::optional<ElementRange> elements_of(const op::Program& program, const op::Ca
     }
     if (!known) continue;
     if (c.compare == op::Compare::kLt) bound = std::max(bound, INT64_MIN + 1) - 1;
-    return ElementRange{c.left.number, bound};
+    return ParsedArg::Range{c.left.number, bound};
   }
   return std::nullopt;
 }

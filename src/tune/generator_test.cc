@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated calls fit their schema, cover it, and depend on the seed only.
 #include "tune/generator.h"
+#include "op/facts.h"
 
 #include <gtest/gtest.h>
 
@@ -247,7 +248,7 @@ TEST(Generator, BlockQuantisedTensorsAreWholeAndFinite) {
     const TensorView view(w);
     seen.insert(view.dtype());
     if (block_elements(view.dtype()) == 1) continue;
-    EXPECT_TRUE(yard_has_whole_units(&w));
+    EXPECT_TRUE(op::has_whole_units(&w));
     empty |= view.numel() == 0;
     padded |=
         view.numel() > 0 && w.strides != nullptr && w.shape[0] > 1 && w.strides[0] > w.shape[1];

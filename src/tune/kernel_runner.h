@@ -2,7 +2,7 @@
 // Running one kernel by itself on a test case; conformance, smoke tests and canaries share it.
 #pragma once
 
-#include <yard/value.h>
+#include <yard/call_spec.h>
 #include <yard/verify.h>
 
 #include <deque>

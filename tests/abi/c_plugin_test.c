@@ -42,7 +42,6 @@ static const yard_host_t host = {.size = sizeof host,
 static yard_tensor_t tensor(float* data, const int64_t* shape, const int64_t* strides) {
   yard_tensor_t t = {.data = data, .device = {1, 0}, .ndim = 1, .dtype = {2, 32, 1}};
   t.shape = shape, t.strides = strides;
-  t.facts = yard_facts(&t);
   return t;
 }
 
@@ -111,49 +110,12 @@ static void test_choice(const yard_backend_t* backend, const yard_kernel_t* fast
   CHECK(fast->cost(fast->self, &n, 0) < 0);
 }
 
-/* Facts words are made in C and read in C++, so both must agree. */
-static void test_facts(void) {
-  _Alignas(64) static float data[64];
-  const int64_t shape[] = {4, 8}, padded[] = {16, 1}, transposed[] = {1, 4}, broadcast[] = {0, 1};
-  const int64_t negative[] = {4, -8}, huge[] = {INT64_MAX, INT64_MAX}, nothing[] = {0, 8};
-  yard_tensor_t t = {.data = data, .device = {1, 0}, .ndim = 2, .dtype = {2, 32, 1}};
-  uint64_t f;
-  t.shape = shape;
-  f = yard_facts(&t);
-  CHECK((f & YARD_FACTS_DTYPE) == YARD_F32);
-  CHECK((f & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT == 2);
-  CHECK((f & YARD_FACTS_VALID) && (f & YARD_FACTS_COMPACT) && (f & YARD_FACTS_PLAIN));
-  CHECK((f & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT == 6);
-  CHECK(f >> YARD_FACTS_SPAN_SHIFT == 2); /* 128 bytes */
-  t.byte_offset = 4;
-  CHECK((yard_facts(&t) & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT == 2);
-  t.byte_offset = 0;
-  t.strides = padded, f = yard_facts(&t);
-  CHECK(!(f & YARD_FACTS_COMPACT) && (f & YARD_FACTS_INNER_DENSE) && (f & YARD_FACTS_PLAIN));
-  t.strides = transposed, f = yard_facts(&t);
-  CHECK(!(f & YARD_FACTS_COMPACT) && !(f & YARD_FACTS_INNER_DENSE));
-  t.strides = broadcast, f = yard_facts(&t);
-  CHECK(!(f & YARD_FACTS_PLAIN) && f >> YARD_FACTS_SPAN_SHIFT == YARD_FACTS_SPAN_UNKNOWN);
-  t.strides = NULL;
-  t.shape = nothing, f = yard_facts(&t);
-  CHECK((f & YARD_FACTS_COMPACT) && f >> YARD_FACTS_SPAN_SHIFT == 0);
-  t.shape = negative;
-  CHECK(yard_facts(&t) == 0);
-  t.shape = huge;
-  CHECK(yard_facts(&t) == 0);
-  t.shape = NULL;
-  CHECK(yard_facts(&t) == 0);
-  t.shape = shape, t.dtype.lanes = 2;
-  CHECK(yard_facts(&t) == 0);
-}
-
 int main(void) {
   const yard_plugin_t* p = yard_plugin_query(YARD_ABI_VERSION, &host);
   CHECK(p != NULL);
   test_descriptors(p);
   test_run(p->kernels[0], p->kernels[1]);
   test_choice(p->backends[0], p->kernels[1]);
-  test_facts();
   if (failures == 0) puts("ok");
   return failures != 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A failure cannot be dropped without saying so.
-#include <yard/result.h>
+#include <yard/status.h>
 
 yard::Status act();
 yard::Result<int> compute();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "op/bind.h"
+#include "op/facts.h"
 #include "op/program.h"
 #include "op/schema.h"
 
@@ -40,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     yard_tensor_t t{};
     t.device = {1, 0};
     t.dtype = {2, 32, 1};
-    t.facts = yard_facts(&t);
+    t.facts = yard::op::facts_of(&t);
     return t;
   }();
   for (const Param& p : schema->params) {

@@ -8,7 +8,7 @@
 // decline half of the calls, so that the whole order of a plan shows and not only its first kernel.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <cstdlib>
 #include <optional>

@@ -199,7 +199,7 @@ TEST_F(CommitOfOps, ScopesAndBoundHandlesFollow) {
   t_ran = 0;
   EXPECT_TRUE((*bound)(out, x, 0).ok());
   EXPECT_EQ(t_ran, 2);
-  const ScopedPolicy strict = ScopedPolicy::strict();
+  const ScopedPolicy strict(Scope().strict());
   EXPECT_EQ(ran(), 2);
 }
 

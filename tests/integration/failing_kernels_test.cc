@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A million calls on kernels that fail in every way there is: every result is right.
 #include <gtest/gtest.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <atomic>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -58,7 +58,7 @@ class ForkStorm : public ::testing::Test {
   int in_child(int i) {
     if (!call(1 + i % 8)) return 2;
     {
-      const ScopedPolicy strict = ScopedPolicy::deny_kernels({"fault.*"});
+      const ScopedPolicy strict(Scope().deny_kernels({"fault.*"}));
       if (!call(1 + i % 8)) return 3;
     }
     if (with_plugins_) {

@@ -64,15 +64,15 @@ TEST_F(ScopedFunctions, ABackendIsSwitchedOnForTheBlock) {
 
 TEST_F(ScopedFunctions, VendorsAreDeniedAndAllowed) {
   {
-    const auto in = ScopedPolicy::deny_vendors({"acme"});
+    const ScopedPolicy in(Scope().deny_vendors({"acme"}));
     EXPECT_EQ(scoped_half(8), 2);
   }
   {
-    const auto in = ScopedPolicy::allow_vendors({"other"});
+    const ScopedPolicy in(Scope().allow_vendors({"other"}));
     EXPECT_EQ(scoped_half(8), 2);
   }
   {
-    const auto in = ScopedPolicy::allow_vendors({"acme"});
+    const ScopedPolicy in(Scope().allow_vendors({"acme"}));
     EXPECT_EQ(scoped_half(8), 1);
   }
 }
@@ -83,7 +83,7 @@ TEST_F(ScopedFunctions, AnAllowListReplacesThatOfTheProcess) {
   p.allow_vendors = {"other"};
   runtime().set_policy(p).or_throw();
   EXPECT_EQ(scoped_half(8), 2);
-  const auto in = ScopedPolicy::allow_vendors({"acme"});
+  const ScopedPolicy in(Scope().allow_vendors({"acme"}));
   EXPECT_EQ(scoped_half(8), 1);
   // The table of the process stays the same; that of the scope does not.
   p.backends["c_acme"] = false;
@@ -134,7 +134,7 @@ TEST_F(ScopedFunctions, ExplainGivesTheReason) {
   const FunctionExplanation e = scoped_half.explain(8);
   EXPECT_EQ(e.selected, "c_plain");
   EXPECT_THAT(e.to_text(), HasSubstr("disabled: switched off by a scope of the thread"));
-  const auto inner = ScopedPolicy::deny_vendors({"acme"});
+  const ScopedPolicy inner(Scope().deny_vendors({"acme"}));
   EXPECT_THAT(scoped_half.explain(8).to_text(),
               HasSubstr("denied_vendor: vendor 'acme' is denied"));
 }
@@ -142,7 +142,7 @@ TEST_F(ScopedFunctions, ExplainGivesTheReason) {
 TEST_F(ScopedFunctions, RunsAreCountedTogether) {
   scoped_half(8);
   {
-    const auto in = ScopedPolicy::deny_vendors({"other"});
+    const ScopedPolicy in(Scope().deny_vendors({"other"}));
     scoped_half(8);
     scoped_half(8);
   }
@@ -152,7 +152,7 @@ TEST_F(ScopedFunctions, RunsAreCountedTogether) {
 // Only what concerns functions makes a table.
 TEST_F(ScopedFunctions, OtherFieldsOfAScopeDecideNothing) {
   EXPECT_EQ(scoped_half(8), 1);
-  const auto in = ScopedPolicy::label("tenant", "b");
+  const ScopedPolicy in(Scope().label("tenant", "b"));
   EXPECT_EQ(scoped_half(8), 1);
   const ScopedPolicy inner(with_switch("c_acme", false));
   EXPECT_EQ(scoped_half(8), 2);

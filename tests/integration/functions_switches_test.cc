@@ -248,7 +248,7 @@ TEST_F(Failing, AMistakeOfTheCallerAndALostDeviceAreTheCallers) {
 TEST_F(Failing, UnderAStrictPolicyThereIsNoFallback) {
   add(half, "b1", declines);
   {
-    ScopedPolicy in = ScopedPolicy::strict();
+    ScopedPolicy in(Scope().strict());
     EXPECT_THROW(half(8), Error);
   }
   EXPECT_EQ(half(8), 4);

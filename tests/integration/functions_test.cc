@@ -199,7 +199,7 @@ TEST_F(Functions, VerifiersQueryTheHostAndReadTheScope) {
       });
   EXPECT_EQ(twice(4), 8);
   {
-    ScopedPolicy in = ScopedPolicy::inference();
+    ScopedPolicy in(Scope().inference());
     EXPECT_EQ(twice(4), 1);
   }
   EXPECT_EQ(twice(4), 8);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatched functions from many threads, while backends, switches, rules and groups change.
-#include <yard/detail/sanitizers.h>
 #include <yard/function.h>
 #include <yard/plugin.hpp>
 

@@ -76,7 +76,7 @@ TEST_F(FunctionTrace, EndsWithItsScope) {
   {
     TraceScope trace;
     inner(1);
-    ScopedPolicy in = ScopedPolicy::inference();
+    ScopedPolicy in(Scope().inference());
     inner(2);
     EXPECT_EQ(trace.nodes().size(), 2u);
   }

@@ -59,15 +59,15 @@ TEST_F(ScopedHookPolicy, ABackendIsSwitchedOnForTheBlock) {
 
 TEST_F(ScopedHookPolicy, VendorsAreDeniedAndAllowed) {
   {
-    const auto in = ScopedPolicy::deny_vendors({"maker"});
+    const ScopedPolicy in(Scope().deny_vendors({"maker"}));
     EXPECT_EQ(call(), 1);
   }
   {
-    const auto in = ScopedPolicy::allow_vendors({"other"});
+    const ScopedPolicy in(Scope().allow_vendors({"other"}));
     EXPECT_EQ(call(), 1);
   }
   {
-    const auto in = ScopedPolicy::allow_vendors({"maker"});
+    const ScopedPolicy in(Scope().allow_vendors({"maker"}));
     EXPECT_EQ(call(), 2);
   }
 }

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <atomic>
 #include <filesystem>

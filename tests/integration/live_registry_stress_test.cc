@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <random>
 #include <thread>

@@ -5,7 +5,6 @@
 #include <yard/bound.h>
 #include <yard/c.h>
 #include <yard/config.h>
-#include <yard/detail/sanitizers.h>
 
 #include <cstdio>
 #include <functional>

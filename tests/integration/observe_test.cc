@@ -198,7 +198,7 @@ TEST(Verbose, CanBeUsedWithARecording) {
   Captured captured;
   ASSERT_TRUE(r.record_to(path).ok());
   ASSERT_TRUE(r.set_verbose(1).ok());
-  ASSERT_TRUE(r.start_trace({}).ok());
+  ASSERT_TRUE(r.start_trace().ok());
   ASSERT_TRUE(t.call(r).ok());
   ASSERT_TRUE(r.stop_recording().ok());
   ASSERT_TRUE(t.call(r).ok());
@@ -223,7 +223,7 @@ std::vector<json> of(const json& trace, const std::string& category) {
 TEST(Trace, HasSpansOfCallsAndSelections) {
   Runtime r;
   Tensors t;
-  ASSERT_TRUE(r.start_trace({}).ok());
+  ASSERT_TRUE(r.start_trace().ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(t.call(r).ok());
   std::thread([&] {
     Tensors other;
@@ -256,7 +256,7 @@ TEST(Trace, SpansNest) {
     return s.ok() ? YARD_OK : YARD_FAULT;
   }});
   Tensors t;
-  ASSERT_TRUE(f.runtime.start_trace({}).ok());
+  ASSERT_TRUE(f.runtime.start_trace().ok());
   ASSERT_TRUE(t.call(f.runtime).ok());
   const json trace = json::parse(f.runtime.stop_trace().value());
   std::vector<std::pair<double, double>> spans;
@@ -271,7 +271,7 @@ TEST(Trace, SpansNest) {
 TEST(Trace, HasFailuresReloadsAndBreakers) {
   Failing f;
   Tensors t;
-  ASSERT_TRUE(f.runtime.start_trace({}).ok());
+  ASSERT_TRUE(f.runtime.start_trace().ok());
   ASSERT_TRUE(t.call(f.runtime).ok());
   ASSERT_TRUE(f.runtime.set_config(Config()).ok());
   ASSERT_TRUE(f.runtime.health().open("rms_norm", "vendor.bad", "by \"hand\"").ok());
@@ -281,7 +281,7 @@ TEST(Trace, HasFailuresReloadsAndBreakers) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     trace = json::parse(f.runtime.stop_trace().value());
     if (!of(trace, "reload").empty() && !of(trace, "breaker").empty()) break;
-    ASSERT_TRUE(f.runtime.start_trace({}).ok());
+    ASSERT_TRUE(f.runtime.start_trace().ok());
     ASSERT_TRUE(f.runtime.set_config(Config()).ok());
     ASSERT_TRUE(f.runtime.health().close("rms_norm", "vendor.bad").ok());
     ASSERT_TRUE(t.call(f.runtime).ok());
@@ -296,8 +296,8 @@ TEST(Trace, HasFailuresReloadsAndBreakers) {
 
 TEST(Trace, IsBounded) {
   Runtime r;
-  ASSERT_TRUE(r.start_trace({.max_events = 1000}).ok());
-  EXPECT_FALSE(r.start_trace({}).ok());
+  ASSERT_TRUE(r.start_trace(1000).ok());
+  EXPECT_FALSE(r.start_trace().ok());
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
@@ -310,14 +310,14 @@ TEST(Trace, IsBounded) {
   EXPECT_LE(events, 1024u);
   EXPECT_GE(events, 1000u);
   EXPECT_GE(events + trace.at("otherData").at("dropped").get<uint64_t>(), 12000u);
-  EXPECT_FALSE(r.start_trace({.max_events = 0}).ok());
+  EXPECT_FALSE(r.start_trace(0).ok());
 }
 
 #if !defined(YARD_UNDER_TSAN)  // which does not follow forks
 TEST(Trace, AForkedChildAddsNothing) {
   Runtime r;
   Tensors t;
-  ASSERT_TRUE(r.start_trace({}).ok());
+  ASSERT_TRUE(r.start_trace().ok());
   ASSERT_TRUE(t.call(r).ok());
   const pid_t child = fork();
   if (child == 0) {

@@ -74,7 +74,7 @@ TEST_F(KnownDefects, CachesGrowWithoutBound) {
   }
   EXPECT_LE(few.runtime.stats(false).plans, 16u);
   for (int i = 0; i < 1000; ++i) {
-    const ScopedPolicy in = ScopedPolicy::deny_vendors({"v" + std::to_string(i)});
+    const ScopedPolicy in(Scope().deny_vendors({"v" + std::to_string(i)}));
     EXPECT_EQ(ran(8), 1);
   }
   EXPECT_LE(bare_.runtime.stats(false).overlays, 256u);
@@ -94,7 +94,7 @@ TEST_F(KnownDefects, OneCallWithWrongArgumentsDisablesEveryKernel) {
 TEST_F(KnownDefects, AScopedPolicyLeaksIntoOtherThreads) {
   add("default.a", 1, 6).or_throw();
   add("default.b", 2, 1).or_throw();
-  const ScopedPolicy in = ScopedPolicy::deny_kernels({"default.a"});
+  const ScopedPolicy in(Scope().deny_kernels({"default.a"}));
   EXPECT_EQ(ran(8), 2);
   std::thread([&] { EXPECT_EQ(ran(8), 1); }).join();
   EXPECT_EQ(ran(8), 2);
@@ -106,7 +106,7 @@ TEST_F(KnownDefects, EnteringAScopeInvalidatesEveryonesFastPath) {
   EXPECT_EQ(ran(8), 1);
   const RuntimeStats before = bare_.runtime.stats(false);
   for (int i = 0; i < 50; ++i) {
-    const ScopedPolicy in = ScopedPolicy::strict();
+    const ScopedPolicy in(Scope().strict());
     std::thread([&] { EXPECT_EQ(ran(8), 1); }).join();
   }
   EXPECT_EQ(ran(8), 1);

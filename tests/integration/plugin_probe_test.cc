@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <chrono>
 #include <csignal>

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <thread>
 

@@ -9,6 +9,8 @@
 
 #include <array>
 
+#include "op/facts.h"
+
 namespace yard::testing {
 namespace {
 
@@ -100,7 +102,7 @@ RandomCall World::call() {
   }
   // In place.
   if (program_->may_alias(0, 1) && random_.chance(20)) {
-    const bool dense = (yard_facts(c.args[1].u.tensor) & YARD_FACTS_PLAIN) != 0;
+    const bool dense = (op::facts_of(c.args[1].u.tensor) & YARD_FACTS_PLAIN) != 0;
     if (dense) c.args[0] = c.args[1];
   }
   return c;

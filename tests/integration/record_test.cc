@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <yard/bound.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/policy.h>
 #include <yard/trace.h>
 

@@ -253,7 +253,7 @@ dispatch_rules:
       .or_throw();
   EXPECT_EQ(ran(4), 1);
   {
-    const ScopedPolicy in = ScopedPolicy::label("tenant", "blue");
+    const ScopedPolicy in(Scope().label("tenant", "blue"));
     EXPECT_EQ(ran(4), 2);
     EXPECT_EQ(ran(4), 2);
     Options red;
@@ -265,7 +265,7 @@ dispatch_rules:
   EXPECT_EQ(ran(4), 1);
   bare_.runtime.set_labels({{"tier", "gold"}}).or_throw();
   EXPECT_EQ(ran(4), 3);
-  const ScopedPolicy in = ScopedPolicy::label("tier", "tin");
+  const ScopedPolicy in(Scope().label("tier", "tin"));
   EXPECT_EQ(ran(4), 1);
 }
 

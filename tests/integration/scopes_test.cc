@@ -47,21 +47,21 @@ TEST_F(Scopes, ApplyUntilTheEndOfTheBlock) {
   EXPECT_EQ(ran(), 2);
   for (int i = 0; i < 3; ++i) {
     {
-      const ScopedPolicy in = ScopedPolicy::prefer(Kind::kReference);
+      const ScopedPolicy in(Scope().prefer(Kind::kReference));
       EXPECT_EQ(ran(), 4);
       EXPECT_EQ(ran(), 4);
     }
     EXPECT_EQ(ran(), 2);
     {
-      const ScopedPolicy in = ScopedPolicy::deny_vendors({"acme"});
+      const ScopedPolicy in(Scope().deny_vendors({"acme"}));
       EXPECT_EQ(ran(), 3);
     }
     {
-      const ScopedPolicy in = ScopedPolicy::allow_vendors({"zeta"});
+      const ScopedPolicy in(Scope().allow_vendors({"zeta"}));
       EXPECT_EQ(ran(), 3);
     }
     {
-      const ScopedPolicy in = ScopedPolicy::allow_kernels({"default.*"});
+      const ScopedPolicy in(Scope().allow_kernels({"default.*"}));
       EXPECT_EQ(ran(), 1);
     }
     EXPECT_EQ(ran(), 2);
@@ -119,13 +119,13 @@ TEST_F(Scopes, AreNotSeenByOtherThreads) {
     while (step != 1) std::this_thread::yield();
     EXPECT_EQ(ran_there(), 2);
     EXPECT_EQ(ran_there(), 2);
-    const ScopedPolicy in = ScopedPolicy::prefer(Kind::kDefault);
+    const ScopedPolicy in(Scope().prefer(Kind::kDefault));
     EXPECT_EQ(ran_there(), 1);
     step = 2;
     while (step != 3) std::this_thread::yield();
   });
   {
-    const ScopedPolicy in = ScopedPolicy::prefer(Kind::kReference);
+    const ScopedPolicy in(Scope().prefer(Kind::kReference));
     EXPECT_EQ(ran(), 4);
     const uint64_t generation = bare_.runtime.stats(false).generation;
     step = 1;
@@ -139,7 +139,7 @@ TEST_F(Scopes, AreNotSeenByOtherThreads) {
 }
 
 TEST_F(Scopes, HaveLowerPrecedenceThanACallsOptions) {
-  const ScopedPolicy in = ScopedPolicy::prefer(Kind::kReference);
+  const ScopedPolicy in(Scope().prefer(Kind::kReference));
   Options o;
   o.policy = Policy();
   o.policy->prefer = Kind::kDefault;
@@ -149,7 +149,7 @@ TEST_F(Scopes, HaveLowerPrecedenceThanACallsOptions) {
   o.force = "vendor.zeta";
   EXPECT_TRUE(copy.on(bare_.runtime).with(o)(out_.view, x_.view, 0).ok());
   EXPECT_EQ(t_ran, 3);
-  const ScopedPolicy deny = ScopedPolicy::deny_kernels({"vendor.*"});
+  const ScopedPolicy deny(Scope().deny_kernels({"vendor.*"}));
   EXPECT_EQ(copy.on(bare_.runtime).with(o)(out_.view, x_.view, 0).code(), Code::kNoKernel);
 }
 
@@ -169,10 +169,10 @@ TEST_F(Scopes, SetTheFlagsOfCalls) {
   bare_.add(k).or_throw();
   EXPECT_EQ(ran(), 2);
   {
-    const ScopedPolicy in = ScopedPolicy::inference();
+    const ScopedPolicy in(Scope().inference());
     EXPECT_EQ(ran(), 7);
     EXPECT_EQ(ran(), 7);
-    const ScopedPolicy out = ScopedPolicy::inference(false);
+    const ScopedPolicy out(Scope().inference(false));
     EXPECT_EQ(ran(), 2);
   }
   EXPECT_EQ(ran(), 2);
@@ -201,7 +201,7 @@ TEST_F(Scopes, ApplyToBoundAndFrozenHandles) {
   ASSERT_EQ(detail::call_bound(bound.get(), args), nullptr);
   EXPECT_EQ(t_ran, 2);
   {
-    const ScopedPolicy in = ScopedPolicy::prefer(Kind::kReference);
+    const ScopedPolicy in(Scope().prefer(Kind::kReference));
     ASSERT_EQ(detail::call_bound(bound.get(), args), nullptr);
     EXPECT_EQ(t_ran, 4);
     EXPECT_EQ(detail::make_frozen(site, args).value().id, "reference.r");

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/explain.h>
 #include <yard/log.h>
 

@@ -3,7 +3,7 @@
 // SCALES in CMakeLists.txt; without it they have as many as every change can afford.
 #pragma once
 
-#include <yard/detail/sanitizers.h>
+#include <yard/abi.h>
 
 #include <cstdlib>
 

@@ -90,11 +90,11 @@ TEST_F(Trace, RefusesInvalidCalls) {
 }
 
 TEST_F(Trace, FollowsScopesAroundAndInside) {
-  const ScopedPolicy outer = ScopedPolicy::prefer(Kind::kReference);
+  const ScopedPolicy outer(Scope().prefer(Kind::kReference));
   TraceScope trace;
   ASSERT_TRUE(call(b_.view, a_.view).ok());
   {
-    const ScopedPolicy inner = ScopedPolicy::prefer(Kind::kDefault);
+    const ScopedPolicy inner(Scope().prefer(Kind::kDefault));
     ASSERT_TRUE(call(b_.view, a_.view).ok());
   }
   Options forced;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 
+#include "op/facts.h"
 #include "op/numbers.h"
 #include "testing.h"
 
@@ -81,7 +82,7 @@ const yard_tensor_t* tensor(const yard_value_t& v) {
 
 void check(Wants& w, const yard_tensor_t& t, const Layout& layout, const char* name) {
   const auto say = [&](const char* what) { w.wrong += std::string(name) + " " + what + "; "; };
-  const uint64_t facts = yard_facts(&t);
+  const uint64_t facts = op::facts_of(&t);
   if (layout.text != nullptr && !w.rows && (facts & YARD_FACTS_COMPACT) == 0) say("has gaps");
   if (layout.text != nullptr && w.rows && (facts & YARD_FACTS_INNER_DENSE) == 0) say("has no rows");
   if (w.dtypes != 0 && (w.dtypes >> yard_dtype_index(t.dtype) & 1) == 0) say("has another dtype");
@@ -234,7 +235,7 @@ std::string try_once(uint64_t seed) {
     Tensor x(r, t, sizes, true), out(r, t, sizes, false), bias(r, t, {sizes[2], sizes[3]}, true);
     Tensor total(r, DType::f32, {sizes[0], sizes[2]}, false);
     const bool has_bias = r.chance(60);
-    const bool in_place = r.chance(25) && (yard_facts(&x.view().c()) & YARD_FACTS_PLAIN) != 0;
+    const bool in_place = r.chance(25) && (op::facts_of(&x.view().c()) & YARD_FACTS_PLAIN) != 0;
     const std::vector<std::byte> x_before = x.memory(), out_before = out.memory();
     const std::vector<std::byte> total_before = total.memory();
     const TensorView& to = in_place ? x.view() : out.view();

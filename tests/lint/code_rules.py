@@ -73,8 +73,14 @@ def check_backends(tree):
                     yield Finding(path, number, f"a backend includes only plugin.h and .hpp, not <{what}>")
 
 
-# What the headers of kernels in C++ may include of ours.
-PLUGIN_HPP = {"plugin.hpp": ("yard/plugin.h", "yard/detail/plugin_call.hpp"), "plugin_call.hpp": ("yard/plugin.h",)}
+# What the headers that plugins in C++ include may include of ours: they need no library.
+PLUGIN_HPP = {"plugin.hpp": ("yard/plugin.h", "yard/detail/plugin_call.hpp"), "plugin_call.hpp": ("yard/plugin.h",),
+              "plugin_cost.hpp": ("yard/plugin.h",), "plugin_hooks.hpp": ("yard/plugin.hpp", "yard/provide.h"),
+              "provide.h": ("yard/plugin.h", "yard/detail/signature.h"), "signature.h": ()}
+# Public headers that yard.h leaves out: for C, and of another library.
+NOT_IN_YARD_H = {"yard.h", "abi.h", "plugin.h", "c.h", "metrics.h"}
+# The most lines of our headers that a header reaches, its own included.
+MAX_REACH = {"op.h": 1700}
 
 
 def check_public_headers(tree):
@@ -89,7 +95,28 @@ def check_public_headers(tree):
             elif name in ("abi.h", "plugin.h") and what not in C_HEADERS and (name, what) != ("plugin.h", "yard/abi.h"):
                 yield Finding(path, number, f"{name} is standalone C11 and cannot include '{what}'")
             elif name in PLUGIN_HPP and ours and what not in PLUGIN_HPP[name]:
-                yield Finding(path, number, f"{name} includes only plugin.h of ours, not '{what}'")
+                yield Finding(path, number, f"{name} is for plugins and cannot include '{what}'")
+
+
+def check_umbrella(tree):
+    """yard.h includes every public header that it does not name as left out."""
+    umbrella = tree.files.get("include/yard/yard.h")
+    for path in tree.with_suffix({".h", ".in"}, "include/yard/") if umbrella else ():
+        name = pathlib.PurePosixPath(path).name.removesuffix(".in")
+        if path.count("/") == 2 and name not in NOT_IN_YARD_H and f"#include <yard/{name}>" not in umbrella:
+            yield Finding("include/yard/yard.h", 1, f"does not include {name}")
+
+
+def check_reach(tree):
+    """A program that only calls ops compiles few of our lines."""
+    for name, most in MAX_REACH.items():
+        reached, new = set(), {f"include/yard/{name}"} & tree.files.keys()
+        while new:
+            reached |= new
+            new = {f"include/{what}" for path in new for _, _, what in includes(tree, path)} & tree.files.keys() - reached
+        count = sum(len(tree.lines(path)) for path in reached)
+        if count > most:
+            yield Finding(f"include/yard/{name}", 1, f"reaches {count} lines; {most} is the most")
 
 
 def check_listed(tree):
@@ -142,5 +169,5 @@ def check_leftovers(tree):
                 yield Finding(path, number, "a path of a specific machine")
 
 
-RULES = [check_layers, check_backends, check_public_headers, check_listed, check_headers,
-         check_length, check_licence, check_leftovers]
+RULES = [check_layers, check_backends, check_public_headers, check_umbrella, check_reach, check_listed,
+         check_headers, check_length, check_licence, check_leftovers]

@@ -84,6 +84,24 @@ class LintTest(unittest.TestCase):
         self.one(code_rules.check_public_headers,
                  {"include/yard/a.h": "", "include/yard/plugin.h": "#include <vector>\n"}, "C11")
 
+    def test_headers_for_plugins_need_no_library(self):
+        self.one(code_rules.check_public_headers, {
+            "include/yard/status.h": "", "include/yard/provide.h": "#include <yard/status.h>\n"},
+            "include/yard/provide.h:1", "is for plugins")
+
+    def test_umbrella(self):
+        self.one(code_rules.check_umbrella, {
+            "include/yard/yard.h": "#include <yard/op.h>\n", "include/yard/op.h": "", "include/yard/c.h": "",
+            "include/yard/plugin.hpp": "", "include/yard/detail/call.h": "", "include/yard/version.h.in": ""},
+            "does not include version.h")
+
+    def test_reach(self):
+        files = {"include/yard/op.h": "#include <yard/detail/call.h>\n", "include/yard/runtime.h": "//\n" * 700,
+                 "include/yard/detail/call.h": "#include <atomic>\n" + "//\n" * 1698}
+        self.assertEqual([], self.found(code_rules.check_reach, files))
+        files["include/yard/op.h"] += "#include <yard/runtime.h>\n"
+        self.one(code_rules.check_reach, files, "reaches 2401 lines")
+
     def test_sources_must_be_listed(self):
         self.assertEqual([], self.found(code_rules.check_listed, {
             "src/op/CMakeLists.txt": "yard_layer(op SOURCES a.cc)", "src/op/a.cc": ""}))

@@ -2,7 +2,7 @@
 // What the program and the plugin of hooks.cc share.
 #pragma once
 
-#include <yard/detail/signature.h>
+#include <yard/provide.h>
 
 #include <atomic>
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 #include <yard/options.h>
-#include <yard/result.h>
+#include <yard/status.h>
 #include <CLI/CLI.hpp>
 
 #include <memory>

@@ -2,7 +2,6 @@
 // Files that commands read and write.
 #pragma once
 
-#include <yard/result.h>
 #include <yard/status.h>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // The calls that a language model makes, from its file.
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <string>
 #include <vector>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <yard/inspect.h>
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <chrono>
 #include <cstdint>

@@ -10,7 +10,7 @@
 //   events                  [{at, kind, text, detail}]
 #pragma once
 
-#include <yard/result.h>
+#include <yard/status.h>
 
 #include <cstdint>
 #include <map>

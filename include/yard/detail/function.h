@@ -5,21 +5,9 @@
 // verifiers, and then only the implementation that runs: a long call keeps nothing else from being freed.
 #pragma once
 
-#include <yard/detail/counter.h>
 #include <yard/detail/guard.h>
-#include <yard/detail/signature.h>
-#include <yard/plugin.h>
+#include <yard/provide.h>
 #include <yard/tensor.h>
-#include <yard/verdict.h>
-
-#include <atomic>
-#include <cstdint>
-#include <cstdio>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace yard::detail {
 
@@ -176,24 +164,22 @@ inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
 using SayArgument = void (*)(void* to, const char* text, const yard_tensor_t* tensor);
 
 // Numbers and texts are shown as they are, everything else by its type.
+YARD_API std::string number_text(double number);
+YARD_API std::string quoted_text(std::string_view text);  // its beginning
 template <class T>
 std::string argument_text(const T& a) {
   using Plain = std::remove_cv_t<T>;
   if constexpr (std::is_same_v<Plain, bool>) {
     return a ? "true" : "false";
   } else if constexpr (std::is_floating_point_v<Plain>) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9g", static_cast<double>(a));
-    return text;
+    return number_text(static_cast<double>(a));
   } else if constexpr (std::is_integral_v<Plain>) {
     return std::to_string(a);
   } else if constexpr (std::is_enum_v<Plain>) {
     return std::to_string(static_cast<std::underlying_type_t<Plain>>(a));
   } else if constexpr (std::is_same_v<Plain, std::string> ||
                        std::is_same_v<Plain, std::string_view>) {
-    constexpr size_t kMost = 60;
-    const std::string_view text = a;
-    return "\"" + std::string(text.substr(0, kMost)) + (text.size() > kMost ? "\"..." : "\"");
+    return quoted_text(a);
   } else {
     SignatureText text;
     put_type<Plain>(text);
@@ -212,7 +198,7 @@ void describe_argument(const T& a, SayArgument say, void* to) {
     say(to, argument_text(a).c_str(), nullptr);
 }
 
-// The arguments of a call with their types erased.
+// The arguments of a call, their types erased.
 struct FunctionArgs {
   const void* tuple;
   int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
@@ -250,20 +236,13 @@ YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, 
 // The row of choose_function() has returned or thrown: reports a success to health unless function_failed() was called.
 YARD_API void function_ended(const FunctionSite& site, const FunctionRow& row,
                              FunctionTry& so_far) noexcept;
-class FunctionEnd {
- public:
-  FunctionEnd(const FunctionSite& site, const FunctionRow& row, FunctionTry& so_far) noexcept
-      : site_(site), row_(row), so_far_(so_far) {}
+struct FunctionEnd {
+  const FunctionSite& site;
+  const FunctionRow& row;
+  FunctionTry& so_far;
   ~FunctionEnd() {
-    if (so_far_.story != nullptr) function_ended(site_, row_, so_far_);
+    if (so_far.story != nullptr) function_ended(site, row, so_far);
   }
-  FunctionEnd(const FunctionEnd&) = delete;
-  FunctionEnd& operator=(const FunctionEnd&) = delete;
-
- private:
-  const FunctionSite& site_;
-  const FunctionRow& row_;
-  FunctionTry& so_far_;
 };
 
 template <class R, class... A>
@@ -298,7 +277,7 @@ template <class R, class... A>
     Guard guard(thread, site);
     const FunctionRow* row = choose_function(site, guard, thread, erased, so_far);
     if (row == nullptr) break;
-    const FunctionEnd end(site, *row, so_far);
+    const FunctionEnd end{site, *row, so_far};
     try {
       return run_row<R, A...>(*row, args...);
     } catch (...) {

@@ -6,11 +6,9 @@
 #pragma once
 
 #include <cxxabi.h>
-#include <yard/detail/sanitizers.h>
 #include <yard/status.h>
 
 #include <atomic>
-#include <cstdint>
 
 namespace yard::detail {
 
@@ -53,7 +51,7 @@ struct alignas(64) ThreadHead {
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
   // The answer of count_down() again.
   bool is_timed() const noexcept { return until_sample < 0; }
-  // This thread's counters (counter.h): chunks, null until first used.
+  // This thread's counters: chunks, null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
   CallMemos* memos = &kNoMemos;  // memo.h
@@ -196,6 +194,16 @@ using Guard = BasicGuard<false>;
   v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 #endif
 }
+// This thread's part of a counter (src/base/counters.h), for the life of the thread in this process.
+inline constexpr uint32_t kPerChunk = 128;
+YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept;
+[[gnu::always_inline]] inline ThreadHead::Value& counter(ThreadHead& thread, uint32_t id) noexcept {
+  if (thread.counters != nullptr) [[likely]]
+    if (auto* chunk = thread.counters[id / kPerChunk].load(std::memory_order_relaxed)) [[likely]]
+      return chunk[id % kPerChunk];
+  return make_counter(thread, id);
+}
+inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
 // In a catch (...): whether it caught the unwinding of a cancelled thread, which must be rethrown, instead of a C++
 // exception. (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)

@@ -14,7 +14,6 @@
 #include <yard/plugin.h>
 
 #include <atomic>
-#include <cstdint>
 
 namespace yard {
 

@@ -3,14 +3,12 @@
 //
 // An op's C++ signature is checked against its schema when the op is first used: `Out` for `out!`, `InOut` for `x~`, `In`
 // for plain tensors, the `Opt` forms for optional ones, any arithmetic type for int and float, enums (or integers) for enum
-// parameters, InList for lists of tensors (value.h), std::string_view for strings.
+// parameters, InList for lists of tensors (call_spec.h), std::string_view for strings.
 #pragma once
 
 #include <yard/tensor.h>
 
 #include <bit>
-#include <optional>
-#include <string_view>
 #include <type_traits>
 
 namespace yard {
@@ -38,13 +36,12 @@ class TensorParam {
 };
 
 // The view of a program's tensor; anything else as it is.
-template <TensorLike T>
-TensorView as_argument(const T& t) {
-  return yard_view(t);
-}
 template <class T>
-const T& as_argument(const T& t) noexcept {
-  return t;
+decltype(auto) as_argument(const T& t) {
+  if constexpr (TensorLike<T>)
+    return yard_view(t);
+  else
+    return (t);
 }
 
 }  // namespace detail
@@ -56,7 +53,7 @@ using OptIn = detail::TensorParam<'R'>;
 using OptOut = detail::TensorParam<'W'>;
 using OptInOut = detail::TensorParam<'M'>;
 struct InList {
-  template <class List>  // TensorList of value.h
+  template <class List>  // TensorList
   requires requires(const List& l) { std::span<const yard_tensor_t* const>(l.items()); }
   InList(const List& l) noexcept : items(l.items()) {}  // NOLINT
   std::span<const yard_tensor_t* const> items;
@@ -109,20 +106,20 @@ struct Param<TensorParam<kLetter>> {
   static yard_value_t pack(const TensorParam<kLetter>& p) noexcept { return cell(payload(p)); }
   static Type wire(const TensorParam<kLetter>& p) noexcept { return p.c(); }
 };
-template <>
-struct Param<InList> {
+template <char kLetter>
+struct PackedParam {
   static constexpr bool is_tensor = false;
-  static constexpr char letter = 'l';
+  static constexpr char letter = kLetter;
   using Type = void;
+};
+template <>
+struct Param<InList> : PackedParam<'l'> {
   static yard_value_t pack(const InList& l) noexcept {
     return {YARD_TAG_LIST, static_cast<uint32_t>(l.items.size()), {.list = l.items.data()}};
   }
 };
 template <>
-struct Param<std::string_view> {
-  static constexpr bool is_tensor = false;
-  static constexpr char letter = 's';
-  using Type = void;
+struct Param<std::string_view> : PackedParam<'s'> {
   static yard_value_t pack(std::string_view s) noexcept {
     return {YARD_TAG_STRING, static_cast<uint32_t>(s.size()), {.string = s.data()}};
   }

@@ -39,11 +39,7 @@ class Tensor {
     for (int i = t_->ndim - 1; i > axis; --i) s *= t_->shape[i];
     return s;
   }
-  int64_t numel() const noexcept {
-    int64_t n = 1;
-    for (int i = 0; i < t_->ndim; ++i) n *= t_->shape[i];
-    return n;
-  }
+  int64_t numel() const noexcept { return t_->ndim > 0 ? rows() * size(-1) : 1; }
   // The element at these indices, one for each dimension, whatever the strides.
   template <class T, class... I>
   T& at(I... index) const noexcept {
@@ -197,8 +193,24 @@ using Arguments = std::span<const yard_value_t>;
 namespace detail {
 
 // How a C++ parameter travels: its letter, its register type, and the way back.
+template <class T, char kLetter>
+struct ScalarWire {
+  static constexpr char letter = kLetter;
+  using Type = std::conditional_t<kLetter == 'b', int32_t, T>;
+  static Type unpack(const yard_value_t& v) noexcept {
+    if constexpr (kLetter == 'f') return v.u.f;
+    return static_cast<Type>(kLetter == 'b' ? v.u.i != 0 : v.u.i);
+  }
+  static T make(Type v) noexcept { return static_cast<T>(v); }
+};
 template <class T>
 struct Wire;
+template <>
+struct Wire<int64_t> : ScalarWire<int64_t, 'i'> {};
+template <>
+struct Wire<double> : ScalarWire<double, 'f'> {};
+template <>
+struct Wire<bool> : ScalarWire<bool, 'b'> {};
 template <>
 struct Wire<Tensor> {
   static constexpr char letter = 't';
@@ -208,39 +220,17 @@ struct Wire<Tensor> {
   }
   static Tensor make(Type t) noexcept { return Tensor(t); }
 };
-template <>
-struct Wire<int64_t> {
-  static constexpr char letter = 'i';
-  using Type = int64_t;
-  static Type unpack(const yard_value_t& v) noexcept { return v.u.i; }
-  static int64_t make(Type v) noexcept { return v; }
-};
-template <>
-struct Wire<double> {
-  static constexpr char letter = 'f';
-  using Type = double;
-  static Type unpack(const yard_value_t& v) noexcept { return v.u.f; }
-  static double make(Type v) noexcept { return v; }
-};
-template <>
-struct Wire<bool> {
-  static constexpr char letter = 'b';
-  using Type = int32_t;
-  static Type unpack(const yard_value_t& v) noexcept { return v.u.i != 0; }
-  static bool make(Type v) noexcept { return v != 0; }
-};
-template <>
-struct Wire<std::string_view> {
+struct ValueWire {
   static constexpr char letter = 'v';
   using Type = const yard_value_t*;
   static Type unpack(const yard_value_t& v) noexcept { return &v; }
+};
+template <>
+struct Wire<std::string_view> : ValueWire {
   static std::string_view make(Type v) noexcept { return {v->u.string, v->count}; }
 };
 template <>
-struct Wire<TensorList> {
-  static constexpr char letter = 'v';
-  using Type = const yard_value_t*;
-  static Type unpack(const yard_value_t& v) noexcept { return &v; }
+struct Wire<TensorList> : ValueWire {
   static TensorList make(Type v) noexcept { return {v->u.list, v->count}; }
 };
 
@@ -263,7 +253,7 @@ int32_t guarded(yard_call_t* call, const F& f) noexcept {
   }
 }
 
-template <auto F, class R, class... A>
+template <auto F, class... A>
 struct Entries {
   static constexpr char signature[] = {Wire<A>::letter..., '\0'};
   static int32_t typed(yard_call_t* call, typename Wire<A>::Type... a) noexcept {
@@ -273,19 +263,17 @@ struct Entries {
     if (count != sizeof...(A))
       return Call(call).fail(YARD_FAULT, "the kernel takes %u arguments, the op has %u",
                              unsigned(sizeof...(A)), unsigned(count));
-    return unpack(call, args, std::index_sequence_for<A...>());
-  }
-  template <size_t... I>
-  static int32_t unpack(yard_call_t* call, const yard_value_t* args,
-                        std::index_sequence<I...>) noexcept {
-    return guarded(call, [&] { return F(Call(call), Wire<A>::make(Wire<A>::unpack(args[I]))...); });
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return typed(call, Wire<A>::unpack(args[I])...);
+    }
+    (std::index_sequence_for<A...>());
   }
 };
 
 template <auto F, class T>
 struct EntriesOf;
 template <auto F, class R, class... A>
-struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, R, A...> {
+struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, A...> {
   static_assert(std::is_void_v<R> || std::is_same_v<R, int32_t>,
                 "a kernel returns void (and throws) or int32_t (a yard_code_t)");
 };
@@ -308,25 +296,19 @@ struct WorkspaceOf<F, int64_t (*)(A...)> {
 
 template <class S>
 struct StateEntries {
-  static int32_t create(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
-                        void** state) noexcept {
+  using Given = const yard_named_value_t*;
+  static int32_t create(yard_call_t* call, Given options, uint32_t count, void** state) noexcept {
     return guarded(call, [&] { *state = new S(Named(options, count)); });
   }
-  static int32_t load(yard_call_t* call, const yard_named_value_t* weights,
-                      uint32_t count) noexcept {
-    return guarded(call, [&] {
-      return static_cast<S*>(call->state)->load(Call(call), Named(weights, count));
-    });
+  static S& of(const yard_call_t* call) noexcept { return *static_cast<S*>(call->state); }
+  static int32_t load(yard_call_t* call, Given weights, uint32_t count) noexcept {
+    return guarded(call, [&] { return of(call).load(Call(call), Named(weights, count)); });
   }
   static int32_t prepare(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
-    return guarded(call, [&] {
-      return static_cast<S*>(call->state)->prepare(Call(call), Arguments(args, count));
-    });
+    return guarded(call, [&] { return of(call).prepare(Call(call), Arguments(args, count)); });
   }
   static int32_t trace(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
-    return guarded(call, [&] {
-      return static_cast<S*>(call->state)->trace(Call(call), Arguments(args, count));
-    });
+    return guarded(call, [&] { return of(call).trace(Call(call), Arguments(args, count)); });
   }
   static int64_t bytes(void*, const void* state) noexcept {
     try {

@@ -70,16 +70,17 @@ constexpr std::string_view type_name() {
   return all.substr(from, all.rfind(']') - from);
 }
 
+// Common templates of one type, which compilers spell differently; null for other types.
 template <class T>
-inline constexpr bool kIsTemplateOfOne = false;
+inline constexpr const char* kTemplate = nullptr;
 template <class T>
-inline constexpr bool kIsTemplateOfOne<std::optional<T>> = true;
+inline constexpr const char* kTemplate<std::optional<T>> = "std::optional<";
 template <class T>
-inline constexpr bool kIsTemplateOfOne<std::vector<T>> = true;
+inline constexpr const char* kTemplate<std::vector<T>> = "std::vector<";
 template <class T>
-inline constexpr bool kIsTemplateOfOne<std::unique_ptr<T>> = true;
+inline constexpr const char* kTemplate<std::unique_ptr<T>> = "std::unique_ptr<";
 template <class T>
-inline constexpr bool kIsTemplateOfOne<std::shared_ptr<T>> = true;
+inline constexpr const char* kTemplate<std::shared_ptr<T>> = "std::shared_ptr<";
 
 template <class T>
 constexpr void put_type(SignatureText& to);
@@ -206,20 +207,9 @@ constexpr void put_field_type(SignatureText& to) {
 
 // ---- Types ----
 
-// Common templates that compilers spell differently.
 template <template <class...> class W, class T, class... Rest>
-constexpr void put_one(SignatureText& to, const W<T, Rest...>*) {
-  using Whole = W<T, Rest...>;
-  if constexpr (std::is_same_v<Whole, std::optional<T>>)
-    to.put("std::optional<");
-  else if constexpr (std::is_same_v<Whole, std::vector<T>>)
-    to.put("std::vector<");
-  else if constexpr (std::is_same_v<Whole, std::unique_ptr<T>>)
-    to.put("std::unique_ptr<");
-  else
-    to.put("std::shared_ptr<");
+constexpr void put_first_argument(SignatureText& to, const W<T, Rest...>*) {
   put_type<T>(to);
-  to.put(">");
 }
 
 template <class T>
@@ -245,16 +235,6 @@ constexpr void put_file(SignatureText& to) {
   for (const char c : std::string_view(__BASE_FILE__))
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
   to.put("@"), to.put(static_cast<size_t>(hash % 1000000007));
-}
-
-template <class T>
-constexpr void put_number(SignatureText& to) {
-  if constexpr (std::is_floating_point_v<T>) {
-    to.put("f");
-  } else {
-    to.put(std::is_signed_v<T> ? "i" : "u");
-  }
-  to.put(sizeof(T) * 8);
 }
 
 template <class T>
@@ -285,13 +265,15 @@ constexpr void put_type(SignatureText& to) {
   } else if constexpr (std::is_same_v<T, char>) {
     to.put("char");
   } else if constexpr (std::is_arithmetic_v<T>) {
-    put_number<T>(to);
+    to.put(std::is_floating_point_v<T> ? "f" : std::is_signed_v<T> ? "i" : "u");
+    to.put(sizeof(T) * 8);
   } else if constexpr (std::is_same_v<T, std::string>) {
     to.put("std::string"), put_layout<T>(to);
   } else if constexpr (std::is_same_v<T, std::string_view>) {
     to.put("std::string_view"), put_layout<T>(to);
-  } else if constexpr (kIsTemplateOfOne<T>) {
-    put_one(to, static_cast<const T*>(nullptr)), put_layout<T>(to);
+  } else if constexpr (kTemplate<T> != nullptr) {
+    to.put(kTemplate<T>), put_first_argument(to, static_cast<const T*>(nullptr)), to.put(">");
+    put_layout<T>(to);
   } else {
     to.put(type_name<T>()), put_layout<T>(to);
     if constexpr (is_of_one_file(type_name<T>())) put_file<T>(to);
