@@ -256,7 +256,9 @@ struct TypedForm {
   typedef uint64_t Two __attribute__((vector_size(16)));
   // Whether the forms are those at `w`, the first word of which is equal.
   template <size_t... I>
-  [[gnu::always_inline]] static bool same_forms(const uint64_t* w, const Tensors& t, const Seen& s,
+  [[gnu::always_inline]] static bool same_forms(const uint64_t* w,
+                                                [[maybe_unused]] const Tensors& t,
+                                                [[maybe_unused]] const Seen& s,
                                                 std::index_sequence<I...>) noexcept {
 #if defined(__x86_64__)
     if constexpr (kTensors > 0 && !(is_optional(I) || ...)) {  // both words of a form at once
