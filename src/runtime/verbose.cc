@@ -117,12 +117,10 @@ void flush_verbose_lines() noexcept {
   base::if_memory_allows([] { g_lines.get().flush(); });
 }
 
-Verbose::Verbose(int lines)
-    : level(lines), texts_(new telemetry::CallTexts), lines_(&g_lines.get()) {}
-Verbose::~Verbose() { delete texts_.load(std::memory_order_acquire); }
+Verbose::Verbose(int lines) : level(lines), lines_(&g_lines.get()) {}
 
 void Verbose::forked() noexcept {
-  texts_.store(new telemetry::CallTexts, std::memory_order_release);
+  texts_.replace();
   lines_.store(&g_lines.get(), std::memory_order_release);
 }
 
@@ -131,8 +129,8 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
     thread_local std::string to;
     to.clear();
     const auto start = [&](std::string_view what, std::string_view kernel) {
-      const std::string& text = observed_text(
-          *texts_.load(std::memory_order_acquire), call, kernel, [&](const op::CallSpec& spec) {
+      const std::string& text =
+          observed_text(texts_.get(), call, kernel, [&](const op::CallSpec& spec) {
             return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));
           });
       to += "yard,", to += what, to += text;

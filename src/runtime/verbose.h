@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "base/fork.h"
 #include "registry/interfaces.h"
 #include "telemetry/call_texts.h"
 
@@ -14,15 +15,13 @@ class LineBuffers;
 class Verbose final : public registry::CallObserver {
  public:
   explicit Verbose(int lines);
-  ~Verbose() override;
   void seen(const registry::ObservedCall& call) noexcept override;
   void forked() noexcept override;
 
   const int level;  // 1: calls and failures; 2: selections and transforms, too
 
  private:
-  // A forked child makes its own: locks of the parent's may be held.
-  std::atomic<telemetry::CallTexts*> texts_;
+  base::ReplacedInChild<telemetry::CallTexts> texts_;
   std::atomic<LineBuffers*> lines_;  // of the process
 };
 
