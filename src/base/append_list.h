@@ -108,7 +108,7 @@ class InternedTexts {
   };
 
   // Finds or adds a text; null if there are `most` others.
-  const Item* intern(std::string_view text, uint32_t most = UINT32_MAX) noexcept {
+  const Item* intern(std::string_view text, uint32_t most = UINT32_MAX) {
     uint32_t count = 0;
     for (const Item& i : items_) {
       if (i.text == text) return &i;

@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <mutex>
-#include <set>
 
-#include "base/fork.h"
+#include "base/append_list.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
 #include "policy/process.h"
@@ -242,17 +240,8 @@ bool is_name(std::string_view s) {
          });
 }
 
-// The one copy of a name, never freed: there are only as many as a program has modes.
-const char* interned(std::string_view name) {
-  struct ModeNames {
-    std::mutex lock;
-    std::set<std::string, std::less<>> all;
-  };
-  static constinit base::PerProcess<ModeNames> g_names;
-  ModeNames& names = g_names.get();
-  const std::lock_guard lock(names.lock);
-  return names.all.emplace(name).first->c_str();
-}
+// Never freed: there are only as many as a program has modes.
+constinit base::InternedTexts g_mode_names;
 
 }  // namespace
 
@@ -273,7 +262,8 @@ Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, Mode
         fmt::format("mode '{}' has neither plan nor kernel; expected one of the two functions, or "
                     "both",
                     name));
-  return std::make_shared<const ProgramMode>(ProgramMode{interned(name), std::move(provider)});
+  return std::make_shared<const ProgramMode>(
+      ProgramMode{g_mode_names.intern(name)->text.c_str(), std::move(provider)});
 }
 
 std::vector<std::string> mode_names(const Modes* modes) {
