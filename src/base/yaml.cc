@@ -8,7 +8,6 @@
 #include <yaml-cpp/parser.h>
 
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <sstream>

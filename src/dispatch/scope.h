@@ -9,7 +9,6 @@
 #include <yard/options.h>
 #include <yard/policy.h>
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>

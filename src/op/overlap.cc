@@ -5,7 +5,6 @@
 #include "op/overlap.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace yard::op {
 namespace {

@@ -3,7 +3,6 @@
 #include "op/scanner.h"
 
 #include <charconv>
-#include <utility>
 
 #include "base/text.h"
 

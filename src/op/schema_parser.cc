@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schemas from text by recursive descent; check_schema() follows.
 #include <algorithm>
-#include <array>
 
 #include "base/lists.h"
 #include "base/text.h"

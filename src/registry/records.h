@@ -9,7 +9,6 @@
 #include <yard/policy.h>
 #include <yard/tensor.h>
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -6,9 +6,7 @@
 #include <yard/plugin.h>
 #include <yard/status.h>
 
-#include <atomic>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>

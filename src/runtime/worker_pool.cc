@@ -15,7 +15,6 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <climits>
 #include <limits>
 #include <memory>
 #include <optional>

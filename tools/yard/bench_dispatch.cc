@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <memory>
-
 #include "arguments.h"
 #include "bench_measure.h"
 #include "commands.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard config load, rollback and history: the rules of a running process.
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
-#include <memory>
 
 #include "arguments.h"
 #include "commands.h"

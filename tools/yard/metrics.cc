@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard metrics: the metrics of a running process, from its answers.
-#include <fmt/format.h>
 #include <yard/metrics.h>
 
 #include <algorithm>

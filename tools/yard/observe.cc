@@ -7,7 +7,6 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
-#include <memory>
 
 #include "arguments.h"
 #include "commands.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 #include <yard/log.h>
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>

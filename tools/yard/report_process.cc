@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <filesystem>
 #include <tuple>
 #include <utility>
 

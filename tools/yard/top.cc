@@ -8,7 +8,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <memory>
 #include <thread>
 
 #include "arguments.h"

@@ -5,7 +5,6 @@
 #include <yard/log.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "terminal.h"
 
