@@ -4,21 +4,16 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
-#include <memory>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/fork.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"

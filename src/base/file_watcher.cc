@@ -18,7 +18,6 @@
 #include <system_error>
 
 #include "base/file.h"
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/rights.h"

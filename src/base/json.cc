@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <optional>
 #include <set>
 #include <utility>
 

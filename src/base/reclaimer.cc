@@ -9,12 +9,9 @@
 #include <yard/detail/memo.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 
-#include "base/fork.h"
 #include "base/thread_state.h"
 
 namespace yard::base {

@@ -2,7 +2,6 @@
 #include "base/stopwatch.h"
 
 #include <atomic>
-#include <chrono>
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_state.h"
 
-#include <pthread.h>
 #include <yard/detail/guard.h>
 
 #include <algorithm>
-#include <cstdint>
 
 namespace yard::detail {
 thread_local constinit uintptr_t t_stack_limit = UINTPTR_MAX;

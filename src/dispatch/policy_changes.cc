@@ -10,7 +10,6 @@
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "dispatch/core.h"
 #include "select/candidate_set.h"
 #include "select/reasons.h"
 #include "select/select.h"

@@ -4,13 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string_view>
-#include <vector>
 
 #include "base/log.h"
 #include "base/stopwatch.h"

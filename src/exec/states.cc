@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "base/fork.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"

@@ -3,8 +3,6 @@
 // in a transposition, the two are walked in tiles, so that cache lines of both are used whole and once.
 #include "exec/strided_copy.h"
 
-#include <yard/plugin.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>

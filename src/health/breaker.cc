@@ -3,7 +3,6 @@
 #include "health/breaker.h"
 
 #include <fmt/format.h>
-#include <yard/health.h>
 
 #include <mutex>
 

@@ -13,7 +13,6 @@
 #include <set>
 
 #include "base/append_list.h"
-#include "base/dynamic_library.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"

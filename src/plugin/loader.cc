@@ -7,11 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "base/file.h"
-#include "base/log.h"
-#include "base/results.h"
 #include "base/text.h"
 
 namespace yard::plugin {

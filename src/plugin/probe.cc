@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <thread>
 
 #include "base/text.h"

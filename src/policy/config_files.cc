@@ -16,7 +16,6 @@
 #include "base/lists.h"
 #include "base/rights.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "policy/config_keys.h"
 
 namespace yard::policy {

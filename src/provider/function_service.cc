@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <set>
 
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/reclaimer.h"

@@ -14,7 +14,6 @@
 #include "dispatch/nesting.h"
 #include "dispatch/scope.h"
 #include "provider/by_scope.h"
-#include "registry/declarations.h"
 
 namespace yard::provider {
 namespace {

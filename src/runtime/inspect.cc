@@ -13,7 +13,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/json.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"

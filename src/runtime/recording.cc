@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -16,7 +15,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/background.h"
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/log.h"

@@ -11,7 +11,6 @@
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "dispatch/policy_changes.h"
 #include "runtime/rules.h"
 
 namespace yard::runtime {

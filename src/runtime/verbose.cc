@@ -17,7 +17,6 @@
 #include <string>
 
 #include "base/background.h"
-#include "base/fork.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/core.h"

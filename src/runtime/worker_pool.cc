@@ -12,7 +12,6 @@
 #include <yard/runtime.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <chrono>
 #include <limits>

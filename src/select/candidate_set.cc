@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "select/candidate_set.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "base/cpu_features.h"
 #include "base/lists.h"
-#include "op/call.h"
 
 namespace yard::select {
 

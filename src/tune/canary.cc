@@ -7,9 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <optional>
 
-#include "base/log.h"
 #include "base/text.h"
 #include "op/call.h"
 #include "tune/call_copy.h"

@@ -2,7 +2,6 @@
 #include "tune/conformance.h"
 
 #include <fmt/format.h>
-#include <yard/verify.h>
 
 #include <algorithm>
 #include <limits>

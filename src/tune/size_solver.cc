@@ -2,7 +2,6 @@
 #include "tune/size_solver.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <span>
 

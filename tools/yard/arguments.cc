@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "arguments.h"
 
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
-
 #include <filesystem>
 
 #include "help.h"

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "json.h"
-
 namespace yard::tool {
 namespace {
 

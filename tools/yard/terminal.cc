@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <new>
 #include <numeric>
-#include <string_view>
 
 #include "json.h"
 #include "output.h"

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <thread>
 
-#include "json.h"
 #include "output.h"
 #include "plugin_show.h"
 #include "terminal.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "json.h"
 #include "output.h"
 #include "terminal.h"
 
