@@ -24,7 +24,7 @@ struct Feature {
   bool usable;
 };
 
-// Known on the other architecture: a kernel that asks for one is refused, not told it misspelt.
+// Names of the other architecture: they are valid in requirements, and never met.
 [[maybe_unused]] constexpr std::string_view kArmNames[] = {
     "neon", "fphp", "asimdhp", "dotprod", "i8mm",    "bf16", "sve",
     "sve2", "lse",  "crypto",  "svei8mm", "svebf16", "sme"};
@@ -72,7 +72,7 @@ unsigned long long saved_state() {
   return (static_cast<unsigned long long>(high) << 32) | low;
 }
 
-// Tile data must be asked for; the kernel may say no.
+// Tile data must be requested from the operating system, which may refuse.
 bool may_use_tiles() {
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;

@@ -298,7 +298,7 @@ class Reader {
       if (p.p_type == PT_NULL) continue;
       // The table of segments itself, and what only exists in memory, need no bytes.
       if (!inside(p.p_offset, p.p_filesz))
-        return damaged(fmt::format("segment {} wants bytes {} to {} of a file of {} bytes", i,
+        return damaged(fmt::format("segment {} covers bytes {} to {} of a file of {} bytes", i,
                                    p.p_offset, p.p_offset + p.p_filesz, size_));
       if (p.p_type == PT_DYNAMIC) {
         if (dynamic_) return damaged("it has two dynamic segments");

@@ -186,7 +186,7 @@ TEST_F(WriteFile, SaysWhatIsWrongAndChangesNothing) {
   EXPECT_FALSE(write_file(file("no/such"), "text").ok());
 }
 
-TEST_F(WriteFile, NobodyReadsHalfOfIt) {
+TEST_F(WriteFile, ReadersSeeTheOldOrTheNewFile) {
   const std::string a(20000, 'a'), b(30000, 'b');
   ASSERT_TRUE(write_file(file("f"), a).ok());
   std::vector<std::thread> writers;

@@ -44,7 +44,7 @@ TEST(FileWatcherFork, AChildWatchesWhenTold) {
   EXPECT_TRUE(eventually([&] { return reports > before; }));
 }
 
-TEST(TaskThread, RunsTasksInOrderAndInAChildAnew) {
+TEST(TaskThread, RunsTasksInOrderAlsoInAForkedChild) {
   std::vector<int> ran;
   std::atomic<int> count{0};
   TaskThread thread;

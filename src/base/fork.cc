@@ -141,7 +141,7 @@ void first_use() noexcept {
     g_first_uses.for_each([](const FirstUse& item) { item.call_once(); });
   } catch (const std::exception& e) {
     log(LogLevel::kError, "base",
-        fmt::format("the process goes on without a background thread: {}", exception_text(e)));
+        fmt::format("no background thread could be started: {}", exception_text(e)));
   }
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<Reclaimer*> g_reclaimer{nullptr};
 std::atomic<uint64_t> g_forks{0};
-// Of the calls that a child was born inside of; null in a process that is none. Written by the handler of fork alone.
+// Of the calls that a forked child has inherited; null in any other process. Written by the fork handler alone.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
 long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0); }
@@ -36,7 +36,7 @@ void barrier_in_all_threads() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Also where readers fence: one may have read before they did that it need not.
   if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0 || reader_fences()) return;
-  // Nobody has registered yet, which readers do before they first read; or the process may not any more.
+  // No thread has registered yet, which readers do before they first read; or the process is no longer allowed to.
   register_membarrier();
   membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 #endif

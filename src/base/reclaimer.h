@@ -178,7 +178,7 @@ bool inherited_calls_ended() noexcept;
 
 // A full barrier in every running thread of the process.
 void barrier_in_all_threads() noexcept;
-// Asks the kernel for membarrier (again, in a forked child); readers fence where it refuses.
+// Registers with the operating system for membarrier (again in a forked child); readers fence where that fails.
 void register_membarrier() noexcept;
 
 }  // namespace yard::base

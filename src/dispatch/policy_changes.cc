@@ -214,7 +214,7 @@ Status end_rollout(Core& core) {
 
 namespace {
 
-// Why the kernel is out; and where another kernel was wanted instead, why that is out, too.
+// Why the kernel is rejected; and where rules require another one instead, why that is rejected, too.
 std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
                     const registry::Kernel& kernel) {
   select::Notes notes;

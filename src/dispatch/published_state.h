@@ -82,7 +82,7 @@ class PublishedState {
 
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
-  // What memos and handles of an op's calls compare. It changes after `current` and before the previous snapshot is
+  // What memos and handles of an op's calls compare. It is suspended before `current` changes and renewed before the old snapshot is
   // retired: a thread that holds the entry and then finds the version unchanged holds it in time. The address stays
   // for the life of the core.
   MemoVersion& version(uint32_t index) const { return versions_[index]; }
@@ -103,7 +103,7 @@ class PublishedState {
   Status edit_policy(const PolicyChange& change);
   // Does what a change had to leave undone for lack of memory, if there is something.
   void follow_if_behind();
-  // Plans every op again: an answer of the host has changed.
+  // Plans every op again: the device features that the program states have changed.
   Status replan_all();
   // Publishes the current state of the health board.
   Status publish_health();
@@ -116,14 +116,14 @@ class PublishedState {
  private:
   static constexpr auto kLongestWait = std::chrono::milliseconds(100);
   struct Root {
-    // Changes queue for it, so that one seldom has to start again. Nobody waits for it longer than kLongestWait: what a
+    // Changes queue for it, so that one seldom has to start again. No thread waits longer than kLongestWait: what a
     // change runs may be waiting for another. Recursive: a log sink may make a change.
     std::recursive_timed_mutex turn;
     std::mutex write;                            // held while a snapshot is published
     std::shared_ptr<const Snapshot> owner;       // of `current`; under write
     std::mutex breakers;                         // one thread sets the board's settings at a time
     std::shared_ptr<const Snapshot> left_alone;  // in a child: half changed, never used nor freed
-    // In a child: the registry that it was born with, which its parent's root keeps alive for ever.
+    // In a forked child: the inherited registry, which the parent's root owns and which is never freed.
     std::shared_ptr<const registry::State> inherited;
   };
   // What is to be published. Without `ops` all ops are planned again, else these and those whose health has changed.
@@ -164,7 +164,7 @@ struct TicketState {
   std::vector<std::weak_ptr<const void>> removed;
   // Of the process whose records they are: a forked child never frees its parent's.
   const uint64_t forks = base::forks();
-  // In a child, for records that it was born with: they are never freed, so it waits for the calls only. Else null.
+  // In a forked child, for inherited records: they are never freed, so it waits for the calls only. Else null.
   std::shared_ptr<const std::atomic<bool>> calls_ended;
 };
 

@@ -134,7 +134,7 @@ TEST_F(Entries, TheSmallestBoundWorks) {
   }
 }
 
-TEST_F(Entries, PinnedPlansStayUntilNobodyPinsThem) {
+TEST_F(Entries, PinnedPlansStayUntilTheyAreUnpinned) {
   const exec::Plan* pinned = insert(1, 16);
   pinned->pins = 1;
   for (int64_t n = 2; n <= 500; ++n) insert(n, 16);

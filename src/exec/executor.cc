@@ -297,7 +297,7 @@ class PlanRun {
     return to;
   }
 
-  // A probe is checked always: one that is not checked tells nothing about a kernel with wrong results.
+  // A probe is checked always: without a check it is no evidence about a kernel with wrong results.
   std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k, size_t at) {
     if (r_.inspector == nullptr) return nullptr;
     const base::CancellationOff deferred;
@@ -373,7 +373,7 @@ class PlanRun {
   Outcome& o_;
   ResultRecord* record_;
   SavedInputs saved_;
-  // Of the last kernel: it failed since a call of its own was refused, and said no more than that.
+  // Of the last kernel: it failed since a call of its own was refused, and left no message of its own.
   bool refused_ = false, passed_on_ = false;
 };
 

@@ -126,8 +126,8 @@ struct Outcome {
   telemetry::Series* series = nullptr;  // where the call was counted; null: it was not
   bool checked = false;                 // the results of `served` were checked and are right
   bool unjudged = false;                // a check of them began, and could not be made
-  uint64_t checking_ns = 0;             // spent on checks of results, if the request wants to know
-  bool changed_float_state = false;     // by a kernel, if the request wants to know
+  uint64_t checking_ns = 0;             // spent on checks of results, with Request::time_checks
+  bool changed_float_state = false;     // by a kernel, with Request::check_float_state
   bool found_wrong() const noexcept {
     return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });
   }

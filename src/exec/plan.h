@@ -53,7 +53,7 @@ struct Plan {
   bool simple = false;  // the first kernel can be called without workspace and state, and unwatched
   bool only_workspace = false;  // the same but for its workspace
   bool observed = false;        // the same but for observers, which see the call after it
-  // Which calls have used it. Eviction spares plans that were used again since it last looked; a change plans those
+  // Which calls have used it. Eviction keeps plans that were used again since the last eviction; a change plans those
   // classes again at once that were used at all.
   enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
   mutable std::atomic<Use> use{kNotUsed};

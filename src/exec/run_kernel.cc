@@ -151,7 +151,7 @@ class KernelRun {
   // Memory for buffers and workspace, in one piece; and arguments in the buffers.
   int32_t prepare() {
     if (mapped_ != nullptr && !mapped_->possible())
-      return fail(YARD_DECLINED, "its arguments cannot be transformed as it wants them");
+      return fail(YARD_DECLINED, "its arguments cannot be transformed as it requires");
     const uint64_t buffers = mapped_ != nullptr ? mapped_->bytes() : 0;
     std::byte* memory = nullptr;
     if (const int32_t failed = give_workspace(thread_, kernel_, frame_.call, args().args,

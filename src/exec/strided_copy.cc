@@ -207,7 +207,7 @@ class Copier {
  private:
   static constexpr int64_t kTile = 32;
 
-  // Dimensions of large steps first. By hand, since std::stable_sort allocates.
+  // Dimensions of large steps first. An insertion sort, since std::stable_sort allocates.
   void sort() noexcept {
     for (int32_t i = 1; i < count_; ++i)
       for (int32_t k = i; k > 0 && distance(axes_[k - 1].to) < distance(axes_[k].to); --k)

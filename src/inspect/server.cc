@@ -180,7 +180,7 @@ void Server::Loop::run() {
     polled.push_back({wake_.fd(), POLLIN, 0});
     polled.push_back({accepts ? listening_->fd() : -1, POLLIN, 0});
     for (const Connection& c : connections_) {
-      // While it has an answer to take, or is not to be heard, it is not read.
+      // Not read while an answer is unsent, or after the client has ended its side.
       const bool reads = c.out.empty() && !c.ended;
       polled.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
     }

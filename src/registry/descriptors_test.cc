@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors from strangers: sizes that lie, texts that are none, numbers out of range.
+// Untrusted descriptors: wrong sizes, invalid texts, numbers out of range.
 #include "registry/descriptors.h"
 
 #include <gmock/gmock.h>

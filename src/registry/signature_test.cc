@@ -85,8 +85,7 @@ TEST(Signature, OfPointersAndReferences) {
             "const char*(i32*, const i32*, i32* const*)");
   EXPECT_EQ((text<int&(const int&, int&&)>()), "i32&(const i32&, i32&&)");
   EXPECT_EQ((text<void(void (*)(int), int (*)() noexcept)>()), "void(void(i32)*, i32()*)");
-  EXPECT_EQ((text<int(int) noexcept>()), "i32(i32)")
-      << "a promise not to throw is nobody's business";
+  EXPECT_EQ((text<int(int) noexcept>()), "i32(i32)") << "noexcept is not part of a signature";
 }
 
 TEST(Signature, OfClassesHoldsTheirLayout) {

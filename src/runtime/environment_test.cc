@@ -105,7 +105,7 @@ TEST_F(EnvironmentTest, AQuotedFalseIsNotTrue) {
   }
 }
 
-TEST_F(EnvironmentTest, StrangersAreWarnings) {
+TEST_F(EnvironmentTest, UnknownNamesAreWarnings) {
   set("YARD_PER_OP", "softmx=reference");
   set("YARD_ALLOW_VENDORS", "nobody");
   set("YARD_BACKEND_REFERENSE", "off");

@@ -52,7 +52,7 @@ constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_OPTIONAL_ABSENT, "optional_absent",
      "It needs an optional argument that is not given.", false},
     {YARD_REASON_NOT_DETERMINISTIC, "not_deterministic",
-     "The call wants the same bits every time, which it does not promise.", false},
+     "The call requires the same bits every time, which it does not guarantee.", false},
     {YARD_REASON_NOT_CAPTURE_SAFE, "not_capture_safe",
      "A graph is being captured, during which it must not run.", false},
     {YARD_REASON_INFERENCE_ONLY, "inference_only",

@@ -88,7 +88,7 @@ Result<Json> Remote::request(const std::string& command, const Json& args) {
   Json answer = Json::parse(*text, is_shallow, false);
   const Json& version = value_at(answer, "v");
   if (!version.is_number_integer())
-    return Status(Code::kInternal, fmt::format("process {} gave an answer that is none", pid_));
+    return Status(Code::kInternal, fmt::format("invalid answer of process {}: no version", pid_));
   if (version != kInspectVersion)
     return Status(Code::kUnsupported,
                   fmt::format("process {} answers in version {} of the protocol: expected {}; use "

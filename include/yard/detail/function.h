@@ -207,7 +207,7 @@ struct FunctionArgs {
   void (*describe)(const void* tuple, SayArgument say, void* to);
 };
 
-// What one call has done so far; no story as long as nothing fails and no breaker is half-open.
+// What one call has done so far; `story` is null while nothing fails and no breaker is half-open.
 struct FunctionStory;
 YARD_API void free_story(FunctionStory* story) noexcept;
 struct FunctionTry {

@@ -20,8 +20,8 @@ struct HookFrame;
 struct HookSite;
 struct ScopeState;
 
-// How a reader orders the announcement of p before its check that p is still current. The reclaimer pays with membarrier;
-// where the kernel refuses it, readers fence. The thread sanitizer supports neither: sequentially consistent accesses.
+// How a reader orders the announcement of p before its check that p is still current. The reclaimer calls membarrier;
+// where the operating system refuses it, readers fence. The thread sanitizer supports neither: sequentially consistent accesses.
 #if defined(YARD_UNDER_TSAN)
 inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
 inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
