@@ -155,7 +155,11 @@ struct FailureCounts {
   std::array<uint64_t, 7> by_class{};  // by ErrorClass
 
   uint64_t of(ErrorClass c) const noexcept { return by_class[static_cast<size_t>(c)]; }
-  YARD_API uint64_t total() const noexcept;
+  uint64_t total() const noexcept {
+    uint64_t sum = 0;
+    for (const uint64_t n : by_class) sum += n;
+    return sum;
+  }
   // Those that count for the failure rate: not those of the caller, nor declined calls.
   uint64_t counted() const noexcept {
     return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);

@@ -179,7 +179,7 @@ std::string current_exception_text() {
     return exception_text(e);
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 

@@ -63,7 +63,7 @@ TEST(Text, EveryExceptionHasAText) {
   try {
     throw 1;
   } catch (...) {
-    EXPECT_EQ(current_exception_text(), "an exception that is no std::exception");
+    EXPECT_EQ(current_exception_text(), "an exception that is not a std::exception");
   }
 }
 

@@ -185,7 +185,7 @@ TEST(Execute, ExceptionsAreFaultsWithTheirText) {
   const Status status = s.run(2);
   EXPECT_EQ(status.error_class(), ErrorClass::kFault);
   EXPECT_THAT(status.notes()[0], HasSubstr("index 9 is out of range"));
-  EXPECT_THAT(status.notes()[1], HasSubstr("no std::exception"));
+  EXPECT_THAT(status.notes()[1], HasSubstr("not a std::exception"));
   EXPECT_THAT(s.failures(), ElementsAre(1, 1, 0));
 }
 

@@ -140,12 +140,6 @@ void print(std::string& to, const HealthCounts& c, std::chrono::steady_clock::ti
 
 }  // namespace
 
-uint64_t FailureCounts::total() const noexcept {
-  uint64_t sum = 0;
-  for (const uint64_t n : by_class) sum += n;
-  return sum;
-}
-
 double HealthCounts::failure_rate() const noexcept {
   const auto bad = static_cast<double>(failures.counted());
   return bad == 0 ? 0 : bad / (bad + static_cast<double>(successes));

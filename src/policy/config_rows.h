@@ -351,7 +351,7 @@ inline constexpr auto kFields<Settings> = std::tuple{
           {.fallback = "1000"}),
     field("state_bytes", &Settings::state_bytes, Form::whole(0, kMostStateBytes),
           "bytes that kept states of kernels may hold together; those unused for longest are "
-          "dropped",
+          "dropped, and made again where there is room beside those in use",
           {.fallback = "4294967296"}),
     field("labels", &Settings::labels, {Shape::kLabelNames},
           "labels of the program's own that conditions may name"),

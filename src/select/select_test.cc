@@ -204,7 +204,7 @@ TEST(Probe, RefusalsOfEverySort) {
        },
        "cannot open the device"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) -> int32_t { throw 1; },
-       "an exception that is no std::exception"},
+       "an exception that is not a std::exception"},
   };
   for (const auto& [answer, text] : answers) {
     const Ring r = probing(answer);

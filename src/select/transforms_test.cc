@@ -149,8 +149,8 @@ TEST(TransformNotes, AreInTheExplanation) {
   EXPECT_EQ(e.candidates[0].transforms[0].what, "pad");
   EXPECT_EQ(e.candidates[0].transforms[1].argument, "bias");
   EXPECT_THAT(e.to_text(), HasSubstr("transforms: x (pad, ~196 ns); bias (pad, ~124 ns)"));
-  const auto json = nlohmann::json::parse(e.to_json());
-  const auto& c = json["candidates"][0];
+  const auto parsed = nlohmann::json::parse(e.to_json());
+  const auto& c = parsed["candidates"][0];
   EXPECT_EQ(c["transforms"][0]["argument"], "x");
   EXPECT_EQ(c["transforms"][1]["what"], "pad");
   EXPECT_EQ(c["estimate_ns"].get<double>(), 50 + c["transforms"][0]["estimate_ns"].get<double>() +

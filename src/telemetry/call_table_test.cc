@@ -15,7 +15,9 @@ TEST(Buckets, EveryTimeIsInTheBucketWhoseBoundsHoldIt) {
       const uint64_t ns = (uint64_t{1} << shift) + static_cast<uint64_t>(by);
       const uint32_t i = Buckets::index(ns);
       EXPECT_LE(ns, Buckets::up_to_ns(i)) << ns;
-      if (i > 0) EXPECT_GT(ns, Buckets::up_to_ns(i - 1)) << ns;
+      if (i > 0) {
+        EXPECT_GT(ns, Buckets::up_to_ns(i - 1)) << ns;
+      }
     }
   }
   EXPECT_EQ(Buckets::index(UINT64_MAX), Buckets::kCount - 1);

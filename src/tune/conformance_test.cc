@@ -172,7 +172,7 @@ TEST_F(Conformance, FailsByException) {
     const KernelReport r = verify({.throws = t, .message = "out of luck"});
     EXPECT_EQ(r.failed, 120u);
     EXPECT_THAT(first_failure(r),
-                HasSubstr(t == fault::Throws::kStandard ? "out of luck" : "no std::exception"));
+                HasSubstr(t == fault::Throws::kStandard ? "out of luck" : "not a std::exception"));
   }
 }
 

@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     code = fail(kFailed, exception_message(e));
   } catch (...) {
-    code = fail(kFailed, "unexpected exception that is no std::exception");
+    code = fail(kFailed, "unexpected exception that is not a std::exception");
   }
   return finish_output(code);
 }
