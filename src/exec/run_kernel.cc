@@ -219,7 +219,10 @@ namespace yard::detail {
 void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
 
 void note_exception(yard_call_t* call) {
-  if (thread_is_unwinding()) exec::free_scratch(*call);
+  if (thread_is_unwinding()) {
+    exec::free_scratch(*call);
+    throw;
+  }
   std::snprintf(call->error, call->error_size, "%s", base::current_exception_text().c_str());
 }
 
