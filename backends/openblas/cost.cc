@@ -25,21 +25,20 @@ struct Rates {
 
 Rates measure() {
   // Rows of a usual length, whose distance decides on how well caches work, and enough columns for the library's own
-  // threads, if it has some.
-  constexpr int32_t kMostColumns = 128, kWidth = 4096, kMostRows = ProductTimes::kRows[2];
+  // threads, if it has some, and for what it copies first.
+  constexpr int32_t kColumns = 256, kWidth = 2048, kMostRows = ProductTimes::kRows[2];
   const Library& blas = Library::get();
   Rates to{};
   to.own_threads = blas.has_threads();
-  const int32_t columns = to.own_threads ? kMostColumns : 32;
-  std::vector<float> a(size_t{kMostRows} * kWidth, 0.5f), b(size_t{kMostColumns} * kWidth, 0.5f),
-      c(size_t{kMostRows} * kMostColumns);
+  std::vector<float> a(size_t{kMostRows} * kWidth, 0.5f), b(size_t{kColumns} * kWidth, 0.5f),
+      c(size_t{kMostRows} * kColumns);
   const Matrix left{a.data(), false, kWidth}, right{b.data(), true, kWidth};
   for (size_t i = 0; i < std::size(to.product.ns); ++i)
-    to.product.ns[i] =
-        plugin::best_ns([&] {
-          blas.multiply(ProductTimes::kRows[i], columns, kWidth, left, right, 0, c.data(), columns);
-        }) /
-        (double{kWidth} * columns);
+    to.product.ns[i] = plugin::best_ns([&] {
+                         blas.multiply(ProductTimes::kRows[i], kColumns, kWidth, left, right, 0,
+                                       c.data(), kColumns);
+                       }) /
+                       (double{kWidth} * kColumns);
   std::vector<uint16_t> half(b.size() / 8, 0x3f00);
   const double convert = plugin::best_ns([&] {
     to_float(half.data(), b.data(), static_cast<int64_t>(half.size()));
