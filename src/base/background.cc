@@ -213,7 +213,7 @@ constinit Lazy<TaskThread> g_reports([] { return new TaskThread; });
 
 bool waits_here() noexcept { return t_may_wait == kMay && !inside_call(); }
 
-// An object on its way to a thread. Whoever takes it destroys it: the thread, or the one that could not start it.
+// An object on its way to a thread. Destroyed by the thread that takes it: the new one, or the one that could not start it.
 struct Handover {
   std::atomic<bool> taken{false}, ended{false};
 };

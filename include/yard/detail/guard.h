@@ -47,7 +47,7 @@ struct alignas(64) ThreadHead {
   // Calls until the next one that is timed, which finds it at 0. The library sets it again, at random.
   static constexpr int32_t kSampledOneIn = 64;
   int32_t until_sample = kSampledOneIn / 2;
-  // Once for each call, by whoever finds its plan: whether it is timed.
+  // Whether a call is timed. Called once for each, where its plan is found.
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
   // The answer of count_down() again.
   bool is_timed() const noexcept { return until_sample < 0; }
