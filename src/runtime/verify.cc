@@ -12,7 +12,7 @@
 #include "op/call.h"
 #include "plugin/loader.h"
 #include "provider/function_service.h"
-#include "tune/call_builder.h"
+#include "tune/samples.h"
 #include "tune/call_copy.h"
 #include "tune/canary.h"
 #include "tune/kernel_runner.h"

@@ -11,7 +11,7 @@
 
 #include "op/call.h"
 #include "op/program.h"
-#include "tune/buffer.h"
+#include "tune/elements.h"
 
 namespace yard::tune {
 

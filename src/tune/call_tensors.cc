@@ -11,15 +11,13 @@
 #include <limits>
 
 #include "base/text.h"
-#include "tune/buffer.h"
 #include "tune/elements.h"
 
 namespace yard {
 namespace {
 
 using tune::Buffer;
-using tune::element_size;
-using tune::is_float;
+using tune::FloatType;
 
 constexpr uint8_t kFirstGarbage = 0xcb, kOtherGarbage = 0x3d;
 constexpr tune::IntegerRange kData{-100, 101};
@@ -36,7 +34,7 @@ int64_t index_limit(const ParsedCall& call) {
   int64_t limit = tune::IntegerRange().most;
   for (const ParsedArg& a : call.args)
     for_each_tensor(a, [&](const ParsedTensor& t) {
-      if (a.read && !a.written && is_float(t.dtype) && t.shape.size() >= 2)
+      if (a.read && !a.written && tune::float_type(t.dtype) != nullptr && t.shape.size() >= 2)
         limit = std::min(limit, t.shape[0]);
     });
   return limit;
@@ -226,26 +224,13 @@ yard_tolerance_t tolerance(const WrittenTensor& of, std::span<const yard_toleran
     if (s.dtype == static_cast<uint32_t>(t) &&
         (s.input == 0 || (s.input < 64 && (of.inputs & YARD_DTYPE_BIT(s.input)) != 0)))
       return s;
-  switch (t) {
-    case DType::f64: return {0, 0, 1e-12, 1e-12};
-    case DType::f32: return {0, 0, 1e-5, 1e-5};
-    case DType::f16: return {0, 0, 2e-3, 1e-3};
-    case DType::bf16: return {0, 0, 1.6e-2, 8e-3};
-    case DType::f8e4m3:
-    case DType::f8e5m2: return {0, 0, 0.25, 0.0625};
-    default: return {0, 0, 0, 0};
-  }
+  const FloatType* const type = tune::float_type(t);
+  return {0, 0, type != nullptr ? type->rtol : 0, type != nullptr ? type->atol : 0};
 }
 
-// The first power of two beyond the type's range, which stands for an overflow.
-double beyond(DType t) {
-  switch (t) {
-    case DType::f16:
-    case DType::f8e5m2: return 0x1p16;
-    case DType::f32:
-    case DType::bf16: return 0x1p128;
-    default: return kInfinity;
-  }
+double overflow_of(DType t) {
+  const FloatType* const type = tune::float_type(t);
+  return type != nullptr ? type->overflow : kInfinity;
 }
 
 struct Errors {
@@ -270,6 +255,7 @@ class Comparison {
         magnitudes_(magnitudes),
         type_(f_.dtype()),
         size_(static_cast<int64_t>(tune::element_size(type_))),
+        overflow_(overflow_of(type_)),
         d_(to) {}
 
   void run() {
@@ -299,7 +285,7 @@ class Comparison {
       if (magnitudes_ != nullptr)
         // NaN stays out.
         magnitude =
-            std::max(magnitude, std::min(tune::load(type_, at(*magnitudes_, i)), beyond(type_)));
+            std::max(magnitude, std::min(tune::load(type_, at(*magnitudes_, i)), overflow_));
       element(index, i, tune::load(type_, at(f_, i)), tune::load(type_, at(e_, i)), magnitude);
     }
   }
@@ -312,9 +298,7 @@ class Comparison {
     double abs = error.abs, reference = std::fabs(expected);
     // Exactly one of the two overflowed: infinity counts as the next number beyond the range.
     if (std::isinf(abs) && !std::isnan(found) && !std::isnan(expected)) {
-      const auto near = [&](double v) {
-        return std::isinf(v) ? std::copysign(beyond(type_), v) : v;
-      };
+      const auto near = [&](double v) { return std::isinf(v) ? std::copysign(overflow_, v) : v; };
       abs = std::fabs(near(found) - near(expected));
       reference = std::fabs(near(expected));
     }
@@ -335,6 +319,7 @@ class Comparison {
   const TensorView* const magnitudes_;
   const DType type_;
   const int64_t size_;
+  const double overflow_;  // stands for an infinity
   Difference& d_;
 };
 

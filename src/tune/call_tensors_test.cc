@@ -10,7 +10,7 @@
 #include <set>
 
 #include "op/testing.h"
-#include "tune/buffer.h"
+#include "tune/elements.h"
 #include "tune/testing.h"
 
 namespace yard::tune::testing {

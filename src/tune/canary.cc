@@ -28,113 +28,98 @@ struct CheckedKernel {
   std::shared_ptr<const KernelRunner> against;  // null: outputs must be finite
   const registry::Op* op;
   std::vector<yard_tolerance_t> tolerances;
+
+  bool dumps() const noexcept { return !rule.dump.empty(); }
+  bool copies() const noexcept { return against != nullptr || dumps(); }
 };
 
 // The check of one call, which keeps alive what this refers to.
-class CallCheck : public registry::Inspection {
+class CallCheck final : public registry::Inspection {
  public:
   CallCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
             const yard_value_t* args, op::Call call)
-      : state_(state), k_(kernel), program_(program), args_(args), call_(std::move(call)) {}
+      : state_(state), k_(kernel), program_(program), args_(args), call_(std::move(call)) {
+    if (k_.copies()) copy_.emplace(program, args, k_.against != nullptr);
+    if (k_.against != nullptr && k_.dumps()) copy_->save_inputs();
+  }
 
-  Status judge(bool& repaired) final {
+  Status judge(bool& repaired) override {
     try {
-      return check(repaired);
+      return k_.against != nullptr ? check_values(repaired) : check_finite();
     } catch (const std::exception& e) {
       // If the results were already repaired, they are right.
       state_.skip(*k_.counters, base::exception_text(e), false);
       return {};
     }
   }
-  bool judged() const noexcept final { return judged_; }
+  bool judged() const noexcept override { return judged_; }
 
- protected:
-  virtual Status check(bool& repaired) = 0;
+ private:
+  Status check_values(bool& repaired) {
+    if (const Status ran = run_other(); !ran.ok()) {
+      state_.skip(*k_.counters, ran.message(), false);
+      return {};
+    }
+    const Difference d = compare_results(*k_.op, copy_->args(), copy_->count(), copy_->originals(),
+                                         copy_->copies(), k_.tolerances);
+    count_check();
+    if (d.within) return {};
+    copy_->write_back();
+    repaired = true;
+    CanaryMismatch m;
+    m.against = k_.against->kernel().id, m.worst = d.worst, m.error = d.ratio;
+    m.found = d.worst_found, m.expected = d.worst_expected;
+    Status s = report(std::move(m));
+    log(s);
+    return s;
+  }
+
+  Status check_finite() {
+    CanaryMismatch m;
+    count_check();
+    if (writes_finite(program_, args_, m.worst, m.found)) return {};
+    m.expected = std::numeric_limits<double>::quiet_NaN();
+    m.error = std::numeric_limits<double>::infinity();
+    return report(std::move(m));
+  }
+
+  Status run_other() const {
+    struct Checking {
+      Checking() noexcept { t_checking = true; }
+      ~Checking() { t_checking = false; }
+    } const checking;
+    return k_.against->run(copy_->args(), copy_->count(),
+                           call_.flags() & ~static_cast<uint32_t>(YARD_CALL_ALIASED));
+  }
 
   void count_check() {
     base::count(base::this_thread(), k_.counters->checked.id());
     judged_ = true;
   }
 
-  Status report(CanaryMismatch m, const CallCopy* copy) {
+  Status report(CanaryMismatch m) {
     m.op = program_.name(), m.kernel = k_.kernel->id;
     m.call = op::to_string(call_.to_spec(program_));
     m.when = std::chrono::system_clock::now();
     k_.counters->mismatches.fetch_add(1, std::memory_order_relaxed);
     const std::string text = fmt::format("canary: {} in {}", to_string(m), m.call);
     std::unique_ptr<DumpRequest> request;
-    if (copy != nullptr && !k_.rule.dump.empty() && state_.takes_dump(k_.rule.dump))
-      request = dump_of(*copy);
+    if (k_.dumps() && state_.takes_dump(k_.rule.dump)) request = make_dump();
     state_.record(std::move(m), std::move(request));
     return Status(Code::kKernelFailed, ErrorClass::kFault, text);
   }
 
-  std::unique_ptr<DumpRequest> dump_of(const CallCopy& copy) const {
+  std::unique_ptr<DumpRequest> make_dump() const {
     auto request = std::make_unique<DumpRequest>();
     request->folder = k_.rule.dump, request->most = static_cast<size_t>(k_.rule.dump_most);
     request->dump.rtol = k_.rule.rtol, request->dump.atol = k_.rule.atol;
-    request->dump.inputs = copy.inputs();
+    request->dump.inputs = copy_->inputs();
     uint64_t bytes = 0;
     for (const TensorBytes& t : request->dump.inputs) bytes += t.bytes.size();
     if (bytes <= kMostDumpBytes) return request;
     state_.problem(program_.name(), fmt::format("inputs of {} MiB not dumped: the limit is {} MiB",
                                                 bytes >> 20, kMostDumpBytes >> 20));
     return nullptr;
-  }
-
-  CanaryState& state_;
-  const CheckedKernel& k_;
-  const op::Program& program_;
-  const yard_value_t* args_;
-  op::Call call_;
-
- private:
-  bool judged_ = false;
-};
-
-// Of a call that should be checked, and cannot be.
-class NoCheck final : public registry::Inspection {
- public:
-  Status judge(bool&) override { return {}; }
-  bool judged() const noexcept override { return false; }
-};
-
-class ValuesCheck final : public CallCheck {
- public:
-  ValuesCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
-              const yard_value_t* args, op::Call call)
-      : CallCheck(state, kernel, program, args, std::move(call)), copy_(program, args, true) {
-    if (!kernel.rule.dump.empty()) copy_.save_inputs();
-  }
-
- private:
-  Status check(bool& repaired) override {
-    const Status ran = run();
-    if (!ran.ok()) {
-      state_.skip(*k_.counters, ran.message(), false);
-      return {};
-    }
-    const Difference d = compare_results(*k_.op, copy_.args(), copy_.count(), copy_.originals(),
-                                         copy_.copies(), k_.tolerances);
-    count_check();
-    if (d.within) return {};
-    copy_.write_back();
-    repaired = true;
-    CanaryMismatch m;
-    m.against = k_.against->kernel().id, m.worst = d.worst, m.error = d.ratio;
-    m.found = d.worst_found, m.expected = d.worst_expected;
-    Status s = report(std::move(m), &copy_);
-    log(s);
-    return s;
-  }
-
-  Status run() const {
-    struct Checking {
-      Checking() noexcept { t_checking = true; }
-      ~Checking() { t_checking = false; }
-    } const checking;
-    return k_.against->run(copy_.args(), copy_.count(),
-                           call_.flags() & ~static_cast<uint32_t>(YARD_CALL_ALIASED));
   }
 
   // The repaired call succeeds, so the executor does not log the failure.
@@ -144,33 +129,25 @@ class ValuesCheck final : public CallCheck {
         !k_.counters->log_limit.admits(std::chrono::steady_clock::now(), left_out))
       return;
     base::log(LogLevel::kWarn, "tune",
-              fmt::format("Implementation '{}' failed for op '{}': {}{}", k_.kernel->id,
-                          program_.name(), s.message(),
+              fmt::format("Kernel '{}' failed for op '{}': {}{}", k_.kernel->id, program_.name(),
+                          s.message(),
                           left_out == 0 ? "" : fmt::format(" [and {} times before]", left_out)));
   }
 
-  CallCopy copy_;
+  CanaryState& state_;
+  const CheckedKernel& k_;
+  const op::Program& program_;
+  const yard_value_t* args_;
+  op::Call call_;
+  std::optional<CallCopy> copy_;
+  bool judged_ = false;
 };
 
-class FiniteCheck final : public CallCheck {
+// Of a call that should be checked, and cannot be.
+class NoCheck final : public registry::Inspection {
  public:
-  FiniteCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
-              const yard_value_t* args, op::Call call)
-      : CallCheck(state, kernel, program, args, std::move(call)) {
-    if (!kernel.rule.dump.empty()) copy_.emplace(program, args, false);
-  }
-
- private:
-  Status check(bool&) override {
-    CanaryMismatch m;
-    count_check();
-    if (writes_finite(program_, args_, m.worst, m.found)) return {};
-    m.expected = std::numeric_limits<double>::quiet_NaN();
-    m.error = std::numeric_limits<double>::infinity();
-    return report(std::move(m), copy_ ? &*copy_ : nullptr);
-  }
-
-  std::optional<CallCopy> copy_;
+  Status judge(bool&) override { return {}; }
+  bool judged() const noexcept override { return false; }
 };
 
 class Canary final : public registry::Inspector {
@@ -210,19 +187,15 @@ class Canary final : public registry::Inspector {
     };
     try {
       if (!on_host(program, args)) return skip("their tensors are not in host memory", true);
-      const bool copies = k.against != nullptr || !k.rule.dump.empty();
-      if (copies && copy_bytes(program, args) > kMostCopyBytes)
+      if (k.copies() && copy_bytes(program, args) > kMostCopyBytes)
         return skip("their tensors span more than 1 GiB", true);
       op::Call call = op::Call::capture(program, args, inspected.flags, labels_of(inspected));
-      if (k.against == nullptr) {
-        if (!reads_finite(program, args)) return skip("an input is not finite", false);
-        return std::make_unique<FiniteCheck>(*state_, k, program, args, std::move(call));
-      }
-      Outcome why;
-      if (!k.against->accepts(call, &why))
+      if (k.against == nullptr && !reads_finite(program, args))
+        return skip("an input is not finite", false);
+      if (Outcome why; k.against != nullptr && !k.against->accepts(call, &why))
         return skip(fmt::format("'{}' does not accept them: {}", k.against->kernel().id, why.what),
                     false);
-      return std::make_unique<ValuesCheck>(*state_, k, program, args, std::move(call));
+      return std::make_unique<CallCheck>(*state_, k, program, args, std::move(call));
     } catch (const std::exception& e) {
       return skip(base::exception_text(e), false);
     }
@@ -302,9 +275,8 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
                                             std::optional<double> atol) {
   std::vector<yard_tolerance_t> to;
   if (rtol || atol)
-    for (const DType t :
-         {DType::f32, DType::f16, DType::bf16, DType::f64, DType::f8e4m3, DType::f8e5m2})
-      to.push_back({static_cast<uint32_t>(t), 0, rtol.value_or(0), atol.value_or(0)});
+    for (const FloatType& t : float_types())
+      to.push_back({static_cast<uint32_t>(t.dtype), 0, rtol.value_or(0), atol.value_or(0)});
   to.insert(to.end(), op.tolerances.begin(), op.tolerances.end());
   return to;
 }
@@ -392,12 +364,13 @@ void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request)
   {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
-    if (request != nullptr) request->dump.mismatch = m;
+    ++s.last_number;
+    if (request != nullptr) request->dump.mismatch = m, request->number = s.last_number;
     if (request != nullptr && s.waiting.size() < kMostWaiting) {
-      s.waiting.push_back({s.last_number + 1, std::move(request)});
+      s.waiting.push_back(std::move(request));
       queued = true;
     }
-    s.mismatches.push_back({++s.last_number, std::move(m)});
+    s.mismatches.push_back(std::move(m));
     if (s.mismatches.size() > kMostMismatches) s.mismatches.pop_front();
   }
   if (queued) {
@@ -412,28 +385,28 @@ void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request)
 // Runs on a thread of its own, too, which nothing may leave as an exception.
 bool CanaryState::write_one() noexcept try {
   Shared& s = shared_.get();
-  Waiting next;
+  std::unique_ptr<DumpRequest> next;
   {
     const std::lock_guard lock(s.lock);
     if (s.waiting.empty()) return false;
     next = std::move(s.waiting.front());
     s.waiting.pop_front();
   }
-  const DumpRequest& request = *next.request;
-  const auto path = add_dump(request.folder, request.most, request.dump);
+  const auto path = add_dump(next->folder, next->most, next->dump);
   if (!path.ok()) {
-    problem(request.dump.mismatch.op,
+    problem(next->dump.mismatch.op,
             fmt::format("inputs could not be dumped: {}", path.status().message()));
     return true;
   }
   if (path->empty())
     base::log(LogLevel::kWarn, "tune",
               fmt::format("{}: has the first {} dumps of an incident; later ones are not written",
-                          request.folder, request.most));
+                          next->folder, next->most));
   const std::lock_guard lock(s.lock);
-  if (path->empty()) s.full[request.folder] = std::chrono::steady_clock::now() + kFullFor;
-  for (Numbered& n : s.mismatches)
-    if (n.number == next.number) n.mismatch.dump = *path;
+  if (path->empty()) s.full[next->folder] = std::chrono::steady_clock::now() + kFullFor;
+  // Later ones may have replaced it.
+  if (const uint64_t later = s.last_number - next->number; later < s.mismatches.size())
+    s.mismatches.rbegin()[static_cast<std::ptrdiff_t>(later)].dump = *path;
   return true;
 } catch (const std::exception& e) {
   base::log(LogLevel::kError, "tune", fmt::format("dump not written: {}", base::exception_text(e)));
@@ -477,7 +450,7 @@ CanaryReport CanaryState::report() {
       to.kernels.push_back({t->op, t->kernel, t->check, 0, 0, t->mismatches.load(),
                             t->skipped.load(), why != s.why_skipped.end() ? why->second : ""});
     }
-    for (const Numbered& n : s.mismatches) to.mismatches.push_back(n.mismatch);
+    to.mismatches.assign(s.mismatches.begin(), s.mismatches.end());
   }
   for (size_t i = 0; i < counters.size(); ++i) {
     to.kernels[i].calls = counters[i]->calls.total();

@@ -65,6 +65,7 @@ struct DumpRequest {
   std::string folder;
   size_t most = 0;
   CanaryDump dump;
+  uint64_t number = 0;  // of its mismatch; set by CanaryState
 };
 
 // Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks, which are recreated
@@ -96,21 +97,13 @@ class CanaryState {
   CanaryReport report();
 
  private:
-  struct Numbered {
-    uint64_t number;
-    CanaryMismatch mismatch;
-  };
-  struct Waiting {
-    uint64_t number;
-    std::unique_ptr<DumpRequest> request;
-  };
   struct Shared {
     std::mutex lock;
     std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
         counters;
     std::map<const CanaryCounters*, std::string> why_skipped;
-    std::deque<Numbered> mismatches;
-    std::deque<Waiting> waiting;
+    std::deque<CanaryMismatch> mismatches;  // the last one has last_number
+    std::deque<std::unique_ptr<DumpRequest>> waiting;
     std::map<std::string, std::set<std::string>, std::less<>> problems;  // by op
     // By folder: when to try again.
     std::map<std::string, std::chrono::steady_clock::time_point, std::less<>> full;

@@ -3,11 +3,62 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <limits>
+#include <new>
+
+namespace yard {
+namespace {
+
+constexpr std::pair<Contents, const char*> kNames[] = {
+    {Contents::kNormal, "normal"},     {Contents::kNan, "nan"},   {Contents::kInfinity, "infinity"},
+    {Contents::kDenormal, "denormal"}, {Contents::kZero, "zero"}, {Contents::kLarge, "large"},
+};
+
+}  // namespace
+
+const char* to_string(Contents c) noexcept {
+  for (const auto& [contents, name] : kNames)
+    if (contents == c) return name;
+  return "?";
+}
+
+std::optional<Contents> parse_contents(std::string_view text) noexcept {
+  for (const auto& [contents, name] : kNames)
+    if (text == name) return contents;
+  return std::nullopt;
+}
+
+std::span<const Contents> all_contents() noexcept {
+  static constexpr Contents all[] = {Contents::kNormal,   Contents::kNan,  Contents::kInfinity,
+                                     Contents::kDenormal, Contents::kZero, Contents::kLarge};
+  static_assert(std::size(all) == std::size(kNames));
+  return all;
+}
+
+}  // namespace yard
 
 namespace yard::tune {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+constexpr FloatType kFloatTypes[] = {
+    {DType::f64, 0x7ff0000000000000, 0x1p-1022, 0x1.fffffffffffffp1023, kInfinity, 1e-12, 1e-12},
+    {DType::f32, 0x7f800000, 0x1p-126, 0x1.fffffep127, 0x1p128, 1e-5, 1e-5},
+    {DType::f16, 0x7c00, 0x1p-14, 65504, 0x1p16, 2e-3, 1e-3},
+    {DType::bf16, 0x7f80, 0x1p-126, 0x1.fep127, 0x1p128, 1.6e-2, 8e-3},
+    {DType::f8e4m3, 0x7f, 0x1p-6, 448, kInfinity, 0.25, 0.0625},
+    {DType::f8e5m2, 0x7c, 0x1p-14, 57344, 0x1p16, 0.25, 0.0625},
+};
+
+bool is_signed(DType t) noexcept {
+  return t == DType::i8 || t == DType::i16 || t == DType::i32 || t == DType::i64 || t == DType::i4;
+}
 
 int64_t last_stride(const TensorView& v) noexcept {  // of blocks: 1
   return v.rank() > 0 ? v.strides()[static_cast<size_t>(v.rank()) - 1] : 1;
@@ -29,9 +80,9 @@ void for_each_run(const TensorView& v, const F& f) {
   });
 }
 
-// Infinity and NaN have all bits of `mask` set; f8e4m3 has no infinity, and its NaN has all seven.
 template <class Bits>
-bool rows_are_finite(const TensorView& v, Bits mask) {
+bool rows_are_finite(const TensorView& v, const FloatType& type) {
+  const auto mask = static_cast<Bits>(type.not_finite);
   const int64_t step = last_stride(v);
   bool finite = true;
   for_each_row(v, [&](const auto&, int64_t offset, int64_t width) {
@@ -54,20 +105,12 @@ size_t element_size(DType t) noexcept {
   return block_elements(t) > 1 ? 1 : static_cast<size_t>((bits(t) + 7) / 8);
 }
 
-bool is_float(DType t) noexcept {
-  switch (t) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-    case DType::f64:
-    case DType::f8e4m3:
-    case DType::f8e5m2: return true;
-    default: return false;
-  }
-}
+std::span<const FloatType> float_types() noexcept { return kFloatTypes; }
 
-bool is_signed(DType t) noexcept {
-  return t == DType::i8 || t == DType::i16 || t == DType::i32 || t == DType::i64 || t == DType::i4;
+const FloatType* float_type(DType t) noexcept {
+  for (const FloatType& f : kFloatTypes)
+    if (f.dtype == t) return &f;
+  return nullptr;
 }
 
 std::string format_element(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
@@ -98,14 +141,13 @@ void unpack_elements(std::string_view bytes, const TensorView& to) {
 }
 
 bool all_finite(const TensorView& v) {
-  switch (v.dtype()) {
-    case DType::f32: return rows_are_finite<uint32_t>(v, 0x7f800000u);
-    case DType::f16: return rows_are_finite<uint16_t>(v, 0x7c00u);
-    case DType::bf16: return rows_are_finite<uint16_t>(v, 0x7f80u);
-    case DType::f64: return rows_are_finite<uint64_t>(v, 0x7ff0000000000000ull);
-    case DType::f8e4m3: return rows_are_finite<uint8_t>(v, 0x7fu);
-    case DType::f8e5m2: return rows_are_finite<uint8_t>(v, 0x7cu);
-    default: return true;
+  const FloatType* const type = float_type(v.dtype());
+  if (type == nullptr) return true;
+  switch (element_size(v.dtype())) {
+    case 1: return rows_are_finite<uint8_t>(v, *type);
+    case 2: return rows_are_finite<uint16_t>(v, *type);
+    case 4: return rows_are_finite<uint32_t>(v, *type);
+    default: return rows_are_finite<uint64_t>(v, *type);
   }
 }
 
@@ -123,6 +165,208 @@ NotFinite first_not_finite(const TensorView& v) {
     return true;
   });
   return to;
+}
+
+namespace {
+
+constexpr size_t kLine = YARD_MAX_ALIGN;
+constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
+
+// Distance in elements from the first element to the lowest and highest address.
+struct Reach {
+  uint64_t below = 0, above = 0;
+};
+Reach reach(const ParsedTensor& t) {
+  Reach r;
+  for (size_t i = 0; i < t.shape.size(); ++i) {
+    if (t.shape[i] <= 1) continue;
+    const uint64_t steps = static_cast<uint64_t>(t.shape[i] - 1);
+    if (t.strides[i] < 0)
+      r.below += steps * static_cast<uint64_t>(-t.strides[i]);
+    else
+      r.above += steps * static_cast<uint64_t>(t.strides[i]);
+  }
+  return r;
+}
+
+bool has_elements(const ParsedTensor& t) {
+  for (const int64_t d : t.shape)
+    if (d == 0) return false;
+  return true;
+}
+
+// The tensor of elements.h that a block-quantised one is; any other as it is.
+ParsedTensor in_elements(const ParsedTensor& t) {
+  if (block_elements(t.dtype) == 1) return t;
+  const TensorView v =
+      op::ByteTensor::bytes_of(TensorView(nullptr, t.dtype, t.shape, t.strides).c());
+  ParsedTensor to = t;
+  to.dtype = v.dtype();
+  to.shape.assign(v.shape().begin(), v.shape().end());
+  to.strides.assign(v.strides().begin(), v.strides().end());
+  return to;
+}
+
+// Approximately normal: the sum of twelve uniform numbers. Additions only, so that every machine gets the same values.
+double normal(Random& random) {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += random.unit();
+  return sum;
+}
+
+// Float values in index order; rows are `width` elements long.
+class Floats {
+ public:
+  Floats(const FloatType& type, Random& random, Contents contents, int64_t width)
+      : random_(random),
+        contents_(contents),
+        width_(static_cast<uint64_t>(std::max<int64_t>(width, 1))),
+        large_(std::min(8192.0, type.largest / 8)),
+        tiny_(type.smallest_normal) {}
+
+  double next() {
+    const uint64_t column = count_++ % width_;
+    if (column == 0) begin_row();
+    const double usual = normal(random_);
+    switch (contents_) {
+      case Contents::kNan: return special(column) ? std::nan("") : usual;
+      case Contents::kInfinity: return special(column) ? std::copysign(kInfinity, usual) : usual;
+      case Contents::kDenormal: return random_.below(8) == 0 ? usual : usual * tiny_ / 8;
+      case Contents::kZero: return std::copysign(0.0, usual);
+      case Contents::kLarge: return usual * large_;
+      case Contents::kNormal: break;
+    }
+    return usual;
+  }
+
+ private:
+  void begin_row() {
+    special_row_ = random_.below(2) == 0;
+    special_column_ = random_.below(width_);
+  }
+  bool special(uint64_t column) {
+    return special_row_ && (column == special_column_ || random_.below(32) == 0);
+  }
+
+  Random& random_;
+  const Contents contents_;
+  const uint64_t width_;
+  const double large_, tiny_;
+  uint64_t count_ = 0, special_column_ = 0;
+  bool special_row_ = false;
+};
+
+// Values of integers in one tensor: lengths decide how long a kernel runs.
+constexpr int64_t kMostIntegers = 32768;
+
+// Where a block has numbers in f16, and what makes its elements about 1 if they are.
+struct BlockFormat {
+  std::vector<int> scales;  // offsets in bytes
+  double unit;
+};
+BlockFormat block_format(DType t) {
+  switch (t) {
+    case DType::q8_0: return {{0}, 1.0 / 64};
+    case DType::q4_0: return {{0}, 1.0 / 4};
+    case DType::q4_1: return {{0, 2}, 1.0 / 8};
+    case DType::q4_k: return {{0, 2}, 1.0 / 256};
+    default: return {{208}, 1.0 / 1024};  // q6_k
+  }
+}
+
+// Any bytes are valid blocks but for their scales, which decide what the elements are.
+void fill_blocks(const TensorView& view, Random& random, Contents contents) {
+  const BlockFormat format = block_format(view.dtype());
+  const int64_t block = yard_unit_bytes(view.c().dtype);
+  Floats scales(*float_type(DType::f16), random, contents, 4);
+  for_each_row(view, [&](const auto&, int64_t offset, int64_t bytes) {
+    char* const row = static_cast<char*>(view.data()) + offset;
+    for (int64_t i = 0; i < bytes; ++i) row[i] = static_cast<char>(random.below(256));
+    for (char* at = row; at < row + bytes; at += block)
+      for (const int scale : format.scales)
+        store(DType::f16, at + scale, scales.next() * format.unit);
+    return true;
+  });
+}
+
+}  // namespace
+
+double reach_in_bytes(const ParsedTensor& tensor) {
+  const ParsedTensor t = in_elements(tensor);
+  double elements = has_elements(t) ? 1 : 0;
+  for (size_t i = 0; i < t.shape.size() && elements > 0; ++i)
+    elements += static_cast<double>(t.shape[i] - 1) * std::fabs(static_cast<double>(t.strides[i]));
+  return elements * static_cast<double>(element_size(t.dtype));
+}
+
+void Buffer::Free::operator()(void* p) const noexcept { std::free(p); }
+
+Buffer::Buffer(const ParsedTensor& tensor, bool written) {
+  const ParsedTensor t = in_elements(tensor);
+  const size_t size = element_size(t.dtype);
+  const bool empty = !has_elements(t);
+  const Reach r = empty ? Reach() : reach(t);
+  bytes_ = empty ? 0 : (r.below + r.above + 1) * size;
+  const size_t before = (r.below * size + kLine - 1) / kLine * kLine;
+  // Exactly the requested alignment, never a better one.
+  const size_t offset = kGuard + before + (t.align < kLine ? t.align : 0);
+  const size_t after = empty ? 0 : (r.above + 1) * size;
+  room_ = (offset + after + kGuard + kLine - 1) / kLine * kLine;
+  memory_.reset(static_cast<char*>(std::aligned_alloc(kLine, room_)));
+  if (memory_ == nullptr) throw std::bad_alloc();
+  std::memset(memory_.get(), written ? kAroundWritten : kAroundRead, room_);
+  char* data = memory_.get() + offset;
+  begin_ = data - r.below * size;
+  view_ = TensorView(static_cast<void*>(data), tensor.dtype, tensor.shape, tensor.strides,
+                     tensor.device);
+}
+
+void Buffer::restore() const { std::memcpy(memory_.get(), image_.data(), image_.size()); }
+
+void Buffer::scramble(uint8_t byte) const {
+  const size_t size = element_size(view_.dtype());
+  for_each_element(view_, [&](char* at) { std::memset(at, byte, size); });
+}
+
+std::string Buffer::damage(bool elements) const {
+  if (std::memcmp(memory_.get(), image_.data(), room_) == 0) return "";
+  std::vector<char> now(memory_.get(), memory_.get() + room_);
+  if (!elements) {
+    const size_t size = element_size(view_.dtype());
+    for_each_element(view_, [&](const char* at) {
+      const auto where = static_cast<size_t>(at - memory_.get());
+      std::memcpy(&now[where], &image_[where], size);
+    });
+  }
+  if (std::memcmp(now.data(), image_.data(), room_) == 0) return "";
+  size_t at = 0;
+  while (now[at] == image_[at]) ++at;
+  const auto begin = static_cast<size_t>(begin_ - memory_.get());
+  if (at < begin) return fmt::format("{} bytes before its first element", begin - at);
+  if (at >= begin + bytes_)
+    return fmt::format("{} bytes after its last element", at - begin - bytes_);
+  return fmt::format("at byte {}{}", at - begin, elements ? "" : ", between its elements");
+}
+
+void fill(const TensorView& view, Random random, Contents contents, IntegerRange integers) {
+  const DType t = view.dtype();
+  if (const FloatType* const type = float_type(t)) {
+    Floats floats(*type, random, contents, view.rank() > 0 ? view.shape().back() : 1);
+    return for_each_element(view, [&](char* at) { store(t, at, floats.next()); });
+  }
+  if (block_elements(t) > 1) return fill_blocks(view, random, contents);
+  if (!is_signed(t)) integers.least = std::max<int64_t>(integers.least, 0);
+  // The range that every integer dtype of that many bits can represent.
+  const int64_t top = t == DType::boolean ? 2
+                      : bits(t) < 8       ? 8
+                                          : int64_t{1} << (std::min(bits(t), 32) - 1);
+  integers.most = std::clamp(integers.most, -top, top);
+  integers.least = std::clamp(integers.least, -top, top - 1);
+  const auto range =
+      static_cast<uint64_t>(std::clamp<int64_t>(integers.most - integers.least, 0, kMostIntegers));
+  for_each_element(view, [&](char* at) {
+    store(t, at, static_cast<double>(integers.least + static_cast<int64_t>(random.below(range))));
+  });
 }
 
 }  // namespace yard::tune

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of tensors in host memory: as numbers, one by one, row by row, packed into bytes. A block-quantised tensor has
-// its bytes for elements.
+// Elements of tensors in host memory: as numbers, one by one, row by row, packed into bytes; guarded memory for the
+// elements of one tensor, and generated contents. A block-quantised tensor has its bytes for elements.
 #pragma once
 
-#include <yard/tensor.h>
+#include <yard/call_spec.h>
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "op/numbers.h"
 #include "op/overlap.h"
+#include "tune/random.h"
 
 namespace yard::tune {
 
@@ -21,8 +24,18 @@ size_t element_size(DType t) noexcept;
 inline TensorView element_view(const TensorView& v) noexcept {
   return yard_is_blocks(v.c().dtype) ? op::ByteTensor::bytes_of(v.c()) : v;
 }
-bool is_float(DType t) noexcept;
-bool is_signed(DType t) noexcept;
+
+// What distinguishes the types of floats.
+struct FloatType {
+  DType dtype;
+  uint64_t not_finite;  // bits that are set in infinity and NaN only; f8e4m3 has no infinity
+  double smallest_normal, largest;
+  double overflow;    // the first power of two beyond the range
+  double rtol, atol;  // where an op states none
+};
+std::span<const FloatType> float_types() noexcept;
+// Null: it is none.
+const FloatType* float_type(DType t) noexcept;
 
 using op::load;
 using op::store;
@@ -78,5 +91,49 @@ struct NotFinite {
   double value = 0;
 };
 NotFinite first_not_finite(const TensorView& v);
+
+// Guarded memory of one tensor.
+//
+// Guard regions lie before and after the tensor. They and the gaps between elements hold bytes that no kernel may read
+// or change. Of a tensor that is read they are all ones, which is NaN in every float type, so that an out-of-bounds
+// read spoils the result. Of one that is written they have another pattern, so that an element copied too far is seen.
+class Buffer {
+ public:
+  static constexpr size_t kGuard = 256;  // bytes; a multiple of every alignment
+
+  Buffer(const ParsedTensor& tensor, bool written);
+
+  const TensorView& view() const noexcept { return view_; }
+  // Saves the memory, guards included, for restore() and damage().
+  void save() { image_.assign(memory_.get(), memory_.get() + room_); }
+  void restore() const;
+  // Sets every byte of every element.
+  void scramble(uint8_t byte) const;
+
+  // The first difference from the saved memory, with or without the elements: "4 bytes after its last element". Empty
+  // if there is none.
+  std::string damage(bool elements) const;
+
+ private:
+  struct Free {
+    void operator()(void* p) const noexcept;
+  };
+  std::unique_ptr<char, Free> memory_;
+  size_t room_ = 0;
+  char* begin_ = nullptr;  // lowest byte of any element
+  size_t bytes_ = 0;       // from there to the end of the highest element
+  TensorView view_;
+  std::vector<char> image_;
+};
+
+// Bytes from the lowest address of any element to the end of the highest. A double, since strides are not checked.
+double reach_in_bytes(const ParsedTensor& tensor);
+
+// Values of integer tensors: from `least` to below `most`.
+struct IntegerRange {
+  int64_t least = 0;
+  int64_t most = 1024;
+};
+void fill(const TensorView& view, Random random, Contents contents, IntegerRange integers);
 
 }  // namespace yard::tune

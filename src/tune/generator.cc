@@ -13,10 +13,8 @@ namespace {
 
 constexpr int kAttempts = 200;
 
-std::vector<DType> any_types() {
-  return {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
-          DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
-}
+constexpr DType kAnyTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
+                               DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
 
 std::vector<int> count_to(size_t n) {
   std::vector<int> v(n);
@@ -30,16 +28,22 @@ op::SpecArg* find(op::CallSpec& spec, const std::string& name) {
   return nullptr;
 }
 
-// Strides for dimensions in memory order `order`, outermost first. The innermost has stride `step`, and there are `gap`
-// elements between rows.
-std::vector<int64_t> strides(const std::vector<int64_t>& shape, const std::vector<size_t>& order,
-                             int64_t step, int64_t gap) {
+// As strides_of(), with the dimensions in memory order, outermost first.
+std::vector<int64_t> ordered_strides(const std::vector<int64_t>& shape,
+                                     const std::vector<size_t>& order, int64_t step, int64_t gap) {
   std::vector<int64_t> to(shape.size(), 1);
+  auto next = static_cast<uint64_t>(step);  // an overflow is left to the schema check
   for (size_t k = order.size(); k-- > 0;) {
-    to[order[k]] = step;
-    step *= std::max<int64_t>(shape[order[k]], 1);
-    if (k + 1 == order.size()) step += gap;
+    to[order[k]] = static_cast<int64_t>(next);
+    next *= static_cast<uint64_t>(std::max<int64_t>(shape[order[k]], 1));
+    if (k + 1 == order.size()) next += static_cast<uint64_t>(gap);
   }
+  return to;
+}
+
+std::vector<size_t> in_order(size_t n) {
+  std::vector<size_t> to(n);
+  std::iota(to.begin(), to.end(), size_t{0});
   return to;
 }
 
@@ -61,6 +65,27 @@ void misalign(op::TensorSpec& t) {
 }
 
 }  // namespace
+
+std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap) {
+  return ordered_strides(shape, in_order(shape.size()), step, gap);
+}
+
+std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
+                                                            std::span<const DType> usual) {
+  std::map<std::string, std::vector<DType>> to;
+  for (const op::Param& p : schema.params)
+    if (!p.variable.empty()) to[p.variable] = {usual.begin(), usual.end()};
+  for (const op::Clause& c : schema.clauses)
+    if (c.kind == op::Clause::Kind::kDTypes) to[c.left.name] = c.dtypes;
+  return to;
+}
+
+bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Param& p) {
+  if (!p.is_output()) return false;
+  if (program.needs_shape_function() && op != nullptr && op->infer != nullptr) return true;
+  return p.kind == op::Kind::kTensor && !p.optional &&
+         program.inputs_determine(static_cast<uint32_t>(program.index_of(p.name)));
+}
 
 LayoutGenerator::LayoutGenerator() {
   using enum Form;
@@ -87,8 +112,6 @@ void LayoutGenerator::assign(std::span<const Item> items, Random& random) {
 
 void LayoutGenerator::lay_out(const Item& item, Random& random) {
   op::TensorSpec& t = *item.spec;
-  std::vector<size_t> order(t.shape.size());
-  std::iota(order.begin(), order.end(), size_t{0});
   Form form = forms_.next(random);
   if (form == Form::kBroadcast && item.written) form = Form::kRowPadded;  // would overlap itself
   if (t.shape.empty() && form != Form::kMisaligned) return;
@@ -97,21 +120,23 @@ void LayoutGenerator::lay_out(const Item& item, Random& random) {
   if (unit > 1) form = form == Form::kMisaligned ? form : Form::kRowPadded;
   switch (form) {
     case Form::kRowPadded:
-      t.strides = strides(t.shape, order, 1, unit * (1 + static_cast<int64_t>(random.below(16))));
+      t.strides = strides_of(t.shape, 1, unit * (1 + static_cast<int64_t>(random.below(16))));
       break;
-    case Form::kTransposed:
+    case Form::kTransposed: {
+      std::vector<size_t> order = in_order(t.shape.size());
       std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
-      t.strides = strides(t.shape, order, 1, 0);
+      t.strides = ordered_strides(t.shape, order, 1, 0);
       break;
+    }
     case Form::kInnerStep:
-      t.strides = strides(t.shape, order, 2 + static_cast<int64_t>(random.below(2)), 0);
+      t.strides = strides_of(t.shape, 2 + static_cast<int64_t>(random.below(2)), 0);
       break;
     case Form::kBroadcast:
-      t.strides = strides(t.shape, order, 1, 0);
+      t.strides = strides_of(t.shape, 1, 0);
       t.strides[any] = 0;
       break;
     case Form::kNegative:
-      t.strides = strides(t.shape, order, 1, 0);
+      t.strides = strides_of(t.shape, 1, 0);
       t.strides[any] = -t.strides[any];
       break;
     case Form::kMisaligned: misalign(t); break;
@@ -178,18 +203,14 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
   std::vector<Contents> contents(all_contents().begin(), all_contents().end());
   contents.insert(contents.end(), 4, Contents::kNormal);
   contents_ = ShuffleBag<Contents>(std::move(contents));
-  std::map<std::string, std::vector<DType>> types;
   for (const op::Param& p : s_.params) {
-    if (!p.variable.empty()) types.try_emplace(p.variable, any_types());
     if (p.kind == op::Kind::kEnum || p.kind == op::Kind::kBool)
       scalars_[p.name] = ShuffleBag<int>(allowed_values(p));
     if (p.kind == op::Kind::kFloat) scalars_[p.name] = ShuffleBag<int>({0, 0, 0, 1, 2, 3});
   }
-  for (const op::Clause& c : s_.clauses) {
-    if (c.kind == op::Clause::Kind::kDTypes) types[c.left.name] = c.dtypes;
+  for (const op::Clause& c : s_.clauses)
     if (c.kind == op::Clause::Kind::kMayAlias) aliases_[&c] = ShuffleBag<char>({0, 0, 1});
-  }
-  for (auto& [variable, list] : types)
+  for (const auto& [variable, list] : types_by_variable(s_, kAnyTypes))
     types_[variable] = ShuffleBag<DType>(allowed_types(variable, list));
 }
 
@@ -312,15 +333,9 @@ std::vector<int64_t> Generator::shape(const op::Param& p, const Assignment& assi
   return to;
 }
 
-bool Generator::is_inferred(const op::Param& p) const {
-  if (!p.is_output()) return false;
-  if (program_.needs_shape_function() && op_ != nullptr && op_->infer != nullptr) return true;
-  return p.kind == op::Kind::kTensor && !p.optional &&
-         program_.inputs_determine(static_cast<uint32_t>(program_.index_of(p.name)));
-}
-
 std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Assignment& assignment) {
-  if (is_inferred(p)) return std::nullopt;  // add_inferred_outputs() adds it to the spec
+  if (is_inferred(program_, op_, p))
+    return std::nullopt;  // add_inferred_outputs() adds it to the spec
   const auto one = [&] {
     op::TensorSpec t;
     t.dtype = p.variable.empty() ? p.dtype : chosen_types_.at(p.variable);

@@ -69,6 +69,14 @@ class LayoutGenerator {
   ShuffleBag<Form> forms_;
 };
 
+// The dtypes that the schema allows for each variable; `usual` where it leaves them open.
+std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
+                                                            std::span<const DType> usual);
+// Whether an output is left to the inference of a call's outputs: the inputs or the shape function of `op` determine it.
+bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Param& param);
+// The innermost dimension has stride `step`, and there are `gap` elements between rows.
+std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap);
+
 class Generator {
  public:
   // Calls from the schema alone. `program` and `op` must outlive it; `op` has the shape function, if the schema needs one.
@@ -94,8 +102,6 @@ class Generator {
   std::vector<DType> allowed_types(const std::string& variable, std::vector<DType> all) const;
   void choose_types();
   std::vector<int64_t> shape(const op::Param& param, const Assignment& assignment);
-  // Whether an output is left to the inference of a call's outputs.
-  bool is_inferred(const op::Param& param) const;
   // Empty where the tensor is inferred.
   std::optional<op::SpecValue> tensors(const op::Param& param, const Assignment& assignment);
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);

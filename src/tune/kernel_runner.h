@@ -19,7 +19,7 @@
 #include "registry/changes.h"
 #include "registry/records.h"
 #include "select/candidate_set.h"
-#include "tune/buffer.h"
+#include "tune/elements.h"
 #include "tune/generator.h"
 #include "tune/random.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sample calls fit their op, and match and just miss every rule.
-#include "tune/call_builder.h"
+#include "tune/samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

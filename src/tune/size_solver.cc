@@ -113,6 +113,16 @@ std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::st
   return product;
 }
 
+void Assignment::set(const std::string& name, int64_t value) {
+  const auto g = groups.find(name);
+  if (g == groups.end()) {
+    numbers[name] = value;
+    return;
+  }
+  g->second.assign(std::max<size_t>(g->second.size(), 1), 1);
+  g->second.back() = value;
+}
+
 SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits)
     : s_(schema), max_elements_(max_elements), limits_(std::move(limits)) {
   using enum Profile;
@@ -262,7 +272,7 @@ std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& rando
     for (const std::string& d : dims_) assignment.numbers[d] = 1;
     for (auto& [name, dims] : assignment.groups) std::fill(dims.begin(), dims.end(), 1);
   }
-  set(assignment, point.name, point.size);
+  assignment.set(point.name, point.size);
   const std::set<std::string> pinned = {point.name};
   repair(assignment, pinned, random);
   shrink(assignment, pinned);
@@ -327,18 +337,6 @@ bool SizeSolver::is_active(const Assignment& assignment, const op::Clause& c) co
   return given == (c.guard == op::Clause::Guard::kIf);
 }
 
-void SizeSolver::set(Assignment& assignment, const std::string& name, int64_t value) const {
-  const auto g = assignment.groups.find(name);
-  if (g == assignment.groups.end()) {
-    assignment.numbers[name] = value;
-    return;
-  }
-  // Keeps the rank, if it has one.
-  if (g->second.empty()) g->second.push_back(1);
-  std::fill(g->second.begin(), g->second.end(), 1);
-  g->second.back() = value;
-}
-
 bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const {
   bool changed = false;
   for (const auto& [name, tests] : limits_.numbers) {
@@ -348,7 +346,7 @@ bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string
     const bool integer = i >= 0 && s_.params[static_cast<size_t>(i)].kind == op::Kind::kInt;
     const Passing p(tests, integer ? INT64_MIN : 0);
     if (p.none() || p.nearest(*now) == *now) continue;
-    set(assignment, name, p.nearest(*now));
+    assignment.set(name, p.nearest(*now));
     changed = true;
   }
   return changed;
@@ -366,11 +364,11 @@ bool SizeSolver::satisfy_multiple(Assignment& assignment, const op::Clause& c,
   if (free_right && (!free_left || random.below(2) == 0)) {
     int64_t divisor = std::clamp<int64_t>(*right, 1, std::max<int64_t>(*left, 1));
     while (*left % divisor != 0) --divisor;
-    return set(assignment, c.right.name, divisor), true;
+    return assignment.set(c.right.name, divisor), true;
   }
   if (!free_left) return false;
-  return set(assignment, c.left.name,
-             *left > *right ? *left - op::remainder(*left, *right) : *right),
+  return assignment.set(c.left.name,
+                        *left > *right ? *left - op::remainder(*left, *right) : *right),
          true;
 }
 
@@ -379,7 +377,7 @@ bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
                          const std::set<std::string>& pinned, Random& random) const {
   const auto change = [&](const std::string& name, std::optional<int64_t> v) {
     if (!v || pinned.contains(name)) return false;
-    set(assignment, name, *v);
+    assignment.set(name, *v);
     return true;
   };
   const auto term = [&](const op::Term& t) -> std::optional<int64_t> {

@@ -24,6 +24,8 @@ struct Assignment {
 
   // The value of a name in a clause: a number, or the product of a group. Empty if no given argument determines it.
   std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
+  // Gives a name that value; a group keeps its rank, if it has one.
+  void set(const std::string& name, int64_t value);
 };
 
 // The dtypes of a call's variables.
@@ -76,7 +78,6 @@ class SizeSolver {
   double product(const Assignment& assignment) const;
   // Whether a name was changed to pass its limits.
   bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
-  void set(Assignment& assignment, const std::string& name, int64_t value) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
                const std::set<std::string>& pinned, Random& random) const;
   bool satisfy_multiple(Assignment& assignment, const op::Clause& clause,
