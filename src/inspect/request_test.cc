@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect/request.h"
+#include "inspect/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

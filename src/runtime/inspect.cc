@@ -116,7 +116,7 @@ Result<std::shared_ptr<Inspect::Entry>> find_entry(std::optional<int64_t> id) {
                 fmt::format("invalid runtime: expected {}, got {}", base::one_of(known), *id));
 }
 
-Result<std::string> hello() {
+Result<std::string> hello(const Peer&) {
   std::vector<std::string> runtimes;
   for (const auto& e : entries()) {
     const auto one = with(*e, [&](const Inspected& s) -> Result<std::string> {
@@ -190,7 +190,7 @@ Result<std::string> undo(const Peer& who) {
   return Status(Code::kNotFound, "there is no change to take back");
 }
 
-Result<std::string> list_changes() {
+Result<std::string> list_changes(const Peer&) {
   std::vector<std::string> all;
   for (const Change& c : g_process.get().changes) all.push_back(to_json(c));
   base::JsonObject to;
@@ -198,36 +198,30 @@ Result<std::string> list_changes() {
   return std::move(to).text();
 }
 
-Result<std::string> status(Inspect::Entry& entry) {
-  return with(entry, [&](const Inspected& s) -> Result<std::string> {
-    base::JsonObject to = status_of(s);
-    const std::vector<Change>& all = g_process.get().changes;
-    to.add_json("last_change", all.empty() ? "null" : to_json(all.back()));
-    return std::move(to).text();
-  });
-}
+// Commands that are not about one runtime; they take no arguments.
+constexpr std::pair<const char*, Result<std::string> (*)(const Peer&)> kOfProcess[] = {
+    {"hello", hello}, {"changes", list_changes}, {"undo", undo}};
 
-Status check_args(const Request& request, const std::vector<std::string>& known) {
+Status check_args(const Request& request, std::span<const char* const> args) {
+  std::vector<std::string> known;
+  for (const char* const name : args)
+    if (name != nullptr) known.emplace_back(name);
   for (const base::YamlEntry& e : request.args.entries)
     if (!base::contains(known, e.key))
-      return Status(Code::kInvalidArgument,
-                    fmt::format("invalid argument of {}: expected {}, got {}{}", request.command,
-                                known.empty() ? "none" : base::one_of(known), base::excerpt(e.key),
-                                base::did_you_mean(e.key, known)));
+      return inspect::invalid(fmt::format("argument of {}", request.command),
+                              known.empty() ? "none" : base::one_of(known),
+                              base::excerpt(e.key) + base::did_you_mean(e.key, known));
   return {};
 }
 
-const Command* find_command(std::string_view name) {
+Result<const Command*> find_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [other, run] : kOfProcess) known.emplace_back(other);
   for (const auto& table : {query_commands(), change_commands()})
-    for (const Command& c : table)
+    for (const Command& c : table) {
       if (name == c.name) return &c;
-  return nullptr;
-}
-
-Status unknown_command(const std::string& name) {
-  std::vector<std::string> known = {"hello", "status", "changes", "undo"};
-  for (const auto& table : {query_commands(), change_commands()})
-    for (const Command& c : table) known.emplace_back(c.name);
+      known.emplace_back(c.name);
+    }
   return Status(Code::kUnsupported,
                 fmt::format("invalid command: expected {}, got {}{}", base::one_of(known),
                             base::excerpt(name), base::did_you_mean(name, known)));
@@ -236,18 +230,14 @@ Status unknown_command(const std::string& name) {
 }  // namespace
 
 Result<std::string> handle_request(const Request& request, const Peer& who) {
-  const std::string& name = request.command;
-  const Command* const command = find_command(name);
-  if (command == nullptr && name != "hello" && name != "status" && name != "changes" &&
-      name != "undo")
-    return unknown_command(name);
-  YARD_RETURN_IF_ERROR(
-      check_args(request, command != nullptr ? command->args : std::vector<std::string>()));
-  if (name == "hello") return hello();
-  if (name == "changes") return list_changes();
-  if (name == "undo") return undo(who);
+  for (const auto& [name, run] : kOfProcess) {
+    if (request.command != name) continue;
+    YARD_RETURN_IF_ERROR(check_args(request, {}));
+    return run(who);
+  }
+  YARD_ASSIGN_OR_RETURN(const auto command, find_command(request.command));
+  YARD_RETURN_IF_ERROR(check_args(request, command->args));
   YARD_ASSIGN_OR_RETURN(const auto entry, find_entry(request.runtime));
-  if (command == nullptr) return status(*entry);
   if (command->change != nullptr) return change(*entry, *command, request, who);
   return with(*entry,
               [&](const Inspected& s) { return command->query(s, CommandArgs(request.args)); });
@@ -326,6 +316,11 @@ std::string to_json(const Change& c) {
   to.add("command", c.command).add_json("args", c.args).add("runtime", c.runtime);
   to.add("undoable", c.undo != nullptr).add("undone", c.undone);
   return std::move(to).text();
+}
+
+std::string last_change() {
+  const std::vector<Change>& all = g_process.get().changes;
+  return all.empty() ? "null" : to_json(all.back());
 }
 
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept {

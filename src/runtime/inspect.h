@@ -6,6 +6,7 @@
 #include <yard/runtime.h>
 #include <yard/status.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -115,7 +116,7 @@ class CommandArgs {
 // Has one of the two functions. A query gives JSON.
 struct Command {
   const char* name;
-  std::vector<std::string> args;  // their names; others are errors
+  std::array<const char*, 4> args;  // their names, the rest null; others are errors
   Result<std::string> (*query)(const Inspected&, const CommandArgs&) = nullptr;
   Result<Changed> (*change)(const Inspected&, const CommandArgs&) = nullptr;
 };
@@ -125,8 +126,8 @@ std::span<const Command> change_commands();
 // Runs the command that a request names.
 Result<std::string> handle_request(const inspect::Request& request, const inspect::Peer& who);
 
-// For `status`: what is not of one runtime is added by the caller.
-base::JsonObject status_of(const Inspected& subject);
+// As JSON; "null": there was none.
+std::string last_change();
 
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept;
 

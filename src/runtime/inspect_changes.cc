@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
@@ -23,10 +22,7 @@ namespace {
 using base::JsonObject;
 using base::YamlNode;
 
-Status invalid(std::string_view what, std::string_view expected, std::string_view got) {
-  return Status(Code::kInvalidArgument,
-                fmt::format("invalid {}: expected {}, got {}", what, expected, base::excerpt(got)));
-}
+using inspect::invalid;
 
 // ---- Policy ----
 
@@ -60,7 +56,8 @@ Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
     if (fields->find(row.name) != nullptr) next.*row.member = reading.config.policy.*row.member;
   });
   for (const base::YamlEntry& e : fields->entries)
-    if (!base::contains(known, e.key)) return invalid("field", base::one_of(known), e.key);
+    if (!base::contains(known, e.key))
+      return invalid("field", base::one_of(known), base::excerpt(e.key));
   return put_policy(s, std::move(next));
 }
 
@@ -111,13 +108,13 @@ Result<std::vector<Condition>> parse_when(const std::string& when) {
     const size_t equals = part.find('=');
     const std::string_view key = base::trim(part.substr(0, equals));
     if (equals == part.npos || key.empty())
-      return invalid("when", "FIELD=VALUE, separated by commas", part);
+      return invalid("when", "FIELD=VALUE, separated by commas", base::excerpt(part));
     Condition c;
     c.key = key;
     const auto values = base::split(part.substr(equals + 1), '|');
     c.list = values.size() > 1;
     for (const std::string_view value : values) {
-      if (value.empty()) return invalid("when", "a value after '='", part);
+      if (value.empty()) return invalid("when", "a value after '='", base::excerpt(part));
       c.values.push_back({std::string(value), false});
     }
     to.push_back(std::move(c));
@@ -312,7 +309,8 @@ Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const Com
 Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto action, args.required("action"));
   const std::vector<std::string> actions = {"open", "close", "reset"};
-  if (!base::contains(actions, action)) return invalid("action", base::one_of(actions), action);
+  if (!base::contains(actions, action))
+    return invalid("action", base::one_of(actions), base::excerpt(action));
   YARD_ASSIGN_OR_RETURN(const auto reason, args.text("reason"));
   YARD_ASSIGN_OR_RETURN(const auto targets, breaker_targets(s, args));
   const bool opens = action == "open";
@@ -341,7 +339,7 @@ Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
 Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto word, args.required("level"));
   const auto level = parse_log_level(word);
-  if (!level) return invalid("level", "debug, info, warn, error or off", word);
+  if (!level) return invalid("level", "debug, info, warn, error or off", base::excerpt(word));
   YARD_ASSIGN_OR_RETURN(const auto logger, args.text("logger"));
   const base::LogLevels before = base::g_log_levels.load(std::memory_order_relaxed);
   if (logger)
@@ -412,28 +410,25 @@ Result<Changed> stats_reset(const Inspected& s, const CommandArgs&) {
   return Changed();
 }
 
+constexpr Command kChanges[] = {
+    {"policy.set", {"fields"}, nullptr, policy_set},
+    {"policy.reset", {}, nullptr, policy_reset},
+    {"deny", {"kernel", "op", "when"}, nullptr, deny},
+    {"allow", {"kernel", "op", "when"}, nullptr, allow},
+    {"breaker", {"action", "op", "kernel", "reason"}, nullptr, breaker},
+    {"config.load", {"path"}, nullptr, config_load},
+    {"config.rollback", {"version"}, nullptr, config_rollback},
+    {"log", {"level", "logger"}, nullptr, log_level},
+    {"verbose", {"level"}, nullptr, verbose},
+    {"trace.start", {"max_events"}, nullptr, trace_start},
+    {"trace.stop", {}, nullptr, trace_stop},
+    {"record", {"path"}, nullptr, record},
+    {"record.stop", {}, nullptr, record_stop},
+    {"stats.reset", {}, nullptr, stats_reset},
+};
+
 }  // namespace
 
-std::span<const Command> change_commands() {
-  static constinit base::Lazy<const std::vector<Command>> all(+[] {
-    return static_cast<const std::vector<Command>*>(new std::vector<Command>{
-        {"policy.set", {"fields"}, nullptr, policy_set},
-        {"policy.reset", {}, nullptr, policy_reset},
-        {"deny", {"kernel", "op", "when"}, nullptr, deny},
-        {"allow", {"kernel", "op", "when"}, nullptr, allow},
-        {"breaker", {"action", "op", "kernel", "reason"}, nullptr, breaker},
-        {"config.load", {"path"}, nullptr, config_load},
-        {"config.rollback", {"version"}, nullptr, config_rollback},
-        {"log", {"level", "logger"}, nullptr, log_level},
-        {"verbose", {"level"}, nullptr, verbose},
-        {"trace.start", {"max_events"}, nullptr, trace_start},
-        {"trace.stop", {}, nullptr, trace_stop},
-        {"record", {"path"}, nullptr, record},
-        {"record.stop", {}, nullptr, record_stop},
-        {"stats.reset", {}, nullptr, stats_reset},
-    });
-  });
-  return all.get();
-}
+std::span<const Command> change_commands() { return kChanges; }
 
 }  // namespace yard::runtime

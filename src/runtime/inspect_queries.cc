@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
@@ -22,11 +21,6 @@ using base::YamlNode;
 
 // The most plans of an op that are listed with their rejected kernels: each is explained.
 constexpr size_t kMostPlans = 256;
-
-Status wrong(std::string_view name, std::string_view expected, const YamlNode* got) {
-  return Status(Code::kInvalidArgument, fmt::format("invalid {}: expected {}, got {}", name,
-                                                    expected, base::json_excerpt(got)));
-}
 
 template <class List, class F>
 std::string each(const List& list, const F& json_of) {
@@ -72,7 +66,7 @@ Result<std::string> explain(const Inspected& s, const CommandArgs& args) {
   if (labels != nullptr)
     for (const base::YamlEntry& e : labels->entries) {
       const std::string* const value = base::json_text(e.value);
-      if (value == nullptr) return wrong("labels." + e.key, "a string", &e.value);
+      if (value == nullptr) return inspect::invalid("labels." + e.key, "a string", &e.value);
       options.labels[e.key] = *value;
     }
   YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(call, options));
@@ -195,9 +189,7 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
   return std::move(to).text();
 }
 
-}  // namespace
-
-JsonObject status_of(const Inspected& s) {
+Result<std::string> status(const Inspected& s, const CommandArgs&) {
   const auto snapshot = s.core.snapshot();
   const Reloader::Standing rules = s.reloader.standing();
   const policy::FileRules* const file = snapshot->policy->file.get();
@@ -217,12 +209,29 @@ JsonObject status_of(const Inspected& s) {
   to.add_or_null("recording", s.runtime.recording().path);
   to.add("verbose", s.runtime.verbose()).add("trace", s.runtime.is_tracing());
   to.add("rollout", snapshot->policy->rollout != nullptr);
-  return to;
+  to.add_json("last_change", last_change());
+  return std::move(to).text();
 }
+
+constexpr Command kQueries[] = {
+    {"status", {}, status},
+    {"list", {}, list},
+    {"explain", {"call", "labels"}, explain},
+    {"health", {}, health},
+    {"policy", {}, policy_in_force},
+    {"config.history", {}, config_history},
+    {"config.show", {}, config_show},
+    {"stats", {}, stats},
+    {"plans", {"op"}, plans},
+};
+
+}  // namespace
+
+std::span<const Command> query_commands() { return kQueries; }
 
 Result<std::string> CommandArgs::required(std::string_view name) const {
   YARD_ASSIGN_OR_RETURN(auto found, text(name));
-  if (!found || found->empty()) return wrong(name, "a string", args_.find(name));
+  if (!found || found->empty()) return inspect::invalid(name, "a string", args_.find(name));
   return *std::move(found);
 }
 
@@ -230,7 +239,7 @@ Result<std::optional<std::string>> CommandArgs::text(std::string_view name) cons
   const YamlNode* const node = find(name);
   if (node == nullptr) return std::optional<std::string>();
   const std::string* const value = base::json_text(*node);
-  if (value == nullptr) return wrong(name, "a string", node);
+  if (value == nullptr) return inspect::invalid(name, "a string", node);
   return std::optional<std::string>(*value);
 }
 
@@ -238,37 +247,22 @@ Result<std::optional<int64_t>> CommandArgs::number(std::string_view name) const 
   const YamlNode* const node = find(name);
   if (node == nullptr) return std::optional<int64_t>();
   const auto value = base::json_whole_number(*node);
-  if (!value) return wrong(name, "a whole number", node);
+  if (!value) return inspect::invalid(name, "a whole number", node);
   return value;
 }
 
 Result<std::string> CommandArgs::path(std::string_view name) const {
   auto value = required(name);
   if (value.ok() && (!value->starts_with('/') || value->find('\0') != value->npos))
-    return wrong(name, "a path that begins with /", find(name));
+    return inspect::invalid(name, "a path that begins with /", find(name));
   return value;
 }
 
 Result<const YamlNode*> CommandArgs::object(std::string_view name) const {
   const YamlNode* const node = find(name);
-  if (node != nullptr && node->kind != YamlNode::Kind::kMap) return wrong(name, "an object", node);
+  if (node != nullptr && node->kind != YamlNode::Kind::kMap)
+    return inspect::invalid(name, "an object", node);
   return node;
-}
-
-std::span<const Command> query_commands() {
-  static constinit base::Lazy<const std::vector<Command>> all(+[] {
-    return static_cast<const std::vector<Command>*>(new std::vector<Command>{
-        {"list", {}, list},
-        {"explain", {"call", "labels"}, explain},
-        {"health", {}, health},
-        {"policy", {}, policy_in_force},
-        {"config.history", {}, config_history},
-        {"config.show", {}, config_show},
-        {"stats", {}, stats},
-        {"plans", {"op"}, plans},
-    });
-  });
-  return all.get();
 }
 
 }  // namespace yard::runtime
