@@ -89,46 +89,77 @@ namespace {
 
 constexpr size_t kMaxProblems = 8;  // reported of one verifier
 
-// Asks one verifier about all samples: those of the program, declared with the function, and those of the plugin.
+// What the sample calls of a function or hook show about one backend's code for it.
 class Examination {
  public:
-  Examination(std::shared_ptr<const registry::Hook> hook, const Verification& what)
-      : what_(what), implementation_(Implementation::make(std::move(hook))) {
-    const registry::Hook& h = *implementation_->hook;
-    to_.function = h.group + "/" + h.name, to_.backend = h.backend;
+  Examination(std::shared_ptr<const registry::Hook> hook, std::string name,
+              const Verification& what)
+      : hook_(std::move(hook)), what_(what) {
+    to_.function = std::move(name), to_.backend = hook_->backend;
   }
 
-  FunctionReport run() && {
-    const registry::Hook& h = *implementation_->hook;
+  // Asks the verifier about all samples: those of the program, declared with the function, and those of the plugin.
+  FunctionReport of_verifier() && {
+    const registry::Hook& h = *hook_;
     if (h.d.verify == nullptr) {
       to_.state = FunctionReport::State::kNoVerifier;
       return std::move(to_);
     }
-    bool declared = false;
-    if (h.d.samples != nullptr) declared = true, guarded([&] { ask_plugin(h); });
+    implementation_ = Implementation::make(hook_);
+    constexpr const char* kThrew = "making a sample call threw: ";
+    bool declared = h.d.samples != nullptr;
+    if (declared)
+      take_of_plugin(kThrew, [&](const yard_sample_t& sample) { ask(args_of(sample)); });
     for (const detail::FunctionSite* site : registry::function_sites(h.group, h.name)) {
       const auto samples = site->samples.load(std::memory_order_acquire);
       if (samples == nullptr || site->signature != h.signature) continue;
       declared = true;
-      guarded([&] {
-        site->take_samples.load(std::memory_order_relaxed)(
-            samples, [](void* me, const auto& args) { static_cast<Examination*>(me)->take(args); },
-            this);
-      });
+      const auto take = [](void* self, const detail::FunctionArgs& args) {
+        auto& me = *static_cast<Examination*>(self);
+        me.begin_sample();
+        me.ask(args);
+      };
+      guarded(kThrew,
+              [&] { site->take_samples.load(std::memory_order_relaxed)(samples, take, this); });
     }
-    if (to_.broken > 0)
-      to_.state = FunctionReport::State::kBroken;
-    else if (to_.samples > 0)
-      to_.state = FunctionReport::State::kPassed;
-    else
-      to_.why = declared ? "its sample calls are none" : "declares no sample arguments";
-    return std::move(to_);
+    return finish(declared ? "its sample calls are none" : "declares no sample arguments");
+  }
+
+  // Runs the hook with the sample calls of its plugin, which state what is expected of it.
+  FunctionReport of_hook(const registry::Backend& backend, const yard_host_t* host) && {
+    const registry::Hook& h = *hook_;
+    if (h.d.samples == nullptr) return finish("declares no sample calls");
+    const registry::Probe& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
+    if (!probe.available)
+      return finish(fmt::format("is of a backend that is not available: {}", probe.text));
+    take_of_plugin("it threw: ", [&](const yard_sample_t& sample) {
+      // Twice: the second run finds what the first has left behind.
+      for (const char* const run : {"", ", when run again"}) {
+        yard_verdict_t unused{};
+        const base::FloatState before;
+        const int32_t code = sample.ask(sample.self, h.d.function, h.d.self, &unused);
+        if (before.restore()) return problem(kFloatStateChanged);
+        if (code != YARD_OK) return problem(fmt::format("unexpected result{}", run));
+      }
+      ++to_.accepted;
+    });
+    return finish("its sample calls are none");
   }
 
  private:
-  void take(const detail::FunctionArgs& args) {
-    ++to_.samples;
-    if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
+  static detail::FunctionArgs args_of(const yard_sample_t& sample) {
+    detail::FunctionArgs args{};
+    args.tuple = &sample;
+    args.ask = [](const void* s, const detail::ThreadHead& thread, const detail::FunctionRow& row,
+                  yard_verdict_t& v) {
+      const auto& of = *static_cast<const yard_sample_t*>(s);
+      v = {YARD_REASON_NONE, detail::scope_flags(thread), {0, 0, 0}};
+      return of.ask(of.self, row.verify, row.self, &v);
+    };
+    return args;
+  }
+
+  void ask(const detail::FunctionArgs& args) {
     const Answer a = ask_checked(*implementation_, base::this_thread(), args);
     if (!a.broken.empty())
       problem(a.broken);
@@ -136,37 +167,37 @@ class Examination {
       ++(a.accepted ? to_.accepted : to_.refused);
   }
 
-  void ask_plugin(const registry::Hook& h) {
-    const yard_samples_t to{sizeof to, 0, this, [](void* me, const yard_sample_t* sample) {
-                              static_cast<Examination*>(me)->take_sample(sample);
-                            }};
+  // Calls f(sample) for each of the plugin's sample calls.
+  template <class F>
+  void take_of_plugin(const char* threw, const F& f) {
+    struct Taker {
+      Examination& me;
+      const F& f;
+    } taker{*this, f};
+    const yard_samples_t to{
+        sizeof to, 0, &taker, [](void* self, const yard_sample_t* sample) {
+          const Taker& t = *static_cast<const Taker*>(self);
+          t.me.begin_sample();
+          if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr)
+            return t.me.problem("invalid sample call: its size or its ask function is missing");
+          t.f(*sample);
+        }};
     const base::FloatState restored;
-    h.d.samples(h.d.self, &to);
+    guarded(threw, [&] { hook_->d.samples(hook_->d.self, &to); });
   }
 
-  void take_sample(const yard_sample_t* sample) {
-    if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr) {
-      ++to_.samples;
-      return problem("invalid sample call: its size or its ask function is missing");
-    }
-    detail::FunctionArgs args{};
-    args.tuple = sample;
-    args.ask = [](const void* s, const detail::ThreadHead& thread, const detail::FunctionRow& row,
-                  yard_verdict_t& v) {
-      const auto& of = *static_cast<const yard_sample_t*>(s);
-      v = {YARD_REASON_NONE, detail::scope_flags(thread), {0, 0, 0}};
-      return of.ask(of.self, row.verify, row.self, &v);
-    };
-    take(args);
+  void begin_sample() {
+    ++to_.samples;
+    if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
   }
 
   // Code that makes sample calls may throw.
   template <class F>
-  void guarded(const F& make) {
+  void guarded(const char* threw, const F& make) {
     try {
       make();
     } catch (...) {
-      problem("making a sample call threw: " + base::current_exception_text());
+      problem(threw + base::current_exception_text());
     }
   }
 
@@ -176,70 +207,19 @@ class Examination {
       to_.problems.push_back(fmt::format("sample {}: {}", to_.samples, text));
   }
 
-  const Verification& what_;
-  const std::shared_ptr<const Implementation> implementation_;
-  FunctionReport to_;
-};
-
-// Runs a hook with the sample calls of its plugin, which state what is expected of it.
-class HookExamination {
- public:
-  HookExamination(const registry::Hook& hook, const Verification& what) : hook_(hook), what_(what) {
-    to_.function = hook.name, to_.backend = hook.backend;
-  }
-
-  FunctionReport run(const registry::Backend* backend, const yard_host_t* host) && {
-    const registry::Probe* const probe =
-        backend != nullptr ? &backend->probe({std::max(backend->d.device_type, 1), 0}, host)
-                           : nullptr;
-    if (hook_.d.samples == nullptr) {
-      to_.why = "declares no sample calls";
-    } else if (probe != nullptr && !probe->available) {
-      to_.why = fmt::format("is of a backend that is not available: {}", probe->text);
-    } else {
-      const yard_samples_t to{sizeof to, 0, this, [](void* me, const yard_sample_t* sample) {
-                                static_cast<HookExamination*>(me)->take(sample);
-                              }};
-      const base::FloatState restored;
-      try {
-        hook_.d.samples(hook_.d.self, &to);
-      } catch (...) {
-        problem("it threw: " + base::current_exception_text());
-      }
-      if (to_.samples == 0) to_.why = "its sample calls are none";
-    }
+  FunctionReport finish(std::string why_none) {
     if (to_.broken > 0)
       to_.state = FunctionReport::State::kBroken;
     else if (to_.samples > 0)
       to_.state = FunctionReport::State::kPassed;
+    else
+      to_.why = std::move(why_none);
     return std::move(to_);
   }
 
- private:
-  // Twice: the second run finds what the first has left behind.
-  void take(const yard_sample_t* sample) {
-    ++to_.samples;
-    if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr)
-      return problem("invalid sample call: its size or its ask function is missing");
-    if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
-    for (const char* const run : {"", ", when run again"}) {
-      yard_verdict_t unused{};
-      const base::FloatState before;
-      const int32_t code = sample->ask(sample->self, hook_.d.function, hook_.d.self, &unused);
-      if (before.restore()) return problem(kFloatStateChanged);
-      if (code != YARD_OK) return problem(fmt::format("unexpected result{}", run));
-    }
-    ++to_.accepted;
-  }
-
-  void problem(const std::string& text) {
-    ++to_.broken;
-    if (to_.problems.size() < kMaxProblems)
-      to_.problems.push_back(fmt::format("sample {}: {}", to_.samples, text));
-  }
-
-  const registry::Hook& hook_;
+  const std::shared_ptr<const registry::Hook> hook_;
   const Verification& what_;
+  std::shared_ptr<const Implementation> implementation_;  // of a function with a verifier
   FunctionReport to_;
 };
 
@@ -248,21 +228,19 @@ class HookExamination {
 std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
   const auto s = core_.snapshot();
   std::vector<FunctionReport> to;
-  for (const auto& hook : s->state->functions) {
-    if (what.keep != nullptr && hook->keep.get() != what.keep) continue;
-    if (!what.backend.empty() && hook->backend != what.backend) continue;
-    if (!what.function.empty() && hook->group + "/" + hook->name != what.function) continue;
-    to.push_back(Examination(hook, what).run());
-  }
-  for (const auto& hook : s->state->hooks) {
-    if (what.keep != nullptr ? hook->keep.get() != what.keep : hook->d.samples == nullptr) continue;
-    if (!what.backend.empty() && hook->backend != what.backend) continue;
-    if (!what.function.empty() && hook->name != what.function) continue;
-    const auto backend = s->state->backends.find(hook->backend);
-    to.push_back(HookExamination(*hook, what)
-                     .run(backend != s->state->backends.end() ? backend->second.get() : nullptr,
-                          core_.host));
-  }
+  const auto is_named = [&](const registry::Hook& h, const std::string& name) {
+    return (what.keep == nullptr || h.keep.get() == what.keep) &&
+           (what.backend.empty() || h.backend == what.backend) &&
+           (what.function.empty() || name == what.function);
+  };
+  for (const auto& hook : s->state->functions)
+    if (std::string name = hook->group + "/" + hook->name; is_named(*hook, name))
+      to.push_back(Examination(hook, std::move(name), what).of_verifier());
+  for (const auto& hook : s->state->hooks)
+    // Of all hooks, those that can be examined.
+    if ((what.keep != nullptr || hook->d.samples != nullptr) && is_named(*hook, hook->name))
+      to.push_back(Examination(hook, hook->name, what)
+                       .of_hook(*backend_of(*s->state, hook->backend), core_.host));
   std::sort(to.begin(), to.end(), [](const FunctionReport& a, const FunctionReport& b) {
     return std::tie(a.function, a.backend) < std::tie(b.function, b.backend);
   });
