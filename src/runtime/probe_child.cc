@@ -29,9 +29,9 @@
 
 #include "base/file.h"
 #include "base/lists.h"
+#include "dispatch/core.h"
 #include "plugin/loader.h"
 #include "plugin/probe.h"
-#include "runtime/verify.h"
 #include "tune/conformance.h"
 
 namespace yard::runtime {
@@ -101,7 +101,8 @@ bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
   VerifyOptions of_plugin;
   of_plugin.plugin = the_file();
   const auto snapshot = runtime.core().snapshot();
-  const auto all = subjects(*snapshot, of_plugin, runtime.core().host, keep);
+  const auto all = tune::ops_under_test(*snapshot->state, {runtime.core().host, snapshot->forked},
+                                        of_plugin, keep);
   ProbePage::put(page.step, "in the probe of a backend");
   ProbePage::put(page.unavailable, unavailable_kernels(runtime, all));
   for (const tune::OpUnderTest& subject : all) {

@@ -110,45 +110,33 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
 namespace {
 
 // Reports names in the environment that are not registered.
-class UnknownNames {
- public:
-  UnknownNames(const policy::Known& known, const Announced& announced, policy::Reading& to)
-      : known_(known), announced_(announced), to_(to) {}
-
-  void find() {
-    const Policy& p = to_.good.policy;
-    const std::vector<std::string> ops = known_.ops(), vendors = known_.vendors();
-    std::vector<std::string> switches = known_.backends();
-    switches.insert(switches.end(), announced_.plugins.begin(), announced_.plugins.end());
-    for (std::string& name : switches) name = policy::backend_variable(name);
-    for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
-    for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors);
-    if (p.allow_vendors)
-      for (const std::string& v : *p.allow_vendors)
-        look("YARD_ALLOW_VENDORS", "vendor", v, vendors);
-    for (const auto& [name, on] : p.backends) {
-      const std::string variable = policy::backend_variable(name);
-      look(variable, "backend", variable, switches);
-    }
+void report_unknown_names(const policy::Known& known, const Announced& announced,
+                          policy::Reading& to) {
+  const policy::Variables variables = policy::yard_variables();
+  const auto look = [&](const std::string& variable, const char* what, const std::string& name,
+                        const std::vector<std::string>& names) {
+    const auto said = variables.find(variable);
+    if (said == variables.end() || base::contains(names, name)) return;
+    to.problems.push_back({variable, base::quote(said->second),
+                           fmt::format("no {} called '{}' is registered{}; it counts once there "
+                                       "is one",
+                                       what, name, base::did_you_mean(name, names)),
+                           false});
+  };
+  const Policy& p = to.good.policy;
+  const std::vector<std::string> ops = known.ops(), vendors = known.vendors();
+  std::vector<std::string> switches = known.backends();
+  switches.insert(switches.end(), announced.plugins.begin(), announced.plugins.end());
+  for (std::string& name : switches) name = policy::backend_variable(name);
+  for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
+  for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors);
+  if (p.allow_vendors)
+    for (const std::string& v : *p.allow_vendors) look("YARD_ALLOW_VENDORS", "vendor", v, vendors);
+  for (const auto& [name, on] : p.backends) {
+    const std::string variable = policy::backend_variable(name);
+    look(variable, "backend", variable, switches);
   }
-
- private:
-  void look(const std::string& variable, const char* what, const std::string& name,
-            const std::vector<std::string>& known) {
-    const auto said = variables_.find(variable);
-    if (said == variables_.end() || base::contains(known, name)) return;
-    to_.problems.push_back({variable, base::quote(said->second),
-                            fmt::format("no {} called '{}' is registered{}; it counts once there "
-                                        "is one",
-                                        what, name, base::did_you_mean(name, known)),
-                            false});
-  }
-
-  const policy::Known& known_;
-  const Announced& announced_;
-  policy::Reading& to_;
-  const policy::Variables variables_ = policy::yard_variables();
-};
+}
 
 // The user who starts a privileged process must not choose what it reads, writes or opens.
 void ignore_paths(policy::Reading& now) {
@@ -201,7 +189,7 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
                                                           const Announced& announced) {
   auto to = std::make_shared<policy::Reading>(reading);
   const policy::ProcessPolicy none;
-  UnknownNames(RuntimeNames(state, none, announced), announced, *to).find();
+  report_unknown_names(RuntimeNames(state, none, announced), announced, *to);
   if (to->problems.size() == reading.problems.size()) return nullptr;
   for (size_t i = reading.problems.size(); i < to->problems.size(); ++i)
     base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems[i]));

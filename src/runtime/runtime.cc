@@ -27,12 +27,42 @@
 #include "runtime/rules.h"
 #include "tune/canary.h"
 
+// ---- How call sites find their runtime: the shared one, unless an op or a hook names another ----
+
 namespace yard::detail {
 
 Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why) {
   return (runtime != nullptr ? *runtime : Runtime::shared())
       .core()
       .sites.attach(name, letters, why);
+}
+
+namespace {
+provider::FunctionService& shared_functions() { return Runtime::shared().functions().service(); }
+}  // namespace
+
+void attach_function(FunctionSite& site) { shared_functions().attach(site); }
+
+FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args) {
+  return shared_functions().explain(site, args);
+}
+
+std::vector<std::string> check_function(FunctionSite& site, const FunctionArgs& args) {
+  return shared_functions().check(site, args);
+}
+
+const yard_host_t* ProgramTexts::host() const noexcept { return Runtime::shared().core().host; }
+
+HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool& again) noexcept {
+  try {
+    Runtime& r = runtime != nullptr ? *runtime : Runtime::shared();
+    return r.hooks().service().attach(*declaration, again);
+  } catch (const std::exception& e) {
+    base::log(LogLevel::kError, "runtime",
+              fmt::format("Hook '{}' runs its default for now: {}", declaration->name,
+                          base::exception_text(e)));
+    return again = true, nullptr;
+  }
 }
 
 }  // namespace yard::detail
@@ -212,6 +242,10 @@ Status Runtime::reset() {
     parts_->functions.reset();
     return {};
   });
+}
+
+void add_provider(std::string group, FunctionSetup setup, std::string name) {
+  Runtime::shared().functions().add_provider(std::move(group), std::move(setup), std::move(name));
 }
 
 Health Runtime::health() const noexcept { return Health(parts_->maintenance); }

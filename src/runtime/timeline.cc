@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of calls are kept in chunks of one thread each, which it fills without a lock; texts are made once.
-#include "runtime/timeline.h"
-
+// A trace of what a runtime does over time, for Perfetto. See yard/trace.h. Events of calls are kept in chunks of one thread
+// each, which it fills without a lock; texts are made once.
 #include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <yard/config.h>
+#include <yard/health.h>
 #include <yard/runtime.h>
+#include <yard/trace.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <iterator>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
+#include "base/json.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
@@ -21,6 +30,8 @@
 namespace yard::runtime {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr size_t kMostTracedChanges = 10000;
 
 uint64_t next_timeline() noexcept {
@@ -28,9 +39,7 @@ uint64_t next_timeline() noexcept {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-}  // namespace
-
-struct Timeline::Event {
+struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
   uint64_t start, end;         // ticks of base::Stopwatch
   const std::string* text;     // "KERNEL CALL"
@@ -44,14 +53,12 @@ struct Timeline::Event {
   int64_t copied_ns;  // for transforms
 };
 
-struct Timeline::Chunk {
+struct Chunk {
   static constexpr uint32_t kEvents = 256;
   pid_t thread = ::gettid();
   std::atomic<uint32_t> used{0};
   Event events[kEvents];
 };
-
-namespace {
 
 // The chunk that a thread fills; `timeline` says whether it still exists.
 struct Mine {
@@ -60,13 +67,50 @@ struct Mine {
 };
 thread_local Mine t_mine;
 
+class Timeline final : public registry::CallObserver {
+ public:
+  explicit Timeline(size_t max_events)
+      : id_(next_timeline()), start_ticks_(base::Stopwatch::ticks()), most_(max_events) {}
+
+  void seen(const registry::ObservedCall& call) noexcept override;
+  // A forked child records nothing: the trace is its parent's.
+  void forked() noexcept override { forked_.store(true, std::memory_order_relaxed); }
+
+  void changed(const ConfigEvent& event);
+  void changed(const BreakerEvent& event);
+
+  // What was seen so far.
+  std::string to_json();
+
+  // Of the listeners that call changed().
+  uint64_t config_listener = 0, breaker_listener = 0;
+
+ private:
+  struct Change {
+    Clock::time_point at;
+    const char* category;
+    std::string name, text;
+  };
+  // Room for an event of this thread; null: there are too many.
+  Event* next();
+  void publish() noexcept;
+  void add(Change change);
+  const uint64_t id_;  // no other has or had it
+  const Clock::time_point start_ = Clock::now();
+  const uint64_t start_ticks_;
+  const size_t most_;  // events
+  std::atomic<uint64_t> dropped_{0};
+  std::atomic<bool> full_{false}, forked_{false};
+  telemetry::CallTexts texts_;
+
+  std::mutex lock_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::vector<Change> changes_;
+};
+
 }  // namespace
 
-Timeline::Timeline(size_t max_events)
-    : id_(next_timeline()), start_ticks_(base::Stopwatch::ticks()), most_(max_events) {}
-Timeline::~Timeline() = default;
-
-Timeline::Event* Timeline::next() {
+Event* Timeline::next() {
   auto* chunk = t_mine.timeline == id_ ? static_cast<Chunk*>(t_mine.chunk) : nullptr;
   if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == Chunk::kEvents) {
     const auto drop = [&] {
@@ -153,6 +197,7 @@ void Timeline::changed(const BreakerEvent& event) {
 
 std::string Timeline::to_json() {
   using base::json_string;
+  using base::JsonObject;
   const std::lock_guard lock(lock_);
   const auto pid = ::getpid();
   std::string to = R"({"displayTimeUnit": "ns", "traceEvents": [)";
@@ -161,6 +206,15 @@ std::string Timeline::to_json() {
       json_string(program_invocation_short_name));
   const auto out = std::back_inserter(to);
   const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
+  // `phase` and `duration` are JSON.
+  const auto put = [&](std::string_view name, std::string_view category, std::string_view phase,
+                       int64_t ns, std::string_view duration, pid_t thread, JsonObject args) {
+    fmt::format_to(
+        out,
+        ",\n"
+        R"({{"name": {}, "cat": "{}", "ph": {}, "ts": {:.3f}, {}"pid": {}, "tid": {}, "args": {}}})",
+        json_string(name), category, phase, us(ns), duration, pid, thread, std::move(args).text());
+  };
   // By both clocks, at the start and now: spans nest as their ticks do, and changes fall between them.
   const double ns_per_tick =
       static_cast<double>((Clock::now() - start_).count()) /
@@ -174,46 +228,34 @@ std::string Timeline::to_json() {
     const uint32_t used = chunk->used.load(std::memory_order_acquire);
     events += used;
     for (const Event* e = chunk->events; e != chunk->events + used; ++e) {
+      const int64_t start = at_ns(e->start);
+      const std::string duration = fmt::format(R"("dur": {:.3f}, )", us(at_ns(e->end) - start));
+      JsonObject args;
+      args.add("call", e->call()).add("kernel", e->kernel());
       switch (e->kind) {
         case Event::Kind::kKernel:
-          fmt::format_to(
-              out,
-              ",\n"
-              R"({{"name": {}, "cat": "kernel", "ph": "X", "ts": {:.3f}, "dur": {:.3f}, "pid": {}, "tid": {}, )"
-              R"("args": {{"call": {}, "kernel": {}, "mode": "{}", "hit": {}, "fallback": {}, "transforms_us": {:.3f}}}}})",
-              json_string(e->op()), us(at_ns(e->start)), us(at_ns(e->end) - at_ns(e->start)), pid,
-              chunk->thread, json_string(e->call()), json_string(e->kernel()),
-              yard::to_string(e->mode), !e->selected, e->fell_back, us(e->copied_ns));
+          args.add("mode", yard::to_string(e->mode)).add("hit", !e->selected);
+          args.add("fallback", e->fell_back).add("transforms_us", us(e->copied_ns));
+          put(e->op(), "kernel", R"("X")", start, duration, chunk->thread, std::move(args));
           break;
         case Event::Kind::kSelection:
-          fmt::format_to(
-              out,
-              ",\n"
-              R"({{"name": {}, "cat": "selection", "ph": "X", "ts": {:.3f}, "dur": {:.3f}, "pid": {}, "tid": {}, )"
-              R"("args": {{"call": {}, "kernel": {}, "mode": "{}"}}}})",
-              json_string(fmt::format("select {}", e->op())), us(at_ns(e->start)),
-              us(at_ns(e->end) - at_ns(e->start)), pid, chunk->thread, json_string(e->call()),
-              json_string(e->kernel()), yard::to_string(e->mode));
+          args.add("mode", yard::to_string(e->mode));
+          put(fmt::format("select {}", e->op()), "selection", R"("X")", start, duration,
+              chunk->thread, std::move(args));
           break;
         case Event::Kind::kFailure:
-          fmt::format_to(
-              out,
-              ",\n"
-              R"({{"name": {}, "cat": "fallback", "ph": "i", "s": "t", "ts": {:.3f}, "pid": {}, "tid": {}, )"
-              R"("args": {{"op": {}, "call": {}, "kernel": {}, "error": {}}}}})",
-              json_string(fmt::format("{} failed", e->kernel())), us(at_ns(e->start)), pid,
-              chunk->thread, json_string(e->op()), json_string(e->call()), json_string(e->kernel()),
-              json_string(*e->message));
+          args.add("op", e->op()).add("error", *e->message);
+          put(fmt::format("{} failed", e->kernel()), "fallback", R"("i", "s": "t")", start, "",
+              chunk->thread, std::move(args));
           break;
       }
     }
   }
-  for (const Change& c : changes_)
-    fmt::format_to(
-        out,
-        ",\n"
-        R"({{"name": {}, "cat": "{}", "ph": "i", "s": "p", "ts": {:.3f}, "pid": {}, "tid": 0, "args": {{"text": {}}}}})",
-        json_string(c.name), c.category, us((c.at - start_).count()), pid, json_string(c.text));
+  for (const Change& c : changes_) {
+    JsonObject args;
+    args.add("text", c.text);
+    put(c.name, c.category, R"("i", "s": "p")", (c.at - start_).count(), "", 0, std::move(args));
+  }
   fmt::format_to(out,
                  "\n], \"otherData\": {{\"events\": {}, \"changes\": {}, \"dropped\": {}, "
                  "\"seconds\": {:.3f}}}}}\n",

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines are put into buffers, so that no call waits for the terminal, and are written by a thread that sleeps while there
-// are none.
-#include "runtime/verbose.h"
-
+// Verbose runtimes: a line on standard error for each call (op/call_spec.h). See Runtime::set_verbose(). Lines are put into
+// buffers, so that no call waits for the terminal, and are written by a thread that sleeps while there are none.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <yard/log.h>
@@ -17,6 +15,7 @@
 #include <string>
 
 #include "base/background.h"
+#include "base/fork.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/core.h"
@@ -35,8 +34,6 @@ void write_all(std::string_view text) noexcept {
     text.remove_prefix(static_cast<size_t>(n));
   }
 }
-
-}  // namespace
 
 // Of the process: lines of all runtimes go the same way.
 class LineBuffers {
@@ -85,8 +82,6 @@ class LineBuffers {
   base::TaskThread thread_{"yard-verbose", [this] { flush(); }};
 };
 
-namespace {
-
 constinit base::PerProcess<LineBuffers> g_lines;
 
 // Appends 812ns, 12.4us, 3.1ms, 12.0s.
@@ -110,18 +105,23 @@ void put_time(std::string& to, int64_t ns) {
   to += unit->name;
 }
 
+class Verbose final : public registry::CallObserver {
+ public:
+  explicit Verbose(int lines) : level(lines), lines_(&g_lines.get()) {}
+  void seen(const registry::ObservedCall& call) noexcept override;
+  void forked() noexcept override {
+    texts_.replace();
+    lines_.store(&g_lines.get(), std::memory_order_release);
+  }
+
+  const int level;  // 1: calls and failures; 2: selections and transforms, too
+
+ private:
+  base::ReplacedInChild<telemetry::CallTexts> texts_;
+  std::atomic<LineBuffers*> lines_;  // of the process
+};
+
 }  // namespace
-
-void flush_verbose_lines() noexcept {
-  base::if_memory_allows([] { g_lines.get().flush(); });
-}
-
-Verbose::Verbose(int lines) : level(lines), lines_(&g_lines.get()) {}
-
-void Verbose::forked() noexcept {
-  texts_.replace();
-  lines_.store(&g_lines.get(), std::memory_order_release);
-}
 
 void Verbose::seen(const registry::ObservedCall& call) noexcept {
   base::if_memory_allows([&] {
@@ -183,7 +183,7 @@ Status Runtime::set_verbose(int level) {
     if ((now != nullptr ? now->level : 0) == level) return {};
     YARD_RETURN_IF_ERROR(detail::replace_observer(
         core(), now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
-    if (level == 0) runtime::flush_verbose_lines();
+    if (level == 0) base::if_memory_allows([] { runtime::g_lines.get().flush(); });
     return {};
   });
 }

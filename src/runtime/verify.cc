@@ -1,41 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifying the kernels of a runtime, running a canary's dump again, and sample calls: see yard/verify.h.
-#include "runtime/verify.h"
-
 #include <fmt/format.h>
+#include <yard/verify.h>
 
 #include <map>
 
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
+#include "dispatch/core.h"
 #include "op/call.h"
 #include "plugin/loader.h"
 #include "provider/function_service.h"
-#include "tune/samples.h"
 #include "tune/call_copy.h"
 #include "tune/canary.h"
+#include "tune/conformance.h"
 #include "tune/kernel_runner.h"
-
-namespace yard::runtime {
-
-std::vector<tune::OpUnderTest> subjects(const detail::Snapshot& s, const VerifyOptions& o,
-                                        const yard_host_t* host, const void* keep) {
-  std::vector<tune::OpUnderTest> to;
-  for (const auto& [name, op_record] : s.state->op_records) {
-    if (!o.op.empty() && o.op != name) continue;
-    tune::OpUnderTest subject{op_record, {}, {host, s.forked}};
-    for (const auto& [id, k] : op_record->kernels)
-      if ((o.kernel.empty() || o.kernel == id) &&
-          (o.backend.empty() || o.backend == k->backend_name) &&
-          (o.plugin.empty() || k->keep.get() == keep))
-        subject.kernels.insert(id);
-    if (!subject.kernels.empty()) to.push_back(std::move(subject));
-  }
-  return to;
-}
-
-}  // namespace yard::runtime
+#include "tune/samples.h"
 
 namespace yard {
 namespace {
@@ -177,10 +158,11 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_ASSIGN_OR_RETURN(auto calls, calls_by_op(runtime.core(), *s, options));
   YARD_ASSIGN_OR_RETURN(auto functions, verify_functions(runtime, options, keep));
   std::vector<tune::OpUnderTest> all;
-  if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
+  if (options.function.empty())
+    all = tune::ops_under_test(*s->state, {runtime.core().host, s->forked}, options, keep);
   if (!options.calls.empty())
     std::erase_if(all, [&](tune::OpUnderTest& subject) {
-      subject.calls = std::move((calls)[subject.op_record->op->name]);
+      subject.calls = std::move(calls[subject.op_record->op->name]);
       return subject.calls.empty();
     });
   YARD_RETURN_IF_ERROR(check_options(all, options));

@@ -119,10 +119,9 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
   Parts& p = *parts_;
   p.call = std::move(parsed);
   // Arguments point to views, so the tensors are made first.
-  std::vector<std::pair<const ParsedArg*, Parts::Tensor*>> single;
   for (const ParsedArg& a : p.call.args) {
     if (const auto* t = std::get_if<ParsedTensor>(&a.value)) {
-      if (a.same_as.empty()) single.emplace_back(&a, &p.make(a, *t, a.name, seed, contents));
+      if (a.same_as.empty()) p.make(a, *t, a.name, seed, contents);
     } else if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) {
       auto& views = p.views.emplace_back();
       for (size_t i = 0; i < list->size(); ++i)
@@ -143,10 +142,10 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
   for (const ParsedArg& a : p.call.args) {
     if (!std::holds_alternative<ParsedTensor>(a.value)) continue;
     const std::string& owner = a.same_as.empty() ? a.name : a.same_as;
-    for (const auto& [arg, tensor] : single) {
-      if (arg->name != owner) continue;
-      p.args.emplace_back(a.name, tensor->buffer.view());
-      if (a.written) p.written.push_back({a.name, &tensor->buffer.view()});
+    for (const Parts::Tensor& t : p.tensors) {
+      if (t.name != owner) continue;
+      p.args.emplace_back(a.name, t.buffer.view());
+      if (a.written) p.written.push_back({a.name, &t.buffer.view()});
     }
   }
   for (WrittenTensor& w : p.written) w.inputs = p.inputs;

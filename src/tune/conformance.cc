@@ -184,6 +184,21 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op, i
   return outcome;
 }
 
+enum class Made { kRan, kRejected, kEnded };
+
+// Gives generated cases to run(case) until so many have run, for a bounded number of attempts. False if a run ended it.
+template <class F>
+bool run_cases(Generator& generator, size_t cases, size_t& done, const F& run) {
+  for (size_t tries = 0; done < cases && tries < kTriesPerCase * cases; ++tries) {
+    std::optional<Case> c = generator.next();
+    if (!c) break;
+    const Made one = run(*std::move(c));
+    if (one == Made::kEnded) return false;
+    done += one == Made::kRan ? 1 : 0;
+  }
+  return true;
+}
+
 class ConformanceRun {
  public:
   ConformanceRun(const OpUnderTest& op, const VerifyOptions& options, std::vector<bool>& used)
@@ -236,7 +251,6 @@ class ConformanceRun {
     ReportBuilder report;
     bool available;
   };
-  enum class Made { kRan, kReplaced, kEnded };
 
   const op::Program& program() const { return *record_.op->program; }
   bool is_reference(const UnderTest& k) const {
@@ -258,23 +272,16 @@ class ConformanceRun {
   bool schema_calls(const Step& step) {
     Generator generator(program(), &record_.op->d, seed_of(program(), options_.seed),
                         options_.max_elements);
-    const std::span<UnderTest> all(kernels_);
     size_t made = 0;
-    for (size_t tries = 0; made < options_.cases && tries < kTriesPerCase * options_.cases;
-         ++tries) {
-      std::optional<Case> c = generator.next();
-      if (!c) break;
-      if (Outcome why; !reference_->accepts(c->call, &why)) {
+    return run_cases(generator, options_.cases, made, [&](Case c) {
+      if (Outcome why; !reference_->accepts(c.call, &why)) {
         rejected_ = why.what;
-        continue;
+        return Made::kRejected;
       }
-      auto instance = given_instance(c->call, c->seed);
-      CaseRun run(program(), *std::move(c), std::move(instance));
-      const Made one = run_case(run, all, step);
-      if (one == Made::kEnded) return false;
-      made += one == Made::kRan ? 1 : 0;
-    }
-    return true;
+      auto instance = given_instance(c.call, c.seed);
+      CaseRun run(program(), std::move(c), std::move(instance));
+      return run_case(run, kernels_, step);
+    });
   }
 
   // From the limits of one kernel, for it alone: they do not depend on which others are tested.
@@ -286,27 +293,25 @@ class ConformanceRun {
     InstanceGenerator instances(k.runner.kernel(), reference_->kernel(), options_);
     Random random(seed);
     size_t made = 0, rejected = 0;
-    for (size_t tries = 0; made < options_.cases && tries < kTriesPerCase * options_.cases;
-         ++tries) {
-      std::optional<Case> c = generator.next();
-      if (!c) break;
-      if (!reference_->accepts(c->call, nullptr)) continue;
-      if (Outcome why; !k.runner.accepts(c->call, &why)) {
-        if (++rejected == kMostRejected) break;
+    bool ended = false;
+    run_cases(generator, options_.cases, made, [&](Case c) {
+      if (!reference_->accepts(c.call, nullptr)) return Made::kRejected;
+      if (Outcome why; !k.runner.accepts(c.call, &why)) {
+        if (++rejected == kMostRejected) return Made::kEnded;
         VerifyCase where;
-        where.call = op::to_string(c->call.to_spec(program()));
+        where.call = op::to_string(c.call.to_spec(program()));
         k.report.add(why, std::move(where));
-        continue;
+        return Made::kRejected;
       }
       rejected = 0;
       auto instance =
-          instances.needed() ? instances.next(program(), c->call, c->seed, &random) : nullptr;
-      CaseRun run(program(), *std::move(c), std::move(instance));
+          instances.needed() ? instances.next(program(), c.call, c.seed, &random) : nullptr;
+      CaseRun run(program(), std::move(c), std::move(instance));
       const Made one = run_case(run, {&k, 1}, step);
-      if (one == Made::kEnded) return false;
-      made += one == Made::kRan ? 1 : 0;
-    }
-    return true;
+      ended = one == Made::kEnded;
+      return one;
+    });
+    return !ended;
   }
 
   // The calls that the caller gave, each with all kinds of contents.
@@ -328,7 +333,7 @@ class ConformanceRun {
                     given_instance(call, options_.seed));
         const Made one = run_case(run, kernels_, step);
         if (one == Made::kEnded) return false;
-        if (one == Made::kReplaced)
+        if (one == Made::kRejected)
           skip({Verdict::kSkipped, 0, "no_reference",
                 "the reference kernel rejects it as invalid: " + rejected_},
                parsed.text);
@@ -337,13 +342,13 @@ class ConformanceRun {
     return true;
   }
 
-  // kReplaced: the reference kernel rejects the call as invalid, and no other kernel runs it.
+  // kRejected: the reference kernel rejects the call as invalid, and no other kernel runs it.
   Made run_case(CaseRun& run, std::span<UnderTest> kernels, const Step& step) {
     watch(reference_->kernel(), run);
     run.reference = reference_->run(run.call, run.expected, run.states());
     if (run.reference.error_class() == ErrorClass::kCaller) {
       rejected_ = std::string(run.reference.message());
-      return Made::kReplaced;
+      return Made::kRejected;
     }
     if (!step(done_, planned_, failed_)) return Made::kEnded;
     for (UnderTest& k : kernels) judge_one(k, run);
@@ -408,27 +413,22 @@ class SmokeTest {
     const uint64_t seed = seed_of(program, options_.seed);
     ++report_.kernels;
     Generator any(program, &record_.op->d, seed, options_.max_elements);
-    const size_t done = exercise(kernel, any, 0);
-    if (done >= options_.cases || !report_.damage.empty()) return;
+    size_t done = 0;
+    if (!exercise(kernel, any, done)) return;
     // Few calls of the schema are within its limits.
     Generator own =
         Generator::within(kernel.limits(), program, &record_.op->d, seed, options_.max_elements);
     exercise(kernel, own, done);
   }
 
-  // The number of calls after it.
-  size_t exercise(const KernelRunner& kernel, Generator& generator, size_t done) {
-    for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
-         ++tries) {
-      std::optional<Case> c = generator.next();
-      if (!c) break;
-      if (!kernel.accepts(c->call, nullptr)) continue;
-      CaseRun run(*record_.op->program, *std::move(c));
-      if (is_invalid(run)) continue;
-      ++done;
-      if (!stays_in_bounds(kernel, run)) break;
-    }
-    return done;
+  // False if the kernel did damage.
+  bool exercise(const KernelRunner& kernel, Generator& generator, size_t& done) {
+    return run_cases(generator, options_.cases, done, [&](Case c) {
+      if (!kernel.accepts(c.call, nullptr)) return Made::kRejected;
+      CaseRun run(*record_.op->program, std::move(c));
+      if (is_invalid(run)) return Made::kRejected;
+      return stays_in_bounds(kernel, run) ? Made::kRan : Made::kEnded;
+    });
   }
 
   // Whether the reference kernel rejects the call as invalid; the behaviour of kernels is then undefined.

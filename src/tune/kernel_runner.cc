@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/fork.h"
+#include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "exec/executor.h"
@@ -35,6 +36,23 @@ auto bind(const op::Program& program, const CallTensors& tensors) {
 }
 
 }  // namespace
+
+std::vector<OpUnderTest> ops_under_test(const registry::State& state,
+                                        const select::ProcessState& where, const VerifyOptions& o,
+                                        const void* keep) {
+  std::vector<OpUnderTest> to;
+  for (const auto& [name, op_record] : state.op_records) {
+    if (!o.op.empty() && o.op != name) continue;
+    OpUnderTest of_op{op_record, {}, where};
+    for (const auto& [id, k] : op_record->kernels)
+      if ((o.kernel.empty() || o.kernel == id) &&
+          (o.backend.empty() || o.backend == k->backend_name) &&
+          (o.plugin.empty() || k->keep.get() == keep))
+        of_op.kernels.insert(id);
+    if (!of_op.kernels.empty()) to.push_back(std::move(of_op));
+  }
+  return to;
+}
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
     : candidates_(select::CandidateSet::make(op.op_record, Policy(), {kernel.id, {}}, op.where)),
@@ -316,16 +334,14 @@ std::unique_ptr<TestInstance> InstanceGenerator::next(const op::Program& program
 void TestInstance::add_arguments(const registry::Kernel& kernel, const op::Program& program) {
   if (kernel.weights == nullptr) return;
   for (const op::Param& p : kernel.weights->params)
-    if (program.index_of(p.name) >= 0 &&
-        std::find(arguments.begin(), arguments.end(), p.name) == arguments.end())
+    if (program.index_of(p.name) >= 0 && !base::contains(arguments, p.name))
       arguments.push_back(p.name);
 }
 
 void TestInstance::load(const std::vector<Arg>& args) {
   exec::Weights all = std::move(made);
   for (const Arg& a : args)
-    if (std::find(arguments.begin(), arguments.end(), a.name) != arguments.end() &&
-        a.value.c().tag == YARD_TAG_TENSOR &&
+    if (base::contains(arguments, a.name) && a.value.c().tag == YARD_TAG_TENSOR &&
         std::none_of(all.begin(), all.end(), [&](const auto& w) { return w.first == a.name; }))
       all.emplace_back(a.name, TensorView(*a.value.c().u.tensor));
   states.set_weights(std::move(all));

@@ -35,6 +35,11 @@ struct OpUnderTest {
   std::vector<op::Call> calls = {};  // to make instead of generated ones
 };
 
+// The kernels that the options name, op by op. `keep` is what those of `options.plugin` hold.
+std::vector<OpUnderTest> ops_under_test(const registry::State& state,
+                                        const select::ProcessState& where,
+                                        const VerifyOptions& options, const void* keep);
+
 // The result of one kernel on one case.
 struct Outcome {
   enum class Verdict : uint8_t { kPassed, kFailed, kSkipped, kDeclined };
