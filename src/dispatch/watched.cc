@@ -87,7 +87,7 @@ class Report {
     const health::Key k = key(f.attempt);
     on.sizes = select::sizes_hash(entry_.candidates().dims(), r_.args);
     const health::BoardUpdate update =
-        core_.board->fault(k, f.error, f.message, now(), on, watched(f.attempt));
+        core_.board->fault(k, f.error, f.message, now(), on, suspects_of(f.attempt));
     note(update);
     if (update.opened) opened_ = &f;
   }
@@ -98,9 +98,9 @@ class Report {
     const select::CallKind& k = kind();
     const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
     if (((suspects | suspect_results) & bit) != 0)
-      note(core_.board->success(key(a), now(), checked, watched(a)));
+      note(core_.board->success(key(a), now(), checked, suspects_of(a)));
     else if (base::one_in(kReview))
-      note(core_.board->review(key(a), now(), watched(a)));
+      note(core_.board->review(key(a), now(), suspects_of(a)));
   }
   bool moved() const noexcept { return moved_; }
   // The failure that has opened a breaker; null: none.
@@ -112,7 +112,7 @@ class Report {
   // A kind that failed and is not called again must not keep the kernel's other calls from direct plans for ever.
   static constexpr uint64_t kReview = 256;
 
-  static health::Watched watched(const exec::Attempt* a) {
+  static health::Suspects suspects_of(const exec::Attempt* a) {
     return {&a->stats->suspects, &a->stats->suspect_results};
   }
   void note(const health::BoardUpdate& update) {

@@ -27,7 +27,7 @@ struct KernelStats {
     return {now.calls - before.calls, now.failures - before.failures};
   }
   mutable base::LogLimit failed, fell_back;  // of its log messages
-  // Kinds of calls with recent failures, one bit each (health::Watched): successes of these kinds are reported to health,
+  // Kinds of calls with recent failures, one bit each (health::Suspects): successes of these kinds are reported to health,
   // all of them, or those whose results were checked. Of other kinds they are kept off the health board, whose lock they
   // must not take. While `suspects` is not zero, no plan of the kernel is direct.
   mutable std::atomic<uint64_t> suspects{0}, suspect_results{0};

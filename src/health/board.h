@@ -2,13 +2,13 @@
 // The circuit breakers of a runtime: one for each kernel and kind of call (Key), and one for each kernel as a whole.
 // Failed calls are reported here; what is not closed is published as a snapshot; a maintenance thread advances time.
 //
-//   if (board->fault(key, error_class, text, now)) publish(board->snapshot());      // a call has failed
+//   if (board->fault(key, error_class, text, now).changed) publish(board->snapshot());   // a call has failed
 //   while (auto next = board->next_change()) {
 //     sleep_until(*next);
 //     if (board->advance(now)) publish(board->snapshot());
 //   }
 //
-// Not on the path of a call that succeeds, except for kernels that are half-open and for watched keys (Watched).
+// Not on the path of a call that succeeds, except for kernels that are half-open and for suspects (Suspects).
 // Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it.
 // Memory is bounded by BreakerSettings::max_entries.
 //
@@ -37,7 +37,7 @@ namespace yard::health {
 
 // Which successes of a kernel must be reported: one bit for each kind of call (kind_bit) whose failures are being
 // counted. Kinds share bits, so some are reported in vain. The board writes them under its lock; calls read them.
-struct Watched {
+struct Suspects {
   std::atomic<uint64_t>* calls = nullptr;    // any success
   std::atomic<uint64_t>* results = nullptr;  // successes whose results were checked
 };
@@ -52,33 +52,16 @@ struct FailedOn {
 
 // The effect of a reported outcome.
 struct BoardUpdate {
-  bool changed = false;  // the snapshot has changed
-  bool watched =
-      false;  // failures of the key are being counted: report its next success by success()
+  bool changed = false;         // the snapshot has changed
+  bool suspect = false;         // failures of the key are being counted: report its next success
   bool opened = false;          // the breaker was closed, and this failure has opened it
-  bool direct_changed = false;  // `Watched::calls` has become zero, or is no longer
-  operator bool() const noexcept { return changed; }  // NOLINT: implicit on purpose
+  bool direct_changed = false;  // `Suspects::calls` has become zero, or is no longer
 };
-
-// What a manual operation applies to. For kKernel only op, kernel and backend of the key are read.
-enum class Extent : uint8_t { kKey, kKernel };
 
 // Successes that were counted elsewhere, for a report.
 struct Successes {
   std::string op, kernel, backend;
   uint64_t count = 0;
-};
-
-// A breaker and its probe slots, which are made when first needed.
-struct Slot {
-  Machine machine;
-  std::shared_ptr<ProbeSlots> probes;
-
-  bool closed() const { return machine.state == BreakerState::kClosed; }
-  bool busy() const { return probes != nullptr && probes->busy(); }
-  void end_probes() const {
-    if (probes != nullptr) probes->end();
-  }
 };
 
 // A kernel.
@@ -88,7 +71,7 @@ struct Record {
     FailedCall call;
   };
   std::string op, kernel, backend;
-  Slot slot;  // of the kernel as a whole
+  Breaker breaker;  // of the kernel as a whole
   HealthCounts counts;
   std::vector<Failed> failed;  // at most kFailedCalls
 
@@ -112,8 +95,8 @@ struct SmallKeyHash {
     return (reinterpret_cast<uintptr_t>(k.record) ^ kind) * 0x9e3779b97f4a7c15u;
   }
 };
-using Entries = std::unordered_map<SmallKey, Slot, SmallKeyHash>;
-static_assert(sizeof(Entries::value_type) <= 112, "a breaker entry stays within 112 bytes");
+using KeyBreakers = std::unordered_map<SmallKey, Breaker, SmallKeyHash>;
+static_assert(sizeof(KeyBreakers::value_type) <= 112, "a key's breaker stays within 112 bytes");
 
 // The breakers, for the thread that holds the lock of a Board.
 class BoardState {
@@ -128,11 +111,11 @@ class BoardState {
   // device. A probe must have left its slot before. While the breaker is not closed, results of calls that are no probe
   // change nothing, since they began before.
   BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
-                    const FailedOn& on = {}, Watched watched = {});
+                    const FailedOn& on = {}, Suspects suspects = {});
   // Ends consecutive faults: those of calls, and those of results if they were checked. Not counted in reports.
-  BoardUpdate success(const Key& key, Time now, bool checked = false, Watched watched = {});
+  BoardUpdate success(const Key& key, Time now, bool checked = false, Suspects suspects = {});
   // Clears bits of the key's kernel that no longer need to be set: time has passed, or failures were forgotten.
-  BoardUpdate review(const Key& key, Time now, Watched watched);
+  BoardUpdate review(const Key& key, Time now, Suspects suspects);
 
   std::shared_ptr<const HealthSnapshot> snapshot();
   // When advance() has something to do; in the past: now. Empty: not before another report.
@@ -140,14 +123,14 @@ class BoardState {
   // Does what is due: open to half-open, results of probes, new periods. Whether the snapshot has changed.
   bool advance(Time now);
 
-  // Manual operations; each returns whether the snapshot has changed.
-  // Without `duration` the breaker stays open until it is closed manually.
-  bool open(const Key& key, Extent extent, std::string_view why, Time now,
-            std::optional<std::chrono::nanoseconds> duration = {});
-  // For kKernel the breakers of all its keys, too.
-  bool close(const Key& key, Extent extent, Time now);
+  // Manual operations on a kernel as a whole; each returns whether the snapshot has changed. Of the key they read op, kernel
+  // and backend.
+  // It stays open until it is closed manually.
+  bool open(const Key& key, std::string_view why, Time now);
+  // Closes the breakers of all its keys, too.
+  bool close(const Key& key, Time now);
   // Closes, and forgets all failures. Counts in reports stay.
-  bool reset(const Key& key, Extent extent, Time now);
+  bool reset(const Key& key, Time now);
   // Another version of a backend is in force: closes what was not opened manually, and forgets all failures.
   bool replaced(std::string_view backend, Time now);
   bool device_lost(Device device, std::string_view why, Time now);
@@ -169,27 +152,33 @@ class BoardState {
  private:
   friend class Board;
   HealthCounts* external(std::string_view backend);
-  // All breakers that were not opened manually; of a backend, if one is named.
-  bool close_automatic(std::string_view backend, std::string_view why, Time now);
+  // Closes the breakers of kernels that it `concerns`: forgets their failures, and with `repeats_too` that they were open
+  // before.
+  template <class F>
+  bool close_all(const F& concerns, bool manual_too, bool repeats_too, std::string_view why,
+                 Time now);
   Record* find(const Key& key) const;
   Record* find_or_make(const Key& key);
   bool evict_record();
-  Slot* find_or_make(const SmallKey& key, Time now);
-  bool evict_entry(Time now);
+  Breaker* find_or_make(const SmallKey& key, Time now);
+  bool evict_key(Time now);
 
   // Makes the bits of a kernel those of the keys whose failures are counted: none without a record, as in a forked child.
   // Returns what fault() and success() do.
-  BoardUpdate update(const Record* r, Time now, Watched watched, bool changed) const;
+  BoardUpdate update(const Record* r, Time now, Suspects suspects, bool changed) const;
 
   // Here and below a null `key` means the kernel as a whole.
-  bool try_open(const Record& r, const SmallKey* key, Slot& slot, std::string text, Time now);
+  // Calls f(record, key, breaker) for all breakers.
+  template <class Self, class F>
+  static void for_each(Self& self, const F& f);
+  bool try_open(const Record& r, const SmallKey* key, Breaker& breaker, std::string text, Time now);
   void open_kernel_if_due(Record& r, Time now);
   void close_keys(const Record& r, Time now);
-  bool apply_probes(const Record& r, const SmallKey* key, Slot& slot, std::string_view why,
+  bool apply_probes(const Record& r, const SmallKey* key, Breaker& breaker, std::string_view why,
                     Time now);
-  bool advance(const Record& r, const SmallKey* key, Slot& slot, Time now);
-  void close(const Record& r, const SmallKey* key, Slot& slot, std::string_view why, Time now);
-  void emit(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
+  void close(const Record& r, const SmallKey* key, Breaker& breaker, std::string_view why,
+             Time now);
+  void emit(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Breaker& breaker,
             std::string text, Time now);
   void emit(BreakerEvent event);
 
@@ -197,7 +186,7 @@ class BoardState {
   std::atomic<uint32_t> in_force_{0};
   std::map<std::string, std::vector<std::unique_ptr<Record>>, std::less<>> records_;  // by op
   size_t record_count_ = 0;
-  Entries entries_;
+  KeyBreakers keys_;
   std::vector<Device> lost_;
   std::map<std::string, HealthCounts, std::less<>> external_;  // by backend
   DryRun dry_run_;

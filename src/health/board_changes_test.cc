@@ -12,47 +12,26 @@ namespace {
 using namespace std::chrono_literals;
 using namespace testing;
 
-TEST(Board, AKeyOpenedManuallyOutlastsTheKernelsBreaker) {
-  BreakerSettings s;
-  s.open_keys_to_open_kernel = 2;
-  Board board(s);
-  const Key manual = key_of("default.simd", 1);
-  EXPECT_TRUE(board->open(manual, Extent::kKey, {}, t0, 600s));
-  fail_times(board, key_of("default.simd", 2), 5, t0);
-  ASSERT_EQ(board->snapshot()->of_op("rms_norm")->kernels.size(), 1u);
-  board->advance(t0 + 30s);
-  for (int i = 0; i < 2; ++i)
-    EXPECT_TRUE(try_once(board, key_of("default.simd", 4), ErrorClass::kOk, t0 + 30s));
-  EXPECT_EQ(state_of(board, key_of("default.simd", 4)), kClosed);
-  EXPECT_EQ(state_of(board, manual), kOpen);
-  EXPECT_EQ(board->next_change(), t0 + 600s);
-}
-
 TEST(Board, AManualOpeningIsClosedOnlyManually) {
   Board board;
   const Key key = key_of();
-  EXPECT_TRUE(board->open(key, Extent::kKernel, "maintenance", t0));
+  EXPECT_TRUE(board->open(key, "maintenance", t0));
   EXPECT_EQ(state_of(board, key_of("default.simd", 77)), kOpen);
   EXPECT_EQ(board->next_change(), std::nullopt);
   EXPECT_FALSE(board->advance(t0 + 1000h));
-  EXPECT_TRUE(board->close(key, Extent::kKernel, t0 + 1001h));
+  EXPECT_TRUE(board->close(key, t0 + 1001h));
   EXPECT_TRUE(board->snapshot()->empty());
-  EXPECT_FALSE(board->close(key, Extent::kKernel, t0));
-  EXPECT_TRUE(board->open(key, Extent::kKey, {}, t0, 10s));
-  EXPECT_EQ(state_of(board, key), kOpen);
-  EXPECT_EQ(state_of(board, key_of("default.simd", 77)), kClosed);
-  EXPECT_TRUE(board->advance(t0 + 10s));
-  EXPECT_EQ(state_of(board, key), kHalfOpen);
+  EXPECT_FALSE(board->close(key, t0));
 }
 
 TEST(Board, CloseKeepsRepeatsAndResetForgetsThem) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  EXPECT_TRUE(board->close(key, Extent::kKey, t0));
+  EXPECT_TRUE(board->close(key, t0));
   fail_times(board, key, 5, t0);
   EXPECT_EQ(board->next_change(), t0 + 60s);
-  EXPECT_TRUE(board->reset(key, Extent::kKernel, t0));
+  EXPECT_TRUE(board->reset(key, t0));
   fail_times(board, key, 5, t0);
   EXPECT_EQ(board->next_change(), t0 + 30s);
 }
@@ -62,7 +41,7 @@ TEST(Board, ANewVersionOfABackendStartsWithClosedBreakers) {
   const Key failed = key_of("vendor.acme"), other = key_of("vendor.else"),
             manual = key_of("vendor.acme", 8, "softmax");
   fail_times(board, failed, 5, t0), fail_times(board, other, 5, t0);
-  EXPECT_TRUE(board->open(manual, Extent::kKernel, "maintenance", t0));
+  EXPECT_TRUE(board->open(manual, "maintenance", t0));
   EXPECT_TRUE(board->replaced("acme", t0));
   EXPECT_EQ(state_of(board, failed), kClosed);
   EXPECT_EQ(state_of(board, other), kOpen);
@@ -73,7 +52,7 @@ TEST(Board, ANewVersionOfABackendStartsWithClosedBreakers) {
   EXPECT_EQ(state_of(board, failed), kClosed);
   fail_times(board, failed, 1, t0 + 1s);
   EXPECT_EQ(state_of(board, failed), kOpen);
-  EXPECT_EQ(board->close(other, Extent::kKernel, t0 + 1s), true);
+  EXPECT_EQ(board->close(other, t0 + 1s), true);
   EXPECT_EQ(board->next_change(), t0 + 31s);
 }
 
@@ -81,8 +60,8 @@ TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
   Board board;
   const Device gpu{2, 1};
   const Key key = key_of("vendor.cuda", 8, "rms_norm", gpu);
-  EXPECT_TRUE(board->fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
-  EXPECT_FALSE(board->fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
+  EXPECT_TRUE(board->fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0).changed);
+  EXPECT_FALSE(board->fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0).changed);
   EXPECT_TRUE(board->snapshot()->is_lost(gpu));
   EXPECT_FALSE(board->snapshot()->is_lost({2, 0}));
   EXPECT_FALSE(board->advance(t0 + 100h)) << "time does not bring it back";
@@ -94,7 +73,7 @@ TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
 TEST(Board, DisabledItCountsAndOpensNothing) {
   Board board;
   fail_times(board, key_of(), 5, t0);
-  board->open(key_of("reference.cpp"), Extent::kKernel, {}, t0);
+  board->open(key_of("reference.cpp"), {}, t0);
   BreakerSettings off;
   off.enabled = false;
   EXPECT_TRUE(board->set_settings(off, t0));

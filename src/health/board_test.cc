@@ -22,12 +22,12 @@ TEST(Board, ConsecutiveFaultsOpenUntilTheCooldownIsOver) {
   for (int i = 0; i < 4; ++i) {
     const BoardUpdate told = board->fault(key, ErrorClass::kFault, "it broke", t0);
     EXPECT_FALSE(told.changed);
-    EXPECT_TRUE(told.watched);
+    EXPECT_TRUE(told.suspect);
   }
   EXPECT_TRUE(board->snapshot()->empty());
   const BoardUpdate last = board->fault(key, ErrorClass::kFault, "it broke", t0);
   EXPECT_TRUE(last.changed);
-  EXPECT_FALSE(last.watched);
+  EXPECT_FALSE(last.suspect);
   const auto snapshot = board->snapshot();
   const BreakerStatus* h = breaker_of(*snapshot, key);
   ASSERT_NE(h, nullptr);
@@ -45,7 +45,7 @@ TEST(Board, ASuccessEndsConsecutiveFaults) {
   const Key key = key_of();
   for (int i = 0; i < 100; ++i) {
     fail_times(board, key, 4, t0);
-    EXPECT_FALSE(board->success(key, t0).watched);
+    EXPECT_FALSE(board->success(key, t0).suspect);
   }
   EXPECT_TRUE(board->snapshot()->empty());
 }
@@ -55,22 +55,22 @@ TEST(Board, BitsAreSetForTheKindsThatFail) {
   s.failure_percent = 0;
   Board board(s);
   std::atomic<uint64_t> calls{0}, results{0};
-  const Watched watched{&calls, &results};
+  const Suspects suspects{&calls, &results};
   const Key key = key_of(), large = key_of("default.simd", 1000), other = key_of("reference.cpp");
   const auto fault = [&](const Key& k) {
-    return board->fault(k, ErrorClass::kFault, "it broke", t0, {}, watched);
+    return board->fault(k, ErrorClass::kFault, "it broke", t0, {}, suspects);
   };
   EXPECT_TRUE(fault(key).direct_changed);
   EXPECT_FALSE(fault(key).direct_changed);
   fault(large), fault(large);
   fail_times(board, other, 1, t0);  // of another kernel, with bits of its own
   EXPECT_EQ(calls, kind_bit(key) | kind_bit(large));
-  EXPECT_FALSE(board->success(key, t0, false, watched).direct_changed);
+  EXPECT_FALSE(board->success(key, t0, false, suspects).direct_changed);
   EXPECT_EQ(calls, kind_bit(large));
   for (int i = 0; i < 4; ++i) fault(key);
   EXPECT_TRUE(fault(key).changed);
   EXPECT_EQ(calls, kind_bit(large));
-  EXPECT_TRUE(board->success(large, t0, false, watched).direct_changed);
+  EXPECT_TRUE(board->success(large, t0, false, suspects).direct_changed);
   EXPECT_EQ(calls, 0u);
   EXPECT_EQ(results, 0u);
   EXPECT_EQ(state_of(board, key), kOpen);
@@ -85,7 +85,7 @@ TEST(Board, APercentageOfFailuresOpensToo) {
     if (calls % 2 == 0)
       fail(board, key, t0 + calls * 1ms);
     else
-      EXPECT_TRUE(board->success(key, t0 + calls * 1ms).watched);
+      EXPECT_TRUE(board->success(key, t0 + calls * 1ms).suspect);
   EXPECT_EQ(calls, 101) << "100 calls are the least";
   const auto events = board->take_events();
   ASSERT_EQ(events.size(), 1u);
@@ -97,8 +97,8 @@ TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
   const Key key = key_of();
   for (int round = 0; round < 20; ++round) {
     fail(board, key, t0);
-    for (int i = 0; i < 98; ++i) ASSERT_TRUE(board->success(key, t0).watched) << i;
-    ASSERT_FALSE(board->success(key, t0).watched) << "successes are not counted for ever";
+    for (int i = 0; i < 98; ++i) ASSERT_TRUE(board->success(key, t0).suspect) << i;
+    ASSERT_FALSE(board->success(key, t0).suspect) << "successes are not counted for ever";
   }
   // Slowly: no window has enough calls.
   for (int i = 0; i < 500; ++i) {
@@ -113,28 +113,28 @@ TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
 
 // A kind of call that has failed once.
 struct BoardReview : ::testing::Test {
-  BoardReview() { board->fault(key, ErrorClass::kFault, "it broke", t0, {}, watched); }
+  BoardReview() { board->fault(key, ErrorClass::kFault, "it broke", t0, {}, suspects); }
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};
-  const Watched watched{&calls, &results};
+  const Suspects suspects{&calls, &results};
   const Key key = key_of();
 };
 
 TEST_F(BoardReview, ClearsBitsOfKindsThatAreNoLongerCalled) {
-  board->success(key, t0, false, watched);
+  board->success(key, t0, false, suspects);
   EXPECT_EQ(calls, kind_bit(key)) << "a window is counted";
-  EXPECT_FALSE(board->review(key, t0 + 1s, watched).direct_changed);
-  EXPECT_TRUE(board->review(key, t0 + 11s, watched).direct_changed);
+  EXPECT_FALSE(board->review(key, t0 + 1s, suspects).direct_changed);
+  EXPECT_TRUE(board->review(key, t0 + 11s, suspects).direct_changed);
   EXPECT_EQ(calls, 0u);
 }
 
 TEST_F(BoardReview, ForgetsAKindThatFailedOnceAndIsNotCalledAgain) {
-  EXPECT_FALSE(board->review(key, t0 + 10min, watched).direct_changed);
-  EXPECT_TRUE(board->review(key, t0 + 10min + 1s, watched).direct_changed);
+  EXPECT_FALSE(board->review(key, t0 + 10min, suspects).direct_changed);
+  EXPECT_TRUE(board->review(key, t0 + 10min + 1s, suspects).direct_changed);
   EXPECT_EQ(calls, 0u);
   for (int i = 0; i < 4; ++i)
-    EXPECT_FALSE(board->fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
-  EXPECT_TRUE(board->fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
+    EXPECT_FALSE(board->fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, suspects).opened);
+  EXPECT_TRUE(board->fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, suspects).opened);
 }
 
 // A replaced kernel of the same id has bits of its own.
@@ -154,25 +154,26 @@ TEST(Board, FailuresOfAReplacedKernelDoNotCount) {
 TEST(Board, OnlyCheckedResultsTellOfResults) {
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};
-  const Watched watched{&calls, &results};
+  const Suspects suspects{&calls, &results};
   const Key key = key_of();
   const auto wrong = [&](Time now) {
-    return board->fault(key, ErrorClass::kFault, "wrong", now, {Evidence::kResult, 0, {}}, watched);
+    return board->fault(key, ErrorClass::kFault, "wrong", now, {Evidence::kResult, 0, {}},
+                        suspects);
   };
   for (int i = 0; i < 4; ++i) {
     EXPECT_FALSE(wrong(t0).direct_changed) << "calls that are not checked need no report";
     EXPECT_EQ(calls, 0u);
     EXPECT_EQ(results, kind_bit(key));
-    for (int k = 0; k < 1000; ++k) board->success(key, t0, false, watched);
+    for (int k = 0; k < 1000; ++k) board->success(key, t0, false, suspects);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
   EXPECT_TRUE(wrong(t0).changed);
   EXPECT_EQ(state_of(board, key), kOpen);
-  board->reset(key, Extent::kKernel, t0);
+  board->reset(key, t0);
   // A checked result that is right ends the row.
   for (int i = 0; i < 40; ++i) {
     EXPECT_FALSE(wrong(t0).changed);
-    for (int k = 0; k < 3; ++k) board->success(key, t0, true, watched);
+    for (int k = 0; k < 3; ++k) board->success(key, t0, true, suspects);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
 }
@@ -225,7 +226,7 @@ TEST(Board, ReportsNameTheCallsThatFailed) {
   kernel = board->report({}, t0 + 1h).kernels.at(0);
   EXPECT_EQ(kernel.failed_calls.size(), kFailedCalls);
   EXPECT_EQ(kernel.failed_calls[0].call, "rms_norm(f32[8,7])@cpu");
-  board->reset(key, Extent::kKernel, t0 + 1h);
+  board->reset(key, t0 + 1h);
   EXPECT_TRUE(board->report({}, t0 + 1h).kernels.at(0).failed_calls.empty());
 }
 
@@ -234,11 +235,11 @@ TEST(Board, OnlyFaultsCount) {
   const Key key = key_of();
   for (const ErrorClass c :
        {ErrorClass::kCaller, ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kFatal})
-    for (int i = 0; i < 20; ++i) EXPECT_FALSE(board->fault(key, c, "no", t0));
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(board->fault(key, c, "no", t0).changed);
   EXPECT_TRUE(board->snapshot()->empty());
   // They do not end a row either.
   fail_times(board, key, 4, t0);
-  EXPECT_TRUE(board->fault(key, ErrorClass::kTransient, "busy", t0).watched);
+  EXPECT_TRUE(board->fault(key, ErrorClass::kTransient, "busy", t0).suspect);
   EXPECT_TRUE(fail(board, key, t0));
 }
 
@@ -301,12 +302,12 @@ TEST(Board, LateResultsChangeNothing) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 1s));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 1s).changed);
   EXPECT_EQ(state_of(board, key), kOpen);
   EXPECT_FALSE(fail(board, key, t0 + 2s));
   EXPECT_EQ(board->next_change(), t0 + 30s) << "a late fault makes it no longer";
   board->advance(t0 + 30s);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 31s));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 31s).changed);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(fail(board, key, t0 + 31s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
 }
@@ -367,14 +368,14 @@ TEST(Board, OpeningTheKernelKeepsTheDecayOfItsKeys) {
   const Key healthy = key_of("default.simd", 1);
   for (int i = 0; i < 2; ++i) {  // two repeats
     fail_times(board, healthy, 5, t0);
-    EXPECT_TRUE(board->close(healthy, Extent::kKey, t0));
+    EXPECT_TRUE(board->close(healthy, t0));
   }
   for (const uint64_t rows : {2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0 + 150s);
   ASSERT_EQ(state_of(board, healthy), kOpen) << "with the whole kernel";
-  EXPECT_TRUE(board->close(healthy, Extent::kKernel, t0 + 160s));
+  EXPECT_TRUE(board->close(healthy, t0 + 160s));
   fail_times(board, healthy, 5, t0 + 199s);
   EXPECT_EQ(board->next_change(), t0 + 199s + 60s) << "one of two is forgiven";
-  EXPECT_TRUE(board->close(healthy, Extent::kKey, t0 + 199s));
+  EXPECT_TRUE(board->close(healthy, t0 + 199s));
   fail_times(board, healthy, 5, t0 + 399s);
   EXPECT_EQ(board->next_change(), t0 + 399s + 30s);
 }
@@ -405,7 +406,7 @@ TEST(Board, MemoryIsBounded) {
   fail_times(board, key(16), 5, t0);
   EXPECT_EQ(state_of(board, key(16)), kClosed) << "there is no room, and what is open stays";
   EXPECT_EQ(board->totals().untracked, 5u);
-  board->close(key(3), Extent::kKey, t0);
+  board->close(key(3), t0);
   fail_times(board, key(16), 5, t0);
   EXPECT_EQ(state_of(board, key(16)), kOpen) << "what is closed makes room";
   EXPECT_LE(board->snapshot()->of_op("rms_norm")->keys.size(), 16u);
@@ -430,8 +431,8 @@ TEST(Board, TheOldestEventsAreDropped) {
   EXPECT_EQ(events[2].op, "rms_norm");
   EXPECT_EQ(events[2].kernel, "default.simd");
   for (int i = 0; i < 500; ++i) {
-    board->open(key, Extent::kKernel, {}, t0);
-    board->close(key, Extent::kKernel, t0);
+    board->open(key, {}, t0);
+    board->close(key, t0);
   }
   EXPECT_EQ(board->take_events().size(), kBreakerEvents);
   EXPECT_GE(board->totals().events_dropped, 700u);

@@ -96,10 +96,24 @@ bool ProbeSlots::would_admit() const noexcept {
   return admits(word_.load(std::memory_order_acquire));
 }
 
-std::string after_failures(const BreakerSettings& settings, const Machine& machine, Evidence e,
+bool Breaker::advance(const BreakerSettings& s, Time now) {
+  if (closed() || until == Time::max() || now < until) return false;
+  const bool was_open = state == BreakerState::kOpen;
+  if (probes == nullptr) probes = std::make_shared<ProbeSlots>();
+  state = BreakerState::kHalfOpen;
+  manual = false;
+  until = now + s.cooldown;
+  if (was_open)
+    probes->begin(s.half_open_max_calls, s.success_threshold);
+  else
+    probes->next_period(s.half_open_max_calls);
+  return was_open;
+}
+
+std::string after_failures(const BreakerSettings& settings, const Breaker& breaker, Evidence e,
                            std::string_view last) {
-  const uint32_t in_a_row = machine.in_a_row();
-  const FailureCount& window = machine.count(e);
+  const uint32_t in_a_row = breaker.in_a_row();
+  const FailureCount& window = breaker.count(e);
   std::string text =
       in_a_row >= settings.failure_threshold
           ? fmt::format("{} failure{} in a row", in_a_row, in_a_row == 1 ? "" : "s")
@@ -111,6 +125,10 @@ std::string after_failures(const BreakerSettings& settings, const Machine& machi
 
 std::string after_probe(std::string_view why) {
   return fmt::format("a probe failed{}{}", why.empty() ? "" : ": ", cut(why));
+}
+
+std::string manual_text(std::string_view why) {
+  return fmt::format("manual override{}{}", why.empty() ? "" : ": ", cut(why));
 }
 
 }  // namespace health
@@ -149,8 +167,7 @@ std::string to_string(const BreakerEvent& e) {
 
 struct CircuitBreaker::State {
   std::mutex lock;
-  health::Machine machine;
-  health::ProbeSlots probes;
+  health::Breaker breaker;
   health::DryRun dry_run;
   health::EventQueue events;
   BreakerCounters counters;
@@ -162,52 +179,44 @@ struct CircuitBreaker::State {
   void inherit(State&) {}
 
   bool same_process(uint64_t other) const { return epoch >> 32 == other >> 32; }
-
-  void emit(const std::string& name, Kind kind, std::string text, Time now) {
-    events.add(
-        {kind, {}, {}, name, std::move(text), now, kind == Kind::kOpened ? machine.until : Time{}});
-  }
 };
 
+// The lock is held where a State is passed.
 struct CircuitBreaker::Impl {
   base::OwnedPerProcess<State> state;
   BreakerSettings settings;
   std::string name;
 
-  // Applies the passage of time. The lock is held here and below.
-  void advance(State& s, Time now) {
-    if (s.machine.state == BreakerState::kClosed || now < s.machine.until) return;
-    if (s.machine.until == Time::max()) return;
-    const bool was_open = s.machine.state == BreakerState::kOpen;
-    s.machine.begin_period(settings, now);
-    if (!was_open) return s.probes.next_period(settings.half_open_max_calls);
-    ++s.epoch;
-    s.probes.begin(settings.half_open_max_calls, settings.success_threshold);
-    s.emit(name, Kind::kHalfOpen, {}, now);
+  void emit(State& s, Kind kind, std::string text, Time now) {
+    if (kind == Kind::kOpened) ++s.counters.opened;
+    if (kind != Kind::kWouldOpen) ++s.epoch;
+    s.events.add({kind,
+                  {},
+                  {},
+                  name,
+                  std::move(text),
+                  now,
+                  kind == Kind::kOpened ? s.breaker.until : Time{}});
   }
 
   void open(State& s, std::string why, Time now) {
-    s.machine.open(settings, now);
-    ++s.epoch;
-    ++s.counters.opened;
-    s.probes.end();
-    s.emit(name, Kind::kOpened, std::move(why), now);
+    s.breaker.open(settings, now);
+    emit(s, Kind::kOpened, std::move(why), now);
   }
 
   void close(State& s, Time now) {
-    s.machine.close(now);
-    ++s.epoch;
-    s.probes.end();
-    s.emit(name, Kind::kClosed, {}, now);
+    const bool was_closed = s.breaker.closed();
+    s.breaker.close(now);
+    if (!was_closed) emit(s, Kind::kClosed, {}, now);
   }
 
   void fault(State& s, std::string_view why, Time now) {
-    if (!settings.enabled || !s.machine.fault(settings, now)) return;
-    std::string text = health::after_failures(settings, s.machine, health::Evidence::kCall, why);
+    if (!settings.enabled || !s.breaker.fault(settings, now)) return;
+    std::string text = health::after_failures(settings, s.breaker, health::Evidence::kCall, why);
     if (!s.dry_run.only_report(settings.dry_run)) return open(s, std::move(text), now);
-    s.machine.forget_failures();
+    s.breaker.forget_failures();
     ++s.counters.would_open;
-    s.emit(name, Kind::kWouldOpen, std::move(text), now);
+    emit(s, Kind::kWouldOpen, std::move(text), now);
   }
 };
 
@@ -224,9 +233,9 @@ BreakerPermit CircuitBreaker::try_acquire(Time now) {
   BreakerPermit permit;
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
-  impl_->advance(s, now);
-  const bool half_open = s.machine.state == BreakerState::kHalfOpen;
-  if (s.machine.state == BreakerState::kOpen || (half_open && !s.probes.try_enter())) {
+  if (s.breaker.advance(impl_->settings, now)) impl_->emit(s, Kind::kHalfOpen, {}, now);
+  const bool half_open = s.breaker.state == BreakerState::kHalfOpen;
+  if (s.breaker.state == BreakerState::kOpen || (half_open && !s.breaker.probes->try_enter())) {
     ++s.counters.refused;
     return permit;
   }
@@ -244,17 +253,17 @@ void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std:
   if (result == ErrorClass::kOk) ++s.counters.successes;
   if (result == ErrorClass::kFault) ++s.counters.failures;
   // The slot is freed even if the result is late; a probe of the parent process has no slot here.
-  if (permit.probe_ && s.same_process(permit.epoch_)) s.probes.leave(result);
+  if (permit.probe_ && s.same_process(permit.epoch_)) s.breaker.probes->leave(result);
   if (permit.epoch_ != s.epoch) {
     if (result != ErrorClass::kDeclined) ++s.counters.late;
     return;
   }
   if (!permit.probe_) {
-    if (result == ErrorClass::kOk) s.machine.success(impl_->settings, now);
+    if (result == ErrorClass::kOk) s.breaker.success(impl_->settings, now);
     if (result == ErrorClass::kFault) impl_->fault(s, why, now);
     return;
   }
-  switch (s.probes.result()) {
+  switch (s.breaker.probed()) {
     case health::ProbeSlots::Result::kNone: return;
     case health::ProbeSlots::Result::kClose: return impl_->close(s, now);
     case health::ProbeSlots::Result::kReopen: return impl_->open(s, health::after_probe(why), now);
@@ -265,42 +274,38 @@ void CircuitBreaker::open(Time now, std::string_view why,
                           std::optional<std::chrono::nanoseconds> duration) {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
-  s.machine.open_manually(impl_->settings, now, duration);
-  ++s.epoch;
-  ++s.counters.opened;
-  s.probes.end();
-  s.emit(impl_->name, Kind::kOpened,
-         why.empty() ? "manual override" : "manual override: " + health::cut(why), now);
+  s.breaker.open_manually(impl_->settings, now, duration);
+  impl_->emit(s, Kind::kOpened, health::manual_text(why), now);
 }
 
 void CircuitBreaker::close(Time now) {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
-  if (s.machine.state != BreakerState::kClosed) return impl_->close(s, now);
-  s.machine.forget_failures();
+  impl_->close(s, now);
 }
 
 void CircuitBreaker::reset(Time now) {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
-  if (s.machine.state != BreakerState::kClosed) impl_->close(s, now);
-  s.machine.forget_failures();
-  s.machine.repeats = 0;
+  impl_->close(s, now);
+  s.breaker.repeats = 0;
 }
 
 BreakerState CircuitBreaker::state(Time now) const {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
-  const bool over = s.machine.state == BreakerState::kOpen && s.machine.until <= now;
-  return over && s.machine.until != Time::max() ? BreakerState::kHalfOpen : s.machine.state;
+  const health::Breaker& b = s.breaker;
+  const bool over = b.state == BreakerState::kOpen && b.until <= now && b.until != Time::max();
+  return over ? BreakerState::kHalfOpen : b.state;
 }
 
 std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
-  if (s.machine.state != BreakerState::kOpen || s.machine.until <= now) return std::nullopt;
-  if (s.machine.until == Time::max()) return std::nullopt;
-  return s.machine.until;
+  const health::Breaker& b = s.breaker;
+  if (b.state != BreakerState::kOpen || b.until <= now || b.until == Time::max())
+    return std::nullopt;
+  return b.until;
 }
 
 BreakerCounters CircuitBreaker::counters() const {

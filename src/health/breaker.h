@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CircuitBreaker and Board share: the state machine of one breaker, without lock and clock, its
-// probes, and events.
+// What CircuitBreaker and Board share: one breaker, without lock and clock, its probes, and events.
 // docs/concepts/breakers.md describes the model.
 #pragma once
 
@@ -11,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,7 +52,7 @@ struct FailureCount {
     return s.failure_percent != 0 && calls >= s.failure_min_calls && !is_harmless(s);
   }
   // Whether successes count. `last`: the time of the last failure.
-  bool watching(const BreakerSettings& s, Time now, Time last) const {
+  bool counts_successes(const BreakerSettings& s, Time now, Time last) const {
     return (in_a_row > 0 && now - last <= s.decay) || is_open(s, now);
   }
 
@@ -64,98 +64,6 @@ struct FailureCount {
   bool is_harmless(const BreakerSettings& s) const {
     return calls >= s.failure_min_calls && failed * 100u < calls * s.failure_percent;
   }
-};
-
-struct Machine {
-  using Time = std::chrono::steady_clock::time_point;
-
-  Time until{};  // open: when it becomes half-open; half-open: when the next period begins
-  Time since{};  // closed: when the time without faults began
-  FailureCount calls, results;  // closed; by Evidence
-  uint16_t repeats = 0;         // openings, less those that have decayed; use repeats_at()
-  BreakerState state = BreakerState::kClosed;
-  bool manual = false;         // opened manually
-  bool wrong_results = false;  // results were found wrong since it was closed last
-
-  // Each `decay` of time without faults removes one repeat.
-  uint32_t repeats_at(const BreakerSettings& s, Time now) const {
-    if (state != BreakerState::kClosed || repeats == 0 || now <= since) return repeats;
-    const auto decayed = (now - since) / s.decay;
-    return decayed >= repeats ? 0 : repeats - static_cast<uint32_t>(decayed);
-  }
-
-  FailureCount& count(Evidence e) { return e == Evidence::kCall ? calls : results; }
-  const FailureCount& count(Evidence e) const { return e == Evidence::kCall ? calls : results; }
-  uint32_t in_a_row() const { return uint32_t{calls.in_a_row} + results.in_a_row; }
-
-  // Only when closed. Whether a threshold is reached.
-  bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
-    repeats = static_cast<uint16_t>(repeats_at(s, now));
-    // Successes between failures that are so far apart may not have been counted.
-    if (now - since > s.decay) calls.in_a_row = results.in_a_row = 0;
-    since = std::max(since, now);
-    count(e).failure(s, now);
-    return in_a_row() >= s.failure_threshold || count(e).reached(s);
-  }
-  // Only when closed. `checked`: its results were checked and are right.
-  void success(const BreakerSettings& s, Time now, bool checked = false) {
-    calls.success(s, now);
-    if (checked) results.success(s, now);
-  }
-  // Whether successes that are evidence of this kind count.
-  bool watching(const BreakerSettings& s, Time now, Evidence e) const {
-    return state == BreakerState::kClosed && count(e).watching(s, now, since);
-  }
-  void forget_failures() { calls = results = {}; }
-
-  void open(const BreakerSettings& s, Time now) {
-    const uint32_t before = repeats_at(s, now);
-    repeats = static_cast<uint16_t>(std::min<uint32_t>(before + 1, kMost));
-    state = BreakerState::kOpen;
-    until = now + cooldown_after(s, before);
-  }
-
-  // Not a sign of bad health, so it is no repeat.
-  void open_manually(const BreakerSettings& s, Time now,
-                     std::optional<std::chrono::nanoseconds> duration) {
-    repeats = static_cast<uint16_t>(repeats_at(s, now));
-    state = BreakerState::kOpen;
-    manual = true;
-    until = duration && *duration < Time::max() - now ? now + *duration : Time::max();
-  }
-
-  void begin_period(const BreakerSettings& s, Time now) {
-    state = BreakerState::kHalfOpen;
-    manual = false;
-    until = now + s.cooldown;
-  }
-
-  void close(Time now) {
-    forget_failures();
-    wrong_results = false;
-    if (state == BreakerState::kClosed) return;  // `since` stays
-    state = BreakerState::kClosed;
-    manual = false;
-    since = now;
-    until = {};
-  }
-
-  // Whether it is as good as a new one.
-  bool is_default(const BreakerSettings& s, Time now) const {
-    return state == BreakerState::kClosed && !watching(s, now, Evidence::kCall) &&
-           !watching(s, now, Evidence::kResult) && repeats_at(s, now) == 0;
-  }
-
-  static std::chrono::nanoseconds cooldown_after(const BreakerSettings& s, uint32_t repeats) {
-    auto ns = static_cast<double>(s.cooldown.count());
-    const auto cap = static_cast<double>(s.cooldown_cap.count());
-    if (s.cooldown_growth > 1)
-      for (; repeats > 0 && ns < cap; --repeats) ns *= s.cooldown_growth;
-    return ns < cap ? std::chrono::nanoseconds(static_cast<int64_t>(ns)) : s.cooldown_cap;
-  }
-
- private:
-  static constexpr uint16_t kMost = 60'000;
 };
 
 // Admission of probes to a half-open breaker: one at a time, a limited number per period. One word, lock-free: plans
@@ -189,6 +97,113 @@ class ProbeSlots {
 
  private:
   std::atomic<uint64_t> word_{0};  // see breaker.cc
+};
+
+// One breaker: its state, and its probe slots, which are made when first needed.
+struct Breaker {
+  using Time = std::chrono::steady_clock::time_point;
+
+  Time until{};  // open: when it becomes half-open; half-open: when the next period begins
+  Time since{};  // closed: when the time without faults began
+  FailureCount calls, results;  // closed; by Evidence
+  uint16_t repeats = 0;         // openings, less those that have decayed; use repeats_at()
+  BreakerState state = BreakerState::kClosed;
+  bool manual = false;         // opened manually
+  bool wrong_results = false;  // results were found wrong since it was closed last
+  std::shared_ptr<ProbeSlots> probes;
+
+  bool closed() const { return state == BreakerState::kClosed; }
+  // Whether a probe is inside.
+  bool busy() const { return probes != nullptr && probes->busy(); }
+
+  // Each `decay` of time without faults removes one repeat.
+  uint32_t repeats_at(const BreakerSettings& s, Time now) const {
+    if (!closed() || repeats == 0 || now <= since) return repeats;
+    const auto decayed = (now - since) / s.decay;
+    return decayed >= repeats ? 0 : repeats - static_cast<uint32_t>(decayed);
+  }
+
+  FailureCount& count(Evidence e) { return e == Evidence::kCall ? calls : results; }
+  const FailureCount& count(Evidence e) const { return e == Evidence::kCall ? calls : results; }
+  uint32_t in_a_row() const { return uint32_t{calls.in_a_row} + results.in_a_row; }
+
+  // Only when closed. Whether a threshold is reached.
+  bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
+    repeats = static_cast<uint16_t>(repeats_at(s, now));
+    // Successes between failures that are so far apart may not have been counted.
+    if (now - since > s.decay) calls.in_a_row = results.in_a_row = 0;
+    since = std::max(since, now);
+    count(e).failure(s, now);
+    return in_a_row() >= s.failure_threshold || count(e).reached(s);
+  }
+  // Only when closed. `checked`: its results were checked and are right.
+  void success(const BreakerSettings& s, Time now, bool checked = false) {
+    calls.success(s, now);
+    if (checked) results.success(s, now);
+  }
+  // Whether successes that are evidence of this kind count.
+  bool counts_successes(const BreakerSettings& s, Time now, Evidence e) const {
+    return closed() && count(e).counts_successes(s, now, since);
+  }
+  void forget_failures() { calls = results = {}; }
+
+  void open(const BreakerSettings& s, Time now) {
+    const uint32_t before = repeats_at(s, now);
+    repeats = static_cast<uint16_t>(std::min<uint32_t>(before + 1, kMost));
+    until = now + cooldown_after(s, before);
+    set_open();
+  }
+
+  // Not a sign of bad health, so it is no repeat. Without `duration` it stays open until close().
+  void open_manually(const BreakerSettings& s, Time now,
+                     std::optional<std::chrono::nanoseconds> duration = {}) {
+    repeats = static_cast<uint16_t>(repeats_at(s, now));
+    manual = true;
+    until = duration && *duration < Time::max() - now ? now + *duration : Time::max();
+    set_open();
+  }
+
+  // Does what is due: half-open after the cooldown, then new periods for probes. Whether it has become half-open.
+  bool advance(const BreakerSettings& s, Time now);
+  // What its probes have decided.
+  ProbeSlots::Result probed() const {
+    return state == BreakerState::kHalfOpen ? probes->result() : ProbeSlots::Result::kNone;
+  }
+
+  void close(Time now) {
+    forget_failures();
+    wrong_results = false;
+    if (closed()) return;  // `since` stays
+    state = BreakerState::kClosed;
+    manual = false;
+    since = now;
+    until = {};
+    end_probes();
+  }
+
+  // Whether it is as good as a new one.
+  bool is_default(const BreakerSettings& s, Time now) const {
+    return closed() && !counts_successes(s, now, Evidence::kCall) &&
+           !counts_successes(s, now, Evidence::kResult) && repeats_at(s, now) == 0 && !busy();
+  }
+
+  static std::chrono::nanoseconds cooldown_after(const BreakerSettings& s, uint32_t repeats) {
+    auto ns = static_cast<double>(s.cooldown.count());
+    const auto cap = static_cast<double>(s.cooldown_cap.count());
+    if (s.cooldown_growth > 1)
+      for (; repeats > 0 && ns < cap; --repeats) ns *= s.cooldown_growth;
+    return ns < cap ? std::chrono::nanoseconds(static_cast<int64_t>(ns)) : s.cooldown_cap;
+  }
+
+ private:
+  static constexpr uint16_t kMost = 60'000;
+  void set_open() {
+    state = BreakerState::kOpen;
+    end_probes();
+  }
+  void end_probes() const {
+    if (probes != nullptr) probes->end();
+  }
 };
 
 // Decides which openings are only reported: an even share of them, beginning with none.
@@ -237,9 +252,11 @@ inline std::string cut(std::string_view text) {
 
 // `5 failures in a row, the last: no answer`, or `51 of 101 calls failed, the last: no answer`: which threshold was
 // reached by a failure of that kind.
-std::string after_failures(const BreakerSettings& settings, const Machine& machine, Evidence e,
+std::string after_failures(const BreakerSettings& settings, const Breaker& breaker, Evidence e,
                            std::string_view last);
 // `a probe failed: no answer`.
 std::string after_probe(std::string_view why);
+// `manual override: maintenance`.
+std::string manual_text(std::string_view why);
 
 }  // namespace yard::health

@@ -299,13 +299,13 @@ TEST(BreakerSettings, DefaultsAreValidAndEveryInvalidValueIsNamed) {
 
 TEST(BreakerSettings, CooldownsGrowToTheCap) {
   const BreakerSettings s;
-  EXPECT_EQ(health::Machine::cooldown_after(s, 0), 30s);
-  EXPECT_EQ(health::Machine::cooldown_after(s, 4), 480s);
-  EXPECT_EQ(health::Machine::cooldown_after(s, 5), 600s);
-  EXPECT_EQ(health::Machine::cooldown_after(s, 60'000), 600s);
+  EXPECT_EQ(health::Breaker::cooldown_after(s, 0), 30s);
+  EXPECT_EQ(health::Breaker::cooldown_after(s, 4), 480s);
+  EXPECT_EQ(health::Breaker::cooldown_after(s, 5), 600s);
+  EXPECT_EQ(health::Breaker::cooldown_after(s, 60'000), 600s);
   BreakerSettings level;
   level.cooldown_growth = 1;
-  EXPECT_EQ(health::Machine::cooldown_after(level, 60'000), 30s);
+  EXPECT_EQ(health::Breaker::cooldown_after(level, 60'000), 30s);
 }
 
 }  // namespace

@@ -49,11 +49,11 @@ TEST(HealthFork, AForkedChildRestartsWithTheSameSettings) {
 TEST(HealthFork, BitsOfTheParentAreClearedByTheFirstSuccess) {
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};
-  const Watched watched{&calls, &results};
-  board->fault(key_of(), ErrorClass::kFault, "it broke", t0, {}, watched);
+  const Suspects suspects{&calls, &results};
+  board->fault(key_of(), ErrorClass::kFault, "it broke", t0, {}, suspects);
   EXPECT_TRUE(true_in_child([&] {
     board.abandon();
-    return board->success(key_of(), t0, false, watched).direct_changed && calls == 0;
+    return board->success(key_of(), t0, false, suspects).direct_changed && calls == 0;
   }));
   EXPECT_NE(calls, 0u);
 }

@@ -28,7 +28,6 @@ struct ModelSettings {
 // One breaker.
 struct ModelBreaker {
   enum { closed, open, half_open } state = closed;
-  bool manual = false;  // opened manually
   int left = 0;  // seconds until the state, or the period, ends; 0 while open: closed only manually
   int in_a_row = 0;          // consecutive faults
   std::vector<bool> window;  // whether each call failed, from the first failure on
@@ -50,7 +49,7 @@ struct ModelBreaker {
   void enter_half_open() {
     state = half_open;
     good = 0;
-    manual = inside_counts = false;
+    inside_counts = false;
   }
   void trip(const ModelSettings& s) {
     int64_t length = s.cooldown;
@@ -58,7 +57,7 @@ struct ModelBreaker {
     left = static_cast<int>(std::min<int64_t>(length, s.cap));
     ++repeats;
     state = open;
-    manual = inside_counts = false;
+    inside_counts = false;
   }
   // The share of failures in the window is at least that of the settings.
   bool too_many(const ModelSettings& s) const {
@@ -91,13 +90,12 @@ struct ModelBreaker {
     window.clear();
     if (state == closed) return;
     state = closed;
-    manual = inside_counts = false;
+    inside_counts = false;
     healthy = 0;
   }
-  void hold(int seconds) {  // 0: until it is closed manually
+  void hold() {  // until it is closed manually
     state = open;
-    manual = true;
-    left = seconds;
+    left = 0;
     inside_counts = false;
   }
   bool would_admit(const ModelSettings& s) const {
@@ -140,7 +138,7 @@ struct Model {
     const auto open = std::count_if(keys.begin(), keys.end(), [](const ModelBreaker& b) {
       return b.state != ModelBreaker::closed;
     });
-    if (open >= s.keys_to_kernel && trip(kernel)) release();
+    if (open >= s.keys_to_kernel && trip(kernel)) close_keys();
   }
   bool trip(ModelBreaker& b) {
     // The n-th decision is a dry run if the share that is owed grows by one with it.
@@ -150,9 +148,8 @@ struct Model {
     ++opened;
     return true;
   }
-  void release() {
-    for (ModelBreaker& k : keys)
-      if (!k.manual) k.close();
+  void close_keys() {
+    for (ModelBreaker& k : keys) k.close();
   }
   // A probe of `b` ends.
   void end_probe(ModelBreaker& b, size_t key, ErrorClass outcome) {
@@ -268,28 +265,24 @@ class Day {
     RC_ASSERT_FALSE(changed);
   }
 
-  void hand(size_t key, int what, int hold) {
-    const Extent extent = what % 2 == 0 ? Extent::kKey : Extent::kKernel;
-    ModelBreaker& b = extent == Extent::kKey ? model_.keys[key] : model_.kernel;
-    if (what < 2) {
-      board_->open(
-          key_at(key), extent, "", now(),
-          hold == 0 ? std::nullopt : std::optional<std::chrono::nanoseconds>(seconds(hold)));
-      b.hold(hold);
-      if (extent == Extent::kKernel) model_.release();
-      return;
+  enum class Manual { kOpen, kClose, kReset };
+  void manually(Manual what, size_t key) {
+    if (what == Manual::kOpen) {
+      board_->open(key_at(key), "", now());
+      model_.kernel.hold();
+      return model_.close_keys();
     }
-    if (what < 4)
-      board_->close(key_at(key), extent, now());
+    const bool reset = what == Manual::kReset;
+    if (reset)
+      board_->reset(key_at(key), now());
     else
-      board_->reset(key_at(key), extent, now());
+      board_->close(key_at(key), now());
     const auto close = [&](ModelBreaker& one) {
       one.close();
-      if (what >= 4) one.repeats = 0;
+      if (reset) one.repeats = 0;
     };
-    close(b);
-    if (extent == Extent::kKernel)
-      for (ModelBreaker& k : model_.keys) close(k);
+    close(model_.kernel);
+    for (ModelBreaker& k : model_.keys) close(k);
   }
 
   void compare() const {
@@ -343,6 +336,7 @@ ErrorClass any_outcome(size_t key, int hour) {
 }
 
 void step(Day& day) {
+  using Manual = Day::Manual;
   const auto key = *rc::gen::inRange<size_t>(0, kKeys);
   const ErrorClass outcome = any_outcome(key, day.second() / 3600);
   const int die = *rc::gen::inRange(0, 100);
@@ -355,7 +349,7 @@ void step(Day& day) {
   else if (die < 98)
     day.late(key, die % 2 == 0);
   else
-    day.hand(key, *rc::gen::inRange(0, 6), *rc::gen::element(0, 1, 30, 600));
+    day.manually(*rc::gen::element(Manual::kOpen, Manual::kClose, Manual::kReset), key);
 }
 
 TEST(BreakerModel, TheBoardMatchesTheModelFor24Hours) {

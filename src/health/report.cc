@@ -11,13 +11,13 @@ namespace yard {
 namespace health {
 namespace {
 
-OpenBreaker shown(const BreakerSettings& s, std::string key, const Slot& slot, Time now) {
+OpenBreaker shown(const BreakerSettings& s, std::string key, const Breaker& breaker, Time now) {
   OpenBreaker b;
   b.key = std::move(key);
-  b.state = slot.machine.state;
-  if (slot.machine.until != kManual) b.until = slot.machine.until;
-  b.repeats = slot.machine.repeats_at(s, now);
-  b.manual = slot.machine.manual;
+  b.state = breaker.state;
+  if (breaker.until != kManual) b.until = breaker.until;
+  b.repeats = breaker.repeats_at(s, now);
+  b.manual = breaker.manual;
   return b;
 }
 
@@ -81,12 +81,12 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
       for (const Record::Failed& f : r->failed) k.failed_calls.push_back(f.call);
       std::stable_sort(k.failed_calls.begin(), k.failed_calls.end(),
                        [](const FailedCall& a, const FailedCall& b) { return a.last > b.last; });
-      if (!r->slot.closed()) k.open.push_back(shown(settings(), {}, r->slot, now));
+      if (!r->breaker.closed()) k.open.push_back(shown(settings(), {}, r->breaker, now));
     }
-  for (const auto& [key, slot] : entries_)
-    if (!slot.closed())
+  for (const auto& [key, breaker] : keys_)
+    if (!breaker.closed())
       kernels[{key.record->op, key.record->kernel}].open.push_back(
-          shown(settings(), describe_call(key.device, key.dtypes, key.sizes), slot, now));
+          shown(settings(), describe_call(key.device, key.dtypes, key.sizes), breaker, now));
   for (const Successes& n : successes) kernel(n.op, n.kernel, n.backend).successes += n.count;
 
   HealthReport report;

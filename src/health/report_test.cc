@@ -52,7 +52,7 @@ TEST(HealthReport, SumsKernelsAndRecordedOutcomes) {
 TEST(HealthReport, ShowsOpenBreakersAndCooldowns) {
   Board board;
   fail_times(board, key_of(), 5, t0);
-  board->open(key_of("vendor.x"), Extent::kKernel, "maintenance", t0);
+  board->open(key_of("vendor.x"), "maintenance", t0);
   board->device_lost({2, 1}, "fell off the bus", t0);
   const HealthReport r = board->report({}, t0 + 12s);
   ASSERT_EQ(r.kernels.size(), 2u);

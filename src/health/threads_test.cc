@@ -139,10 +139,10 @@ TEST(BreakerThreads, ProbesAreExclusiveThroughEveryChange) {
       while (running > 0) board->advance(t0 + std::chrono::seconds(second += 7));
     } else if (thread == 1) {
       while (running > 0) {
-        board->open(key, Extent::kKey, "", now(), 5s);
+        board->open(key, "", now());
         board->take_events();
         std::this_thread::sleep_for(200us);
-        board->close(key, Extent::kKey, now());
+        board->close(key, now());
         board->report({}, now());
       }
     } else {

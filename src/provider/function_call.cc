@@ -279,7 +279,7 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
   Core& core = service->core();
   const health::BoardUpdate told =
       core.board->fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
-  if (told.watched && !i.suspect.exchange(true)) provider::update_plain(site);
+  if (told.suspect && !i.suspect.exchange(true)) provider::update_plain(site);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
@@ -329,7 +329,7 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
     if (watched) {
       const health::BoardUpdate told =
           core.board->success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
-      if (!told.watched && i.suspect.exchange(false)) provider::update_plain(site);
+      if (!told.suspect && i.suspect.exchange(false)) provider::update_plain(site);
     }
     if (decided) core.health_changed();
   } catch (...) {

@@ -63,19 +63,19 @@ HealthReport Health::report() const {
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
   return change_breaker(*maintenance_, op, kernel, [&](health::Board& board, const auto& key) {
-    board->open(key, health::Extent::kKernel, why, std::chrono::steady_clock::now());
+    board->open(key, why, std::chrono::steady_clock::now());
   });
 }
 
 Status Health::close(std::string_view op, std::string_view kernel) {
   return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board->close(key, health::Extent::kKernel, std::chrono::steady_clock::now());
+    board->close(key, std::chrono::steady_clock::now());
   });
 }
 
 Status Health::reset(std::string_view op, std::string_view kernel) {
   return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board->reset(key, health::Extent::kKernel, std::chrono::steady_clock::now());
+    board->reset(key, std::chrono::steady_clock::now());
   });
 }
 
