@@ -91,8 +91,8 @@ void set_mode(select::OpSettings& d, const std::string& name, const char* by) {
 
 // "static_kernel_map (rules.yaml:7)"
 std::string placed(const Config& config, const std::string& what, const KernelRef& ref) {
-  if (ref.at.line == 0 || ref.at.file >= config.sources.files.size()) return what + " of the rules";
-  return fmt::format("{} ({}:{})", what, config.sources.files[ref.at.file], ref.at.line);
+  const std::string place = policy::place_text(config, ref.at);
+  return what + (place.empty() ? " of the rules" : place);
 }
 
 // "fallback_chains.rms_norm (rules.yaml:9)"

@@ -49,12 +49,10 @@ Status each_mode(const Config& config, const F& f) {
 }
 
 // " (rules.yaml:7)" or nothing.
-std::string place_text(const Config& config, const std::string& path, const std::string& op) {
+std::string mode_place(const Config& config, const std::string& path, const std::string& op) {
   const auto it = config.sources.places.find(
       fmt::format("{}/{}", op.empty() ? path : std::string("settings.modes"), op));
-  if (it == config.sources.places.end() || it->second.file >= config.sources.files.size())
-    return "";
-  return fmt::format(" ({}:{})", config.sources.files[it->second.file], it->second.line);
+  return it != config.sources.places.end() ? policy::place_text(config, it->second) : "";
 }
 
 // A field that no op has is most likely misspelt, but an op to come may have it.
@@ -140,7 +138,7 @@ Status remove_mode(Core& core, std::string_view name) {
             Code::kConflict,
             fmt::format(
                 "mode '{}' is in use: {}{} of the rules in force names it; set other rules first",
-                name, path, place_text(config, path, op)));
+                name, path, mode_place(config, path, op)));
       }));
     }
     auto modes = std::make_shared<policy::Modes>(*p.modes);

@@ -25,7 +25,7 @@ class RecipeCompiler {
       for (const select::Limit& l : c.limits) read(l.predicate);
       read(c.verify_reads);
       for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
-      for (const select::TransformCost& t : c.transforms) read_transform(c, t);
+      for (const select::Transformable& t : c.transformable) read_transform(c, t);
       for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
     }
     read_rules();
@@ -166,10 +166,11 @@ class RecipeCompiler {
   }
 
   // Which transforms an argument needs; and, for kernels with an estimate, the time for them.
-  void read_transform(const select::KernelCandidate& c, const select::TransformCost& t) {
+  void read_transform(const select::KernelCandidate& c, const select::Transformable& t) {
     for (const auto& r : c.kernel->map->params[t.param].requirements) read(r.predicate);
     read_dtype(t.arg);
-    if (c.kernel->d.cost != nullptr) add_field(recipe_.half_octaves_, t.size);
+    if (c.kernel->d.cost != nullptr)
+      add_field(recipe_.half_octaves_, op::Field::of(Kind::kSize, t.arg));
   }
 
   void read_breaker(const select::KeyBreaker& breaker) {

@@ -16,7 +16,7 @@
 #include "base/reclaimer.h"
 #include "dispatch/overlay.h"
 #include "dispatch/recipe.h"
-#include "exec/plan.h"
+#include "exec/executor.h"
 #include "op/call.h"
 #include "policy/process.h"
 #include "registry/changes.h"

@@ -1,12 +1,286 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/mapped_call.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
-#include "exec/strided_copy.h"
 #include "op/facts.h"
+#include "op/numbers.h"
+
+// A copy runs row by row along the dimension in which the target is densest. Where the source is dense in another one, as
+// in a transposition, the two are walked in tiles, so that cache lines of both are used whole and once.
 
 namespace yard::exec {
+namespace {
+
+// ---- Single elements ----
+
+float from_bf16(uint16_t v) noexcept { return std::bit_cast<float>(uint32_t{v} << 16); }
+
+uint16_t to_bf16(float v) noexcept {
+  const auto u = std::bit_cast<uint32_t>(v);
+  const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
+  return static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+
+// All bits set where the condition holds. Without branches, so that loops are vectorised.
+uint32_t mask_if(bool condition) noexcept { return 0 - uint32_t{condition}; }
+
+float from_f16(uint16_t v) noexcept {
+  constexpr uint32_t kRebase = 112 << 23, kSmallest = 113 << 23;  // 2^-14
+  const uint32_t sign = uint32_t{v} << 16 & 0x80000000, digits = (v & 0x7fffu) << 13;
+  const uint32_t special = mask_if((v & 0x7c00) == 0x7c00) & kRebase;  // infinity, NaN: once more
+  const float tiny = std::bit_cast<float>(digits + kSmallest) - std::bit_cast<float>(kSmallest);
+  const uint32_t is_tiny = mask_if((v & 0x7c00) == 0);
+  return std::bit_cast<float>(sign | (std::bit_cast<uint32_t>(tiny) & is_tiny) |
+                              ((digits + kRebase + special) & ~is_tiny));
+}
+
+uint16_t to_f16(float v) noexcept {
+  const auto u = std::bit_cast<uint32_t>(v);
+  const uint32_t sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
+  uint32_t to = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  // Adding 0.5 leaves a multiple of 2^-24, the smallest number of f16, in the lowest bits.
+  const auto tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
+  to = magnitude < 0x38800000 ? tiny : to;
+  to = magnitude >= 0x477ff000 ? 0x7c00 : to;  // nearer to infinity
+  to = magnitude > 0x7f800000 ? 0x7e00 : to;   // NaN
+  return static_cast<uint16_t>(sign | to);
+}
+
+// ---- Rows ----
+
+// Elements at from, from + from_step, ... in bytes.
+using CopyRow = void (*)(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                         int64_t n, DType from_type, DType to_type);
+
+template <class F, class T, class Convert>
+void convert_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                 int64_t n, const Convert& convert) {
+  // Loops over a fixed number of elements are vectorised at -O2, too.
+  constexpr int64_t kFrom = sizeof(F), kTo = sizeof(T), kAtOnce = 64;
+  if (from_step == kFrom && to_step == kTo)
+    for (; n >= kAtOnce; n -= kAtOnce, from += kAtOnce * kFrom, to += kAtOnce * kTo) {
+      F values[kAtOnce];
+      T converted[kAtOnce];
+      std::memcpy(values, from, sizeof values);
+      for (int64_t i = 0; i < kAtOnce; ++i) converted[i] = convert(values[i]);
+      std::memcpy(to, converted, sizeof converted);
+    }
+  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
+    F value;
+    std::memcpy(&value, from, sizeof value);
+    const T converted = convert(value);
+    std::memcpy(to, &converted, sizeof converted);
+  }
+}
+
+template <class T>
+void same_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n,
+              DType, DType) {
+  constexpr int64_t kSize = sizeof(T);
+  if (from_step == kSize && to_step == kSize)
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  else
+    convert_row<T, T>(from, from_step, to, to_step, n, [](T v) { return v; });
+}
+
+template <class F, class T, T (*kConvert)(F)>
+void float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n,
+               DType, DType) {
+  convert_row<F, T>(from, from_step, to, to_step, n, [](F v) { return kConvert(v); });
+}
+
+double widen(float v) noexcept { return static_cast<double>(v); }
+float narrow(double v) noexcept { return static_cast<float>(v); }
+
+void any_float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                   int64_t n, DType from_type, DType to_type) {
+  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step)
+    op::store(to_type, to, op::load(from_type, from));
+}
+
+uint64_t load_integer(DType t, const std::byte* at) noexcept {
+  uint64_t v = 0;
+  const auto bytes = static_cast<size_t>(bits(t)) / 8;
+  std::memcpy(&v, at, bytes);
+  const bool is_signed = t == DType::i8 || t == DType::i16 || t == DType::i32;
+  if (!is_signed) return v;
+  const int unused = 64 - bits(t);
+  return static_cast<uint64_t>(static_cast<int64_t>(v << unused) >> unused);
+}
+
+void integer_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                 int64_t n, DType from_type, DType to_type) {
+  const auto bytes = static_cast<size_t>(bits(to_type)) / 8;
+  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
+    const uint64_t v = load_integer(from_type, from);
+    std::memcpy(to, &v, bytes);
+  }
+}
+
+bool is_float(DType t) noexcept {
+  return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64 ||
+         t == DType::f8e4m3 || t == DType::f8e5m2;
+}
+
+CopyRow row_for(DType from, DType to) noexcept {
+  if (from == to) switch (bits(to)) {
+      case 64: return same_row<uint64_t>;
+      case 32: return same_row<uint32_t>;
+      case 16: return same_row<uint16_t>;
+      default: return same_row<uint8_t>;
+    }
+  if (!is_float(from)) return integer_row;
+  if (from == DType::bf16 && to == DType::f32) return float_row<uint16_t, float, from_bf16>;
+  if (from == DType::f32 && to == DType::bf16) return float_row<float, uint16_t, to_bf16>;
+  if (from == DType::f16 && to == DType::f32) return float_row<uint16_t, float, from_f16>;
+  if (from == DType::f32 && to == DType::f16) return float_row<float, uint16_t, to_f16>;
+  if (from == DType::f32 && to == DType::f64) return float_row<float, double, widen>;
+  if (from == DType::f64 && to == DType::f32) return float_row<double, float, narrow>;
+  return any_float_row;
+}
+
+// ---- Dimensions ----
+
+struct Axis {
+  int64_t size, from, to;  // steps in bytes
+};
+
+int64_t distance(int64_t step) noexcept { return step < 0 ? -step : step; }
+
+class Copier {
+ public:
+  Copier(const Side<const std::byte>& from, const Side<std::byte>& to, const int64_t* sizes,
+         int32_t rank) noexcept
+      : row_(row_for(from.dtype, to.dtype)),
+        write_row_(row_for(to.dtype, to.dtype)),
+        from_type_(from.dtype),
+        to_type_(to.dtype),
+        to_bytes_((bits(to.dtype) + 7) / 8) {
+    const int64_t from_bytes = (bits(from.dtype) + 7) / 8;
+    for (int32_t i = 0; i < rank; ++i) {
+      empty_ |= sizes[i] == 0;
+      if (sizes[i] != 1)
+        axes_[count_++] = {sizes[i], from.strides[i] * from_bytes, to.strides[i] * to_bytes_};
+    }
+    sort();
+    merge();
+  }
+
+  void run(const std::byte* from, std::byte* to) const noexcept {
+    if (empty_) return;
+    if (count_ == 0) return row_(from, 0, to, 0, 1, from_type_, to_type_);
+    walk(0, from, to);
+  }
+
+  // Of the target.
+  int64_t bytes() const noexcept {
+    int64_t n = empty_ ? 0 : to_bytes_;
+    for (int32_t i = 0; i < count_; ++i) n *= axes_[i].size;
+    return n;
+  }
+
+  // In pieces of the longest dimension. False if the host could not run all of them.
+  bool run_shared(const std::byte* from, std::byte* to, const yard_host_t& host) const noexcept {
+    struct Loop {
+      const Copier& copier;
+      int32_t axis;
+      const std::byte* from;
+      std::byte* to;
+    } loop{*this, 0, from, to};
+    for (int32_t i = 1; i < count_; ++i)
+      if (axes_[i].size > axes_[loop.axis].size) loop.axis = i;
+    const int64_t size = axes_[loop.axis].size, each = bytes() / size;
+    // Whole tiles, so that threads do not write to the same cache lines more than once each.
+    const int64_t grain = (kSharedCopyBytes / 4 / each / kTile + 1) * kTile;
+    const auto body = [](void* context, int64_t begin, int64_t end) {
+      const Loop& l = *static_cast<const Loop*>(context);
+      Copier part = l.copier;
+      Axis& a = part.axes_[l.axis];
+      a.size = end - begin;
+      part.run(l.from + begin * a.from, l.to + begin * a.to);
+    };
+    return host.parallel_for(host.self, size, grain, body, &loop) == YARD_OK;
+  }
+
+ private:
+  static constexpr int64_t kTile = 32;
+
+  // Dimensions of large steps first. An insertion sort, since std::stable_sort allocates.
+  void sort() noexcept {
+    for (int32_t i = 1; i < count_; ++i)
+      for (int32_t k = i; k > 0 && distance(axes_[k - 1].to) < distance(axes_[k].to); --k)
+        std::swap(axes_[k - 1], axes_[k]);
+  }
+
+  // Neighbours that both sides can walk as one.
+  void merge() noexcept {
+    int32_t n = 0;
+    for (int32_t i = 0; i < count_; ++i) {
+      const Axis& a = axes_[i];
+      if (n > 0 && axes_[n - 1].from == a.from * a.size && axes_[n - 1].to == a.to * a.size)
+        axes_[n - 1] = {axes_[n - 1].size * a.size, a.from, a.to};
+      else
+        axes_[n++] = a;
+    }
+    count_ = n;
+    if (count_ < 2) return;
+    // The dimension in which the source is densest goes next to the last.
+    int32_t best = count_ - 1;
+    for (int32_t i = 0; i < count_; ++i)
+      if (distance(axes_[i].from) < distance(axes_[best].from)) best = i;
+    tiled_ = best != count_ - 1;
+    if (tiled_) std::rotate(axes_ + best, axes_ + best + 1, axes_ + count_ - 1);
+  }
+
+  void walk(int32_t axis, const std::byte* from, std::byte* to) const noexcept {
+    const Axis& a = axes_[axis];
+    if (axis == count_ - 1) return row_(from, a.from, to, a.to, a.size, from_type_, to_type_);
+    if (tiled_ && axis == count_ - 2) return walk_tiles(a, axes_[axis + 1], from, to);
+    for (int64_t i = 0; i < a.size; ++i) walk(axis + 1, from + i * a.from, to + i * a.to);
+  }
+
+  // Reads along the outer dimension, in which the source is dense, into a tile; writes the tile along the inner one.
+  void walk_tiles(const Axis& outer, const Axis& inner, const std::byte* from,
+                  std::byte* to) const noexcept {
+    alignas(64) std::byte tile[kTile * kTile * sizeof(uint64_t)];
+    const int64_t row = kTile * to_bytes_;
+    for (int64_t x = 0; x < inner.size; x += kTile)
+      for (int64_t y = 0; y < outer.size; y += kTile) {
+        const int64_t rows = std::min(kTile, outer.size - y), n = std::min(kTile, inner.size - x);
+        const std::byte* const f = from + y * outer.from + x * inner.from;
+        std::byte* const t = to + y * outer.to + x * inner.to;
+        for (int64_t i = 0; i < n; ++i)
+          row_(f + i * inner.from, outer.from, tile + i * to_bytes_, row, rows, from_type_,
+               to_type_);
+        for (int64_t i = 0; i < rows; ++i)
+          write_row_(tile + i * row, to_bytes_, t + i * outer.to, inner.to, n, to_type_, to_type_);
+      }
+  }
+
+  CopyRow row_, write_row_;
+  DType from_type_, to_type_;
+  int64_t to_bytes_;
+  Axis axes_[YARD_MAX_RANK];
+  int32_t count_ = 0;
+  bool empty_ = false, tiled_ = false;
+};
+
+}  // namespace
+
+void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
+                   const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
+  const Copier copier(from, to, sizes, rank);
+  if (host == nullptr || host->parallel_for == nullptr || copier.bytes() <= kSharedCopyBytes ||
+      !copier.run_shared(from.data, to.data, *host))
+    copier.run(from.data, to.data);
+}
+
+// ---- Mapped calls ----
+
 namespace {
 
 constexpr uint64_t kBufferAlign = 64;

@@ -122,11 +122,11 @@ class KernelRun {
         if (const int32_t failed = prepare(); failed != YARD_OK) return failed;
       if (kernel_.d.create != nullptr)
         if (const int32_t failed = find_state(state); failed != YARD_OK) return failed;
-      if (r_.trace) return kernel_.d.trace(&frame_.call, args().args, args().count);
+      if (r_.trace) return kernel_.d.trace(&frame_.call, args().data(), count());
       if (mapped_ == nullptr)
         return kernel_.d.run(&frame_.call, r_.given != nullptr ? r_.given : r_.args, r_.count);
       if (r_.given != nullptr) mapped_->pass_on(r_.given);
-      return kernel_.d.run(&frame_.call, args().args, args().count);
+      return kernel_.d.run(&frame_.call, args().data(), count());
     });
     const bool changed = before.restore() && r_.check_float_state;
     frame_.changed_float_state = changed;
@@ -138,10 +138,12 @@ class KernelRun {
   }
 
  private:
-  States::Arguments args() const noexcept {
+  // In the kernel's order.
+  std::span<const yard_value_t> args() const noexcept {
     if (mapped_ == nullptr) return {r_.args, r_.count};
     return {mapped_->args(), mapped_->count()};
   }
+  uint32_t count() const noexcept { return static_cast<uint32_t>(args().size()); }
 
   int32_t fail(int32_t code, const char* text) {
     std::snprintf(frame_.error, sizeof frame_.error, "%s", text);
@@ -154,8 +156,8 @@ class KernelRun {
       return fail(YARD_DECLINED, "its arguments cannot be transformed as it requires");
     const uint64_t buffers = mapped_ != nullptr ? mapped_->bytes() : 0;
     std::byte* memory = nullptr;
-    if (const int32_t failed = give_workspace(thread_, kernel_, frame_.call, args().args,
-                                              args().count, buffers, &memory);
+    if (const int32_t failed =
+            give_workspace(thread_, kernel_, frame_.call, args().data(), count(), buffers, &memory);
         failed != YARD_OK)
       return failed;
     if (mapped_ == nullptr) return YARD_OK;

@@ -180,7 +180,8 @@ uint64_t States::most_bytes() const noexcept {
 
 std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
                                     const op::Program& program, CallFrame& frame,
-                                    const yard_value_t* args, const Arguments& own, int32_t& code) {
+                                    const yard_value_t* args, std::span<const yard_value_t> own,
+                                    int32_t& code) {
   auto state = find_or_make(kernel, program, frame, args, own, code);
   if (state == nullptr) return nullptr;
   const std::string* const other = state->find_other_argument(args);
@@ -194,8 +195,8 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
 
 std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,
                                             const op::Program& program, CallFrame& frame,
-                                            const yard_value_t* args, const Arguments& own,
-                                            int32_t& code) {
+                                            const yard_value_t* args,
+                                            std::span<const yard_value_t> own, int32_t& code) {
   std::vector<int64_t> key;
   for (const std::string& f : kernel->state_fields)
     if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
@@ -274,7 +275,8 @@ std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry
 
 std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel>& kernel,
                                     const op::Program& program, CallFrame& frame,
-                                    const Arguments& own, int32_t& code, uint64_t& bytes) {
+                                    std::span<const yard_value_t> own, int32_t& code,
+                                    uint64_t& bytes) {
   const yard_kernel_t& d = kernel->d;
   // Another kernel may take these options or weights.
   const auto decline = [&](const Status& why) {
@@ -307,8 +309,9 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
     });
   }
   if (code == YARD_OK && d.prepare != nullptr)
-    code = detail::enter_kernel(frame.call,
-                                [&] { return d.prepare(&frame.call, own.args, own.count); });
+    code = detail::enter_kernel(frame.call, [&] {
+      return d.prepare(&frame.call, own.data(), static_cast<uint32_t>(own.size()));
+    });
   if (code == YARD_OK && d.state_bytes != nullptr) {
     code = detail::enter_kernel(frame.call, [&]() -> int32_t {
       const int64_t held = d.state_bytes(d.self, made);

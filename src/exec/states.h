@@ -14,6 +14,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -103,18 +104,15 @@ class States {
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
-  // What prepare() gets: the arguments in the kernel's order.
-  struct Arguments {
-    const yard_value_t* args;
-    uint32_t count;
-  };
-  // The state for this call, created if needed with the frame's call as context. `args` are the op's. Null after a
+  // The state for this call, created if needed with the frame's call as context. `args` are the op's, `own` those in the
+  // kernel's order, for prepare(). Null after a
   // failure, and where it was made from other weights than the call passes, would hold more than the bound, or was dropped
   // for the bound and would take the room of states that were used since it was last asked for: else more states than fit,
   // used in turn, would be made again and again. `code` is the code, and the frame holds the message.
   std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
                               const op::Program& program, CallFrame& frame,
-                              const yard_value_t* args, const Arguments& own, int32_t& code);
+                              const yard_value_t* args, std::span<const yard_value_t> own,
+                              int32_t& code);
 
   // Drops states whose kernels are no longer registered. After each change, holding no lock.
   void drop_removed();
@@ -144,12 +142,12 @@ class States {
   uint64_t most_bytes() const noexcept;
   std::shared_ptr<State> find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,
                                       const op::Program& program, CallFrame& frame,
-                                      const yard_value_t* args, const Arguments& own,
+                                      const yard_value_t* args, std::span<const yard_value_t> own,
                                       int32_t& code);
   // `bytes`: what it holds.
   std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel,
-                              const op::Program& program, CallFrame& frame, const Arguments& own,
-                              int32_t& code, uint64_t& bytes);
+                              const op::Program& program, CallFrame& frame,
+                              std::span<const yard_value_t> own, int32_t& code, uint64_t& bytes);
 
   // The cache of one process. A forked child starts with an empty one and leaks its parent's, whose lock
   // another thread may have held.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between tensors of any strides and dtypes, against element-by-element copies.
-#include "exec/strided_copy.h"
+#include "exec/mapped_call.h"
 
 #include <gtest/gtest.h>
 #include <yard/plugin.h>

@@ -2,6 +2,8 @@
 // Compiling the rules that concern an op, and matching calls with them.
 #include "policy/rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -374,6 +376,11 @@ class RuleCompiler::OneOp {
 
 OpRules RuleCompiler::compile(const op::Program& program, ConditionReport* report) const {
   return OneOp(*this, program, report).compile();
+}
+
+std::string place_text(const Config& config, ConfigPlace at) {
+  if (at.line == 0 || at.file >= config.sources.files.size()) return "";
+  return fmt::format(" ({}:{})", config.sources.files[at.file], at.line);
 }
 
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op) {

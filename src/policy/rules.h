@@ -256,6 +256,8 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
 }
 // The fallback chain of an op: its own, or the default one. May be empty.
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
+// " (rules.yaml:7)"; empty for what was made in code.
+std::string place_text(const Config& config, ConfigPlace at);
 // The mode of an op by the settings; null if unset.
 const std::string* mode_of(const Config& config, std::string_view op);
 

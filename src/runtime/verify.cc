@@ -118,11 +118,8 @@ void add_unmet(const Config& config, const std::vector<Rule>& rules, const char*
   for (size_t i = 0; i < rules.size(); ++i) {
     if (met[i]) continue;
     const Rule& r = rules[i];
-    std::string text = r.name.empty() ? "" : fmt::format("'{}', ", r.name);
-    text += fmt::format("{}[{}]", section, i);
-    if (r.at.line > 0 && r.at.file < config.sources.files.size())
-      text += fmt::format(" ({}:{})", config.sources.files[r.at.file], r.at.line);
-    to.push_back(std::move(text));
+    const std::string text = r.name.empty() ? "" : fmt::format("'{}', ", r.name);
+    to.push_back(fmt::format("{}{}[{}]{}", text, section, i, policy::place_text(config, r.at)));
   }
 }
 

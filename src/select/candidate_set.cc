@@ -233,15 +233,14 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
 // What the parameters of a kernel's own require of a call. An argument whose dtype cannot be converted is a matter of
 // limits, any other mismatch one of transforms.
 void read_params(const op::ArgumentMap& map, size_t limits, KernelCandidate& c) {
-  using Kind = op::Field::Kind;
   for (uint32_t i = 0; i < map.params.size(); ++i) {
     const op::KernelParam& p = map.params[i];
     if (p.requirements.empty()) continue;
     const auto arg = static_cast<uint32_t>(p.source);
-    const op::Field dtype = op::Field::of(Kind::kDType, arg);
-    c.transforms.push_back({i, arg, op::Field::of(Kind::kSize, arg), dtype});
+    c.transformable.push_back({i, arg});
     if (p.dtypes != 0)
-      c.limits.push_back({{dtype, op::IntegerTest::one_of_mask(p.accepted())},
+      c.limits.push_back({{op::Field::of(op::Field::Kind::kDType, arg),
+                           op::IntegerTest::one_of_mask(p.accepted())},
                           static_cast<uint32_t>(limits) + i,
                           YARD_REASON_DTYPE,
                           arg});
@@ -325,6 +324,24 @@ const health::BreakerStatus* KernelCandidate::breaker_for(const op::Program& pro
   for (const KeyBreaker& b : key_breakers)
     if (b.concerns(device, dtypes, args)) return b.status;
   return nullptr;
+}
+
+std::vector<NeededTransform> KernelCandidate::needed_transforms(const yard_value_t* args) const {
+  std::vector<NeededTransform> to;
+  for (const Transformable& t : transformable) {
+    if (args[t.arg].tag != YARD_TAG_TENSOR) continue;
+    const op::KernelParam& p = kernel->map->params[t.param];
+    const uint32_t kinds = p.transforms(*args[t.arg].u.tensor);
+    if (kinds == 0) continue;
+    // As cost hints see it: keys of plans have half octaves.
+    const auto elements = static_cast<double>(
+        op::half_octave_floor(op::read(op::Field::of(op::Field::Kind::kSize, t.arg), args)));
+    const auto from =
+        static_cast<DType>(op::read(op::Field::of(op::Field::Kind::kDType, t.arg), args));
+    const double bytes = elements * (bits(from) + bits(p.dtype_for(from))) / 8;
+    to.push_back({t.param, kinds, from, op::transform_ns(bytes) * (p.read && p.written ? 2 : 1)});
+  }
+  return to;
 }
 
 const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Kernel& kernel,

@@ -86,12 +86,18 @@ struct Reads {
   static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
 };
 
-// An argument that a kernel may need transformed, and what the time for that depends on.
-struct TransformCost {
+// An argument that a kernel may need transformed.
+struct Transformable {
   uint32_t param;  // of the kernel's own
   uint32_t arg;    // of the op's
-  op::Field size;  // in elements
-  op::Field dtype;
+};
+
+// A transform that a call needs for a kernel.
+struct NeededTransform {
+  uint32_t param;  // of the kernel's own
+  uint32_t kinds;  // op::Transform
+  DType from;
+  double ns;  // estimated
 };
 
 struct KernelCandidate {
@@ -99,8 +105,8 @@ struct KernelCandidate {
   std::vector<Limit> limits;
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
-  std::vector<TransformCost> transforms;  // of arguments that may need one
-  yard_verdict_t fixed{};                 // why policy or the machine excludes it from all calls
+  std::vector<Transformable> transformable;
+  yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
   std::vector<uint32_t>
       device_needs;     // into registry::Kernel::needs: of the device that a call is on
   int tier = 0;         // by lock, order or kind; lower is better
@@ -112,6 +118,7 @@ struct KernelCandidate {
   // The breaker that a call is subject to; null if none is open or half-open.
   const health::BreakerStatus* breaker_for(const op::Program& program, Device device,
                                            const yard_value_t* args) const noexcept;
+  std::vector<NeededTransform> needed_transforms(const yard_value_t* args) const;
 };
 
 // Whether a device has a feature; index -1: any device of that type. For the processor it is detected.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "select/reasons.h"
 
@@ -106,7 +107,9 @@ std::vector<ScoreNote> score_notes(const RuleSettings& d, const Notes::Entry& no
   for (const uint32_t s : note.scores) {
     const uint32_t source = d.compiled->scores()[s].source;
     const ScoreRule& r = d.file->config.score[source];
-    to.push_back({r.name, placed(d.file->config, "score", source, r.at), r.add, r.multiply});
+    to.push_back({r.name,
+                  fmt::format("score[{}]{}", source, policy::place_text(d.file->config, r.at)),
+                  r.add, r.multiply});
   }
   return to;
 }
@@ -130,7 +133,7 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   out.id = c.kernel->id, out.kind = c.kernel->kind, out.vendor = c.kernel->backend->vendor;
   out.backend = c.kernel->backend_name, out.priority = c.kernel->priority;
   if (note.estimate_ns >= 0) out.estimate_ns = note.estimate_ns;
-  for (const Notes::Entry::Transform& t : note.transforms) {
+  for (const NeededTransform& t : note.transforms) {
     const auto source = static_cast<size_t>(c.kernel->map->params[t.param].source);
     out.transforms.push_back(
         {candidates.program().schema().params[source].name, op::transforms_text(t.kinds), t.ns});
@@ -257,40 +260,49 @@ Explanation explain(const ExplainRequest& q) {
 namespace yard {
 namespace {
 
-std::string as_json(std::string_view s) { return base::json_string(s); }
-std::string quoted_or_null(std::string_view s) { return s.empty() ? "null" : base::json_string(s); }
+using base::JsonObject;
 
+// Whole numbers without a decimal point.
 std::string number_json(double x) { return std::isfinite(x) ? fmt::format("{}", x) : "null"; }
 
-template <class List, class F>
-std::string json_list(const List& list, const F& f) {
-  std::string out = "[";
-  for (const auto& x : list) out += (out.size() > 1 ? "," : "") + f(x);
-  return out + "]";
+template <class T, class F>
+std::string json_list(const std::vector<T>& list, const F& f) {
+  std::vector<std::string> values;
+  for (const T& x : list) values.push_back(f(x));
+  return base::json_list(values);
 }
 
 std::string score_json(const ScoreNote& s) {
-  return fmt::format("{{\"name\":{},\"place\":{},\"add\":{},\"multiply\":{}}}",
-                     quoted_or_null(s.name), as_json(s.place), number_json(s.add),
-                     number_json(s.multiply));
+  JsonObject to;
+  to.add_or_null("name", s.name).add("place", s.place);
+  to.add_json("add", number_json(s.add)).add_json("multiply", number_json(s.multiply));
+  return std::move(to).text();
 }
 
 std::string transform_json(const TransformNote& t) {
-  return fmt::format("{{\"argument\":{},\"what\":{},\"estimate_ns\":{}}}", as_json(t.argument),
-                     as_json(t.what), number_json(t.estimate_ns));
+  JsonObject to;
+  to.add("argument", t.argument).add("what", t.what);
+  to.add_json("estimate_ns", number_json(t.estimate_ns));
+  return std::move(to).text();
+}
+
+std::string policy_json(const PolicyNote& n) {
+  JsonObject to;
+  to.add("field", n.field).add("value", n.value).add("source", n.source);
+  return std::move(to).text();
 }
 
 std::string candidate_json(const Candidate& c) {
-  return fmt::format(
-      "{{\"id\":{},\"verdict\":{},\"reason\":{},\"detail\":{},\"kind\":{},\"vendor\":{},"
-      "\"backend\":{},"
-      "\"priority\":{},\"adjusted_priority\":{},\"scores\":{},\"placed_by\":{},\"estimate_ns\":{},"
-      "\"transforms\":{}}}",
-      as_json(c.id), as_json(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
-      as_json(to_string(c.kind)), quoted_or_null(c.vendor), as_json(c.backend), c.priority,
-      number_json(c.adjusted_priority), json_list(c.scores, score_json),
-      quoted_or_null(c.placed_by), c.estimate_ns ? number_json(*c.estimate_ns) : "null",
-      json_list(c.transforms, transform_json));
+  JsonObject to;
+  to.add("id", c.id).add("verdict", c.verdict);
+  to.add_or_null("reason", c.reason).add_or_null("detail", c.detail);
+  to.add("kind", to_string(c.kind)).add_or_null("vendor", c.vendor).add("backend", c.backend);
+  to.add("priority", c.priority);
+  to.add_json("adjusted_priority", number_json(c.adjusted_priority));
+  to.add_json("scores", json_list(c.scores, score_json)).add_or_null("placed_by", c.placed_by);
+  to.add_json("estimate_ns", c.estimate_ns ? number_json(*c.estimate_ns) : "null");
+  to.add_json("transforms", json_list(c.transforms, transform_json));
+  return std::move(to).text();
 }
 
 // The line below a candidate on how scores adjust its priority; empty without scores.
@@ -323,17 +335,13 @@ std::string to_string(const ScoreNote& s) {
 }
 
 std::string Explanation::to_json() const {
-  return fmt::format(
-      "{{\"op\":{},\"call\":{},\"selected\":{},\"candidates\":{},\"policy\":{},\"counterfactuals\":"
-      "{},"
-      "\"generation\":{}}}",
-      as_json(op), as_json(call), quoted_or_null(selected), json_list(candidates, candidate_json),
-      json_list(policy,
-                [](const PolicyNote& n) {
-                  return fmt::format("{{\"field\":{},\"value\":{},\"source\":{}}}",
-                                     as_json(n.field), as_json(n.value), as_json(n.source));
-                }),
-      json_list(counterfactuals, [](const std::string& s) { return as_json(s); }), generation);
+  JsonObject to;
+  to.add("op", op).add("call", call).add_or_null("selected", selected);
+  to.add_json("candidates", json_list(candidates, candidate_json));
+  to.add_json("policy", json_list(policy, policy_json));
+  to.add_json("counterfactuals", base::json_strings(counterfactuals));
+  to.add("generation", generation);
+  return std::move(to).text();
 }
 
 std::string Explanation::to_text(bool colour) const {

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "select/transforms.h"
-
 namespace yard::select {
 namespace {
 
@@ -183,6 +181,19 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
   }
 }
 
+std::string transform_text(const CandidateSet& candidates, const KernelCandidate& c,
+                           const yard_verdict_t& v) {
+  const op::KernelParam& p = c.kernel->map->params[static_cast<size_t>(v.figures[0])];
+  const auto no = static_cast<NoTransform>(v.figures[2]);
+  return fmt::format("{} needs a transform ({}), and {}",
+                     candidates.program().schema().params[static_cast<size_t>(p.source)].name,
+                     op::transforms_text(static_cast<uint32_t>(v.figures[1])),
+                     no == NoTransform::kForbidden ? "policy forbids transforms for the op"
+                     : no == NoTransform::kOtherDevice
+                         ? "the host transforms tensors in its own memory only"
+                         : "the host cannot transform its dtype");
+}
+
 // The lock, and whether its kernel is missing.
 std::string locked_out_text(const CandidateSet& candidates) {
   const std::string& kernel = candidates.locked_to();
@@ -204,20 +215,13 @@ std::string not_mapped_text(const CandidateSet& candidates) {
 
 }  // namespace
 
-std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at) {
-  std::string text = fmt::format("{}[{}]", section, index);
-  if (at.line > 0 && at.file < config.sources.files.size())
-    text += fmt::format(" ({}:{})", config.sources.files[at.file], at.line);
-  return text;
-}
-
 std::string rule_text(const CandidateSet& candidates, int32_t rule) {
   const RuleSettings& d = candidates.settings().rules;
   const policy::CompiledRule& r = d.compiled->rules()[static_cast<size_t>(rule)];
   const std::string& name = d.file->config.dispatch_rules[r.source].name;
-  std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
-  const size_t end = text.find(']') + 1;
-  return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
+  return (name.empty() ? fmt::format("dispatch_rules[{}]", r.source)
+                       : fmt::format("rule '{}'", name)) +
+         policy::place_text(d.file->config, r.at);
 }
 
 int32_t excluding_rule(const yard_verdict_t& v) noexcept {

@@ -28,8 +28,6 @@ std::string_view reason_name(int32_t code) noexcept;
 std::string reason_meaning(int32_t code);
 bool is_policy_reason(int32_t code) noexcept;
 
-// "score[1] (rules.yaml:7)"
-std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at);
 // "rule 'wide rows' (rules.yaml:7)"; `rule` as in OpRules::rules().
 std::string rule_text(const CandidateSet& candidates, int32_t rule);
 // The rule whose `deny` or `allow` a verdict is due to; negative: none.

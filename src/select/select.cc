@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "base/thread_state.h"
 #include "select/reasons.h"
-#include "select/transforms.h"
 
 namespace yard::select {
 namespace {
@@ -126,6 +125,18 @@ void check_features(const Selection& s, const KernelCandidate& c, yard_verdict_t
       return reject(v, YARD_REASON_DEVICE_FEATURE, i, s.device.index);
 }
 
+// Transforms that the call needs for the kernel must be allowed, and possible for the host.
+void check_transforms(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
+  for (const NeededTransform& t : c.needed_transforms(s.args)) {
+    const auto no = [&](NoTransform why) {
+      return reject(v, YARD_REASON_TRANSFORM, t.param, t.kinds, static_cast<int64_t>(why));
+    };
+    if (!s.candidates.allows_transforms()) return no(NoTransform::kForbidden);
+    if (s.device.type != Device{}.type) return no(NoTransform::kOtherDevice);
+    if (!op::is_copyable(t.from)) return no(NoTransform::kNotCopyable);
+  }
+}
+
 yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
@@ -145,7 +156,7 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
   if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(s, c.limits[i], v);
-  if (v.reason == YARD_REASON_NONE) check_transforms(s.candidates, c, s.args, s.device, v);
+  if (v.reason == YARD_REASON_NONE) check_transforms(s, c, v);
   if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
   // Expensive checks come last: the probe runs once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
@@ -359,11 +370,12 @@ std::vector<Able> find_able(const Selection& s) {
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
       cost = estimate(s, all[i]);
-      const TransformTime more = transform_time(
-          all[i], s.args, s.notes != nullptr ? &s.notes->entries[i].transforms : nullptr);
-      if (cost >= 0) cost += more.ns;
-      able.push_back(
-          {static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority, more.any});
+      std::vector<NeededTransform> transforms = all[i].needed_transforms(s.args);
+      if (cost >= 0)
+        for (const NeededTransform& t : transforms) cost += t.ns;
+      able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority,
+                      !transforms.empty()});
+      if (s.notes != nullptr) s.notes->entries[i].transforms = std::move(transforms);
     }
     if (s.notes != nullptr) s.notes->entries[i].verdict = v, s.notes->entries[i].estimate_ns = cost;
   }

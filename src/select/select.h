@@ -18,17 +18,15 @@ namespace yard::select {
 // In yard_verdict_t::flags of a verifier's verdict: its figures have no common meaning.
 inline constexpr uint32_t kByVerifier = 1;
 
+// The third figure of a verdict with YARD_REASON_TRANSFORM; those before it are the parameter and the kinds of transforms.
+enum class NoTransform : int64_t { kForbidden, kOtherDevice, kNotCopyable };
+
 // The outcome for each candidate, in the order of the set; for explanations.
 struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
     double estimate_ns = -1;  // with the transforms
-    struct Transform {
-      uint32_t param;  // of the kernel's own
-      uint32_t kinds;  // op::Transform
-      double ns;
-    };
-    std::vector<Transform> transforms;
+    std::vector<NeededTransform> transforms;
     int32_t rule = -1;             // that decided its place: index into OpRules::rules()
     double priority = 0;           // adjusted
     std::vector<uint32_t> scores;  // that adjusted it: indices into OpRules::scores()

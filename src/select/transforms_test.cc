@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transforms in the order of kernels: their cost, where they are forbidden or impossible, and explanations.
-#include "select/transforms.h"
+#include "select/select.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,9 +4,8 @@
 #include <yard/stats.h>
 
 #include <algorithm>
-#include <iterator>
 
-#include "base/text.h"
+#include "base/json.h"
 
 namespace yard {
 
@@ -44,56 +43,58 @@ void LatencyHistogram::add(const LatencyHistogram& other) {
 
 namespace {
 
-using base::json_string;
+using base::JsonObject;
 
-std::string json(const LatencyHistogram& h) {
-  std::string to = fmt::format(R"({{"count": {}, "sum_ns": {}, "buckets": [)", h.count, h.sum_ns);
-  for (size_t i = 0; i < h.buckets.size(); ++i)
-    fmt::format_to(std::back_inserter(to), R"({}{{"up_to_ns": {}, "count": {}}})",
-                   i == 0 ? "" : ", ", h.buckets[i].up_to_ns, h.buckets[i].count);
-  return to + "]}";
-}
-
-std::string json(const CallStats& c) {
-  std::string failures;
-  for (int i = YARD_CALLER; i <= YARD_FATAL; ++i) {
-    const auto error = static_cast<ErrorClass>(i);
-    failures += fmt::format(R"({}"{}": {})", failures.empty() ? "" : ", ", to_string(error),
-                            c.failures.of(error));
-  }
-  return fmt::format(
-      R"({{"op": {}, "kernel": {}, "mode": {}, "call": {}, "calls": {}, "fallbacks": {}, )"
-      R"("failures": {{{}}}, )"
-      R"("latency": {}}})",
-      json_string(c.op), json_string(c.kernel), json_string(c.mode), json_string(c.call), c.calls,
-      c.fallbacks, failures, json(c.latency));
+std::string json(const LatencyHistogram::Bucket& b) {
+  JsonObject to;
+  to.add("up_to_ns", b.up_to_ns).add("count", b.count);
+  return std::move(to).text();
 }
 
 std::string json(const OpStats& o) {
-  return fmt::format(R"({{"op": {}, "calls": {}, "hits": {}, "misses": {}}})", json_string(o.op),
-                     o.calls, o.hits, o.misses);
+  JsonObject to;
+  to.add("op", o.op).add("calls", o.calls).add("hits", o.hits).add("misses", o.misses);
+  return std::move(to).text();
 }
+
+std::string json(const CallStats& c);
 
 template <class T>
 std::string list(const std::vector<T>& all) {
-  std::string to = "[";
-  for (const T& t : all) to += (to.size() == 1 ? "" : ", ") + json(t);
-  return to + "]";
+  std::vector<std::string> values;
+  for (const T& t : all) values.push_back(json(t));
+  return base::json_list(values);
+}
+
+std::string json(const CallStats& c) {
+  JsonObject failures, latency, to;
+  for (int i = YARD_CALLER; i <= YARD_FATAL; ++i)
+    failures.add(to_string(static_cast<ErrorClass>(i)), c.failures.of(static_cast<ErrorClass>(i)));
+  latency.add("count", c.latency.count).add("sum_ns", c.latency.sum_ns);
+  latency.add_json("buckets", list(c.latency.buckets));
+  to.add("op", c.op).add("kernel", c.kernel).add("mode", c.mode).add("call", c.call);
+  to.add("calls", c.calls).add("fallbacks", c.fallbacks);
+  to.add_json("failures", std::move(failures).text());
+  to.add_json("latency", std::move(latency).text());
+  return std::move(to).text();
 }
 
 }  // namespace
 
 std::string to_json(const RuntimeStats& s) {
+  JsonObject reloads, to;
+  reloads.add("applied", s.reloads.applied).add("refused", s.reloads.refused);
+  reloads.add("rolled_back", s.reloads.rolled_back);
+  reloads.add("last_ns", s.reloads.last_ns).add("total_ns", s.reloads.total_ns);
+  reloads.add("last_error", s.reloads.last_error);
+  to.add("generation", s.generation).add("selections", s.selections).add("replans", s.replans);
+  to.add("plans", s.plans).add("overlays", s.overlays).add("retired", s.retired);
+  to.add("states", s.states).add("state_bytes", s.state_bytes);
   const double since = std::chrono::duration<double>(s.since.time_since_epoch()).count();
-  const ReloadStats& r = s.reloads;
-  return fmt::format(
-      R"({{"generation": {}, "selections": {}, "replans": {}, "plans": {}, "overlays": {}, "retired": {}, )"
-      R"("states": {}, "state_bytes": {}, )"
-      R"("since": {:.3f}, "sampled_one_in": {}, "calls": {}, "ops": {}, )"
-      R"("reloads": {{"applied": {}, "refused": {}, "rolled_back": {}, "last_ns": {}, "total_ns": {}, "last_error": {}}}}})",
-      s.generation, s.selections, s.replans, s.plans, s.overlays, s.retired, s.states,
-      s.state_bytes, since, s.sampled_one_in, list(s.calls), list(s.ops), r.applied, r.refused,
-      r.rolled_back, r.last_ns, r.total_ns, json_string(r.last_error));
+  to.add_json("since", fmt::format("{:.3f}", since)).add("sampled_one_in", s.sampled_one_in);
+  to.add_json("calls", list(s.calls)).add_json("ops", list(s.ops));
+  to.add_json("reloads", std::move(reloads).text());
+  return std::move(to).text();
 }
 
 }  // namespace yard

@@ -10,7 +10,6 @@
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "exec/executor.h"
 #include "op/bind.h"
 #include "op/call_spec.h"
 #include "select/reasons.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/plan.h"
+#include "exec/executor.h"
 #include "exec/states.h"
 #include "op/call.h"
 #include "registry/changes.h"

@@ -57,7 +57,8 @@ TEST_F(FunctionTrace, RecordsTheChoiceItsArgumentsAndReasonsOfTheOthers) {
   EXPECT_EQ(nodes[1].note, "tr_first refuses: 3 is too small");
   EXPECT_THAT(trace.to_text(),
               HasSubstr("tr_group/inner(3)  [tr_second]  # tr_first refuses: 3 is too small\n"));
-  EXPECT_THAT(trace.to_json(), HasSubstr(R"j("op":"tr_group/inner","call":"tr_group/inner(3)")j"));
+  EXPECT_THAT(trace.to_json(),
+              HasSubstr(R"j("op": "tr_group/inner", "call": "tr_group/inner(3)")j"));
 }
 
 TEST_F(FunctionTrace, AFallbackIsTwoNodes) {

@@ -98,7 +98,7 @@ TEST(Inspect, QuestionsAreAnswered) {
   EXPECT_THAT(ask("status"), HasSubstr("\"config\": {\"path\": null, \"version\": 0"));
   EXPECT_THAT(ask("list"), HasSubstr("{\"id\": \"vendor.acme\", \"kind\": \"default\""));
   EXPECT_THAT(ask("explain", R"_({"call": "norm(f32[1,64])"})_"),
-              HasSubstr("\"selected\":\"vendor.acme\""));
+              HasSubstr("\"selected\": \"vendor.acme\""));
   EXPECT_THAT(ask("health"), HasSubstr("\"breakers\": []"));
   EXPECT_THAT(ask("policy"), HasSubstr("\"policy\": {}"));
   EXPECT_THAT(ask("config.history"), HasSubstr("\"versions\": []"));

@@ -515,9 +515,9 @@ score:
   EXPECT_THAT(text, HasSubstr("policy: score = 'boost c', score[0] (rules.yaml:4): + 900 (from "
                               "file)"));
   const std::string json = e.to_json();
-  EXPECT_THAT(json, HasSubstr("\"priority\":130,\"adjusted_priority\":2060,\"scores\":[{\"name\":"
-                              "\"boost c\",\"place\":\"score[0] (rules.yaml:4)\",\"add\":900,"
-                              "\"multiply\":1},{\"name\":null,"));
+  EXPECT_THAT(json, HasSubstr(R"("priority": 130, "adjusted_priority": 2060, "scores": [{"name": )"
+                              R"("boost c", "place": "score[0] (rules.yaml:4)", "add": 900, )"
+                              R"("multiply": 1}, {"name": null,)"));
   // An entry that does not hold for the call is not mentioned.
   EXPECT_THAT(explain(63).candidates[0].scores, SizeIs(1));
 }
@@ -533,7 +533,7 @@ TEST_F(Rules, ThatSetTheFallbackOrderAreExplained) {
   EXPECT_EQ(e.candidates[2].placed_by, "");
   EXPECT_THAT(e.to_text(), HasSubstr("policy: fallback_chains = fallback_chains.step "
                                      "(rules.yaml:3): default.c (from file)"));
-  EXPECT_THAT(e.to_json(), HasSubstr("\"placed_by\":\"fallback_chains.step (rules.yaml:3)\""));
+  EXPECT_THAT(e.to_json(), HasSubstr("\"placed_by\": \"fallback_chains.step (rules.yaml:3)\""));
   load("version: '1.0'\ndefaults: {fallback_policy: default.c}\n").or_throw();
   e = explain(64);
   EXPECT_EQ(e.candidates[1].placed_by, "defaults.fallback_policy (rules.yaml:2)");

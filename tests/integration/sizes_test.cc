@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "exec/plan.h"
+#include "exec/executor.h"
 
 namespace yard {
 namespace {

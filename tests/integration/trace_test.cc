@@ -57,7 +57,7 @@ TEST_F(Trace, RecordsInsteadOfRunning) {
             "%3: f32[8] = copy(x=%1, by=0)  [default.a]\n"
             "%4: f32[8] = copy(x=%3, by=0)  [default.a]\n");
   EXPECT_THAT(trace.to_json(),
-              HasSubstr(R"({"name":"out","text":"f32[8]","reads":null,"writes":1})"));
+              HasSubstr(R"({"name": "out", "text": "f32[8]", "reads": null, "writes": 1})"));
 }
 
 TEST_F(Trace, EndsWithItsBlock) {
