@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a call, written once: entry, check, plan, kernel.
 //
-// hit() (call.cc) takes them inlined, for calls without options. SlowCall (slow_call.cc) takes the same steps for every
+// hit() (call.cc) takes them inlined, for calls without options. SlowCall (call_slow.cc) takes the same steps for every
 // other call, and makes what one of them did not find. Bound handles (handles.cc) take the last one.
 #pragma once
 
@@ -98,7 +98,11 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
   return r;
 }
 
-// Continues after the first kernel of a direct plan failed. Inside the guard.
+// Continues after the first kernel of a plan has failed with `code`, and reports to health. Inside the guard.
+Status fall_back(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                 const exec::Plan& plan, const exec::Request& request, int32_t code,
+                 const char* message);
+// The same for a direct plan, from a call's own arguments.
 Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Core& core,
                            const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
                            int32_t code, const char* message);
@@ -157,7 +161,7 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
                        of == CallOf::kBound ? bound_flags(e, args) : flags, code, error);
 }
 
-// ---- Running a plan under observation (watched.cc) ----
+// ---- Running a plan under observation ----
 // Probes of half-open kernels before, observers and health after, times of rules in rollout around it.
 
 // Runs the kernel of a plan that is_observed(). Inside the guard.

@@ -158,12 +158,6 @@ Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* a
   return std::shared_ptr<BoundState>(std::move(state));
 }
 
-[[gnu::noinline]] uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept {
-  const WithFacts facts(args, e.program().arg_count());
-  const int32_t aliased = e.program().fits(facts.args());
-  return aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased);
-}
-
 Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
   Core& core = *state.site->core;

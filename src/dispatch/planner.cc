@@ -332,7 +332,7 @@ RuntimeStats Planner::stats() const {
   const std::lock_guard lock(r.plans);
   for (const auto& e : s->owners())
     if (e != nullptr) to.plans += e->plan_count();
-  to.overlays = s->overlay_count();
+  to.overlays = s->overlays().size();
   return to;
 }
 

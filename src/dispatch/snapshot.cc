@@ -19,11 +19,6 @@ void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
 using base::Editing;  // tells a forked child that it cannot use the entry
 
-uint64_t next_entry_id() {
-  static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
 uint64_t next_memo_version() noexcept {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -85,7 +80,6 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
       table_(nullptr),
       generation_(generation),
       memos_(memos),
-      id_(next_entry_id()),
       candidates_(std::move(candidates)),
       calls_(std::move(calls)),
       inside_(inside) {
@@ -229,10 +223,9 @@ std::shared_ptr<Snapshot> Snapshot::make() {
 
 void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {
   owners_ = std::move(owners);
-  raw_.clear();
-  for (const auto& e : owners_) raw_.push_back(e.get());
-  entries = raw_.data();
-  entry_count = static_cast<uint32_t>(raw_.size());
+  entry_count_ = static_cast<uint32_t>(owners_.size());
+  entries_ = std::make_unique<const Entry*[]>(entry_count_);
+  for (uint32_t i = 0; i < entry_count_; ++i) entries_[i] = owners_[i].get();
 }
 
 const Entry* Snapshot::overlay(uint32_t index, const OverlayKey& key) const noexcept {
@@ -261,7 +254,7 @@ std::shared_ptr<Entry> Snapshot::put_overlay(uint32_t index, std::shared_ptr<Ent
 }
 
 bool Snapshot::being_edited() const noexcept {
-  for (const Entry* e : raw_)
+  for (const auto& e : owners_)
     if (e != nullptr && e->being_edited()) return true;
   for (const auto& o : overlays_) {
     const Entry* e = o.load(std::memory_order_relaxed);
@@ -275,12 +268,6 @@ std::vector<std::shared_ptr<const Entry>> Snapshot::overlays() const {
   for (const auto& owner : overlay_owners_)
     if (owner != nullptr) all.push_back(owner);
   return all;
-}
-
-size_t Snapshot::overlay_count() const noexcept {
-  size_t n = 0;
-  for (const auto& o : overlays_) n += o.load(std::memory_order_relaxed) != nullptr;
-  return n;
 }
 
 }  // namespace yard::dispatch

@@ -136,8 +136,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const Recipe& recipe() const noexcept { return recipe_; }
   const select::CandidateSet& candidates() const noexcept { return candidates_; }
   uint64_t generation() const noexcept { return generation_; }
-  // No other entry of the process, of whatever op and runtime, has or had it.
-  uint64_t id() const noexcept { return id_; }
   bool strict() const noexcept { return candidates_.strict(); }
   // Something is done before or after kernels: no plan is direct.
   bool watched() const noexcept {
@@ -196,7 +194,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   std::atomic<PlanTable*> table_;
   uint64_t generation_;
   MemoVersion& memos_;
-  uint64_t id_;
   select::CandidateSet candidates_;
   const std::shared_ptr<telemetry::CallTable> calls_;            // outlives what counts in it
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
@@ -214,22 +211,19 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
 
   // By op index; null where there is no such op. A site may have an index that is newer than the snapshot.
   const Entry* entry(uint32_t index) const noexcept {
-    return index < entry_count ? entries[index] : nullptr;
+    return index < entry_count_ ? entries_[index] : nullptr;
   }
 
   // The entry of an op under a policy override; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
   // Under the plan lock. May replace another one, which is returned.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
-  size_t overlay_count() const noexcept;
   // Under the plan lock.
   std::vector<std::shared_ptr<const Entry>> overlays() const;
   // Whether the plan table of some entry is being changed: for a forked child.
   bool being_edited() const noexcept;
 
   uint64_t generation = 0;
-  const Entry** entries = nullptr;  // into owners_
-  uint32_t entry_count = 0;
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
   std::shared_ptr<const health::HealthSnapshot> health;  // null: as if empty
@@ -240,9 +234,10 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
 
  private:
   Snapshot() = default;
-  std::unique_ptr<base::Retired> retired_;  // for when it is retired
+  std::unique_ptr<base::Retired> retired_;   // for when it is retired
+  std::unique_ptr<const Entry*[]> entries_;  // of owners_: what calls read
+  uint32_t entry_count_ = 0;
   std::vector<std::shared_ptr<Entry>> owners_;
-  std::vector<const Entry*> raw_;
 
   // Bounded: a new overlay may replace another. Readers follow one pointer.
   static constexpr uint32_t kOverlays = 256;

@@ -84,12 +84,6 @@ TEST_F(Entries, FindsNothingBeforeAndEverythingAfter) {
   EXPECT_EQ(entry_->plan_count(), 3000u);
 }
 
-TEST_F(Entries, EachHasANumberOfItsOwn) {
-  const auto next = make(entry_.get());
-  EXPECT_EQ(next->generation(), entry_->generation());
-  EXPECT_NE(next->id(), entry_->id());
-}
-
 TEST_F(Entries, AClassHasOnePlan) {
   const exec::Plan* first = insert(7, 16);
   EXPECT_EQ(insert(7, 16), first);

@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "dispatch/nesting.h"
 #include "dispatch/scope.h"
-#include "dispatch/tracer.h"
 #include "health/breaker.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"

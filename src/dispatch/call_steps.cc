@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running plans under observation: probes, reports to health, observers, rollouts.
+#include "dispatch/call_steps.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +8,6 @@
 #include "base/random.h"
 #include "base/results.h"
 #include "dispatch/call.h"
-#include "dispatch/call_steps.h"
 #include "select/candidate_set.h"
 
 namespace yard::detail {
@@ -245,6 +245,21 @@ class Observation {
 };
 
 }  // namespace
+
+[[gnu::noinline]] uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept {
+  const WithFacts facts(args, e.program().arg_count());
+  const int32_t aliased = e.program().fits(facts.args());
+  return aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased);
+}
+
+Status fall_back(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                 const exec::Plan& plan, const exec::Request& request, int32_t code,
+                 const char* message) {
+  exec::Outcome outcome;
+  Status s = exec::execute_after_failure(thread, plan, request, code, message, outcome);
+  note_outcome(core, entry, request, outcome);
+  return s;
+}
 
 Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                     const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,

@@ -8,7 +8,6 @@
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
-#include "dispatch/tracer.h"
 
 namespace yard::detail {
 
@@ -223,11 +222,8 @@ class SlowCall {
       count(thread_, plan.counter);
       return {};
     }
-    const exec::Request asked = request(e, core_, args_, given_, flags_, o_);
-    exec::Outcome outcome;
-    Status s = exec::execute_after_failure(thread_, plan, asked, code, error, outcome);
-    note_outcome(core_, e, asked, outcome);
-    return s;
+    return fall_back(thread_, core_, e, plan, request(e, core_, args_, given_, flags_, o_), code,
+                     error);
   }
 
   // Inside a commit group: the kernel that was chosen for such calls runs, or none; the first call chooses.
