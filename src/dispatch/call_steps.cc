@@ -72,7 +72,7 @@ class Probes final : public exec::AdmissionCheck {
 // What one call reports to the health board.
 //
 // `KernelStats::suspects` keeps successes off the board, whose lock calls that succeed must not take. It is a filter of
-// 64 bits, one for each hash (kind_bit) of a kind of call: device, dtypes, sizes. The board sets a kind's bit while it
+// 64 bits, one for each hash (CallKind::bit) of a kind of call: device, dtypes, sizes. The board sets a kind's bit while it
 // counts failures of the kind, and then no plan of the kernel is direct. So a success whose bit is clear has nothing to
 // report. `suspect_results` is the same for successes whose results were checked; such calls are never direct.
 class Report {
@@ -84,7 +84,7 @@ class Report {
     health::FailedOn on;
     on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
     on.text = [this] { return select::call_text(entry_.program(), r_.args); };
-    const health::Key k = key(f.attempt);
+    const health::Key k = key(f.attempt);  // before the lock
     on.sizes = select::sizes_hash(entry_.candidates().dims(), r_.args);
     const health::BoardUpdate update =
         core_.board->fault(k, f.error, f.message, now(), on, suspects_of(f.attempt));
@@ -95,9 +95,7 @@ class Report {
     const uint64_t suspects = a->stats->suspects.load();
     const uint64_t suspect_results = checked ? a->stats->suspect_results.load() : 0;
     if ((suspects | suspect_results) == 0) return;
-    const select::CallKind& k = kind();
-    const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
-    if (((suspects | suspect_results) & bit) != 0)
+    if (((suspects | suspect_results) & kind().bit()) != 0)
       note(core_.board->success(key(a), now(), checked, suspects_of(a)));
     else if (base::one_in(kReview))
       note(core_.board->review(key(a), now(), suspects_of(a)));
@@ -119,11 +117,13 @@ class Report {
     moved_ |= update.changed;
     direct_changed_ |= update.direct_changed;
   }
-  const select::CallKind& kind() {
+  const health::CallKind& kind() {
     if (!kind_) kind_ = select::call_kind(entry_.program(), entry_.candidates().dims(), r_.args);
     return *kind_;
   }
-  health::Key key(const exec::Attempt* a) { return select::health_key(*a->kernel, kind()); }
+  health::Key key(const exec::Attempt* a) {
+    return {a->kernel->op, a->kernel->id, a->kernel->backend_name, kind()};
+  }
   Clock::time_point now() {
     if (!now_) now_ = Clock::now();
     return *now_;
@@ -132,25 +132,17 @@ class Report {
   const Core& core_;
   const Entry& entry_;
   const exec::Request& r_;
-  std::optional<select::CallKind> kind_;
+  std::optional<health::CallKind> kind_;
   std::optional<Clock::time_point> now_;
   const exec::Failure* opened_ = nullptr;
   bool moved_ = false, direct_changed_ = false;
 };
 
-// Calls whose times are compared with each other: of one op, device, dtypes and size buckets.
+// Calls whose times are compared with each other: of one op and kind.
 uint64_t kind_of(const Entry& entry, const yard_value_t* args) {
   const select::CandidateSet& candidates = entry.candidates();
-  const select::CallKind kind = select::call_kind(entry.program(), candidates.dims(), args);
-  uint64_t hash = candidates.op_record().op->index;
-  const auto add = [&](uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  };
-  add(static_cast<uint64_t>(kind.device.type) << 32 | static_cast<uint32_t>(kind.device.index));
-  add(kind.dtypes);
-  for (const uint8_t bucket : kind.sizes.get()) add(bucket);
-  return hash;
+  const uint64_t kind = select::call_kind(entry.program(), candidates.dims(), args).hash();
+  return (kind ^ candidates.op_record().op->index) * 0x9e3779b97f4a7c15u;
 }
 
 }  // namespace

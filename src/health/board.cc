@@ -18,9 +18,9 @@ namespace {
 constexpr size_t kMostRecords = 16'384;
 constexpr size_t kMostBackends = 1024, kMostDevices = 1024;
 
-Key kernel_key(const Record& r) { return {r.op, r.kernel, r.backend, {}, 0, {}}; }
-Key full_key(const SmallKey& k) {
-  return {k.record->op, k.record->kernel, k.record->backend, k.device, k.dtypes, k.sizes};
+// A null `key` means the kernel as a whole.
+Key full_key(const Record& r, const SmallKey* key) {
+  return {r.op, r.kernel, r.backend, key != nullptr ? key->kind : CallKind()};
 }
 
 BreakerSettings usable(const BreakerSettings& s) {
@@ -48,8 +48,8 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   }
   count(r->counts, c, text, now);
   if (c != ErrorClass::kCaller && c != ErrorClass::kDeclined) r->add_failed(key, on, now);
-  if (c == ErrorClass::kDeviceLost) return {device_lost(key.device, text, now)};
-  const SmallKey k = small(r, key);
+  if (c == ErrorClass::kDeviceLost) return {device_lost(key.kind.device, text, now)};
+  const SmallKey k{r, key.kind};
   const auto at = keys_.find(k);
   if (c != ErrorClass::kFault)
     return {false,
@@ -69,7 +69,7 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   Breaker& breaker = *found;
   // The bits are clear though failures are counted: they are those of another kernel of this id, which has been replaced,
   // and successes of this one were not reported.
-  const uint64_t bit = kind_bit(key);
+  const uint64_t bit = key.kind.bit();
   const auto unreported = [&](const std::atomic<uint64_t>* bits, Evidence e) {
     return bits != nullptr && (bits->load() & bit) == 0 &&
            breaker.counts_successes(settings(), now, e);
@@ -79,8 +79,7 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   breaker.wrong_results |= wrong;
   if (breaker.fault(settings(), now, on.evidence)) {
     std::string why = after_failures(settings(), breaker, on.evidence, text);
-    if (const std::string calls = r->failed_text(kind_hash(k.device, k.dtypes, k.sizes));
-        !calls.empty())
+    if (const std::string calls = r->failed_text(key.kind.hash()); !calls.empty())
       why += "; failed calls: " + calls;
     if (try_open(*r, &k, breaker, std::move(why), now)) {
       open_kernel_if_due(*r, now);
@@ -105,7 +104,7 @@ BoardUpdate BoardState::review(const Key& key, Time now, Suspects suspects) {
 
 BoardUpdate BoardState::success(const Key& key, Time now, bool checked, Suspects suspects) {
   Record* r = find(key);
-  const auto at = keys_.find(small(r, key));
+  const auto at = keys_.find({r, key.kind});
   // Late successes do not close a breaker; those of probes are counted by its ProbeSlots.
   if (at != keys_.end() && at->second.closed()) {
     Breaker& b = at->second;
@@ -125,7 +124,7 @@ BoardUpdate BoardState::update(const Record* r, Time now, Suspects suspects, boo
   uint64_t calls = 0, results = 0;
   for (const auto& [key, breaker] : keys_) {
     if (key.record != r) continue;
-    const uint64_t bit = kind_bit(key.device, key.dtypes, key.sizes);
+    const uint64_t bit = key.kind.bit();
     if (breaker.counts_successes(settings(), now, Evidence::kCall)) calls |= bit;
     if (breaker.counts_successes(settings(), now, Evidence::kResult)) results |= bit;
   }
@@ -223,10 +222,9 @@ std::shared_ptr<const HealthSnapshot> BoardState::snapshot() {
     const bool open = breaker.state == BreakerState::kOpen;
     HealthSnapshot::OfOp& of = made->ops_[r.op];
     (key != nullptr ? of.keys : of.kernels)
-        .push_back({key != nullptr ? full_key(*key) : kernel_key(r), breaker.state,
-                    open ? breaker.until : Time{}, open ? nullptr : breaker.probes,
-                    key != nullptr ? r.failed_text(kind_hash(key->device, key->dtypes, key->sizes))
-                                   : r.failed_text({}),
+        .push_back({full_key(r, key), breaker.state, open ? breaker.until : Time{},
+                    open ? nullptr : breaker.probes,
+                    key != nullptr ? r.failed_text(key->kind.hash()) : r.failed_text({}),
                     breaker.wrong_results});
   });
   made->lost_ = lost_;
@@ -242,7 +240,7 @@ void BoardState::emit(Kind kind, const Record& r, const SmallKey* key, const Bre
     case Kind::kClosed: ++totals_.closed; break;
     default: break;
   }
-  emit({kind, r.op, r.kernel, key != nullptr ? to_string(full_key(*key)) : r.op + " " + r.kernel,
+  emit({kind, r.op, r.kernel, key != nullptr ? to_string(full_key(r, key)) : r.op + " " + r.kernel,
         std::move(text), now, kind == Kind::kOpened ? breaker.until : Time{}});
 }
 

@@ -35,7 +35,7 @@
 
 namespace yard::health {
 
-// Which successes of a kernel must be reported: one bit for each kind of call (kind_bit) whose failures are being
+// Which successes of a kernel must be reported: one bit for each kind of call (CallKind::bit) whose failures are being
 // counted. Kinds share bits, so some are reported in vain. The board writes them under its lock; calls read them.
 struct Suspects {
   std::atomic<uint64_t>* calls = nullptr;    // any success
@@ -83,16 +83,12 @@ struct Record {
 // A Key with a record instead of names.
 struct SmallKey {
   Record* record;
-  uint64_t dtypes;
-  Device device;
-  Buckets sizes;
+  CallKind kind;
   bool operator==(const SmallKey&) const = default;
 };
-inline SmallKey small(Record* r, const Key& key) { return {r, key.dtypes, key.device, key.sizes}; }
 struct SmallKeyHash {
   size_t operator()(const SmallKey& k) const noexcept {
-    const uint64_t kind = kind_hash(k.device, k.dtypes, k.sizes);
-    return (reinterpret_cast<uintptr_t>(k.record) ^ kind) * 0x9e3779b97f4a7c15u;
+    return (reinterpret_cast<uintptr_t>(k.record) ^ k.kind.hash()) * 0x9e3779b97f4a7c15u;
   }
 };
 using KeyBreakers = std::unordered_map<SmallKey, Breaker, SmallKeyHash>;

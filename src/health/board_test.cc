@@ -64,12 +64,12 @@ TEST(Board, BitsAreSetForTheKindsThatFail) {
   EXPECT_FALSE(fault(key).direct_changed);
   fault(large), fault(large);
   fail_times(board, other, 1, t0);  // of another kernel, with bits of its own
-  EXPECT_EQ(calls, kind_bit(key) | kind_bit(large));
+  EXPECT_EQ(calls, key.kind.bit() | large.kind.bit());
   EXPECT_FALSE(board->success(key, t0, false, suspects).direct_changed);
-  EXPECT_EQ(calls, kind_bit(large));
+  EXPECT_EQ(calls, large.kind.bit());
   for (int i = 0; i < 4; ++i) fault(key);
   EXPECT_TRUE(fault(key).changed);
-  EXPECT_EQ(calls, kind_bit(large));
+  EXPECT_EQ(calls, large.kind.bit());
   EXPECT_TRUE(board->success(large, t0, false, suspects).direct_changed);
   EXPECT_EQ(calls, 0u);
   EXPECT_EQ(results, 0u);
@@ -122,7 +122,7 @@ struct BoardReview : ::testing::Test {
 
 TEST_F(BoardReview, ClearsBitsOfKindsThatAreNoLongerCalled) {
   board->success(key, t0, false, suspects);
-  EXPECT_EQ(calls, kind_bit(key)) << "a window is counted";
+  EXPECT_EQ(calls, key.kind.bit()) << "a window is counted";
   EXPECT_FALSE(board->review(key, t0 + 1s, suspects).direct_changed);
   EXPECT_TRUE(board->review(key, t0 + 11s, suspects).direct_changed);
   EXPECT_EQ(calls, 0u);
@@ -163,7 +163,7 @@ TEST(Board, OnlyCheckedResultsTellOfResults) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_FALSE(wrong(t0).direct_changed) << "calls that are not checked need no report";
     EXPECT_EQ(calls, 0u);
-    EXPECT_EQ(results, kind_bit(key));
+    EXPECT_EQ(results, key.kind.bit());
     for (int k = 0; k < 1000; ++k) board->success(key, t0, false, suspects);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
@@ -447,18 +447,19 @@ TEST(Board, InvalidSettingsAreNotUsed) {
 TEST(Key, DescribesTheKindOfCall) {
   Key key = key_of();
   EXPECT_EQ(to_string(key), "rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cpu)");
-  EXPECT_EQ(kind_bit(key), kind_bit(key_of("default.simd", 9)));
-  EXPECT_NE(kind_bit(key), kind_bit(key_of("default.simd", 16)));
+  EXPECT_EQ(key.kind.bit(), key_of("default.simd", 9).kind.bit());
+  EXPECT_NE(key.kind.bit(), key_of("default.simd", 16).kind.bit());
   Buckets b;
   for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{2}, UINT64_MAX}) b.add(size);
-  EXPECT_EQ(describe_call({}, 0, b), "sizes 0 1 2-3 9223372036854775808-18446744073709551615, cpu");
+  EXPECT_EQ(to_string(CallKind{{}, 0, b}),
+            "sizes 0 1 2-3 9223372036854775808-18446744073709551615, cpu");
   for (int i = 0; i < 40; ++i) b.add(3);
   EXPECT_EQ(b.get().size(), Buckets::kMost);
   const std::vector<DType> many(11, DType::f16);
   std::vector<DType> other = many;
   other[10] = DType::f32;
   EXPECT_NE(pack_dtypes(many), pack_dtypes(other));
-  EXPECT_THAT(describe_call({}, pack_dtypes(many), {}), HasSubstr("dtypes "));
+  EXPECT_THAT(to_string(CallKind{{}, pack_dtypes(many), {}}), HasSubstr("dtypes "));
   const DType two[] = {DType::f32, DType::invalid};
   EXPECT_NE(pack_dtypes(two), pack_dtypes({two, 1}));
 }

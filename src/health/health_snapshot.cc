@@ -21,7 +21,7 @@ std::string size_range(uint8_t bucket) {
 
 }  // namespace
 
-uint64_t kind_hash(Device device, uint64_t dtypes, const Buckets& sizes) noexcept {
+uint64_t CallKind::hash() const noexcept {
   uint64_t h = mix(static_cast<uint64_t>(device.type), static_cast<uint32_t>(device.index));
   h = mix(h, dtypes);
   for (const uint8_t b : sizes.get()) h = mix(h, b + uint64_t{1});
@@ -40,16 +40,16 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
   return word | kHashed;
 }
 
-std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes) {
-  // Calls of functions are not told apart.
-  if (dtypes == 0 && sizes.get().empty() && device == Device{}) return "all calls";
+std::string to_string(const CallKind& kind) {
+  if (kind == CallKind()) return "all calls";  // those of functions are not told apart
+  const auto& [device, dtypes, sizes] = kind;
   std::string text;
   const auto part = [&](const std::string& p) { text += (text.empty() ? "" : " ") + p; };
   if ((dtypes & kHashed) != 0)
     part(fmt::format("dtypes {:016x}", dtypes));
   else
     for (uint64_t rest = dtypes; rest != 0; rest >>= kBits)
-      part(to_string(static_cast<DType>((rest & ((1u << kBits) - 1)) - 1)));
+      part(yard::to_string(static_cast<DType>((rest & ((1u << kBits) - 1)) - 1)));
   if (!text.empty()) text += ',';
   if (!sizes.get().empty()) {
     part("sizes");
@@ -61,8 +61,7 @@ std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes) 
 }
 
 std::string to_string(const Key& key) {
-  return fmt::format("{} {} ({})", key.op, key.kernel,
-                     describe_call(key.device, key.dtypes, key.sizes));
+  return fmt::format("{} {} ({})", key.op, key.kernel, to_string(key.kind));
 }
 
 }  // namespace yard::health

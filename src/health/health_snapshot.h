@@ -48,12 +48,19 @@ class Buckets {
   std::array<uint8_t, kMost> buckets_{};  // bit_width of the size
 };
 
-// A hash of a kind of call.
-uint64_t kind_hash(Device device, uint64_t dtypes, const Buckets& sizes) noexcept;
-// One bit of 64 that stands for a kind of call; others may have the same.
-inline uint64_t kind_bit(Device device, uint64_t dtypes, const Buckets& sizes) noexcept {
-  return uint64_t{1} << (kind_hash(device, dtypes, sizes) >> 58);
-}
+// The kind of a call, by which breakers are kept: device, dtypes, and the log2 bucket of each dimension.
+struct CallKind {
+  Device device;
+  uint64_t dtypes = 0;  // pack_dtypes()
+  Buckets sizes;
+
+  uint64_t hash() const noexcept;
+  // One bit of 64 that stands for it; other kinds may have the same.
+  uint64_t bit() const noexcept { return uint64_t{1} << (hash() >> 58); }
+  bool operator==(const CallKind&) const = default;
+};
+// `f32 f32, sizes 8-15 4096-8191, cuda:0`.
+std::string to_string(const CallKind& kind);
 
 // One word for the dtypes of all tensors, in order; beyond ten a hash of them.
 uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept;
@@ -62,18 +69,10 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept;
 // or the registry's order, so no reload changes it. Made only when a call has failed.
 struct Key {
   std::string op, kernel, backend;
-  Device device;
-  uint64_t dtypes = 0;  // pack_dtypes()
-  Buckets sizes;
+  CallKind kind;
 
   bool operator==(const Key&) const = default;
 };
-inline uint64_t kind_bit(const Key& key) noexcept {
-  return kind_bit(key.device, key.dtypes, key.sizes);
-}
-
-// `f32 f32, sizes 8-15 4096-8191, cuda:0`: the kind of call.
-std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes);
 // `rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cuda:0)`.
 std::string to_string(const Key& key);
 
@@ -100,9 +99,7 @@ class HealthSnapshot {
       for (const BreakerStatus& b : kernels)
         if (b.key.kernel == key.kernel) return &b;
       for (const BreakerStatus& b : keys)
-        if (b.key.kernel == key.kernel && b.key.device == key.device &&
-            b.key.dtypes == key.dtypes && b.key.sizes == key.sizes)
-          return &b;
+        if (b.key.kernel == key.kernel && b.key.kind == key.kind) return &b;
       return nullptr;
     }
   };
@@ -112,7 +109,6 @@ class HealthSnapshot {
     const auto at = ops_.find(op);
     return at == ops_.end() ? nullptr : &at->second;
   }
-  const std::map<std::string, OfOp, std::less<>>& ops() const noexcept { return ops_; }
   const std::vector<Device>& devices_lost() const noexcept { return lost_; }
   bool is_lost(Device device) const noexcept { return base::contains(lost_, device); }
   bool empty() const noexcept { return ops_.empty() && lost_.empty(); }

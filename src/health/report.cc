@@ -38,7 +38,7 @@ using ByKernel = std::map<std::pair<std::string, std::string>, KernelHealth>;
 void Record::add_failed(const Key& key, const FailedOn& on, Time now) {
   constexpr auto kOld = std::chrono::minutes(1);
   if (on.text == nullptr) return;
-  const uint64_t kind = kind_hash(key.device, key.dtypes, key.sizes);
+  const uint64_t kind = key.kind.hash();
   const auto known = std::find_if(failed.begin(), failed.end(), [&](const Failed& f) {
     return f.kind == kind && f.sizes == on.sizes;
   });
@@ -86,7 +86,7 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
   for (const auto& [key, breaker] : keys_)
     if (!breaker.closed())
       kernels[{key.record->op, key.record->kernel}].open.push_back(
-          shown(settings(), describe_call(key.device, key.dtypes, key.sizes), breaker, now));
+          shown(settings(), to_string(key.kind), breaker, now));
   for (const Successes& n : successes) kernel(n.op, n.kernel, n.backend).successes += n.count;
 
   HealthReport report;

@@ -16,11 +16,11 @@ inline constexpr BreakerState kClosed = BreakerState::kClosed, kOpen = BreakerSt
 
 inline Key key_of(const std::string& kernel = "default.simd", uint64_t rows = 8,
                   const std::string& op = "rms_norm", Device device = {}) {
-  Key key{op, kernel, kernel.substr(kernel.find('.') + 1), device, 0, {}};
+  Key key{op, kernel, kernel.substr(kernel.find('.') + 1), {device, 0, {}}};
   const DType dtypes[] = {DType::f32, DType::f32};
-  key.dtypes = pack_dtypes(dtypes);
-  key.sizes.add(rows);
-  key.sizes.add(4096);
+  key.kind.dtypes = pack_dtypes(dtypes);
+  key.kind.sizes.add(rows);
+  key.kind.sizes.add(4096);
   return key;
 }
 

@@ -40,9 +40,9 @@ uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexc
   return health::pack_dtypes({dtypes, n});
 }
 
-CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
-                   const yard_value_t* args) {
-  CallKind kind{device_of(args, program.arg_count()), call_dtypes(program, args), {}};
+health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
+                           const yard_value_t* args) {
+  health::CallKind kind{device_of(args, program.arg_count()), call_dtypes(program, args), {}};
   for (const op::Field& f : dims)
     kind.sizes.add(static_cast<uint64_t>(std::max<int64_t>(op::read(f, args), 0)));
   return kind;
@@ -82,13 +82,6 @@ std::string call_text(const op::Program& program, const yard_value_t* args) {
   // Outputs that follow from the inputs are left out again.
   const auto call = op::Call::from_spec(program, spec);
   return op::to_string(call.ok() ? call->to_spec(program) : spec);
-}
-
-health::Key health_key(const registry::Kernel& kernel, const CallKind& kind) {
-  health::Key key;
-  key.op = kernel.op, key.kernel = kernel.id, key.backend = kernel.backend_name;
-  key.device = kind.device, key.dtypes = kind.dtypes, key.sizes = kind.sizes;
-  return key;
 }
 
 namespace {
@@ -306,13 +299,13 @@ void CandidateSet::read_health() {
       if (h.key.kernel == c.kernel->id) c.breaker = note(h);
     // A key of an op that had other dimensions then is no kind of its calls now.
     for (const health::BreakerStatus& h : of->keys)
-      if (h.key.kernel == c.kernel->id && h.key.sizes.get().size() == dims_.size())
-        c.key_breakers.push_back({note(h), size_predicates(h.key.sizes, dims_)});
+      if (h.key.kernel == c.kernel->id && h.key.kind.sizes.get().size() == dims_.size())
+        c.key_breakers.push_back({note(h), size_predicates(h.key.kind.sizes, dims_)});
   }
 }
 
 bool KeyBreaker::concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept {
-  return status->key.device == device && status->key.dtypes == dtypes &&
+  return status->key.kind.device == device && status->key.kind.dtypes == dtypes &&
          std::all_of(sizes.begin(), sizes.end(),
                      [&](const op::Predicate& p) { return op::holds(p, args); });
 }

@@ -28,19 +28,12 @@
 
 namespace yard::select {
 
-// The kind of a call, by which its breakers are kept: device, dtypes, and the log2 bucket of each dimension.
-struct CallKind {
-  Device device;
-  uint64_t dtypes = 0;  // call_dtypes()
-  health::Buckets sizes;
-};
-
 // The op's dimensions, in the order of its fields; at most Buckets::kMost count.
 std::vector<op::Field> health_dims(const op::Program& program);
 
 // Of a call that fits the program. `dims` are health_dims() of it.
-CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
-                   const yard_value_t* args);
+health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
+                           const yard_value_t* args);
 
 // What dimensions in these buckets pass; one that is absent counts as 0. There are as many buckets as dimensions.
 std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
@@ -56,8 +49,6 @@ Device device_of(const yard_value_t* args, uint32_t count) noexcept;
 uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept;
 // The call as a CallSpec, without alignment.
 std::string call_text(const op::Program& program, const yard_value_t* args);
-
-health::Key health_key(const registry::Kernel& kernel, const CallKind& kind);
 
 // A limit of a kernel; one on every tensor is listed once for each.
 struct Limit {

@@ -93,12 +93,10 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
 }
 
 std::string breaker_text(const health::BreakerStatus& breaker, bool whole) {
-  const auto what =
-      whole ? std::string("all its calls")
-            : "such calls (" +
-                  health::describe_call(breaker.key.device, breaker.key.dtypes, breaker.key.sizes) +
-                  ")";
-  return fmt::format("its breaker for {} {}", what, open_breaker_text(breaker));
+  return fmt::format(
+      "its breaker for {} {}",
+      whole ? "all its calls" : fmt::format("such calls ({})", health::to_string(breaker.key.kind)),
+      open_breaker_text(breaker));
 }
 
 // Whether a lost device or an open breaker excludes the kernel from the call.
