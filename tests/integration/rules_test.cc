@@ -515,9 +515,10 @@ score:
   EXPECT_THAT(text, HasSubstr("policy: score = 'boost c', score[0] (rules.yaml:4): + 900 (from "
                               "file)"));
   const std::string json = e.to_json();
-  EXPECT_THAT(json, HasSubstr(R"("priority": 130, "adjusted_priority": 2060, "scores": [{"name": )"
-                              R"("boost c", "place": "score[0] (rules.yaml:4)", "add": 900, )"
-                              R"("multiply": 1}, {"name": null,)"));
+  EXPECT_THAT(json,
+              HasSubstr(R"j("priority": 130, "adjusted_priority": 2060, "scores": [{"name": )j"
+                        R"j("boost c", "place": "score[0] (rules.yaml:4)", "add": 900, )j"
+                        R"j("multiply": 1}, {"name": null,)j"));
   // An entry that does not hold for the call is not mentioned.
   EXPECT_THAT(explain(63).candidates[0].scores, SizeIs(1));
 }
