@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "packed.h"
 
-#include <yard/plugin_cost.hpp>
+#include <yard/plugin.hpp>
 
 #include "process.h"
 

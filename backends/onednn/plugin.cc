@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `onednn`.
-#include <yard/plugin_cost.hpp>
+#include <yard/plugin.hpp>
 
 #include <algorithm>
 #include <dnnl.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost.h"
 
-#include <yard/plugin_cost.hpp>
+#include <yard/plugin.hpp>
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `openblas`.
 
-#include <yard/plugin_cost.hpp>
+#include <yard/plugin.hpp>
 
 #include "cost.h"
 #include "kernels.h"

@@ -2,7 +2,7 @@
 // Estimates of how long a call takes, from what it moves and what it computes.
 #pragma once
 
-#include <yard/plugin_cost.hpp>
+#include <yard/plugin.hpp>
 
 #include <cstdint>
 

@@ -42,8 +42,13 @@ YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_v
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
 // After the route's kernel failed; inside the guard.
 YARD_API Status::Rep* bound_failed(BoundState* state, const Route* route, const yard_value_t* args,
-                                   int32_t code, const char* message);
+                                   int32_t code);
 YARD_API std::string bound_kernel(BoundState* state);
+
+// A nested call below this address would leave the thread's stack too little room (base/thread_state.h). The largest number
+// until the thread has asked.
+extern YARD_API thread_local constinit uintptr_t t_stack_limit
+    __attribute__((tls_model("initial-exec")));
 
 // The kernel of a frozen handle. `typed` is null where it cannot be called in registers.
 struct FrozenKernel {
@@ -136,8 +141,7 @@ class BoundOp<void(P...), std::tuple<S...>> {
             return {};
           }
           const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-          return Status::adopt(
-              detail::bound_failed(state_.get(), route, args, code, thread->message()));
+          return Status::adopt(detail::bound_failed(state_.get(), route, args, code));
         }
       }
     }

@@ -15,6 +15,7 @@
 // the rest: absent optionals, scalar defaults, inferred outputs, compact strides. Objects here belong to one thread at a time.
 #pragma once
 
+#include <yard/detail/params.h>
 #include <yard/plugin.h>
 #include <yard/tensor.h>
 
@@ -39,6 +40,21 @@ class TensorList {
 
  private:
   std::vector<const yard_tensor_t*> items_;
+};
+
+// The parameter of a typed op that takes one.
+struct InList {
+  InList(const TensorList& l) noexcept : items(l.items()) {}  // NOLINT: implicit on purpose
+  std::span<const yard_tensor_t* const> items;
+};
+template <>
+struct detail::Param<InList> {
+  static constexpr bool is_tensor = false;
+  static constexpr char letter = 'l';
+  using Type = void;
+  static yard_value_t pack(const InList& l) noexcept {
+    return {YARD_TAG_LIST, static_cast<uint32_t>(l.items.size()), {.list = l.items.data()}};
+  }
 };
 
 // Borrows what it was made from (the view, the string), and must not outlive it.

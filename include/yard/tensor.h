@@ -56,12 +56,7 @@ constexpr yard_dtype_t to_dlpack(DType t) noexcept {
   const auto i = static_cast<size_t>(t);
   return i < std::size(detail::kDlpack) ? detail::kDlpack[i] : yard_dtype_t{};
 }
-constexpr DType from_dlpack(yard_dtype_t t) noexcept {
-  for (const yard_dtype_t& d : detail::kDlpack)
-    if (t.code == d.code && t.bits == d.bits && t.lanes == d.lanes)
-      return static_cast<DType>(&d - detail::kDlpack);
-  return DType::invalid;
-}
+YARD_API DType from_dlpack(yard_dtype_t t) noexcept;
 
 // The dtype of a C++ element type. Specialise it for types such as a bfloat16 class.
 template <class T>
@@ -193,7 +188,6 @@ class alignas(16) TensorView {
     t_.shape = dims_, t_.strides = dims_ + rank;
     t_.byte_offset = t_.facts = 0, t_.origin = nullptr;
     const bool given = !strides.empty();
-    // Products that overflow belong to sizes that every reader refuses.
     if (rank == 2) {
       const int64_t outer = given ? strides[0] : shape[1], inner = given ? strides[1] : 1;
       put(0, shape[0], shape[1]), put(2, outer, inner);
@@ -205,13 +199,7 @@ class alignas(16) TensorView {
       set_form(dtype, device, type.bits != 0 && data != nullptr, stride == 1,
                {shape[0], stride, 0, 0});
     } else {
-      uint64_t compact = 1;
-      for (size_t i = rank; i-- > 0;) {
-        dims_[i] = shape[i];
-        dims_[rank + i] = given ? strides[i] : static_cast<int64_t>(compact);
-        compact *= static_cast<uint64_t>(shape[i]);
-      }
-      find_form(dtype);
+      set_dims(dtype, shape, strides);
     }
   }
 
@@ -232,24 +220,10 @@ class alignas(16) TensorView {
     asm("" : "+r"(head), "+r"(rest));  // stored as two words, as calls load them: that is faster
     form_ = {head, rest};
   }
-  // Of a tensor that has been set in all else.
-  void find_form(DType dtype) noexcept {
-    const int32_t rank = t_.ndim;
-    bool compact = true, rest_is_compact = true;
-    uint64_t step = 1;
-    for (int32_t i = rank; i-- > 0;) {
-      const bool is_next = static_cast<uint64_t>(dims_[rank + i]) == step;
-      compact &= is_next;
-      if (rank + i >= 4) rest_is_compact &= is_next;
-      step *= static_cast<uint64_t>(dims_[i]);
-    }
-    const bool exact = t_.data != nullptr && t_.byte_offset == 0 && t_.dtype.bits != 0 &&
-                       rank <= 4 && rest_is_compact;
-    int64_t first[4] = {};
-    for (int32_t i = 0; i < 4 && i < 2 * rank; ++i) first[i] = dims_[i];
-    set_form(dtype, device(), exact, compact, first);
-  }
   YARD_API void set_inexact_form() noexcept;
+  // Sets sizes, strides and form, of any rank; the form alone, of a tensor that has been set in all else.
+  YARD_API void set_dims(DType dtype, Sizes shape, Sizes strides) noexcept;
+  YARD_API void find_form(DType dtype) noexcept;
 
   yard_tensor_t t_;                  // first: see of()
   int64_t dims_[2 * YARD_MAX_RANK];  // sizes, then strides

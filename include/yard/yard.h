@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of Switchyard's C++ interface for programs. Each header can also be included by itself. Not included: plugin.hpp,
-// plugin_cost.hpp and plugin_hooks.hpp, for those who write kernels, hooks and plugins; c.h, for C; metrics.h, of the library
+// All of Switchyard's C++ interface for programs. Each header can also be included by itself. Not included: plugin.hpp
+// and plugin_hooks.hpp, for those who write kernels, hooks and plugins; c.h, for C; metrics.h, of the library
 // Switchyard::metrics.
 #pragma once
 

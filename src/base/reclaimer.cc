@@ -2,6 +2,7 @@
 // The reclaiming side: the barrier in all threads, the scan, the deferred frees.
 #include "base/reclaimer.h"
 
+#include <cxxabi.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -313,20 +314,23 @@ HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   return block.slots[at];
 }
 
-char* ThreadHead::deep_message(uint32_t at) noexcept {
-  base::ThreadRecord::Block& block = deep_block(*this, at);
-  return block.errors[at];
-}
-
-char* ThreadHead::deep_message(uint32_t at, const void* running) noexcept {
-  base::ThreadRecord::Block& block = deep_block(*this, at);
-  block.running[at] = running;
-  return block.errors[at];
-}
+// (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)
+bool thread_is_unwinding() noexcept { return abi::__cxa_current_exception_type() == nullptr; }
 
 }  // namespace yard::detail
 
 namespace yard::base {
+
+char* ThreadRecord::deep_message(uint32_t at) noexcept {
+  Block& block = detail::deep_block(*this, at);
+  return block.errors[at];
+}
+
+char* ThreadRecord::deep_message(uint32_t at, const void* running) noexcept {
+  Block& block = detail::deep_block(*this, at);
+  block.running[at] = running;
+  return block.errors[at];
+}
 
 const void* ThreadRecord::running_at(uint32_t at) noexcept {
   if (at < kInlineSlots) return nullptr;

@@ -60,6 +60,23 @@ struct ThreadRecord : detail::ThreadHead {
     char why[kErrorBytes] = "";  // of the last refusal
   };
   Nesting nesting;
+
+  // Whether count_down() has found that the current call is timed.
+  bool is_timed() const noexcept { return until_sample < 0; }
+  // Where the message of a failing kernel is: of the innermost guard.
+  char* message() noexcept {
+    const uint32_t at = depth - 1;
+    return at < kInlineSlots ? errors[at] : deep_message(at);
+  }
+  // The same for the kernel that is about to run.
+  [[gnu::always_inline]] char* message_of(const void* kernel) noexcept {
+    const uint32_t at = depth - 1;
+    return at < kInlineSlots ? errors[at] : deep_message(at, kernel);
+  }
+  char* deep_message(uint32_t at) noexcept;
+  // Also notes what runs at that depth, for the error of calls that nest too deep (dispatch/nesting.h).
+  char* deep_message(uint32_t at, const void* running) noexcept;
+
   // What runs at a depth of the deeper slots; null: not known.
   const void* running_at(uint32_t at) noexcept;
   // False: there is no memory for the slot of the current depth.

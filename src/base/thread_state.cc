@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_state.h"
 
-#include <yard/detail/guard.h>
+#include <yard/bound.h>
 
 #include <algorithm>
 

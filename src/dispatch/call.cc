@@ -218,14 +218,17 @@ void fill_route(Route& route, const Core& core, const exec::Plan& plan, bool pac
 }
 
 Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
+  if (hash != 0) {
+    ThreadHead& thread = *t_thread;
+    if (const CallMemo* m = dispatch::find_typed(thread, *site, args, hash)) {
+      m = dispatch::note_hit_away(*thread.memos, m);
+      Guard guard(thread);
+      guard.announce(m->route.entry);
+      if (m->route.is_current()) return run_route(site, m->route, args);
+    }
+  }
   return hit<dispatch::FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed),
                                          hash);
-}
-
-const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
-  CallMemo& home = memos.of[CallMemos::home(memo->hash)];
-  std::swap(home, memos.of[memo - memos.of]);
-  return &home;
 }
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
@@ -235,12 +238,6 @@ Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args)
   return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
                  entry.program().arg_count(), route.flags,
                  site->typed ? CallOf::kViews : CallOf::kValues);
-}
-
-Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const yard_value_t* args,
-                          uint32_t flags, int32_t code, const char* message) {
-  return after_failure(base::this_thread(), *static_cast<const Entry*>(entry), *site->core,
-                       *static_cast<const exec::Plan*>(plan), args, flags, code, message);
 }
 
 namespace {
@@ -270,11 +267,12 @@ template <class T, uint32_t kTensors>
       if (hash == 0 && count <= site->count.load(std::memory_order_relaxed))
         hash = dispatch::packed_hash(*thread, *site, args, count);
       m = dispatch::find_in_set(*thread, key, args, count, hash);
-      if (m != nullptr && ++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
+      if (m != nullptr) m = dispatch::note_hit_away(memos, m);
     }
     Status::Rep* failed;
     if (m != nullptr) {
-      if (kTensors > 0) memos.expect(site->id, T::kKind == dispatch::FormKind::kViews, m);
+      if (kTensors > 0)
+        dispatch::expect(memos, site->id, T::kKind == dispatch::FormKind::kViews, m);
       if (run_packed<false>(site, *thread, *m, args, count, failed)) return failed;
     }
   }
@@ -308,15 +306,27 @@ Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count
                : call_packed(site, args, count);
 }
 
-Status::Rep* after_packed(KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
-                          int32_t code) {
+Status::Rep* after_kernel(Kept& kept, const yard_value_t* args, const HazardSlot& entry,
+                          ThreadHead::Value& calls, int32_t code) {
   if (kept.call.host_data != nullptr) free_call_scratch(&kept.call);
   if (code == YARD_OK) {
     count(calls);
     return nullptr;
   }
-  return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan, kept.args,
-                      kept.call.flags, code, t_thread->message());
+  base::ThreadRecord& thread = base::this_thread();
+  return after_failure(thread, *static_cast<const Entry*>(entry.load(std::memory_order_relaxed)),
+                       *kept.site->core, *static_cast<const exec::Plan*>(kept.plan), args,
+                       kept.call.flags, code, thread.message());
+}
+
+Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
+                          ThreadHead::Value& calls, int32_t code) {
+  yard_value_t cells[YARD_MAX_ARGS];
+  for (size_t i = 0; i < kept.site->letters.size(); ++i) {
+    const dispatch::Letter letter(kept.site->letters[i]);
+    cells[i] = {letter.tag(args[i] != 0), 0, {.i = static_cast<int64_t>(args[i])}};
+  }
+  return after_kernel(kept, cells, entry, calls, code);
 }
 
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {

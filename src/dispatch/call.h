@@ -71,15 +71,12 @@ class WithFacts {
 
 // ---- The memo hit of packed calls, as yard/detail/call.h has that of typed ones ----
 
-// What a call needs after its kernel, if that failed or was given scratch: in memory, not in registers.
-struct KeptPacked {
-  Site* site;
+struct PackedKept : Kept {
   const yard_value_t* args;
-  const void* plan;
-  yard_call_t call;
 };
-Status::Rep* after_packed(KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
-                          int32_t code);
+// After a kernel that failed or was given scratch. Inside the guard.
+Status::Rep* after_kernel(Kept& kept, const yard_value_t* args, const HazardSlot& entry,
+                          ThreadHead::Value& calls, int32_t code);
 // Calls whose memo is not the expected one. Views: `args` are cells of Values (yard/call_spec.h), and are written to.
 Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count);
 Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count);
@@ -99,7 +96,7 @@ template <bool kUnfenced>
     failed = run_route(site, m.route, args);
     return true;
   }
-  KeptPacked kept;
+  PackedKept kept;
   store_apart(kept.site, site);
   store_apart(kept.args, args);
   store_apart(kept.plan, m.route.plan);
@@ -112,7 +109,7 @@ template <bool kUnfenced>
     detail::count(calls);
     failed = nullptr;
   } else {
-    failed = after_packed(kept, guard.slot(), calls, code);
+    failed = after_kernel(kept, kept.args, guard.slot(), calls, code);
   }
   return true;
 }
@@ -125,7 +122,8 @@ template <class T, uint32_t kTensors>
   ThreadHead* const thread = t_thread;
   if (thread == nullptr || !thread->is_unfenced()) [[unlikely]]
     return false;
-  const CallMemo& m = thread->memos->expected(site->id, T::kKind == dispatch::FormKind::kViews);
+  const CallMemo& m =
+      dispatch::expected(*thread->memos, site->id, T::kKind == dispatch::FormKind::kViews);
   return dispatch::is_of<T, kTensors>(m, site->id | T::kSite, thread->scope, args, count) &&
          run_packed<true>(site, *thread, m, args, count, failed);
 }

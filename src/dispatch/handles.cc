@@ -206,11 +206,12 @@ std::string bound_kernel(BoundState* handle) {
 }
 
 Status::Rep* bound_failed(BoundState* handle, const Route* route, const yard_value_t* args,
-                          int32_t code, const char* message) {
-  const auto& state = *static_cast<const Bound*>(handle);
+                          int32_t code) {
+  base::ThreadRecord& thread = base::this_thread();
   const auto& entry = *static_cast<const Entry*>(route->entry);
-  return route_failed(state.site, &entry, route->plan, args, bound_flags(entry, args), code,
-                      message);
+  return after_failure(thread, entry, *static_cast<const Bound*>(handle)->site->core,
+                       *static_cast<const exec::Plan*>(route->plan), args, bound_flags(entry, args),
+                       code, thread.message());
 }
 
 Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {

@@ -13,7 +13,6 @@
 
 namespace yard::dispatch {
 
-using detail::address_of;
 using detail::CallMemo;
 using detail::CallMemos;
 using detail::Route;
@@ -278,7 +277,7 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   for (uint32_t i = 0; scalars && i < program.arg_count(); ++i)
     if (is_scalar(args[i].tag) && !to.put(word_at(&args[i].u))) return false;
   const bool is_leading = is_packed(kind) && m.more == 0 && leading == tensors;
-  m.counts = CallMemo::counts_of(program.arg_count(), is_leading ? leading : 0);
+  m.counts = counts_of(program.arg_count(), is_leading ? leading : 0);
   return to.rest();
 }
 
@@ -296,20 +295,21 @@ bool same_tensor(const yard_value_t& v, const uint64_t* w, bool null_strides) no
   return true;
 }
 
-bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
-               const uint64_t* at) noexcept {
+// Alignments, scalars and long sizes of packed tensors. Null if they differ, else past their words.
+const uint64_t* same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
+                          const uint64_t* at) noexcept {
   for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < CallMemo::kAlignable; ++i)
     if (const uint64_t mask = m.align_mask >> (8 * i) & 0xff;
         mask != 0 && (at[i] & mask) != (m.align >> (8 * i) & mask))
-      return false;
+      return nullptr;
   if ((m.more & CallMemo::kScalars) != 0)
-    for (uint32_t i = 0; i < m.arg_count(); ++i)
-      if (is_scalar(args[i].tag) && word_at(&args[i].u) != *w++) return false;
-  if ((m.more & CallMemo::kLong) != 0)
-    for (uint32_t i = 0; i < m.arg_count(); ++i)
+    for (uint32_t i = 0; i < arg_count(m); ++i)
+      if (is_scalar(args[i].tag) && word_at(&args[i].u) != *w++) return nullptr;
+  if ((m.more & CallMemo::kLong) != 0 && (m.site & CallMemo::kPacked) != 0)
+    for (uint32_t i = 0; i < arg_count(m); ++i)
       if (args[i].tag == YARD_TAG_TENSOR && (w = same_dims(*args[i].u.tensor, 4, w)) == nullptr)
-        return false;
-  return true;
+        return nullptr;
+  return w;
 }
 
 // Compares what the hash of a call does not cover. Arguments may be anything.
@@ -318,7 +318,7 @@ bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
   const uint64_t* w = m.words;
   uint64_t at[CallMemo::kTensors], any_bit = 0;
   uint32_t n = 0;
-  for (uint32_t i = 0; i < m.arg_count(); ++i) {
+  for (uint32_t i = 0; i < arg_count(m); ++i) {
     const yard_value_t& v = args[i];
     if (v.tag != m.tags[i]) return false;
     if (v.tag != YARD_TAG_TENSOR) {
@@ -337,13 +337,52 @@ bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
       if (at[j] - at[i] - w[0] > w[1]) return false;
       w += 2;
     }
-  return (any_bit & m.zero_bits) == 0 && (m.more == 0 || same_more(m, args, w, at));
+  return (any_bit & m.zero_bits) == 0 && (m.more == 0 || same_more(m, args, w, at) != nullptr);
+}
+
+// The same for a typed call. Tensors are those of views; those of inexact forms are compared in all they have.
+bool same_typed(const CallMemo& m, const Site& site, const yard_value_t* args) noexcept {
+  const uint64_t* w = m.words;
+  const yard_tensor_t* tensors[CallMemo::kTensors];
+  uint64_t at[CallMemo::kTensors], any_bit = 0;
+  uint32_t n = 0, written = 0;
+  for (size_t i = 0; i < site.letters.size(); ++i) {
+    const Letter letter(site.letters[i]);
+    if (!letter.is_tensor()) continue;
+    const yard_tensor_t* const t = args[i].u.tensor;  // null: absent
+    if (t == nullptr ? (w[0] | w[1]) != 0 : t->data == nullptr || !ViewTensor::is_like(args[i], w))
+      return false;
+    if (letter.is_written()) written |= 1u << n;
+    tensors[n] = t, at[n] = t == nullptr ? 0 : address_of(*t);
+    any_bit |= at[n++];
+    w += CallMemo::kPerTensor;
+  }
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = i + 1; j < n; ++j) {
+      if (((written >> i | written >> j) & 1) == 0) continue;
+      if (at[j] - at[i] - w[0] > w[1]) return false;
+      w += 2;
+    }
+  if ((any_bit & m.zero_bits) != 0 || (w = same_more(m, args, w, at)) == nullptr) return false;
+  if ((m.more & CallMemo::kLong) == 0) return true;
+  for (const yard_tensor_t* const t : std::span(tensors, n)) {
+    if (t == nullptr) continue;
+    if (word_at(&t->device) != w[0] || word_at(&t->ndim) != w[1]) return false;
+    if ((w = same_dims(*t, 0, w + 2)) == nullptr) return false;
+  }
+  return true;
+}
+
+// The first of the places where a form may be.
+template <class M>  // CallMemos, perhaps const
+auto* set_of(M& memos, uint64_t hash) noexcept {
+  return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
 }
 
 // Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form
 // is at home there; beside it; in another empty place; over some other.
 CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
-  CallMemo* const set = memos.of + (memos.set(hash) - memos.of);
+  CallMemo* const set = set_of(memos, hash);
   CallMemo* empty = nullptr;
   for (CallMemo* m = set; m != set + CallMemos::kWays; ++m) {
     if (m->site == site && m->scope == scope && !m->route.is_current()) return m;
@@ -377,12 +416,29 @@ uint64_t packed_hash(const detail::ThreadHead& thread, const Site& site, const y
 
 const CallMemo* find_in_set(const detail::ThreadHead& thread, uint64_t site,
                             const yard_value_t* args, uint32_t count, uint64_t hash) noexcept {
-  const CallMemo* m = thread.memos->set(hash);
+  const CallMemo* m = set_of(*thread.memos, hash);
   for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m)
-    if (m->hash == hash && m->site == site && m->scope == thread.scope && m->arg_count() == count &&
+    if (m->hash == hash && m->site == site && m->scope == thread.scope && arg_count(*m) == count &&
         same_packed(*m, args))
       return m;
   return nullptr;
+}
+
+const CallMemo* find_typed(const detail::ThreadHead& thread, const Site& site,
+                           const yard_value_t* args, uint64_t hash) noexcept {
+  const CallMemo* m = set_of(*thread.memos, hash);
+  for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m)
+    if (m->hash == hash && m->site == site.id && m->scope == thread.scope &&
+        same_typed(*m, site, args))
+      return m;
+  return nullptr;
+}
+
+const CallMemo* note_hit_away(CallMemos& memos, const CallMemo* m) noexcept {
+  if (++memos.hits_away % CallMemos::kPromoted != 0) return m;
+  CallMemo& home = memos.of[CallMemos::home(m->hash)];
+  std::swap(home, memos.of[m - memos.of]);
+  return &home;
 }
 
 void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormKind kind,
@@ -447,17 +503,8 @@ void forget_memos() noexcept {
 
 }  // namespace yard::dispatch
 
-namespace yard::detail {
-
-bool same_long_dims(const uint64_t* words, const yard_tensor_t* const* tensors,
-                    size_t count) noexcept {
-  for (const yard_tensor_t* const t : std::span(tensors, count)) {
-    if (t == nullptr) continue;
-    if (word_at(&t->device) != words[0] || word_at(&t->ndim) != words[1]) return false;
-    words = dispatch::same_dims(*t, 0, words + 2);
-    if (words == nullptr) return false;
-  }
-  return true;
+void yard::detail::CallMemos::forget(uint64_t hash) noexcept {
+  const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
+  for (uint32_t& s : seen[(hash >> 50) % kSeenSets])
+    if (s == tag) s = 0;
 }
-
-}  // namespace yard::detail

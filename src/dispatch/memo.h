@@ -17,6 +17,23 @@ constexpr bool is_packed(FormKind kind) noexcept {
   return kind == FormKind::kViews || kind == FormKind::kPacked;
 }
 
+// A parameter of a typed op: its letter in Site::letters (yard/detail/params.h).
+class Letter {
+ public:
+  explicit Letter(char c) noexcept : c_(c) {}
+  bool is_tensor() const noexcept { return lower() == 'r' || is_written(); }
+  bool is_written() const noexcept { return lower() == 'w' || lower() == 'm'; }
+  // Of its cell in a packed call. `given`: its payload is not 0.
+  uint32_t tag(bool given) const noexcept {
+    if (is_tensor()) return c_ == lower() || given ? YARD_TAG_TENSOR : YARD_TAG_NONE;
+    return c_ == 'b' ? YARD_TAG_BOOL : c_ == 'f' ? YARD_TAG_FLOAT : YARD_TAG_INT;
+  }
+
+ private:
+  char lower() const noexcept { return static_cast<char>(c_ | 0x20); }
+  char c_;
+};
+
 // CallMemo::words holds, in this order:
 // - for each tensor of a view: the two words of its TensorView::Form, 0 if it is absent; for others (kPacked) six:
 //   device; rank and dtype; of its sizes and strides the first and the last of each (PackedTensor) or the first four,
@@ -33,6 +50,19 @@ constexpr bool is_packed(FormKind kind) noexcept {
 // A memo may also stand for a range of forms of typed calls that differ in the first size of some tensors: a sequence that
 // grows. Then `words` holds four for each tensor: its form, without the first size if that varies; the bytes it covers for
 // each unit of that size, and beyond these.
+
+inline uint64_t address_of(const yard_tensor_t& t) noexcept {
+  return reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
+}
+
+// CallMemo::counts of a call: its arguments, and if it is packed and its memo has no `more`, the tensors among them, if these
+// come first; else 0.
+constexpr uint64_t counts_of(uint32_t args, uint32_t leading) noexcept {
+  return args | uint64_t{leading} << 32;
+}
+inline uint32_t arg_count(const detail::CallMemo& m) noexcept {
+  return static_cast<uint32_t>(m.counts);
+}
 
 // The thread's memos, made with its first call; null: no memory.
 detail::CallMemos* memos_of(base::ThreadRecord& thread) noexcept;
@@ -59,7 +89,29 @@ void remember_range(base::ThreadRecord& thread, const detail::Site& site,
 // In a forked child: drops the memos of the forking thread, whose counters are replaced.
 void forget_memos() noexcept;
 
+// The memo of a typed call with this hash in any place; null: none that is current.
+const detail::CallMemo* find_typed(const detail::ThreadHead& thread, const detail::Site& site,
+                                   const yard_value_t* args, uint64_t hash) noexcept;
+// After a hit away from home; now and then the memo is moved there. Returns where it is now.
+const detail::CallMemo* note_hit_away(detail::CallMemos& memos, const detail::CallMemo* m) noexcept;
+
 // ---- Packed calls ----
+
+// The memo that is expected for a packed call of a site; may be another's.
+[[gnu::always_inline]] inline const detail::CallMemo& expected(const detail::CallMemos& memos,
+                                                               uint64_t site, bool views) noexcept {
+  const detail::CallMemo* m =
+      memos.of + memos.hints[views][site % detail::CallMemos::kHints].expected;
+  asm("" : "+r"(m));  // or g++ computes the address again for every use
+  return *m;
+}
+inline void expect(detail::CallMemos& memos, uint64_t site, bool views,
+                   const detail::CallMemo* m) noexcept {
+  const auto index = static_cast<uint8_t>(m - memos.of);
+  detail::CallMemos::Hint& h = memos.hints[views][site % detail::CallMemos::kHints];
+  if (h.last == index) h.expected = index;
+  h.last = index;
+}
 
 // Whether two or four words are those at `w`.
 [[gnu::always_inline]] inline bool same_words(uint64_t a, uint64_t b, const uint64_t* w) noexcept {
@@ -105,7 +157,7 @@ struct PackedTensor {
     return same_words(word(shape[0]), word(shape[last]), word(strides[0]), word(strides[last]),
                       w + 2);
   }
-  static uint64_t address(const yard_tensor_t& t) noexcept { return detail::address_of(t); }
+  static uint64_t address(const yard_tensor_t& t) noexcept { return address_of(t); }
 
   // For the hash. False if `v` is something else than a usual tensor.
   bool look_at(const yard_value_t& v) noexcept {
@@ -157,7 +209,7 @@ template <class T, uint32_t kTensors>
                                          const yard_value_t* args, uint32_t count) noexcept {
   static_assert(kTensors <= kAllPairs);
   if (m.site != site || m.scope != scope) return false;
-  if (m.counts != detail::CallMemo::counts_of(count, kTensors)) return false;
+  if (m.counts != counts_of(count, kTensors)) return false;
   if (count > kTensors) {
     if (args[kTensors].tag != m.tags[kTensors]) return false;
     for (uint32_t i = kTensors + 1; i != count; ++i)

@@ -18,6 +18,13 @@ static_assert(TensorView::Form::kRank == YARD_FACTS_RANK_SHIFT &&
               TensorView::Form::kCompact ==
                   (YARD_FACTS_COMPACT | YARD_FACTS_INNER_DENSE | YARD_FACTS_PLAIN));
 
+DType from_dlpack(yard_dtype_t t) noexcept {
+  for (const yard_dtype_t& d : detail::kDlpack)
+    if (t.code == d.code && t.bits == d.bits && t.lanes == d.lanes)
+      return static_cast<DType>(&d - detail::kDlpack);
+  return DType::invalid;
+}
+
 TensorView::TensorView(const yard_tensor_t& t) noexcept {
   if (t.ndim < 0 || t.ndim > YARD_MAX_RANK || (t.ndim > 0 && t.shape == nullptr)) {
     make_invalid();
@@ -50,6 +57,35 @@ void TensorView::set_inexact_form() noexcept {
     dims = dims * 31 + static_cast<uint64_t>(dims_[i]);
   }
   form_ = {head | Form::kInexact, dims};
+}
+
+void TensorView::set_dims(DType dtype, Sizes shape, Sizes strides) noexcept {
+  const size_t rank = shape.size();
+  uint64_t compact = 1;
+  for (size_t i = rank; i-- > 0;) {
+    dims_[i] = shape[i];
+    dims_[rank + i] = strides.empty() ? static_cast<int64_t>(compact) : strides[i];
+    // A product that overflows belongs to sizes that every reader refuses.
+    compact *= static_cast<uint64_t>(shape[i]);
+  }
+  find_form(dtype);
+}
+
+void TensorView::find_form(DType dtype) noexcept {
+  const int32_t rank = t_.ndim;
+  bool compact = true, rest_is_compact = true;
+  uint64_t step = 1;
+  for (int32_t i = rank; i-- > 0;) {
+    const bool is_next = static_cast<uint64_t>(dims_[rank + i]) == step;
+    compact &= is_next;
+    if (rank + i >= 4) rest_is_compact &= is_next;
+    step *= static_cast<uint64_t>(dims_[i]);
+  }
+  const bool exact = t_.data != nullptr && t_.byte_offset == 0 && t_.dtype.bits != 0 && rank <= 4 &&
+                     rest_is_compact;
+  int64_t first[4] = {};
+  for (int32_t i = 0; i < 4 && i < 2 * rank; ++i) first[i] = dims_[i];
+  set_form(dtype, device(), exact, compact, first);
 }
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What plugins estimate their costs with.
 #include <gtest/gtest.h>
-#include <yard/plugin_cost.hpp>
+#include <yard/plugin.hpp>
 
 #include <chrono>
 #include <thread>

@@ -8,27 +8,17 @@
 #include <yard/detail/params.h>
 
 #include <array>
-#include <tuple>
 #include <utility>
 
 namespace yard::detail {
 
 // The functions that return a Rep* return null on success.
-// A call without a current memo. `hash` is that of its form.
+// A typed call that is no hit. `hash` is that of its form; 0: it has no memo, and gets none.
 YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash);
 // The same for arguments that are not passed in registers; the library looks for a memo.
 YARD_API Status::Rep* dispatch_packed(Site* site, const yard_value_t* args);
-// Moves a memo to its home and returns where it is now.
-YARD_API const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept;
-// Whether sizes and strides of tensors with inexact forms are those at `words`.
-YARD_API bool same_long_dims(const uint64_t* words, const yard_tensor_t* const* tensors,
-                             size_t count) noexcept;
 // Runs a route without `run`, whose kernel must be called packed, or observed; or a call that is timed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
-// After a route's kernel failed. Inside the guard.
-YARD_API Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
-                                   const yard_value_t* args, uint32_t flags, int32_t code,
-                                   const char* message);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
 // In a catch block: writes the exception's text into the call's error buffer. Rethrows the unwinding of a cancelled thread.
 YARD_API void note_exception(yard_call_t* call);
@@ -115,22 +105,20 @@ struct TypedForm {
   static constexpr bool is_written(size_t i) { return kLetter[i] != 'r' && kLetter[i] != 'R'; }
 
   // Pairs of tensors of which one is written, in the order of CallMemo::words.
-  struct Pair {
-    uint8_t first, second;
+  struct Pairs {
+    struct {
+      uint8_t first, second;
+    } at[kTensors * kTensors + 1] = {};
+    size_t count = 0;
   };
-  static constexpr size_t each_pair(Pair* to) {
-    size_t n = 0;
+  static constexpr Pairs kPairs = [] {
+    Pairs to;
     for (uint8_t i = 0; i < kTensors; ++i)
       for (uint8_t j = i + 1; j < kTensors; ++j)
-        if ((is_written(i) || is_written(j)) && (++n, to != nullptr)) to[n - 1] = {i, j};
-    return n;
-  }
-  static constexpr size_t kPairs = each_pair(nullptr);
-  static constexpr std::array<Pair, kPairs> kPair = [] {
-    std::array<Pair, kPairs> to{};
-    each_pair(to.data());
+        if (is_written(i) || is_written(j)) to.at[to.count++] = {i, j};
     return to;
   }();
+  using EachPair = std::make_index_sequence<kPairs.count>;
 
   static Tensors tensors(const P&... p) noexcept {
     Tensors to{};
@@ -171,15 +159,15 @@ struct TypedForm {
     return hash_end(thread, h);
   }
 
-  // Whether a memo whose first word is equal is of the form of a call, that was `first`. Also false where only matches_long()
-  // can tell.
+  // Whether a memo whose first word is equal is of the form of a call, that was `first`. Also false where only the library
+  // can tell: dispatch().
   [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& first,
                                              const P&... p) noexcept {
     load_again();
     const Tensors t = tensors(p...);
     const Seen s = kFewRegisters ? look_at(t) : first;
     return is_likely(same_forms(m.words, t, s, Each())) &&
-           is_likely(same_places(m.words + kPlaces, s.data, std::make_index_sequence<kPairs>())) &&
+           is_likely(same_places(m.words + kPlaces, s.data, EachPair())) &&
            is_likely((any_bit(s.data, Each()) & m.zero_bits) == 0) &&
            (is_likely(m.more == 0) ||
             ((m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, s.data, p...)));
@@ -203,8 +191,8 @@ struct TypedForm {
       covered[i] = n * w[2] + w[3];
     }
     if (unlike != 0) return false;
-    for (size_t k = 0; k < kPairs; ++k) {
-      const size_t i = kPair[k].first, j = kPair[k].second;
+    for (size_t k = 0; k < kPairs.count; ++k) {
+      const size_t i = kPairs.at[k].first, j = kPairs.at[k].second;
       const uint64_t distance = s.data[j] - s.data[i];
       if ((m.in_place >> k & 1) != 0 ? distance != 0
                                      : distance < covered[i] || 0 - distance < covered[j])
@@ -213,28 +201,12 @@ struct TypedForm {
     return (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
            (m.more == 0 || (alignments(s.data, Each()) & m.align_mask) == m.align);
   }
-  static bool matches_long(const CallMemo& m, const Seen& s, const Tensors& t,
-                           const P&... p) noexcept {
-    uint64_t at[kTensors + 1];
-    for (size_t i = 0; i < kTensors; ++i) {
-      if (t[i] != nullptr && t[i]->data == nullptr) return false;
-      at[i] = t[i] != nullptr ? address_of(*t[i]) : 0;
-    }
-    if (m.words[0] != s.head[0] || !same_forms(m.words, t, s, Each()) ||
-        !same_places(m.words + kPlaces, at, std::make_index_sequence<kPairs>()) ||
-        (any_bit(at, Each()) & m.zero_bits) != 0 || !same_aligned_scalars(m, at, p...))
-      return false;
-    if ((m.more & CallMemo::kLong) == 0) return true;
-    const uint64_t* w =
-        scalars(m) + ((m.more & CallMemo::kScalars) != 0 ? sizeof...(P) - kTensors : 0);
-    return same_long_dims(w, t.data(), kTensors);
-  }
 
  private:
   // Working in place is common, so it is part of the hash.
   [[gnu::always_inline]] static uint64_t first_in_place(const Seen& s) noexcept {
-    if constexpr (kPairs > 0)
-      return in_place_part(s.data[kPair[0].first] == s.data[kPair[0].second]);
+    if constexpr (kPairs.count > 0)
+      return in_place_part(s.data[kPairs.at[0].first] == s.data[kPairs.at[0].second]);
     else
       return 0;
   }
@@ -246,9 +218,6 @@ struct TypedForm {
       return t[I] == nullptr;
     else
       return false;
-  }
-  static const uint64_t* scalars(const CallMemo& m) noexcept {
-    return m.words + kPlaces + 2 * kPairs;
   }
 
   typedef char Bytes __attribute__((vector_size(16)));
@@ -280,7 +249,7 @@ struct TypedForm {
   template <size_t... K>
   [[gnu::always_inline]] static bool same_places(const uint64_t* w, const uint64_t* at,
                                                  std::index_sequence<K...>) noexcept {
-    return (... && (at[kPair[K].second] - at[kPair[K].first] - w[2 * K] <= w[2 * K + 1]));
+    return (... && (at[kPairs.at[K].second] - at[kPairs.at[K].first] - w[2 * K] <= w[2 * K + 1]));
   }
   template <size_t... I>
   [[gnu::always_inline]] static uint64_t any_bit(const uint64_t* at,
@@ -296,7 +265,8 @@ struct TypedForm {
   [[gnu::always_inline]] static bool same_aligned_scalars(const CallMemo& m, const uint64_t* at,
                                                           const P&... p) noexcept {
     return (alignments(at, Each()) & m.align_mask) == m.align &&
-           ((m.more & CallMemo::kScalars) == 0 || same_scalars(scalars(m), p...));
+           ((m.more & CallMemo::kScalars) == 0 ||
+            same_scalars(m.words + kPlaces + 2 * kPairs.count, p...));
   }
   [[gnu::always_inline]] static bool same_scalars(const uint64_t* w, const P&... p) noexcept {
     uint64_t unlike = 0;
@@ -313,35 +283,25 @@ struct TypedForm {
 
 // What a call needs after its kernel, in memory instead of registers that every call would have to save. Not taken from
 // the memo, which may hold another form by then: a kernel may call ops.
-template <class... P>
 struct Kept {
   Site* site;
   const void* plan;
-  uint64_t args[kCells<P...>];  // the payloads of their cells
   yard_call_t call;
 };
-
-// After a kernel that failed or was given scratch. Not inlined for the same reason.
 template <class... P>
-[[gnu::noinline]] Status::Rep* after_kernel(Kept<P...>& kept, const HazardSlot& entry,
-                                            ThreadHead::Value& calls, int32_t code) {
-  if (kept.call.host_data != nullptr) free_call_scratch(&kept.call);
-  if (code == YARD_OK) {
-    count(calls);
-    return nullptr;
-  }
-  size_t n = 0;
-  const yard_value_t args[kCells<P...>] = {Param<P>::cell(kept.args[n++])...};
-  return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan, args,
-                      kept.call.flags, code, t_thread->message());
-}
+struct TypedKept : Kept {
+  uint64_t args[kCells<P...>];  // the payloads of their cells
+};
+// After a kernel that failed or was given scratch. Inside the guard.
+YARD_API Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
+                                   ThreadHead::Value& calls, int32_t code);
 
-// Runs a memo's kernel; `failed` is null on success. False if the memo is stale. kUnfenced: the thread is_unfenced().
-template <bool kUnfenced, class... P>
+// Runs a memo's kernel; `failed` is null on success. False if the memo is stale. The thread is_unfenced().
+template <class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {
   char* const error = thread.next_message();
-  BasicGuard<kUnfenced> guard(thread);
+  BasicGuard<true> guard(thread);
   guard.announce(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
     return false;
@@ -351,7 +311,7 @@ template <bool kUnfenced, class... P>
     failed = run_route(site, m.route, args);
     return true;
   }
-  Kept<P...> kept;
+  TypedKept<P...> kept;
   store_apart(kept.site, site);
   store_apart(kept.plan, m.route.plan);
   [[maybe_unused]] uint64_t* arg = kept.args;
@@ -364,32 +324,18 @@ template <bool kUnfenced, class... P>
     count(calls);
     failed = nullptr;
   } else {
-    failed = after_kernel<P...>(kept, guard.slot(), calls, code);
+    failed = after_kernel(kept, kept.args, guard.slot(), calls, code);
   }
   return true;
 }
 
-// A typed call without a memo at its home or for a range: one further away may serve.
+// A typed call without a memo at its home or for a range.
 template <class... P>
-[[gnu::noinline]] Status::Rep* call_from_set(Site* site, uint64_t hash, P... p) {
+[[gnu::noinline]] Status::Rep* call_by_library(Site* site, uint64_t hash, P... p) {
   using Form = TypedForm<P...>;
   ThreadHead* const thread = t_thread;
-  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
-    const typename Form::Tensors t = Form::tensors(p...);
-    const typename Form::Seen seen = Form::look_at(t);
-    if (hash == 0) hash = Form::hash(*site, *thread, seen);
-    CallMemos& memos = *thread->memos;
-    const CallMemo* m = memos.set(hash);
-    for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
-      if (m->hash != hash || m->site != site->id || m->scope != thread->scope ||
-          !Form::matches_long(*m, seen, t, p...))
-        continue;
-      if (++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
-      Status::Rep* failed;
-      if (run_memo<false>(site, *thread, *m, failed, p...)) return failed;
-      break;
-    }
-  }
+  if (hash == 0 && thread != nullptr && thread->depth < ThreadHead::kInlineSlots)  // it fences
+    hash = Form::hash(*site, *thread, Form::look_at(Form::tensors(p...)));
   const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
   return dispatch(site, args, hash);
 }
@@ -412,11 +358,11 @@ template <class... P>
     if (range->site == site->id && range->scope == thread->scope &&
         Form::is_in_range(*range, seen) && !memos.seen_before(hash)) {
       Status::Rep* failed;
-      if (run_memo<true>(site, *thread, *range, failed, p...)) return failed;
+      if (run_memo(site, *thread, *range, failed, p...)) return failed;
       memos.forget(hash);
     }
   }
-  return call_from_set<P...>(site, hash, p...);
+  return call_by_library<P...>(site, hash, p...);
 }
 
 // One typed call. A hit calls nothing before the kernel, so that few registers have to be saved.
@@ -432,7 +378,7 @@ __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site
       Status::Rep* failed;
       if (is_likely(m != nullptr) && is_likely(m->scope == thread->scope) &&
           is_likely(Form::matches(*m, first, p...)) &&
-          is_likely(run_memo<true>(site, *thread, *m, failed, p...)))
+          is_likely(run_memo(site, *thread, *m, failed, p...)))
         return failed;
       thread->hash = hash;
     }

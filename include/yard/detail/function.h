@@ -51,6 +51,8 @@ struct FunctionSite {
   std::atomic<int> declared{0};                    // objects that exist now
   FunctionSite* next = nullptr;
 };
+// The slot of a call beyond the inline ones. Throws yard::Error where calls nest too deep.
+YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
 struct FunctionDeclaration {
   const char *group, *name, *signature, *choice;
   bool repeatable;

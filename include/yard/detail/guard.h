@@ -5,7 +5,6 @@
 // in all slots (src/base/reclaimer.h); neither side waits.
 #pragma once
 
-#include <cxxabi.h>
 #include <yard/status.h>
 
 #include <atomic>
@@ -15,9 +14,7 @@ namespace yard::detail {
 class Commit;
 struct CallMemos;
 struct FunctionCalls;
-struct FunctionSite;
 struct HookFrame;
-struct HookSite;
 struct ScopeState;
 
 // How a reader orders the announcement of p before its check that p is still current. The reclaimer calls membarrier;
@@ -49,8 +46,6 @@ struct alignas(64) ThreadHead {
   int32_t until_sample = kSampledOneIn / 2;
   // Whether a call is timed. Called once for each, where its plan is found.
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
-  // The answer of count_down() again.
-  bool is_timed() const noexcept { return until_sample < 0; }
   // This thread's counters: chunks, null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
@@ -64,22 +59,12 @@ struct alignas(64) ThreadHead {
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
   uint64_t hash = 0;                             // of a typed call that is no hit
-  void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
   const HookFrame* hooks = nullptr;  // the innermost devices and sets of hooks (yard/hook.h)
   // Messages of failing kernels, one for each inline slot. (On the stack they would bring every caller a stack protector.)
   static constexpr uint64_t kErrorBytes = 512;
-  // Of the next guard, which will have an inline slot; of the innermost guard.
+  // Of the next guard, which will have an inline slot.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
-  [[gnu::always_inline]] char* message() noexcept {
-    const uint32_t at = depth - 1;
-    return at < kInlineSlots ? errors[at] : deep_message(at);
-  }
-  // The same for the kernel that is about to run.
-  [[gnu::always_inline]] char* message_of(const void* kernel) noexcept {
-    const uint32_t at = depth - 1;
-    return at < kInlineSlots ? errors[at] : deep_message(at, kernel);
-  }
   Commit* commit = nullptr;            // the innermost commit group (yard/function.h)
   FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
   char errors[kInlineSlots][kErrorBytes];
@@ -89,9 +74,6 @@ struct alignas(64) ThreadHead {
     return depth < kInlineSlots ? slots[depth] : deep_slot(depth);
   }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
-  YARD_API char* deep_message(uint32_t at) noexcept;
-  // Also notes what runs at that depth, for the error of calls that nest too deep (dispatch/nesting.h).
-  YARD_API char* deep_message(uint32_t at, const void* running) noexcept;
 
   // Whether the next call may use BasicGuard<true>.
   [[gnu::always_inline]] bool is_unfenced() const noexcept {
@@ -113,13 +95,6 @@ extern YARD_API thread_local constinit ThreadHead* t_thread
 // Throws std::bad_alloc where there is no memory for the thread's record; the other returns null.
 YARD_API ThreadHead& register_thread();
 YARD_API ThreadHead* try_register_thread() noexcept;
-// The slot of a function or hook beyond the inline ones. Throws yard::Error where calls nest too deep.
-YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
-YARD_API HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook);
-// A nested call below this address would leave the thread's stack too little room (base/thread_state.h). The largest number until
-// the thread has asked.
-extern YARD_API thread_local constinit uintptr_t t_stack_limit
-    __attribute__((tls_model("initial-exec")));
 
 // A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores. kUnfenced: the thread
 // is_unfenced(), so that the slot is an inline one.
@@ -206,9 +181,7 @@ YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexce
 inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
 // In a catch (...): whether it caught the unwinding of a cancelled thread, which must be rethrown, instead of a C++
-// exception. (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)
-inline bool thread_is_unwinding() noexcept {
-  return abi::__cxa_current_exception_type() == nullptr;
-}
+// exception.
+YARD_API bool thread_is_unwinding() noexcept;
 
 }  // namespace yard::detail

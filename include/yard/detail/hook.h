@@ -40,6 +40,8 @@ struct HookSite {
   // For scopes whose policy concerns hooks (ThreadHead::kProviders); null: not called in one yet.
   std::atomic<const HookScopes*> scoped{nullptr};
 };
+// The slot of a call beyond the inline ones. Throws yard::Error where calls nest too deep.
+YARD_API HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook);
 
 // A device (backend 0) or a scope of hooks that a thread is in.
 struct HookFrame {

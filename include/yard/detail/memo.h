@@ -23,12 +23,11 @@ class Core;
 // An op of a runtime together with a checked C++ signature, or packed. Lives as long as its core.
 struct Site {
   Core* core;
-  uint64_t id;                  // unique in the process, never 0
-  std::atomic<uint32_t> index;  // of the op in snapshots
-  std::atomic<uint32_t> count;  // of arguments; what calls through a typed site or a handle bring
-  std::atomic<uint32_t>
-      leading;  // a hint: up to four tensors, if they come first and none is optional; else 0
-  bool typed;   // the signature was checked: tags need no check
+  uint64_t id;                    // unique in the process, never 0
+  std::atomic<uint32_t> index;    // of the op in snapshots
+  std::atomic<uint32_t> count;    // of arguments; what calls through a typed site or a handle bring
+  std::atomic<uint32_t> leading;  // tensors, if they are 1 to 4, come first, none optional; else 0
+  bool typed;                     // the signature was checked: tags need no check
   std::string name, letters;
   Site* next = nullptr;
 };
@@ -39,8 +38,7 @@ struct Route {
   uint64_t found = 0;
   const void* entry = nullptr;  // of the op; keeps the plan while it is held
   const void* plan = nullptr;   // null: to be looked up for each call
-  void (*run)(void) =
-      nullptr;  // the kernel's entry for such calls, typed or packed; null: by run_route()
+  void (*run)(void) = nullptr;  // the kernel's entry, typed or packed; null: by run_route()
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t flags = 0;  // YARD_CALL_*
@@ -55,9 +53,6 @@ struct Route {
   return __builtin_expect(condition, true);
 }
 
-inline uint64_t address_of(const yard_tensor_t& t) noexcept {
-  return reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
-}
 inline uint64_t word_at(const void* p) noexcept {
   uint64_t w;
   std::memcpy(&w, p, sizeof w);
@@ -80,12 +75,7 @@ struct alignas(64) CallMemo {
   // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the kernel
-  // Of a packed call: its arguments, and without `more` the tensors among them, if these come first; else 0.
-  static constexpr uint64_t counts_of(uint32_t args, uint32_t leading) noexcept {
-    return args | uint64_t{leading} << 32;
-  }
-  uint32_t arg_count() const noexcept { return static_cast<uint32_t>(counts); }
-  uint64_t counts = 0;
+  uint64_t counts = 0;    // of arguments and tensors: see counts_of() in dispatch/memo.h
   uint64_t in_place = 0;  // of a range, bit n: the n-th pair is at one address; others are apart
   uint8_t more = 0;
   uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
@@ -129,17 +119,12 @@ struct CallMemos {
     set[next_victim++ % kSeenWays] = tag;
     return false;
   }
-  // As if it had not been seen.
-  void forget(uint64_t hash) noexcept {
-    const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
-    for (uint32_t& s : seen[(hash >> 50) % kSeenSets])
-      if (s == tag) s = 0;
-  }
+  YARD_API void forget(uint64_t hash) noexcept;  // as if it had not been seen
 
   static constexpr uint32_t home(uint64_t hash) noexcept {
     return static_cast<uint32_t>(hash >> 56);
   }
-  // The memo of a site whose words begin so, at home or beside it; call_other_way() searches the rest. Null: none.
+  // The memo of a site whose words begin so, at home or beside it; the library searches the rest. Null: none.
   [[gnu::always_inline]] const CallMemo* find(uint64_t hash, uint64_t site,
                                               uint64_t first_word) const noexcept {
     const CallMemo* m = of + home(hash);
@@ -150,21 +135,7 @@ struct CallMemos {
     asm("" : "+r"(m));
     return m->words[0] == first_word && m->site == site ? m : nullptr;
   }
-  // The memo that is expected for a packed call of a site; may be another's.
-  [[gnu::always_inline]] const CallMemo& expected(uint64_t site, bool views) const noexcept {
-    const CallMemo* m = of + hints[views][site % kHints].expected;
-    asm("" : "+r"(m));
-    return *m;
-  }
-  void expect(uint64_t site, bool views, const CallMemo* m) noexcept {
-    const auto index = static_cast<uint8_t>(m - of);
-    Hint& h = hints[views][site % kHints];
-    if (h.last == index) h.expected = index;
-    h.last = index;
-  }
   CallMemo& range(uint64_t hash) noexcept { return ranges[hash >> 58]; }
-  // The first of the places where a form may be.
-  const CallMemo* set(uint64_t hash) const noexcept { return of + home(hash) / kWays * kWays; }
 };
 static_assert(sizeof(CallMemo) == 832,
               "a few cache lines, and no power of two: sets spread over the cache");

@@ -37,12 +37,10 @@ class TensorParam {
 
 // The view of a program's tensor; anything else as it is.
 template <class T>
-decltype(auto) as_argument(const T& t) {
-  if constexpr (TensorLike<T>)
-    return yard_view(t);
-  else
-    return (t);
+const T& as_argument(const T& t) {
+  return t;
 }
+TensorView as_argument(const TensorLike auto& t) { return yard_view(t); }
 
 }  // namespace detail
 
@@ -52,17 +50,11 @@ using InOut = detail::TensorParam<'m'>;
 using OptIn = detail::TensorParam<'R'>;
 using OptOut = detail::TensorParam<'W'>;
 using OptInOut = detail::TensorParam<'M'>;
-struct InList {
-  template <class List>  // TensorList
-  requires requires(const List& l) { std::span<const yard_tensor_t* const>(l.items()); }
-  InList(const List& l) noexcept : items(l.items()) {}  // NOLINT
-  std::span<const yard_tensor_t* const> items;
-};
 
 namespace detail {
 
 // letter: compared with the schema by the library. Type and wire(): how a kernel's typed entry takes it (plugin.h); void:
-// there is no such way, and the call goes packed. pack(): the cell of the packed call; cell() makes it of its payload().
+// there is no such way, and the call goes packed. pack(): the cell of the packed call; payload(): its last word.
 template <class P>
 struct Param {
   static_assert(
@@ -79,13 +71,12 @@ struct Param {
     else
       return static_cast<uint64_t>(p);
   }
-  static yard_value_t cell(uint64_t payload) noexcept {
+  static yard_value_t pack(P p) noexcept {
     constexpr uint32_t kTag = is_bool                       ? YARD_TAG_BOOL
                               : std::is_floating_point_v<P> ? YARD_TAG_FLOAT
                                                             : YARD_TAG_INT;
-    return {kTag, 0, {.i = static_cast<int64_t>(payload)}};
+    return {kTag, 0, {.i = static_cast<int64_t>(payload(p))}};
   }
-  static yard_value_t pack(P p) noexcept { return cell(payload(p)); }
   static Type wire(P p) noexcept { return static_cast<Type>(p); }
 };
 
@@ -97,29 +88,17 @@ struct Param<TensorParam<kLetter>> {
   static uint64_t payload(const TensorParam<kLetter>& p) noexcept {
     return reinterpret_cast<uintptr_t>(p.c());
   }
-  static yard_value_t cell(uint64_t payload) noexcept {
-    const bool given = !TensorParam<kLetter>::kOptional || payload != 0;
-    return {given ? uint32_t{YARD_TAG_TENSOR} : uint32_t{YARD_TAG_NONE},
-            0,
-            {.tensor = reinterpret_cast<const yard_tensor_t*>(payload)}};
+  static yard_value_t pack(const TensorParam<kLetter>& p) noexcept {
+    const bool given = !TensorParam<kLetter>::kOptional || p.c() != nullptr;
+    return {given ? uint32_t{YARD_TAG_TENSOR} : uint32_t{YARD_TAG_NONE}, 0, {.tensor = p.c()}};
   }
-  static yard_value_t pack(const TensorParam<kLetter>& p) noexcept { return cell(payload(p)); }
   static Type wire(const TensorParam<kLetter>& p) noexcept { return p.c(); }
 };
-template <char kLetter>
-struct PackedParam {
+template <>
+struct Param<std::string_view> {
   static constexpr bool is_tensor = false;
-  static constexpr char letter = kLetter;
+  static constexpr char letter = 's';
   using Type = void;
-};
-template <>
-struct Param<InList> : PackedParam<'l'> {
-  static yard_value_t pack(const InList& l) noexcept {
-    return {YARD_TAG_LIST, static_cast<uint32_t>(l.items.size()), {.list = l.items.data()}};
-  }
-};
-template <>
-struct Param<std::string_view> : PackedParam<'s'> {
   static yard_value_t pack(std::string_view s) noexcept {
     return {YARD_TAG_STRING, static_cast<uint32_t>(s.size()), {.string = s.data()}};
   }
