@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON: a strict reader for text from outside, and a writer of objects. Pure functions; any thread.
 //
-//   base::JsonObject answer;
-//   answer.add("ok", true).add("name", text);
-//   send(std::move(answer).text());
+//   send(base::JsonObject().add("ok", true).add("name", text).text());
 #pragma once
 
 #include <yard/status.h>
@@ -64,7 +62,7 @@ class JsonObject {
   // A value that is JSON already.
   JsonObject& add_json(std::string_view key, std::string_view json);
 
-  std::string text() && { return std::move(text_) + "}"; }
+  std::string text() const { return text_ + "}"; }
 
  private:
   std::string text_ = "{";

@@ -100,7 +100,7 @@ std::string answer(const Request& request, const Status& error) {
   base::JsonObject e;
   e.add("code", yard::to_string(error.code())).add("message", error.message());
   e.add_json("notes", base::json_strings({error.notes().begin(), error.notes().end()}));
-  return fmt::format("{}\"error\": {}}}", start_of(request, false), std::move(e).text());
+  return fmt::format("{}\"error\": {}}}", start_of(request, false), e.text());
 }
 
 namespace {

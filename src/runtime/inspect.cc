@@ -122,7 +122,7 @@ Result<std::string> hello(const Peer&) {
     const auto one = with(*e, [&](const Inspected& s) -> Result<std::string> {
       base::JsonObject o;
       o.add("id", e->id).add("generation", s.core.snapshot()->generation).add("shared", e->shared);
-      return std::move(o).text();
+      return o.text();
     });
     if (one.ok()) runtimes.push_back(*one);
   }
@@ -131,7 +131,7 @@ Result<std::string> hello(const Peer&) {
   to.add("version", YARD_VERSION).add("started", started());
   to.add_json("runtimes", base::json_list(runtimes));
   to.add("user", static_cast<int64_t>(::geteuid()));
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string whom(const Peer& who, const std::string& program) {
@@ -163,9 +163,7 @@ Result<std::string> change(Inspect::Entry& entry, const Command& command, const 
   if (p.changes.size() >= kMostChanges) p.changes.erase(p.changes.begin());
   p.changes.push_back(std::move(made));
   if (changed->bare) return std::move(changed->result);
-  base::JsonObject to;
-  to.add("change", p.last_change).add_json("effect", changed->result);
-  return std::move(to).text();
+  return base::JsonObject().add("change", p.last_change).add_json("effect", changed->result).text();
 }
 
 Result<std::string> undo(const Peer& who) {
@@ -193,9 +191,7 @@ Result<std::string> undo(const Peer& who) {
 Result<std::string> list_changes(const Peer&) {
   std::vector<std::string> all;
   for (const Change& c : g_process.get().changes) all.push_back(to_json(c));
-  base::JsonObject to;
-  to.add_json("changes", base::json_list(all));
-  return std::move(to).text();
+  return base::JsonObject().add_json("changes", base::json_list(all)).text();
 }
 
 // Commands that are not about one runtime; they take no arguments.
@@ -312,10 +308,10 @@ std::string to_json(const Change& c) {
   who.add("uid", static_cast<int64_t>(c.who.user)).add("pid", static_cast<int64_t>(c.who.process));
   who.add_or_null("program", c.program);
   base::JsonObject to;
-  to.add("id", c.id).add("at", seconds_since_1970(c.at)).add_json("who", std::move(who).text());
+  to.add("id", c.id).add("at", seconds_since_1970(c.at)).add_json("who", who.text());
   to.add("command", c.command).add_json("args", c.args).add("runtime", c.runtime);
   to.add("undoable", c.undo != nullptr).add("undone", c.undone);
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string last_change() {

@@ -30,11 +30,9 @@ using inspect::invalid;
 Result<Changed> put_policy(const Inspected& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
-  JsonObject effect;
-  effect.add("policy", yard::to_string(s.runtime.policy()));
-  return Changed{std::move(effect).text(), [before = std::move(before)](const Inspected& to) {
-                   return to.runtime.set_policy(before);
-                 }};
+  return Changed{
+      JsonObject().add("policy", yard::to_string(s.runtime.policy())).text(),
+      [before = std::move(before)](const Inspected& to) { return to.runtime.set_policy(before); }};
 }
 
 Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
@@ -97,8 +95,7 @@ std::string rules_effect(const Inspected& s, const std::vector<ConfigProblem>& p
   to.add("rollout", s.core.snapshot()->policy->rollout != nullptr);
   std::vector<std::string> texts;
   for (const ConfigProblem& p : problems) texts.push_back(yard::to_string(p));
-  to.add_json("problems", base::json_strings(texts));
-  return std::move(to).text();
+  return to.add_json("problems", base::json_strings(texts)).text();
 }
 
 // `hidden=5120,tenant=B`. A value with `|` is a list: `tenant=A|B`.
@@ -237,7 +234,7 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
   JsonObject effect;
   effect.add_json("rules", rules_effect(s, problems)).add("statement", statement(d));
   const auto after = std::make_shared<const Config>(std::move(next));
-  return Changed{std::move(effect).text(), [restore, d, deny, after](const Inspected& to) {
+  return Changed{effect.text(), [restore, d, deny, after](const Inspected& to) {
                    if (to.runtime.config() == *after) return restore(to);
                    Config now = to.runtime.config();
                    if (!(deny ? remove_denial(now, d) : add_denial(now, d)))
@@ -319,11 +316,10 @@ Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
     YARD_RETURN_IF_ERROR(opens               ? health.open(t.op, t.kernel, reason.value_or(""))
                          : action == "close" ? health.close(t.op, t.kernel)
                                              : health.reset(t.op, t.kernel));
-  JsonObject effect;
   std::vector<std::string> ops;
   for (const BreakerTarget& t : targets) ops.push_back(t.op);
-  effect.add_json("ops", base::json_strings(ops));
-  return Changed{std::move(effect).text(), [all = targets, opens](const Inspected& to) -> Status {
+  return Changed{JsonObject().add_json("ops", base::json_strings(ops)).text(),
+                 [all = targets, opens](const Inspected& to) -> Status {
                    Health h = to.runtime.health();
                    for (const BreakerTarget& t : all) {
                      if (t.open == opens) continue;  // it was as it is
@@ -357,9 +353,7 @@ Result<Changed> record(const Inspected& s, const CommandArgs& args) {
   if (const std::string now = s.runtime.recording().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
   YARD_RETURN_IF_ERROR(s.runtime.record_to(path));
-  JsonObject effect;
-  effect.add("path", s.runtime.recording().path);
-  return Changed{std::move(effect).text(),
+  return Changed{JsonObject().add("path", s.runtime.recording().path).text(),
                  [](const Inspected& to) { return to.runtime.stop_recording(); }};
 }
 
@@ -370,7 +364,7 @@ Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
   JsonObject effect;
   effect.add("path", before.path).add("calls", before.calls).add("distinct", before.distinct);
   // Beside the first part, which a recording of that name would replace.
-  return Changed{std::move(effect).text(), [path = before.path](const Inspected& to) -> Status {
+  return Changed{effect.text(), [path = before.path](const Inspected& to) -> Status {
                    for (int part = 2; part <= 1000; ++part) {
                      const std::string next = fmt::format("{}.{}", path, part);
                      std::error_code ignored;

@@ -33,8 +33,7 @@ std::string kernel_json(const KernelInfo& k) {
   JsonObject o;
   o.add("id", k.id).add("kind", yard::to_string(k.kind)).add_or_null("vendor", k.vendor);
   o.add("backend", k.backend).add("priority", k.priority).add("available", k.available);
-  o.add_or_null("reason", k.reason);
-  return std::move(o).text();
+  return o.add_or_null("reason", k.reason).text();
 }
 
 // As `yard list --json` has it.
@@ -42,21 +41,19 @@ Result<std::string> list(const Inspected& s, const CommandArgs&) {
   std::vector<std::string> announced;
   for (const PluginInfo& p : s.runtime.plugins().list()) {
     if (p.state != PluginState::kFound) continue;
-    for (const std::string& op : p.ops) {
-      JsonObject o;
-      o.add("op", op).add("plugin", p.name).add("path", p.path);
-      announced.push_back(std::move(o).text());
-    }
+    for (const std::string& op : p.ops)
+      announced.push_back(
+          JsonObject().add("op", op).add("plugin", p.name).add("path", p.path).text());
   }
-  JsonObject to;
-  to.add_json("ops", each(s.runtime.list().ops, [](const OpInfo& op) {
-                JsonObject o;
-                o.add("name", op.name).add("schema", op.schema);
-                o.add_json("kernels", each(op.kernels, kernel_json));
-                return std::move(o).text();
-              }));
-  to.add_json("announced", base::json_list(announced));
-  return std::move(to).text();
+  const auto op_json = [](const OpInfo& op) {
+    JsonObject o;
+    o.add("name", op.name).add("schema", op.schema);
+    return o.add_json("kernels", each(op.kernels, kernel_json)).text();
+  };
+  return JsonObject()
+      .add_json("ops", each(s.runtime.list().ops, op_json))
+      .add_json("announced", base::json_list(announced))
+      .text();
 }
 
 Result<std::string> explain(const Inspected& s, const CommandArgs& args) {
@@ -78,8 +75,7 @@ std::string counts_json(const HealthCounts& c, std::string_view name, std::strin
   JsonObject o;
   o.add(name, backend).add("successes", c.successes).add("failures", c.failures.counted());
   o.add("failure_rate", c.failure_rate()).add("open_kernels", open);
-  o.add_or_null("last_error", c.last_error);
-  return std::move(o).text();
+  return o.add_or_null("last_error", c.last_error).text();
 }
 
 Result<std::string> health(const Inspected& s, const CommandArgs&) {
@@ -95,15 +91,15 @@ Result<std::string> health(const Inspected& s, const CommandArgs&) {
         o.add("until_s", std::max(0.0, std::chrono::duration<double>(*b.until - now).count()));
       else
         o.add_json("until_s", "null");
-      o.add("manual", b.manual).add("repeats", b.repeats);
-      breakers.push_back(std::move(o).text());
+      breakers.push_back(o.add("manual", b.manual).add("repeats", b.repeats).text());
     }
-  JsonObject to;
-  to.add_json("breakers", base::json_list(breakers));
-  to.add_json("backends", each(report.backends, [](const BackendHealth& b) {
-                return counts_json(b, "backend", b.backend, b.open_kernels);
-              }));
-  return std::move(to).text();
+  const auto backend_json = [](const BackendHealth& b) {
+    return counts_json(b, "backend", b.backend, b.open_kernels);
+  };
+  return JsonObject()
+      .add_json("breakers", base::json_list(breakers))
+      .add_json("backends", each(report.backends, backend_json))
+      .text();
 }
 
 Result<std::string> policy_in_force(const Inspected& s, const CommandArgs&) {
@@ -116,27 +112,24 @@ Result<std::string> policy_in_force(const Inspected& s, const CommandArgs&) {
   JsonObject fields, from;
   for (const PolicyNote& n : policy::notes(sources))
     fields.add(n.field, n.value), from.add(n.field, n.source);
-  JsonObject to;
-  to.add_json("policy", std::move(fields).text()).add_json("sources", std::move(from).text());
-  return std::move(to).text();
+  return JsonObject().add_json("policy", fields.text()).add_json("sources", from.text()).text();
 }
 
 Result<std::string> config_history(const Inspected& s, const CommandArgs&) {
-  JsonObject to;
-  to.add_json("versions", each(s.runtime.config_history(), [](const ConfigVersion& v) {
-                JsonObject o;
-                o.add("version", v.number).add("sha256", v.sha256);
-                o.add("at", seconds_since_1970(v.time)).add("source", v.source);
-                o.add("in_force", v.in_force);
-                o.add_json("changes", each(v.changes, [](const ConfigChange& c) {
-                             JsonObject one;
-                             one.add("path", c.path).add_or_null("before", c.before);
-                             one.add_or_null("after", c.after);
-                             return std::move(one).text();
-                           }));
-                return std::move(o).text();
-              }));
-  return std::move(to).text();
+  const auto change_json = [](const ConfigChange& c) {
+    JsonObject o;
+    return o.add("path", c.path)
+        .add_or_null("before", c.before)
+        .add_or_null("after", c.after)
+        .text();
+  };
+  const auto version_json = [&](const ConfigVersion& v) {
+    JsonObject o;
+    o.add("version", v.number).add("sha256", v.sha256);
+    o.add("at", seconds_since_1970(v.time)).add("source", v.source).add("in_force", v.in_force);
+    return o.add_json("changes", each(v.changes, change_json)).text();
+  };
+  return JsonObject().add_json("versions", each(s.runtime.config_history(), version_json)).text();
 }
 
 Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
@@ -144,8 +137,7 @@ Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
   JsonObject to;
   to.add("version", now.version).add_or_null("source", now.source);
   to.add_or_null("watched", now.watched);
-  to.add("yaml", now.rules ? to_yaml(s.runtime.config()) : "");
-  return std::move(to).text();
+  return to.add("yaml", now.rules ? to_yaml(s.runtime.config()) : "").text();
 }
 
 Result<std::string> stats(const Inspected& s, const CommandArgs&) {
@@ -161,14 +153,12 @@ std::string plan_json(const Inspected& s, const detail::Entry& entry,
       if (c.verdict != "selected") {
         JsonObject o;
         o.add("kernel", c.id).add("verdict", c.verdict).add("reason", c.reason);
-        o.add("detail", c.detail);
-        rejected.push_back(std::move(o).text());
+        rejected.push_back(o.add("detail", c.detail).text());
       }
   JsonObject to;
   to.add("call", call).add("kernel", known.kernel->id).add("mode", yard::to_string(known.mode));
   to.add("direct", known.direct).add("used", known.used);
-  to.add_json("rejected", base::json_list(rejected));
-  return std::move(to).text();
+  return to.add_json("rejected", base::json_list(rejected)).text();
 }
 
 Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
@@ -183,10 +173,8 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
   auto known = s.core.planner.known_classes(entry);
   const size_t all = known.size();
   if (all > kMostPlans) known.erase(known.begin(), known.end() - kMostPlans);  // oldest first
-  JsonObject to;
-  to.add("op", op).add("count", all);
-  to.add_json("plans", each(known, [&](const auto& k) { return plan_json(s, entry, k); }));
-  return std::move(to).text();
+  const auto one = [&](const auto& k) { return plan_json(s, entry, k); };
+  return JsonObject().add("op", op).add("count", all).add_json("plans", each(known, one)).text();
 }
 
 Result<std::string> status(const Inspected& s, const CommandArgs&) {
@@ -204,13 +192,12 @@ Result<std::string> status(const Inspected& s, const CommandArgs&) {
   JsonObject to;
   to.add("generation", snapshot->generation);
   to.add("policy", yard::to_string(snapshot->policy->in_force));
-  to.add_json("config", std::move(config).text());
+  to.add_json("config", config.text());
   to.add("plugins", loaded).add("open_breakers", open);
   to.add_or_null("recording", s.runtime.recording().path);
   to.add("verbose", s.runtime.verbose()).add("trace", s.runtime.is_tracing());
   to.add("rollout", snapshot->policy->rollout != nullptr);
-  to.add_json("last_change", last_change());
-  return std::move(to).text();
+  return to.add_json("last_change", last_change()).text();
 }
 
 constexpr Command kQueries[] = {

@@ -16,7 +16,6 @@
 #include <yard/version.h>
 
 #include <atomic>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +28,7 @@
 
 #include "base/file.h"
 #include "base/lists.h"
+#include "base/text.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
 #include "plugin/probe.h"
@@ -47,12 +47,6 @@ ProbePage* map_page() {
   void* at =
       ::mmap(nullptr, sizeof(ProbePage), PROT_READ | PROT_WRITE, MAP_SHARED, plugin::kPageFd, 0);
   return at == MAP_FAILED ? nullptr : static_cast<ProbePage*>(at);
-}
-
-bool read_number(const char* text, uint64_t& to) {
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, to);
-  return error == std::errc() && stop == end && to > 0;
 }
 
 void limit(decltype(RLIMIT_AS) what, uint64_t most) {
@@ -264,9 +258,9 @@ namespace yard::detail {
 
 int probe_child(int argc, char** argv) {
   using namespace runtime;
-  uint64_t memory = 0;
   ProbePage* page = argc < 3 ? nullptr : map_page();
-  if (page == nullptr || !read_number(argv[2], memory)) {
+  const auto memory = page != nullptr ? base::number<uint64_t>(argv[2]) : std::nullopt;
+  if (memory.value_or(0) == 0) {
     std::fputs("yard-probe: it is started by the library; `yard plugin probe FILE` is for people\n",
                stderr);
     return runtime::kUsage;
@@ -274,7 +268,7 @@ int probe_child(int argc, char** argv) {
   ProbePage::put(page->version, YARD_VERSION);
   if (std::string_view(argv[1]) != YARD_VERSION) return runtime::kUsage;
   ProbePage::put(page->step, "before it was opened");
-  set_limits(memory);
+  set_limits(*memory);
   return runtime::probe(*page, {argv + 3, argv + argc});
 }
 

@@ -96,7 +96,7 @@ struct Runtime::Parts final : detail::CoreServices {
     functions.follow();
     rules.follow();
   }
-  std::shared_ptr<registry::Inspector> make_inspector(
+  std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>& canary,
       const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where) override {

@@ -208,12 +208,13 @@ std::string Timeline::to_json() {
   const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
   // `phase` and `duration` are JSON.
   const auto put = [&](std::string_view name, std::string_view category, std::string_view phase,
-                       int64_t ns, std::string_view duration, pid_t thread, JsonObject args) {
+                       int64_t ns, std::string_view duration, pid_t thread,
+                       const JsonObject& args) {
     fmt::format_to(
         out,
         ",\n"
         R"({{"name": {}, "cat": "{}", "ph": {}, "ts": {:.3f}, {}"pid": {}, "tid": {}, "args": {}}})",
-        json_string(name), category, phase, us(ns), duration, pid, thread, std::move(args).text());
+        json_string(name), category, phase, us(ns), duration, pid, thread, args.text());
   };
   // By both clocks, at the start and now: spans nest as their ticks do, and changes fall between them.
   const double ns_per_tick =
@@ -236,26 +237,24 @@ std::string Timeline::to_json() {
         case Event::Kind::kKernel:
           args.add("mode", yard::to_string(e->mode)).add("hit", !e->selected);
           args.add("fallback", e->fell_back).add("transforms_us", us(e->copied_ns));
-          put(e->op(), "kernel", R"("X")", start, duration, chunk->thread, std::move(args));
+          put(e->op(), "kernel", R"("X")", start, duration, chunk->thread, args);
           break;
         case Event::Kind::kSelection:
           args.add("mode", yard::to_string(e->mode));
           put(fmt::format("select {}", e->op()), "selection", R"("X")", start, duration,
-              chunk->thread, std::move(args));
+              chunk->thread, args);
           break;
         case Event::Kind::kFailure:
           args.add("op", e->op()).add("error", *e->message);
           put(fmt::format("{} failed", e->kernel()), "fallback", R"("i", "s": "t")", start, "",
-              chunk->thread, std::move(args));
+              chunk->thread, args);
           break;
       }
     }
   }
-  for (const Change& c : changes_) {
-    JsonObject args;
-    args.add("text", c.text);
-    put(c.name, c.category, R"("i", "s": "p")", (c.at - start_).count(), "", 0, std::move(args));
-  }
+  for (const Change& c : changes_)
+    put(c.name, c.category, R"("i", "s": "p")", (c.at - start_).count(), "", 0,
+        JsonObject().add("text", c.text));
   fmt::format_to(out,
                  "\n], \"otherData\": {{\"events\": {}, \"changes\": {}, \"dropped\": {}, "
                  "\"seconds\": {:.3f}}}}}\n",

@@ -23,8 +23,7 @@ namespace {
 
 Status check_names(const detail::Core& core, const detail::Snapshot& s, const VerifyOptions& o) {
   if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.sites.unknown_op(*s.state, o.op);
-  std::vector<std::string> kernels, backends;
-  for (const auto& [name, b] : s.state->backends) backends.push_back(name);
+  std::vector<std::string> kernels;
   for (const auto& [name, op_record] : s.state->op_records)
     for (const auto& [id, k] : op_record->kernels) kernels.push_back(id);
   const auto known = [](const std::string& name, const std::vector<std::string>& names,
@@ -34,7 +33,7 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
                                                base::did_you_mean(name, names)));
   };
   YARD_RETURN_IF_ERROR(known(o.kernel, kernels, "kernel"));
-  return known(o.backend, backends, "backend");
+  return known(o.backend, base::keys(s.state->backends), "backend");
 }
 
 // The given calls by op. An error names the first that cannot be made.
