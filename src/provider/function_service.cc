@@ -370,6 +370,7 @@ template <class F>
 bool FunctionService::with_tables(const F& f) {
   constexpr auto kLongestWait = std::chrono::seconds(1);
   {
+    // Not by the steady clock: pthread_mutex_clocklock() is unknown to the thread sanitizer of gcc 12.
     std::unique_lock lock(tables_.get().lock, std::chrono::system_clock::now() + kLongestWait);
     if (!lock) {
       behind_.store(true);
