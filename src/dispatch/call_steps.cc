@@ -300,7 +300,7 @@ Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& en
   policy::RolloutTally& tally = rollout.tally(kind_of(entry, request.args), in_rollout);
   exec::Request asked = request;
   asked.time_checks = true;
-  asked.inspect_always = in_rollout && tally.wants_check();
+  asked.check_always = in_rollout && tally.wants_check();
   exec::Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
   const exec::Failure* opened = nullptr;

@@ -92,7 +92,7 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
                   .program = &e.program(),
                   .states = core.states_for(options)};
   r.save = e.candidates().saves_inputs();
-  r.inspector = e.candidates().settings().watch.inspector.get();
+  r.checker = e.candidates().settings().watch.checker.get();
   r.labels = &e.candidates().settings().labels;
   r.check_float_state = e.candidates().settings().watch.float_state;
   return r;

@@ -38,7 +38,7 @@ class CoreServices {
 
   // What checks the kernels of an op under these rules; null: nothing. Called for each op while a snapshot is built, and by
   // calls that rules in rollout apply to; must not make a change.
-  virtual std::shared_ptr<registry::Inspector> make_inspector(
+  virtual std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {
     return nullptr;

@@ -49,7 +49,7 @@ size_t Planner::limit_of(const Entry& entry) const noexcept {
 }
 
 // While rules are in rollout, the canaries of both rule files check both sides; those of a side's own rules go first.
-std::shared_ptr<registry::Inspector> Planner::make_inspector(
+std::shared_ptr<registry::ResultChecker> Planner::make_result_checker(
     const policy::ProcessPolicy& policy, bool in_rollout,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where) {
   std::vector<CanaryRule> rules;
@@ -60,7 +60,7 @@ std::shared_ptr<registry::Inspector> Planner::make_inspector(
   if (policy.rollout != nullptr && in_rollout) add(policy.rollout->next());
   add(policy);
   if (policy.rollout != nullptr && !in_rollout) add(policy.rollout->next());
-  return core_.services().make_inspector(rules, op_record, where);
+  return core_.services().make_result_checker(rules, op_record, where);
 }
 
 std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
@@ -68,7 +68,7 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
   const auto shared = next.state->op_records.find(op_record.op->name)->second;
   const select::ProcessState where{core_.host, next.forked};
   select::OpSettings settings = settings_for(next, op_record);
-  settings.watch.inspector = make_inspector(*next.policy, false, shared, where);
+  settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
   auto entry = Entry::make(
       select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
       next.generation, core_.published.version(op_record.op->index), core_.calls, old);
@@ -133,7 +133,8 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
     auto health = std::move(settings.health);
     settings = settings_for(process, *op_record);
     settings.health = std::move(health);
-    settings.watch.inspector = make_inspector(*s->policy, true, op_record, {core_.host, s->forked});
+    settings.watch.checker =
+        make_result_checker(*s->policy, true, op_record, {core_.host, s->forked});
   }
   auto entry =
       Entry::make(select::CandidateSet::make(op_record, merge(process.in_force, extra.policy),

@@ -77,7 +77,7 @@ class Planner {
 
  private:
   // What checks the results of an op's kernels; null: nothing. `in_rollout`: for calls by the rules in rollout.
-  std::shared_ptr<registry::Inspector> make_inspector(
+  std::shared_ptr<registry::ResultChecker> make_result_checker(
       const policy::ProcessPolicy& policy, bool in_rollout,
       const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where);

@@ -215,17 +215,17 @@ class PlanRun {
         note_kernel(*record_, a.kernel->id);
         record_->mode = plan_.modes[at];
       }
-      const auto inspection = inspect(*a.kernel, at);
-      save_inputs(a, at, inspection != nullptr);
+      const auto check = begin_check(*a.kernel, at);
+      save_inputs(a, at, check != nullptr);
       CallFrame frame(r_.host, r_.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
       o_.changed_float_state |= frame.changed_float_state;
       const bool returned_ok = code == YARD_OK;
       bool repaired = false;
-      if (returned_ok && inspection != nullptr) code = inspected(*inspection, frame, repaired);
+      if (returned_ok && check != nullptr) code = judge_result(*check, frame, repaired);
       if (code == YARD_OK) {
-        o_.checked = inspection != nullptr && inspection->judged();
-        o_.unjudged = inspection != nullptr && !o_.checked;
+        o_.checked = check != nullptr && check->judged();
+        o_.unjudged = check != nullptr && !o_.checked;
         o_.served = &a;
         if ((o_.series = plan_.series_of(at)) != nullptr) {
           base::count(thread_, o_.series->calls.id());
@@ -298,21 +298,19 @@ class PlanRun {
   }
 
   // A probe is checked always: without a check it is no evidence about a kernel with wrong results.
-  std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k, size_t at) {
-    if (r_.inspector == nullptr) return nullptr;
+  std::unique_ptr<registry::ResultCheck> begin_check(const registry::Kernel& k, size_t at) {
+    if (r_.checker == nullptr) return nullptr;
     const base::CancellationOff deferred;
-    const bool always =
-        r_.inspect_always || (r_.admission != nullptr && r_.admission->is_probe(at));
+    const bool always = r_.check_always || (r_.admission != nullptr && r_.admission->is_probe(at));
     return check_timed([&] {
-      return r_.inspector->begin(
-          {k, *r_.program, r_.args, r_.flags, r_.labels, r_.options, always});
+      return r_.checker->begin({k, *r_.program, r_.args, r_.flags, r_.labels, r_.options, always});
     });
   }
 
   // The code of a kernel that returned YARD_OK, from the check of its results.
-  int32_t inspected(registry::Inspection& inspection, CallFrame& frame, bool& repaired) {
+  int32_t judge_result(registry::ResultCheck& check, CallFrame& frame, bool& repaired) {
     const base::CancellationOff deferred;  // it runs another kernel
-    const Status s = check_timed([&] { return inspection.judge(repaired); });
+    const Status s = check_timed([&] { return check.judge(repaired); });
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();
     const size_t n = std::min(why.size(), sizeof frame.error - 1);
@@ -323,9 +321,9 @@ class PlanRun {
 
   // Only for kernels that may fail after writing, or whose results are checked, and if another can be
   // tried.
-  void save_inputs(const Attempt& a, size_t at, bool inspected) {
+  void save_inputs(const Attempt& a, size_t at, bool checked) {
     if (!r_.save || saved_.held() || r_.strict || !inputs_at_risk(r_)) return;
-    if ((fails_before_writing(*a.kernel) && !inspected) || at + 1 >= plan_.attempt_count) return;
+    if ((fails_before_writing(*a.kernel) && !checked) || at + 1 >= plan_.attempt_count) return;
     saved_.save(*r_.program, r_.args);
   }
 

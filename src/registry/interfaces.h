@@ -54,9 +54,9 @@ class CallObserver {
 using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 
 // The check of one call, from before its kernel runs until after.
-class Inspection {
+class ResultCheck {
  public:
-  virtual ~Inspection() = default;
+  virtual ~ResultCheck() = default;
   // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the kernel. `repaired`:
   // the results have been replaced by right ones, so that the call succeeds.
   virtual Status judge(bool& repaired) = 0;
@@ -65,7 +65,7 @@ class Inspection {
 };
 
 // A call that a kernel is about to run. The arguments are checked and have facts.
-struct InspectedCall {
+struct CheckedCall {
   const Kernel& kernel;
   const op::Program& program;
   const yard_value_t* args;
@@ -75,11 +75,11 @@ struct InspectedCall {
   bool always = false;                 // check it even if it is not sampled
 };
 
-class Inspector {
+class ResultChecker {
  public:
-  virtual ~Inspector() = default;
+  virtual ~ResultChecker() = default;
   // Called before a kernel runs. Null, which must be fast: the call is not checked. Any thread, concurrently.
-  virtual std::unique_ptr<Inspection> begin(const InspectedCall& call) = 0;
+  virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 
 // By which the dispatcher loads plugins on demand.

@@ -156,12 +156,12 @@ struct RuleSettings {
 // What observes the calls of the op; null: none.
 struct WatchSettings {
   std::shared_ptr<const policy::Rollout> rollout;            // of other rules
-  std::shared_ptr<registry::Inspector> inspector;            // runs before and after kernels
+  std::shared_ptr<registry::ResultChecker> checker;          // runs before and after kernels
   std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
   bool float_state = false;                                  // kernels must not change it
 
   // Beside observers.
-  bool any() const noexcept { return rollout != nullptr || inspector != nullptr || float_state; }
+  bool any() const noexcept { return rollout != nullptr || checker != nullptr || float_state; }
 };
 
 struct CacheSettings {

@@ -34,7 +34,7 @@ struct CheckedKernel {
 };
 
 // The check of one call, which keeps alive what this refers to.
-class CallCheck final : public registry::Inspection {
+class CallCheck final : public registry::ResultCheck {
  public:
   CallCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
             const yard_value_t* args, op::Call call)
@@ -144,18 +144,18 @@ class CallCheck final : public registry::Inspection {
 };
 
 // Of a call that should be checked, and cannot be.
-class NoCheck final : public registry::Inspection {
+class NoCheck final : public registry::ResultCheck {
  public:
   Status judge(bool&) override { return {}; }
   bool judged() const noexcept override { return false; }
 };
 
-class Canary final : public registry::Inspector {
+class Canary final : public registry::ResultChecker {
  public:
   Canary(std::vector<CheckedKernel> kernels, std::shared_ptr<CanaryState> state)
       : kernels_(std::move(kernels)), state_(std::move(state)) {}
 
-  std::unique_ptr<registry::Inspection> begin(const registry::InspectedCall& call) override {
+  std::unique_ptr<registry::ResultCheck> begin(const registry::CheckedCall& call) override {
     if (t_checking || (call.flags & (YARD_CALL_TRACING | YARD_CALL_CAPTURING)) != 0) return nullptr;
     bool skipped = false;
     for (const CheckedKernel& k : kernels_) {
@@ -170,17 +170,17 @@ class Canary final : public registry::Inspector {
 
  private:
   // Those of the call over those of scope and process.
-  static op::Labels labels_of(const registry::InspectedCall& call) {
+  static op::Labels labels_of(const registry::CheckedCall& call) {
     std::map<std::string, std::string, std::less<>> all;
     if (call.options != nullptr) all = call.options->labels;
     if (call.labels != nullptr) all.insert(call.labels->begin(), call.labels->end());
     return {all.begin(), all.end()};
   }
 
-  std::unique_ptr<registry::Inspection> make_check(const CheckedKernel& k,
-                                                   const registry::InspectedCall& inspected) {
-    const op::Program& program = inspected.program;
-    const yard_value_t* const args = inspected.args;
+  std::unique_ptr<registry::ResultCheck> make_check(const CheckedKernel& k,
+                                                    const registry::CheckedCall& checked) {
+    const op::Program& program = checked.program;
+    const yard_value_t* const args = checked.args;
     const auto skip = [&](std::string_view why, bool permanent) {
       state_->skip(*k.counters, why, permanent);
       return nullptr;
@@ -189,7 +189,7 @@ class Canary final : public registry::Inspector {
       if (!on_host(program, args)) return skip("their tensors are not in host memory", true);
       if (k.copies() && copy_bytes(program, args) > kMostCopyBytes)
         return skip("their tensors span more than 1 GiB", true);
-      op::Call call = op::Call::capture(program, args, inspected.flags, labels_of(inspected));
+      op::Call call = op::Call::capture(program, args, checked.flags, labels_of(checked));
       if (k.against == nullptr && !reads_finite(program, args))
         return skip("an input is not finite", false);
       if (Outcome why; k.against != nullptr && !k.against->accepts(call, &why))
@@ -205,69 +205,56 @@ class Canary final : public registry::Inspector {
   const std::shared_ptr<CanaryState> state_;
 };
 
-// Finds the kernels of one op that are checked.
-class CanaryBuilder {
- public:
-  CanaryBuilder(const std::vector<CanaryRule>& rules,
-                const std::shared_ptr<const registry::OpRecord>& op_record,
-                const select::ProcessState& where, CanaryState& state)
-      : rules_(rules), record_(op_record), where_(where), state_(state) {}
+const registry::Kernel* kernel_against(const registry::OpRecord& op_record,
+                                       const std::string& against) {
+  if (against == "reference") return reference_kernel(op_record);
+  const auto it = op_record.kernels.find(against);
+  return it != op_record.kernels.end() ? it->second.get() : nullptr;
+}
 
-  std::vector<CheckedKernel> all() {
-    std::vector<CheckedKernel> to;
-    for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite})
-      for (const auto& [id, kernel] : record_->kernels)
-        if (const CanaryRule* rule = rule_for(id, check)) add(*kernel, *rule, to);
-    return to;
-  }
-
- private:
-  const CanaryRule* rule_for(const std::string& kernel, CanaryCheck check) const {
-    for (const CanaryRule& r : rules_)
-      if (r.check == check && r.one_in >= 1 && glob_matches(r.op, record_->op->name) &&
-          glob_matches(r.kernel, kernel))
-        return &r;
-    return nullptr;
-  }
-
-  void add(const registry::Kernel& kernel, const CanaryRule& rule, std::vector<CheckedKernel>& to) {
-    const std::string& op = record_->op->name;
-    CheckedKernel k{&kernel,           rule,
-                    nullptr,           nullptr,
-                    record_->op.get(), tolerances_of(*record_->op, rule.rtol, rule.atol)};
+// The kernels of one op that are checked.
+std::vector<CheckedKernel> checked_kernels(
+    const std::vector<CanaryRule>& rules,
+    const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
+    CanaryState& state) {
+  const registry::Op& op = *op_record->op;
+  std::map<const registry::Kernel*, std::shared_ptr<const KernelRunner>> runners;
+  std::vector<CheckedKernel> to;
+  const auto add = [&](const registry::Kernel& kernel, const CanaryRule& rule) {
+    CheckedKernel k{&kernel, rule, nullptr, nullptr, &op, tolerances_of(op, rule.rtol, rule.atol)};
     if (rule.check == CanaryCheck::kValues) {
-      const registry::Kernel* against = find(rule.against);
+      const registry::Kernel* const against = kernel_against(*op_record, rule.against);
       if (against == &kernel) return;
       if (against == nullptr)
-        return state_.problem(
-            op, rule.against == "reference"
-                    ? fmt::format("calls of kernel '{}' are not checked: the op has no reference "
-                                  "kernel; expected 'against' with the id of another",
-                                  kernel.id)
-                    : fmt::format("calls of kernel '{}' are not checked: there is no kernel '{}'",
-                                  kernel.id, rule.against));
-      auto& runner = runners_[against];
+        return state.problem(
+            op.name,
+            rule.against == "reference"
+                ? fmt::format("calls of kernel '{}' are not checked: the op has no "
+                              "reference kernel; expected 'against' with the id of another",
+                              kernel.id)
+                : fmt::format("calls of kernel '{}' are not checked: there is no kernel "
+                              "'{}'",
+                              kernel.id, rule.against));
+      auto& runner = runners[against];
       if (runner == nullptr)
-        runner = std::make_shared<KernelRunner>(OpUnderTest{record_, {}, where_}, *against);
+        runner = std::make_shared<KernelRunner>(OpUnderTest{op_record, {}, where}, *against);
       k.against = runner;
     }
-    k.counters = state_.counters(op, kernel.id, rule.check);
+    k.counters = state.counters(op.name, kernel.id, rule.check);
     k.counters->problem_reported = false;
     to.push_back(std::move(k));
-  }
-
-  const registry::Kernel* find(const std::string& against) const {
-    if (against == "reference") return reference_kernel(*record_);
-    const auto it = record_->kernels.find(against);
-    return it != record_->kernels.end() ? it->second.get() : nullptr;
-  }
-
-  const std::vector<CanaryRule>& rules_;
-  const std::shared_ptr<const registry::OpRecord>& record_;
-  const select::ProcessState& where_;
-  CanaryState& state_;
-  std::map<const registry::Kernel*, std::shared_ptr<const KernelRunner>> runners_;
-};
+  };
+  for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite})
+    for (const auto& [id, kernel] : op_record->kernels)
+      for (const CanaryRule& r : rules) {
+        if (r.check != check || r.one_in < 1 || !glob_matches(r.op, op.name) ||
+            !glob_matches(r.kernel, id))
+          continue;
+        add(*kernel, r);
+        break;  // the first one counts
+      }
+  return to;
+}
 
 }  // namespace
 
@@ -281,12 +268,12 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
   return to;
 }
 
-std::shared_ptr<registry::Inspector> make_canary(
+std::shared_ptr<registry::ResultChecker> make_canary(
     const std::vector<CanaryRule>& rules,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
     const std::shared_ptr<CanaryState>& state) {
   state->clear_problems(op_record->op->name);
-  std::vector<CheckedKernel> kernels = CanaryBuilder(rules, op_record, where, *state).all();
+  std::vector<CheckedKernel> kernels = checked_kernels(rules, op_record, where, *state);
   if (kernels.empty()) return nullptr;
   return std::make_shared<Canary>(std::move(kernels), state);
 }

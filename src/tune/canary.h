@@ -128,7 +128,7 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
                                             std::optional<double> atol);
 
 // The checks that the rules configure for one op. Null: none, or none that is possible, which is a problem in `state`.
-std::shared_ptr<registry::Inspector> make_canary(
+std::shared_ptr<registry::ResultChecker> make_canary(
     const std::vector<CanaryRule>& rules,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
     const std::shared_ptr<CanaryState>& state);

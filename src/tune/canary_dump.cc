@@ -26,6 +26,20 @@ constexpr std::string_view kFirstLine = "yard canary dump 1";
 constexpr size_t kMostLine = 64 << 10, kMostTensors = 4096;
 constexpr uint64_t kMostFile = uint64_t{1} << 30;
 
+// The lines of a dump, in order; then come when_us and the inputs.
+constexpr std::pair<std::string_view, std::string CanaryMismatch::*> kTexts[] = {
+    {"op", &CanaryMismatch::op},
+    {"kernel", &CanaryMismatch::kernel},
+    {"against", &CanaryMismatch::against},
+    {"call", &CanaryMismatch::call},
+    {"worst", &CanaryMismatch::worst}};
+constexpr std::pair<std::string_view, double CanaryMismatch::*> kNumbers[] = {
+    {"found", &CanaryMismatch::found},
+    {"expected", &CanaryMismatch::expected},
+    {"error", &CanaryMismatch::error}};
+constexpr std::pair<std::string_view, std::optional<double> CanaryDump::*> kTolerances[] = {
+    {"rtol", &CanaryDump::rtol}, {"atol", &CanaryDump::atol}};
+
 // The text with control characters replaced, cut to fit a line.
 std::string line_of(std::string_view text) {
   std::string to(text.substr(0, kMostLine / 2));
@@ -77,23 +91,17 @@ class DumpReader {
     if (key == "input") return read_input(value);
     if (!seen_.insert(std::string(key)).second)
       return bad(fmt::format("duplicate key {}", base::excerpt(key)));
-    CanaryMismatch& m = to_.mismatch;
-    if (key == "op") return set(m.op, value);
-    if (key == "kernel") return set(m.kernel, value);
-    if (key == "against") return set(m.against, value);
-    if (key == "call") return set(m.call, value);
-    if (key == "worst") return set(m.worst, value);
-    if (key == "found") return set(m.found, value);
-    if (key == "expected") return set(m.expected, value);
-    if (key == "error") return set(m.error, value);
-    if (key == "rtol") return set(to_.rtol.emplace(), value);
-    if (key == "atol") return set(to_.atol.emplace(), value);
+    for (const auto& [name, member] : kTexts)
+      if (key == name) return to_.mismatch.*member = value, Status();
+    for (const auto& [name, member] : kNumbers)
+      if (key == name) return read_number(value, to_.mismatch.*member);
+    for (const auto& [name, member] : kTolerances)
+      if (key == name) return read_number(value, (to_.*member).emplace());
     if (key == "when_us") return read_time(value);
     return bad(fmt::format("unknown key {}", base::excerpt(key)));
   }
 
-  static Status set(std::string& to, std::string_view value) { return to = value, Status(); }
-  Status set(double& to, std::string_view value) const {
+  Status read_number(std::string_view value, double& to) const {
     const auto v = base::number<double>(value);
     if (!v) return bad(fmt::format("invalid number {}", base::excerpt(value)));
     to = *v;
@@ -147,18 +155,13 @@ class DumpReader {
 std::string to_bytes(const CanaryDump& dump) {
   const CanaryMismatch& m = dump.mismatch;
   std::string to(kFirstLine);
-  const auto text = [&](const char* key, std::string_view value) {
-    if (const std::string line = line_of(value); !line.empty())
-      to += fmt::format("\n{}: {}", key, line);
-  };
-  const auto figure = [&](const char* key, double value) {
-    to += fmt::format("\n{}: {}", key, base::format_double(value));
-  };
-  text("op", m.op), text("kernel", m.kernel), text("against", m.against);
-  text("call", m.call), text("worst", m.worst);
-  figure("found", m.found), figure("expected", m.expected), figure("error", m.error);
-  if (dump.rtol) figure("rtol", *dump.rtol);
-  if (dump.atol) figure("atol", *dump.atol);
+  for (const auto& [name, member] : kTexts)
+    if (const std::string line = line_of(m.*member); !line.empty())
+      to += fmt::format("\n{}: {}", name, line);
+  for (const auto& [name, member] : kNumbers)
+    to += fmt::format("\n{}: {}", name, base::format_double(m.*member));
+  for (const auto& [name, member] : kTolerances)
+    if (dump.*member) to += fmt::format("\n{}: {}", name, base::format_double(*(dump.*member)));
   to += fmt::format(
       "\nwhen_us: {}",
       std::chrono::duration_cast<std::chrono::microseconds>(m.when.time_since_epoch()).count());

@@ -68,8 +68,8 @@ class CanaryTest : public ::testing::Test {
     record_ = shelf_.op_record(op);
     canary_ = make_canary({rule}, record_, {}, state_);
   }
-  std::unique_ptr<registry::Inspection> begin(const std::vector<yard_value_t>& args,
-                                              uint32_t flags = 0, const char* kernel = "quick") {
+  std::unique_ptr<registry::ResultCheck> begin(const std::vector<yard_value_t>& args,
+                                               uint32_t flags = 0, const char* kernel = "quick") {
     return canary_->begin(
         {*record_->kernels.find(kernel)->second, *record_->op->program, args.data(), flags});
   }
@@ -78,7 +78,7 @@ class CanaryTest : public ::testing::Test {
   registry::testing::Shelf shelf_;
   std::shared_ptr<const registry::OpRecord> record_;
   std::shared_ptr<CanaryState> state_ = std::make_shared<CanaryState>();
-  std::shared_ptr<registry::Inspector> canary_;
+  std::shared_ptr<registry::ResultChecker> canary_;
 };
 
 struct Floats {
@@ -115,8 +115,8 @@ TEST_F(CanaryTest, ACallCanBeCheckedAlways) {
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
   const std::vector<yard_value_t> args = {Value(ov).c(), Value(xv).c()};
-  registry::InspectedCall call{*record_->kernels.find("quick")->second, *record_->op->program,
-                               args.data(), 0};
+  registry::CheckedCall call{*record_->kernels.find("quick")->second, *record_->op->program,
+                             args.data(), 0};
   EXPECT_EQ(canary_->begin(call), nullptr);
   call.always = true;
   for (int i = 0; i < 10; ++i) EXPECT_NE(canary_->begin(call), nullptr);

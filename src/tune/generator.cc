@@ -87,63 +87,6 @@ bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Para
          program.inputs_determine(static_cast<uint32_t>(program.index_of(p.name)));
 }
 
-LayoutGenerator::LayoutGenerator() {
-  using enum Form;
-  modes_ =
-      ShuffleBag<Mode>({Mode::kContiguous, Mode::kContiguous, Mode::kContiguous, Mode::kMisaligned,
-                        Mode::kOneTensor, Mode::kOneTensor, Mode::kAllTensors, Mode::kAllTensors});
-  forms_ = ShuffleBag<Form>(
-      {kRowPadded, kRowPadded, kTransposed, kInnerStep, kBroadcast, kNegative, Form::kMisaligned});
-}
-
-void LayoutGenerator::assign(std::span<const Item> items, Random& random) {
-  if (items.empty()) return;
-  switch (modes_.next(random)) {
-    case Mode::kContiguous: return;
-    case Mode::kMisaligned:
-      for (const Item& i : items) misalign(*i.spec);
-      return;
-    case Mode::kOneTensor: return lay_out(items[random.below(items.size())], random);
-    case Mode::kAllTensors:
-      for (const Item& i : items) lay_out(i, random);
-      return;
-  }
-}
-
-void LayoutGenerator::lay_out(const Item& item, Random& random) {
-  op::TensorSpec& t = *item.spec;
-  Form form = forms_.next(random);
-  if (form == Form::kBroadcast && item.written) form = Form::kRowPadded;  // would overlap itself
-  if (t.shape.empty() && form != Form::kMisaligned) return;
-  const size_t any = t.shape.empty() ? 0 : random.below(t.shape.size());
-  const int64_t unit = block_elements(t.dtype);
-  if (unit > 1) form = form == Form::kMisaligned ? form : Form::kRowPadded;
-  switch (form) {
-    case Form::kRowPadded:
-      t.strides = strides_of(t.shape, 1, unit * (1 + static_cast<int64_t>(random.below(16))));
-      break;
-    case Form::kTransposed: {
-      std::vector<size_t> order = in_order(t.shape.size());
-      std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
-      t.strides = ordered_strides(t.shape, order, 1, 0);
-      break;
-    }
-    case Form::kInnerStep:
-      t.strides = strides_of(t.shape, 2 + static_cast<int64_t>(random.below(2)), 0);
-      break;
-    case Form::kBroadcast:
-      t.strides = strides_of(t.shape, 1, 0);
-      t.strides[any] = 0;
-      break;
-    case Form::kNegative:
-      t.strides = strides_of(t.shape, 1, 0);
-      t.strides[any] = -t.strides[any];
-      break;
-    case Form::kMisaligned: misalign(t); break;
-  }
-  if (random.below(4) == 0) misalign(t);
-}
-
 CallLimits CallLimits::of(const op::Program& program, std::span<const op::Predicate> limits,
                           uint32_t flags) {
   CallLimits to;
@@ -200,6 +143,12 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
       random_(seed),
       solver_(s_, max_elements, limits_.sizes),
       flags_({limits_.flags, limits_.flags | YARD_CALL_INFERENCE}) {
+  using enum Layout;
+  layouts_of_call_ = ShuffleBag<Layouts>(
+      {Layouts::kContiguous, Layouts::kContiguous, Layouts::kContiguous, Layouts::kMisaligned,
+       Layouts::kOneTensor, Layouts::kOneTensor, Layouts::kAllTensors, Layouts::kAllTensors});
+  layouts_ = ShuffleBag<Layout>({kRowPadded, kRowPadded, kTransposed, kInnerStep, kBroadcast,
+                                 kNegative, Layout::kMisaligned});
   std::vector<Contents> contents(all_contents().begin(), all_contents().end());
   contents.insert(contents.end(), 4, Contents::kNormal);
   contents_ = ShuffleBag<Contents>(std::move(contents));
@@ -384,21 +333,67 @@ void Generator::add_inferred_outputs(op::CallSpec& spec, const op::Call& call) c
 }
 
 void Generator::lay_out(op::CallSpec& spec) {
-  std::vector<LayoutGenerator::Item> items;
+  struct Item {
+    op::TensorSpec* spec;
+    bool written;
+    const CallLimits::Layout* limits;
+  };
+  std::vector<Item> items;
   for (op::SpecArg& a : spec.args) {
     const bool written = s_.params[static_cast<size_t>(s_.index_of(a.name))].is_written();
-    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) items.push_back({t, written});
-    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
-      for (op::TensorSpec& t : *list) items.push_back({&t, written});
-  }
-  layouts_.assign(items, random_);
-  for (op::SpecArg& a : spec.args) {
     const auto it = limits_.layouts.find(a.name);
-    if (it == limits_.layouts.end()) continue;
-    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) comply(it->second, *t);
+    const CallLimits::Layout* const limits = it != limits_.layouts.end() ? &it->second : nullptr;
+    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) items.push_back({t, written, limits});
     if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
-      for (op::TensorSpec& t : *list) comply(it->second, t);
+      for (op::TensorSpec& t : *list) items.push_back({&t, written, limits});
   }
+  if (items.empty()) return;
+  const auto lay_out_one = [&](const Item& i) { lay_out(*i.spec, i.written); };
+  switch (layouts_of_call_.next(random_)) {
+    case Layouts::kContiguous: break;
+    case Layouts::kMisaligned:
+      for (const Item& i : items) misalign(*i.spec);
+      break;
+    case Layouts::kOneTensor: lay_out_one(items[random_.below(items.size())]); break;
+    case Layouts::kAllTensors:
+      for (const Item& i : items) lay_out_one(i);
+      break;
+  }
+  for (const Item& i : items)
+    if (i.limits != nullptr) comply(*i.limits, *i.spec);
+}
+
+void Generator::lay_out(op::TensorSpec& t, bool written) {
+  Layout form = layouts_.next(random_);
+  if (form == Layout::kBroadcast && written) form = Layout::kRowPadded;  // would overlap itself
+  if (t.shape.empty() && form != Layout::kMisaligned) return;
+  const size_t any = t.shape.empty() ? 0 : random_.below(t.shape.size());
+  const int64_t unit = block_elements(t.dtype);
+  if (unit > 1) form = form == Layout::kMisaligned ? form : Layout::kRowPadded;
+  switch (form) {
+    case Layout::kRowPadded:
+      t.strides = strides_of(t.shape, 1, unit * (1 + static_cast<int64_t>(random_.below(16))));
+      break;
+    case Layout::kTransposed: {
+      std::vector<size_t> order = in_order(t.shape.size());
+      std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
+      t.strides = ordered_strides(t.shape, order, 1, 0);
+      break;
+    }
+    case Layout::kInnerStep:
+      t.strides = strides_of(t.shape, 2 + static_cast<int64_t>(random_.below(2)), 0);
+      break;
+    case Layout::kBroadcast:
+      t.strides = strides_of(t.shape, 1, 0);
+      t.strides[any] = 0;
+      break;
+    case Layout::kNegative:
+      t.strides = strides_of(t.shape, 1, 0);
+      t.strides[any] = -t.strides[any];
+      break;
+    case Layout::kMisaligned: misalign(t); break;
+  }
+  if (random_.below(4) == 0) misalign(t);
 }
 
 void Generator::alias(op::CallSpec& spec) {

@@ -46,29 +46,6 @@ struct CallLimits {
                        uint32_t flags);
 };
 
-// Strides and alignment of a call's tensors.
-class LayoutGenerator {
- public:
-  LayoutGenerator();
-
-  struct Item {
-    op::TensorSpec* spec;
-    bool written;
-  };
-  // For all tensors of one call. Many calls stay contiguous and aligned, so that kernels that require it are tested too.
-  void assign(std::span<const Item> items, Random& random);
-
- private:
-  // Which tensors of a call get an unusual layout.
-  enum class Mode { kContiguous, kMisaligned, kOneTensor, kAllTensors };
-  enum class Form { kRowPadded, kTransposed, kInnerStep, kBroadcast, kNegative, kMisaligned };
-
-  void lay_out(const Item& item, Random& random);
-
-  ShuffleBag<Mode> modes_;
-  ShuffleBag<Form> forms_;
-};
-
 // The dtypes that the schema allows for each variable; `usual` where it leaves them open.
 std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
                                                             std::span<const DType> usual);
@@ -107,8 +84,15 @@ class Generator {
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);
   // Adds the inferred outputs to the spec, so that they get layouts, too.
   void add_inferred_outputs(op::CallSpec& spec, const op::Call& call) const;
+  // Gives the tensors strides and alignment. Many calls stay contiguous and aligned, so that kernels that require it are
+  // tested, too.
   void lay_out(op::CallSpec& spec);
+  void lay_out(op::TensorSpec& tensor, bool written);
   void alias(op::CallSpec& spec);
+
+  // Which tensors of a call get an unusual layout.
+  enum class Layouts { kContiguous, kMisaligned, kOneTensor, kAllTensors };
+  enum class Layout { kRowPadded, kTransposed, kInnerStep, kBroadcast, kNegative, kMisaligned };
 
   const op::Program& program_;
   const op::Schema& s_;
@@ -116,7 +100,8 @@ class Generator {
   const CallLimits limits_;
   Random random_;
   SizeSolver solver_;
-  LayoutGenerator layouts_;
+  ShuffleBag<Layouts> layouts_of_call_;
+  ShuffleBag<Layout> layouts_;
   std::map<std::string, ShuffleBag<DType>> types_;
   VariableTypes chosen_types_;
   std::map<std::string, ShuffleBag<int>> scalars_;  // by parameter

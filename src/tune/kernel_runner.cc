@@ -169,17 +169,31 @@ uint64_t seed_of(const op::Program& program, uint64_t seed) {
 
 namespace {
 
-constexpr int64_t kIntegers[] = {1, 2, 4, 0, -1, 16};
-
-// 0 is the default, where there is one.
-std::vector<int> choices(const op::Param& p) {
-  const size_t n = p.kind == op::Kind::kEnum    ? p.enumerators.size()
-                   : p.kind == op::Kind::kBool  ? 2
-                   : p.kind == op::Kind::kInt   ? std::size(kIntegers)
-                   : p.kind == op::Kind::kFloat ? 3
-                                                : 0;
-  std::vector<int> to(n + 2);
-  std::iota(to.begin() + 1, to.end(), 0);  // the default twice
+// What an option may be: its default, where it has one, has a larger share.
+std::vector<exec::OwnedValue> values_of(const op::Param& p) {
+  const auto word = [&](const std::string& w) { return exec::OwnedValue{p.name, w, Value(w).c()}; };
+  const yard_value_t usual = op::default_value(p);
+  std::vector<exec::OwnedValue> to;
+  switch (p.kind) {
+    case op::Kind::kEnum:
+      for (const std::string& w : p.enumerators) to.push_back(word(w));
+      break;
+    case op::Kind::kBool:
+      for (const bool v : {false, true}) to.push_back({p.name, "", Value(v).c()});
+      break;
+    case op::Kind::kInt:
+      for (const int64_t v : {1, 2, 4, 0, -1, 16}) to.push_back({p.name, "", Value(v).c()});
+      break;
+    default: {
+      const double f = usual.tag == YARD_TAG_FLOAT ? usual.u.f : 1.0;
+      for (const double v : {f, 0.5, f * 2}) to.push_back({p.name, "", Value(v).c()});
+    }
+  }
+  exec::OwnedValue first = to[0];
+  if (usual.tag != YARD_TAG_NONE)
+    first = p.kind == op::Kind::kEnum ? to[static_cast<size_t>(usual.u.i)]
+                                      : exec::OwnedValue{p.name, "", usual};
+  to.insert(to.begin(), 2, first);
   return to;
 }
 
@@ -277,32 +291,7 @@ InstanceGenerator::InstanceGenerator(const registry::Kernel& kernel,
         std::any_of(given.options.begin(), given.options.end(),
                     [&](const Arg& a) { return a.name == p.name; }))
       continue;
-    varied_.push_back(&p);
-    values_[p.name] = ShuffleBag<int>(choices(p));
-  }
-}
-
-exec::OwnedValue InstanceGenerator::option(const op::Param& p, Random& random) {
-  const int choice = values_.at(p.name).next(random);
-  yard_value_t v = op::default_value(p);
-  if (choice == 0 && v.tag != YARD_TAG_NONE) {
-    if (p.kind != op::Kind::kEnum) return {p.name, "", v};
-    const std::string& word = p.enumerators[static_cast<size_t>(v.u.i)];
-    return {p.name, word, Value(word).c()};
-  }
-  const auto at = static_cast<size_t>(std::max(choice - 1, 0));
-  switch (p.kind) {
-    case op::Kind::kEnum: {
-      const std::string& word = p.enumerators[at % p.enumerators.size()];
-      return {p.name, word, Value(word).c()};
-    }
-    case op::Kind::kBool: return {p.name, "", Value(at % 2 != 0).c()};
-    case op::Kind::kInt: return {p.name, "", Value(kIntegers[at % std::size(kIntegers)]).c()};
-    default: {
-      const double usual = v.tag == YARD_TAG_FLOAT ? v.u.f : 1.0;
-      const double values[] = {usual, 0.5, usual * 2};
-      return {p.name, "", Value(values[at % std::size(values)]).c()};
-    }
+    varied_.emplace_back(values_of(p));
   }
 }
 
@@ -312,7 +301,7 @@ std::unique_ptr<TestInstance> InstanceGenerator::next(const op::Program& program
   auto to = std::make_unique<TestInstance>();
   std::vector<exec::OwnedValue> options = owned(given_.options);
   if (random != nullptr)
-    for (const op::Param* p : varied_) options.push_back(option(*p, *random));
+    for (auto& values : varied_) options.push_back(values.next(*random));
   set_options(std::move(options), *to);
   exec::Weights weights;
   add_given(given_, seed, *to, weights);

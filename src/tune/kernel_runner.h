@@ -6,7 +6,6 @@
 #include <yard/verify.h>
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -110,12 +109,9 @@ class InstanceGenerator {
                                      uint64_t seed, Random* random);
 
  private:
-  exec::OwnedValue option(const op::Param& param, Random& random);
-
   const registry::Kernel& kernel_;
   const VerifyOptions& given_;
-  std::vector<const op::Param*> varied_;
-  std::map<std::string, ShuffleBag<int>> values_;  // by option
+  std::vector<ShuffleBag<exec::OwnedValue>> varied_;  // values of an option each
 };
 
 // ---- Cases ----
