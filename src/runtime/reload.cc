@@ -57,6 +57,16 @@ Reloader::InPipeline::InPipeline(const Reloader* of) : of_(of), outer_(t_inside)
   t_inside = this;
 }
 
+Status Reloader::InPipeline::enter(State& s) {
+  // By this clock: the thread sanitizer does not know the function that waits by the steady one.
+  lock_ = std::unique_lock(s.pipeline, std::chrono::system_clock::now() + kLongestWait);
+  if (lock_.owns_lock()) return {};
+  return Status(Code::kWouldDeadlock,
+                fmt::format("another change of the rules has been under way for {} s; plugin code "
+                            "that it runs may be waiting for this thread",
+                            kLongestWait.count()));
+}
+
 Reloader::InPipeline::~InPipeline() {
   if (lock_) lock_.unlock();
   base::if_memory_allows([&] {
@@ -139,12 +149,12 @@ std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading)
   return reading.ok() ? rules : nullptr;
 }
 
-std::vector<detail::UnservedCall> Reloader::dry_run_and_enter(
+Result<std::vector<detail::UnservedCall>> Reloader::dry_run_and_enter(
     InPipeline& inside, const std::shared_ptr<const policy::FileRules>& rules) {
   for (;;) {
     const auto in_force = core_.snapshot()->policy->file;
     auto unserved = detail::unserved_under(core_, rules);
-    inside.enter(state_.get());
+    YARD_RETURN_IF_ERROR(inside.enter(state_.get()));
     if (core_.snapshot()->policy->file == in_force) return unserved;
     inside.leave();
   }
@@ -161,9 +171,10 @@ Status Reloader::submit(Submission o, Problems* problems) {
   auto time = base::Stopwatch::start();
   auto rules = check(o.reading);
   if (rules == nullptr) {
-    inside.enter(state_.get());
+    YARD_RETURN_IF_ERROR(inside.enter(state_.get()));
   } else {
-    for (const detail::UnservedCall& u : dry_run_and_enter(inside, rules))
+    YARD_ASSIGN_OR_RETURN(const auto unserved, dry_run_and_enter(inside, rules));
+    for (const detail::UnservedCall& u : unserved)
       add_error(o.reading, unserved_text(u), serves_text(u));
     if (!o.reading.ok()) rules = nullptr;
   }
@@ -278,8 +289,11 @@ Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::stri
 
 void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
   InPipeline inside(this);
-  inside.enter(state_.get());
   State& s = state_.get();
+  const auto check_again_at = [&](Clock::time_point next) {
+    rollout_thread_.post_at(next, [this, rollout] { advance_rollout(rollout); }).ignore();
+  };
+  if (!inside.enter(s).ok()) return check_again_at(Clock::now() + rollout->interval);
   if (s.rollout != rollout) return;  // other rules have been submitted since
   const auto measured = core_.snapshot()->policy->rollout;
   if (measured == nullptr) {
@@ -289,16 +303,15 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
   const auto now = Clock::now();
   const bool over = now >= rollout->end;
   policy::RolloutResult r = measured->result(over);
-  if (r.too_bad.empty() && !over) {
-    const auto next = std::min(now + rollout->interval, rollout->end);
-    rollout_thread_.post_at(next, [this, rollout] { advance_rollout(rollout); }).ignore();
-    return;
-  }
+  if (r.too_bad.empty() && !over)
+    return check_again_at(std::min(now + rollout->interval, rollout->end));
   std::vector<detail::UnservedCall> unserved;
   if (r.too_bad.empty()) {
     // Calls and kernels may have changed since the rules were checked.
     inside.leave();
-    unserved = dry_run_and_enter(inside, rollout->rules);
+    auto found = dry_run_and_enter(inside, rollout->rules);
+    if (!found.ok()) return check_again_at(now + rollout->interval);
+    unserved = *std::move(found);
     if (state_.get().rollout != rollout) return;
   }
   s.rollout = nullptr;
@@ -333,7 +346,7 @@ Status Reloader::clear() {
   unwatch();
   State& s = state_.get();
   InPipeline inside(this);
-  inside.enter(s);
+  YARD_RETURN_IF_ERROR(inside.enter(s));
   std::list<Version> version = new_version(s, "", "none", nullptr);
   YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
   s.rollout = nullptr;

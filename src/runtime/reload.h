@@ -89,8 +89,8 @@ class Reloader {
     std::chrono::nanoseconds interval;  // between two checks
   };
   struct State {
-    base::EditMutex lock;  // all that the pipeline does not guard
-    std::mutex pipeline;   // one publication of rules at a time; taken before lock
+    base::EditMutex lock;       // all that the pipeline does not guard
+    std::timed_mutex pipeline;  // one publication of rules at a time; taken before lock
     std::shared_ptr<const ActiveRollout> rollout;  // under the pipeline
     std::list<Version> history;
     uint64_t last = 0;
@@ -133,11 +133,13 @@ class Reloader {
   // pipeline. Messages are logged at its end, without a lock: log sinks may wait for other threads. Then listeners are told.
   class InPipeline {
    public:
+    static constexpr std::chrono::seconds kLongestWait{10};
     explicit InPipeline(const Reloader* of);
     ~InPipeline();
     InPipeline(const InPipeline&) = delete;
     InPipeline& operator=(const InPipeline&) = delete;
-    void enter(State& s) { lock_ = std::unique_lock(s.pipeline); }
+    // kWouldDeadlock after kLongestWait: plugin code that another publication runs may wait for this thread.
+    Status enter(State& s);
     void leave() { lock_.unlock(); }
     void log(LogLevel level, std::string text) { messages_.emplace_back(level, std::move(text)); }
 
@@ -145,7 +147,7 @@ class Reloader {
     friend class Reloader;
     const Reloader* const of_;
     InPipeline* const outer_;
-    std::unique_lock<std::mutex> lock_;
+    std::unique_lock<std::timed_mutex> lock_;
     std::vector<std::pair<LogLevel, std::string>> messages_;
     std::promise<void> logged_;
   };
@@ -159,7 +161,7 @@ class Reloader {
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
   void validate(ConfigReading& reading);
   // Enters the pipeline with a result that is true of the rules in force.
-  std::vector<detail::UnservedCall> dry_run_and_enter(
+  Result<std::vector<detail::UnservedCall>> dry_run_and_enter(
       InPipeline& inside, const std::shared_ptr<const policy::FileRules>& rules);
   // kWouldDeadlock on a thread that is inside the pipeline.
   Status check_reentry() const;

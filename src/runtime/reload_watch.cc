@@ -246,7 +246,10 @@ bool Reloader::reread() {
     if (s.refused && s.watches == watch)
       s.seen = reading.sha256, s.refused = false, s.seen_problems.clear(), s.problems.clear();
   }
-  if (!known) submit({std::move(reading), path, Origin::kWatcher, watch}, nullptr).ignore();
+  if (!known) {
+    const Status status = submit({std::move(reading), path, Origin::kWatcher, watch}, nullptr);
+    if (status.code() == Code::kWouldDeadlock) return false;
+  }
   if (stop_unwanted_watch()) return true;
   watcher_.set(files, watch_settings(settings));
   return true;

@@ -6,6 +6,8 @@
 #include <yard/log.h>
 
 #include <atomic>
+#include <functional>
+#include <thread>
 
 #include "reload_fixture.h"
 
@@ -81,6 +83,39 @@ TEST_P(ReloadBy, KeepsTheLastValidRulesWhenTheFileIsDeleted) {
   base::replace(file_, locked("default.c"));
   EXPECT_TRUE(becomes(3));
   EXPECT_TRUE(eventually([&] { return rt_.problems().empty(); }));
+}
+
+// A verifier that waits for a thread that sets rules, while its own thread publishes some.
+struct WaitingVerifier {
+  static inline std::function<void()> act;
+  static inline thread_local int t_until =
+      -1;  // verifications on this thread until it acts; below 0: never
+  static int32_t verify(const yard_query_t*, yard_verdict_t*) {
+    if (t_until >= 0 && t_until-- == 0) act();
+    return YARD_OK;
+  }
+};
+
+TEST_F(Reload, AVerifierMayWaitForAThreadThatSetsRules) {
+  static constexpr const char* kNothing[] = {nullptr};
+  yard_kernel_t k = kernel_of("step", "default.v", 4, 40);
+  k.verify = WaitingVerifier::verify, k.verify_reads = kNothing;
+  bare_.add(k).or_throw();
+  EXPECT_EQ(ran(), 4);
+  Config first, second;
+  first.kernel_denies = {{"default.a", false, {}}};
+  second.kernel_denies = {{"default.b", false, {}}};
+  Status other;
+  WaitingVerifier::act = [&] { std::thread([&] { other = rt_.set_config(second); }).join(); };
+  WaitingVerifier::t_until = 1;  // the dry run asks once, then publishing does
+  EXPECT_TRUE(rt_.set_config(first).ok());
+  EXPECT_EQ(WaitingVerifier::t_until, -1);
+  WaitingVerifier::act = nullptr;
+  EXPECT_EQ(other.code(), Code::kWouldDeadlock);
+  EXPECT_THAT(other.message(), HasSubstr("another change of the rules has been under way"));
+  EXPECT_EQ(rt_.config().kernel_denies, first.kernel_denies);
+  EXPECT_THAT(rt_.config_history(), SizeIs(1));
+  EXPECT_TRUE(rt_.set_config(second).ok());
 }
 
 TEST_F(Reload, LoadsAFileThatIsCreatedLater) {
