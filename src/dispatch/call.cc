@@ -10,7 +10,7 @@
 #include "dispatch/memo.h"
 #include "op/facts.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 
 // The facts of a view, whose form holds most of them.
 [[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
@@ -64,86 +64,6 @@ yard_tensor_t& WithFacts::more_room() {
   return more_->tensors.emplace_back();
 }
 
-[[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
-                                             const Core& core, const exec::Plan& plan,
-                                             const yard_value_t* args, uint32_t flags, int32_t code,
-                                             const char* message) {
-  return base::or_out_of_memory([&] {
-           const WithFacts facts(args, e.program().arg_count());
-           const exec::Request asked = request(e, core, facts.args(), args, flags, nullptr);
-           exec::Outcome outcome;
-           Status s = exec::execute_after_failure(thread, plan, asked, code, message, outcome);
-           note_outcome(core, e, asked, outcome);
-           return s;
-         })
-      .release();
-}
-
-// A call of a direct plan that is timed.
-static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                              const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
-                              CallOf of) {
-  SampledTime time(thread);
-  char* const error = thread.message_of(plan.attempts[0].kernel);
-  const int32_t code = run_direct(error, core, plan, args, e.program().arg_count(), flags);
-  if (code != YARD_OK)
-    return after_failure(thread, e, core, plan, args,
-                         of == CallOf::kBound ? bound_flags(e, args) : flags, code, error);
-  time.add_to(plan.series);
-  count(thread, plan.counter);
-  return nullptr;
-}
-
-// A call of a plan that is direct but for its kernel's workspace.
-static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                                 const exec::Plan& plan, const yard_value_t* given, uint32_t flags,
-                                 CallOf of) {
-  const uint32_t args = e.program().arg_count();
-  const WithFacts facts(given, args, of == CallOf::kViews);
-  const registry::Kernel& kernel = *plan.attempts[0].kernel;
-  char* const error = thread.message_of(&kernel);
-  std::optional<SampledTime> time;
-  if (thread.is_timed()) time.emplace(thread);
-  yard_call_t call;
-  start_call(call, error, flags, core.host, plan.self);
-  const int32_t code = call_kernel(call, [&]() -> int32_t {
-    const int32_t failed = exec::give_workspace(thread, kernel, call, facts.args(), args);
-    return failed == YARD_OK ? plan.run(&call, given, args) : failed;
-  });
-  if (code != YARD_OK)
-    return Status::adopt(after_failure(thread, e, core, plan, given, flags, code, error));
-  if (time) time->add_to(plan.series);
-  count(thread, plan.counter);
-  return {};
-}
-
-[[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
-                                        const Core& core, const exec::Plan& plan,
-                                        const yard_value_t* given, uint32_t flags, CallOf of) {
-  if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags, of);
-  if (of == CallOf::kBound) flags = bound_flags(e, given);
-  return base::or_out_of_memory([&]() -> Status {
-           if (plan.is_direct_with_workspace() && thread.commit == nullptr)
-             return run_with_workspace(thread, e, core, plan, given, flags, of);
-           const WithFacts facts(given, e.program().arg_count(), of == CallOf::kViews);
-           const yard_value_t* const args = facts.args();
-           if (plan.is_observed()) return run_observed(thread, core, e, plan, args, given, flags);
-           const auto& watch = e.candidates().settings().watch;
-           if (watch.rollout == nullptr || thread.commit != nullptr)
-             return run_watched(thread, core, e, plan,
-                                request(e, core, args, given, flags, nullptr));
-           if (!takes_rollout(*watch.rollout, e, nullptr, thread.scope_state))
-             return run_tallied(thread, core, e, plan,
-                                request(e, core, args, given, flags, nullptr), *watch.rollout,
-                                false);
-           Status why;
-           Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPacked, &why);
-           if (site == nullptr) return why;
-           return call_in_rollout(*site, given, e.program().arg_count(), nullptr, watch.rollout);
-         })
-      .release();
-}
-
 namespace {
 
 [[gnu::noinline]] Status::Rep* slow(Site* site, const yard_value_t* args, uint32_t count) {
@@ -152,7 +72,7 @@ namespace {
 
 // A call without options whose form this thread does not remember. If a step finds nothing, call_slow() takes the same
 // steps again and makes what is missing.
-template <dispatch::FormKind kKind>
+template <FormKind kKind>
 [[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count,
                                                uint64_t hash) {
   Core& core = *site->core;
@@ -160,7 +80,7 @@ template <dispatch::FormKind kKind>
   if (registered == nullptr) [[unlikely]]
     return Status::out_of_memory().release();
   base::ThreadRecord& thread = *registered;
-  constexpr bool kTyped = kKind == dispatch::FormKind::kTyped;
+  constexpr bool kTyped = kKind == FormKind::kTyped;
   if (Status::Rep* const refused = check_depth(thread, core, site->name)) [[unlikely]]
     return refused;
   {
@@ -177,29 +97,29 @@ template <dispatch::FormKind kKind>
           if (!scoped) [[likely]]
             return global;
           // There is none for a traced call, which is traced by the slow way.
-          const Entry* const overlay = snapshot.overlay(
-              index, {.scope = thread.scope, .hash = dispatch::scope_hash(thread.scope)});
+          const Entry* const overlay =
+              snapshot.overlay(index, {.scope = thread.scope, .hash = scope_hash(thread.scope)});
           if (overlay != nullptr) route.flags = thread.scope_state->flags;
           return overlay;
         });
     // Before anything is read: arguments beyond those of the schema may not be there.
     if (entry != nullptr && (kTyped || count == entry->program().arg_count())) [[likely]] {
-      const WithFacts facts(args, count, site->typed || kKind == dispatch::FormKind::kViews);
+      const WithFacts facts(args, count, site->typed || kKind == FormKind::kViews);
       const int32_t aliased = check_args(entry->program(), facts.args(), count, kTyped);
       if (aliased >= 0) [[likely]] {
         route.flags |= static_cast<uint32_t>(aliased);
         if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-          const bool seen = dispatch::seen_before(thread, hash);
+          const bool seen = seen_before(thread, hash);
           if (seen || (kTyped && hash != 0)) {
             route.entry = entry;
             fill_route(route, core, *plan, !kTyped);
             if (seen)
-              dispatch::remember(thread, *site, hash, kKind, route, args);
+              remember(thread, *site, hash, kKind, route, args);
             else
-              dispatch::remember_range(thread, *site, route, facts.args(), args);
+              remember_range(thread, *site, route, facts.args(), args);
           }
           thread.count_down();
-          return run_hit(thread, *entry, core, *plan, args, count, route.flags);
+          return run_hit(thread, *entry, core, *plan, args, count, route.flags, kKind);
         }
       }
     }
@@ -207,42 +127,7 @@ template <dispatch::FormKind kKind>
   return slow(site, args, count);
 }
 
-}  // namespace
-
-void fill_route(Route& route, const Core& core, const exec::Plan& plan, bool packed) noexcept {
-  route.plan = &plan;
-  route.run = !plan.is_direct() ? nullptr
-              : packed          ? reinterpret_cast<void (*)(void)>(plan.run)
-                                : plan.attempts[0].kernel->d.typed;
-  route.host = core.host, route.self = plan.self, route.counter = plan.counter;
-}
-
-Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
-  if (hash != 0) {
-    ThreadHead& thread = *t_thread;
-    if (const CallMemo* m = dispatch::find_typed(thread, *site, args, hash)) {
-      m = dispatch::note_hit_away(*thread.memos, m);
-      Guard guard(thread);
-      guard.announce(m->route.entry);
-      if (m->route.is_current()) return run_route(site, m->route, args);
-    }
-  }
-  return hit<dispatch::FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed),
-                                         hash);
-}
-
-Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
-  const auto& entry = *static_cast<const Entry*>(route.entry);
-  base::ThreadRecord& thread = base::this_thread();
-  thread.count_down();  // one that is timed stays so
-  return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
-                 entry.program().arg_count(), route.flags,
-                 site->typed ? CallOf::kViews : CallOf::kValues);
-}
-
-namespace {
-
-template <dispatch::FormKind kKind>
+template <FormKind kKind>
 [[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count,
                                           uint64_t hash) {
   return hit<kKind>(site, args, count, hash);
@@ -258,21 +143,20 @@ template <class T, uint32_t kTensors>
     const uint64_t key = site->id | T::kSite;
     const CallMemo* m = nullptr;
     if constexpr (kTensors > 0) {
-      hash = dispatch::leading_hash<T, kTensors>(*thread, *site, args, count);
+      hash = leading_hash<T, kTensors>(*thread, *site, args, count);
       const CallMemo& home = memos.of[CallMemos::home(hash)];
-      if (dispatch::is_of<T, kTensors>(home, key, thread->scope, args, count)) m = &home;
+      if (is_of<T, kTensors>(home, key, thread->scope, args, count)) m = &home;
     }
     if (m == nullptr) {
       // A count beyond the op's is refused by hit(); nothing is read of what may not be there.
       if (hash == 0 && count <= site->count.load(std::memory_order_relaxed))
-        hash = dispatch::packed_hash(*thread, *site, args, count);
-      m = dispatch::find_in_set(*thread, key, args, count, hash);
-      if (m != nullptr) m = dispatch::note_hit_away(memos, m);
+        hash = packed_hash(*thread, *site, args, count);
+      m = find_in_set(*thread, key, args, count, hash);
+      if (m != nullptr) m = note_hit_away(memos, m);
     }
     Status::Rep* failed;
     if (m != nullptr) {
-      if (kTensors > 0)
-        dispatch::expect(memos, site->id, T::kKind == dispatch::FormKind::kViews, m);
+      if (kTensors > 0) expect(memos, site->id, T::kKind == FormKind::kViews, m);
       if (run_packed<false>(site, *thread, *m, args, count, failed)) return failed;
     }
   }
@@ -292,7 +176,7 @@ Status::Rep* call_by_hash(Site* site, const yard_value_t* args, uint32_t count) 
 }  // namespace
 
 Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count) {
-  return call_by_hash<dispatch::PackedTensor>(site, args, count);
+  return call_by_hash<PackedTensor>(site, args, count);
 }
 
 Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count) {
@@ -302,8 +186,7 @@ Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count
     exact = exact && args[i].count == 0 && TensorView::of(*args[i].u.tensor).form().is_exact();
     args[i].count = 0;
   }
-  return exact ? call_by_hash<dispatch::ViewTensor>(site, args, count)
-               : call_packed(site, args, count);
+  return exact ? call_by_hash<ViewTensor>(site, args, count) : call_packed(site, args, count);
 }
 
 Status::Rep* after_kernel(Kept& kept, const yard_value_t* args, const HazardSlot& entry,
@@ -319,29 +202,11 @@ Status::Rep* after_kernel(Kept& kept, const yard_value_t* args, const HazardSlot
                        kept.call.flags, code, thread.message());
 }
 
-Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
-                          ThreadHead::Value& calls, int32_t code) {
-  yard_value_t cells[YARD_MAX_ARGS];
-  for (size_t i = 0; i < kept.site->letters.size(); ++i) {
-    const dispatch::Letter letter(kept.site->letters[i]);
-    cells[i] = {letter.tag(args[i] != 0), 0, {.i = static_cast<int64_t>(args[i])}};
-  }
-  return after_kernel(kept, cells, entry, calls, code);
-}
-
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   Status::Rep* failed;
-  if (run_if_expected<dispatch::PackedTensor>(site, args, count, failed)) [[likely]]
+  if (run_if_expected<PackedTensor>(site, args, count, failed)) [[likely]]
     return failed;
   return call_packed_other_way(site, args, count);
-}
-
-Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {
-  return call_packed(site, args, site->count.load(std::memory_order_relaxed));
-}
-
-Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
-  return call_slow(*site, args, site->count.load(std::memory_order_relaxed), &options).release();
 }
 
 uint32_t call_flags(const Options& o) noexcept {
@@ -361,6 +226,54 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
   const ScopeState* scope = base::this_thread().scope_state;
   const uint32_t flags = call_flags(o) | (scope != nullptr ? scope->flags : 0);
   return op::Call::capture(program, args, flags, call_labels(&o, scope));
+}
+
+}  // namespace yard::dispatch
+
+// ---- What public headers declare ----
+
+namespace yard::detail {
+
+using namespace dispatch;
+
+Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
+  if (hash != 0) {
+    ThreadHead& thread = *t_thread;
+    if (const CallMemo* m = find_typed(thread, *site, args, hash)) {
+      m = note_hit_away(*thread.memos, m);
+      Guard guard(thread);
+      guard.announce(m->route.entry);
+      if (m->route.is_current()) return run_route(site, m->route, args);
+    }
+  }
+  return hit<FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed), hash);
+}
+
+Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
+  const auto& entry = *static_cast<const Entry*>(route.entry);
+  base::ThreadRecord& thread = base::this_thread();
+  thread.count_down();  // one that is timed stays so
+  return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
+                 entry.program().arg_count(), route.flags,
+                 site->typed ? FormKind::kTyped : FormKind::kPacked);
+}
+
+Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
+                          ThreadHead::Value& calls, int32_t code) {
+  yard_value_t cells[YARD_MAX_ARGS];
+  for (size_t i = 0; i < kept.site->letters.size(); ++i) {
+    const Letter letter(kept.site->letters[i]);
+    cells[i] = {letter.tag(args[i] != 0), 0, {.i = static_cast<int64_t>(args[i])}};
+  }
+  return dispatch::after_kernel(kept, cells, entry, calls, code);
+}
+
+Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {
+  return call_packed(site, args, site->count.load(std::memory_order_relaxed));
+}
+
+Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
+  return call_slow(*site, args, site->count.load(std::memory_order_relaxed), &options).release();
 }
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {

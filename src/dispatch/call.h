@@ -18,7 +18,7 @@
 #include "dispatch/scope.h"
 #include "op/bind.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 
 // One call with arguments that may be anything, without options; null when it succeeded. Of `count` arguments none is read
 // if the op has another number of them. Any thread.
@@ -122,9 +122,8 @@ template <class T, uint32_t kTensors>
   ThreadHead* const thread = t_thread;
   if (thread == nullptr || !thread->is_unfenced()) [[unlikely]]
     return false;
-  const CallMemo& m =
-      dispatch::expected(*thread->memos, site->id, T::kKind == dispatch::FormKind::kViews);
-  return dispatch::is_of<T, kTensors>(m, site->id | T::kSite, thread->scope, args, count) &&
+  const CallMemo& m = expected(*thread->memos, site->id, T::kKind == FormKind::kViews);
+  return is_of<T, kTensors>(m, site->id | T::kSite, thread->scope, args, count) &&
          run_packed<true>(site, *thread, m, args, count, failed);
 }
 // The same for an op whose first parameters are up to four tensors.
@@ -140,4 +139,4 @@ template <class T>
   }
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -6,7 +6,7 @@
 #include "base/results.h"
 #include "dispatch/call.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 constexpr int kThreadLocal = 3;  // our index in ThreadRecord::locals
@@ -168,7 +168,7 @@ Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> a
   if (!bound.ok()) return std::move(bound).status();
   to = *bound;
   Status why;
-  Site* const site = core.sites.attach(op, kPacked, &why);
+  Site* const site = core.sites.attach(op, kPackedLetters, &why);
   if (site == nullptr) return why;
   return site;
 }
@@ -237,9 +237,9 @@ Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> ar
   if (!apply(*b, core, op, ends, args, values)) [[unlikely]]
     return bind_and_call(call);
   Status::Rep* failed;
-  if (run_if_expected<dispatch::ViewTensor>(b->site, values, b->count, failed)) [[likely]]
+  if (run_if_expected<ViewTensor>(b->site, values, b->count, failed)) [[likely]]
     return failed;
   return call_bound_so(call, values);
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -9,7 +9,7 @@
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 
 namespace {
 
@@ -58,7 +58,7 @@ class SlowCall {
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
         rollout_(std::move(rollout)),
-        key_(dispatch::OverlayKey::make(options, scope_, false, rollout_ != nullptr)) {
+        key_(OverlayKey::make(options, scope_, false, rollout_ != nullptr)) {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
@@ -128,7 +128,7 @@ class SlowCall {
   }
 
   const Entry* overlay_or_global(const Snapshot& snapshot, uint32_t index, const Entry& global) {
-    const dispatch::OverlayKey key = key_for(global);
+    const OverlayKey key = key_for(global);
     if (key.hash == 0) return &global;
     if (const Entry* e = snapshot.overlay(index, key)) return e;
     // The table is bounded and may have dropped it again; the one that was made for this call still holds.
@@ -254,12 +254,12 @@ class SlowCall {
   }
 
   // Labels of the call count only where rules or a mode of the program read them.
-  dispatch::OverlayKey key_for(const Entry& global) const {
+  OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return key_;
     // Rules in rollout may read labels that those in force do not.
     if (rollout_ == nullptr && !by_program_mode() && !global.candidates().settings().reads_labels())
       return key_;
-    return dispatch::OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
+    return OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
   }
   bool by_program_mode() const noexcept {
     if (!o_->mode_name.empty()) return !parse_mode(o_->mode_name);
@@ -299,7 +299,7 @@ class SlowCall {
   const ScopeState* scope_;
   const std::shared_ptr<const policy::Rollout>
       rollout_;  // whose rules apply to the call; null: none
-  const dispatch::OverlayKey key_;
+  const OverlayKey key_;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, selected_ = false;
@@ -318,4 +318,4 @@ Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count, con
   return SlowCall(site, args, count, options, std::move(rollout)).run();
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

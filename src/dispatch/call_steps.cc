@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running plans under observation: probes, reports to health, observers, rollouts.
+// Running plans: under observation, with probes, reports to health, observers and rollouts; and after a failure.
 #include "dispatch/call_steps.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "dispatch/call.h"
 #include "select/candidate_set.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -334,4 +334,91 @@ bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Opt
   return rollout.takes(all);
 }
 
-}  // namespace yard::detail
+// ---- Plans that are not direct, and what follows a failure ----
+
+[[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
+                                             const Core& core, const exec::Plan& plan,
+                                             const yard_value_t* args, uint32_t flags, int32_t code,
+                                             const char* message) {
+  return base::or_out_of_memory([&] {
+           const WithFacts facts(args, e.program().arg_count());
+           return fall_back(thread, core, e, plan,
+                            request(e, core, facts.args(), args, flags, nullptr), code, message);
+         })
+      .release();
+}
+
+// A call of a direct plan that is timed.
+static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                              const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
+                              FormKind kind) {
+  SampledTime time(thread);
+  char* const error = thread.message_of(plan.attempts[0].kernel);
+  const int32_t code = run_direct(error, core, plan, args, e.program().arg_count(), flags);
+  if (code != YARD_OK)
+    return after_failure(thread, e, core, plan, args,
+                         kind == FormKind::kBound ? bound_flags(e, args) : flags, code, error);
+  time.add_to(plan.series);
+  count(thread, plan.counter);
+  return nullptr;
+}
+
+// A call of a plan that is direct but for its kernel's workspace.
+static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                                 const exec::Plan& plan, const yard_value_t* given, uint32_t flags,
+                                 FormKind kind) {
+  const uint32_t args = e.program().arg_count();
+  const WithFacts facts(given, args, has_views(kind));
+  const registry::Kernel& kernel = *plan.attempts[0].kernel;
+  char* const error = thread.message_of(&kernel);
+  std::optional<SampledTime> time;
+  if (thread.is_timed()) time.emplace(thread);
+  yard_call_t call;
+  start_call(call, error, flags, core.host, plan.self);
+  const int32_t code = call_kernel(call, [&]() -> int32_t {
+    const int32_t failed = exec::give_workspace(thread, kernel, call, facts.args(), args);
+    return failed == YARD_OK ? plan.run(&call, given, args) : failed;
+  });
+  if (code != YARD_OK)
+    return Status::adopt(after_failure(thread, e, core, plan, given, flags, code, error));
+  if (time) time->add_to(plan.series);
+  count(thread, plan.counter);
+  return {};
+}
+
+[[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
+                                        const Core& core, const exec::Plan& plan,
+                                        const yard_value_t* given, uint32_t flags, FormKind kind) {
+  if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags, kind);
+  if (kind == FormKind::kBound) flags = bound_flags(e, given);
+  return base::or_out_of_memory([&]() -> Status {
+           if (plan.is_direct_with_workspace() && thread.commit == nullptr)
+             return run_with_workspace(thread, e, core, plan, given, flags, kind);
+           const WithFacts facts(given, e.program().arg_count(), has_views(kind));
+           const yard_value_t* const args = facts.args();
+           if (plan.is_observed()) return run_observed(thread, core, e, plan, args, given, flags);
+           const auto& watch = e.candidates().settings().watch;
+           if (watch.rollout == nullptr || thread.commit != nullptr)
+             return run_watched(thread, core, e, plan,
+                                request(e, core, args, given, flags, nullptr));
+           if (!takes_rollout(*watch.rollout, e, nullptr, thread.scope_state))
+             return run_tallied(thread, core, e, plan,
+                                request(e, core, args, given, flags, nullptr), *watch.rollout,
+                                false);
+           Status why;
+           Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPackedLetters, &why);
+           if (site == nullptr) return why;
+           return call_in_rollout(*site, given, e.program().arg_count(), nullptr, watch.rollout);
+         })
+      .release();
+}
+
+void fill_route(Route& route, const Core& core, const exec::Plan& plan, bool packed) noexcept {
+  route.plan = &plan;
+  route.run = !plan.is_direct() ? nullptr
+              : packed          ? reinterpret_cast<void (*)(void)>(plan.run)
+                                : plan.attempts[0].kernel->d.typed;
+  route.host = core.host, route.self = plan.self, route.counter = plan.counter;
+}
+
+}  // namespace yard::dispatch

@@ -11,11 +11,12 @@
 #include "base/reclaimer.h"
 #include "base/stopwatch.h"
 #include "dispatch/core.h"
+#include "dispatch/memo.h"
 #include "dispatch/nesting.h"
 #include "dispatch/scope.h"
 #include "exec/executor.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 
 // 0. The depth (dispatch/nesting.h). Calls on inline slots, and so all that are inlined into callers, are never too deep.
 // Before the guard.
@@ -126,13 +127,9 @@ class SampledTime {
 };
 
 // Runs a plan that is not direct, or times a call of one that is. Inside the guard.
-enum class CallOf : uint8_t {
-  kValues,
-  kViews,
-  kBound
-};  // kViews: all tensors are those of TensorViews
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags, CallOf of);
+                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
+                      FormKind kind);
 
 // Fills in all of a route but what keeps it valid: entry, version and flags. `packed`: for packed calls.
 void fill_route(Route& route, const Core& core, const exec::Plan& plan,
@@ -147,10 +144,10 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
-                                                   uint32_t flags, CallOf of = CallOf::kValues,
+                                                   uint32_t flags, FormKind kind,
                                                    ThreadHead::Value* calls = nullptr) {
   if (!plan.is_direct() || thread.is_timed()) [[unlikely]]
-    return run_plan(thread, e, core, plan, args, flags, of);
+    return run_plan(thread, e, core, plan, args, flags, kind);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);
   if (code == YARD_OK) [[likely]] {
@@ -158,7 +155,7 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
     return nullptr;
   }
   return after_failure(thread, e, core, plan, args,
-                       of == CallOf::kBound ? bound_flags(e, args) : flags, code, error);
+                       kind == FormKind::kBound ? bound_flags(e, args) : flags, code, error);
 }
 
 // ---- Running a plan under observation ----
@@ -196,4 +193,4 @@ Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& en
 void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
                     const Status& why);
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

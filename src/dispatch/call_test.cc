@@ -10,7 +10,7 @@
 #include "op/facts.h"
 #include "registry/testing.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 // The short way for views finds the facts that the tensors have.
@@ -45,7 +45,7 @@ TEST(Site, FollowsAnOpThatComesBackWithOtherParameters) {
   Core core(nullptr, 64);
   core.published.apply({add(op_of("op(out!: T[n], x: T[n])"))}).value();
   Status why;
-  Site* const site = core.sites.attach("op", kPacked, &why);
+  Site* const site = core.sites.attach("op", kPackedLetters, &why);
   ASSERT_NE(site, nullptr) << why.to_string();
   EXPECT_EQ(site->count.load(), 2u);
   EXPECT_EQ(site->leading.load(), 2u);
@@ -53,10 +53,10 @@ TEST(Site, FollowsAnOpThatComesBackWithOtherParameters) {
       .apply({registry::RemoveOp{"op"},
               add(op_of("op(out!: T[n], x: T[n], y: T[n], by: float = 1.0)"))})
       .value();
-  EXPECT_EQ(core.sites.attach("op", kPacked, &why), site);
+  EXPECT_EQ(core.sites.attach("op", kPackedLetters, &why), site);
   EXPECT_EQ(site->count.load(), 4u);
   EXPECT_EQ(site->leading.load(), 3u);
 }
 
 }  // namespace
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -17,12 +17,15 @@
 namespace yard::dispatch {
 namespace {
 
-constinit base::ForkSafeList<detail::Core> g_cores;
+constinit base::ForkSafeList<Core> g_cores;
+
+class NoServices final : public CoreServices {};
+constinit NoServices g_no_services;
 
 // The forking thread is the only one.
 void restart_cores() {
   forget_memos();
-  g_cores.for_each([](detail::Core& core) { core.restart_in_child(); });
+  g_cores.for_each([](Core& core) { core.restart_in_child(); });
 }
 
 }  // namespace
@@ -30,9 +33,6 @@ void restart_cores() {
 
 namespace yard::detail {
 namespace {
-
-class NoServices final : public CoreServices {};
-constinit NoServices g_no_services;
 
 uint64_t next_core_id() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -42,7 +42,7 @@ uint64_t next_core_id() noexcept {
 }  // namespace
 
 Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
-    : services_(&g_no_services),
+    : services_(&dispatch::g_no_services),
       states_(this),
       id(next_core_id()),
       host(h),
@@ -55,8 +55,9 @@ Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
 
 Core::~Core() { dispatch::g_cores.remove(this); }
 
-void Core::set_services(CoreServices* services) noexcept {
-  services_.store(services != nullptr ? services : &g_no_services, std::memory_order_release);
+void Core::set_services(dispatch::CoreServices* services) noexcept {
+  services_.store(services != nullptr ? services : &dispatch::g_no_services,
+                  std::memory_order_release);
 }
 
 std::vector<health::Successes> Core::successes() const {

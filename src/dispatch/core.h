@@ -18,7 +18,7 @@
 #include "health/board.h"
 #include "registry/interfaces.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 
 // What the dispatcher asks of the runtime around it. Core::set_services() installs it before the first call. Every function may be called by several threads at once. The
 // default bodies are those of a core without a runtime.
@@ -58,6 +58,10 @@ class CoreServices {
   ~CoreServices() = default;
 };
 
+}  // namespace yard::dispatch
+
+namespace yard::detail {
+
 class Core final : private exec::StatesOwner {
   // First, since they outlive the parts below.
   struct Instances {
@@ -67,7 +71,7 @@ class Core final : private exec::StatesOwner {
     std::atomic<bool> full{
         false};  // a warning that states do not fit was written, under this bound
   };
-  std::atomic<CoreServices*> services_;
+  std::atomic<dispatch::CoreServices*> services_;
   mutable exec::States states_;  // of plain calls
   mutable base::ReplacedInChild<Instances> instances_;
 
@@ -82,8 +86,10 @@ class Core final : private exec::StatesOwner {
   Core& operator=(const Core&) = delete;
 
   // Null: none. Set before the first call, and to null before the services end.
-  void set_services(CoreServices* services) noexcept;
-  CoreServices& services() const noexcept { return *services_.load(std::memory_order_acquire); }
+  void set_services(dispatch::CoreServices* services) noexcept;
+  dispatch::CoreServices& services() const noexcept {
+    return *services_.load(std::memory_order_acquire);
+  }
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
@@ -92,11 +98,11 @@ class Core final : private exec::StatesOwner {
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<telemetry::CallTable> calls = std::make_shared<telemetry::CallTable>();
   mutable health::Board board;
-  Sites sites;
-  Planner planner;
-  PublishedState published;  // last: the others exist while it publishes and when it ends
+  dispatch::Sites sites;
+  dispatch::Planner planner;
+  dispatch::PublishedState published;  // last: the others exist while it publishes and when it ends
 
-  std::shared_ptr<const Snapshot> snapshot() const { return published.snapshot(); }
+  std::shared_ptr<const dispatch::Snapshot> snapshot() const { return published.snapshot(); }
 
   // The board has changed and should be published. Any thread, also inside a call.
   void health_changed() const noexcept { services().on_health(); }

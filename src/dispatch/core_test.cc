@@ -10,7 +10,7 @@
 #include "dispatch/policy_changes.h"
 #include "registry/testing.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 using registry::testing::add;
@@ -102,4 +102,4 @@ TEST(Sites, FindSuggestsASimilarName) {
 }
 
 }  // namespace
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -15,6 +15,8 @@
 
 namespace yard::detail {
 
+using namespace dispatch;
+
 namespace {
 
 // Arguments as bind() and freeze() give them: scalars are absent and take their defaults.
@@ -184,7 +186,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
       thread.count_down();  // one that is timed stays so
       return run_hit(thread, entry, core, plan, args,
                      state.site->count.load(std::memory_order_relaxed), route.flags,
-                     CallOf::kBound);
+                     FormKind::kBound);
     }
   }
   return bound_slow(state, args);
@@ -224,7 +226,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
     const PolicyOverride extra =
-        make_override(nullptr, scope, dispatch::OverlayKey::make(nullptr, scope, false));
+        make_override(nullptr, scope, OverlayKey::make(nullptr, scope, false));
     YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
     if (auto scoped = core.planner.overlay(s, (*entry)->candidates().op_record().op->index, extra))
       *entry = std::move(scoped);

@@ -16,7 +16,7 @@
 #include "dispatch/policy_changes.h"
 #include "registry/testing.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 using registry::testing::add;
@@ -327,4 +327,4 @@ TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
 }
 
 }  // namespace
-}  // namespace yard::detail
+}  // namespace yard::dispatch

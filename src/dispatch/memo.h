@@ -11,8 +11,13 @@
 
 namespace yard::dispatch {
 
-// A form is that of a typed call, of a packed one with tensors of views, of a packed one with any tensors, or a range.
-enum class FormKind : uint8_t { kTyped, kViews, kPacked, kRange };
+// A form is that of a typed call, of a packed one with tensors of views, of a packed one with any tensors, or a range;
+// calls of bound handles have no memo.
+enum class FormKind : uint8_t { kTyped, kViews, kPacked, kRange, kBound };
+// All tensors are those of TensorViews.
+constexpr bool has_views(FormKind kind) noexcept {
+  return kind == FormKind::kTyped || kind == FormKind::kViews;
+}
 constexpr bool is_packed(FormKind kind) noexcept {
   return kind == FormKind::kViews || kind == FormKind::kPacked;
 }

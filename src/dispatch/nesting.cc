@@ -11,7 +11,7 @@
 #include "base/thread_state.h"
 #include "registry/records.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 // What runs in a slot is a registry::Kernel, or one of these, by the lowest bits of the pointer.
@@ -112,4 +112,4 @@ HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, const HookDeclaration
   return slot_for(thread, most, "hook", tagged(&hook, kHook));
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -10,7 +10,9 @@
 
 #include "base/reclaimer.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
+
+using namespace detail;
 
 // The error of a call of an op that is nested too deep, or for whose slot there is no memory; null: it may be made.
 Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
@@ -19,4 +21,4 @@ Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::
 HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, const FunctionSite& function);
 HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, const HookDeclaration& hook);
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -36,7 +36,7 @@ void mix(uint64_t& h, const Policy& p) noexcept {
 
 }  // namespace
 
-OverlayKey OverlayKey::make(const Options* o, const detail::ScopeState* scope, bool labelled,
+OverlayKey OverlayKey::make(const Options* o, const ScopeState* scope, bool labelled,
                             bool rollout) {
   OverlayKey key;
   key.scope = scope != nullptr ? scope->policy_id : 0;
@@ -72,9 +72,6 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
          a.policy == b.policy && (!labelled || a.labels == b.labels);
 }
 
-}  // namespace yard::dispatch
-
-namespace yard::detail {
 namespace {
 
 // A name that has been checked.
@@ -145,8 +142,7 @@ select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverr
   return of_process;
 }
 
-select::OpSettings settings_for(const dispatch::Snapshot& snapshot,
-                                const registry::OpRecord& op_record) {
+select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record) {
   select::OpSettings d = settings_for(*snapshot.policy, op_record);
   const health::HealthSnapshot* h = snapshot.health.get();
   if (h != nullptr && (h->of_op(op_record.op->name) != nullptr || !h->devices_lost().empty()))
@@ -154,8 +150,7 @@ select::OpSettings settings_for(const dispatch::Snapshot& snapshot,
   return d;
 }
 
-PolicyOverride make_override(const Options* o, const ScopeState* scope,
-                             const dispatch::OverlayKey& key) {
+PolicyOverride make_override(const Options* o, const ScopeState* scope, const OverlayKey& key) {
   PolicyOverride p;
   p.key = key;
   if (scope != nullptr && scope->policy_id != 0) p.policy = scope->content.policy;
@@ -179,4 +174,4 @@ Status check_override(const PolicyOverride& extra, const policy::Modes& modes) {
   return s;
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -16,7 +16,10 @@ namespace yard::detail {
 struct ScopeState;
 }
 
+// Private to this folder and those that include it; what public headers name is in yard::detail.
 namespace yard::dispatch {
+
+using namespace detail;
 
 class Snapshot;
 
@@ -29,17 +32,13 @@ struct OverlayKey {
   uint64_t hash = 0;                 // 0: the global entry
 
   // `labelled`: with the call's own labels, which only some rules read. `options` and `scope` may be null.
-  static OverlayKey make(const Options* options, const detail::ScopeState* scope, bool labelled,
+  static OverlayKey make(const Options* options, const ScopeState* scope, bool labelled,
                          bool rollout = false);
   bool operator==(const OverlayKey& o) const noexcept;
 };
 
 // The hash of a scope without options.
 inline uint64_t scope_hash(uint64_t id) noexcept { return id * 0x9e3779b97f4a7c15ull; }
-
-}  // namespace yard::dispatch
-
-namespace yard::detail {
 
 // What scope and call add to the policy of the process: what an overlay is made for.
 struct PolicyOverride {
@@ -48,19 +47,18 @@ struct PolicyOverride {
   std::string mode;               // by name; empty: unset
   const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
-  dispatch::OverlayKey key;  // borrows the options it was made from
+  OverlayKey key;  // borrows the options it was made from
 };
 // `options` and `scope` may be null.
 PolicyOverride make_override(const Options* options, const ScopeState* scope,
-                             const dispatch::OverlayKey& key);
+                             const OverlayKey& key);
 // Whether the mode that an override names exists.
 Status check_override(const PolicyOverride& extra, const policy::Modes& modes);
 
 // The settings of an op by the policy of the process; the same with health; and under an override.
 select::OpSettings settings_for(const policy::ProcessPolicy& policy,
                                 const registry::OpRecord& op_record);
-select::OpSettings settings_for(const dispatch::Snapshot& snapshot,
-                                const registry::OpRecord& op_record);
+select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record);
 select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra);
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

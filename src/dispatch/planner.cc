@@ -15,7 +15,7 @@
 #include "select/reasons.h"
 #include "select/select.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 // How many classes of an op a change plans again at most, and how many idle ones are remembered.
@@ -79,7 +79,7 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
 }
 
 void Planner::replan(const Entry& old, Entry& entry) {
-  std::vector<dispatch::Representative> used, idle;
+  std::vector<Representative> used, idle;
   for (KnownClass& c : known_classes(old)) (c.used ? used : idle).push_back(std::move(c.call));
   // The youngest; the rest, too, are planned when they are next called.
   const size_t rest = used.size() - std::min(used.size(), kReplan);
@@ -98,7 +98,7 @@ void Planner::replan(const Entry& old, Entry& entry) {
   if (idle.empty()) return;
   if (entry.idle != nullptr) idle.insert(idle.begin(), entry.idle->begin(), entry.idle->end());
   if (idle.size() > kReplan) idle.erase(idle.begin(), idle.end() - static_cast<ptrdiff_t>(kReplan));
-  entry.idle = std::make_shared<const std::vector<dispatch::Representative>>(std::move(idle));
+  entry.idle = std::make_shared<const std::vector<Representative>>(std::move(idle));
 }
 
 // Plan tables that were being changed and kernels that cannot survive a fork make an entry useless there; health and
@@ -310,7 +310,7 @@ std::vector<Planner::KnownClass> Planner::known_classes(const Entry& entry) cons
   std::vector<KnownClass> to;
   const std::lock_guard lock(root_.get().plans);
   to.reserve(entry.plan_count());
-  for (const dispatch::ClassRecord& c : entry.classes())
+  for (const ClassRecord& c : entry.classes())
     to.push_back({c.representative, c.plan->attempts[0].kernel,
                   c.plan->use.load(std::memory_order_relaxed) != exec::Plan::kNotUsed,
                   c.plan->modes[0], c.plan->is_direct()});
@@ -381,8 +381,7 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                  const op::Call& call, const Options& o, const Snapshot& s) {
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
   const ScopeState* scope = base::this_thread().scope_state;
-  const PolicyOverride extra =
-      make_override(&o, scope, dispatch::OverlayKey::make(&o, scope, true));
+  const PolicyOverride extra = make_override(&o, scope, OverlayKey::make(&o, scope, true));
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
   YARD_RETURN_IF_ERROR(check_override(extra, *s.policy->modes));
   const Policy none;
@@ -418,4 +417,4 @@ Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, con
   return explain_call(core, *found.record, call, labelled, *found.snapshot);
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

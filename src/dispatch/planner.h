@@ -20,12 +20,10 @@
 #include "dispatch/snapshot.h"
 
 namespace yard::detail {
-
-using dispatch::Entry;
-using dispatch::Key;
-using dispatch::Snapshot;
-
 class Core;
+}
+
+namespace yard::dispatch {
 
 class Planner {
  public:
@@ -61,7 +59,7 @@ class Planner {
 
   // ---- What there is ----
   struct KnownClass {
-    dispatch::Representative call;
+    Representative call;
     const registry::Kernel* kernel;  // that serves it; owned by the entry
     bool used;                       // since the entry was made
     Mode mode = Mode::kDynamic;      // what decided the kernel's place
@@ -118,4 +116,4 @@ Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, con
 Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_record,
                                  const op::Call& call, const Options& o, const Snapshot& s);
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

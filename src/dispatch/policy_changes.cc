@@ -14,7 +14,7 @@
 #include "select/reasons.h"
 #include "select/select.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 // All problems, the first as the error and the others as its notes.
@@ -293,4 +293,4 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   return to;
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

@@ -16,9 +16,7 @@
 #include "registry/changes.h"
 #include "registry/interfaces.h"
 
-namespace yard::detail {
-
-class Core;
+namespace yard::dispatch {
 
 // Through the API.
 Status set_policy(Core& core, Policy policy);
@@ -68,4 +66,4 @@ std::vector<UnservedCall> unserved_under(const Core& core,
                                          const std::shared_ptr<const policy::FileRules>& file,
                                          size_t most = 3);
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

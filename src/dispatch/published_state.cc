@@ -10,7 +10,7 @@
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 // Whether health of an op differs between two snapshots.
@@ -272,7 +272,7 @@ void PublishedState::restart_in_child() noexcept {
   renew_memos(last, *fresh->owner);
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch
 
 namespace yard {
 

@@ -24,13 +24,10 @@
 #include "registry/changes.h"
 
 namespace yard::detail {
-
-using dispatch::Entry;
-using dispatch::Key;
-using dispatch::MemoVersion;
-using dispatch::Snapshot;
-
 class Core;
+}
+
+namespace yard::dispatch {
 
 // One T for each op index, at an address that stays for the life of the table. Any thread; grows without a lock.
 template <class T>
@@ -158,6 +155,10 @@ class PublishedState {
   std::atomic<bool> behind_{false};  // follow() has not been able to do all
   base::ReplacedInChild<Root> root_;
 };
+
+}  // namespace yard::dispatch
+
+namespace yard::detail {
 
 struct TicketState {
   // Expired when the records are freed.

@@ -9,7 +9,7 @@
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 namespace {
 
 // What params.h calls each letter.
@@ -55,7 +55,7 @@ uint8_t leading_tensors(const op::Schema& schema) {
     ++n;
   for (size_t i = n; i < schema.params.size(); ++i)
     if (schema.params[i].is_tensor()) return 0;
-  return n <= dispatch::kAllPairs ? static_cast<uint8_t>(n) : 0;
+  return n <= kAllPairs ? static_cast<uint8_t>(n) : 0;
 }
 
 void aim(Site& site, uint32_t index, uint32_t count, uint8_t leading) noexcept {
@@ -135,12 +135,12 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
     return nullptr;
   }
   const registry::Op& op = *found->record->op;
-  if (letters != kPacked) {
+  if (letters != kPackedLetters) {
     *why = check_signature(*op.program, letters);
     if (!why->ok()) return nullptr;
   }
   // An index belongs to one schema for ever, a site to a name.
-  std::atomic<Site*>* packed = letters == kPacked ? &(*by_index_)[op.index].packed : nullptr;
+  std::atomic<Site*>* packed = letters == kPackedLetters ? &(*by_index_)[op.index].packed : nullptr;
   Site* site = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
   if (site == nullptr)
     for (Site& s : sites_)
@@ -158,7 +158,7 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
                                        {op.index},
                                        {count},
                                        {leading},
-                                       letters != kPacked,
+                                       letters != kPackedLetters,
                                        std::string(name),
                                        std::string(letters)}));
   }
@@ -177,4 +177,4 @@ Status Sites::attach_again(Site& site) {
   return {};
 }
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

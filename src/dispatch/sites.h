@@ -13,10 +13,10 @@
 #include "op/program.h"
 #include "registry/changes.h"
 
-namespace yard::detail {
+namespace yard::dispatch {
 
 // The letters of a site that is called with packed arguments, whose tags each call checks.
-inline constexpr std::string_view kPacked = "*";
+inline constexpr std::string_view kPackedLetters = "*";
 
 // An op and the snapshot that owns its record.
 struct FoundOp {
@@ -30,7 +30,7 @@ class Sites {
   Sites(const Sites&) = delete;
   Sites& operator=(const Sites&) = delete;
 
-  // The site of calls of an op with a signature (yard/detail/params.h), or kPacked. Null after an error, which is left in
+  // The site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters. Null after an error, which is left in
   // `why`. Lives as long as the core. Outside of guards, holding no lock.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
   // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
@@ -64,4 +64,4 @@ class Sites {
 // was expected.
 Status check_signature(const op::Program& program, std::string_view letters);
 
-}  // namespace yard::detail
+}  // namespace yard::dispatch

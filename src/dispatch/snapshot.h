@@ -164,7 +164,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
   OverlayKey overlay_key;
   Options overlay_options;
-  std::shared_ptr<const detail::PolicyOverride>
+  std::shared_ptr<const PolicyOverride>
       policy_override;  // what it was made for; null for the global entry
 
  private:

@@ -338,11 +338,11 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
 
 HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {
   provider::FunctionService* const service = provider::FunctionService::serving();
-  return nested_slot(thread,
-                     service != nullptr
-                         ? service->core().max_call_depth.load(std::memory_order_relaxed)
-                         : Core::kMaxCallDepth,
-                     function);
+  return dispatch::nested_slot(thread,
+                               service != nullptr
+                                   ? service->core().max_call_depth.load(std::memory_order_relaxed)
+                                   : Core::kMaxCallDepth,
+                               function);
 }
 
 uint32_t scope_flags(const ThreadHead& thread) noexcept {

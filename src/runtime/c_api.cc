@@ -56,7 +56,7 @@ Status missing(const char* what) {
   return guarded(error, error_size, [&] {
     if (op == nullptr) return missing("the op");
     if (args == nullptr && count > 0) return missing("the argument array");
-    return Status::adopt(detail::call_packed_other_way(site_of(op), args, count));
+    return Status::adopt(dispatch::call_packed_other_way(site_of(op), args, count));
   });
 }
 
@@ -74,8 +74,8 @@ template <uint32_t kTensors>
   return guarded_code(
       to.error, to.size, [&]() __attribute__((always_inline)) {
         Status::Rep* failed = nullptr;
-        if (!detail::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count,
-                                                                       failed)) [[unlikely]]
+        if (!dispatch::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count,
+                                                                         failed)) [[unlikely]]
           return call_other_way(op, args, count, to.error, to.size);
         return failed == nullptr ? int32_t{YARD_OK} : report_failure(failed, to.error, to.size);
       });
@@ -174,7 +174,7 @@ Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
   YARD_ASSIGN_OR_RETURN(auto o, read_options(options, site->name));
   ResultRecord record;
   if (result != nullptr) o.result = &record;
-  Status s = detail::call_slow(*site, args, count, &o);
+  Status s = dispatch::call_slow(*site, args, count, &o);
   write_result(record, result);
   return s;
 }
@@ -193,7 +193,7 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
   yard::guarded(error, error_size, [&] {
     if (name == nullptr) return yard::missing("the op's name");
     Status why;
-    site = Runtime::shared().core().sites.attach(name, yard::detail::kPacked, &why);
+    site = Runtime::shared().core().sites.attach(name, yard::dispatch::kPackedLetters, &why);
     return why;
   });
   return reinterpret_cast<yard_op_ref_t*>(site);

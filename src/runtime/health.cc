@@ -14,7 +14,7 @@ using runtime::Maintenance;
 namespace {
 
 // The key of a backend's implementation of a function, "group/name".
-Result<health::Key> function_key(const detail::Snapshot& s, std::string_view function,
+Result<health::Key> function_key(const dispatch::Snapshot& s, std::string_view function,
                                  std::string_view backend) {
   bool known = false;
   for (const auto& h : s.state->functions) {
@@ -100,7 +100,7 @@ void Health::record_failure(std::string_view backend, ErrorClass error_class,
 }
 
 Status Health::set_settings(const BreakerSettings& settings) {
-  YARD_RETURN_IF_ERROR(detail::set_breakers(maintenance_->core(), settings));
+  YARD_RETURN_IF_ERROR(dispatch::set_breakers(maintenance_->core(), settings));
   maintenance_->publish_now();
   return {};
 }

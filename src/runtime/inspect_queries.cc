@@ -144,8 +144,8 @@ Result<std::string> stats(const Inspected& s, const CommandArgs&) {
   return yard::to_json(s.runtime.stats());
 }
 
-std::string plan_json(const Inspected& s, const detail::Entry& entry,
-                      const detail::Planner::KnownClass& known) {
+std::string plan_json(const Inspected& s, const dispatch::Entry& entry,
+                      const dispatch::Planner::KnownClass& known) {
   const std::string call = op::to_string(known.call->to_spec(entry.program()));
   std::vector<std::string> rejected;
   if (const auto e = s.runtime.explain(call); e.ok())
@@ -169,7 +169,7 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
     return Status(Code::kUnknownOp,
                   fmt::format("op '{}' is not known{}", op,
                               base::did_you_mean(op, base::keys(snapshot->state->op_records))));
-  const detail::Entry& entry = *snapshot->entry(record->op->index);
+  const dispatch::Entry& entry = *snapshot->entry(record->op->index);
   auto known = s.core.planner.known_classes(entry);
   const size_t all = known.size();
   if (all > kMostPlans) known.erase(known.begin(), known.end() - kMostPlans);  // oldest first

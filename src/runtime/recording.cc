@@ -289,9 +289,9 @@ Status write_last(runtime::Recording& recording) {
 Status Runtime::record_to(const std::string& path) {
   return base::or_out_of_memory([&]() -> Status {
     YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
-    const auto before = detail::find_observer<runtime::Recorder>(core());
+    const auto before = dispatch::find_observer<runtime::Recorder>(core());
     if (before != nullptr && &before->recording() == recording.get()) return {};
-    YARD_RETURN_IF_ERROR(detail::replace_observer(
+    YARD_RETURN_IF_ERROR(dispatch::replace_observer(
         core(), before, std::make_shared<runtime::Recorder>(std::move(recording))));
     return before != nullptr ? write_last(before->recording()) : Status();
   });
@@ -299,15 +299,15 @@ Status Runtime::record_to(const std::string& path) {
 
 Status Runtime::stop_recording() {
   return base::or_out_of_memory([&]() -> Status {
-    const auto recorder = detail::find_observer<runtime::Recorder>(core());
+    const auto recorder = dispatch::find_observer<runtime::Recorder>(core());
     if (recorder == nullptr) return {};
-    YARD_RETURN_IF_ERROR(detail::replace_observer(core(), recorder, nullptr));
+    YARD_RETURN_IF_ERROR(dispatch::replace_observer(core(), recorder, nullptr));
     return write_last(recorder->recording());
   });
 }
 
 RecordingStats Runtime::recording() const {
-  const auto recorder = detail::find_observer<runtime::Recorder>(core());
+  const auto recorder = dispatch::find_observer<runtime::Recorder>(core());
   return recorder != nullptr ? recorder->recording().stats() : RecordingStats();
 }
 

@@ -23,10 +23,10 @@ void add_error(ConfigReading& reading, std::string found, std::string right) {
                               "", std::move(found), std::move(right)});
 }
 
-std::string unserved_text(const detail::UnservedCall& u) {
+std::string unserved_text(const dispatch::UnservedCall& u) {
   return fmt::format("{} would be left without a kernel ({})", u.call, u.why);
 }
-std::string serves_text(const detail::UnservedCall& u) {
+std::string serves_text(const dispatch::UnservedCall& u) {
   return fmt::format("{} serves it now", u.kernel);
 }
 
@@ -149,11 +149,11 @@ std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading)
   return reading.ok() ? rules : nullptr;
 }
 
-Result<std::vector<detail::UnservedCall>> Reloader::dry_run_and_enter(
+Result<std::vector<dispatch::UnservedCall>> Reloader::dry_run_and_enter(
     InPipeline& inside, const std::shared_ptr<const policy::FileRules>& rules) {
   for (;;) {
     const auto in_force = core_.snapshot()->policy->file;
-    auto unserved = detail::unserved_under(core_, rules);
+    auto unserved = dispatch::unserved_under(core_, rules);
     YARD_RETURN_IF_ERROR(inside.enter(state_.get()));
     if (core_.snapshot()->policy->file == in_force) return unserved;
     inside.leave();
@@ -174,7 +174,7 @@ Status Reloader::submit(Submission o, Problems* problems) {
     YARD_RETURN_IF_ERROR(inside.enter(state_.get()));
   } else {
     YARD_ASSIGN_OR_RETURN(const auto unserved, dry_run_and_enter(inside, rules));
-    for (const detail::UnservedCall& u : unserved)
+    for (const dispatch::UnservedCall& u : unserved)
       add_error(o.reading, unserved_text(u), serves_text(u));
     if (!o.reading.ok()) rules = nullptr;
   }
@@ -195,7 +195,7 @@ Status Reloader::submit(Submission o, Problems* problems) {
   if (in_rollout) {
     status = begin_rollout(s, o, rules);
   } else if (rules != nullptr) {
-    status = detail::set_file(core_, rules);
+    status = dispatch::set_file(core_, rules);
     if (status.ok()) s.rollout = nullptr;
   }
   {
@@ -265,25 +265,25 @@ Status Reloader::begin_rollout(State& s, const Submission& o,
   // The check that will end it comes first: it waits for the pipeline, and ignores rollouts that are not current.
   YARD_RETURN_IF_ERROR(rollout_thread_.post_at(Clock::now() + rollout->interval,
                                                [this, rollout] { advance_rollout(rollout); }));
-  YARD_RETURN_IF_ERROR(detail::begin_rollout(core_, rules, rule));
+  YARD_RETURN_IF_ERROR(dispatch::begin_rollout(core_, rules, rule));
   s.rollout = std::move(rollout);
   return {};
 }
 
 Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::string too_bad,
-                                         const std::vector<detail::UnservedCall>& unserved) {
+                                         const std::vector<dispatch::UnservedCall>& unserved) {
   Problems problems;
   const auto add = [&](std::string found, std::string right) {
     problems.push_back(
         {Severity::kError, rollout.source, 0, 0, "rollout", std::move(found), std::move(right)});
   };
   if (!too_bad.empty()) add(std::move(too_bad), "");
-  for (const detail::UnservedCall& u : unserved) add(unserved_text(u), serves_text(u));
+  for (const dispatch::UnservedCall& u : unserved) add(unserved_text(u), serves_text(u));
   if (problems.empty())
-    if (const Status status = detail::set_file(core_, rollout.rules); !status.ok())
+    if (const Status status = dispatch::set_file(core_, rollout.rules); !status.ok())
       add(status.to_string(), "");
   if (!problems.empty())
-    if (const Status status = detail::end_rollout(core_); !status.ok()) add(status.to_string(), "");
+    if (const Status status = dispatch::end_rollout(core_); !status.ok()) add(status.to_string(), "");
   return problems;
 }
 
@@ -305,7 +305,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
   policy::RolloutResult r = measured->result(over);
   if (r.too_bad.empty() && !over)
     return check_again_at(std::min(now + rollout->interval, rollout->end));
-  std::vector<detail::UnservedCall> unserved;
+  std::vector<dispatch::UnservedCall> unserved;
   if (r.too_bad.empty()) {
     // Calls and kernels may have changed since the rules were checked.
     inside.leave();
@@ -348,7 +348,7 @@ Status Reloader::clear() {
   InPipeline inside(this);
   YARD_RETURN_IF_ERROR(inside.enter(s));
   std::list<Version> version = new_version(s, "", "none", nullptr);
-  YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
+  YARD_RETURN_IF_ERROR(dispatch::set_file(core_, nullptr));
   s.rollout = nullptr;
   {
     const std::lock_guard lock(s.lock.for_changes);

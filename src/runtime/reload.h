@@ -161,7 +161,7 @@ class Reloader {
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
   void validate(ConfigReading& reading);
   // Enters the pipeline with a result that is true of the rules in force.
-  Result<std::vector<detail::UnservedCall>> dry_run_and_enter(
+  Result<std::vector<dispatch::UnservedCall>> dry_run_and_enter(
       InPipeline& inside, const std::shared_ptr<const policy::FileRules>& rules);
   // kWouldDeadlock on a thread that is inside the pipeline.
   Status check_reentry() const;
@@ -172,7 +172,7 @@ class Reloader {
   void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
   // Puts the rules in force, or takes them back; returns what is wrong with them.
   Problems end_rollout(const ActiveRollout& rollout, std::string too_bad,
-                       const std::vector<detail::UnservedCall>& unserved);
+                       const std::vector<dispatch::UnservedCall>& unserved);
   // Whether the same text was refused for the same reasons before.
   bool repeated(const Submission& o, const State& s) const;
   // Watches a file that was refused, unless another is watched.

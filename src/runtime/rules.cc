@@ -292,16 +292,16 @@ void RuleFollower::switch_recording() {
 // A recording that the program or the environment has started is not ended by a file.
 Status RuleFollower::record_to(const std::shared_ptr<Recorder>& mine, const std::string& path,
                                std::shared_ptr<Recorder>& made) {
-  const auto now = detail::find_observer<Recorder>(core_);
+  const auto now = dispatch::find_observer<Recorder>(core_);
   if (now != nullptr && now != mine) return {};
   if (now != nullptr) {
-    YARD_RETURN_IF_ERROR(detail::replace_observer(core_, now, nullptr));
+    YARD_RETURN_IF_ERROR(dispatch::replace_observer(core_, now, nullptr));
     YARD_RETURN_IF_ERROR(now->recording().write());
   }
   if (path.empty()) return {};
   YARD_ASSIGN_OR_RETURN(auto recording, Recording::open(path));
   made = std::make_shared<Recorder>(std::move(recording));
-  return detail::replace_observer(core_, nullptr, made);
+  return dispatch::replace_observer(core_, nullptr, made);
 }
 
 bool RuleFollower::has_later_op(Conditions& s, const registry::State& registry) {

@@ -70,7 +70,7 @@ HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool
 namespace yard {
 
 // Everything a runtime consists of.
-struct Runtime::Parts final : detail::CoreServices {
+struct Runtime::Parts final : dispatch::CoreServices {
   Parts(const RuntimeSettings& s, Runtime& self)
       : settings(s),
         core(&host.table, s.plans_per_op, s.environment),
@@ -84,7 +84,7 @@ struct Runtime::Parts final : detail::CoreServices {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  // ---- detail::CoreServices ----
+  // ---- dispatch::CoreServices ----
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
   Status check_change(const registry::State& before, const registry::State& after) override {
     return hooks.check(before, after);
@@ -180,7 +180,7 @@ Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings)
     : parts_(std::make_unique<Parts>(settings, *this)) {
   if (settings.breakers != BreakerSettings()) {
-    if (Status s = detail::set_breakers(parts_->core, settings.breakers); !s.ok())
+    if (Status s = dispatch::set_breakers(parts_->core, settings.breakers); !s.ok())
       base::log(LogLevel::kError, "runtime", std::string(s.message()));
   }
   parts_->initialized = parts_->host.state(settings.device_features);
@@ -267,10 +267,10 @@ Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(chan
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
 Status Runtime::set_policy(Policy policy) {
   return base::or_out_of_memory(
-      [&] { return detail::set_policy(parts_->core, std::move(policy)); });
+      [&] { return dispatch::set_policy(parts_->core, std::move(policy)); });
 }
 Status Runtime::reset_policy() {
-  return base::or_out_of_memory([&] { return detail::set_policy(parts_->core, {}); });
+  return base::or_out_of_memory([&] { return dispatch::set_policy(parts_->core, {}); });
 }
 
 Status Runtime::reload_environment() {
@@ -280,7 +280,7 @@ Status Runtime::reload_environment() {
     const Status problem = runtime::first_error(*reading);
     if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
         !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
-      YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(reading)));
+      YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(reading)));
     const policy::Environment before = s->policy->reading->good;
     const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
     parts_->loader.set_environment(
@@ -291,7 +291,7 @@ Status Runtime::reload_environment() {
     const auto found = parts_->core.snapshot();
     if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,
                                                 runtime::announced(parts_->loader)))
-      YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(more)));
+      YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(more)));
     Status recording;
     if (now.record != before.record)
       recording = now.record.empty() ? stop_recording()
@@ -372,13 +372,13 @@ std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const 
 
 Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
   return base::or_out_of_memory([&] {
-    return detail::set_labels(parts_->core, {labels.begin(), labels.end()});
+    return dispatch::set_labels(parts_->core, {labels.begin(), labels.end()});
   });
 }
 
 Status Runtime::set_static_map(StaticMap map) {
   return base::or_out_of_memory(
-      [&] { return detail::set_static_map(parts_->core, std::move(map)); });
+      [&] { return dispatch::set_static_map(parts_->core, std::move(map)); });
 }
 
 StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->mapped; }
@@ -386,12 +386,12 @@ StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->
 Status Runtime::add_mode(std::string_view name, ModeProvider provider) {
   return base::or_out_of_memory([&]() -> Status {
     YARD_ASSIGN_OR_RETURN(auto mode, policy::make_mode(name, std::move(provider)));
-    return detail::add_mode(parts_->core, std::move(mode));
+    return dispatch::add_mode(parts_->core, std::move(mode));
   });
 }
 
 Status Runtime::remove_mode(std::string_view name) {
-  return base::or_out_of_memory([&] { return detail::remove_mode(parts_->core, name); });
+  return base::or_out_of_memory([&] { return dispatch::remove_mode(parts_->core, name); });
 }
 
 RuntimeStats Runtime::stats(bool with_calls) const {

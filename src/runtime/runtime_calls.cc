@@ -45,7 +45,7 @@ Result<Resolution> resolution(Result<Explanation> e) {
 }
 
 // An op of the current snapshot with arguments bound to its schema.
-struct Named : detail::FoundOp {
+struct Named : dispatch::FoundOp {
   op::Arguments arguments;
 };
 
@@ -61,26 +61,26 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
 
 Result<op::Call> checked_call(const Named& n, const Options& o) {
   const op::Program& program = *n.record->op->program;
-  const detail::WithFacts facts(n.arguments.values, n.arguments.count);
+  const dispatch::WithFacts facts(n.arguments.values, n.arguments.count);
   YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
-  return detail::scoped_call(program, facts.args(), o);
+  return dispatch::scoped_call(program, facts.args(), o);
 }
 
 }  // namespace
 
 Status::Rep* detail::call_shared(std::string_view op, std::span<const Arg> args) {
-  return call_named(Runtime::shared().core(), op, args);
+  return dispatch::call_named(Runtime::shared().core(), op, args);
 }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
-  return Status::adopt(detail::call_named(core(), op, args));
+  return Status::adopt(dispatch::call_named(core(), op, args));
 }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
   return base::or_out_of_memory([&]() -> Status {
     op::Arguments bound;
-    YARD_ASSIGN_OR_RETURN(auto site, detail::bind_named(core(), op, args, bound));
-    return detail::call_slow(*site, bound.values, bound.count, &o);
+    YARD_ASSIGN_OR_RETURN(auto site, dispatch::bind_named(core(), op, args, bound));
+    return dispatch::call_slow(*site, bound.values, bound.count, &o);
   });
 }
 
@@ -95,7 +95,7 @@ Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<
                                      const Options& o) const {
   YARD_ASSIGN_OR_RETURN(auto named, name_arguments(core(), op, {args.begin(), args.size()}));
   YARD_ASSIGN_OR_RETURN(auto call, checked_call(named, o));
-  return detail::explain_call(core(), *named.record, call, o, *named.snapshot);
+  return dispatch::explain_call(core(), *named.record, call, o, *named.snapshot);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
@@ -105,7 +105,7 @@ Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<A
 
 Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
   YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
-  return detail::explain_call(core(), spec, o);
+  return dispatch::explain_call(core(), spec, o);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {
@@ -132,7 +132,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
   auto named = name_arguments(core(), op, {args.begin(), args.size()}, op::Positional::kInputs);
   if (!named.ok()) return std::move(named).status();
   const registry::Op& o = *named->record->op;
-  const detail::WithFacts facts(named->arguments.values, named->arguments.count);
+  const dispatch::WithFacts facts(named->arguments.values, named->arguments.count);
   YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
   std::vector<TensorView> to;
   for (const op::OutputSpec& s : outputs) {
@@ -147,7 +147,7 @@ namespace {
 
 using Totals = decltype(std::declval<telemetry::CallTable>().totals());
 
-KernelInfo describe_kernel(const detail::Entry& entry, size_t i, const yard_host_t* host,
+KernelInfo describe_kernel(const dispatch::Entry& entry, size_t i, const yard_host_t* host,
                            const Totals& totals) {
   const select::KernelCandidate& c = entry.candidates().all()[i];
   const registry::Kernel& k = *c.kernel;
@@ -183,7 +183,7 @@ Listing Runtime::list() const {
   to.generation = s->generation;
   for (const auto& [name, op_record] : s->state->op_records) {
     OpInfo op{name, op_record->op->schema, op_record->op->summary, {}, op_record->op->tolerances};
-    const detail::Entry& entry = *s->entry(op_record->op->index);
+    const dispatch::Entry& entry = *s->entry(op_record->op->index);
     for (size_t i = 0; i < entry.candidates().all().size(); ++i)
       op.kernels.push_back(describe_kernel(entry, i, core().host, totals));
     to.ops.push_back(std::move(op));

@@ -179,9 +179,9 @@ Status Runtime::set_verbose(int level) {
     return Status(Code::kInvalidArgument,
                   fmt::format("invalid verbose level: expected 0, 1 or 2, got {}", level));
   return base::or_out_of_memory([&]() -> Status {
-    const auto now = detail::find_observer<runtime::Verbose>(core());
+    const auto now = dispatch::find_observer<runtime::Verbose>(core());
     if ((now != nullptr ? now->level : 0) == level) return {};
-    YARD_RETURN_IF_ERROR(detail::replace_observer(
+    YARD_RETURN_IF_ERROR(dispatch::replace_observer(
         core(), now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
     if (level == 0) base::if_memory_allows([] { runtime::g_lines.get().flush(); });
     return {};
@@ -189,7 +189,7 @@ Status Runtime::set_verbose(int level) {
 }
 
 int Runtime::verbose() const {
-  const auto now = detail::find_observer<runtime::Verbose>(core());
+  const auto now = dispatch::find_observer<runtime::Verbose>(core());
   return now != nullptr ? now->level : 0;
 }
 

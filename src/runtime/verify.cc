@@ -21,7 +21,7 @@
 namespace yard {
 namespace {
 
-Status check_names(const detail::Core& core, const detail::Snapshot& s, const VerifyOptions& o) {
+Status check_names(const detail::Core& core, const dispatch::Snapshot& s, const VerifyOptions& o) {
   if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.sites.unknown_op(*s.state, o.op);
   std::vector<std::string> kernels;
   for (const auto& [name, op_record] : s.state->op_records)
@@ -38,7 +38,7 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
 
 // The given calls by op. An error names the first that cannot be made.
 Result<std::map<std::string, std::vector<op::Call>>> calls_by_op(const detail::Core& core,
-                                                                 const detail::Snapshot& s,
+                                                                 const dispatch::Snapshot& s,
                                                                  const VerifyOptions& o) {
   std::map<std::string, std::vector<op::Call>> to;
   for (const std::string& text : o.calls) {

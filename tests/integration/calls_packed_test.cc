@@ -29,7 +29,7 @@ class PackedCalls : public ::testing::Test {
     better.run = keep_arguments, better.limits = &compact, better.limit_count = 1;
     bare_.add(better).or_throw();
     Status why;
-    site_ = bare_.runtime.core().sites.attach("scale", detail::kPacked, &why);
+    site_ = bare_.runtime.core().sites.attach("scale", dispatch::kPackedLetters, &why);
     why.or_throw();
     reset();
   }
@@ -43,7 +43,7 @@ class PackedCalls : public ::testing::Test {
   }
   Outcome packed(uint32_t count = 5) {
     return result_of(
-        [&] { return Status::adopt(detail::call_packed(site_, args_.data(), count)); });
+        [&] { return Status::adopt(dispatch::call_packed(site_, args_.data(), count)); });
   }
   Outcome named(const std::vector<Arg>& args) {
     return result_of([&] { return bare_.runtime.call("scale", args); });

@@ -192,7 +192,7 @@ TEST_F(Calls, AnOpWithoutParametersCanBeCalled) {
 
 TEST_F(Calls, PackedOnesNeedNoFacts) {
   Status why;
-  detail::Site* site = bare_.runtime.core().sites.attach("norm", detail::kPacked, &why);
+  detail::Site* site = bare_.runtime.core().sites.attach("norm", dispatch::kPackedLetters, &why);
   ASSERT_NE(site, nullptr);
   yard_tensor_t out = out_.c(), x = x_.c(), w = w_.c();
   out.facts = x.facts = w.facts = 0;
@@ -202,7 +202,7 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
     args[i].tag = YARD_TAG_TENSOR, args[i].u.tensor = &t;
   };
   const auto packed = [&](uint32_t count) {
-    return Status::adopt(detail::call_packed(site, args, count));
+    return Status::adopt(dispatch::call_packed(site, args, count));
   };
   set(0, out), set(1, x), set(2, w);
   args[4] = Value(0.5).c(), args[5] = Value(1).c(), args[6] = Value(2).c();

@@ -78,7 +78,7 @@ TEST(Plugins, EveryUseOfAnOpOpensItsPlugins) {
   {
     Runtime runtime(alone({folder.path()}));
     Status why;
-    EXPECT_NE(runtime.core().sites.attach("answer", detail::kPacked, &why), nullptr)
+    EXPECT_NE(runtime.core().sites.attach("answer", dispatch::kPackedLetters, &why), nullptr)
         << why.to_string();
   }
 }

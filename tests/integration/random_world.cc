@@ -309,7 +309,7 @@ Policy World::policy() {
 void World::set_environment(Policy policy) {
   auto reading = std::make_shared<policy::Reading>();
   reading->good.policy = std::move(policy);
-  detail::set_environment(runtime_.core(), std::move(reading)).or_throw();
+  dispatch::set_environment(runtime_.core(), std::move(reading)).or_throw();
 }
 
 void World::change() {
