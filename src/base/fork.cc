@@ -34,6 +34,7 @@ constinit PerProcess<std::recursive_mutex> g_first_use_lock;
 // ---- Libraries that are being opened or closed ----
 
 constinit PerProcess<std::recursive_mutex> g_library_lock;
+std::atomic<uint64_t> g_forks{0};
 std::atomic<int> g_waiting_forks{0};  // opening another library waits for these
 thread_local constinit int t_library_locks = 0;
 thread_local constinit std::recursive_mutex* t_held_at_fork = nullptr;
@@ -73,6 +74,7 @@ void in_child() {
   t_held_at_fork = nullptr;  // the child has a lock of its own
   g_waiting_forks.store(0, std::memory_order_relaxed);
   abandon_other_threads();
+  g_forks.fetch_add(1, std::memory_order_relaxed);
   abandon_reclaimer();
   abandon_counters();
   g_first_use_due.store(true, std::memory_order_relaxed);
@@ -81,6 +83,8 @@ void in_child() {
 }
 
 }  // namespace
+
+uint64_t forks() noexcept { return g_forks.load(std::memory_order_relaxed); }
 
 void watch_forks() {
   static constinit std::once_flag once;

@@ -19,7 +19,6 @@ namespace yard::base {
 namespace {
 
 std::atomic<Reclaimer*> g_reclaimer{nullptr};
-std::atomic<uint64_t> g_forks{0};
 // Of the calls that a forked child has inherited; null in any other process. Written by the fork handler alone.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
@@ -57,7 +56,6 @@ void abandon_reclaimer() noexcept {
   // The old one's lock may be held by a thread that does not exist here: not touched, not freed.
   g_reclaimer.store(new Reclaimer, std::memory_order_release);
   register_membarrier();
-  g_forks.fetch_add(1, std::memory_order_relaxed);
   g_inherited = when_calls_end();
 }
 
@@ -78,8 +76,6 @@ std::shared_ptr<const std::atomic<bool>> when_calls_end() {
   reclaimer().retire(new Flag(flag), end, std::move(held));
   return flag;
 }
-
-uint64_t forks() noexcept { return g_forks.load(std::memory_order_relaxed); }
 
 bool inherited_calls_ended() noexcept {
   if (g_inherited == nullptr || g_inherited->load(std::memory_order_acquire)) return true;

@@ -101,7 +101,7 @@ class Timeline final : public registry::CallObserver {
   const size_t most_;  // events
   std::atomic<uint64_t> dropped_{0};
   std::atomic<bool> full_{false}, forked_{false};
-  telemetry::CallTexts texts_;
+  ObservedTexts texts_;
 
   std::mutex lock_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
@@ -139,7 +139,7 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
   if (forked_.load(std::memory_order_relaxed)) return;
   base::if_memory_allows([&] {
     const auto text_with = [&](std::string_view kernel) {
-      return &observed_text(texts_, call, kernel, [&](const op::CallSpec& spec) {
+      return &texts_.find(call, kernel, [&](const op::CallSpec& spec) {
         return fmt::format("{} {}", kernel, op::to_string(spec));
       });
     };

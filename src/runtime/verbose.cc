@@ -117,7 +117,7 @@ class Verbose final : public registry::CallObserver {
   const int level;  // 1: calls and failures; 2: selections and transforms, too
 
  private:
-  base::ReplacedInChild<telemetry::CallTexts> texts_;
+  base::ReplacedInChild<ObservedTexts> texts_;
   std::atomic<LineBuffers*> lines_;  // of the process
 };
 
@@ -128,10 +128,9 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
     thread_local std::string to;
     to.clear();
     const auto start = [&](std::string_view what, std::string_view kernel) {
-      const std::string& text =
-          observed_text(texts_.get(), call, kernel, [&](const op::CallSpec& spec) {
-            return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));
-          });
+      const std::string& text = texts_.get().find(call, kernel, [&](const op::CallSpec& spec) {
+        return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));
+      });
       to += "yard,", to += what, to += text;
     };
     const auto end = [&](std::string_view result, int64_t ns) {

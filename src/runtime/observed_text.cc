@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "telemetry/call_texts.h"
+#include "runtime/observed_text.h"
 
-namespace yard::telemetry {
+namespace yard::runtime {
 namespace {
 
 const std::string kTooMany = "(one of too many different calls)";
 
-uint64_t next_id() noexcept {
+uint64_t next_texts_id() noexcept {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 // What a thread looked up lately.
-struct Recent {
+struct RecentText {
   uint64_t owner = 0;
   std::string key;
   const std::string* text = nullptr;
 };
 constexpr size_t kRecent = 64;
-Recent* recent() {
-  thread_local std::array<Recent, kRecent> all;
+RecentText* recent_texts() {
+  thread_local std::array<RecentText, kRecent> all;
   return all.data();
 }
 
 }  // namespace
 
-CallTexts::CallTexts() : id_(next_id()) {}
+ObservedTexts::ObservedTexts() : id_(next_texts_id()) {}
 
-const std::string& CallTexts::find(std::string_view key, const std::function<std::string()>& make) {
+const std::string& ObservedTexts::find(std::string_view key,
+                                       const std::function<std::string()>& make) {
   const size_t hash = op::CallKeyHash()(key);
-  Recent& mine = recent()[hash % kRecent];
+  RecentText& mine = recent_texts()[hash % kRecent];
   if (mine.owner == id_ && mine.key == key) return *mine.text;
   Shard& s = shards_[hash / kRecent % shards_.size()];
   const std::string* found = nullptr;
@@ -52,4 +53,4 @@ const std::string& CallTexts::find(std::string_view key, const std::function<std
   return *found;
 }
 
-}  // namespace yard::telemetry
+}  // namespace yard::runtime
