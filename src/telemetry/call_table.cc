@@ -109,7 +109,7 @@ void Series::restart() noexcept { blocks_.store(nullptr, std::memory_order_relax
 
 Series* CallClass::series(std::string_view kernel, Mode mode) const noexcept {
   const auto find = [&](std::string_view id) {
-    Series* s = first_.load(std::memory_order_acquire);
+    Series* s = first_series.load(std::memory_order_acquire);
     while (s != nullptr && (s->mode != mode || s->kernel != id)) s = s->next_;
     return s;
   };
@@ -122,29 +122,27 @@ Series* CallClass::series(std::string_view kernel, Mode mode) const noexcept {
     if (Series* const known = find(kernel)) return known;
     auto made = std::make_unique<Series>(std::string(kernel), mode);
     CallTable::add(r, *this, *made);
-    made->next_ = first_.load(std::memory_order_relaxed);
-    first_.store(made.get(), std::memory_order_release);
+    made->next_ = first_series.load(std::memory_order_relaxed);
+    first_series.store(made.get(), std::memory_order_release);
     return made.release();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-CallTable::CallTable() = default;
-
 CallTable::~CallTable() {
   for (CallClass* c = first_.load(std::memory_order_relaxed); c != nullptr;) {
-    for (Series* s = c->first_.load(std::memory_order_relaxed); s != nullptr;)
+    for (Series* s = c->first_series.load(std::memory_order_relaxed); s != nullptr;)
       delete std::exchange(s, s->next_);
-    delete std::exchange(c, c->next_);
+    delete std::exchange(c, c->next);
   }
 }
 
 const CallClass& CallTable::add(std::string op, std::shared_ptr<const op::Program> program,
                                 std::shared_ptr<const op::Call> call, std::string key) {
-  auto made = std::make_unique<CallClass>(*this, std::move(op), std::move(program), std::move(call),
-                                          std::move(key));
-  made->next_ = first_.load(std::memory_order_relaxed);
+  std::unique_ptr<CallClass> made(
+      new CallClass{*this, std::move(op), std::move(program), std::move(call), std::move(key)});
+  made->next = first_.load(std::memory_order_relaxed);
   first_.store(made.get(), std::memory_order_release);
   return *made.release();
 }

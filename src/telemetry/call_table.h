@@ -94,24 +94,14 @@ struct CallClass {
   // The series of a kernel, made if it is not there; null if there is no memory. Any thread.
   Series* series(std::string_view kernel, Mode mode) const noexcept;
 
- private:
-  friend class CallTable;
-  mutable std::atomic<Series*> first_{nullptr};
-  CallClass* next_ = nullptr;
-
- public:
-  CallClass(CallTable& t, std::string op_name, std::shared_ptr<const op::Program> p,
-            std::shared_ptr<const op::Call> c, std::string k)
-      : table(t),
-        op(std::move(op_name)),
-        program(std::move(p)),
-        call(std::move(c)),
-        key(std::move(k)) {}
+  // Lists of the table.
+  mutable std::atomic<Series*> first_series{nullptr};
+  CallClass* next = nullptr;
 };
 
 class CallTable {
  public:
-  CallTable();
+  CallTable() = default;
   ~CallTable();
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
@@ -162,12 +152,13 @@ class CallTable {
                        std::shared_ptr<const op::Call> call, std::string key);
   template <class F>
   void for_each_class(const F& f) const {
-    for (const CallClass* c = first_.load(std::memory_order_acquire); c != nullptr; c = c->next_)
+    for (const CallClass* c = first_.load(std::memory_order_acquire); c != nullptr; c = c->next)
       f(*c);
   }
   template <class F>
   static void for_each_series(const CallClass& c, const F& f) {
-    for (Series* s = c.first_.load(std::memory_order_acquire); s != nullptr; s = s->next_) f(*s);
+    for (Series* s = c.first_series.load(std::memory_order_acquire); s != nullptr; s = s->next_)
+      f(*s);
   }
 
   base::ReplacedInChild<Root> root_;
