@@ -81,11 +81,11 @@ std::vector<health::Successes> Core::successes() const {
 exec::States* Core::states_for(const Options* o) const {
   if (o == nullptr || o->instance == nullptr) return &states_;
   const std::shared_ptr<exec::States>& states = o->instance->states_;
-  if (states->first_in_process()) watch_states(states);  // in a forked child, too
+  if (states->first_in_process()) add_instance(states);  // in a forked child, too
   return states.get();
 }
 
-void Core::watch_states(const std::shared_ptr<exec::States>& states) const {
+void Core::add_instance(const std::shared_ptr<exec::States>& states) const {
   Instances& instances = instances_.get();
   const std::lock_guard lock(instances.lock);
   std::erase_if(instances.all, [](const auto& i) { return i.expired(); });
@@ -106,9 +106,9 @@ uint32_t Core::flags_of(const Instance& instance) noexcept {
 }
 
 void Core::end_states_of_removed_kernels() {
-  const auto watched = instances();
+  const auto of_instances = instances();
   states_.drop_removed();
-  for (const auto& states : watched) states->drop_removed();
+  for (const auto& states : of_instances) states->drop_removed();
 }
 
 exec::States::Held Core::held_states() const {
@@ -127,14 +127,14 @@ void Core::set_most_state_bytes(uint64_t bytes) {
 }
 
 void Core::drop_beyond_bound() {
-  const auto watched =
+  const auto of_instances =
       instances();  // freed, if this was their last owner, after the lock is released
   std::vector<std::shared_ptr<exec::State>> dropped;
   const std::lock_guard lock(instances_.get().dropping);
   for (;;) {
     exec::States::Held all = states_.held();
     exec::States* oldest = &states_;
-    for (const auto& states : watched) {
+    for (const auto& states : of_instances) {
       const exec::States::Held held = states->held();
       all.bytes += held.bytes;
       if (held.oldest < all.oldest) all.oldest = held.oldest, oldest = states.get();

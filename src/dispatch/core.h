@@ -120,7 +120,7 @@ class Core final : private exec::StatesOwner {
   // What these may hold; drops those beyond it. Holding no lock.
   void set_most_state_bytes(uint64_t bytes);
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
-  void watch_states(const std::shared_ptr<exec::States>& states) const;
+  void add_instance(const std::shared_ptr<exec::States>& states) const;
   // After a change; holding no lock.
   void end_states_of_removed_kernels();
   void drop_beyond_bound() override;

@@ -111,7 +111,7 @@ class Writer {
   bool tensor(const yard_tensor_t* t, bool written, bool varies = false) noexcept {
     if (count_ == CallMemo::kTensors) return false;
     const uint32_t n = count_++;
-    Slot& s = slots_[n];
+    Tensor& s = tensors_[n];
     s = {t, written, t != nullptr ? address_of(*t) : 0, {}};
     if (t == nullptr) return put(0) && put(0);
     if (t->data == nullptr || !extent_of(*t, s.extent)) return false;
@@ -153,8 +153,8 @@ class Writer {
   bool places() noexcept {
     for (uint32_t i = 0; i < count_; ++i)
       for (uint32_t j = i + 1; j < count_; ++j) {
-        const bool written = slots_[i].written || slots_[j].written;
-        if (written && !place(slots_[i], slots_[j])) return false;
+        const bool written = tensors_[i].written || tensors_[j].written;
+        if (written && !place(tensors_[i], tensors_[j])) return false;
         if (!written && is_packed(kind_) && is_compared(0, count_, i, j) && !anywhere())
           return false;
       }
@@ -166,7 +166,7 @@ class Writer {
     uint32_t k = 0;
     for (uint32_t i = 0; i < count_; ++i)
       for (uint32_t j = i + 1; j < count_; ++j) {
-        const Slot &a = slots_[i], &b = slots_[j];
+        const Tensor &a = tensors_[i], &b = tensors_[j];
         if (!a.written && !b.written) continue;
         if (k == 64) return false;
         const uint64_t distance = b.at - a.at;
@@ -188,7 +188,7 @@ class Writer {
 
   bool alignments() noexcept {
     bool most = true;
-    for (uint32_t i = 0; i < count_; ++i) most &= slots_[i].at % YARD_MAX_ALIGN == 0;
+    for (uint32_t i = 0; i < count_; ++i) most &= tensors_[i].at % YARD_MAX_ALIGN == 0;
     if (most) {
       m_.zero_bits = YARD_MAX_ALIGN - 1;
       return true;
@@ -196,9 +196,9 @@ class Writer {
     if (count_ > CallMemo::kAlignable) return false;
     m_.more |= CallMemo::kAlignment;
     for (uint32_t i = 0; i < count_; ++i) {
-      if (slots_[i].t == nullptr) continue;
+      if (tensors_[i].t == nullptr) continue;
       // The lowest bit that is set, and zeros below; beyond YARD_MAX_ALIGN nothing is asked.
-      const uint64_t low = slots_[i].at | YARD_MAX_ALIGN, bit = low & (0 - low);
+      const uint64_t low = tensors_[i].at | YARD_MAX_ALIGN, bit = low & (0 - low);
       const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
       m_.align_mask |= mask << (8 * i);
       m_.align |= (bit & mask) << (8 * i);
@@ -210,7 +210,7 @@ class Writer {
     if ((m_.more & CallMemo::kLong) == 0) return true;
     const int32_t first = kind_ == FormKind::kTyped ? 0 : 4;
     for (uint32_t n = 0; n < count_; ++n) {
-      const yard_tensor_t* const t = slots_[n].t;
+      const yard_tensor_t* const t = tensors_[n].t;
       if (t == nullptr) continue;
       if (kind_ == FormKind::kTyped && !(put(word_at(&t->device)) && put(word_at(&t->ndim))))
         return false;
@@ -221,7 +221,7 @@ class Writer {
   }
 
  private:
-  struct Slot {
+  struct Tensor {
     const yard_tensor_t* t;
     bool written;
     uint64_t at;
@@ -233,7 +233,7 @@ class Writer {
   }
 
   bool anywhere() noexcept { return put(0) && put(~uint64_t{0}); }
-  bool place(const Slot& a, const Slot& b) noexcept {
+  bool place(const Tensor& a, const Tensor& b) noexcept {
     if (!a.extent || !b.extent) return anywhere();
     const uint64_t distance = b.at - a.at;
     const auto after = static_cast<uint64_t>(a.extent->high - b.extent->low);
@@ -247,7 +247,7 @@ class Writer {
   const FormKind kind_;
   uint64_t hash_ = 0, dims_ = 0;  // of a range
   uint32_t used_ = 0, count_ = 0;
-  Slot slots_[CallMemo::kTensors];
+  Tensor tensors_[CallMemo::kTensors];
 };
 
 bool is_scalar(uint32_t tag) noexcept {

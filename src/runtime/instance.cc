@@ -64,7 +64,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   made.op_ = op;
   made.states_ = std::make_shared<exec::States>(runtime.core().states_owner());
   made.states_->set_options(std::move(owned));
-  if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
+  if (made.states_->first_in_process()) runtime.core().add_instance(made.states_);
   return made;
 }
 
