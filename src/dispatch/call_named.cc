@@ -9,7 +9,7 @@
 namespace yard::dispatch {
 namespace {
 
-constexpr int kThreadLocal = 3;  // our index in ThreadRecord::locals
+constexpr int kBindingsLocal = 3;  // our index in ThreadRecord::locals
 
 inline uint64_t bytes_at(const char* p) noexcept { return word_at(p); }
 inline uint64_t few_bytes_at(const char* p) noexcept {
@@ -180,8 +180,8 @@ namespace {
                                                       std::span<const Arg> args) {
   base::ThreadRecord* const thread = base::try_this_thread();
   if (thread == nullptr) return Status::out_of_memory().release();
-  base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<Bindings*>(p); });
-  void*& bindings = thread->locals[kThreadLocal];
+  base::set_thread_exit_hook(kBindingsLocal, [](void* p) { delete static_cast<Bindings*>(p); });
+  void*& bindings = thread->locals[kBindingsLocal];
   if (bindings == nullptr) bindings = new (std::nothrow) Bindings;
   return bindings != nullptr ? call_named(core, op, args) : Status::out_of_memory().release();
 }
@@ -219,7 +219,7 @@ Status bind_and_call_packed(const NamedCall& call) {
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   const ThreadHead* const thread = t_thread;
   void* const bindings = thread != nullptr
-                             ? static_cast<const base::ThreadRecord*>(thread)->locals[kThreadLocal]
+                             ? static_cast<const base::ThreadRecord*>(thread)->locals[kBindingsLocal]
                              : nullptr;
   if (bindings == nullptr) [[unlikely]]
     return make_bindings_and_call(core, op, args);
