@@ -218,9 +218,9 @@ Status bind_and_call_packed(const NamedCall& call) {
 
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   const ThreadHead* const thread = t_thread;
-  void* const bindings = thread != nullptr
-                             ? static_cast<const base::ThreadRecord*>(thread)->locals[kBindingsLocal]
-                             : nullptr;
+  void* const bindings =
+      thread != nullptr ? static_cast<const base::ThreadRecord*>(thread)->locals[kBindingsLocal]
+                        : nullptr;
   if (bindings == nullptr) [[unlikely]]
     return make_bindings_and_call(core, op, args);
   const Ends ends(op);

@@ -283,7 +283,8 @@ Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::stri
     if (const Status status = dispatch::set_file(core_, rollout.rules); !status.ok())
       add(status.to_string(), "");
   if (!problems.empty())
-    if (const Status status = dispatch::end_rollout(core_); !status.ok()) add(status.to_string(), "");
+    if (const Status status = dispatch::end_rollout(core_); !status.ok())
+      add(status.to_string(), "");
   return problems;
 }
 
