@@ -338,8 +338,8 @@ class PlanRun {
     for (const Failure& f : o_.failures)
       if (f.attempt->stats->failed.admits(now, left_out))
         base::log(LogLevel::kWarn, "exec",
-                  fmt::format("Implementation '{}' failed for op '{}': {}{}", f.attempt->kernel->id,
-                              r_.op, f.message, more()));
+                  fmt::format("Kernel '{}' failed for op '{}': {}{}", f.attempt->kernel->id, r_.op,
+                              f.message, more()));
     if (!served.stats->fell_back.admits(now, left_out)) return;
     const Failure& first = o_.failures.front();
     base::log(LogLevel::kWarn, "exec",

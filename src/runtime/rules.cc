@@ -50,9 +50,9 @@ class RuntimeNames final : public policy::Known {
   const char* excluded_by(std::string_view op, std::string_view kernel,
                           const Policy& policy) const override {
     const registry::OpRecord* op_record = state_.find(op);
-    const auto it = op_record != nullptr ? op_record->kernels.find(std::string(kernel))
-                                         : decltype(op_record->kernels.end())();
-    if (op_record == nullptr || it == op_record->kernels.end()) return nullptr;
+    if (op_record == nullptr) return nullptr;
+    const auto it = op_record->kernels.find(std::string(kernel));
+    if (it == op_record->kernels.end()) return nullptr;
     if (policy.reference_only.value_or(false) && it->second->kind != Kind::kReference)
       return "policy.reference_only";
     switch (select::backend_reason(policy, *it->second->backend)) {

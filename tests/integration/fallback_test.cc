@@ -307,7 +307,7 @@ TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {
     });
   };
   const auto most = 1 + took / std::chrono::seconds(1);  // one a second
-  EXPECT_THAT(count("Implementation 'fault.0' failed for op 'silu_and_mul': broken pipe"),
+  EXPECT_THAT(count("Kernel 'fault.0' failed for op 'silu_and_mul': broken pipe"),
               AllOf(Ge(1), Le(most)));
   EXPECT_THAT(count("Op 'silu_and_mul' fallback to '"), AllOf(Ge(1), Le(most)));
 }
