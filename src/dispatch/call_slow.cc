@@ -160,7 +160,7 @@ class SlowCall {
           (v.u.tensor->facts >> YARD_FACTS_SPAN_SHIFT) != 0)
         return Status(
             Code::kInvalidArgument,
-            fmt::format("{}: argument '{}': expected data for {}, found a null pointer",
+            fmt::format("{}: invalid argument '{}': expected data for {}, got a null pointer",
                         program.name(), program.schema().params[i].name, op::brief(*v.u.tensor)));
     }
     return Status(Code::kInvalidArgument,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolving the parameters of a kernel against the schema of its op; layouts by name; which dtype serves which.
+// Resolving the parameters of a kernel against the schema of its op; layouts by name.
 #include "op/argument_map.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 
 #include "base/lists.h"
 #include "base/text.h"
+#include "op/numbers.h"
 #include "op/program.h"
 
 namespace yard::op {
@@ -18,52 +19,6 @@ namespace {
 Status wrong(const KernelParam& k, std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("its parameter '{}': {}", k.name, what));
 }
-
-// ---- Dtypes ----
-
-struct Numbers {
-  enum class Kind : uint8_t { kNone, kSigned, kUnsigned, kFloat } kind = Kind::kNone;
-  int bits = 0;                     // of the whole
-  int precision = 0, exponent = 0;  // of floats: bits of the significand and of the exponent
-};
-
-Numbers numbers_of(DType t) noexcept {
-  using Kind = Numbers::Kind;
-  switch (t) {
-    case DType::f64: return {Kind::kFloat, 64, 53, 11};
-    case DType::f32: return {Kind::kFloat, 32, 24, 8};
-    case DType::f16: return {Kind::kFloat, 16, 11, 5};
-    case DType::bf16: return {Kind::kFloat, 16, 8, 8};
-    case DType::f8e4m3: return {Kind::kFloat, 8, 4, 4};
-    case DType::f8e5m2: return {Kind::kFloat, 8, 3, 5};
-    case DType::i8: return {Kind::kSigned, 8};
-    case DType::i16: return {Kind::kSigned, 16};
-    case DType::i32: return {Kind::kSigned, 32};
-    case DType::i64: return {Kind::kSigned, 64};
-    case DType::u8: return {Kind::kUnsigned, 8};
-    case DType::u16: return {Kind::kUnsigned, 16};
-    case DType::u32: return {Kind::kUnsigned, 32};
-    case DType::u64: return {Kind::kUnsigned, 64};
-    default: return {};
-  }
-}
-
-// Whether `to` has all values of `from`.
-bool has_all_values(const Numbers& to, const Numbers& from) noexcept {
-  using Kind = Numbers::Kind;
-  if (to.kind == Kind::kNone || from.kind == Kind::kNone) return false;
-  if (to.kind == Kind::kFloat || from.kind == Kind::kFloat)
-    return to.kind == from.kind && to.precision >= from.precision && to.exponent >= from.exponent;
-  if (to.kind == from.kind) return to.bits >= from.bits;
-  return to.kind == Kind::kSigned && to.bits > from.bits;
-}
-
-constexpr uint64_t bit_of(DType t) noexcept { return YARD_DTYPE_BIT(static_cast<int>(t)); }
-
-constexpr DType kConvertible[] = {
-    DType::f8e4m3, DType::f8e5m2, DType::f16, DType::bf16, DType::f32,
-    DType::f64,    DType::i8,     DType::u8,  DType::i16,  DType::u16,
-    DType::i32,    DType::u32,    DType::i64, DType::u64};  // narrow first
 
 // ---- Layouts ----
 
@@ -234,17 +189,6 @@ Status require(KernelParam& k, const ParamText& from, const Schema& s) {
   return from.pad != 0 ? read_pad(k, p, from.pad, arg) : Status();
 }
 
-char letter_of(const Param& p) {
-  switch (p.kind) {
-    case Kind::kTensor: return 't';
-    case Kind::kInt:
-    case Kind::kEnum: return 'i';
-    case Kind::kBool: return 'b';
-    case Kind::kFloat: return 'f';
-    default: return 'v';
-  }
-}
-
 char letter_of(const yard_value_t& constant) {
   switch (constant.tag) {
     case YARD_TAG_INT: return 'i';
@@ -306,18 +250,6 @@ std::string transforms_text(uint32_t bits) {
   return to;
 }
 
-bool is_copyable(DType dtype) noexcept {
-  return numbers_of(dtype).kind != Numbers::Kind::kNone || dtype == DType::boolean ||
-         dtype == DType::i4 || dtype == DType::u4;
-}
-
-DType narrowest_for(DType dtype, uint64_t mask) noexcept {
-  if ((mask & bit_of(dtype)) != 0) return dtype;
-  for (const DType t : kConvertible)
-    if ((mask & bit_of(t)) != 0 && has_all_values(numbers_of(t), numbers_of(dtype))) return t;
-  return DType::invalid;
-}
-
 uint32_t KernelParam::transforms(const yard_tensor_t& t) const noexcept {
   uint32_t to = 0;
   for (const Requirement& r : requirements) {
@@ -332,11 +264,7 @@ DType KernelParam::dtype_for(DType dtype) const noexcept {
 }
 
 uint64_t KernelParam::accepted() const noexcept {
-  if (dtypes == 0) return ~uint64_t{0};
-  uint64_t to = dtypes;
-  for (const DType t : kConvertible)
-    if (narrowest_for(t, dtypes) != DType::invalid) to |= bit_of(t);
-  return to;
+  return dtypes == 0 ? ~uint64_t{0} : dtypes | convertible_to(dtypes);
 }
 
 bool ArgumentMap::needs_transform(const yard_value_t* args) const noexcept {
@@ -366,7 +294,7 @@ Result<ArgumentMap> ArgumentMap::resolve(const Program& program, std::span<const
           return wrong(
               k, fmt::format("it is filled from '{}', as '{}' is already", p.name, other.name));
       YARD_RETURN_IF_ERROR(require(k, from, s));
-      map.signature += letter_of(p);
+      map.signature += program.signature()[static_cast<size_t>(k.source)];
     }
     map.in_order &= k.source == static_cast<int>(map.params.size()) && k.order.count == 0;
     map.params.push_back(std::move(k));

@@ -87,11 +87,6 @@ struct ArgumentMap {
                                      std::span<const std::string> fixed);
 };
 
-// Whether the host can copy elements of the dtype one by one.
-bool is_copyable(DType dtype) noexcept;
-// The narrowest dtype of the mask that has all values of `dtype`; invalid: none.
-DType narrowest_for(DType dtype, uint64_t mask) noexcept;
-
 // The estimated time of one transform, from the bytes read and written. A fixed figure, so that the order of kernels does
 // not depend on when it was measured.
 inline double transform_ns(double bytes) noexcept { return 100 + bytes * 0.125; }

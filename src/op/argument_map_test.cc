@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "op/numbers.h"
 #include "op/testing.h"
 
 namespace yard::op {

@@ -52,7 +52,7 @@ class Binder {
       if (!skipped(p)) names += (names.empty() ? "" : ", ") + p.name;
     const auto n =
         std::count_if(given.begin(), given.end(), [](const Given& g) { return g.name.empty(); });
-    return fail(fmt::format("too many arguments: takes ({}), found {} by position", names, n));
+    return fail(fmt::format("too many arguments: takes ({}), got {} by position", names, n));
   }
 
   Status unknown(std::string_view name) const {
@@ -63,22 +63,17 @@ class Binder {
 
   Status put(size_t i, yard_value_t v) {
     const Param& p = s_.params[i];
-    if (p.kind == Kind::kFloat && v.tag == YARD_TAG_INT) {
-      v.tag = YARD_TAG_FLOAT;
-      v.u.f = static_cast<double>(v.u.i);
-    }
+    if (p.kind == Kind::kFloat && v.tag == YARD_TAG_INT) v = scalar(static_cast<double>(v.u.i));
     if (p.kind == Kind::kEnum && (v.tag == YARD_TAG_STRING || v.tag == YARD_TAG_NONE)) {
       // The enumerator `none` is parsed as an absent argument.
       const std::string_view text =
           v.tag == YARD_TAG_NONE ? std::string_view("none") : std::string_view(v.u.string, v.count);
       const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), text);
       if (e == p.enumerators.end())
-        return fail(fmt::format("argument '{}': expected {}, found '{}'{}", p.name,
+        return fail(fmt::format("invalid argument '{}': expected {}, got '{}'{}", p.name,
                                 base::one_of(p.enumerators), text,
                                 base::did_you_mean(text, p.enumerators)));
-      v = {};
-      v.tag = YARD_TAG_INT;
-      v.u.i = e - p.enumerators.begin();
+      v = scalar(int64_t{e - p.enumerators.begin()});
     }
     out_.values[i] = v;
     return {};
@@ -104,22 +99,11 @@ class Binder {
 }  // namespace
 
 yard_value_t default_value(const Param& p) noexcept {
-  yard_value_t v{};
-  if (const auto* i = std::get_if<int64_t>(&p.fallback)) {
-    v.tag = YARD_TAG_INT;
-    v.u.i = *i;
-  } else if (const auto* f = std::get_if<double>(&p.fallback)) {
-    v.tag = YARD_TAG_FLOAT;
-    v.u.f = *f;
-  } else if (const auto* b = std::get_if<bool>(&p.fallback)) {
-    v.tag = YARD_TAG_BOOL;
-    v.u.i = *b ? 1 : 0;
-  } else if (const auto* s = std::get_if<std::string>(&p.fallback)) {
-    v.tag = YARD_TAG_STRING;
-    v.count = static_cast<uint32_t>(s->size());
-    v.u.string = s->data();
-  }
-  return v;
+  if (const auto* i = std::get_if<int64_t>(&p.fallback)) return scalar(*i);
+  if (const auto* f = std::get_if<double>(&p.fallback)) return scalar(*f);
+  if (const auto* b = std::get_if<bool>(&p.fallback)) return scalar(*b);
+  const auto* s = std::get_if<std::string>(&p.fallback);
+  return s != nullptr ? scalar(std::string_view(*s)) : yard_value_t{};
 }
 
 Result<Arguments> bind(const Program& program, std::span<const Given> given,

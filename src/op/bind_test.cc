@@ -80,15 +80,15 @@ TEST(Bind, Errors) {
   EXPECT_EQ(error_of_binding(p, {{"", o}, {"", x}, {"", w}, {"x", x}}),
             "rms_norm: argument 'x' is given twice");
   EXPECT_EQ(error_of_binding(p, {{"", o}, {"", x}, {"", w}, {"", number(0)}, {"", number(0)}}),
-            "rms_norm: too many arguments: takes (out, x, weight, eps), found 5 by position");
+            "rms_norm: too many arguments: takes (out, x, weight, eps), got 5 by position");
   EXPECT_EQ(error_of_binding(p, {{"", x}, {"", w}, {"", number(0)}, {"", number(0)}},
                              Positional::kInputs),
-            "rms_norm: too many arguments: takes (x, weight, eps), found 4 by position");
+            "rms_norm: too many arguments: takes (x, weight, eps), got 4 by position");
   const Program gelu = compiled(kGeluAndMul);
-  EXPECT_EQ(
-      error_of_binding(gelu, {{"", o}, {"", x}, {"", text("tahn")}}),
-      "gelu_and_mul: argument 'approximate': expected none or tanh, found 'tahn'; did you mean "
-      "'tanh'?");
+  EXPECT_EQ(error_of_binding(gelu, {{"", o}, {"", x}, {"", text("tahn")}}),
+            "gelu_and_mul: invalid argument 'approximate': expected none or tanh, got 'tahn'; did "
+            "you mean "
+            "'tanh'?");
 }
 
 }  // namespace

@@ -11,6 +11,17 @@
 #include "op/steps.h"
 
 namespace yard::op {
+namespace {
+
+// An output that was not given.
+TensorSpec compact(const OutputSpec& output) {
+  TensorSpec spec;
+  spec.dtype = output.dtype;
+  spec.shape.assign(output.shape.dims, output.shape.dims + output.shape.rank);
+  return spec;
+}
+
+}  // namespace
 
 class CallBuilder {
  public:
@@ -22,7 +33,7 @@ class CallBuilder {
   Result<Call> from_spec(const CallSpec& spec, const yard_op_t* op) {
     if (spec.op != s_.name)
       return Status(Code::kInvalidArgument,
-                    "the call is of op '" + spec.op + "', expected '" + s_.name + "'");
+                    "invalid call: expected op '" + s_.name + "', got '" + spec.op + "'");
     body_->device = spec.device;
     body_->flags = spec.flags & ~YARD_CALL_ALIASED;
     body_->labels = spec.labels;
@@ -103,11 +114,7 @@ class CallBuilder {
 
   yard_value_t text(std::string_view s) {
     const auto& kept = body_->strings.emplace_back(std::make_unique<const std::string>(s));
-    yard_value_t v{};
-    v.tag = YARD_TAG_STRING;
-    v.count = static_cast<uint32_t>(kept->size());
-    v.u.string = kept->data();
-    return v;
+    return scalar(std::string_view(*kept));
   }
 
   // Defaults are borrowed from the program, which this call may outlive.
@@ -118,19 +125,12 @@ class CallBuilder {
   }
 
   yard_value_t value(const SpecValue& value) {
+    if (const auto* i = std::get_if<int64_t>(&value.v)) return scalar(*i);
+    if (const auto* f = std::get_if<double>(&value.v)) return scalar(*f);
+    if (const auto* b = std::get_if<bool>(&value.v)) return scalar(*b);
+    if (const auto* s = std::get_if<std::string>(&value.v)) return text(*s);
     yard_value_t v{};
-    if (const auto* i = std::get_if<int64_t>(&value.v)) {
-      v.tag = YARD_TAG_INT;
-      v.u.i = *i;
-    } else if (const auto* f = std::get_if<double>(&value.v)) {
-      v.tag = YARD_TAG_FLOAT;
-      v.u.f = *f;
-    } else if (const auto* b = std::get_if<bool>(&value.v)) {
-      v.tag = YARD_TAG_BOOL;
-      v.u.i = *b ? 1 : 0;
-    } else if (const auto* s = std::get_if<std::string>(&value.v)) {
-      v = text(*s);
-    } else if (const auto* w = std::get_if<Word>(&value.v)) {
+    if (const auto* w = std::get_if<Word>(&value.v)) {
       if (w->text != "none") v = text(w->text);
     } else if (const auto* t = std::get_if<TensorSpec>(&value.v)) {
       v.tag = YARD_TAG_TENSOR;
@@ -172,11 +172,8 @@ class CallBuilder {
       const Param& p = s_.params[o.param];
       if (!missing(static_cast<uint8_t>(o.param))) continue;
       if (!o.known) return fail(p.name, "a list of outputs cannot be inferred: give it by name");
-      TensorSpec spec;
-      spec.dtype = o.dtype;
-      spec.shape.assign(o.shape.dims, o.shape.dims + o.shape.rank);
       body_->args[o.param].tag = YARD_TAG_TENSOR;
-      body_->args[o.param].u.tensor = tensor(spec);
+      body_->args[o.param].u.tensor = tensor(compact(o));
     }
     return {};
   }
@@ -266,13 +263,9 @@ CallSpec Call::to_spec(const Program& program) const {
       if (program.may_alias(out, in) && args()[in].tag == YARD_TAG_TENSOR &&
           v.u.tensor == args()[in].u.tensor)
         value.v = SameAs{s.params[in].name};
-    if (inferred.ok() && (*inferred)[k].known && !p.optional) {
-      const OutputSpec& o = (*inferred)[k];
-      TensorSpec usual;
-      usual.dtype = o.dtype;
-      usual.shape.assign(o.shape.dims, o.shape.dims + o.shape.rank);
-      if (value == SpecValue{std::move(usual)}) continue;
-    }
+    if (inferred.ok() && (*inferred)[k].known && !p.optional &&
+        value == SpecValue{compact((*inferred)[k])})
+      continue;
     spec.args.push_back({p.name, std::move(value)});
   }
   return spec;

@@ -26,20 +26,13 @@ class CallSpecParser {
   explicit CallSpecParser(Scanner& in) : in_(in) {}
 
   bool call(CallSpec& c) {
-    auto op = in_.op_name();
-    if (!op) return false;
-    c.op = std::move(*op);
-    if (!in_.expect('(', "after the name of the op")) return false;
-    if (!in_.accept(')')) {
-      do {
-        if (!arg(c)) return false;
-      } while (in_.accept(','));
-      if (!in_.expect(')', "or ',' after an argument")) return false;
-    }
+    if (!in_.op_name(c.op) || !in_.expect('(', "after the name of the op")) return false;
+    if (!in_.accept(')') &&
+        !(in_.list([&] { return arg(c); }) && in_.expect(')', "or ',' after an argument")))
+      return false;
     if (in_.accept('@') && !(device(c.device) && flags(c.flags))) return false;
     if (in_.accept('{') && !labels(c.labels)) return false;
-    if (!in_.at_end())
-      return in_.fail("expected '@device', '{labels}' or the end, found " + in_.found());
+    if (!in_.at_end()) return in_.expected("'@device', '{labels}' or the end");
     drop_devices(c);
     return true;
   }
@@ -53,12 +46,10 @@ class CallSpecParser {
     const std::string_view w = in_.word();
     if (!w.empty() && in_.accept('=')) {
       in_.seek(start);
-      auto name = in_.name("a parameter name");
-      if (!name || !in_.accept('=')) return false;
+      if (!in_.name("a parameter name", a.name) || !in_.accept('=')) return false;
       for (const SpecArg& other : c.args)
-        if (other.name == *name)
-          return in_.fail_at(start, "argument '" + *name + "' is given twice");
-      a.name = std::move(*name);
+        if (other.name == a.name)
+          return in_.fail_at(start, "argument '" + a.name + "' is given twice");
     } else {
       in_.seek(start);
       if (!c.args.empty() && !c.args.back().name.empty())
@@ -72,26 +63,16 @@ class CallSpecParser {
   bool value(SpecValue& v) {
     const char c = in_.peek();
     if (in_.at_number()) {
-      const auto n = in_.number();
-      if (!n) return false;
-      if (n->is_float)
-        v.v = n->f;
+      Scanner::Number n;
+      if (!in_.number(n)) return false;
+      if (n.is_float)
+        v.v = n.f;
       else
-        v.v = n->i;
+        v.v = n.i;
       return true;
     }
-    if (c == '"') {
-      auto text = in_.quoted();
-      if (!text) return false;
-      v.v = std::move(*text);
-      return true;
-    }
-    if (in_.accept('&')) {
-      auto name = in_.name("a parameter name after '&'");
-      if (!name) return false;
-      v.v = SameAs{std::move(*name)};
-      return true;
-    }
+    if (c == '"') return in_.quoted(v.v.emplace<std::string>());
+    if (in_.accept('&')) return in_.name("a parameter name after '&'", v.v.emplace<SameAs>().name);
     if (in_.accept('[')) return list(v);
     const size_t start = in_.at();
     const bool minus = in_.accept('-');
@@ -105,9 +86,7 @@ class CallSpecParser {
     if (minus || w.empty() || bracket) in_.seek(start);
     if (!minus && bracket && !w.empty()) return tensor(v.v.emplace<TensorSpec>());
     if (minus || w.empty())
-      return in_.fail(
-          "expected a tensor (f32[2,3]), a number, a string, a word, '[' or '&', found " +
-          in_.found());
+      return in_.expected("a tensor (f32[2,3]), a number, a string, a word, '[' or '&'");
     if (w == "true" || w == "false")
       v.v = w == "true";
     else
@@ -118,19 +97,16 @@ class CallSpecParser {
   bool list(SpecValue& v) {
     auto& tensors = v.v.emplace<std::vector<TensorSpec>>();
     if (in_.accept(']')) return true;
-    do {
+    const auto item = [&] {
       if (tensors.size() == kMaxList)
         return in_.fail("more than " + std::to_string(kMaxList) + " tensors");
-      if (!tensor(tensors.emplace_back())) return false;
-    } while (in_.accept(','));
-    return in_.expect(']', "or ',' after a tensor of a list");
+      return tensor(tensors.emplace_back());
+    };
+    return in_.list(item) && in_.expect(']', "or ',' after a tensor of a list");
   }
 
   bool tensor(TensorSpec& t) {
-    const auto dtype = in_.dtype();
-    if (!dtype) return false;
-    t.dtype = *dtype;
-    if (!in_.expect('[', "and a shape after the dtype")) return false;
+    if (!in_.dtype(t.dtype) || !in_.expect('[', "and a shape after the dtype")) return false;
     if (in_.peek() != ']' && !sizes(t.shape, false)) return false;
     const size_t semicolon = in_.at();
     if (in_.accept(';')) {
@@ -149,26 +125,24 @@ class CallSpecParser {
   }
 
   bool sizes(std::vector<int64_t>& out, bool strides) {
-    do {
+    return in_.list([&] {
       const size_t start = in_.at();
       if (out.size() == YARD_MAX_RANK)
         return in_.fail("more than " + std::to_string(YARD_MAX_RANK) + " dimensions");
-      const auto n = in_.integer(strides ? "a stride" : "a size");
-      if (!n) return false;
-      if (*n < 0 && !strides) return in_.fail_at(start, "a size is not negative");
-      out.push_back(*n);
-    } while (in_.accept(','));
-    return true;
+      int64_t& n = out.emplace_back();
+      if (!in_.integer(strides ? "a stride" : "a size", n)) return false;
+      return n >= 0 || strides || in_.fail_at(start, "a size is not negative");
+    });
   }
 
   bool align(TensorSpec& t) {
     in_.advance(1);
     const size_t start = in_.at();
-    const auto n = in_.integer("an alignment in bytes");
-    if (!n) return false;
-    if (*n < 1 || *n > YARD_MAX_ALIGN || (*n & (*n - 1)) != 0)
+    int64_t n = 0;
+    if (!in_.integer("an alignment in bytes", n)) return false;
+    if (n < 1 || n > YARD_MAX_ALIGN || (n & (n - 1)) != 0)
       return in_.fail_at(start, "an alignment is 1, 2, 4, 8, 16, 32 or 64");
-    t.align = static_cast<uint32_t>(*n);
+    t.align = static_cast<uint32_t>(n);
     return true;
   }
 
@@ -185,8 +159,8 @@ class CallSpecParser {
       in_.seek(start);
       const std::vector<std::string> known = {"cpu",   "cuda",         "cuda_host", "vulkan",
                                               "metal", "cuda_managed", "rocm",      "oneapi"};
-      return in_.fail("expected a device (cpu, cuda:1), found " + in_.found() +
-                      base::did_you_mean(text.substr(0, text.find(':')), known));
+      return in_.expected("a device (cpu, cuda:1)",
+                          base::did_you_mean(text.substr(0, text.find(':')), known));
     }
     d = *parsed;
     return true;
@@ -201,8 +175,7 @@ class CallSpecParser {
       if (flag == std::end(kCallFlags)) {
         std::vector<std::string> known;
         for (const auto& f : kCallFlags) known.emplace_back(f.first);
-        return in_.fail("expected a flag (" + base::one_of(known) + "), found " + in_.found() +
-                        base::did_you_mean(w, known));
+        return in_.expected("a flag (" + base::one_of(known) + ")", base::did_you_mean(w, known));
       }
       if ((out & flag->second) != 0) return in_.fail("flag '" + std::string(w) + "' is repeated");
       out |= flag->second;
@@ -212,28 +185,23 @@ class CallSpecParser {
   }
 
   bool labels(Labels& out) {
-    do {
-      std::pair<std::string, std::string> label;
+    const auto label = [&] {
+      std::string name, value;
       const size_t start = in_.at();
-      if (!label_text(label.first) || !in_.expect('=', "after the name of a label") ||
-          !label_text(label.second))
+      if (!label_text(name) || !in_.expect('=', "after the name of a label") || !label_text(value))
         return false;
       for (const auto& other : out)
-        if (other.first == label.first)
-          return in_.fail_at(start, "label '" + label.first + "' is given twice");
-      out.push_back(std::move(label));
-    } while (in_.accept(','));
-    return in_.expect('}', "or ',' after a label");
+        if (other.first == name) return in_.fail_at(start, "label '" + name + "' is given twice");
+      out.emplace_back(std::move(name), std::move(value));
+      return true;
+    };
+    return in_.list(label) && in_.expect('}', "or ',' after a label");
   }
 
   bool label_text(std::string& out) {
-    if (in_.peek() == '"') {
-      auto text = in_.quoted();
-      if (text) out = std::move(*text);
-      return text.has_value();
-    }
+    if (in_.peek() == '"') return in_.quoted(out);
     for (char c = in_.raw(); base::is_bare_word({&c, 1}); c = in_.raw()) out += c, in_.advance(1);
-    return !out.empty() || in_.fail("expected a word or a string, found " + in_.found());
+    return !out.empty() || in_.expected("a word or a string");
   }
 
   // A tensor's device is kept only where it differs from the call's.
@@ -280,10 +248,72 @@ struct Printer {
   }
 };
 
+// ---- The line that a verbose runtime prints for a call ----
+
+constexpr std::string_view kVerboseStart = "yard,";
+
+// The end of an argument that begins at `from`: the next space outside of quotes and brackets, or the end.
+size_t end_of_argument(std::string_view text, size_t from) noexcept {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = from; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '(' || c == '{'))
+      ++depth;
+    else if (!quoted && (c == ']' || c == ')' || c == '}'))
+      --depth;
+    else if (!quoted && depth == 0 && c == ' ')
+      return i;
+  }
+  return text.size();
+}
+
+// The CallSpec that a line is about; kParse if it has another form.
+Result<std::string> call_of_verbose_line(std::string_view line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' '))
+    line.remove_suffix(1);
+  const auto invalid = [&] {
+    return Status(Code::kParse,
+                  fmt::format("call: expected 'yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME', as a "
+                              "verbose runtime prints it\n  {}\n  ^",
+                              base::printable(line, 200)));
+  };
+  const size_t what = line.find(','), op = line.find(',', what + 1);
+  if (op == line.npos) return invalid();
+  const size_t kernel = line.find(',', op + 1);
+  const size_t first = kernel == line.npos ? kernel : line.find(',', kernel + 1);
+  const size_t time = line.rfind(',');
+  const size_t last = time == line.npos || time == 0 ? line.npos : line.rfind(',', time - 1);
+  if (first == line.npos || last == line.npos || last <= first) return invalid();
+  const std::string_view name = line.substr(op + 1, kernel - op - 1);
+  const std::string_view args = line.substr(first + 1, last - first - 1);
+  if (name.empty()) return invalid();
+  std::string to(name);
+  to += '(';
+  std::string_view after;
+  for (size_t at = 0, n = 0; at < args.size(); ++n) {
+    if (args[at] == '@') {
+      after = args.substr(at);
+      break;
+    }
+    const size_t end = end_of_argument(args, at);
+    if (n > 0) to += ", ";
+    to += args.substr(at, end - at);
+    at = end + 1;
+  }
+  to += ')';
+  to += after;
+  return to;
+}
+
 }  // namespace
 
 Result<CallSpec> parse_call_spec(std::string_view text) {
-  if (is_verbose_line(text)) {
+  if (text.starts_with(kVerboseStart)) {
     YARD_ASSIGN_OR_RETURN(const auto call, call_of_verbose_line(text));
     return parse_call_spec(call);
   }
@@ -353,32 +383,6 @@ std::string brief(const yard_tensor_t& t) {
   return out + fmt::format("[{}]", fmt::join(t.shape, t.shape + t.ndim, ","));
 }
 
-namespace {
-
-constexpr std::string_view kStart = "yard,";
-
-// The end of an argument that begins at `from`: the next space outside of quotes and brackets, or the end.
-size_t end_of_argument(std::string_view text, size_t from) noexcept {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = from; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\')
-      ++i;
-    else if (c == '"')
-      quoted = !quoted;
-    else if (!quoted && (c == '[' || c == '(' || c == '{'))
-      ++depth;
-    else if (!quoted && (c == ']' || c == ')' || c == '}'))
-      --depth;
-    else if (!quoted && depth == 0 && c == ' ')
-      return i;
-  }
-  return text.size();
-}
-
-}  // namespace
-
 std::string verbose_arguments(const CallSpec& spec) {
   std::string to;
   for (const SpecArg& a : spec.args) {
@@ -390,45 +394,6 @@ std::string verbose_arguments(const CallSpec& spec) {
   rest.args.clear();
   const std::string after = to_string(rest).substr(spec.op.size() + 2);  // its name and "()"
   if (after != "@cpu") to += (to.empty() ? "" : " ") + after;
-  return to;
-}
-
-bool is_verbose_line(std::string_view text) noexcept { return text.starts_with(kStart); }
-
-Result<std::string> call_of_verbose_line(std::string_view line) {
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' '))
-    line.remove_suffix(1);
-  const auto invalid = [&] {
-    return Status(Code::kParse,
-                  fmt::format("call: expected 'yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME', as a "
-                              "verbose runtime prints it\n  {}\n  ^",
-                              base::printable(line, 200)));
-  };
-  const size_t what = line.find(','), op = line.find(',', what + 1);
-  if (op == line.npos) return invalid();
-  const size_t kernel = line.find(',', op + 1);
-  const size_t first = kernel == line.npos ? kernel : line.find(',', kernel + 1);
-  const size_t time = line.rfind(',');
-  const size_t last = time == line.npos || time == 0 ? line.npos : line.rfind(',', time - 1);
-  if (first == line.npos || last == line.npos || last <= first) return invalid();
-  const std::string_view name = line.substr(op + 1, kernel - op - 1);
-  const std::string_view args = line.substr(first + 1, last - first - 1);
-  if (name.empty()) return invalid();
-  std::string to(name);
-  to += '(';
-  std::string_view after;
-  for (size_t at = 0, n = 0; at < args.size(); ++n) {
-    if (args[at] == '@') {
-      after = args.substr(at);
-      break;
-    }
-    const size_t end = end_of_argument(args, at);
-    if (n > 0) to += ", ";
-    to += args.substr(at, end - at);
-    at = end + 1;
-  }
-  to += ')';
-  to += after;
   return to;
 }
 

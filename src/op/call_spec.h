@@ -85,7 +85,8 @@ inline constexpr std::pair<std::string_view, uint32_t> kCallFlags[] = {
     {"loaded", YARD_CALL_LOADED},
 };
 
-// Failures are Code::kParse; the message names the column and shows the text with a caret below it.
+// Failures are Code::kParse; the message names the column and shows the text with a caret below it. Also reads the line
+// that a verbose runtime prints for a call, as the call that it is about.
 Result<CallSpec> parse_call_spec(std::string_view text);
 
 // The canonical text. A tensor's device is left out where it is the call's.
@@ -108,9 +109,5 @@ std::string brief(const yard_tensor_t& tensor);
 
 // The arguments of a call, separated by spaces; its device and what follows it only if that is not `@cpu`.
 std::string verbose_arguments(const CallSpec& spec);
-
-// The CallSpec that a line is about; kParse if it has another form.
-bool is_verbose_line(std::string_view text) noexcept;
-Result<std::string> call_of_verbose_line(std::string_view line);
 
 }  // namespace yard::op

@@ -120,13 +120,15 @@ TEST(Call, AliasedOutputsAreTheSameTensor) {
 
 TEST(Call, Errors) {
   const Program p = compiled(kRmsNorm);
-  EXPECT_EQ(error_of_call(p, "add(f32[2])"), "the call is of op 'add', expected 'rms_norm'");
+  EXPECT_EQ(error_of_call(p, "add(f32[2])"), "invalid call: expected op 'rms_norm', got 'add'");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64])"),
             "rms_norm: argument 'weight' (T[hidden]) is missing");
-  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[63])"),
-            "rms_norm: argument 'weight': expected f32[64] (hidden = 64 from 'x'), found f32[63]");
-  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], out=f32[9,64])"),
-            "rms_norm: argument 'out': expected f32[8,64] (*rows = [8] from 'x'), found f32[9,64]");
+  EXPECT_EQ(
+      error_of_call(p, "rms_norm(f32[8,64], f32[63])"),
+      "rms_norm: invalid argument 'weight': expected f32[64] (hidden = 64 from 'x'), got f32[63]");
+  EXPECT_EQ(
+      error_of_call(p, "rms_norm(f32[8,64], f32[64], out=f32[9,64])"),
+      "rms_norm: invalid argument 'out': expected f32[8,64] (*rows = [8] from 'x'), got f32[9,64]");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], esp=1)"),
             "rms_norm: has no parameter 'esp'; did you mean 'eps'?");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], out=&weight)"),
@@ -135,15 +137,16 @@ TEST(Call, Errors) {
             "rms_norm: argument 'weight' (T[hidden]) is missing");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], eps=&x)"),
             "rms_norm: argument 'eps': only an output given by name can be '&x'");
-  EXPECT_EQ(
-      error_of_call(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
-      "rms_norm: argument 'weight': expected a tensor on cpu like 'x', found f32[64] on cuda");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
+            "rms_norm: invalid argument 'weight': expected a tensor on cpu like 'x', got f32[64] "
+            "on cuda");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], eps=yes)"),
-            "rms_norm: argument 'eps': expected float, found a string");
-  EXPECT_EQ(error_of_call(p, "rms_norm(f32[4294967296,4294967296], f32[64])"),
-            "rms_norm: argument 'x': expected T[*rows, hidden], found a tensor that cannot be "
-            "read: a size "
-            "that overflows 63 bits");
+            "rms_norm: invalid argument 'eps': expected float, got a string");
+  EXPECT_EQ(
+      error_of_call(p, "rms_norm(f32[4294967296,4294967296], f32[64])"),
+      "rms_norm: invalid argument 'x': expected T[*rows, hidden], got a tensor that cannot be "
+      "read: a size "
+      "that overflows 63 bits");
   const Program split = compiled("split(outs!: T[n][], x: T[n])");
   EXPECT_EQ(error_of_call(split, "split(f32[2])"),
             "split: argument 'outs': a list of outputs cannot be inferred: give it by name");

@@ -16,27 +16,11 @@ constexpr uint32_t kDeviceBits = static_cast<uint32_t>(YARD_FACTS_DEVICE);
 constexpr uint32_t kRankBits = static_cast<uint32_t>(YARD_FACTS_RANK);
 constexpr uint32_t kValidBit = static_cast<uint32_t>(YARD_FACTS_VALID);
 
-uint8_t tag_of(Kind k) {
-  switch (k) {
-    case Kind::kTensor: return YARD_TAG_TENSOR;
-    case Kind::kTensorList: return YARD_TAG_LIST;
-    case Kind::kFloat: return YARD_TAG_FLOAT;
-    case Kind::kBool: return YARD_TAG_BOOL;
-    case Kind::kString: return YARD_TAG_STRING;
-    default: return YARD_TAG_INT;
-  }
-}
-
-char letter_of(Kind k) {
-  switch (k) {
-    case Kind::kTensor: return 't';
-    case Kind::kFloat: return 'f';
-    case Kind::kBool: return 'b';
-    case Kind::kTensorList:
-    case Kind::kString: return 'v';
-    default: return 'i';
-  }
-}
+// By Kind: the tag of a value, and its letter in a signature.
+constexpr std::pair<uint8_t, char> kTags[] = {
+    {YARD_TAG_TENSOR, 't'}, {YARD_TAG_LIST, 'v'},   {YARD_TAG_INT, 'i'}, {YARD_TAG_FLOAT, 'f'},
+    {YARD_TAG_BOOL, 'b'},   {YARD_TAG_STRING, 'v'}, {YARD_TAG_INT, 'i'}};
+static_assert(std::size(kTags) == static_cast<size_t>(Kind::kEnum) + 1);
 
 bool is_required(const Param& p) { return p.kind == Kind::kTensor && !p.optional; }
 
@@ -76,9 +60,10 @@ class Compiler {
 
   Program run() {
     for (const Param& p : s_.params) {
+      const auto& [tag, letter] = kTags[static_cast<size_t>(p.kind)];
       program_.tags_[program_.arg_count_++] =
-          static_cast<uint8_t>(tag_of(p.kind) | (p.optional ? Program::kOptional : 0));
-      cold_.signature += letter_of(p.kind);
+          static_cast<uint8_t>(tag | (p.optional ? Program::kOptional : 0));
+      cold_.signature += letter;
     }
     outputs();
     count_uses();
@@ -87,7 +72,6 @@ class Compiler {
     make_steps();
     program_.form_ = form();
     cold_.fields = make_fields(s_);
-    cold_.needs_shape_function = needs_shape_function(s_);
     cold_.schema = std::move(s_);
     program_.has_rest_ = !cold_.rest.empty();
     program_.cold_ = std::make_shared<const ProgramCold>(std::move(cold_));
@@ -459,7 +443,5 @@ Result<Program> Program::compile(std::string_view schema_text) {
   if (!s.ok()) return std::move(s).status();
   return Compiler(std::move(*s)).run();
 }
-
-Result<Program> Program::compile(const Schema& schema) { return compile(to_string(schema)); }
 
 }  // namespace yard::op

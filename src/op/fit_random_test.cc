@@ -369,7 +369,7 @@ TEST(RandomFit, CheckAndExplanationAgreeWithTheSchema) {
   for (unsigned seed = 0; seed < kSchemas && !HasFatalFailure(); ++seed) {
     Random random(seed);
     const Schema s = seed % 10 == 0 ? *parse_schema(random.of(kBuiltIn)) : random_schema(random);
-    const Result<Program> program = Program::compile(s);
+    const Result<Program> program = Program::compile(to_string(s));
     ASSERT_TRUE(program.ok()) << program.status().to_string();
     ASSERT_EQ(program->schema(), s);
     for (int i = 0; i < kCallsEach; ++i) {

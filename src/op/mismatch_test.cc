@@ -20,31 +20,32 @@ std::string why(std::string_view schema, const std::vector<yard_value_t>& args) 
 TEST(Mismatch, Counts) {
   Values v;
   EXPECT_EQ(why(kRmsNorm, {v.f32({2, 4}), v.f32({2, 4})}),
-            "rms_norm: takes 4 arguments (out, x, weight, eps), found 2: 'weight' is missing");
+            "rms_norm: takes 4 arguments (out, x, weight, eps), got 2: 'weight' is missing");
   EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({8}), number(1)}),
-            "silu_and_mul: takes 2 arguments (out, x), found 3: 1 too many");
+            "silu_and_mul: takes 2 arguments (out, x), got 3: 1 too many");
 }
 
 TEST(Mismatch, Kinds) {
   Values v;
   const yard_value_t x = v.f32({2, 4}), y = v.f32({2, 4}), w = v.f32({4});
   EXPECT_EQ(why(kRmsNorm, {x, y, w, integer(3)}),
-            "rms_norm: argument 'eps': expected float, found the integer 3");
+            "rms_norm: invalid argument 'eps': expected float, got the integer 3");
   EXPECT_EQ(why(kRmsNorm, {x, y, number(1.5), number(0)}),
-            "rms_norm: argument 'weight': expected T[hidden], found the number 1.5");
+            "rms_norm: invalid argument 'weight': expected T[hidden], got the number 1.5");
   EXPECT_EQ(why(kRmsNorm, {x, none(), w, number(0)}),
-            "rms_norm: argument 'x': expected T[*rows, hidden], but it is missing");
+            "rms_norm: invalid argument 'x': expected T[*rows, hidden], got nothing");
   yard_value_t null = x;
   null.u.tensor = nullptr;
   EXPECT_EQ(why(kRmsNorm, {x, null, w, number(0)}),
-            "rms_norm: argument 'x': expected T[*rows, hidden], found a null tensor");
+            "rms_norm: invalid argument 'x': expected T[*rows, hidden], got a null tensor");
   EXPECT_EQ(why(kGeluAndMul, {w, v.f32({8}), integer(2)}),
-            "gelu_and_mul: argument 'approximate': expected none or tanh (0 to 1), found 2");
+            "gelu_and_mul: invalid argument 'approximate': expected none or tanh (0 to 1), got 2");
   EXPECT_EQ(why("f(x: T[n], s: string, b: bool)", {w, w, boolean(true)}),
-            "f: argument 's': expected string, found a tensor f32[4]");
-  EXPECT_EQ(why("f(x: T[n][])", {w}), "f: argument 'x': expected T[n][], found a tensor f32[4]");
+            "f: invalid argument 's': expected string, got a tensor f32[4]");
+  EXPECT_EQ(why("f(x: T[n][])", {w}),
+            "f: invalid argument 'x': expected T[n][], got a tensor f32[4]");
   EXPECT_EQ(why("f(x: T[n])", {v.list({w, w})}),
-            "f: argument 'x': expected T[n], found a list of 2 tensors");
+            "f: invalid argument 'x': expected T[n], got a list of 2 tensors");
 }
 
 TEST(Mismatch, TensorsThatCannotBeRead) {
@@ -53,7 +54,7 @@ TEST(Mismatch, TensorsThatCannotBeRead) {
     return why("f(x: T[*any])", {v.of(t)});
   };
   const std::string start =
-      "f: argument 'x': expected T[*any], found a tensor that cannot be read: ";
+      "f: invalid argument 'x': expected T[*any], got a tensor that cannot be read: ";
   const int64_t shape[] = {2, -3};
   yard_tensor_t t{};
   t.device = {1, 0};
@@ -80,67 +81,71 @@ TEST(Mismatch, DTypesAndDevices) {
   Values v;
   const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
   EXPECT_EQ(why(kRmsNorm, {o, x, v.tensor(DType::bf16, {4}), number(0)}),
-            "rms_norm: argument 'weight': expected f32[4] (T = f32 from 'x'), found bf16[4]");
-  EXPECT_EQ(why(kRmsNorm, {v.tensor(DType::bf16, {2, 4}), x, w, number(0)}),
-            "rms_norm: argument 'out': expected f32[2,4] (T = f32 from 'x'), found bf16[2,4]");
+            "rms_norm: invalid argument 'weight': expected f32[4] (T = f32 from 'x'), got bf16[4]");
   EXPECT_EQ(
-      why(kRmsNorm, {o, x, v.tensor(DType::f32, {4}, {}, {2, 1}), number(0)}),
-      "rms_norm: argument 'weight': expected a tensor on cpu like 'out', found f32[4] on cuda:1");
-  EXPECT_EQ(why("f(x: f16[n])", {w}), "f: argument 'x': expected f16[n] (dtype f16), found f32[4]");
+      why(kRmsNorm, {v.tensor(DType::bf16, {2, 4}), x, w, number(0)}),
+      "rms_norm: invalid argument 'out': expected f32[2,4] (T = f32 from 'x'), got bf16[2,4]");
+  EXPECT_EQ(why(kRmsNorm, {o, x, v.tensor(DType::f32, {4}, {}, {2, 1}), number(0)}),
+            "rms_norm: invalid argument 'weight': expected a tensor on cpu like 'out', got f32[4] "
+            "on cuda:1");
+  EXPECT_EQ(why("f(x: f16[n])", {w}),
+            "f: invalid argument 'x': expected f16[n] (dtype f16), got f32[4]");
   EXPECT_EQ(why("f(x: T[n]) where T in {f16, bf16}", {w}),
-            "f: argument 'x': expected T in {f16, bf16}, found T = f32");
+            "f: invalid argument 'x': expected T in {f16, bf16}, got T = f32");
 }
 
 TEST(Mismatch, Dimensions) {
   Values v;
   const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
+  EXPECT_EQ(why(kRmsNorm, {v.f32({8, 4096}), v.f32({8, 4096}), v.f32({2048}), number(0)}),
+            "rms_norm: invalid argument 'weight': expected f32[4096] (hidden = 4096 from 'x'), got "
+            "f32[2048]");
   EXPECT_EQ(
-      why(kRmsNorm, {v.f32({8, 4096}), v.f32({8, 4096}), v.f32({2048}), number(0)}),
-      "rms_norm: argument 'weight': expected f32[4096] (hidden = 4096 from 'x'), found f32[2048]");
-  EXPECT_EQ(why(kRmsNorm, {v.f32({3, 4}), x, w, number(0)}),
-            "rms_norm: argument 'out': expected f32[2,4] (*rows = [2] from 'x'), found f32[3,4]");
+      why(kRmsNorm, {v.f32({3, 4}), x, w, number(0)}),
+      "rms_norm: invalid argument 'out': expected f32[2,4] (*rows = [2] from 'x'), got f32[3,4]");
   EXPECT_EQ(why(kRmsNorm, {o, x, v.f32({1, 4}), number(0)}),
-            "rms_norm: argument 'weight': expected f32[4] (1 dimension), found f32[1,4]");
-  EXPECT_EQ(why(kRmsNorm, {o, v.f32({}), w, number(0)}),
-            "rms_norm: argument 'x': expected T[*rows,hidden] (at least 1 dimension), found f32[]");
+            "rms_norm: invalid argument 'weight': expected f32[4] (1 dimension), got f32[1,4]");
   EXPECT_EQ(
-      why(kSiluAndMul, {v.f32({4}), v.f32({7})}),
-      "silu_and_mul: argument 'x': expected T[*rows,2*d] (7 is no multiple of 2), found f32[7]");
+      why(kRmsNorm, {o, v.f32({}), w, number(0)}),
+      "rms_norm: invalid argument 'x': expected T[*rows,hidden] (at least 1 dimension), got f32[]");
+  EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({7})}),
+            "silu_and_mul: invalid argument 'x': expected T[*rows,2*d] (7 is no multiple of 2), "
+            "got f32[7]");
   EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({10})}),
-            "silu_and_mul: argument 'out': expected f32[5] (d = 5 from 'x'), found f32[4]");
+            "silu_and_mul: invalid argument 'out': expected f32[5] (d = 5 from 'x'), got f32[4]");
   EXPECT_EQ(why("f(x: T[128, n])", {v.f32({64, 2})}),
-            "f: argument 'x': expected T[128,n], found f32[64,2]");
+            "f: invalid argument 'x': expected T[128,n], got f32[64,2]");
   EXPECT_EQ(why("f(x: T[n], n: int)", {w, integer(5)}),
-            "f: argument 'x': expected T[5] (n = 5 from 'n'), found f32[4]");
+            "f: invalid argument 'x': expected T[5] (n = 5 from 'n'), got f32[4]");
   EXPECT_EQ(why("f(x: T[n], y: T[n|1])", {w, v.f32({3})}),
-            "f: argument 'y': expected f32[4|1] (n = 4 from 'x'), found f32[3]");
+            "f: invalid argument 'y': expected f32[4|1] (n = 4 from 'x'), got f32[3]");
   EXPECT_EQ(why("f(x: T[*r], y: T[*r|1])", {v.f32({2, 3}), v.f32({2, 1, 3})}),
-            "f: argument 'y': expected f32[(2,3)|1] (*r = [2,3] from 'x'), found f32[2,1,3]");
+            "f: invalid argument 'y': expected f32[(2,3)|1] (*r = [2,3] from 'x'), got f32[2,1,3]");
 }
 
 TEST(Mismatch, Clauses) {
   Values v;
   EXPECT_EQ(why("f(x: T[n]) where n % 8 == 0", {v.f32({12})}),
-            "f: expected n % 8 == 0, found n = 12");
+            "f: expected n % 8 == 0, got n = 12");
   EXPECT_EQ(why("f(x: T[*r, n], k: int) where 2*r <= 3*k", {v.f32({2, 5, 7}), integer(1)}),
-            "f: expected 2*r <= 3*k, found r = 10, k = 1");
+            "f: expected 2*r <= 3*k, got r = 10, k = 1");
   EXPECT_EQ(why("f(x: T[n, m]) where n % m == 0", {v.f32({12, 5})}),
-            "f: expected n % m == 0, found n = 12, m = 5");
+            "f: expected n % m == 0, got n = 12, m = 5");
   EXPECT_EQ(why("f(x: T[n, m]) where n % m == 0", {v.f32({12, 0})}),
-            "f: expected n % m == 0, found n = 12, m = 0");
+            "f: expected n % m == 0, got n = 12, m = 0");
   EXPECT_EQ(why("f(x: T[n, m]) where n % m == 0", {v.f32({0, 0})}), "");
   EXPECT_EQ(why("f(x: T[n], k: int) where n % k == 0", {v.f32({12}), integer(-4)}), "");
   const char* scaled = "f(x: T[n], scale?: f32[n]) where scale iff T in {i8, u8}";
   EXPECT_EQ(why(scaled, {v.tensor(DType::i8, {2}), none()}),
-            "f: expected scale iff T in {i8, u8}, found T = i8 without 'scale'");
+            "f: expected scale iff T in {i8, u8}, got T = i8 without 'scale'");
   EXPECT_EQ(why(scaled, {v.f32({2}), v.f32({2})}),
-            "f: expected scale iff T in {i8, u8}, found T = f32 with 'scale'");
+            "f: expected scale iff T in {i8, u8}, got T = f32 with 'scale'");
   EXPECT_EQ(why(scaled, {v.tensor(DType::u8, {2}), v.f32({2})}), "");
   EXPECT_EQ(why(scaled, {v.f32({2}), none()}), "");
   // The variable of the written tensor, which lanes compare.
   EXPECT_EQ(why("f(out!: T[n], x: T[n], s?: f32[n]) where s iff T in {i8}",
                 {v.tensor(DType::i8, {2}), v.tensor(DType::i8, {2}), none()}),
-            "f: expected s iff T in {i8}, found T = i8 without 's'");
+            "f: expected s iff T in {i8}, got T = i8 without 's'");
   // Elements are not read.
   EXPECT_EQ(why("f(x: i32[n], y: T[m]) where x in [0, m)", {v.tensor(DType::i32, {2}), v.f32({0})}),
             "");
@@ -149,12 +154,12 @@ TEST(Mismatch, Clauses) {
     return why(kRotary, {q, none(), positions, cos, sin, integer(0), number(0), integer(0)});
   };
   EXPECT_EQ(rotary(none(), c, none()),
-            "rotary_embedding: expected 'cos' and 'sin' both or neither, found only 'cos'");
+            "rotary_embedding: expected 'cos' and 'sin' both or neither, got only 'cos'");
   EXPECT_EQ(rotary(none(), none(), none()),
-            "rotary_embedding: expected 'positions' or 'cos', found neither");
+            "rotary_embedding: expected 'positions' or 'cos', got neither");
   EXPECT_EQ(
       rotary(none(), c, s),
-      "rotary_embedding: expected cache == tokens unless positions, found cache = 9, tokens = 4");
+      "rotary_embedding: expected cache == tokens unless positions, got cache = 9, tokens = 4");
   EXPECT_EQ(rotary(v.tensor(DType::i32, {4}), c, s), "");
 }
 
@@ -162,18 +167,19 @@ TEST(Mismatch, Memory) {
   Values v;
   const yard_value_t x = v.f32({2, 4}), o = v.f32({2, 4}), w = v.f32({4});
   auto* data = static_cast<char*>(x.u.tensor->data);
-  EXPECT_EQ(
-      why(kRmsNorm, {v.at(data + 4, DType::f32, {2, 4}), x, w, number(0)}),
-      "rms_norm: argument 'out': expected memory that is exactly or not at all that of 'x', found "
-      "some of it shared");
-  EXPECT_EQ(
-      why(kRmsNorm, {x, o, v.at(data, DType::f32, {4}), number(0)}),
-      "rms_norm: argument 'out': expected memory apart from 'weight', found some of it shared");
+  EXPECT_EQ(why(kRmsNorm, {v.at(data + 4, DType::f32, {2, 4}), x, w, number(0)}),
+            "rms_norm: invalid argument 'out': expected memory that is exactly or not at all that "
+            "of 'x', got "
+            "some of it shared");
+  EXPECT_EQ(why(kRmsNorm, {x, o, v.at(data, DType::f32, {4}), number(0)}),
+            "rms_norm: invalid argument 'out': expected memory apart from 'weight', got some of it "
+            "shared");
   EXPECT_EQ(why("f(out!: T[n], x: T[n])", {w, w}),
-            "f: argument 'out': expected memory apart from 'x', found the same memory");
-  EXPECT_EQ(why(kRmsNorm, {v.tensor(DType::f32, {2, 4}, {0, 1}), x, w, number(0)}),
-            "rms_norm: argument 'out': is written, but some of its elements share memory: found "
-            "f32[2,4;0,1]");
+            "f: invalid argument 'out': expected memory apart from 'x', got the same memory");
+  EXPECT_EQ(
+      why(kRmsNorm, {v.tensor(DType::f32, {2, 4}, {0, 1}), x, w, number(0)}),
+      "rms_norm: invalid argument 'out': it is written, and some of its elements share memory: "
+      "f32[2,4;0,1]");
 }
 
 TEST(Mismatch, InputsAloneMayLackOutputs) {

@@ -67,6 +67,48 @@ void write_number(void* at, double value) {
 
 void write_bits(void* at, uint32_t bits, size_t size) { std::memcpy(at, &bits, size); }
 
+struct Numbers {
+  enum class Kind : uint8_t { kNone, kSigned, kUnsigned, kFloat } kind = Kind::kNone;
+  int bits = 0;                     // of the whole
+  int precision = 0, exponent = 0;  // of floats: bits of the significand and of the exponent
+};
+
+Numbers numbers_of(DType t) noexcept {
+  using Kind = Numbers::Kind;
+  switch (t) {
+    case DType::f64: return {Kind::kFloat, 64, 53, 11};
+    case DType::f32: return {Kind::kFloat, 32, 24, 8};
+    case DType::f16: return {Kind::kFloat, 16, 11, 5};
+    case DType::bf16: return {Kind::kFloat, 16, 8, 8};
+    case DType::f8e4m3: return {Kind::kFloat, 8, 4, 4};
+    case DType::f8e5m2: return {Kind::kFloat, 8, 3, 5};
+    case DType::i8: return {Kind::kSigned, 8};
+    case DType::i16: return {Kind::kSigned, 16};
+    case DType::i32: return {Kind::kSigned, 32};
+    case DType::i64: return {Kind::kSigned, 64};
+    case DType::u8: return {Kind::kUnsigned, 8};
+    case DType::u16: return {Kind::kUnsigned, 16};
+    case DType::u32: return {Kind::kUnsigned, 32};
+    case DType::u64: return {Kind::kUnsigned, 64};
+    default: return {};
+  }
+}
+
+// Whether `to` has all values of `from`.
+bool has_all_values(const Numbers& to, const Numbers& from) noexcept {
+  using Kind = Numbers::Kind;
+  if (to.kind == Kind::kNone || from.kind == Kind::kNone) return false;
+  if (to.kind == Kind::kFloat || from.kind == Kind::kFloat)
+    return to.kind == from.kind && to.precision >= from.precision && to.exponent >= from.exponent;
+  if (to.kind == from.kind) return to.bits >= from.bits;
+  return to.kind == Kind::kSigned && to.bits > from.bits;
+}
+
+constexpr DType kConvertible[] = {
+    DType::f8e4m3, DType::f8e5m2, DType::f16, DType::bf16, DType::f32,
+    DType::f64,    DType::i8,     DType::u8,  DType::i16,  DType::u16,
+    DType::i32,    DType::u32,    DType::i64, DType::u64};  // narrow first
+
 }  // namespace
 
 double load(DType t, const void* at) noexcept {
@@ -107,6 +149,25 @@ void store(DType t, void* at, double value) noexcept {
     case DType::i4: return write_number<int8_t>(at, value);
     default: return write_number<uint8_t>(at, value);
   }
+}
+
+bool is_copyable(DType dtype) noexcept {
+  return numbers_of(dtype).kind != Numbers::Kind::kNone || dtype == DType::boolean ||
+         dtype == DType::i4 || dtype == DType::u4;
+}
+
+DType narrowest_for(DType dtype, uint64_t mask) noexcept {
+  if ((mask & bit_of(dtype)) != 0) return dtype;
+  for (const DType t : kConvertible)
+    if ((mask & bit_of(t)) != 0 && has_all_values(numbers_of(t), numbers_of(dtype))) return t;
+  return DType::invalid;
+}
+
+uint64_t convertible_to(uint64_t mask) noexcept {
+  uint64_t to = 0;
+  for (const DType t : kConvertible)
+    if (narrowest_for(t, mask) != DType::invalid) to |= bit_of(t);
+  return to;
 }
 
 }  // namespace yard::op

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements in host memory as numbers.
+// Dtypes as numbers: elements in host memory, and which dtype has the values of another.
 #pragma once
 
+#include <yard/plugin.h>
 #include <yard/tensor.h>
+
+#include <cstdint>
 
 namespace yard::op {
 
@@ -10,5 +13,14 @@ namespace yard::op {
 double load(DType t, const void* at) noexcept;
 // Rounds to nearest, ties to even. Out of a float type's range: infinity, or NaN where the type has no infinity.
 void store(DType t, void* at, double value) noexcept;
+
+// Whether the host can copy elements of the dtype one by one.
+bool is_copyable(DType dtype) noexcept;
+// The bit of a dtype in masks.
+constexpr uint64_t bit_of(DType t) noexcept { return YARD_DTYPE_BIT(static_cast<int>(t)); }
+// The narrowest dtype of the mask that has all values of `dtype`; invalid: none.
+DType narrowest_for(DType dtype, uint64_t mask) noexcept;
+// The dtypes for which there is one.
+uint64_t convertible_to(uint64_t mask) noexcept;
 
 }  // namespace yard::op

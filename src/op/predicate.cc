@@ -5,8 +5,6 @@
 #include <bit>
 #include <map>
 
-#include "op/steps.h"
-
 namespace yard::op {
 
 void IntegerTest::add_cuts(std::vector<int64_t>& to) const {

@@ -7,6 +7,8 @@
 #include <yard/plugin.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "op/schema.h"
@@ -91,6 +93,9 @@ struct Field {
   }
   bool operator==(const Field&) const = default;
 };
+
+// The fields of a schema by name.
+std::vector<std::pair<std::string, Field>> make_fields(const Schema& schema);
 
 namespace detail {
 

@@ -18,7 +18,6 @@ const Schema& Program::schema() const noexcept { return cold_->schema; }
 std::string_view Program::signature() const noexcept { return cold_->signature; }
 std::span<const uint8_t> Program::outputs() const noexcept { return cold_->outputs; }
 bool Program::has_inout() const noexcept { return cold_->has_inout; }
-bool Program::needs_shape_function() const noexcept { return cold_->needs_shape_function; }
 
 bool Program::checks_scalars() const noexcept {
   for (const Step& s : cold_->steps)
@@ -273,10 +272,6 @@ class Inference {
   std::set<std::string> from_broadcast_;  // names that only broadcast dimensions set
 };
 
-}  // namespace
-
-namespace {
-
 // Whether an input, or an int parameter, binds every dimension.
 bool has_bound_dims(const Schema& s, const Param& output) {
   const auto bound = [&](const std::string& name) {
@@ -293,7 +288,8 @@ bool has_bound_dims(const Schema& s, const Param& output) {
 
 }  // namespace
 
-bool needs_shape_function(const Schema& s) {
+bool Program::needs_shape_function() const noexcept {
+  const Schema& s = schema();
   return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
     return p.is_output() && p.kind == Kind::kTensor && !has_bound_dims(s, p);
   });

@@ -40,8 +40,6 @@ struct OutputSpec {
 
 class Program {
  public:
-  // Checks the schema again, since it may have been built manually.
-  static Result<Program> compile(const Schema& schema);
   static Result<Program> compile(std::string_view schema_text);
 
   const Schema& schema() const noexcept;

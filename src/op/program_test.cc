@@ -38,9 +38,9 @@ TEST(Program, Queries) {
 
 TEST(Program, CompilesSchemasBuiltManually) {
   Schema s = *parse_schema(kSiluAndMul);
-  EXPECT_TRUE(Program::compile(s).ok());
+  EXPECT_TRUE(Program::compile(to_string(s)).ok());
   s.params[1].name = "out";
-  EXPECT_EQ(Program::compile(s).status().code(), Code::kParse);
+  EXPECT_EQ(Program::compile(to_string(s)).status().code(), Code::kParse);
 }
 
 TEST(Program, CopiesShareAndOutlive) {

@@ -37,9 +37,11 @@ bool Scanner::accept(std::string_view punctuation) {
 }
 
 bool Scanner::expect(char c, std::string_view context) {
-  if (accept(c)) return true;
-  return fail("expected '" + std::string(1, c) + "' " + std::string(context) + ", found " +
-              found());
+  return accept(c) || expected("'" + std::string(1, c) + "' " + std::string(context));
+}
+
+bool Scanner::expected(std::string_view what, std::string_view hint) {
+  return fail("expected " + std::string(what) + ", got " + found() + std::string(hint));
 }
 
 std::string_view Scanner::peek_word() {
@@ -56,31 +58,26 @@ std::string_view Scanner::word() {
   return w;
 }
 
-std::optional<std::string> Scanner::name(std::string_view kind) {
+bool Scanner::name(std::string_view kind, std::string& to) {
   const std::string_view w = peek_word();
   const bool lower = !w.empty() && is_lower(w[0]) &&
                      w.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
-  if (!lower) {
-    fail("expected " + std::string(kind) + ", found " + found() +
-         (w.empty() ? "" : "; names are lower-case letters, digits and '_'"));
-    return std::nullopt;
-  }
+  if (!lower)
+    return expected(kind, w.empty() ? "" : "; names are lower-case letters, digits and '_'");
   pos_ += w.size();
-  return std::string(w);
+  to = w;
+  return true;
 }
 
-std::optional<std::string> Scanner::op_name() {
-  auto op = name("the name of an op");
-  while (op && raw() == '.') {
+bool Scanner::op_name(std::string& to) {
+  if (!name("the name of an op", to)) return false;
+  while (raw() == '.') {
     const size_t start = ++pos_;
     while (is_lower(raw()) || is_digit(raw()) || raw() == '_') ++pos_;
-    if (pos_ == start) {
-      fail("expected letters, digits or '_' after '.' in the name of an op, found " + found());
-      return std::nullopt;
-    }
-    *op += "." + std::string(text_.substr(start, pos_ - start));
+    if (pos_ == start) return expected("letters, digits or '_' after '.' in the name of an op");
+    to += "." + std::string(text_.substr(start, pos_ - start));
   }
-  return op;
+  return true;
 }
 
 bool Scanner::at_number() {
@@ -88,11 +85,8 @@ bool Scanner::at_number() {
   return is_digit(c) || (c == '-' && pos_ + 1 < text_.size() && is_digit(text_[pos_ + 1]));
 }
 
-std::optional<Scanner::Number> Scanner::number() {
-  if (!at_number()) {
-    fail("expected a number, found " + found());
-    return std::nullopt;
-  }
+bool Scanner::number(Number& to) {
+  if (!at_number()) return expected("a number");
   Number n;
   size_t end = pos_ + 1;
   const auto digits = [&] {
@@ -115,52 +109,42 @@ std::optional<Scanner::Number> Scanner::number() {
   const auto error = !good        ? std::errc::invalid_argument
                      : n.is_float ? std::from_chars(first, last, n.f).ec
                                   : std::from_chars(first, last, n.i).ec;
-  if (error != std::errc()) {
-    fail("the number " + found() + (good ? " is out of range" : " is malformed"));
-    return std::nullopt;
-  }
+  if (error != std::errc())
+    return fail("the number " + found() + (good ? " is out of range" : " is malformed"));
   pos_ = end;
-  return n;
+  to = n;
+  return true;
 }
 
-std::optional<int64_t> Scanner::integer(std::string_view kind) {
+bool Scanner::integer(std::string_view kind, int64_t& to) {
   const size_t start = at();
-  if (!at_number()) {
-    fail("expected " + std::string(kind) + ", found " + found());
-    return std::nullopt;
-  }
-  const auto n = number();
-  if (!n) return std::nullopt;
-  if (n->is_float) {
-    fail_at(start,
-            "expected " + std::string(kind) + ", found a number with a fraction or exponent");
-    return std::nullopt;
-  }
-  return n->i;
+  if (!at_number()) return expected(kind);
+  Number n;
+  if (!number(n)) return false;
+  to = n.i;
+  return !n.is_float || fail_at(start, "expected " + std::string(kind) +
+                                           ", got a number with a fraction or exponent");
 }
 
-std::optional<std::string> Scanner::quoted() {
+bool Scanner::quoted(std::string& to) {
   size_t pos = at();
   auto text = base::unquote(text_, pos);
-  if (!text) {
-    fail_at(pos, pos >= text_.size()
-                     ? "the string has no closing '\"'"
-                     : "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
-    return std::nullopt;
-  }
+  if (!text)
+    return fail_at(pos, pos >= text_.size()
+                            ? "the string has no closing '\"'"
+                            : "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
   pos_ = pos;
-  return text;
+  to = *std::move(text);
+  return true;
 }
 
-std::optional<DType> Scanner::dtype() {
+bool Scanner::dtype(DType& to) {
   const std::string_view w = peek_word();
   const auto t = parse_dtype(w);
-  if (!t) {
-    fail("expected a dtype, found " + found() + base::did_you_mean(w, dtype_names()));
-    return std::nullopt;
-  }
+  if (!t) return expected("a dtype", base::did_you_mean(w, dtype_names()));
   pos_ += w.size();
-  return t;
+  to = *t;
+  return true;
 }
 
 std::string Scanner::found() {

@@ -6,15 +6,14 @@
 #include <yard/tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace yard::op {
 
-// A cursor over the text. A function that fails records the error and returns false or nullopt. Only the
-// first error is kept, so callers just return.
+// A cursor over the text. A function that fails records the error and returns false. Only the first error
+// is kept, so callers just return.
 class Scanner {
  public:
   // `what` names the kind of text in messages ("schema"). The text must outlive the scanner.
@@ -33,16 +32,16 @@ class Scanner {
 
   bool accept(char c);
   bool accept(std::string_view punctuation);
-  // `context` completes the message: expected ',' or ')' <context>.
+  // `context` completes the message: expected ')' <context>.
   bool expect(char c, std::string_view context);
 
   // [A-Za-z_][A-Za-z0-9_]*, empty if there is none, without an error.
   std::string_view word();
   std::string_view peek_word();
   // [a-z][a-z0-9_]*; `kind` is for the message: "a parameter name".
-  std::optional<std::string> name(std::string_view kind);
+  bool name(std::string_view kind, std::string& to);
   // An op's name, with dots.
-  std::optional<std::string> op_name();
+  bool op_name(std::string& to);
 
   struct Number {
     bool is_float = false;
@@ -50,19 +49,30 @@ class Scanner {
     double f = 0;
   };
   bool at_number();
-  std::optional<Number> number();
-  std::optional<int64_t> integer(std::string_view kind);
-  std::optional<std::string> quoted();
+  bool number(Number& to);
+  bool integer(std::string_view kind, int64_t& to);
+  bool quoted(std::string& to);
   // A dtype name or a common spelling of it.
-  std::optional<DType> dtype();
+  bool dtype(DType& to);
+  // One item or several with commas between them; item() reads one.
+  template <class F>
+  bool list(const F& item) {
+    do {
+      if (!item()) return false;
+    } while (accept(','));
+    return true;
+  }
 
-  // The next token for messages: "')'", "'foo'", "the end".
-  std::string found();
+  // "expected WHAT, got TOKEN", and a hint.
+  bool expected(std::string_view what, std::string_view hint = {});
   bool fail(const std::string& message) { return fail_at(at(), message); }
   bool fail_at(size_t offset, const std::string& message);
   Status take_status() { return std::move(status_); }
 
  private:
+  // The next token for messages: "')'", "'foo'", "the end".
+  std::string found();
+
   std::string_view text_;
   std::string_view what_;
   size_t pos_ = 0;
@@ -71,10 +81,5 @@ class Scanner {
 
 // Names of all dtypes, for suggestions.
 std::vector<std::string> dtype_names();
-
-// Checks a parsed schema: names, bound dimensions, clauses. Reports the first error to the scanner that
-// read the text, and returns false.
-struct Schema;
-bool check_schema(const Schema& schema, Scanner& in);
 
 }  // namespace yard::op

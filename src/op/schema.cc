@@ -57,8 +57,8 @@ class Checker {
 
   bool run() {
     if (s_.params.size() > YARD_MAX_ARGS)
-      return in_.fail_at(s_.params[YARD_MAX_ARGS].at.offset,
-                         "an op has at most " + std::to_string(YARD_MAX_ARGS) + " parameters");
+      return fail(s_.params[YARD_MAX_ARGS].at,
+                  "an op has at most " + std::to_string(YARD_MAX_ARGS) + " parameters");
     for (const Param& p : s_.params)
       if (!param_name(p)) return false;
     for (const Param& p : s_.params)
@@ -78,42 +78,45 @@ class Checker {
     Position at;
   };
 
+  bool fail(Position at, const std::string& message) { return in_.fail_at(at.offset, message); }
+
+  bool not_reserved(const std::string& name, Position at) {
+    return !base::contains(kReserved, name) || fail(at, "'" + name + "' is a reserved word");
+  }
+
   bool param_name(const Param& p) {
-    if (std::find(std::begin(kReserved), std::end(kReserved), p.name) != std::end(kReserved))
-      return in_.fail_at(p.at.offset, "'" + p.name + "' is a reserved word");
+    if (!not_reserved(p.name, p.at)) return false;
     for (const Param& other : s_.params)
       if (&other != &p && other.name == p.name && other.at.offset <= p.at.offset)
-        return in_.fail_at(p.at.offset, "two parameters are called '" + p.name + "'");
+        return fail(p.at, "two parameters are called '" + p.name + "'");
     return true;
   }
 
   bool tensor(const Param& p) {
     if (p.trailing() > YARD_MAX_RANK)
-      return in_.fail_at(p.at.offset, "'" + p.name + "' has more than " +
-                                          std::to_string(YARD_MAX_RANK) + " dimensions");
+      return fail(
+          p.at, "'" + p.name + "' has more than " + std::to_string(YARD_MAX_RANK) + " dimensions");
     for (const Dim& d : p.dims)
       if (!d.name.empty() && !dim(p, d)) return false;
     return true;
   }
 
   bool dim(const Param& p, const Dim& d) {
-    if (std::find(std::begin(kReserved), std::end(kReserved), d.name) != std::end(kReserved))
-      return in_.fail_at(d.at.offset, "'" + d.name + "' is a reserved word");
+    if (!not_reserved(d.name, d.at)) return false;
     const int same = s_.index_of(d.name);
     const bool leading = d.kind == Dim::Kind::kLeading;
     const bool is_int = same >= 0 && s_.params[static_cast<size_t>(same)].kind == Kind::kInt;
     if (same >= 0 && (leading || !is_int))
-      return in_.fail_at(d.at.offset,
-                         "'" + d.name + "' is a parameter" +
-                             (leading ? "" : "; only an int parameter can be a dimension"));
+      return fail(d.at, "'" + d.name + "' is a parameter" +
+                            (leading ? "" : "; only an int parameter can be a dimension"));
     const auto [it, fresh] = names_.try_emplace(d.name);
     Name& n = it->second;
     if (fresh) n.leading = leading, n.at = d.at;
     if (n.leading != leading)
-      return in_.fail_at(d.at.offset, "'" + d.name + "' is used for leading dimensions ('*" +
-                                          d.name + "') and for a single one; use two names");
+      return fail(d.at, "'" + d.name + "' is used for leading dimensions ('*" + d.name +
+                            "') and for a single one; use two names");
     if (d.broadcast && p.is_written())
-      return in_.fail_at(d.at.offset, "'" + p.name + "' is written and cannot be broadcast");
+      return fail(d.at, "'" + p.name + "' is written and cannot be broadcast");
     if (is_int) n.bound = true;
     if (!d.broadcast) {
       if (!p.optional && p.kind == Kind::kTensor) n.bound = true;
@@ -128,13 +131,12 @@ class Checker {
     for (const auto& [name, n] : names_) count += n.leading ? 2 : 1;
     for (const Param& p : s_.params) count += p.kind == Kind::kInt ? 1 : 0;
     if (count > kMaxNames)
-      return in_.fail_at(0, "more than " + std::to_string(kMaxNames) +
-                                " names of dimensions, integers and dtype variables");
+      return fail({}, "more than " + std::to_string(kMaxNames) +
+                          " names of dimensions, integers and dtype variables");
     for (const auto& [name, n] : names_)
       if (!n.bound && n.sources > kMaxSources)
-        return in_.fail_at(n.at.offset, "'" + name + "' occurs in more than " +
-                                            std::to_string(kMaxSources) +
-                                            " parameters, all of them optional or lists");
+        return fail(n.at, "'" + name + "' occurs in more than " + std::to_string(kMaxSources) +
+                              " parameters, all of them optional or lists");
     return true;
   }
 
@@ -143,8 +145,8 @@ class Checker {
       for (const Dim& d : p.dims) {
         if (!d.broadcast || names_[d.name].bound) continue;
         const std::string full = (d.kind == Dim::Kind::kLeading ? "*" : "") + d.name;
-        return in_.fail_at(d.at.offset, "'" + full + "|1' needs a '" + full +
-                                            "' in a parameter that is neither optional nor a list");
+        return fail(d.at, "'" + full + "|1' needs a '" + full +
+                              "' in a parameter that is neither optional nor a list");
       }
     }
     return true;
@@ -161,10 +163,10 @@ class Checker {
       if (c.kind == Clause::Kind::kDTypes) known.insert(c.left.name);
     for (const Param& p : s_.params)
       if (!p.variable.empty() && known.count(p.variable) == 0)
-        return in_.fail_at(p.at.offset, "dtype variable '" + p.variable +
-                                            "' occurs only in outputs; expected an input or a "
-                                            "clause '" +
-                                            p.variable + " in {...}' that determines it");
+        return fail(p.at, "dtype variable '" + p.variable +
+                              "' occurs only in outputs; expected an input or a "
+                              "clause '" +
+                              p.variable + " in {...}' that determines it");
     return true;
   }
 
@@ -180,15 +182,14 @@ class Checker {
       case Clause::Kind::kCompare: break;
     }
     if (c.left.name.empty() && c.right.name.empty())
-      return in_.fail_at(c.at.offset, "a comparison of two constants has no effect");
+      return fail(c.at, "a comparison of two constants has no effect");
     return number(c.left) && number(c.right) && guard(c);
   }
 
   bool variable(const Term& t) {
     if (variables_.count(t.name) != 0) return true;
-    return in_.fail_at(t.at.offset,
-                       "no parameter has the dtype '" + t.name + "'" +
-                           base::did_you_mean(t.name, {variables_.begin(), variables_.end()}));
+    return fail(t.at, "no parameter has the dtype '" + t.name + "'" +
+                          base::did_you_mean(t.name, {variables_.begin(), variables_.end()}));
   }
 
   bool dtypes(const Clause& c) {
@@ -196,7 +197,7 @@ class Checker {
     for (const Clause& other : s_.clauses) {
       if (&other == &c) break;
       if (other.kind == c.kind && other.left.name == c.left.name)
-        return in_.fail_at(c.at.offset, "a second set of dtypes for '" + c.left.name + "'");
+        return fail(c.at, "a second set of dtypes for '" + c.left.name + "'");
     }
     return true;
   }
@@ -205,8 +206,7 @@ class Checker {
     const Param* p = param(c.left);
     if (!p) return false;
     if (!p->is_tensor() || p->is_output() || !holds_integers(*p))
-      return in_.fail_at(c.left.at.offset,
-                         "'" + p->name + "' is no tensor of integers that is read");
+      return fail(c.left.at, "'" + p->name + "' is no tensor of integers that is read");
     Term factor;
     factor.name = c.factor;
     factor.at = c.right.at;
@@ -227,15 +227,14 @@ class Checker {
     if (i >= 0) return &s_.params[static_cast<size_t>(i)];
     std::vector<std::string> known;
     for (const Param& p : s_.params) known.push_back(p.name);
-    in_.fail_at(t.at.offset,
-                "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, known));
+    fail(t.at, "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, known));
     return nullptr;
   }
 
   bool optional(const Term& t) {
     const Param* p = param(t);
     if (!p) return false;
-    return p->optional || in_.fail_at(t.at.offset, "'" + t.name + "' is not optional");
+    return p->optional || fail(t.at, "'" + t.name + "' is not optional");
   }
 
   bool guard(const Clause& c) {
@@ -251,13 +250,12 @@ class Checker {
     if (t.name.empty() || names_.count(t.name) != 0) return true;
     const int i = s_.index_of(t.name);
     if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kInt) return true;
-    if (i >= 0)
-      return in_.fail_at(t.at.offset, "'" + t.name + "' is neither a dimension nor an int");
+    if (i >= 0) return fail(t.at, "'" + t.name + "' is neither a dimension nor an int");
     std::vector<std::string> known = base::keys(names_);
     for (const Param& p : s_.params)
       if (p.kind == Kind::kInt) known.push_back(p.name);
-    return in_.fail_at(t.at.offset, "no dimension or int parameter is called '" + t.name + "'" +
-                                        base::did_you_mean(t.name, known));
+    return fail(t.at, "no dimension or int parameter is called '" + t.name + "'" +
+                          base::did_you_mean(t.name, known));
   }
 
   bool may_alias(const Clause& c) {
@@ -265,9 +263,9 @@ class Checker {
     const Param* in = out ? param(c.right) : nullptr;
     if (!in) return false;
     if (out->kind != Kind::kTensor || !out->is_output())
-      return in_.fail_at(c.left.at.offset, "'" + out->name + "' is not an output tensor ('!')");
+      return fail(c.left.at, "'" + out->name + "' is not an output tensor ('!')");
     if (in->kind != Kind::kTensor || in->is_written())
-      return in_.fail_at(c.right.at.offset, "'" + in->name + "' is not a read-only tensor");
+      return fail(c.right.at, "'" + in->name + "' is not a read-only tensor");
     return true;
   }
 

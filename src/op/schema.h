@@ -147,6 +147,11 @@ struct Schema {
 // Failures are Code::kParse; the message names the place and shows the line with a caret below it.
 Result<Schema> parse_schema(std::string_view text);
 
+// What the grammar cannot express: names, bound dimensions, clauses. Reports the first error to the scanner that read the
+// text, and returns false.
+class Scanner;
+bool check_schema(const Schema& schema, Scanner& in);
+
 // The canonical text: parse_schema(to_string(s)) == s for every valid schema.
 std::string to_string(const Schema& schema);
 std::string to_string(const Param& param);

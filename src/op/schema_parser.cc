@@ -15,37 +15,25 @@ class SchemaParser {
   explicit SchemaParser(Scanner& in) : in_(in) {}
 
   bool schema(Schema& s) {
-    auto name = in_.op_name();
-    if (!name) return false;
-    s.name = std::move(*name);
-    if (!in_.expect('(', "after the name of the op")) return false;
-    if (!in_.accept(')')) {
-      do {
-        if (!param(s.params.emplace_back())) return false;
-      } while (in_.accept(','));
-      if (!in_.expect(')', "or ',' after a parameter")) return false;
-    }
+    if (!in_.op_name(s.name) || !in_.expect('(', "after the name of the op")) return false;
+    if (!in_.accept(')') && !(in_.list([&] { return param(s.params.emplace_back()); }) &&
+                              in_.expect(')', "or ',' after a parameter")))
+      return false;
     if (in_.peek_word() == "where") {
       in_.word();
-      do {
-        if (!clause(s.clauses.emplace_back())) return false;
-      } while (in_.accept(','));
+      if (!in_.list([&] { return clause(s.clauses.emplace_back()); })) return false;
     }
-    if (in_.at_end()) return true;
-    return in_.fail(s.clauses.empty()
-                        ? "expected 'where' or the end, found " + in_.found()
-                        : "expected ',' or the end after a clause, found " + in_.found());
+    return in_.at_end() ||
+           in_.expected(s.clauses.empty() ? "'where' or the end" : "',' or the end after a clause");
   }
 
  private:
   bool param(Param& p) {
     p.at = {in_.at()};
     if (in_.peek() == '*' || in_.peek() == '.')
-      return in_.fail("expected a parameter name, found " + in_.found() +
-                      "; there are no variadics, take a tensor list: T[dims][]");
-    auto name = in_.name("a parameter name");
-    if (!name) return false;
-    p.name = std::move(*name);
+      return in_.expected("a parameter name",
+                          "; there are no variadics, take a tensor list: T[dims][]");
+    if (!in_.name("a parameter name", p.name)) return false;
     const size_t marks = in_.at();
     if (in_.accept('!'))
       p.access = Access::kWrite;
@@ -81,7 +69,7 @@ class SchemaParser {
       p.kind = kind;
       return kind != Kind::kEnum || enumerators(p);
     }
-    if (!w.empty() && w[0] >= 'A' && w[0] <= 'Z') {
+    if (is_variable(w)) {
       p.variable = std::string(w);
     } else if (const auto t = parse_dtype(w)) {
       p.dtype = *t;
@@ -89,21 +77,16 @@ class SchemaParser {
       in_.seek(start);
       std::vector<std::string> known = dtype_names();
       for (const auto& scalar : kScalars) known.emplace_back(scalar.first);
-      return in_.fail(
-          "expected a type (T[dims], f32[dims], int, float, bool, string, enum{...}), found " +
-          in_.found() + base::did_you_mean(w, known));
+      return in_.expected("a type (T[dims], f32[dims], int, float, bool, string, enum{...})",
+                          base::did_you_mean(w, known));
     }
-    if (!in_.expect('[', "and dimensions after the dtype")) return false;
-    return dims(p);
+    return in_.expect('[', "and dimensions after the dtype") && dims(p);
   }
 
   bool dims(Param& p) {
-    if (!in_.accept(']')) {
-      do {
-        if (!dim(p)) return false;
-      } while (in_.accept(','));
-      if (!in_.expect(']', "or ',' after a dimension")) return false;
-    }
+    if (!in_.accept(']') &&
+        !(in_.list([&] { return dim(p); }) && in_.expect(']', "or ',' after a dimension")))
+      return false;
     if (!in_.accept('[')) return true;
     p.kind = Kind::kTensorList;
     return in_.expect(']', "to close the '[]' of a tensor list");
@@ -125,76 +108,78 @@ class SchemaParser {
       d.kind = Dim::Kind::kNamed;
       return dim_name(d);
     }
-    const auto n = in_.integer("a size");
-    if (!n) return false;
-    d.number = *n;
+    if (!in_.integer("a size", d.number)) return false;
     if (in_.accept('*')) {
       d.kind = Dim::Kind::kNamed;
-      if (*n < 1 || *n > kMaxFactor)
+      if (d.number < 1 || d.number > kMaxFactor)
         return in_.fail_at(d.at.offset, "a factor is between 1 and " + std::to_string(kMaxFactor));
       return dim_name(d);
     }
     d.kind = Dim::Kind::kConstant;
-    return *n >= 0 || in_.fail_at(d.at.offset, "a size is not negative");
+    return d.number >= 0 || in_.fail_at(d.at.offset, "a size is not negative");
   }
 
   bool dim_name(Dim& d) {
-    auto name = in_.name("a dimension: name, k*name, a number, '_' or '*name'");
-    if (!name) return false;
-    d.name = std::move(*name);
-    if (!in_.accept('|')) return true;
-    d.broadcast = true;
+    if (!in_.name("a dimension: name, k*name, a number, '_' or '*name'", d.name)) return false;
+    d.broadcast = in_.accept('|');
     const size_t start = in_.at();
-    const auto one = in_.integer("1 after '|'");
-    if (!one) return false;
-    return *one == 1 || in_.fail_at(start, "expected 1 after '|'");
+    int64_t one = 1;
+    if (d.broadcast && !in_.integer("1 after '|'", one)) return false;
+    return one == 1 || in_.fail_at(start, "expected 1 after '|'");
   }
 
   bool enumerators(Param& p) {
     if (!in_.expect('{', "and enumerators after 'enum'")) return false;
-    do {
+    const auto enumerator = [&] {
       const size_t start = in_.at();
-      auto e = in_.name("an enumerator");
-      if (!e) return false;
-      if (*e == "true" || *e == "false" || *e == "inf" || *e == "nan")
-        return in_.fail_at(start, "'" + *e + "' is a literal and cannot be an enumerator");
-      if (base::contains(p.enumerators, *e))
-        return in_.fail_at(start, "enumerator '" + *e + "' is repeated");
-      p.enumerators.push_back(std::move(*e));
-    } while (in_.accept(','));
-    return in_.expect('}', "or ',' after an enumerator");
+      std::string e;
+      if (!in_.name("an enumerator", e)) return false;
+      if (e == "true" || e == "false" || e == "inf" || e == "nan")
+        return in_.fail_at(start, "'" + e + "' is a literal and cannot be an enumerator");
+      if (base::contains(p.enumerators, e))
+        return in_.fail_at(start, "enumerator '" + e + "' is repeated");
+      p.enumerators.push_back(std::move(e));
+      return true;
+    };
+    return in_.list(enumerator) && in_.expect('}', "or ',' after an enumerator");
   }
 
   bool fallback(Param& p) {
     const size_t start = in_.at();
-    const auto wrong = [&](std::string_view wanted) {
+    const auto wrong = [&](const std::string& wanted) {
       in_.seek(start);
-      return in_.fail("the default of '" + p.name + "' must be " + std::string(wanted) +
-                      ", found " + in_.found());
+      return in_.expected(wanted + " as the default of '" + p.name + "'");
     };
     switch (p.kind) {
-      case Kind::kInt: {
-        if (!in_.at_number()) return wrong("an integer");
-        const auto n = in_.number();
-        if (!n) return false;
-        if (n->is_float) return wrong("an integer");
-        p.fallback = n->i;
+      case Kind::kInt:
+      case Kind::kFloat: {
+        const bool whole = p.kind == Kind::kInt;
+        const bool minus = !whole && !in_.at_number() && in_.accept('-');
+        if (!whole && in_.peek_word() == "inf") {
+          in_.word();
+          p.fallback = minus ? -__builtin_inf() : __builtin_inf();
+          return true;
+        }
+        const char* const wanted = whole ? "an integer" : "a number";
+        if (minus || !in_.at_number()) return wrong(wanted);
+        Scanner::Number n;
+        if (!in_.number(n)) return false;
+        if (whole && n.is_float) return wrong(wanted);
+        if (whole)
+          p.fallback = n.i;
+        else
+          p.fallback = n.is_float ? n.f : static_cast<double>(n.i);
         return true;
       }
-      case Kind::kFloat: return float_fallback(p, wrong);
       case Kind::kBool: {
         const std::string_view w = in_.word();
         if (w != "true" && w != "false") return wrong("true or false");
         p.fallback = w == "true";
         return true;
       }
-      case Kind::kString: {
+      case Kind::kString:
         if (in_.peek() != '"') return wrong("a string in double quotes");
-        auto text = in_.quoted();
-        if (!text) return false;
-        p.fallback = std::move(*text);
-        return true;
-      }
+        return in_.quoted(p.fallback.emplace<std::string>());
       default: {
         const std::string_view w = in_.word();
         const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), w);
@@ -203,21 +188,6 @@ class SchemaParser {
         return true;
       }
     }
-  }
-
-  template <class Wrong>
-  bool float_fallback(Param& p, const Wrong& wrong) {
-    const bool minus = !in_.at_number() && in_.accept('-');
-    if (in_.peek_word() == "inf") {
-      in_.word();
-      p.fallback = minus ? -__builtin_inf() : __builtin_inf();
-      return true;
-    }
-    if (minus || !in_.at_number()) return wrong("a number");
-    const auto n = in_.number();
-    if (!n) return false;
-    p.fallback = n->is_float ? n->f : static_cast<double>(n->i);
-    return true;
   }
 
   bool clause(Clause& c) {
@@ -246,10 +216,7 @@ class SchemaParser {
         c.kind = Clause::Kind::kIffDTypes;
         return in_dtypes(c.right, c.dtypes);
       }
-      auto other = in_.name("a parameter name");
-      if (!other) return false;
-      c.right.name = std::move(*other);
-      return true;
+      return in_.name("a parameter name", c.right.name);
     }
     if (in_.peek() == '%' ? !multiple(c) : !comparison(c)) return false;
     return guard(c);
@@ -261,34 +228,29 @@ class SchemaParser {
   bool in_dtypes(Term& variable, std::vector<DType>& dtypes) {
     variable.at = {in_.at()};
     variable.name = std::string(in_.word());
-    if (in_.peek_word() != "in")
-      return in_.fail("expected 'in' after the dtype variable, found " + in_.found());
+    if (in_.peek_word() != "in") return in_.expected("'in' after the dtype variable");
     in_.word();
-    if (!in_.expect('{', "and dtypes after 'in'")) return false;
-    do {
+    const auto dtype = [&] {
       const size_t start = in_.at();
-      const auto t = in_.dtype();
-      if (!t) return false;
-      if (base::contains(dtypes, *t))
-        return in_.fail_at(start, std::string("dtype '") + yard::to_string(*t) + "' is repeated");
-      dtypes.push_back(*t);
-    } while (in_.accept(','));
-    return in_.expect('}', "or ',' after a dtype");
+      DType t;
+      if (!in_.dtype(t)) return false;
+      if (base::contains(dtypes, t))
+        return in_.fail_at(start, std::string("dtype '") + yard::to_string(t) + "' is repeated");
+      dtypes.push_back(t);
+      return true;
+    };
+    return in_.expect('{', "and dtypes after 'in'") && in_.list(dtype) &&
+           in_.expect('}', "or ',' after a dtype");
   }
 
   // The interval after 'in'.
   bool elements(Clause& c) {
     c.kind = Clause::Kind::kElements;
-    if (!in_.expect('[', "and an interval after 'in'")) return false;
-    const auto low = in_.integer("a whole number");
-    if (!low) return false;
-    c.left.number = *low;
-    if (!in_.expect(',', "and a bound after the least value") || !term(c.right)) return false;
-    if (!c.right.name.empty() && in_.accept('*')) {
-      auto factor = in_.name("a name");
-      if (!factor) return false;
-      c.factor = std::move(*factor);
-    }
+    if (!in_.expect('[', "and an interval after 'in'") ||
+        !in_.integer("a whole number", c.left.number) ||
+        !in_.expect(',', "and a bound after the least value") || !term(c.right))
+      return false;
+    if (!c.right.name.empty() && in_.accept('*') && !in_.name("a name", c.factor)) return false;
     c.compare = in_.accept(']') ? Compare::kLe : Compare::kLt;
     return c.compare == Compare::kLe || in_.expect(')', "or ']' after the bound");
   }
@@ -296,15 +258,10 @@ class SchemaParser {
   bool term(Term& t) {
     t.at = {in_.at()};
     if (in_.at_number()) {
-      const auto n = in_.integer("a whole number");
-      if (!n) return false;
-      t.number = *n;
+      if (!in_.integer("a whole number", t.number)) return false;
       if (!in_.accept('*')) return true;
     }
-    auto name = in_.name("a name or a number");
-    if (!name) return false;
-    t.name = std::move(*name);
-    return true;
+    return in_.name("a name or a number", t.name);
   }
 
   bool multiple(Clause& c) {
@@ -314,21 +271,16 @@ class SchemaParser {
     in_.accept('%');
     c.right.at = {in_.at()};
     if (in_.at_number()) {
-      const auto n = in_.integer("a number after '%'");
-      if (!n) return false;
-      if (*n < 1) return in_.fail_at(c.right.at.offset, "a divisor is at least 1");
-      c.right.number = *n;
-    } else {
-      auto name = in_.name("a name or a number after '%'");
-      if (!name) return false;
-      c.right.name = std::move(*name);
+      if (!in_.integer("a number after '%'", c.right.number)) return false;
+      if (c.right.number < 1) return in_.fail_at(c.right.at.offset, "a divisor is at least 1");
+    } else if (!in_.name("a name or a number after '%'", c.right.name)) {
+      return false;
     }
-    if (!in_.accept("=="))
-      return in_.fail("expected '== 0' after the divisor, found " + in_.found());
+    if (!in_.accept("==")) return in_.expected("'== 0' after the divisor");
     const size_t zero = in_.at();
-    const auto rest = in_.integer("0");
-    if (!rest) return false;
-    return *rest == 0 || in_.fail_at(zero, "expected 0: name % k == 0");
+    int64_t rest = 0;
+    if (!in_.integer("0", rest)) return false;
+    return rest == 0 || in_.fail_at(zero, "expected 0: name % k == 0");
   }
 
   bool comparison(Clause& c) {
@@ -341,9 +293,7 @@ class SchemaParser {
       c.compare = compare;
       return term(c.right);
     }
-    return in_.fail(
-        "expected a comparison (== != < <= > >=), '%', 'in', 'iff', 'or' or 'may_alias', found " +
-        in_.found());
+    return in_.expected("a comparison (== != < <= > >=), '%', 'in', 'iff', 'or' or 'may_alias'");
   }
 
   bool guard(Clause& c) {
@@ -352,10 +302,7 @@ class SchemaParser {
     c.guard = w == "if" ? Clause::Guard::kIf : Clause::Guard::kUnless;
     in_.word();
     c.guard_at = {in_.at()};
-    auto name = in_.name("a parameter name");
-    if (!name) return false;
-    c.guard_param = std::move(*name);
-    return true;
+    return in_.name("a parameter name", c.guard_param);
   }
 
   Scanner& in_;

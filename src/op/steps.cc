@@ -216,13 +216,11 @@ std::string unreadable(const yard_tensor_t& t) {
 
 // A value that has the tag of its parameter but not the pointers, or another tag.
 std::string tag_mismatch(const Param& p, const yard_value_t& v) {
-  const std::string expected = "expected " + type_text(p) + ", ";
-  if (v.tag == YARD_TAG_NONE) return expected + "but it is missing";
-  if (v.tag != YARD_TAG_LIST || p.kind != Kind::kTensorList)
-    return expected + "found " + value_text(v);
-  if (v.u.list == nullptr) return expected + "found a null list";
+  const std::string expected = "expected " + type_text(p) + ", got ";
+  if (v.tag != YARD_TAG_LIST || p.kind != Kind::kTensorList) return expected + value_text(v);
+  if (v.u.list == nullptr) return expected + "a null list";
   const auto null = std::find(v.u.list, v.u.list + v.count, nullptr);
-  return expected + fmt::format("found a null tensor at {}", null - v.u.list);
+  return expected + fmt::format("a null tensor at {}", null - v.u.list);
 }
 
 // Describes the step at which a runner stopped.
@@ -235,30 +233,30 @@ class StepDescription {
     const Param& p = s_.params[s.arg];
     switch (s.op) {
       case Step::Op::kEnum:
-        return about(p, fmt::format("expected {} (0 to {}), found {}", base::one_of(p.enumerators),
+        return about(p, fmt::format("expected {} (0 to {}), got {}", base::one_of(p.enumerators),
                                     s.value - 1, args_[s.arg].u.i));
       case Step::Op::kReadable: return readable(p);
       case Step::Op::kDTypeSet:
-        return fmt::format("argument '{}': expected {}, found {} = {}", source(s.reg),
+        return fmt::format("invalid argument '{}': expected {}, got {} = {}", source(s.reg),
                            to_string(s_.clauses[s.value]), cold_.names[s.reg], dtype_name(s.reg));
       case Step::Op::kCompare: return comparison(s_.clauses[s.value]);
       case Step::Op::kIff: {
         const std::string& other = s_.params[s.other].name;
-        return fmt::format("expected '{}' and '{}' both or neither, found only '{}'", p.name, other,
+        return fmt::format("expected '{}' and '{}' both or neither, got only '{}'", p.name, other,
                            args_[s.arg].tag != YARD_TAG_NONE ? p.name : other);
       }
       case Step::Op::kIffDTypes:
-        return fmt::format("expected {}, found {} = {} {} '{}'", to_string(s_.clauses[s.value]),
+        return fmt::format("expected {}, got {} = {} {} '{}'", to_string(s_.clauses[s.value]),
                            cold_.names[s.reg], dtype_name(s.reg),
                            args_[s.arg].tag != YARD_TAG_NONE ? "with" : "without", p.name);
       case Step::Op::kOr:
-        return fmt::format("expected '{}' or '{}', found neither", p.name, s_.params[s.other].name);
+        return fmt::format("expected '{}' or '{}', got neither", p.name, s_.params[s.other].name);
       case Step::Op::kSelf: return self_overlap(p);
       case Step::Op::kPair: {
         const bool same = runner_.overlap_found() == Overlap::kSame;
         return about(
             p,
-            fmt::format("expected memory {} '{}', found {}",
+            fmt::format("expected memory {} '{}', got {}",
                         s.value != 0 ? "that is exactly or not at all that of" : "apart from",
                         s_.params[s.other].name, same ? "the same memory" : "some of it shared"));
       }
@@ -268,20 +266,20 @@ class StepDescription {
 
  private:
   static std::string about(const Param& p, const std::string& text) {
-    return "argument '" + p.name + "': " + text;
+    return "invalid argument '" + p.name + "': " + text;
   }
 
   std::string readable(const Param& p) const {
     const yard_tensor_t& t = *runner_.tensor();
     if ((t.facts & YARD_FACTS_VALID) == 0)
       return about(
-          p, "expected " + type_text(p) + ", found a tensor that cannot be read: " + unreadable(t));
+          p, "expected " + type_text(p) + ", got a tensor that cannot be read: " + unreadable(t));
     size_t first = 0;
     while (Tensors(args_[first]).count == 0) ++first;
     const auto device = [](const yard_tensor_t& of) {
       return to_string(Device{of.device.type, of.device.index});
     };
-    return about(p, fmt::format("expected a tensor on {} like '{}', found {} on {}",
+    return about(p, fmt::format("expected a tensor on {} like '{}', got {} on {}",
                                 device(*Tensors(args_[first]).list[0]), s_.params[first].name,
                                 brief(t), device(t)));
   }
@@ -306,8 +304,8 @@ class StepDescription {
       add(rank);
       if (!rank.empty()) break;  // dimensions cannot be compared
     }
-    return about(p, "expected " + expected(p) + (why.empty() ? "" : " (" + why + ")") + ", found " +
-                        brief(t));
+    return about(
+        p, "expected " + expected(p) + (why.empty() ? "" : " (" + why + ")") + ", got " + brief(t));
   }
 
   std::string dtype(const Step& s, const Param& p, const yard_tensor_t& t) const {
@@ -340,14 +338,14 @@ class StepDescription {
       if (!t->name.empty())
         found += fmt::format("{}{} = {}", found.empty() ? "" : ", ", t->name,
                              runner_.value(reg(t->name)));
-    return "expected " + to_string(c) + ", found " + found;
+    return "expected " + to_string(c) + ", got " + found;
   }
 
   std::string self_overlap(const Param& p) const {
     TensorSpec found = spec_of(*runner_.tensor());
     found.align = YARD_MAX_ALIGN;
     found.device.reset();
-    return about(p, "is written, but some of its elements share memory: found " + to_string(found));
+    return about(p, "it is written, and some of its elements share memory: " + to_string(found));
   }
 
   // "f32[8,4096]": a parameter's type with the values that were known before its tensor.
@@ -422,7 +420,7 @@ std::string count_mismatch(const Schema& s, uint32_t n) {
   std::string names;
   for (const Param& p : s.params) names += (names.empty() ? "" : ", ") + p.name;
   const std::string text =
-      fmt::format("takes {} arguments ({}), found {}", s.params.size(), names, n);
+      fmt::format("takes {} arguments ({}), got {}", s.params.size(), names, n);
   return n < s.params.size() ? text + ": '" + s.params[n].name + "' is missing"
                              : text + fmt::format(": {} too many", n - s.params.size());
 }
@@ -438,7 +436,7 @@ Status Program::explain(const yard_value_t* args, uint32_t n, bool outputs_may_b
     const Param& p = schema().params[i];
     if (tag_fits(i, args[i])) continue;
     if (outputs_may_be_missing && p.is_output() && args[i].tag == YARD_TAG_NONE) continue;
-    return fail("argument '" + p.name + "': " + tag_mismatch(p, args[i]));
+    return fail("invalid argument '" + p.name + "': " + tag_mismatch(p, args[i]));
   }
   StepRunner runner(schema(), args);
   const Step* const failed = runner.run(cold_->steps);

@@ -2,7 +2,7 @@
 // The steps that a schema compiles to, and the code that runs them. Internal to src/op.
 //
 // The steps are the whole check of a call's arguments, in the order in which mistakes are reported. A
-// call fits when all of them hold; mismatch.cc describes the first that does not. The lanes of
+// call fits when all of them hold; explain_mismatch() describes the first that does not. The lanes of
 // program.h are a shortcut: they accept common calls, after which only `rest` has to run.
 #pragma once
 
@@ -58,7 +58,6 @@ struct ProgramCold {
   std::string signature;
   std::vector<uint8_t> outputs;
   bool has_inout = false;
-  bool needs_shape_function = false;
   std::vector<std::pair<uint8_t, uint8_t>> aliases;  // (output, input)
   std::vector<std::pair<std::string, Field>> fields;
   std::vector<Step> steps;         // the whole check
@@ -133,9 +132,5 @@ class StepRunner {
   int64_t value_[kMaxNames];
   const int64_t* group_[kMaxNames];
 };
-
-// The fields of a schema by name, and whether an output has a dimension that no input binds.
-std::vector<std::pair<std::string, Field>> make_fields(const Schema& schema);
-bool needs_shape_function(const Schema& schema);
 
 }  // namespace yard::op

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "op/bind.h"
 #include "op/facts.h"
 #include "op/program.h"
 
@@ -59,32 +60,11 @@ class Values {
 };
 
 inline yard_value_t none() { return {}; }
-inline yard_value_t integer(int64_t i) {
-  yard_value_t v{};
-  v.tag = YARD_TAG_INT;
-  v.u.i = i;
-  return v;
-}
-inline yard_value_t number(double f) {
-  yard_value_t v{};
-  v.tag = YARD_TAG_FLOAT;
-  v.u.f = f;
-  return v;
-}
-inline yard_value_t boolean(bool b) {
-  yard_value_t v{};
-  v.tag = YARD_TAG_BOOL;
-  v.u.i = b ? 1 : 0;
-  return v;
-}
+inline yard_value_t integer(int64_t i) { return scalar(i); }
+inline yard_value_t number(double f) { return scalar(f); }
+inline yard_value_t boolean(bool b) { return scalar(b); }
 // Borrows the text.
-inline yard_value_t text(std::string_view s) {
-  yard_value_t v{};
-  v.tag = YARD_TAG_STRING;
-  v.count = static_cast<uint32_t>(s.size());
-  v.u.string = s.data();
-  return v;
-}
+inline yard_value_t text(std::string_view s) { return scalar(s); }
 
 inline constexpr const char* kRmsNorm =
     "rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "

@@ -289,13 +289,10 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   auto op = std::make_shared<Op>();
   std::string text;
   YARD_RETURN_IF_ERROR(read_text(d.schema, "the schema of an op", text));
-  YARD_ASSIGN_OR_RETURN(auto schema, op::parse_schema(text));
-  op->name = schema.name;
-  op->schema = op::to_string(schema);
-  auto program = op::Program::compile(std::move(schema));
-  if (!program.ok())
-    return std::move(program).status().note("in the schema of op '" + op->name + "'");
-  op->program = std::make_shared<const op::Program>(*std::move(program));
+  YARD_ASSIGN_OR_RETURN(auto program, op::Program::compile(text));
+  op->program = std::make_shared<const op::Program>(std::move(program));
+  op->name = op->program->name();
+  op->schema = op::to_string(op->program->schema());
   YARD_RETURN_IF_ERROR(read_text(d.summary, "the summary of an op", op->summary));
   if (d.tolerance_count > kMaxItems || (d.tolerance_count > 0 && d.tolerances == nullptr))
     return bad(

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread_state.h"
+#include "op/numbers.h"
 #include "select/reasons.h"
 
 namespace yard::select {

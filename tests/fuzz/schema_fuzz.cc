@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string canonical = to_string(*schema);
   const yard::Result<Schema> again = parse_schema(canonical);
   require(again.ok() && *again == *schema && to_string(*again) == canonical);
-  const yard::Result<Program> program = Program::compile(*schema);
+  const yard::Result<Program> program = Program::compile(canonical);
   require(program.ok() && program->signature().size() == schema->params.size());
   for (const std::string& name : program->field_names()) require(program->field(name).has_value());
 
