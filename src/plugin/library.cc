@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread_state.h"
-#include "registry/descriptors.h"
+#include "registry/changes.h"
 
 namespace yard::plugin {
 namespace {

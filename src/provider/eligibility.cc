@@ -92,7 +92,7 @@ Eligibility by_policy(const Situation& s, const registry::Backend& b, const Func
 
 Eligibility on_device(const Situation& s, const registry::Backend& b, Device device,
                       const registry::Hook* function, bool any_device) {
-  if (const registry::Probe& probe = b.probe(device, s.host); !probe.available) {
+  if (const registry::DeviceProbe& probe = b.probe(device, s.host); !probe.available) {
     std::string text = select::refusal(probe);
     if (text.empty()) text = fmt::format("it is not available on {}", to_string(device));
     return {YARD_REASON_UNAVAILABLE, std::move(text), {}};

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "registry/descriptors.h"
+#include "registry/changes.h"
 #include "select/select.h"
 
 namespace yard::provider {

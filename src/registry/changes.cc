@@ -11,7 +11,6 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "registry/declarations.h"
-#include "registry/descriptors.h"
 
 namespace yard {
 
@@ -22,26 +21,28 @@ Changes& Changes::operator=(Changes&&) noexcept = default;
 
 namespace {
 // A step with what was read. Keeps the first error; apply() returns it.
-template <class Step, class T>
-void put(detail::ChangeList& list, Result<T> read) {
+template <class Step, class T, class... Rest>
+void put(detail::ChangeList& list, Result<T> read, Rest... rest) {
   if (read.ok())
-    list.steps.push_back(Step{*std::move(read)});
+    list.steps.push_back(Step{*std::move(read), rest...});
   else if (list.problem.ok())
     list.problem = std::move(read).status();
 }
 
-// A kernel that names no backend belongs to the one that its id begins with; the name, else null.
-const char* add_default_backend(detail::ChangeList& list, const yard_kernel_t& kernel,
-                                std::string& name) {
-  if (kernel.size < offsetof(yard_kernel_t, summary) || kernel.backend != nullptr ||
-      kernel.id == nullptr)
-    return nullptr;
-  name = kernel.id;
-  name.resize(std::min(name.find('.'), name.size()));
-  yard_backend_t d{};
-  d.size = sizeof d, d.name = name.c_str();
-  put<registry::AddDefaultBackend>(list, registry::read_backend(d, {}));
-  return name.c_str();
+// A kernel that names no backend belongs to the one that its id begins with.
+void put_kernel(detail::ChangeList& list, const yard_kernel_t& kernel, std::shared_ptr<void> keep,
+                bool replaces) {
+  std::string backend;
+  if (kernel.size >= offsetof(yard_kernel_t, summary) && kernel.backend == nullptr &&
+      kernel.id != nullptr) {
+    backend = kernel.id;
+    backend.resize(std::min(backend.find('.'), backend.size()));
+    yard_backend_t d{};
+    d.size = sizeof d, d.name = backend.c_str();
+    put<registry::AddBackend>(list, registry::read_backend(d, {}), true);
+  }
+  const char* const only = backend.empty() ? nullptr : backend.c_str();
+  put<registry::AddKernel>(list, registry::read_kernel(kernel, std::move(keep), only), replaces);
 }
 }  // namespace
 
@@ -54,9 +55,7 @@ Changes& Changes::add_backend(const yard_backend_t& backend, std::shared_ptr<voi
   return *this;
 }
 Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
-  std::string backend;
-  const char* const of = add_default_backend(*list_, kernel, backend);
-  put<registry::AddKernel>(*list_, registry::read_kernel(kernel, std::move(keep), of));
+  put_kernel(*list_, kernel, std::move(keep), false);
   return *this;
 }
 Changes& Changes::add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep) {
@@ -64,9 +63,7 @@ Changes& Changes::add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep) 
   return *this;
 }
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
-  std::string backend;
-  const char* const of = add_default_backend(*list_, kernel, backend);
-  put<registry::ReplaceKernel>(*list_, registry::read_kernel(kernel, std::move(keep), of));
+  put_kernel(*list_, kernel, std::move(keep), true);
   return *this;
 }
 Changes& Changes::add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep) {
@@ -177,16 +174,6 @@ Status add_hook(State& state, const std::shared_ptr<Hook>& hook) {
   return {};
 }
 
-void remove_hooks(State& state, std::vector<std::shared_ptr<const void>>& removed,
-                  const std::function<bool(const Hook&)>& goes) {
-  for (auto* list : {&state.hooks, &state.functions})
-    std::erase_if(*list, [&](const std::shared_ptr<const Hook>& h) {
-      if (!goes(*h)) return false;
-      removed.push_back(h);
-      return true;
-    });
-}
-
 // One apply(): a copy of the state, and what has changed.
 class Applier {
  public:
@@ -197,13 +184,13 @@ class Applier {
     if (const OpRecord* f = next_.find(name)) {
       if (same(*f->op, *s.op)) return {};
       if (f->op->schema != s.op->schema)
-        return Status(Code::kConflict,
-                      fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}",
-                                  name, f->op->schema, s.op->schema));
-      return Status(Code::kConflict,
-                    fmt::format("op '{}' is known with the same schema but another summary, shape "
-                                "function or tolerance",
-                                name));
+        return conflict(
+            fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}", name,
+                        f->op->schema, s.op->schema));
+      return conflict(
+          fmt::format("op '{}' is known with the same schema but another summary, shape "
+                      "function or tolerance",
+                      name));
     }
     s.op->index = next_.indices.emplace(s.op->schema, next_.index_count()).first->second;
     next_.op_records[name] = std::make_shared<OpRecord>(OpRecord{s.op, {}});
@@ -212,23 +199,13 @@ class Applier {
   }
 
   Status step(const AddBackend& s) {
-    auto& slot = next_.backends[s.backend->name];
-    if (slot == nullptr) {
-      slot = s.backend;
-      return {};
-    }
-    if (same(*slot, *s.backend)) return {};
-    return Status(Code::kConflict, fmt::format("backend '{}' is registered already and differs: {}",
-                                               s.backend->name, difference(*slot, *s.backend)));
+    const auto [known, is_new] = next_.backends.try_emplace(s.backend->name, s.backend);
+    if (is_new || s.is_default || same(*known->second, *s.backend)) return {};
+    return conflict(fmt::format("backend '{}' is registered already and differs: {}",
+                                s.backend->name, difference(*known->second, *s.backend)));
   }
 
-  Status step(const AddDefaultBackend& s) {
-    next_.backends.try_emplace(s.backend->name, s.backend);
-    return {};
-  }
-
-  Status step(const AddKernel& s) { return put_kernel(s.kernel, false); }
-  Status step(const ReplaceKernel& s) { return put_kernel(s.kernel, true); }
+  Status step(const AddKernel& s) { return put_kernel(s.kernel, s.replaces); }
 
   Status step(const AddHook& s) { return add_hook(next_, s.hook); }
 
@@ -253,21 +230,18 @@ class Applier {
                                 base::did_you_mean(k.id, base::keys(f->kernels))));
     if (!replace && old != f->kernels.end()) {
       if (same(*old->second, k)) return {};
-      return Status(
-          Code::kConflict,
-          fmt::format("kernel '{}' of op '{}' is registered already (by backend '{}') and "
-                      "differs from the new one (by backend '{}'): {}",
-                      k.id, k.op, old->second->backend_name, k.backend_name,
-                      difference(*old->second, k)));
+      return conflict(fmt::format(
+          "kernel '{}' of op '{}' is registered already (by backend '{}') and "
+          "differs from the new one (by backend '{}'): {}",
+          k.id, k.op, old->second->backend_name, k.backend_name, difference(*old->second, k)));
     }
     YARD_RETURN_IF_ERROR(check_reference(k, *f->op));
     YARD_RETURN_IF_ERROR(resolve_params(*kernel, *f->op->program));
     YARD_RETURN_IF_ERROR(check_kernel(k, *backend->second, *f->op->program));
     kernel->backend = backend->second;
-    OpRecord& changed = edit(k.op);
-    auto& slot = changed.kernels[k.id];
-    if (slot != nullptr) done_.removed.push_back(slot);
-    slot = kernel;
+    auto& registered = edit(k.op).kernels[k.id];
+    if (registered != nullptr) done_.removed.push_back(registered);
+    registered = kernel;
     return {};
   }
 
@@ -291,12 +265,13 @@ class Applier {
       f.kernels.erase(id);
     });
     drop_backend(s.name);
-    return take_hooks([&](const Hook& h) { return h.backend == s.name; });
+    remove_hooks([&](const Hook& h) { return h.backend == s.name; });
+    return {};
   }
 
   Status step(const RemoveHooks& s) {
     const size_t before = done_.removed.size();
-    YARD_RETURN_IF_ERROR(take_hooks([&](const Hook& h) { return h.backend == s.backend; }));
+    remove_hooks([&](const Hook& h) { return h.backend == s.backend; });
     if (done_.removed.size() > before) return {};
     return Status(Code::kNotFound, fmt::format("backend '{}' has no hooks", s.backend));
   }
@@ -341,7 +316,8 @@ class Applier {
     for (const std::string& name : ops) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
     for (const std::string& name : backends) drop_backend(name);  // it has no kernels any more
     if (s.replaced) hook_order_ = {next_.hooks, next_.functions};
-    return take_hooks(is_kept);
+    remove_hooks(is_kept);
+    return {};
   }
 
   // Moves back what was set aside, after all steps.
@@ -364,9 +340,9 @@ class Applier {
 
   static Status depends(const char* what, const std::string& name, const Kernel& k,
                         const char* why) {
-    return Status(Code::kConflict,
-                  fmt::format("{} '{}' {}: kernel '{}' of op '{}', of backend '{}', depends on it",
-                              what, name, why, k.id, k.op, k.backend_name));
+    return conflict(
+        fmt::format("{} '{}' {}: kernel '{}' of op '{}', of backend '{}', depends on it", what,
+                    name, why, k.id, k.op, k.backend_name));
   }
 
   // The kernels that are left on ops and backends that go. An error unless these are `replaced`.
@@ -395,10 +371,10 @@ class Applier {
       return depends("backend", k.backend_name, k, "is missing in the replacement");
     if (backend->second != k.backend) return put_kernel(on_backend(k, backend->second), false);
     if (f->kernels.count(k.id) != 0)
-      return Status(Code::kConflict,
-                    fmt::format("the replacement has kernel '{}' of op '{}', which "
-                                "backend '{}' provides",
-                                k.id, k.op, k.backend_name));
+      return conflict(
+          fmt::format("the replacement has kernel '{}' of op '{}', which "
+                      "backend '{}' provides",
+                      k.id, k.op, k.backend_name));
     edit(k.op).kernels[k.id] = d.kernel;
     return {};
   }
@@ -429,9 +405,14 @@ class Applier {
     done_.removed.push_back(it->second);
     next_.backends.erase(it);
   }
-  Status take_hooks(const std::function<bool(const Hook&)>& goes) {
-    remove_hooks(next_, done_.removed, goes);
-    return {};
+  template <class F>
+  void remove_hooks(const F& goes) {
+    for (auto* list : {&next_.hooks, &next_.functions})
+      std::erase_if(*list, [&](const std::shared_ptr<const Hook>& h) {
+        if (!goes(*h)) return false;
+        done_.removed.push_back(h);
+        return true;
+      });
   }
   Status unknown_op(const std::string& name) {
     return Status(Code::kUnknownOp,
@@ -446,13 +427,13 @@ class Applier {
 
   // A copy of the op record to change; made once per apply().
   OpRecord& edit(const std::string& op) {
-    auto& slot = next_.op_records[op];
-    if (done_.ops.insert(op).second || edited_.count(op) == 0) {
-      auto copy = std::make_shared<OpRecord>(*slot);
-      edited_[op] = copy;
-      slot = copy;
+    auto& copy = edited_[op];
+    done_.ops.insert(op);
+    if (copy == nullptr) {
+      copy = std::make_shared<OpRecord>(*next_.op_records[op]);
+      next_.op_records[op] = copy;
     }
-    return *edited_[op];
+    return *copy;
   }
 
   template <class F>

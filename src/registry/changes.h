@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry's state as an immutable value, and changes that produce a new one.
+// The registry's state as an immutable value, changes that produce a new one, and descriptors read into these.
 #pragma once
 
 #include <yard/registry.h>
@@ -21,19 +21,14 @@ struct AddOp {
 };
 struct AddBackend {
   std::shared_ptr<Backend> backend;
-};
-// Unless there is one of that name.
-struct AddDefaultBackend {
-  std::shared_ptr<Backend> backend;
+  bool is_default = false;  // unless there is one of that name
 };
 struct AddKernel {
   std::shared_ptr<Kernel> kernel;
+  bool replaces = false;  // the one of that id, which must be there
 };
 struct AddHook {
   std::shared_ptr<Hook> hook;  // or function
-};
-struct ReplaceKernel {
-  std::shared_ptr<Kernel> kernel;
 };
 struct RemoveKernel {
   std::string op, id;
@@ -57,8 +52,8 @@ struct RemoveKept {
   const void* keep;
   bool replaced = false;
 };
-using Step = std::variant<AddOp, AddBackend, AddDefaultBackend, AddKernel, AddHook, ReplaceKernel,
-                          RemoveKernel, RemoveBackend, RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
+using Step = std::variant<AddOp, AddBackend, AddKernel, AddHook, RemoveKernel, RemoveBackend,
+                          RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
 
 // An op with its kernels, by id.
 struct OpRecord {
@@ -89,6 +84,24 @@ struct Applied {
 
 // All steps or none. The error names the subject of the step and, for a conflict, both sides.
 Result<Applied> apply(const State& state, const std::vector<Step>& steps);
+
+// ---- descriptors.cc: from untrusted structs to records, or an error ----
+//
+// Never reads past the stated size of a struct. Checks everything that does not depend on the op: names, texts, kinds,
+// limits, missing functions.
+
+Result<std::shared_ptr<Op>> read_op(const yard_op_t& d, std::shared_ptr<void> keep);
+Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shared_ptr<void> keep);
+// `only_backend` is used if the descriptor names no backend.
+Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& d, std::shared_ptr<void> keep,
+                                            const char* only_backend = nullptr);
+// A hook, or an implementation of a dispatched function.
+Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& d, std::shared_ptr<void> keep,
+                                        const char* only_backend = nullptr);
+// Appends a step for everything that the plugin lists. Its ops and kernels are of that origin, with the plugin's name if
+// it is a loaded plugin.
+Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,
+                   std::vector<Step>& steps, Origin::From from = Origin::From::kProgram);
 
 }  // namespace yard::registry
 

@@ -67,7 +67,7 @@ TEST(Changes, AReferenceOfAnotherOriginThanItsOpIsRefused) {
       };
       s.apply({AddKernel{kernel("default.a", YARD_KIND_DEFAULT)}});
       const AddKernel reference{kernel("reference.a", YARD_KIND_REFERENCE)};
-      const ReplaceKernel promoted{kernel("default.a", YARD_KIND_REFERENCE)};
+      const AddKernel promoted{kernel("default.a", YARD_KIND_REFERENCE), true};
       if (of_op == of_kernel) {
         s.apply({reference, promoted});
         continue;

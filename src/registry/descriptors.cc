@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "registry/descriptors.h"
+// Reading descriptors: see changes.h.
+#include "registry/changes.h"
 
 #include <fmt/format.h>
 #include <yard/detail/function.h>
@@ -38,17 +39,8 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
 
 bool valid_utf8(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
-    const auto c = static_cast<unsigned char>(s[i]);
-    const size_t n = c < 0x80 ? 1 : (c >> 5) == 6 ? 2 : (c >> 4) == 14 ? 3 : (c >> 3) == 30 ? 4 : 0;
-    if (n == 0 || i + n > s.size()) return false;
-    uint32_t point = n == 1 ? c : c & (0xffu >> (n + 1));
-    for (size_t k = 1; k < n; ++k) {
-      const auto t = static_cast<unsigned char>(s[i + k]);
-      if ((t & 0xc0) != 0x80) return false;
-      point = (point << 6) | (t & 0x3f);
-    }
-    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (point < kLeast[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
+    const size_t n = base::utf8_length(s, i);
+    if (n == 0) return false;
     i += n;
   }
   return true;
@@ -74,8 +66,7 @@ Status read_name(const char* from, const char* what, std::string& to) {
   if (to.empty()) return bad(fmt::format("{} is missing", what));
   if (to.size() > 128) return bad(fmt::format("{} is longer than 128 characters", what));
   for (const char c : to)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-          c == '.' || c == '-'))
+    if (!base::is_bare_word({&c, 1}))
       return bad(fmt::format(
           "{} '{}' holds '{}'; letters, digits, '_', '.', '-' may stand in a name", what, to, c));
   return {};
@@ -183,7 +174,7 @@ Status read_features(const yard_kernel_t& d, Kernel& k) {
   for (const std::string_view word : base::split(k.features, ' ')) {
     if (word.empty()) continue;
     YARD_ASSIGN_OR_RETURN(auto feature, parse_needed_feature(word));
-    k.needs.push_back({std::move(feature), std::string(word)});
+    k.needs.push_back(std::move(feature));
   }
   return {};
 }

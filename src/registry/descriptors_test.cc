@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Untrusted descriptors: wrong sizes, invalid texts, numbers out of range.
-#include "registry/descriptors.h"
+#include "registry/changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -59,7 +59,7 @@ Result<Feature> parse_feature(std::string_view text) {
     return invalid(text,
                    "a name of letters, digits, '_', '.' or '-', like cuda:sm_90, or a range "
                    "of levels, like cuda:sm_80..89");
-  to.name = name;
+  to.name = name, to.text = text;
   return to;
 }
 

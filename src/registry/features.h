@@ -37,6 +37,7 @@ struct Feature {
   static constexpr int32_t kEvery = -1;
   Device device{1, kEvery};  // kEvery: every device of the type
   std::string name;          // as FeatureName reads it
+  std::string text;          // with the device, as it was written
 
   bool of_processor() const noexcept { return device.type == 1; }
 };

@@ -149,10 +149,10 @@ void Kernel::link() {
   d.params = nullptr, d.options_schema = d.weights_schema = nullptr;
 }
 
-const Probe& Backend::probe(Device device, const yard_host_t* host) const {
-  for (const Probe& known : probes_)
+const DeviceProbe& Backend::probe(Device device, const yard_host_t* host) const {
+  for (const DeviceProbe& known : probes_)
     if (known.device == device) return known;
-  auto made = std::make_unique<Probe>();
+  auto made = std::make_unique<DeviceProbe>();
   made->device = device;
   int32_t code = YARD_OK;
   if (d.probe != nullptr) {
@@ -172,8 +172,8 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
   if (code != YARD_OK && made->text.empty() && made->why.reason == YARD_REASON_NONE)
     made->text = fmt::format("its probe returned {} and gave no reason", code);
   // Another thread may have been first.
-  return probes_.find_or_append(
-      std::move(made), [](const Probe& a, const Probe& b) { return a.device == b.device; });
+  return probes_.find_or_append(std::move(made),
+                                [](const auto& a, const auto& b) { return a.device == b.device; });
 }
 
 Status resolve_params(Kernel& k, const op::Program& program) {

@@ -22,13 +22,13 @@
 
 namespace yard::registry {
 
-// The result of a probe for one device.
-struct Probe {
+// What the probe of a backend said of one device.
+struct DeviceProbe {
   Device device;
   bool available = false;
   yard_verdict_t why{};
   std::string text;  // reason of a failed probe, in words
-  Probe* next = nullptr;
+  DeviceProbe* next = nullptr;
 };
 
 struct Backend {
@@ -44,10 +44,10 @@ struct Backend {
 
   // Probes the backend once per device and caches the result. If threads probe concurrently one result is kept, and all
   // get one of them. Takes no lock. A probe that throws counts as failed.
-  const Probe& probe(Device device, const yard_host_t* host) const;
+  const DeviceProbe& probe(Device device, const yard_host_t* host) const;
 
  private:
-  mutable base::OwnedAppendList<Probe> probes_;
+  mutable base::OwnedAppendList<DeviceProbe> probes_;
 };
 
 // Where an op or kernel comes from. Only what defines an op may define its reference.
@@ -59,16 +59,10 @@ struct Origin {
   std::string shown() const;  // "the program", "plugin 'acme'"
 };
 
-// A feature that a kernel needs, and its text.
-struct NeededFeature {
-  Feature feature;
-  std::string text;
-};
-
 struct Kernel : std::enable_shared_from_this<Kernel> {
   yard_kernel_t d{};
   std::string op, id, backend_name, summary, features, typed_signature;
-  std::vector<NeededFeature> needs;  // `features`, read
+  std::vector<Feature> needs;  // `features`, read
   std::vector<yard_limit_t> limits;
   std::vector<std::string> limit_fields;  // storage of limits[i].field
   bool reads_all = false;                 // a verifier without a list of what it reads

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "registry/changes.h"
-#include "registry/descriptors.h"
 
 namespace yard::registry::testing {
 
@@ -86,7 +85,7 @@ inline Step add(const yard_hook_t& d, std::shared_ptr<void> keep = {}) {
   return AddHook{read_hook(d, std::move(keep)).value()};
 }
 inline Step replace(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
-  return ReplaceKernel{read_kernel(d, std::move(keep)).value()};
+  return AddKernel{read_kernel(d, std::move(keep)).value(), true};
 }
 
 // A state that changes by steps which must succeed.

@@ -19,7 +19,6 @@
 #include "provider/function_service.h"
 #include "provider/hook_service.h"
 #include "registry/changes.h"
-#include "registry/descriptors.h"
 #include "runtime/host.h"
 #include "runtime/inspect.h"
 #include "runtime/maintenance.h"

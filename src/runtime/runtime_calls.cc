@@ -190,7 +190,7 @@ Listing Runtime::list() const {
   }
   for (const auto& [name, backend] : s->state->backends) {
     BackendInfo b{name, backend->vendor, backend->summary, true, {}, {}, 0};
-    const registry::Probe& probe = backend->probe({backend->d.device_type, 0}, core().host);
+    const registry::DeviceProbe& probe = backend->probe({backend->d.device_type, 0}, core().host);
     if (s->forked && (backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) {
       b.available = false, b.reason = select::reason_name(YARD_REASON_FORKED);
     } else if (!probe.available) {

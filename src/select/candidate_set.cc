@@ -119,15 +119,15 @@ int kind_tier(std::optional<Kind> prefer, Kind kind) {
 }
 
 // Features of the device that a call is on are checked when that is known.
-bool depends_on_call(const registry::NeededFeature& n, const registry::Kernel& k) {
-  return !n.feature.of_processor() && n.feature.device.index == registry::Feature::kEvery &&
-         n.feature.device.type == k.backend->d.device_type;
+bool depends_on_call(const registry::Feature& n, const registry::Kernel& k) {
+  return !n.of_processor() && n.device.index == registry::Feature::kEvery &&
+         n.device.type == k.backend->d.device_type;
 }
 
 // The index of the first feature that is missing whatever the call; -1 if none is.
 int missing_feature(const registry::Kernel& k, const yard_host_t* host) {
   for (size_t i = 0; i < k.needs.size(); ++i) {
-    const registry::Feature& f = k.needs[i].feature;
+    const registry::Feature& f = k.needs[i];
     if (!depends_on_call(k.needs[i], k) && !has_feature(host, f.device, f.name))
       return static_cast<int>(i);
   }
@@ -170,9 +170,8 @@ int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstrai
     return YARD_REASON_FORKED;
   if (const int missing = missing_feature(k, process.host); missing >= 0) {
     figures[0] = missing, figures[1] = registry::Feature::kEvery;
-    return k.needs[static_cast<size_t>(missing)].feature.of_processor()
-               ? YARD_REASON_CPU_FEATURE
-               : YARD_REASON_DEVICE_FEATURE;
+    return k.needs[static_cast<size_t>(missing)].of_processor() ? YARD_REASON_CPU_FEATURE
+                                                                : YARD_REASON_DEVICE_FEATURE;
   }
   return YARD_REASON_NONE;
 }

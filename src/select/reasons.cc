@@ -104,10 +104,9 @@ namespace {
 
 // Figures: the index of the feature, and that of the device; negative: any of the type.
 std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
-  const registry::NeededFeature& n = k.needs[static_cast<size_t>(figures[0])];
-  if (n.feature.of_processor())
-    return fmt::format("needs {}, which this machine does not offer", n.text);
-  const Device type{n.feature.device.type, 0};
+  const registry::Feature& n = k.needs[static_cast<size_t>(figures[0])];
+  if (n.of_processor()) return fmt::format("needs {}, which this machine does not offer", n.text);
+  const Device type{n.device.type, 0};
   return fmt::format(
       "needs {}, which the program has not stated{} (Runtime::state_device_features)", n.text,
       figures[1] < 0 ? "" : fmt::format(" of {}:{}", to_string(type), figures[1]));
@@ -282,7 +281,7 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
   }
 }
 
-std::string refusal(const registry::Probe& probe) {
+std::string refusal(const registry::DeviceProbe& probe) {
   if (!probe.text.empty() || probe.why.reason == YARD_REASON_NONE) return probe.text;
   if (probe.why.reason < YARD_REASON_OWN) return reason_meaning(probe.why.reason);
   return fmt::format("its own reason {}, which it does not explain",
@@ -297,12 +296,12 @@ yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::
   const registry::Backend& backend = *c.kernel->backend;
   for (const uint32_t i : c.device_needs)
     if (!has_feature(host, {backend.d.device_type, registry::Feature::kEvery},
-                     c.kernel->needs[i].feature.name)) {
+                     c.kernel->needs[i].name)) {
       v.reason = YARD_REASON_DEVICE_FEATURE;
       v.figures[0] = i, v.figures[1] = registry::Feature::kEvery;
       return v;
     }
-  const registry::Probe& probe = backend.probe({backend.d.device_type, 0}, host);
+  const registry::DeviceProbe& probe = backend.probe({backend.d.device_type, 0}, host);
   if (!probe.available) {
     v.reason = YARD_REASON_UNAVAILABLE;
     if (text != nullptr) *text = refusal(probe);

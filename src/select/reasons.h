@@ -47,6 +47,6 @@ yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::
 std::string open_breaker_text(const health::BreakerStatus& breaker);
 
 // The text of a probe that refused; empty if it gave none.
-std::string refusal(const registry::Probe& probe);
+std::string refusal(const registry::DeviceProbe& probe);
 
 }  // namespace yard::select

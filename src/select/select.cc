@@ -120,7 +120,7 @@ bool is_unhealthy(const Selection& s, const KernelCandidate& c, yard_verdict_t& 
 
 void check_features(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
   for (const uint32_t i : c.device_needs)
-    if (!has_feature(s.candidates.host(), s.device, c.kernel->needs[i].feature.name))
+    if (!has_feature(s.candidates.host(), s.device, c.kernel->needs[i].name))
       return reject(v, YARD_REASON_DEVICE_FEATURE, i, s.device.index);
 }
 
@@ -159,7 +159,7 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
   if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
   // Expensive checks come last: the probe runs once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
-    const registry::Probe& probe = k.backend->probe(s.device, s.candidates.host());
+    const registry::DeviceProbe& probe = k.backend->probe(s.device, s.candidates.host());
     if (!probe.available) {
       reject(v, YARD_REASON_UNAVAILABLE);
       if (text != nullptr) *text = refusal(probe);

@@ -63,7 +63,7 @@ KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel
 
 std::string KernelRunner::unavailable() const {
   const registry::Backend& backend = *kernel_.backend;
-  const registry::Probe& probe =
+  const registry::DeviceProbe& probe =
       backend.probe({std::max(backend.d.device_type, 1), 0}, candidates_.host());
   if (probe.available) return {};
   return fmt::format("backend '{}' is not available: {}", backend.name, probe.text);

@@ -16,7 +16,6 @@
 #include "base/results.h"
 #include "base/testing_allocations.h"
 #include "registry/changes.h"
-#include "registry/descriptors.h"
 
 namespace {
 
