@@ -5,7 +5,6 @@
 #include <yard/tensor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "base/lists.h"
@@ -44,41 +43,41 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
   return {};
 }
 
+// The keys but `abi`, in the order in which they are written.
+struct ManifestKey {
+  std::string_view name;
+  std::string Manifest::*word;
+  std::vector<std::string> Manifest::*list;
+  bool required;
+};
+constexpr ManifestKey kKeys[] = {
+    {"arch", &Manifest::arch, nullptr, true},
+    {"sanitizer", &Manifest::sanitizer, nullptr, true},
+    {"name", &Manifest::name, nullptr, true},
+    {"version", &Manifest::version, nullptr, true},
+    {"build", &Manifest::build, nullptr, false},
+    {"devices", nullptr, &Manifest::devices, false},
+    {"features", nullptr, &Manifest::features, false},
+    {"ops", nullptr, &Manifest::ops, false},
+    {"groups", nullptr, &Manifest::groups, false},
+    {"hooks", nullptr, &Manifest::hooks, false},
+};
+
 Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {
-  const struct {
-    std::string_view key;
-    std::string* word;
-  } words[] = {{"arch", &to.arch},
-               {"sanitizer", &to.sanitizer},
-               {"version", &to.version},
-               {"build", &to.build}};
-  const struct {
-    std::string_view key;
-    std::vector<std::string>* list;
-  } lists[] = {{"devices", &to.devices},
-               {"features", &to.features},
-               {"ops", &to.ops},
-               {"groups", &to.groups},
-               {"hooks", &to.hooks}};
   const auto wrong = [&] {
     return bad(fmt::format("invalid {1}: {0}", base::excerpt(value), key));
   };
   if (key == "abi") {
-    const char* end = value.data() + value.size();
-    const auto [stop, error] = std::from_chars(value.data(), end, to.abi);
-    return error == std::errc() && stop == end && !value.empty() ? Refusal() : wrong();
+    const auto abi = base::number<uint32_t>(value);
+    to.abi = abi.value_or(0);
+    return abi ? Refusal() : wrong();
   }
-  if (key == "name") {
-    to.name = value;
-    return is_name(value) ? Refusal() : wrong();
+  for (const ManifestKey& k : kKeys) {
+    if (k.name != key) continue;
+    if (k.list != nullptr) return read_list(key, value, to.*k.list);
+    to.*k.word = value;
+    return (key == "name" ? is_name(value) : is_visible_word(value)) ? Refusal() : wrong();
   }
-  for (const auto& w : words)
-    if (w.key == key) {
-      *w.word = value;
-      return is_visible_word(value) ? Refusal() : wrong();
-    }
-  for (const auto& l : lists)
-    if (l.key == key) return read_list(key, value, *l.list);
   return {};
 }
 
@@ -102,24 +101,23 @@ Refusal parse_manifest(std::string_view text, Manifest& to) {
     if (seen.size() > 256) return bad("it has more than 256 keys");
     YARD_RETURN_IF_REFUSED(read_field(key, value, to));
   }
-  for (std::string_view needed : {"abi", "arch", "sanitizer", "name", "version"})
-    if (seen.count(needed) == 0) return bad(fmt::format("missing key '{}'", needed));
+  const auto missing = [](std::string_view key) {
+    return bad(fmt::format("missing key '{}'", key));
+  };
+  if (!seen.contains("abi")) return missing("abi");
+  for (const ManifestKey& k : kKeys)
+    if (k.required && !seen.contains(k.name)) return missing(k.name);
   if (to.devices.empty()) to.devices.emplace_back("cpu");
   return {};
 }
 
 std::string to_text(const Manifest& m) {
-  std::string text = fmt::format("abi={}\narch={}\nsanitizer={}\nname={}\nversion={}\n", m.abi,
-                                 m.arch, m.sanitizer, m.name, m.version);
-  if (!m.build.empty()) text += "build=" + m.build + "\n";
-  const auto list = [&](const char* key, const std::vector<std::string>& words) {
-    if (words.empty()) return;
-    text += key;
-    for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "=" : " ") + words[i];
-    text += "\n";
-  };
-  list("devices", m.devices), list("features", m.features), list("ops", m.ops);
-  list("groups", m.groups), list("hooks", m.hooks);
+  std::string text = fmt::format("abi={}\n", m.abi);
+  for (const ManifestKey& k : kKeys) {
+    const std::string value =
+        k.list != nullptr ? fmt::format("{}", fmt::join(m.*k.list, " ")) : m.*k.word;
+    if (k.required || !value.empty()) text += fmt::format("{}={}\n", k.name, value);
+  }
   return text;
 }
 
@@ -240,21 +238,6 @@ namespace yard {
 const char* to_string(PluginReason reason) noexcept {
   const auto i = static_cast<size_t>(reason);
   return i < plugin::reasons().size() ? plugin::reasons()[i].name : "unknown";
-}
-
-const char* to_string(PluginProbe probe) noexcept {
-  switch (probe) {
-    case PluginProbe::kNever: return "never";
-    case PluginProbe::kChanged: return "changed";
-    case PluginProbe::kAlways: return "always";
-  }
-  return "unknown";
-}
-
-std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept {
-  for (const PluginProbe p : {PluginProbe::kNever, PluginProbe::kChanged, PluginProbe::kAlways})
-    if (text == to_string(p)) return p;
-  return std::nullopt;
 }
 
 const char* to_string(PluginState state) noexcept {

@@ -142,8 +142,6 @@ void Checker::anywhere(const KernelRef& ref, Unknown unknown, const std::string&
 
 namespace {
 
-bool is_one_of(const Names& names, const std::string& name) { return base::contains(names, name); }
-
 template <class T>
 inline constexpr bool IsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 template <class T>
@@ -165,8 +163,7 @@ class SectionChecks : private Checker {
 
  private:
   ConfigPlace place(const std::string& path, const std::string& name) const {
-    const auto it = config().sources.places.find(path + "/" + name);
-    return it == config().sources.places.end() ? ConfigPlace() : it->second;
+    return place_of(config(), path, name);
   }
 
   template <class T>
@@ -269,14 +266,14 @@ class SectionChecks : private Checker {
   void check_word(const std::string& name, ConfigPlace at, const std::string& path,
                   const Form& form) {
     const Names words(form.words.begin(), form.words.end());
-    if (!is_one_of(words, name))
+    if (!base::contains(words, name))
       error(at, path, fmt::format("found '{}'", name),
             advice(name, words, "expected " + base::one_of(words)));
   }
   // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, ConfigPlace at, const std::string& path) {
     const Names vendors = known().vendors();
-    if (!is_one_of(vendors, name))
+    if (!base::contains(vendors, name))
       problem(Severity::kWarning, at, path, fmt::format("no kernel has the vendor '{}'", name),
               base::closest(name, vendors).empty() ? "" : advice(name, vendors, ""));
   }
@@ -307,7 +304,7 @@ class SectionChecks : private Checker {
     }
     const Names backends = known().backends();
     for (const auto& [name, on] : switches)
-      if (!is_one_of(backends, name))
+      if (!base::contains(backends, name))
         unknown_name(Unknown::kLater, name, backends, place(path, name), path + "." + name,
                      fmt::format("no backend is called '{}'", name), "", kHoldsLater);
   }
@@ -333,7 +330,7 @@ class SectionChecks : private Checker {
   void check_mode(const std::string& mode, ConfigPlace at, const std::string& path) {
     Names modes = mode_names(nullptr);
     for (std::string& name : known().modes()) modes.push_back(std::move(name));
-    if (!is_one_of(modes, mode))
+    if (!base::contains(modes, mode))
       error(at, path, fmt::format("no mode is called '{}'", mode),
             advice(mode, modes, "expected a mode"));
   }
@@ -345,9 +342,7 @@ class SectionChecks : private Checker {
     Names names = functions;
     for (const std::string& f : functions) names.push_back(f.substr(0, f.find('/')));
     for (const auto& [key, rule] : rules) {
-      const std::string path = base::is_bare_word(key)
-                                   ? section + "." + key
-                                   : fmt::format("{}[{}]", section, base::quote(key));
+      const std::string path = child_path(section, key);
       // clang 14 captures no structured bindings.
       const bool found =
           std::any_of(names.begin(), names.end(),
@@ -359,7 +354,7 @@ class SectionChecks : private Checker {
       Names listed = rule.backends.value_or(Names());
       listed.insert(listed.end(), rule.deny.begin(), rule.deny.end());
       for (const std::string& b : listed)
-        if (!is_one_of(backends, b) && !base::closest(b, backends).empty())
+        if (!base::contains(backends, b) && !base::closest(b, backends).empty())
           problem(Severity::kWarning, rule.at, path,
                   fmt::format("no backend is called '{}' now", b), advice(b, backends, ""));
     }

@@ -46,12 +46,12 @@ using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::les
 
 // Errors: unknown ops, kernels, fields, backends and modes, values of the wrong type. Warnings: patterns that match
 // nothing; unknown kernels and ops of denies, allows and locks, unless they are near misses of known ones; statements
-// that contradict each other or have no effect. In the order of the file's sections. `compiled` gets the rules of every op whose program is known and that
-// has any, so that nothing is compiled twice; meaningful only without errors.
+// that contradict each other or have no effect. In the order of the file's sections. `compiled` gets the rules of every op
+// whose program is known and that has any, so that nothing is compiled twice; meaningful only without errors.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
-// Checks only the conditions of rules and score entries, for ops that have become known since.
+// Checks only the conditions of dispatch and score rules, for ops that have become known since.
 std::vector<ConfigProblem> check_conditions(const Config& config, const Known& known);
 
 // Adds the problems of check_config() to those of a reading and sorts all by file and line. Beyond kMostProblems
@@ -88,7 +88,6 @@ class Checker {
   // The ops that match a name or glob.
   const Names& matching(const std::string& pattern);
   const Names& kernels_of(const std::string& op) const { return kernels_.at(op); }
-  const Names& all_kernels() const noexcept { return all_kernels_; }
   // False if there is no such op; then a problem has been added. `later`: what follows until there is one.
   bool check_op(const std::string& op, Unknown unknown, ConfigPlace at, const std::string& path,
                 const char* later = "");
@@ -123,7 +122,9 @@ void check_conflicts(Checker& checker);
 // ---- check_rules.cc ----
 
 // "dispatch_rules[0].conditions.rows_gte"
-std::string condition_path(const std::string& rule, const Condition& condition);
+inline std::string condition_path(const std::string& rule, std::string_view key) {
+  return child_path(rule + ".conditions", key);
+}
 
 enum class RulePart : uint8_t { kAll, kConditions };
 struct RuleProblems {

@@ -146,7 +146,7 @@ class Conflicts {
       for (size_t i = 0; i < rules.size(); ++i)
         for (const Condition& c : rules[i].conditions)
           if (const std::string_view name = own_label(c.key); !name.empty())
-            look(std::string(name), c.at, condition_path(fmt::format("{}[{}]", section, i), c));
+            look(std::string(name), c.at, condition_path(fmt::format("{}[{}]", section, i), c.key));
     };
     in_rules(config_.dispatch_rules, "dispatch_rules");
     in_rules(config_.score, "score");

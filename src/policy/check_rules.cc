@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules and score entries: their ops, their kernels, and their conditions against the fields of calls.
+// Dispatch and score rules: their ops, their kernels, and their conditions against the fields of calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,11 +17,6 @@
 #include "policy/words.h"
 
 namespace yard::policy {
-
-std::string condition_path(const std::string& path, const Condition& c) {
-  const bool plain = base::is_bare_word(c.key) && c.key.size() <= 120;
-  return plain ? path + ".conditions." + c.key : path + ".conditions[" + base::excerpt(c.key) + "]";
-}
 
 // Compares the calls that rules of one op match. The tests of an axis divide its values into classes that pass the same
 // ones; it is enough to try one value of each class. Borrows the rules.
@@ -351,9 +346,9 @@ class RuleChecks {
       const auto& from = lacks_field ? report_.maybe : report_.wrong;
       const auto wrong = from.find(index + i);
       if (wrong != from.end())
-        checker_.error(c.at, condition_path(path, c), wrong->second.found, wrong->second.right);
+        checker_.error(c.at, condition_path(path, c.key), wrong->second.found, wrong->second.right);
       else if (report_.seen[index + i] == ConditionReport::kNoField)
-        unknown_field(r.operation, c, condition_path(path, c));
+        unknown_field(r.operation, c, condition_path(path, c.key));
     }
   }
 
@@ -370,9 +365,9 @@ class RuleChecks {
       Wrong wrong;
       const Fit fit = best_fit(ops, c, wrong);
       if (fit == Fit::kWrong)
-        checker_.error(c.at, condition_path(path, c), wrong.found, wrong.right);
+        checker_.error(c.at, condition_path(path, c.key), wrong.found, wrong.right);
       else if (fit == Fit::kNoField && !meant.empty())
-        unknown_field(meant, c, condition_path(path, c));
+        unknown_field(meant, c, condition_path(path, c.key));
     }
   }
 

@@ -131,8 +131,7 @@ class FilesReader {
         t.directory.value_or(std::filesystem::absolute(main).parent_path().string());
     if (!t.record || is_below(*t.record, folder)) return;
     const std::string path = "settings.telemetry.record";
-    const auto it = to_.config.sources.places.find(path + "/");
-    const ConfigPlace at = it != to_.config.sources.places.end() ? it->second : ConfigPlace();
+    const ConfigPlace at = place_of(to_.config, path);
     to_.problems.push_back({Severity::kError, names_[at.file], at.line, at.column, path,
                             "found " + base::excerpt(*t.record, 200),
                             "expected a path below settings.telemetry.directory, " + folder});
@@ -201,10 +200,6 @@ class FilesReader {
   std::string texts_;
 };
 
-}  // namespace
-
-namespace {
-
 bool is_at(const std::string& path, const struct stat& info) {
   struct stat now {};
   return ::stat(path.c_str(), &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino;
@@ -236,6 +231,11 @@ Result<std::string> open_file(const std::string& path) {
     text.resize(all ? static_cast<size_t>(size) : static_cast<size_t>(kMostBytes) + 1);
     if (all) return text;
   }
+}
+
+ConfigPlace place_of(const Config& config, const std::string& path, const std::string& name) {
+  const auto it = config.sources.places.find(path + "/" + name);
+  return it == config.sources.places.end() ? ConfigPlace() : it->second;
 }
 
 ConfigReading read_config_from(const std::string& path, const Opener& open) {
@@ -292,28 +292,15 @@ ConfigReading parse_config(std::string_view text, const std::string& name) {
 
 BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   BreakerSettings s = base;
-  const ConfigSettings::Breaker& b = config.settings.breaker;
-  const auto set = [](auto& to, const auto& from) {
-    if (from) to = static_cast<std::remove_reference_t<decltype(to)>>(*from);
-  };
-  // Large numbers must not wrap around.
-  const auto set_number = [](uint32_t& to, const std::optional<int64_t>& from) {
-    if (from) to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
-  };
-  set(s.enabled, b.enabled);
-  set_number(s.failure_threshold, b.failure_threshold);
-  set_number(s.failure_percent, b.failure_percent);
-  set_number(s.failure_min_calls, b.failure_min_calls);
-  set(s.failure_window, b.failure_window);
-  set(s.cooldown, b.cooldown);
-  set(s.cooldown_growth, b.cooldown_growth);
-  set(s.cooldown_cap, b.cooldown_cap);
-  set(s.decay, b.decay);
-  set_number(s.success_threshold, b.success_threshold);
-  set_number(s.half_open_max_calls, b.half_open_max_calls);
-  set_number(s.dry_run, b.dry_run);
-  set_number(s.open_keys_to_open_kernel, b.open_keys_to_open_kernel);
-  set_number(s.max_entries, b.max_entries);
+  policy::visit_fields<policy::Breaker>([&](const auto& row) {
+    const auto& from = config.settings.breaker.*row.member;
+    auto& to = s.*row.over;
+    if (!from) return;
+    if constexpr (std::is_same_v<decltype(to), uint32_t&>)  // large numbers must not wrap around
+      to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
+    else
+      to = *from;
+  });
   return s;
 }
 

@@ -25,6 +25,9 @@ Result<std::string> open_file(const std::string& path);
 ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
 
+// Of a value whose own has no place, by its path, and by its name in a list or map; see Config::sources.
+ConfigPlace place_of(const Config& config, const std::string& path, const std::string& name = {});
+
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
 
 // ---- config_reader.cc: one file ----

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/config_keys.h"
@@ -188,11 +189,6 @@ void print(const YamlNode& n, const std::string& indent, std::string& to) {
   }
 }
 
-std::string child(const std::string& path, const std::string& key) {
-  if (!policy::is_kernel_glob(key)) return path + "[" + base::excerpt(key) + "]";
-  return path.empty() ? key : path + "." + key;
-}
-
 class Differ {
  public:
   std::vector<ConfigChange> changes;
@@ -218,9 +214,10 @@ class Differ {
 
  private:
   void compare_maps(const std::string& path, const YamlNode& a, const YamlNode& b) {
-    for (const base::YamlEntry& e : a.entries) compare(child(path, e.key), &e.value, b.find(e.key));
+    for (const base::YamlEntry& e : a.entries)
+      compare(policy::child_path(path, e.key), &e.value, b.find(e.key));
     for (const base::YamlEntry& e : b.entries)
-      if (a.find(e.key) == nullptr) compare(child(path, e.key), nullptr, &e.value);
+      if (a.find(e.key) == nullptr) compare(policy::child_path(path, e.key), nullptr, &e.value);
   }
 
   // Skips the common head and tail; the rules between are aligned by equality.
@@ -280,10 +277,6 @@ class Differ {
 
 }  // namespace
 
-const char* to_string(CanaryCheck check) noexcept {
-  return policy::kCheckWords[check == CanaryCheck::kFinite ? 1 : 0];
-}
-
 std::string to_yaml(const Config& config) {
   std::string text;
   print(tree_of(config), "", text);
@@ -314,67 +307,30 @@ std::string schema_of_map(const std::string& names, const std::string& value) {
       base::json_string(names), value);
 }
 
-constexpr const char* kOp = "^[a-z0-9_.]+$";
-constexpr const char* kOpGlob = "^[a-z0-9_.*?]+$";
-constexpr const char* kFunctionGlob = "^[A-Za-z0-9_.*?-]+(/[A-Za-z0-9_.*?-]+)?$";
-constexpr const char* kText = "\"type\": \"string\", \"minLength\": 1";
-constexpr const char* kId =
-    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
-constexpr const char* kGlob =
-    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
-constexpr const char* kName = R"("type": "string", "pattern": "^[A-Za-z0-9_.-]+$")";
-
 // What a value must be, without the braces; `object`: the maps that it consists of.
 std::string body(const Form& form, const std::string& object, const std::string& indent) {
-  const auto bounds = [&] {
-    return fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
-  };
+  const policy::ShapeRow& row = policy::row_of(form.shape);
+  const std::string bounds = fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
+  std::string one = row.json != nullptr ? row.json : object;
   switch (form.shape) {
-    case Shape::kVersion: return R"("enum": ["1.0", "1", 1.0, 1])";
-    case Shape::kSwitch: return "\"type\": \"boolean\"";
-    case Shape::kWhole: return "\"type\": \"integer\", " + bounds();
-    case Shape::kNumber: return "\"type\": \"number\", " + bounds();
+    case Shape::kWhole: one = "\"type\": \"integer\", " + bounds; break;
+    case Shape::kNumber: one = "\"type\": \"number\", " + bounds; break;
     case Shape::kDuration:
-      return fmt::format(
+      one = fmt::format(
           R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
-          bounds());
+          bounds);
+      break;
     case Shape::kWord:
-    case Shape::kModes: {
-      std::string words;
-      for (const char* w : form.words) words += (words.empty() ? "" : ", ") + base::json_string(w);
-      const std::string one = "\"enum\": [" + words + "]";
-      return form.shape == Shape::kWord ? one : one_or_many(one);
-    }
-    case Shape::kMode: return kName;
-    case Shape::kText:
-    case Shape::kLevels:
-    case Shape::kPath:
-    case Shape::kFolder: return kText;
-    case Shape::kPaths:
-    case Shape::kVendors: return one_or_many(kText);
-    case Shape::kOpGlob: return fmt::format("\"type\": \"string\", \"pattern\": \"{}\"", kOpGlob);
-    case Shape::kKernel: return R"("type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$")";
-    case Shape::kOneKernel: return kName;
-    case Shape::kKernels: return one_or_many(kId);
-    case Shape::kGlobs: return one_or_many(kGlob);
-    case Shape::kNames:
-    case Shape::kLabelNames: return one_or_many(kName);
-    case Shape::kOpKernel: return schema_of_map(kOpGlob, kId);
-    case Shape::kOneOpKernel: return schema_of_map(kOp, kId);
-    case Shape::kOpKernels: return schema_of_map(kOpGlob, one_or_many(kId));
-    case Shape::kOpOrders: return schema_of_map(kOp, one_or_many(kText));
-    case Shape::kOpModes: return schema_of_map(kOpGlob, kName);
-    case Shape::kOpSwitches: return schema_of_map(kOpGlob, "\"type\": \"boolean\"");
-    case Shape::kSwitches: return schema_of_map("", "\"type\": \"boolean\"");
-    case Shape::kLabels: return schema_of_map("", kText);
-    case Shape::kConditions: return "\"$ref\": \"#/$defs/conditions\"";
-    case Shape::kFunctions: return schema_of_map(kFunctionGlob, object);
-    case Shape::kMap: return object;
+    case Shape::kModes:
+      one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
+      break;
     case Shape::kMaps:
-      return fmt::format("\"type\": \"array\", \"items\": {{\n{}  {}}}", indent, object);
-    case Shape::kOneOrMaps: return one_or_many(object);
+      one = fmt::format("\"type\": \"array\", \"items\": {{\n{}  {}}}", indent, object);
+      break;
+    default: break;
   }
-  return {};
+  if (row.many) one = one_or_many(one);
+  return row.key != nullptr ? schema_of_map(row.key->pattern, one) : one;
 }
 
 std::string object_of(policy::KeyRows rows, const std::string& indent) {

@@ -27,15 +27,11 @@ struct Path {
   size_t index = 0;
 };
 
-// "dispatch_rules[2].conditions.batch_size_gte"; keys that are no plain words are quoted: a["b c"].
+// "dispatch_rules[2].conditions.batch_size_gte"
 std::string to_string(const Path& path) {
   if (path.up == nullptr) return {};
-  std::string text = to_string(*path.up);
-  if (path.key.data() == nullptr) return text + fmt::format("[{}]", path.index);
-  if (!is_kernel_glob(path.key) || path.key.size() > 120)
-    return text + fmt::format("[{}]", base::excerpt(path.key));
-  if (!text.empty()) text += '.';
-  return text += path.key;
+  if (path.key.data() != nullptr) return child_path(to_string(*path.up), path.key);
+  return fmt::format("{}[{}]", to_string(*path.up), path.index);
 }
 
 struct At {
@@ -49,55 +45,13 @@ std::string shown_node(const YamlNode& node) {
 }
 
 bool is_valid(const std::string& text, const Form& form) {
-  switch (form.shape) {
-    case Shape::kModes: return base::contains(form.words, text);
-    case Shape::kOpGlob: return is_op_glob(text);
-    case Shape::kKernel:
-    case Shape::kKernels:
-    case Shape::kGlobs: return is_kernel_glob(text);
-    case Shape::kOneKernel: return is_kernel_glob(text) && !has_wildcard(text);
-    case Shape::kMode:
-    case Shape::kNames:
-    case Shape::kLabelNames: return base::is_bare_word(text);
-    case Shape::kVendors: return is_vendor_name(text);
-    case Shape::kPath:
-    case Shape::kFolder:
-    case Shape::kPaths: return text.find('\0') == std::string::npos;
-    default: return true;
-  }
+  if (form.shape == Shape::kModes) return base::contains(form.words, text);
+  const ShapeRow& row = row_of(form.shape);
+  return row.is == nullptr || row.is(text);
 }
 
 bool is_path(Shape shape) {
   return shape == Shape::kPath || shape == Shape::kFolder || shape == Shape::kPaths;
-}
-
-// The keys and values of a map.
-struct MapForm {
-  Shape value;
-  bool (*is_key)(std::string_view);
-  const char* expected;  // of a key
-  bool quoted = false;   // a key in messages
-};
-
-MapForm map_form(Shape shape) {
-  constexpr const char* kOpOrGlob = "the name of an op or a glob as attention.*";
-  const auto one_op = [](std::string_view key) { return is_op_name(key); };
-  const auto ops = [](std::string_view key) { return is_op_glob(key); };
-  switch (shape) {
-    case Shape::kOpOrders: return {Shape::kText, one_op, "the name of one op"};
-    case Shape::kOneOpKernel: return {Shape::kKernel, one_op, "the name of one op"};
-    case Shape::kOpKernel: return {Shape::kKernel, ops, kOpOrGlob};
-    case Shape::kOpKernels: return {Shape::kKernels, ops, kOpOrGlob};
-    case Shape::kOpModes: return {Shape::kMode, ops, kOpOrGlob};
-    case Shape::kOpSwitches: return {Shape::kSwitch, ops, kOpOrGlob};
-    case Shape::kSwitches:
-      return {Shape::kSwitch, [](std::string_view key) { return is_vendor_name(key); },
-              "the name of a backend", true};
-    case Shape::kFunctions:
-      return {Shape::kMap, [](std::string_view key) { return is_function_glob(key); },
-              "a group, or a function as group/name, or a glob of such"};
-    default: return {Shape::kText, [](std::string_view) { return true; }, ""};
-  }
 }
 
 // `path` relative to the folder of `file`.
@@ -370,17 +324,17 @@ class TreeReader {
   bool read(M& to, const Form& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       Part<M> part{};
-      const MapForm map = map_form(form.shape);
-      const bool good = read(part, {map.value}, value);
+      const bool good = read(part, {row_of(form.shape).value}, value);
       if constexpr (HasFields<Part<M>>) part.at = place(e.key_at);
-      if (is_key(value, e, map) && good) to.emplace(e.key, std::move(part));
+      if (is_key(value, e, form) && good) to.emplace(e.key, std::move(part));
     });
     return true;
   }
 
-  bool is_key(At at, const YamlEntry& e, const MapForm& map) {
-    if (map.is_key(e.key)) return true;
-    wrong_key(at, e, map.quoted, map.expected);
+  bool is_key(At at, const YamlEntry& e, const Form& form) {
+    const MapKey& key = *row_of(form.shape).key;
+    if (key.is(e.key)) return true;
+    wrong_key(at, e, key.quoted, key.expected);
     return false;
   }
 
@@ -403,7 +357,7 @@ class TreeReader {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       Names order;
       const bool good = read_order(order, form, value);
-      if (is_key(value, e, map_form(form.shape)) && good) to.emplace(e.key, std::move(order));
+      if (is_key(value, e, form) && good) to.emplace(e.key, std::move(order));
     });
     return true;
   }

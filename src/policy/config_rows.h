@@ -47,6 +47,11 @@ struct Field : Key {
   M T::*member;
   ConfigPlace T::*place;  // where the value's place is kept; null: nowhere, or in Config::sources
 };
+// Of a section that sets members of other settings: which one.
+template <class T, class M, class To>
+struct Overlay : Field<T, M> {
+  To over;
+};
 // Keys of one map in the file whose members are in the struct itself.
 template <class... F>
 struct Group : Key {
@@ -61,6 +66,12 @@ template <class T, class M>
 constexpr Field<T, M> field(const char* name, M T::*member, Form form, const char* meaning,
                             KeyOptions options = {}, ConfigPlace T::*place = nullptr) {
   return {{options, name, form, meaning}, member, place};
+}
+
+template <class T, class M, class S, class V>
+constexpr Overlay<T, M, V S::*> field(const char* name, M T::*member, V S::*over, Form form,
+                                      const char* meaning, KeyOptions options) {
+  return {field(name, member, form, meaning, options), over};
 }
 
 // ---- Rows ----
@@ -251,6 +262,7 @@ inline constexpr auto kFields<RolloutRule> = std::tuple{
 };
 
 using Settings = ConfigSettings;
+using Breaker = Settings::Breaker;
 
 template <>
 inline constexpr auto kFields<Settings::Cache> = std::tuple{
@@ -294,38 +306,41 @@ inline constexpr auto kFields<Settings::Telemetry> = std::tuple{
 };
 
 template <>
-inline constexpr auto kFields<Settings::Breaker> = std::tuple{
-    field("enabled", &Settings::Breaker::enabled, {Shape::kSwitch},
+inline constexpr auto kFields<Breaker> = std::tuple{
+    field("enabled", &Breaker::enabled, &BreakerSettings::enabled, {Shape::kSwitch},
           "whether kernels that keep failing are excluded for a while", {.fallback = "true"}),
-    field("failure_threshold", &Settings::Breaker::failure_threshold, Form::whole(1, kMostCalls),
-          "consecutive faults that open a breaker", {.fallback = "5"}),
-    field("failure_percent", &Settings::Breaker::failure_percent, Form::whole(0, 100),
+    field("failure_threshold", &Breaker::failure_threshold, &BreakerSettings::failure_threshold,
+          Form::whole(1, kMostCalls), "consecutive faults that open a breaker", {.fallback = "5"}),
+    field("failure_percent", &Breaker::failure_percent, &BreakerSettings::failure_percent,
+          Form::whole(0, 100),
           "percentage of failures in a window that opens a breaker, too; 0: none",
           {.fallback = "50"}),
-    field("failure_min_calls", &Settings::Breaker::failure_min_calls, Form::whole(1, kMostCalls),
-          "calls in a window before that percentage counts", {.fallback = "100"}),
-    field("failure_window", &Settings::Breaker::failure_window, Form::duration(0.001, kDay),
+    field("failure_min_calls", &Breaker::failure_min_calls, &BreakerSettings::failure_min_calls,
+          Form::whole(1, kMostCalls), "calls in a window before that percentage counts",
+          {.fallback = "100"}),
+    field("failure_window", &Breaker::failure_window, &BreakerSettings::failure_window,
+          Form::duration(0.001, kDay),
           "the longest time from the first failure of a window to its last call",
           {.fallback = "10s"}),
-    field("cooldown", &Settings::Breaker::cooldown, Form::duration(0.001, kDay),
+    field("cooldown", &Breaker::cooldown, &BreakerSettings::cooldown, Form::duration(0.001, kDay),
           "how long it stays open the first time", {.fallback = "30s"}),
-    field("cooldown_growth", &Settings::Breaker::cooldown_growth, Form::number(1, 100),
-          "factor by which each repeat stays open longer", {.fallback = "2"}),
-    field("cooldown_cap", &Settings::Breaker::cooldown_cap, Form::duration(0.001, kDay),
-          "the longest it stays open", {.fallback = "10m"}),
-    field("decay", &Settings::Breaker::decay, Form::duration(0.001, kDay),
+    field("cooldown_growth", &Breaker::cooldown_growth, &BreakerSettings::cooldown_growth,
+          Form::number(1, 100), "factor by which each repeat stays open longer", {.fallback = "2"}),
+    field("cooldown_cap", &Breaker::cooldown_cap, &BreakerSettings::cooldown_cap,
+          Form::duration(0.001, kDay), "the longest it stays open", {.fallback = "10m"}),
+    field("decay", &Breaker::decay, &BreakerSettings::decay, Form::duration(0.001, kDay),
           "a time without faults that takes one repeat back", {.fallback = "10m"}),
-    field("success_threshold", &Settings::Breaker::success_threshold, Form::whole(1, kMostCalls),
-          "probes that must succeed to close it", {.fallback = "2"}),
-    field("half_open_max_calls", &Settings::Breaker::half_open_max_calls,
-          Form::whole(1, kMostCalls), "probes in each period as long as cooldown, one at a time",
-          {.fallback = "3"}),
-    field("dry_run", &Settings::Breaker::dry_run, Form::whole(0, 100),
+    field("success_threshold", &Breaker::success_threshold, &BreakerSettings::success_threshold,
+          Form::whole(1, kMostCalls), "probes that must succeed to close it", {.fallback = "2"}),
+    field("half_open_max_calls", &Breaker::half_open_max_calls,
+          &BreakerSettings::half_open_max_calls, Form::whole(1, kMostCalls),
+          "probes in each period as long as cooldown, one at a time", {.fallback = "3"}),
+    field("dry_run", &Breaker::dry_run, &BreakerSettings::dry_run, Form::whole(0, 100),
           "of a hundred times a breaker would open, how many are only reported", {.fallback = "0"}),
-    field("open_keys_to_open_kernel", &Settings::Breaker::open_keys_to_open_kernel,
-          Form::whole(1, kMostCalls),
+    field("open_keys_to_open_kernel", &Breaker::open_keys_to_open_kernel,
+          &BreakerSettings::open_keys_to_open_kernel, Form::whole(1, kMostCalls),
           "kinds of calls with an open breaker that open all of the kernel", {.fallback = "4"}),
-    field("max_entries", &Settings::Breaker::max_entries, Form::whole(1, 1e6),
+    field("max_entries", &Breaker::max_entries, &BreakerSettings::max_entries, Form::whole(1, 1e6),
           "kinds of calls that are remembered; closed ones are forgotten first",
           {.fallback = "1024"}),
 };

@@ -91,6 +91,8 @@ std::string_view own_label(std::string_view key) noexcept;
 // The key without its operator, if it has one: probably the field that was meant.
 std::string_view field_part(std::string_view key) noexcept;
 
+// ---- condition_compiler.cc ----
+
 // Collects the tests of one op, each distinct one once.
 class ConditionCompiler {
  public:

@@ -33,14 +33,45 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   return p == pattern.size();
 }
 
-const char* to_string(RetryInplace r) noexcept {
-  return policy::kRetryWords[r == RetryInplace::kSave ? 1 : 0];
+// ---- Names of enumerators ----
+
+namespace {
+
+using Words = std::span<const char* const>;
+
+// By value of Mode; the last one stands for all modes of the program.
+constexpr const char* kModeNames[] = {"auto",   "static",     "dynamic",
+                                      "config", "hot_reload", "program"};
+constexpr size_t kProgramMode = static_cast<size_t>(Mode::kProgram);
+static_assert(std::size(kModeNames) == kProgramMode + 1);
+
+template <class Enum>
+const char* word_of(Words words, Enum value) noexcept {
+  const auto index = static_cast<size_t>(value);
+  return index < words.size() ? words[index] : "?";
 }
 
-std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept {
-  for (const RetryInplace r : {RetryInplace::kNever, RetryInplace::kSave})
-    if (text == to_string(r)) return r;
+template <class Enum>
+std::optional<Enum> parse_word(Words words, std::string_view text) noexcept {
+  for (size_t i = 0; i < words.size(); ++i)
+    if (text == words[i]) return static_cast<Enum>(i);
   return std::nullopt;
+}
+
+}  // namespace
+
+const char* to_string(RetryInplace r) noexcept { return word_of(policy::kRetryWords, r); }
+std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept {
+  return parse_word<RetryInplace>(policy::kRetryWords, text);
+}
+const char* to_string(PluginProbe probe) noexcept { return word_of(policy::kProbeWords, probe); }
+std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept {
+  return parse_word<PluginProbe>(policy::kProbeWords, text);
+}
+const char* to_string(CanaryCheck check) noexcept { return word_of(policy::kCheckWords, check); }
+const char* to_string(Mode m) noexcept { return word_of(kModeNames, m); }
+std::optional<Mode> parse_mode(std::string_view text) noexcept {
+  return parse_word<Mode>(Words(kModeNames).first(kProgramMode), text);
 }
 
 Policy merge(const Policy& weaker, const Policy& stronger) {
@@ -227,11 +258,6 @@ namespace yard::policy {
 namespace {
 
 constexpr size_t kLongestName = 64;
-// By value of Mode; the last one stands for all modes of the program.
-constexpr const char* kModeNames[] = {"auto",   "static",     "dynamic",
-                                      "config", "hot_reload", "program"};
-constexpr size_t kProgramMode = static_cast<size_t>(Mode::kProgram);
-static_assert(std::size(kModeNames) == kProgramMode + 1);
 
 bool is_name(std::string_view s) {
   return !s.empty() && s.size() <= kLongestName && s[0] >= 'a' && s[0] <= 'z' &&
@@ -283,18 +309,3 @@ Status check_mode_name(std::string_view name, const Modes* modes) {
 }
 
 }  // namespace yard::policy
-
-namespace yard {
-
-const char* to_string(Mode m) noexcept {
-  const auto index = static_cast<size_t>(m);
-  return index < std::size(policy::kModeNames) ? policy::kModeNames[index] : "?";
-}
-
-std::optional<Mode> parse_mode(std::string_view text) noexcept {
-  for (size_t i = 0; i < policy::kProgramMode; ++i)
-    if (text == policy::kModeNames[i]) return static_cast<Mode>(i);
-  return std::nullopt;
-}
-
-}  // namespace yard

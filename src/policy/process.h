@@ -89,7 +89,7 @@ class FileRules {
     const auto it = ops_.find(program.name());
     return it != ops_.end() && it->second.program.get() == &program;
   }
-  // Whether a rule or a score entry applies to ops of that name.
+  // Whether a dispatch or score rule applies to ops of that name.
   bool concerns(std::string_view op) const { return compiler_.concerns(op); }
 
   const Config config;

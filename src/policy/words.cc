@@ -80,45 +80,100 @@ Names read_order(const std::string& op, std::string_view text, Problems& problem
 
 }  // namespace
 
+namespace {
+
+bool is_any(std::string_view) noexcept { return true; }
+bool is_path_text(std::string_view text) noexcept { return text.find('\0') == text.npos; }
+bool is_kernel_id(std::string_view text) noexcept {
+  return is_kernel_glob(text) && !has_wildcard(text);
+}
+
+constexpr MapKey kOneOpKey{is_op_name, "^[a-z0-9_.]+$", "the name of one op"};
+constexpr MapKey kOpKey{is_op_glob, "^[a-z0-9_.*?]+$",
+                        "the name of an op or a glob as attention.*"};
+constexpr MapKey kBackendKey{is_vendor_name, "", "the name of a backend", true};
+constexpr MapKey kLabelKey{is_any, "", ""};
+constexpr MapKey kFunctionKey{is_function_glob, "^[A-Za-z0-9_.*?-]+(/[A-Za-z0-9_.*?-]+)?$",
+                              "a group, or a function as group/name, or a glob of such"};
+
+constexpr const char* kBoolean = R"("type": "boolean")";
+constexpr const char* kText = R"("type": "string", "minLength": 1)";
+constexpr const char* kName = R"("type": "string", "pattern": "^[A-Za-z0-9_.-]+$")";
+constexpr const char* kOpGlob = R"("type": "string", "pattern": "^[a-z0-9_.*?]+$")";
+constexpr const char* kGlob = R"("type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$")";
+constexpr const char* kIdRef =
+    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
+constexpr const char* kGlobRef =
+    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
+
+constexpr ShapeRow made_of_form(Shape shape, bool many = false) {
+  return {shape, nullptr, nullptr, nullptr, many};
+}
+constexpr ShapeRow map(Shape shape, const char* expected, const MapKey& key, const char* json,
+                       Shape value, bool many = false) {
+  return {shape, expected, json, nullptr, many, &key, value};
+}
+
+using S = Shape;
+constexpr ShapeRow kShapes[] = {
+    {S::kVersion, "\"1.0\"", R"("enum": ["1.0", "1", 1.0, 1])"},
+    {S::kSwitch, "true or false", kBoolean},
+    made_of_form(S::kWhole),
+    made_of_form(S::kNumber),
+    made_of_form(S::kDuration),
+    made_of_form(S::kWord),
+    {S::kMode, "auto, static, dynamic, config, hot_reload or a mode of the program", kName,
+     base::is_bare_word},
+    made_of_form(S::kModes, true),
+    {S::kText, "text", kText},
+    {S::kLevels, "levels of loggers", kText},
+    {S::kPath, "the path of a file", kText, is_path_text},
+    {S::kFolder, "the path of a folder", kText, is_path_text},
+    {S::kPaths, "a path or a list of paths", kText, is_path_text, true},
+    {S::kOpGlob, "the name of an op or a glob as attention.*", kOpGlob, is_op_glob},
+    {S::kKernel, "the id of a kernel or a glob as vendor.*", kGlob, is_kernel_glob},
+    {S::kOneKernel, "reference, or the id of one kernel", kName, is_kernel_id},
+    {S::kKernels, "the id of a kernel or a list of ids", kIdRef, is_kernel_glob, true},
+    {S::kGlobs, "ids or globs of kernels", kGlobRef, is_kernel_glob, true},
+    {S::kVendors, "names of vendors", kText, is_vendor_name, true},
+    {S::kNames, "names of backends", kName, base::is_bare_word, true},
+    {S::kLabelNames, "names of labels", kName, base::is_bare_word, true},
+    map(S::kOpKernel, "a map from ops to ids of kernels", kOpKey, kIdRef, S::kKernel),
+    map(S::kOneOpKernel, "a map from ops to ids of kernels", kOneOpKey, kIdRef, S::kKernel),
+    map(S::kOpKernels, "a map from ops to lists of kernels", kOpKey, kIdRef, S::kKernels, true),
+    map(S::kOpOrders, "a map from ops to lists of tokens", kOneOpKey, kText, S::kText, true),
+    map(S::kOpModes, "a map from ops to modes", kOpKey, kName, S::kMode),
+    map(S::kSwitches, "a map from backends to true or false", kBackendKey, kBoolean, S::kSwitch),
+    map(S::kOpSwitches, "a map from ops to true or false", kOpKey, kBoolean, S::kSwitch),
+    map(S::kLabels, "a map from labels to texts", kLabelKey, kText, S::kText),
+    {S::kConditions, "a map from fields to values", R"("$ref": "#/$defs/conditions")"},
+    map(S::kFunctions, "a map from groups or functions to maps", kFunctionKey, nullptr, S::kMap),
+    made_of_form(S::kMap),
+    {S::kMaps, "a list of maps", nullptr},
+    made_of_form(S::kOneOrMaps, true),
+};
+static_assert([] {
+  for (size_t i = 0; i < std::size(kShapes); ++i)
+    if (static_cast<size_t>(kShapes[i].shape) != i) return false;
+  return std::size(kShapes) == static_cast<size_t>(Shape::kOneOrMaps) + 1;
+}());
+
+}  // namespace
+
+const ShapeRow& row_of(Shape shape) noexcept { return kShapes[static_cast<size_t>(shape)]; }
+
 std::string wanted(const Form& form, const Names& keys) {
+  const auto words = [&] { return base::one_of({form.words.begin(), form.words.end()}); };
   switch (form.shape) {
-    case Shape::kVersion: return "\"1.0\"";
-    case Shape::kSwitch: return "true or false";
     case Shape::kWhole: return "a whole number " + bounds(form);
     case Shape::kNumber: return "a number " + bounds(form);
     case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(form);
-    case Shape::kWord: return base::one_of({form.words.begin(), form.words.end()});
-    case Shape::kMode: return "auto, static, dynamic, config, hot_reload or a mode of the program";
-    case Shape::kModes:
-      return "one or several of " + base::one_of({form.words.begin(), form.words.end()});
-    case Shape::kText: return "text";
-    case Shape::kLevels: return "levels of loggers";
-    case Shape::kPath: return "the path of a file";
-    case Shape::kFolder: return "the path of a folder";
-    case Shape::kPaths: return "a path or a list of paths";
-    case Shape::kOpGlob: return "the name of an op or a glob as attention.*";
-    case Shape::kKernel: return "the id of a kernel or a glob as vendor.*";
-    case Shape::kOneKernel: return "reference, or the id of one kernel";
-    case Shape::kKernels: return "the id of a kernel or a list of ids";
-    case Shape::kGlobs: return "ids or globs of kernels";
-    case Shape::kVendors: return "names of vendors";
-    case Shape::kNames: return "names of backends";
-    case Shape::kLabelNames: return "names of labels";
-    case Shape::kOpKernel:
-    case Shape::kOneOpKernel: return "a map from ops to ids of kernels";
-    case Shape::kOpKernels: return "a map from ops to lists of kernels";
-    case Shape::kOpOrders: return "a map from ops to lists of tokens";
-    case Shape::kOpModes: return "a map from ops to modes";
-    case Shape::kOpSwitches: return "a map from ops to true or false";
-    case Shape::kSwitches: return "a map from backends to true or false";
-    case Shape::kLabels: return "a map from labels to texts";
-    case Shape::kConditions: return "a map from fields to values";
-    case Shape::kFunctions: return "a map from groups or functions to maps";
+    case Shape::kWord: return words();
+    case Shape::kModes: return "one or several of " + words();
     case Shape::kMap: return "a map with " + base::one_of(keys);
-    case Shape::kMaps: return "a list of maps";
     case Shape::kOneOrMaps: return "a map with " + base::one_of(keys) + ", or a list of such";
+    default: return row_of(form.shape).expected;
   }
-  return "another value";
 }
 
 Result<bool> read_switch(std::string_view text) {
@@ -265,6 +320,12 @@ bool is_function_glob(std::string_view text) noexcept {
 
 bool has_wildcard(std::string_view text) noexcept {
   return text.find_first_of("*?") != std::string_view::npos;
+}
+
+std::string child_path(std::string parent, std::string_view key) {
+  if (!is_kernel_glob(key) || key.size() > 120) return parent += "[" + base::excerpt(key) + "]";
+  if (!parent.empty()) parent += '.';
+  return parent += key;
 }
 
 std::string shown(std::string_view text, bool quoted) {

@@ -15,47 +15,49 @@
 
 namespace yard::policy {
 
+// What values look like; the table of ShapeRow describes each. Those from kWhole to kDuration have bounds, kWord and kModes
+// have words, kMap to kOneOrMaps the keys of a struct.
 enum class Shape : uint8_t {
   kVersion,
   kSwitch,
-  kWhole,        // from `least` to `most`
-  kNumber,       // the same
-  kDuration,     // the same, in seconds
-  kWord,         // one of `words`; the first has the value `least`
-  kMode,         // name of a mode
-  kModes,        // of `words`, one or a list
-  kText,         //
-  kLevels,       // levels of loggers
-  kPath,         // of a file
-  kFolder,       // path of a folder
-  kPaths,        // one or a list
-  kOpGlob,       // op or glob over ops
-  kKernel,       // id or glob over ids
-  kOneKernel,    // reference or an id
-  kKernels,      // ids, one or a list
-  kGlobs,        // ids or globs, one or a list
-  kVendors,      // names, one or a list
-  kNames,        // of backends, one or a list
-  kLabelNames,   // one or a list
-  kOpKernel,     // map: op or glob → id
-  kOneOpKernel,  // map: op → id
-  kOpKernels,    // map: op or glob → ids
-  kOpOrders,     // map: op → tokens
-  kOpModes,      // map: op or glob → mode
-  kSwitches,     // map: backend → switch
-  kOpSwitches,   // map: op or glob → switch
-  kLabels,       // map: label → text
-  kConditions,   // map: field and operator → value or list
-  kFunctions,    // map: group or group/function, or globs → map
-  kMap,          // with the keys of a struct
-  kMaps,         // a list of such
-  kOneOrMaps,    // one or a list of such
+  kWhole,
+  kNumber,
+  kDuration,
+  kWord,
+  kMode,
+  kModes,
+  kText,
+  kLevels,
+  kPath,
+  kFolder,
+  kPaths,
+  kOpGlob,
+  kKernel,
+  kOneKernel,
+  kKernels,
+  kGlobs,
+  kVendors,
+  kNames,
+  kLabelNames,
+  kOpKernel,
+  kOneOpKernel,
+  kOpKernels,
+  kOpOrders,
+  kOpModes,
+  kSwitches,
+  kOpSwitches,
+  kLabels,
+  kConditions,
+  kFunctions,
+  kMap,
+  kMaps,
+  kOneOrMaps
 };
 
-// What a value looks like.
+// The shape of a field's values, with bounds or words.
 struct Form {
   Shape shape = Shape::kText;
-  double least = 0, most = 0;
+  double least = 0, most = 0;  // of a duration in seconds; `least` of words: the value of the first
   std::span<const char* const> words = {};
 
   static constexpr Form whole(double least, double most) { return {Shape::kWhole, least, most}; }
@@ -79,6 +81,27 @@ struct Form {
     return words[static_cast<size_t>(static_cast<int>(value) - static_cast<int>(least))];
   }
 };
+
+// What the keys of a map may be.
+struct MapKey {
+  bool (*is)(std::string_view) noexcept;
+  const char* pattern;   // for JSON Schema
+  const char* expected;  // in messages
+  bool quoted = false;   // in messages
+};
+
+// The grammar of a shape. Reader, messages and JSON Schema visit the table of these.
+struct ShapeRow {
+  Shape shape;
+  const char* expected;  // in messages; null: wanted() makes it from the form
+  const char*
+      json;  // JSON Schema of one value; null: made from the form, or a map with the keys of a struct
+  bool (*is)(std::string_view) noexcept = nullptr;  // whether text is such a value; null: any is
+  bool many = false;                                // or a list of values
+  const MapKey* key = nullptr;                      // of a map to such values; null: it is none
+  Shape value = Shape::kText;                       // of a map: how its values are read
+};
+const ShapeRow& row_of(Shape shape) noexcept;
 
 // "a whole number from 0 to 1000". `keys`: of a map.
 std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
@@ -115,6 +138,8 @@ bool is_function_glob(std::string_view text) noexcept;
 // Whether it has a '*' or '?'.
 bool has_wildcard(std::string_view text) noexcept;
 
+// The path of a value in a file: "settings.cache"; a key that is no plain word is in quotes: settings["b c"].
+std::string child_path(std::string parent, std::string_view key);
 // How messages show a value: 8, high, "in quotes".
 std::string shown(std::string_view text, bool quoted);
 
