@@ -26,10 +26,11 @@ std::vector<std::string> Loader::dependencies_of(const PluginIndex& index,
 
 void Loader::run_and_store_probe(const PluginRecord& record, const base::File& file,
                                  std::vector<std::string> others, ProbeReport& report) const {
-  run_probe({file, std::move(others),
-             services_.device_features ? services_.device_features() : std::vector<std::string>(),
-             settings_},
-            report);
+  probe_in_child(
+      {file, std::move(others),
+       services_.device_features ? services_.device_features() : std::vector<std::string>(),
+       settings_},
+      report);
   // Only the behaviour of the plugin is stored; what it lacks on this machine may be available later.
   if (!report.passed() && report.reason != PluginReason::kProbeFailed) return;
   const Status s =
@@ -135,23 +136,10 @@ Refusal Loader::admit(PluginProbe mode, const PluginRecord& r, const base::File&
 
 ProbeReport Loader::probe(const std::string& path) {
   ProbeReport report;
-  Directories directories(settings_.allow_writable);
-  const PluginFile c = open_plugin_file(path, directories, settings_, process_);
-  PluginRecord r;
-  r.path = path, r.manifest = c.manifest, r.id = c.id;
-  Refusal refusal = c.refusal;
-  if (c.file) {
-    auto digest = c.digest();
-    if (digest.ok())
-      r.sha256 = *digest;
-    else if (!refusal.refused())
-      refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
-  }
-  if (!refusal.refused())
-    refusal = find_libraries(c, {directories, settings_, library_path_, nullptr}, r.libraries);
-  if (refusal.refused()) {
-    r.refuse(refusal);
-    report.reason = refusal.reason, report.detail = refusal.detail;
+  PluginFile file;
+  const PluginRecord r = inspected(path, &file);
+  if (r.refusal.refused()) {
+    report.reason = r.refusal.reason, report.detail = r.refusal.detail;
   } else {
     std::vector<std::string> others;
     {
@@ -159,7 +147,7 @@ ProbeReport Loader::probe(const std::string& path) {
       const std::lock_guard lock(s.lock);
       others = dependencies_of(s.index, r);
     }
-    run_and_store_probe(r, c.file, std::move(others), report);
+    run_and_store_probe(r, file.file, std::move(others), report);
   }
   report.info = with_results(r.info());
   return report;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loader: finding plugins, and which of them could be loaded.
+// Loader: finding plugins, listing and forgetting them, and which of them could be loaded.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -22,7 +22,7 @@ bool exists(const std::string& path) {
 }
 
 // Also true for a dangling link, which is an error to report.
-bool has_entry(const std::string& path) {
+bool has_file(const std::string& path) {
   struct stat info;
   return ::lstat(path.c_str(), &info) == 0;
 }
@@ -35,10 +35,10 @@ std::string file_of(const std::string& name, const std::vector<std::string>& dir
   return {};
 }
 
-PluginRecord refused_entry(const RefusedPath& entry) {
+PluginRecord refused_record(const RefusedPath& refused) {
   PluginRecord r;
-  r.path = entry.path;
-  r.refuse(entry.refusal);
+  r.path = refused.path;
+  r.refuse(refused.refusal);
   return r;
 }
 
@@ -65,7 +65,7 @@ Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) co
     paths.insert(settings_.lock_file);
   else
     for (const std::string& d : directories)
-      if (has_entry(d + "/" + kLockFileName)) paths.insert(d + "/" + kLockFileName);
+      if (has_file(d + "/" + kLockFileName)) paths.insert(d + "/" + kLockFileName);
   for (const std::string& path : paths) {
     locks.present = true;
     struct stat info;
@@ -97,24 +97,24 @@ void Loader::add_lock_directory(const std::string& directory) {
     edit->lock_directories.push_back(directory);
 }
 
-std::vector<std::string> Loader::entries(const LoaderState& state,
-                                         std::vector<RefusedPath>& refused) const {
+std::vector<std::string> Loader::places(const LoaderState& state,
+                                        std::vector<RefusedPath>& refused) const {
   std::vector<std::string> to = state.places;
-  std::vector<std::string> directories = absolute_entries(state.environment.path, ':', refused);
+  std::vector<std::string> directories = absolute_paths(state.environment.path, ':', refused);
   if (settings_.installed && exists(installed_directory()))
     directories.push_back(installed_directory());
   if (!base::trim(state.environment.plugins).empty())
-    for (std::string_view entry : base::split(state.environment.plugins, ',')) {
-      const bool is_name = base::is_bare_word(entry);
+    for (std::string_view given : base::split(state.environment.plugins, ',')) {
+      const bool is_name = base::is_bare_word(given);
       const std::string file =
-          is_name ? file_of(std::string(entry), directories) : std::string(entry);
+          is_name ? file_of(std::string(given), directories) : std::string(given);
       if (is_name && file.empty())
         refused.push_back(
-            {std::string(entry),
+            {std::string(given),
              {PluginReason::kNotFound,
               fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is "
                           "in a plugin directory",
-                          entry)}});
+                          given)}});
       else
         to.push_back(file);
     }
@@ -150,7 +150,7 @@ void Loader::search_again(const std::vector<std::string>& given) {
   LoaderState& s = state();
   std::vector<RefusedPath> refused;
   Directories directories(settings_.allow_writable);
-  Found found = search(entries(s, refused), directories);
+  Found found = search(places(s, refused), directories);
   for (RefusedPath& r : refused) found.refused.push_back(std::move(r));
 
   PluginIndex next;
@@ -164,7 +164,7 @@ void Loader::search_again(const std::vector<std::string>& given) {
   };
   for (const std::string& file : found.files)
     add(record_of(file, base::contains(given, file), s, directories));
-  for (const RefusedPath& r : found.refused) add(refused_entry(r));
+  for (const RefusedPath& r : found.refused) add(refused_record(r));
   // Plugins in the process, and those requested by path, stay known.
   for (const PluginRecord& r : s.index.records())
     if (r.in_process() || r.by_path || r.state() == PluginState::kPinned) add(r);
@@ -192,8 +192,7 @@ void Loader::search_again(const std::vector<std::string>& given) {
 }
 
 Status Loader::discover(const std::vector<std::string>& given) {
-  YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&] { return discover_held(given); });
+  return change([&] { return discover_held(given); });
 }
 
 Status Loader::discover_held(const std::vector<std::string>& given) {
@@ -253,16 +252,48 @@ void Loader::set_environment(FromEnvironment environment) {
   if (changed) discover({}).ignore();
 }
 
-PluginRecord Loader::inspected(const std::string& path) const {
+Status Loader::check_file(const std::string& path) {
+  PluginRecord r = *state().index.find_path(path);
+  struct stat info;
+  const bool gone = ::stat(path.c_str(), &info) != 0;
+  if (!gone && r.other_file.empty() && (r.id == FileId(info) || r.copy == FileId(info))) return {};
+  const PluginRecord there = gone ? PluginRecord() : inspected(path);
+  if (gone || there.sha256 == r.sha256) {
+    if (!gone) r.copy = there.id;
+    r.other_file.clear();
+    store(std::move(r));
+    return {};
+  }
+  const auto show = [](const PluginRecord& f) {
+    return fmt::format("version {}, inode {}, sha256 {}",
+                       f.manifest.version.empty() ? "unknown" : f.manifest.version, f.id.inode,
+                       f.sha256.empty() ? "unknown" : f.sha256);
+  };
+  r.other_file = fmt::format(
+      "another file is at {} than the one that is loaded: loaded {}; there {}; "
+      "Plugins::replace(\"{}\") loads it",
+      path, show(r), show(there), r.manifest.name);
+  Status differs(Code::kConflict, fmt::format("plugin '{}': {}", r.manifest.name, r.other_file));
+  store(std::move(r));
+  return differs;
+}
+
+PluginRecord Loader::inspected(const std::string& path, PluginFile* file) const {
   Directories directories(settings_.allow_writable);
   PluginFile c = open_plugin_file(path, directories, settings_, process_);
   PluginRecord r;
   r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
-  if (c.file)
-    if (auto digest = c.digest(); digest.ok()) r.sha256 = *digest;
+  if (c.file) {
+    auto digest = c.digest();
+    if (digest.ok())
+      r.sha256 = *digest;
+    else if (!c.refusal.refused())
+      c.refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
+  }
   if (!c.refusal.refused())
     c.refusal = find_libraries(c, {directories, settings_, library_path_, nullptr}, r.libraries);
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
+  if (file != nullptr) *file = std::move(c);
   return r;
 }
 
@@ -287,6 +318,31 @@ PluginInfo Loader::would_load(const std::string& path) {
     if (refusal.refused()) r.refuse(std::move(refusal));
   }
   return with_results(r.info());
+}
+
+Status Loader::forget(std::string_view name_or_path) {
+  return change([&]() -> Status {
+    const PluginRecord* r = find_idle(name_or_path);
+    if (r == nullptr)
+      return Status(Code::kNotFound,
+                    fmt::format("no plugin '{}' was found{}", name_or_path,
+                                base::did_you_mean(name_or_path, state().index.names())));
+    if (r->in_process())
+      return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
+                                                 name_or_path, to_string(r->state())));
+    Edit edit(*this);
+    const std::string path = r->path;
+    std::erase_if(edit->index.records(), [&](const PluginRecord& x) { return x.path == path; });
+    return {};
+  });
+}
+
+std::vector<PluginInfo> Loader::list() {
+  LoaderState& s = state();
+  const std::lock_guard lock(s.lock);
+  std::vector<PluginInfo> to;
+  for (const PluginRecord& r : s.index.records()) to.push_back(r.info());
+  return to;
 }
 
 }  // namespace yard::plugin

@@ -69,6 +69,68 @@ bool Loader::inside() noexcept {
   return Library::inside_plugin() || LoadingLock::held_by_this_thread();
 }
 
+// ---- What is under way with which plugin, and who waits for it ----
+
+Loader::Claim::Claim(Loader& loader, const std::string& path) : loader_(loader), path_(path) {
+  Edit(loader)->underway.push_back({path, std::this_thread::get_id()});
+}
+
+Loader::Claim::~Claim() {
+  Edit edit(loader_);
+  // In a child that plugin code has forked there is none.
+  edit->underway.remove_if(
+      [&](const Underway& u) { return u.path == path_ && u.thread == std::this_thread::get_id(); });
+  edit->ended.notify_all();
+}
+
+const Loader::Underway* Loader::underway(const LoaderState& state, std::string_view path) {
+  for (const Underway& u : state.underway)
+    if (u.path == path) return &u;
+  return nullptr;
+}
+
+bool Loader::waited_for(const std::string& path) {
+  const auto me = std::this_thread::get_id();
+  const auto latest_of = [&](std::thread::id thread) {
+    Underway* found = nullptr;
+    for (Underway& u : state().underway)
+      if (u.thread == thread) found = &u;
+    return found;
+  };
+  const auto is_free = [&] { return underway(state(), path) == nullptr; };
+  if (is_free()) return false;
+  // Two threads that load plugins for each other's ops must not wait for each other.
+  for (const Underway* u = underway(state(), path); u != nullptr;) {
+    if (u->thread == me) return false;
+    const Underway* const waiting = latest_of(u->thread);
+    u = waiting->waits_for.empty() ? nullptr : underway(state(), waiting->waits_for);
+  }
+  Underway* const mine = latest_of(me);
+  if (mine != nullptr) mine->waits_for = path;
+  { const Released to_log(*this); }  // this may take long
+  state().ended.wait(LoadingLock::t_held->lock_, is_free);
+  if (mine != nullptr) mine->waits_for.clear();
+  return true;
+}
+
+bool Loader::waited_for_namesake(const PluginRecord& of) {
+  LoaderState& s = state();
+  for (const Underway& u : s.underway)
+    if (const PluginRecord* r = s.index.find_path(u.path);
+        r != nullptr && r->path != of.path && r->manifest.name == of.manifest.name)
+      if (waited_for(std::string(u.path))) return true;
+  return false;
+}
+
+const PluginRecord* Loader::find_idle(std::string_view name_or_path) {
+  for (;;) {
+    const PluginRecord* const r = state().index.find(name_or_path);
+    if (r == nullptr || !waited_for(std::string(r->path))) return r;
+  }
+}
+
+// ---- Loading ----
+
 bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
   if (waiting_.load(std::memory_order_acquire) == 0) return true;
@@ -144,8 +206,7 @@ bool Loader::load_for(PluginOffer what, const std::vector<std::string>& names) {
 }
 
 Status Loader::load(std::string_view name_or_path) {
-  YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&] { return load_held(name_or_path); });
+  return change([&] { return load_held(name_or_path); });
 }
 
 Status Loader::load_held(std::string_view name_or_path) {
@@ -313,11 +374,6 @@ Status Loader::unpublish(const PluginRecord& record, std::weak_ptr<const void>* 
   return services_.apply({registry::RemoveKept{keep_alive.get()}});
 }
 
-Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
-  YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&] { return unload_held(name); });
-}
-
 Result<const PluginRecord*> Loader::loaded(std::string_view name) {
   const PluginRecord* found = find_idle(name);
   if (found != nullptr && found->state() == PluginState::kLoaded) return found;
@@ -328,21 +384,22 @@ Result<const PluginRecord*> Loader::loaded(std::string_view name) {
                                                    to_string(found->state())));
 }
 
-Result<std::weak_ptr<const void>> Loader::unload_held(std::string_view name) {
-  YARD_ASSIGN_OR_RETURN(auto found, loaded(name));
-  PluginRecord record = *found;
-  const Claim claim(*this, record.path);
-  std::weak_ptr<const void> life;
-  if (Status out = unpublish(record, &life); !out)
-    return std::move(out).note(fmt::format("while unloading plugin '{}'", name));
-  record.last_state = PluginState::kUnloading;
-  store(std::move(record));
-  return life;
+Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
+  return change([&]() -> Result<std::weak_ptr<const void>> {
+    YARD_ASSIGN_OR_RETURN(auto found, loaded(name));
+    PluginRecord record = *found;
+    const Claim claim(*this, record.path);
+    std::weak_ptr<const void> life;
+    if (Status out = unpublish(record, &life); !out)
+      return std::move(out).note(fmt::format("while unloading plugin '{}'", name));
+    record.last_state = PluginState::kUnloading;
+    store(std::move(record));
+    return life;
+  });
 }
 
 Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path) {
-  YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&] { return replace_held(name, path); });
+  return change([&] { return replace_held(name, path); });
 }
 
 Result<std::weak_ptr<const void>> Loader::replace_held(std::string_view name,
@@ -392,60 +449,6 @@ Result<std::weak_ptr<const void>> Loader::replace_held(std::string_view name,
   if (PluginRecord* there = moved ? edit->index.find_path(old.path) : nullptr)
     *there = std::move(old);
   return life;
-}
-
-Status Loader::check_file(const std::string& path) {
-  PluginRecord r = *state().index.find_path(path);
-  struct stat info;
-  const bool gone = ::stat(path.c_str(), &info) != 0;
-  if (!gone && r.other_file.empty() && (r.id == FileId(info) || r.copy == FileId(info))) return {};
-  const PluginRecord there = gone ? PluginRecord() : inspected(path);
-  if (gone || there.sha256 == r.sha256) {
-    if (!gone) r.copy = there.id;
-    r.other_file.clear();
-    store(std::move(r));
-    return {};
-  }
-  const auto show = [](const PluginRecord& f) {
-    return fmt::format("version {}, inode {}, sha256 {}",
-                       f.manifest.version.empty() ? "unknown" : f.manifest.version, f.id.inode,
-                       f.sha256.empty() ? "unknown" : f.sha256);
-  };
-  r.other_file = fmt::format(
-      "another file is at {} than the one that is loaded: loaded {}; there {}; "
-      "Plugins::replace(\"{}\") loads it",
-      path, show(r), show(there), r.manifest.name);
-  Status differs(Code::kConflict, fmt::format("plugin '{}': {}", r.manifest.name, r.other_file));
-  store(std::move(r));
-  return differs;
-}
-
-Status Loader::forget(std::string_view name_or_path) {
-  YARD_RETURN_IF_ERROR(would_deadlock());
-  return exclusive([&] { return forget_held(name_or_path); });
-}
-
-Status Loader::forget_held(std::string_view name_or_path) {
-  const PluginRecord* r = find_idle(name_or_path);
-  if (r == nullptr)
-    return Status(Code::kNotFound,
-                  fmt::format("no plugin '{}' was found{}", name_or_path,
-                              base::did_you_mean(name_or_path, state().index.names())));
-  if (r->in_process())
-    return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
-                                               name_or_path, to_string(r->state())));
-  Edit edit(*this);
-  const std::string path = r->path;
-  std::erase_if(edit->index.records(), [&](const PluginRecord& x) { return x.path == path; });
-  return {};
-}
-
-std::vector<PluginInfo> Loader::list() {
-  LoaderState& s = state();
-  const std::lock_guard lock(s.lock);
-  std::vector<PluginInfo> to;
-  for (const PluginRecord& r : s.index.records()) to.push_back(r.info());
-  return to;
 }
 
 void Loader::reset() {

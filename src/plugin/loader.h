@@ -143,7 +143,13 @@ class Loader final : public registry::LazyLoader {
   // Runs f() with `loading` held, then enforce_rules(), which may unload plugins. f must return a value.
   template <class F>
   auto exclusive(const F& f);
-  // With `lock` or `loading` held. Null: nothing is under way with that plugin.
+  // The same for what a program asks for; f returns a Status or a Result.
+  template <class F>
+  auto change(const F& f) -> decltype(f()) {
+    YARD_RETURN_IF_ERROR(would_deadlock());
+    return exclusive(f);
+  }
+  // loader.cc. With `lock` or `loading` held. Null: nothing is under way with that plugin.
   static const Underway* underway(const LoaderState& state, std::string_view path);
   // With `loading` held, which it releases meanwhile: waits until nothing is under way with a plugin in another thread.
   // False: it did not have to, or must not since that thread waits for this one.
@@ -155,16 +161,20 @@ class Loader final : public registry::LazyLoader {
 
   // discovery.cc. Called with `loading` held unless stated otherwise.
   Status discover_held(const std::vector<std::string>& given);
-  std::vector<std::string> entries(const LoaderState& state,
-                                   std::vector<RefusedPath>& refused) const;
+  // Files and directories to search.
+  std::vector<std::string> places(const LoaderState& state,
+                                  std::vector<RefusedPath>& refused) const;
   // Rebuilds the index. Plugins that were unloaded stay unloaded, unless their files are `given`.
   void search_again(const std::vector<std::string>& given);
-  PluginRecord inspected(const std::string& path) const;  // needs no lock
+  // Needs no lock. `file`, if given, gets the file as it was opened.
+  PluginRecord inspected(const std::string& path, PluginFile* file = nullptr) const;
   PluginRecord record_of(const std::string& path, bool given, LoaderState& state,
                          Directories& directories) const;
   Locks read_locks(const std::vector<std::string>& directories) const;
   // Whether lock files keep a plugin from being loaded.
   Refusal locked_out(const Locks& locks, const PluginRecord& r) const;
+  // An error if another file is at the path of a loaded plugin now. It is also stored in the record, for list().
+  Status check_file(const std::string& path);
   // Applies a lock file of that directory from now on. The directory must be trusted.
   void add_lock_directory(const std::string& directory);
 
@@ -189,8 +199,6 @@ class Loader final : public registry::LazyLoader {
   Status load_record(std::string path);
   // The record of a loaded plugin; an error if there is none of that name.
   Result<const PluginRecord*> loaded(std::string_view name);
-  Result<std::weak_ptr<const void>> unload_held(std::string_view name);
-  Status forget_held(std::string_view name_or_path);
   // Takes the place of `replaces`, if given; does nothing if that has the same digest.
   Refusal load_transaction(PluginRecord& record, const PluginRecord* replaces = nullptr);
   // Records of earlier loads of the same file.
@@ -199,8 +207,6 @@ class Loader final : public registry::LazyLoader {
   Refusal open_library(const std::vector<PluginRecord>& earlier, const PluginRecord& record,
                        PluginFile& file, std::shared_ptr<Library>& to) const;
   Result<std::weak_ptr<const void>> replace_held(std::string_view name, std::string_view path);
-  // An error if another file is at the path of a loaded plugin now. It is also stored in the record, for list().
-  Status check_file(const std::string& path);
   // With `lock` or `loading` held: whether a plugin that is found or being loaded serves it.
   static bool may_serve(const LoaderState& state, const PluginRecord& record, PluginOffer what,
                         std::string_view name);

@@ -198,7 +198,7 @@ std::string find_probe_program(const PluginSettings& settings, std::string& why)
   return {};
 }
 
-void run_probe(const ProbeRequest& request, ProbeReport& report) {
+void probe_in_child(const ProbeRequest& request, ProbeReport& report) {
   const PluginSettings& s = request.settings;
   const auto not_probed = [&](std::string why) {
     report.reason = PluginReason::kNotProbed, report.detail = std::move(why);

@@ -56,7 +56,7 @@ struct ProbeRequest {
 };
 
 // Sets everything in the report but its `info`. Waits for the child, at most as long as the settings allow.
-void run_probe(const ProbeRequest& request, ProbeReport& report);
+void probe_in_child(const ProbeRequest& request, ProbeReport& report);
 
 // The path of the probe program: from the settings, or beside this library. Empty, with `why`, if it is missing or
 // cannot be trusted.

@@ -139,54 +139,54 @@ PluginFile open_plugin_file(const std::string& path, Directories& directories,
   return c;
 }
 
-Found search(const std::vector<std::string>& entries, Directories& directories) {
+Found search(const std::vector<std::string>& places, Directories& directories) {
   Found found;
   const auto add_directory = [&](const std::string& path) {
     if (!base::contains(found.directories, path)) found.directories.push_back(path);
   };
-  for (const std::string& entry : entries) {
-    if (!entry.starts_with('/')) {
-      found.refused.push_back({entry, relative(entry)});
+  for (const std::string& place : places) {
+    if (!place.starts_with('/')) {
+      found.refused.push_back({place, relative(place)});
       continue;
     }
     struct stat info;
-    if (::stat(entry.c_str(), &info) != 0) {
-      found.refused.push_back({entry, unreadable(errno)});
+    if (::stat(place.c_str(), &info) != 0) {
+      found.refused.push_back({place, unreadable(errno)});
       continue;
     }
     const bool is_directory = S_ISDIR(info.st_mode);
-    const std::string directory = is_directory ? entry : directory_of(entry);
+    const std::string directory = is_directory ? place : directory_of(place);
     if (Refusal r = directories.check(directory); r.refused()) {
-      found.refused.push_back({entry, std::move(r)});
+      found.refused.push_back({place, std::move(r)});
       continue;
     }
     add_directory(directory);
     if (!is_directory) {
-      found.files.push_back(entry);
+      found.files.push_back(place);
       continue;
     }
     std::error_code error;
     std::vector<std::string> files;
-    for (fs::directory_iterator it(entry, error), end; !error && it != end; it.increment(error))
+    for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error))
       if (it->path().extension() == ".so") files.push_back(it->path().string());
-    if (error) found.refused.push_back({entry, unreadable(error.value())});
+    if (error) found.refused.push_back({place, unreadable(error.value())});
     std::sort(files.begin(), files.end());
     found.files.insert(found.files.end(), files.begin(), files.end());
   }
   return found;
 }
 
-std::vector<std::string> absolute_entries(std::string_view text, char separator,
-                                          std::vector<RefusedPath>& refused) {
-  std::vector<std::string> entries;
-  if (base::trim(text).empty()) return entries;
-  for (std::string_view entry : base::split(text, separator)) {
-    if (entry.starts_with('/'))
-      entries.emplace_back(entry);
+std::vector<std::string> absolute_paths(std::string_view text, char separator,
+                                        std::vector<RefusedPath>& refused) {
+  std::vector<std::string> paths;
+  if (base::trim(text).empty()) return paths;
+  for (std::string_view path : base::split(text, separator)) {
+    if (path.starts_with('/'))
+      paths.emplace_back(path);
     else
-      refused.push_back({std::string(entry), relative(entry)});
+      refused.push_back({std::string(path), relative(path)});
   }
-  return entries;
+  return paths;
 }
 
 bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }

@@ -82,11 +82,11 @@ struct Found {
   std::vector<std::string> directories;  // of all files; lock files are looked for there
   std::vector<RefusedPath> refused;
 };
-Found search(const std::vector<std::string>& entries, Directories& directories);
+Found search(const std::vector<std::string>& places, Directories& directories);
 
-// Splits a list; entries that are empty or not absolute are refused. Blank text is an empty list.
-std::vector<std::string> absolute_entries(std::string_view text, char separator,
-                                          std::vector<RefusedPath>& refused);
+// Splits a list of paths; those that are empty or not absolute are refused. Blank text is an empty list.
+std::vector<std::string> absolute_paths(std::string_view text, char separator,
+                                        std::vector<RefusedPath>& refused);
 
 // Whether the process is privileged (setuid and the like); it then ignores the environment.
 bool privileged() noexcept;

@@ -176,12 +176,12 @@ TEST(WhoElseCanWrite, IncludesTheGroupOfTheProcess) {
 
 TEST(AbsoluteEntries, RelativeEntriesAreRefused) {
   std::vector<RefusedPath> refused;
-  EXPECT_THAT(absolute_entries("/a:/b c", ':', refused), ElementsAre("/a", "/b c"));
+  EXPECT_THAT(absolute_paths("/a:/b c", ':', refused), ElementsAre("/a", "/b c"));
   EXPECT_THAT(refused, IsEmpty());
-  EXPECT_THAT(absolute_entries("/a::b:", ':', refused), ElementsAre("/a"));
+  EXPECT_THAT(absolute_paths("/a::b:", ':', refused), ElementsAre("/a"));
   EXPECT_EQ(refused.size(), 3u);
   refused.clear();
-  EXPECT_THAT(absolute_entries("  ", ':', refused), IsEmpty());
+  EXPECT_THAT(absolute_paths("  ", ':', refused), IsEmpty());
   EXPECT_THAT(refused, IsEmpty());
 }
 

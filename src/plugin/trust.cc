@@ -69,27 +69,27 @@ Result<LockFile> LockFile::read(const std::string& path) {
 
 std::string LockFile::text() const {
   std::string text = "# Only these plugins are loaded. Written by `yard plugin lock`.\n";
-  for (const LockEntry& e : entries_)
+  for (const LockLine& e : lines_)
     text += fmt::format("{} {} {}{}\n", e.name, e.version, kDigest, e.sha256);
   return text;
 }
 
 Status LockFile::write(const std::string& path) const { return base::write_file(path, text()); }
 
-void LockFile::add(LockEntry entry) {
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), entry);
-  if (at == entries_.end() || *at != entry) entries_.insert(at, std::move(entry));
+void LockFile::add(LockLine line) {
+  const auto at = std::lower_bound(lines_.begin(), lines_.end(), line);
+  if (at == lines_.end() || *at != line) lines_.insert(at, std::move(line));
 }
 
 void LockFile::add(const LockFile& other) {
-  for (const LockEntry& e : other.entries_) add(e);
+  for (const LockLine& e : other.lines_) add(e);
 }
 
 Refusal LockFile::allows(const std::string& name, const std::string& version,
                          const std::string& sha256) const {
   std::string versions;
   bool listed = false;
-  for (const LockEntry& e : entries_) {
+  for (const LockLine& e : lines_) {
     if (e.name != name) continue;
     versions += (versions.empty() ? "" : ", ") + e.version;
     if (e.version != version) continue;
@@ -108,7 +108,7 @@ Refusal LockFile::allows(const std::string& name, const std::string& version,
 Refusal LockFile::allows(const PluginLibrary& library) const {
   const std::string file = std::filesystem::path(library.path).filename().string();
   bool listed = false;
-  for (const LockEntry& e : entries_) {
+  for (const LockLine& e : lines_) {
     if (e.name != kLibrary) continue;
     if (e.sha256 == library.sha256) return {};
     listed |= e.version == file;
@@ -136,14 +136,14 @@ const char* name_of(ResultStore::Check check) {
   return check == ResultStore::Check::kProbe ? "probe" : "verify";
 }
 
-std::optional<ResultStore::Entry> parse_line(std::string_view line) {
+std::optional<ResultStore::Line> parse_line(std::string_view line) {
   std::string_view words[4];
   for (std::string_view& w : words) {
     const size_t blank = std::min(line.find(' '), line.size());
     w = line.substr(0, blank);
     line.remove_prefix(std::min(blank + 1, line.size()));
   }
-  ResultStore::Entry e;
+  ResultStore::Line e;
   if (words[0] == "probe")
     e.check = ResultStore::Check::kProbe;
   else if (words[0] == "verify")
@@ -196,20 +196,20 @@ std::string ResultStore::default_directory() {
   return {};
 }
 
-std::vector<ResultStore::Entry> ResultStore::parse(std::string_view text) {
-  std::vector<Entry> entries;
+std::vector<ResultStore::Line> ResultStore::parse(std::string_view text) {
+  std::vector<Line> lines;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    if (auto e = parse_line(text.substr(0, end))) entries.push_back(*std::move(e));
+    if (auto e = parse_line(text.substr(0, end))) lines.push_back(*std::move(e));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  if (entries.size() > kMost) entries.erase(entries.begin(), entries.end() - kMost);
-  return entries;
+  if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
+  return lines;
 }
 
-std::string ResultStore::text(const std::vector<Entry>& entries) {
+std::string ResultStore::text(const std::vector<Line>& lines) {
   std::string to = kHead;
-  for (const Entry& e : entries)
+  for (const Line& e : lines)
     to += fmt::format(
         "{} {} {} {}\n", name_of(e.check), e.version, e.sha256,
         e.result.passed ? std::string("passed") : "failed " + base::quote(e.result.detail));
@@ -234,7 +234,7 @@ Status ResultStore::usable() const {
   return {};
 }
 
-Result<std::vector<ResultStore::Entry>> ResultStore::read() const {
+Result<std::vector<ResultStore::Line>> ResultStore::read() const {
   YARD_RETURN_IF_ERROR(usable());
   const base::File file(::open(path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
@@ -257,12 +257,12 @@ Result<std::vector<ResultStore::Entry>> ResultStore::read() const {
 
 std::optional<CheckResult> ResultStore::find(Check check, std::string_view sha256,
                                              std::string* why) const {
-  const auto entries = read();
-  if (!entries.ok()) {
-    if (why != nullptr) *why = entries.status().message();
+  const auto lines = read();
+  if (!lines.ok()) {
+    if (why != nullptr) *why = lines.status().message();
     return std::nullopt;
   }
-  for (auto e = entries->rbegin(); e != entries->rend(); ++e)
+  for (auto e = lines->rbegin(); e != lines->rend(); ++e)
     if (e->check == check && e->sha256 == sha256 && e->version == YARD_VERSION) return e->result;
   return std::nullopt;
 }
@@ -282,15 +282,15 @@ Status ResultStore::save(Check check, std::string_view sha256, CheckResult resul
   const DirectoryLock lock(directory_);
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
-  std::vector<Entry> entries = known.ok() ? *std::move(known) : std::vector<Entry>();
-  std::erase_if(entries, [&](const Entry& e) {
+  std::vector<Line> lines = known.ok() ? *std::move(known) : std::vector<Line>();
+  std::erase_if(lines, [&](const Line& e) {
     return e.check == check && e.sha256 == sha256 && e.version == YARD_VERSION;
   });
   if (result.detail.size() > kLongestDetail) result.detail.resize(kLongestDetail);
   if (result.passed) result.detail.clear();
-  entries.push_back({check, YARD_VERSION, std::string(sha256), std::move(result)});
-  if (entries.size() > kMost) entries.erase(entries.begin(), entries.end() - kMost);
-  return base::write_file(path(), text(entries), 0600);
+  lines.push_back({check, YARD_VERSION, std::string(sha256), std::move(result)});
+  if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
+  return base::write_file(path(), text(lines), 0600);
 }
 
 }  // namespace yard::plugin

@@ -20,9 +20,9 @@ inline constexpr const char* kLockFileName = "yard.lock";
 //   # Only these plugins are loaded. Written by `yard plugin lock`.
 //   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //   library libacme.so.1 sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
-struct LockEntry {
+struct LockLine {
   std::string name, version, sha256;
-  auto operator<=>(const LockEntry&) const = default;
+  auto operator<=>(const LockLine&) const = default;
 };
 
 class LockFile {
@@ -36,10 +36,10 @@ class LockFile {
   // Atomic, through a temporary file beside it.
   Status write(const std::string& path) const;
 
-  // A plugin may have entries in several versions.
-  void add(LockEntry entry);
+  // A plugin may have lines in several versions.
+  void add(LockLine line);
   void add(const LockFile& other);
-  const std::vector<LockEntry>& entries() const noexcept { return entries_; }
+  const std::vector<LockLine>& lines() const noexcept { return lines_; }
 
   // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
   Refusal allows(const std::string& name, const std::string& version,
@@ -49,7 +49,7 @@ class LockFile {
   void add(const PluginLibrary& library);
 
  private:
-  std::vector<LockEntry> entries_;  // sorted, unique
+  std::vector<LockLine> lines_;  // sorted, unique
 };
 
 struct CheckResult {
@@ -67,11 +67,11 @@ struct CheckResult {
 class ResultStore {
  public:
   enum class Check { kProbe, kVerify };
-  struct Entry {
+  struct Line {
     Check check;
     std::string version, sha256;
     CheckResult result;
-    bool operator==(const Entry&) const = default;
+    bool operator==(const Line&) const = default;
   };
   static constexpr size_t kMost = 1000, kLongestDetail = 400, kLargest = 4 << 20;
   static constexpr const char* kFileName = "plugin_results";
@@ -91,12 +91,12 @@ class ResultStore {
   std::string path() const { return directory_ + "/" + kFileName; }
 
   // Invalid lines are skipped: they may be of a later version.
-  static std::vector<Entry> parse(std::string_view text);
-  static std::string text(const std::vector<Entry>& entries);
+  static std::vector<Line> parse(std::string_view text);
+  static std::string text(const std::vector<Line>& lines);
 
  private:
   // An error if the file is missing or not trusted.
-  Result<std::vector<Entry>> read() const;
+  Result<std::vector<Line>> read() const;
   Status usable() const;
 
   std::string directory_;

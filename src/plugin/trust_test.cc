@@ -28,16 +28,16 @@ TEST(LockFile, RoundTrips) {
   file.add({"acme", "1.0", kOne});
   file.add({"acme", "1.1", kTwo});
   file.add({"acme", "1.0", kOne});
-  EXPECT_EQ(file.entries().size(), 3u);
+  EXPECT_EQ(file.lines().size(), 3u);
   const auto again = LockFile::parse(file.text(), "yard.lock").value();
-  EXPECT_EQ(again.entries(), file.entries());
+  EXPECT_EQ(again.lines(), file.lines());
   EXPECT_EQ(again.text(), file.text());
 
   std::string folder = (std::filesystem::temp_directory_path() / "yard_lock_XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/yard.lock";
   ASSERT_TRUE(file.write(path).ok());
-  EXPECT_EQ(LockFile::read(path).value().entries(), file.entries());
+  EXPECT_EQ(LockFile::read(path).value().lines(), file.lines());
   EXPECT_FALSE(file.write(folder + "/no/such/folder").ok());
   EXPECT_FALSE(LockFile::read(folder).ok());
   std::filesystem::remove_all(folder);
@@ -60,7 +60,7 @@ TEST(LockFile, AllowsWhatItLists) {
 
 TEST(LockFile, ErrorsHaveTheLine) {
   const std::string good = "# comment\n\n  acme   1.0 sha256:" + kOne + "\n";
-  EXPECT_EQ(LockFile::parse(good, "x").value().entries().size(), 1u);
+  EXPECT_EQ(LockFile::parse(good, "x").value().lines().size(), 1u);
   const std::vector<std::string> wrong = {
       "acme 1.0",
       "acme 1.0 md5:" + kOne,
@@ -128,12 +128,12 @@ TEST_F(ResultStoreTest, AnotherVersionOfTheLibraryFindsNothing) {
 }
 
 TEST_F(ResultStoreTest, ItsSizeIsBounded) {
-  std::vector<ResultStore::Entry> entries;
+  std::vector<ResultStore::Line> lines;
   for (int i = 0; i < 1500; ++i)
-    entries.push_back({Check::kProbe, YARD_VERSION, digest(i), {false, std::string(400, '\x01')}});
+    lines.push_back({Check::kProbe, YARD_VERSION, digest(i), {false, std::string(400, '\x01')}});
   fs::create_directories(folder_ + "/state/yard");
-  entries.erase(entries.begin(), entries.end() - ResultStore::kMost);
-  std::ofstream(results().path()) << ResultStore::text(entries);
+  lines.erase(lines.begin(), lines.end() - ResultStore::kMost);
+  std::ofstream(results().path()) << ResultStore::text(lines);
   ASSERT_TRUE(results().save(Check::kProbe, digest(5000), {false, std::string(9999, 'x')}).ok());
   EXPECT_EQ(ResultStore::parse(content()).size(), ResultStore::kMost);
   EXPECT_FALSE(results().find(Check::kProbe, digest(500))) << "the oldest";
@@ -210,9 +210,9 @@ TEST(ResultStore, InvalidLinesAreSkipped) {
 }
 
 RC_GTEST_PROP(ResultsProperty, WhatIsWrittenReadsBack, (const std::string& detail, bool verify)) {
-  const std::vector<ResultStore::Entry> entries = {
+  const std::vector<ResultStore::Line> lines = {
       {verify ? Check::kVerify : Check::kProbe, "1.2.3", digest(7), {false, detail}}};
-  RC_ASSERT(ResultStore::parse(ResultStore::text(entries)) == entries);
+  RC_ASSERT(ResultStore::parse(ResultStore::text(lines)) == lines);
 }
 
 }  // namespace
