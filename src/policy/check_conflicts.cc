@@ -133,7 +133,7 @@ class Conflicts {
 
   void check_labels() {
     Names known = config_.settings.labels;
-    known.insert(known.end(), {"model", "phase", "tenant", "tp_size", "pp_size"});
+    known.insert(known.end(), plain_labels().begin(), plain_labels().end());
     for (std::string& label : checker_.known().labels()) known.push_back(std::move(label));
     const auto look = [&](const std::string& name, ConfigPlace at, const std::string& path) {
       if (base::contains(known, name)) return;

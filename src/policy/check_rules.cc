@@ -140,23 +140,15 @@ class RuleSets {
   void add_values(uint32_t literal) {
     const Test& t = rules_.tests_[literal / 2];
     const Axis& axis = rules_.axes_[t.axis];
-    const auto integer = [&](int64_t i) { values_.push_back({true, i, 0, {}}); };
-    const auto number = [&](double f) { values_.push_back({true, 0, f, {}}); };
-    const auto around = [&](double f) {
-      number(std::nextafter(f, -HUGE_VAL)), number(f), number(std::nextafter(f, HUGE_VAL));
-    };
+    const auto integer = [&](int64_t i) { values_.push_back({true, i, {}}); };
     switch (axis.kind) {
       case Axis::Kind::kFlag: return integer(0), integer(1);
       case Axis::Kind::kLayout: return integer(0), integer(1), integer(2);
-      case Axis::Kind::kNumber:
-        if (t.kind != Test::Kind::kNumberOneOf) around(t.f);
-        for (uint32_t i = t.first; i < t.first + t.count; ++i) around(rules_.numbers_[i]);
-        return number(NAN);
       case Axis::Kind::kText:
       case Axis::Kind::kLabel:
         for (uint32_t i = t.first; t.kind == Test::Kind::kTextOneOf && i < t.first + t.count; ++i)
-          values_.push_back({true, 0, 0, rules_.texts_[i]});
-        values_.push_back({true, 0, 0, std::string_view(kUnlisted)});
+          values_.push_back({true, 0, rules_.texts_[i]});
+        values_.push_back({true, 0, std::string_view(kUnlisted)});
         return;
       case Axis::Kind::kDevice:
         // Of a type without an index, one with an index.

@@ -93,7 +93,6 @@ class ConditionCompiler::Draft {
 
   Test test;
   std::vector<int64_t> integers;
-  std::vector<double> numbers;
   std::vector<std::string> texts;
   std::vector<Regex> regexes;
   bool negated;
@@ -143,17 +142,18 @@ class ConditionCompiler::Draft {
         wrong_ = {"found " + v.text, "expected a finite number"};
         return false;
       }
-      numbers.push_back(*n == 0 ? 0.0 : *n);  // one zero
+      integers.push_back(ordered(*n));
     }
+    // Thresholds do not hold for NaN.
+    const int64_t a = integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
     switch (op_) {
-      case Operator::kGt: test.kind = Test::Kind::kNumberAbove; break;
-      case Operator::kGe: test.kind = Test::Kind::kNumberAtLeast; break;
-      case Operator::kLt: test.kind = Test::Kind::kNumberBelow; break;
-      case Operator::kLe: test.kind = Test::Kind::kNumberAtMost; break;
-      default: test.kind = Test::Kind::kNumberOneOf; return true;
+      case Operator::kGt: set(op::IntegerTest::range(a + 1, most)); break;
+      case Operator::kGe: set(op::IntegerTest::range(a, most)); break;
+      case Operator::kLt: set(op::IntegerTest::range(least, a - 1)); break;
+      case Operator::kLe: set(op::IntegerTest::range(least, a)); break;
+      default: return true;  // one of them
     }
-    test.f = numbers[0];
-    numbers.clear();
+    integers.clear();
     return true;
   }
 
@@ -291,7 +291,6 @@ uint16_t ConditionCompiler::axis_of(const OpField& field) {
 // The index of the test; equal ones share it.
 uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
   sort_unique(d.integers);
-  sort_unique(d.numbers);
   if (d.regexes.empty()) sort_unique(d.texts);
   if (d.test.kind == Test::Kind::kOneOf && d.integers.size() == 1) {
     d.test.kind = Test::Kind::kInteger;
@@ -307,9 +306,7 @@ uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
   put(d.test.integer.kind);
   put(d.test.integer.a);
   put(d.test.integer.b);
-  put(d.test.f);
   for (const int64_t v : d.integers) put(v);
-  for (const double v : d.numbers) put(v);
   for (const std::string& s : d.texts) put(s.size()), key_ += s;
   const auto [it, is_new] = tests_.emplace(key_, static_cast<uint32_t>(to_.tests_.size()));
   if (!is_new) return it->second;
@@ -320,7 +317,6 @@ uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
     for (auto& v : from) to.push_back(std::move(v));
   };
   append(to_.integers_, d.integers);
-  append(to_.numbers_, d.numbers);
   if (d.regexes.empty()) append(to_.texts_, d.texts);
   append(to_.regexes_, d.regexes);
   to_.tests_.push_back(d.test);
@@ -336,13 +332,6 @@ void ConditionCompiler::divide(Axis& axis, uint32_t index) const {
     case Test::Kind::kOneOf:
       for (uint32_t i = t.first; i < end; ++i)
         op::IntegerTest::equals(to_.integers_[i]).add_cuts(axis.cuts);
-      break;
-    case Test::Kind::kNumberAtLeast:
-    case Test::Kind::kNumberAbove:
-    case Test::Kind::kNumberAtMost:
-    case Test::Kind::kNumberBelow: axis.marks.push_back(t.f); break;
-    case Test::Kind::kNumberOneOf:
-      for (uint32_t i = t.first; i < end; ++i) axis.marks.push_back(to_.numbers_[i]);
       break;
     case Test::Kind::kTextOneOf:
       for (uint32_t i = t.first; i < end; ++i) axis.words.push_back(to_.texts_[i]);
@@ -396,7 +385,6 @@ void ConditionCompiler::finish() {
   };
   for (Axis& axis : to_.axes_) {
     sort_unique(axis.cuts);
-    sort_unique(axis.marks);
     sort_unique(axis.words);
     axis.bits = OpRules::bits_of(axis);
     if (axis.bits == 0) continue;

@@ -116,10 +116,8 @@ inline std::vector<std::string> names_of(KeyRows rows) {
 template <class T, class M>
 constexpr Merge merge_of(const Field<T, M>& row) {
   if (row.merge) return *row.merge;
-  if (HasFields<M>) return Merge::kFields;
-  if (IsMap<M>) return Merge::kEntries;
-  if (IsList<M>) return HasFields<Part<M>> ? Merge::kAppend : Merge::kAdd;
-  return Merge::kReplace;
+  if (!IsList<M>) return Merge::kReplace;
+  return HasFields<Part<M>> ? Merge::kAppend : Merge::kAdd;
 }
 
 template <class M>

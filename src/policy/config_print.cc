@@ -142,7 +142,11 @@ YamlNode tree_of(Config c) {
 
 // A section that is a list of maps.
 bool is_rules(std::string_view section) {
-  return section == "dispatch_rules" || section == "score" || section == "canary";
+  const policy::KeyRows rows = policy::keys_of(policy::kFields<Config>);
+  return std::any_of(rows.begin(), rows.end(), [&](const policy::KeyRow& row) {
+    const Shape shape = row.key->form.shape;
+    return section == row.key->name && (shape == Shape::kMaps || shape == Shape::kOneOrMaps);
+  });
 }
 
 // On one line.

@@ -17,13 +17,11 @@
 
 namespace yard::policy {
 
-// How the values of a field in two sources become one.
+// How the values of a field in two sources become one. Structs are merged field by field, maps key by key.
 enum class Merge : uint8_t {
   kReplace,  // the stronger source's, if it sets one
   kAdd,      // both, without repeats
   kAppend,   // both, the stronger source's first
-  kEntries,  // entry by entry of a map
-  kFields,   // field by field
 };
 
 // The part of a row that does not depend on the type of the member.

@@ -10,44 +10,29 @@
 namespace yard::policy {
 namespace {
 
-constexpr const char* kBatch[] = {"batch_size", "batch", "rows", "tokens"};
-constexpr const char* kSeq[] = {"seq_len", "seq", "seq_len_q", "seq_q", "q_len", "tokens"};
-constexpr const char* kSeqQ[] = {"seq_len_q", "seq_q", "q_len", "seq_len", "seq"};
-constexpr const char* kSeqK[] = {"seq_len_k", "seq_k", "kv_len", "k_len", "seq_len", "seq"};
-constexpr const char* kHeadDim[] = {"head_dim", "head_size"};
-constexpr const char* kHeads[] = {"num_heads", "heads", "q_heads"};
-constexpr const char* kKvHeads[] = {"num_kv_heads", "kv_heads"};
-constexpr const char* kHidden[] = {"hidden_size", "hidden"};
-constexpr const char* kTokens[] = {"num_tokens", "tokens", "rows"};
-constexpr const char* kCausal[] = {"is_causal", "causal"};
-constexpr const char* kGqa[] = {"enable_gqa", "gqa"};
-constexpr const char* kDropout[] = {"dropout_p", "dropout"};
-constexpr const char* kCapturing[] = {"capturing"};
-constexpr const char* kDeterministic[] = {"deterministic"};
-constexpr const char* kContiguous[] = {"contiguous"};
-
 constexpr FieldAlias kAliases[] = {
-    {"batch_size", kBatch},
-    {"dropout_p", kDropout},
-    {"enable_gqa", kGqa},
-    {"head_dim", kHeadDim},
-    {"hidden_size", kHidden},
-    {"is_causal", kCausal},
-    {"is_contiguous", kContiguous},
-    {"is_cuda_graph_capturing", kCapturing},
-    {"num_heads", kHeads},
-    {"num_kv_heads", kKvHeads},
-    {"num_tokens", kTokens},
-    {"requires_deterministic", kDeterministic},
-    {"seq_len", kSeq},
-    {"seq_len_k", kSeqK},
-    {"seq_len_q", kSeqQ},
+    {"batch_size", {"batch_size", "batch", "rows", "tokens"}},
+    {"dropout_p", {"dropout_p", "dropout"}},
+    {"enable_gqa", {"enable_gqa", "gqa"}},
+    {"head_dim", {"head_dim", "head_size"}},
+    {"hidden_size", {"hidden_size", "hidden"}},
+    {"is_causal", {"is_causal", "causal"}},
+    {"is_contiguous", {"contiguous"}},
+    {"is_cuda_graph_capturing", {"capturing"}},
+    {"num_heads", {"num_heads", "heads", "q_heads"}},
+    {"num_kv_heads", {"num_kv_heads", "kv_heads"}},
+    {"num_tokens", {"num_tokens", "tokens", "rows"}},
+    {"requires_deterministic", {"deterministic"}},
+    {"seq_len", {"seq_len", "seq", "seq_len_q", "seq_q", "q_len", "tokens"}},
+    {"seq_len_k", {"seq_len_k", "seq_k", "kv_len", "k_len", "seq_len", "seq"}},
+    {"seq_len_q", {"seq_len_q", "seq_q", "q_len", "seq_len", "seq"}},
 };
 
-constexpr const char* kPlainLabels[] = {"model", "phase", "tenant"};
+constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};
+constexpr auto kTextLabels = std::span(kPlainLabels).first<3>();
+constexpr auto kWholeLabels = std::span(kPlainLabels).last<2>();
 constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic", "device",
-                                       "dtype",     "inference",  "layout",        "platform",
-                                       "pp_size",   "tp_size"};
+                                       "dtype",     "inference",  "layout",        "platform"};
 constexpr std::string_view kLabel = "label.";
 
 constexpr OperatorRow kOperators[] = {
@@ -184,17 +169,20 @@ OpField* OpFields::label(std::string_view name, bool whole) {
   return &fields_.emplace(std::move(key), std::move(f)).first->second;
 }
 
+OpFields::Fields::const_iterator OpFields::stands_for(const FieldAlias& alias) const {
+  auto it = fields_.end();
+  for (const char* name : alias.means)
+    if (name != nullptr && it == fields_.end()) it = fields_.find(std::string_view(name));
+  return it;
+}
+
 const OpField* OpFields::find(std::string_view name) {
   if (const auto it = fields_.find(name); it != fields_.end()) return &it->second;
-  for (const FieldAlias& a : kAliases) {
-    if (name != a.name) continue;
-    for (const char* means : a.means)
-      if (const auto it = fields_.find(std::string_view(means)); it != fields_.end())
-        return &it->second;
-  }
-  if (name == "tp_size" || name == "pp_size") return label(name, true);
-  for (const char* plain : kPlainLabels)
-    if (name == plain) return label(name, false);
+  for (const FieldAlias& a : kAliases)
+    if (name == a.name)
+      if (const auto it = stands_for(a); it != fields_.end()) return &it->second;
+  if (base::contains(kWholeLabels, name)) return label(name, true);
+  if (base::contains(kTextLabels, name)) return label(name, false);
   if (name.starts_with(kLabel) && name.size() > kLabel.size())
     return label(name.substr(kLabel.size()), false);
   return nullptr;
@@ -206,12 +194,8 @@ std::vector<std::string> OpFields::names() const {
     if (!name.starts_with(kLabel)) to.push_back(name);
   const auto known = [&](const std::string& name) { return base::contains(to, name); };
   for (const FieldAlias& a : kAliases)
-    if (!known(a.name) && std::any_of(a.means.begin(), a.means.end(),
-                                      [&](const char* m) { return fields_.contains(m); }))
-      to.emplace_back(a.name);
+    if (!known(a.name) && stands_for(a) != fields_.end()) to.emplace_back(a.name);
   for (const char* name : kPlainLabels)
-    if (!known(name)) to.emplace_back(name);
-  for (const char* name : {"pp_size", "tp_size"})
     if (!known(name)) to.emplace_back(name);
   return to;
 }

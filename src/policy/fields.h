@@ -6,6 +6,7 @@
 // phase, label.NAME).
 #pragma once
 
+#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -36,6 +37,12 @@ struct OpField {
   std::vector<std::string> words;  // of kWord: the n-th has the value n
 };
 
+// An alias: it stands for the first of these fields that the op has.
+struct FieldAlias {
+  const char* name;
+  std::array<const char*, 6> means;  // the rest is null
+};
+
 class OpFields {
  public:
   explicit OpFields(const op::Program& program);
@@ -50,20 +57,17 @@ class OpFields {
   void add_tensor(const op::Param& param, size_t index);
   void add_call_fields();
   OpField* label(std::string_view name, bool whole);
+  using Fields = std::map<std::string, OpField, std::less<>>;
+  Fields::const_iterator stands_for(const FieldAlias& alias) const;
 
   const op::Program& program_;
-  std::map<std::string, OpField, std::less<>> fields_;
+  Fields fields_;
 };
 
-// An alias: it stands for the first of these fields that the op has.
-struct FieldAlias {
-  const char* name;
-  std::span<const char* const> means;
-};
 std::span<const FieldAlias> field_aliases() noexcept;
 // Labels that need no `label.` before them.
 std::span<const char* const> plain_labels() noexcept;
-// Fields of every op: dtype, device, ... and the labels.
+// Fields of every op: dtype, device, ...
 std::span<const char* const> call_fields() noexcept;
 
 enum class Operator : uint8_t { kEq, kNe, kGt, kGe, kLt, kLe, kIn, kNotIn, kMatch, kRegex };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <numeric>
 
 #include "base/yaml.h"
@@ -61,7 +60,6 @@ class BitSink {
 uint32_t OpRules::bits_of(const Axis& axis) noexcept {
   const uint64_t absent = axis.optional ? 1 : 0;
   switch (axis.kind) {
-    case Axis::Kind::kNumber: return bits_for(2 * axis.marks.size() + 2 + absent);
     case Axis::Kind::kText:
     case Axis::Kind::kLabel:
       return bits_for(axis.words.size() + 1 + absent) + static_cast<uint32_t>(axis.patterns.size());
@@ -77,7 +75,7 @@ OpRules::Value OpRules::read(const Axis& axis, const CallView& call) {
     case Axis::Kind::kInteger: v.there = op::find(axis.field, call.args, v.i); return v;
     case Axis::Kind::kNumber:
       v.there = call.args[axis.arg].tag == YARD_TAG_FLOAT;
-      v.f = v.there ? call.args[axis.arg].u.f : 0;
+      if (v.there) v.i = ordered(call.args[axis.arg].u.f);
       return v;
     case Axis::Kind::kText:
       v.there = call.args[axis.arg].tag == YARD_TAG_STRING;
@@ -143,14 +141,6 @@ bool OpRules::holds(const Test& t, const Value& v) const {
     case Test::Kind::kOneOf:
       return std::binary_search(integers_.begin() + t.first, integers_.begin() + t.first + t.count,
                                 v.i);
-    case Test::Kind::kNumberAtLeast: return v.f >= t.f;
-    case Test::Kind::kNumberAbove: return v.f > t.f;
-    case Test::Kind::kNumberAtMost: return v.f <= t.f;
-    case Test::Kind::kNumberBelow: return v.f < t.f;
-    case Test::Kind::kNumberOneOf:
-      for (uint32_t i = t.first; i < t.first + t.count; ++i)
-        if (numbers_[i] == v.f) return true;
-      return false;
     case Test::Kind::kDeviceOneOf: return device_holds(t, v);
     case Test::Kind::kTextOneOf:
     case Test::Kind::kGlob:
@@ -209,12 +199,6 @@ uint64_t OpRules::class_of(const Axis& axis, const Value& v) {
   if (!v.there) return 0;
   const uint64_t base = axis.optional ? 1 : 0;
   switch (axis.kind) {
-    case Axis::Kind::kNumber: {
-      if (std::isnan(v.f)) return base + 2 * axis.marks.size() + 1;
-      const auto at = std::lower_bound(axis.marks.begin(), axis.marks.end(), v.f);
-      const bool exact = at != axis.marks.end() && *at == v.f;
-      return base + 2 * static_cast<uint64_t>(at - axis.marks.begin()) + (exact ? 1 : 0);
-    }
     case Axis::Kind::kText:
     case Axis::Kind::kLabel: {
       const auto at = std::lower_bound(axis.words.begin(), axis.words.end(), v.s);

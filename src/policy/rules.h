@@ -11,6 +11,8 @@
 #include <yard/plugin.h>
 #include <yard/tensor.h>
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -39,7 +41,7 @@ struct CallView {
 struct Axis {
   enum class Kind : uint8_t {
     kInteger,       // `field`
-    kNumber,        // float argument `arg`
+    kNumber,        // float argument `arg`, by ordered()
     kText,          // string argument `arg`
     kLayout,        // the loosest of `count` arguments from `arg`: 0 contiguous, 1 dense, 2 strided
     kDevice,        // of the call; part of every key anyway
@@ -55,7 +57,6 @@ struct Axis {
   std::string label;
   // Ascending.
   std::vector<int64_t> cuts;  // integers with as many of these at or below them pass the same tests
-  std::vector<double> marks;  // kNumber: values that differ from those beside them
   std::vector<std::string> words;  // kText, kLabel: texts that differ from all others
   std::vector<uint32_t> patterns;  // kText, kLabel: tests that are globs or regular expressions
 
@@ -68,16 +69,19 @@ struct Axis {
   }
 };
 
+// Integers in the order of these numbers, next to each other where the numbers are, so that tests of both are the same. NaN
+// is above all.
+inline int64_t ordered(double f) noexcept {
+  if (std::isnan(f)) return INT64_MAX;
+  const auto bits = std::bit_cast<int64_t>(f);
+  return bits >= 0 ? bits : INT64_MIN - bits;
+}
+
 // A predicate on the value of one axis.
 struct Test {
   enum class Kind : uint8_t {
-    kInteger,        // `integer` holds
-    kOneOf,          // integer in integers[first, first + count)
-    kNumberAtLeast,  // number >= f, and so on
-    kNumberAbove,
-    kNumberAtMost,
-    kNumberBelow,
-    kNumberOneOf,  // in numbers[first, ...)
+    kInteger,      // `integer` holds
+    kOneOf,        // integer in integers[first, first + count)
     kTextOneOf,    // in texts[first, ...)
     kGlob,         // one of the globs texts[first, ...); of a device: as `cuda` or as `cuda:0`
     kRegex,        // one of regexes[first, ...)
@@ -88,7 +92,6 @@ struct Test {
   uint16_t axis = 0;
   uint32_t first = 0, count = 0;
   op::IntegerTest integer;
-  double f = 0;
 };
 
 // Kernels are indices into OpRules::kernels().
@@ -149,7 +152,6 @@ class OpRules {
   struct Value {
     bool there = false;
     int64_t i = 0;
-    double f = 0;
     std::string_view s;
   };
   static Value read(const Axis& axis, const CallView& call);
@@ -185,7 +187,6 @@ class OpRules {
   std::vector<Run> runs_;
   std::vector<int64_t> run_numbers_;
   std::vector<int64_t> integers_;
-  std::vector<double> numbers_;
   std::vector<std::string> texts_, kernels_;
   std::vector<Regex> regexes_;
   uint32_t key_words_ = 0;
