@@ -142,12 +142,7 @@ Status read_pad(KernelParam& k, const Param& p, int64_t pad, size_t arg) {
 // The dtypes that a parameter of the op may have.
 uint64_t dtypes_of(const Schema& s, const Param& p) {
   if (p.dtype != DType::invalid) return bit_of(p.dtype);
-  for (const Clause& c : s.clauses) {
-    if (c.kind != Clause::Kind::kDTypes || c.left.name != p.variable) continue;
-    uint64_t mask = 0;
-    for (const DType t : c.dtypes) mask |= bit_of(t);
-    return mask;
-  }
+  if (const auto* dtypes = s.dtypes_of(p.variable)) return mask_of(*dtypes);
   return ~uint64_t{0};
 }
 
@@ -207,10 +202,8 @@ Status find_source(KernelParam& k, const ParamText& from, const Schema& s) {
     k.read = p.access != Access::kWrite, k.written = p.is_written();
     return {};
   }
-  std::vector<std::string> names;
-  for (const Param& p : s.params) names.push_back(p.name);
   return wrong(k, fmt::format("the op has no parameter '{}' to fill it from{}", source,
-                              base::did_you_mean(source, names)));
+                              base::did_you_mean(source, s.param_names())));
 }
 
 // Every parameter of the op must reach the kernel, or have a value that it knows.

@@ -56,9 +56,8 @@ class Binder {
   }
 
   Status unknown(std::string_view name) const {
-    std::vector<std::string> known;
-    for (const Param& p : s_.params) known.push_back(p.name);
-    return fail(fmt::format("has no parameter '{}'{}", name, base::did_you_mean(name, known)));
+    return fail(
+        fmt::format("has no parameter '{}'{}", name, base::did_you_mean(name, s_.param_names())));
   }
 
   Status put(size_t i, yard_value_t v) {

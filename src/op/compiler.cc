@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/lists.h"
+#include "op/numbers.h"
 #include "op/program.h"
 #include "op/steps.h"
 
@@ -30,12 +31,6 @@ size_t uses_in(const Param& p) { return p.kind == Kind::kTensorList ? 2 : 1; }
 bool same_dim(const Dim& a, const Dim& b) {
   return a.kind == b.kind && a.kind != Dim::Kind::kAny && !a.broadcast && !b.broadcast &&
          a.name == b.name && a.number == b.number;
-}
-
-uint64_t dtype_mask(const Clause& c) {
-  uint64_t mask = 0;
-  for (DType t : c.dtypes) mask |= YARD_DTYPE_BIT(static_cast<int>(t));
-  return mask;
 }
 
 // The bits of facts that a parameter's type fixes.
@@ -396,9 +391,10 @@ void Compiler::clause(size_t k) {
   const auto reg_of = [&](const Term& t) { return t.name.empty() ? Step::kNoReg : reg(t.name); };
   switch (c.kind) {
     case Clause::Kind::kDTypes:
-      if (c.left.name == lead_variable_) program_.dtypes_ = dtype_mask(c);
-      return emit({.op = Op::kDTypeSet, .reg = reg_of(c.left), .mask = dtype_mask(c), .value = k},
-                  c.left.name == lead_variable_);
+      if (c.left.name == lead_variable_) program_.dtypes_ = mask_of(c.dtypes);
+      return emit(
+          {.op = Op::kDTypeSet, .reg = reg_of(c.left), .mask = mask_of(c.dtypes), .value = k},
+          c.left.name == lead_variable_);
     case Clause::Kind::kIff:
     case Clause::Kind::kOr:
       return emit({.op = c.kind == Clause::Kind::kIff ? Op::kIff : Op::kOr,
@@ -409,7 +405,7 @@ void Compiler::clause(size_t k) {
       return emit({.op = Op::kIffDTypes,
                    .arg = index_of(c.left.name),
                    .reg = reg_of(c.right),
-                   .mask = dtype_mask(c),
+                   .mask = mask_of(c.dtypes),
                    .value = k},
                   false);
     case Clause::Kind::kMultiple:

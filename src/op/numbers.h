@@ -6,6 +6,7 @@
 #include <yard/tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace yard::op {
 
@@ -16,8 +17,13 @@ void store(DType t, void* at, double value) noexcept;
 
 // Whether the host can copy elements of the dtype one by one.
 bool is_copyable(DType dtype) noexcept;
-// The bit of a dtype in masks.
+// The bit of a dtype in masks; a mask.
 constexpr uint64_t bit_of(DType t) noexcept { return YARD_DTYPE_BIT(static_cast<int>(t)); }
+inline uint64_t mask_of(const std::vector<DType>& dtypes) noexcept {
+  uint64_t mask = 0;
+  for (const DType t : dtypes) mask |= bit_of(t);
+  return mask;
+}
 // The narrowest dtype of the mask that has all values of `dtype`; invalid: none.
 DType narrowest_for(DType dtype, uint64_t mask) noexcept;
 // The dtypes for which there is one.

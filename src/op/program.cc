@@ -192,12 +192,9 @@ class Inference {
       return {};
     }
     // Of a variable that occurs only in outputs, the first of its dtypes is the default.
-    for (const Clause& c : s_.clauses) {
-      if (c.kind != Clause::Kind::kDTypes || c.left.name != p.variable) continue;
-      if (std::any_of(s_.params.begin(), s_.params.end(),
-                      [&](const Param& q) { return q.variable == p.variable && !q.is_output(); }))
-        break;
-      spec.dtype = c.dtypes[0];
+    if (const auto* dtypes = s_.dtypes_of(p.variable);
+        dtypes != nullptr && !s_.reads_variable(p.variable)) {
+      spec.dtype = dtypes->front();
       return {};
     }
     return fail(p, "no given argument determines the dtype " + p.variable);
@@ -298,10 +295,7 @@ bool Program::needs_shape_function() const noexcept {
 bool Program::inputs_determine(uint32_t output) const noexcept {
   const Schema& s = schema();
   const Param& p = s.params[output];
-  return has_bound_dims(s, p) &&
-         (p.variable.empty() || std::any_of(s.params.begin(), s.params.end(), [&](const Param& q) {
-            return q.variable == p.variable && !q.is_output();
-          }));
+  return has_bound_dims(s, p) && (p.variable.empty() || s.reads_variable(p.variable));
 }
 
 Result<std::vector<OutputSpec>> Program::infer_outputs(const yard_value_t* args,

@@ -153,16 +153,11 @@ class Checker {
   }
 
   bool variables() {
-    std::set<std::string> known;
-    for (const Param& p : s_.params) {
-      if (p.variable.empty()) continue;
-      variables_.insert(p.variable);
-      if (!p.is_output()) known.insert(p.variable);
-    }
-    for (const Clause& c : s_.clauses)
-      if (c.kind == Clause::Kind::kDTypes) known.insert(c.left.name);
     for (const Param& p : s_.params)
-      if (!p.variable.empty() && known.count(p.variable) == 0)
+      if (!p.variable.empty()) variables_.insert(p.variable);
+    for (const Param& p : s_.params)
+      if (!p.variable.empty() && !s_.reads_variable(p.variable) &&
+          s_.dtypes_of(p.variable) == nullptr)
         return fail(p.at, "dtype variable '" + p.variable +
                               "' occurs only in outputs; expected an input or a "
                               "clause '" +
@@ -216,18 +211,15 @@ class Checker {
   bool holds_integers(const Param& p) const {
     const auto integer = [](DType t) { return t >= DType::i8 && t <= DType::u64; };
     if (p.variable.empty()) return integer(p.dtype);
-    for (const Clause& c : s_.clauses)
-      if (c.kind == Clause::Kind::kDTypes && c.left.name == p.variable)
-        return std::all_of(c.dtypes.begin(), c.dtypes.end(), integer);
-    return false;
+    const std::vector<DType>* const dtypes = s_.dtypes_of(p.variable);
+    return dtypes != nullptr && std::all_of(dtypes->begin(), dtypes->end(), integer);
   }
 
   const Param* param(const Term& t) {
     const int i = s_.index_of(t.name);
     if (i >= 0) return &s_.params[static_cast<size_t>(i)];
-    std::vector<std::string> known;
-    for (const Param& p : s_.params) known.push_back(p.name);
-    fail(t.at, "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, known));
+    fail(t.at,
+         "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, s_.param_names()));
     return nullptr;
   }
 
@@ -281,6 +273,23 @@ int Schema::index_of(std::string_view param) const noexcept {
   for (size_t i = 0; i < params.size(); ++i)
     if (params[i].name == param) return static_cast<int>(i);
   return -1;
+}
+
+std::vector<std::string> Schema::param_names() const {
+  std::vector<std::string> names;
+  for (const Param& p : params) names.push_back(p.name);
+  return names;
+}
+
+const std::vector<DType>* Schema::dtypes_of(std::string_view variable) const noexcept {
+  for (const Clause& c : clauses)
+    if (c.kind == Clause::Kind::kDTypes && c.left.name == variable) return &c.dtypes;
+  return nullptr;
+}
+
+bool Schema::reads_variable(std::string_view variable) const noexcept {
+  return std::any_of(params.begin(), params.end(),
+                     [&](const Param& p) { return p.variable == variable && !p.is_output(); });
 }
 
 const char* to_string(Compare c) noexcept {

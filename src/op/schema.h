@@ -141,6 +141,11 @@ struct Schema {
 
   // Index of a parameter, -1 if there is none of that name.
   int index_of(std::string_view param) const noexcept;
+  std::vector<std::string> param_names() const;
+  // The dtypes that a clause gives a variable; null: there is none.
+  const std::vector<DType>* dtypes_of(std::string_view variable) const noexcept;
+  // Whether a parameter that is no pure output has the dtype variable.
+  bool reads_variable(std::string_view variable) const noexcept;
   bool operator==(const Schema&) const = default;
 };
 

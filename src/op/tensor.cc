@@ -6,9 +6,9 @@
 #include <yard/plugin.h>
 #include <yard/policy.h>
 
-#include <charconv>
 #include <utility>
 
+#include "base/text.h"
 #include "op/facts.h"
 
 namespace yard {
@@ -132,12 +132,7 @@ constexpr std::string_view kUnnamed = "device";
 
 // A number of 1 to 9 digits.
 std::optional<int32_t> small_number(std::string_view text) noexcept {
-  int32_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [ptr, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || text.size() > 9 || text[0] == '-' || error != std::errc() || ptr != end)
-    return std::nullopt;
-  return value;
+  return text.size() <= 9 && !text.starts_with('-') ? base::number<int32_t>(text) : std::nullopt;
 }
 
 }  // namespace
