@@ -145,19 +145,15 @@ Found search(const std::vector<std::string>& places, Directories& directories) {
     if (!base::contains(found.directories, path)) found.directories.push_back(path);
   };
   for (const std::string& place : places) {
-    if (!place.starts_with('/')) {
-      found.refused.push_back({place, relative(place)});
-      continue;
-    }
-    struct stat info;
-    if (::stat(place.c_str(), &info) != 0) {
-      found.refused.push_back({place, unreadable(errno)});
-      continue;
-    }
-    const bool is_directory = S_ISDIR(info.st_mode);
+    struct stat info {};
+    Refusal refusal = !place.starts_with('/')             ? relative(place)
+                      : ::stat(place.c_str(), &info) != 0 ? unreadable(errno)
+                                                          : Refusal();
+    const bool is_directory = !refusal.refused() && S_ISDIR(info.st_mode);
     const std::string directory = is_directory ? place : directory_of(place);
-    if (Refusal r = directories.check(directory); r.refused()) {
-      found.refused.push_back({place, std::move(r)});
+    if (!refusal.refused()) refusal = directories.check(directory);
+    if (refusal.refused()) {
+      found.refused.push_back({place, std::move(refusal)});
       continue;
     }
     add_directory(directory);

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -15,11 +14,8 @@ namespace yard::registry {
 namespace {
 
 std::optional<int64_t> level(std::string_view text) noexcept {
-  int64_t n = 0;
-  if (text.empty() || text.size() > 9) return {};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || stop != text.data() + text.size() || n < 0) return {};
-  return n;
+  const auto n = text.size() <= 9 ? base::number<int64_t>(text) : std::nullopt;
+  return n && *n >= 0 ? n : std::nullopt;
 }
 
 Status invalid(std::string_view text, std::string_view expected) {
