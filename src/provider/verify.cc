@@ -129,7 +129,8 @@ class Examination {
   FunctionReport of_hook(const registry::Backend& backend, const yard_host_t* host) && {
     const registry::Hook& h = *hook_;
     if (h.d.samples == nullptr) return finish("declares no sample calls");
-    const registry::DeviceProbe& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
+    const registry::DeviceProbe& probe =
+        backend.probe({std::max(backend.d.device_type, 1), 0}, host);
     if (!probe.available)
       return finish(fmt::format("is of a backend that is not available: {}", probe.text));
     take_of_plugin("it threw: ", [&](const yard_sample_t& sample) {

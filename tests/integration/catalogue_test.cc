@@ -72,9 +72,9 @@ TEST(Catalogue, IntegerWeightsNeedAScale) {
 TEST(Catalogue, TensorsOfOneCallAreOnOneDevice) {
   std::vector<float> x(4), out(2), w(8);
   const TensorView far(w.data(), DType::f32, {2, 4}, {}, Device{2, 0});
-  EXPECT_THAT(
-      message(linear(view(out, {1, 2}), view(x, {1, 4}), far, nullptr, nullptr)),
-      AllOf(HasSubstr("invalid argument 'weight': expected a tensor on cpu"), HasSubstr("on cuda")));
+  EXPECT_THAT(message(linear(view(out, {1, 2}), view(x, {1, 4}), far, nullptr, nullptr)),
+              AllOf(HasSubstr("invalid argument 'weight': expected a tensor on cpu"),
+                    HasSubstr("on cuda")));
 }
 
 TEST(Catalogue, OutputsAliasOnlyWhatTheyMay) {
