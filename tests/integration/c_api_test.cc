@@ -71,7 +71,7 @@ class ACountThatIsNotTheSchemas : public ::testing::Test {
         error_[0] = '\0';
         EXPECT_EQ(call(count), YARD_CALLER) << count;
         EXPECT_THAT(error_, ::testing::HasSubstr(text)) << count;
-        EXPECT_THAT(error_, ::testing::HasSubstr("found " + std::to_string(count))) << count;
+        EXPECT_THAT(error_, ::testing::HasSubstr("got " + std::to_string(count))) << count;
       }
       for (int i = 0; i < 8; ++i) EXPECT_EQ(call(3), YARD_OK) << error_;
     }

@@ -74,7 +74,7 @@ TEST_F(Calls, TheMessageNamesWhatIsWrong) {
     const char* part;
   } cases[] = {
       {call({out_, x_}), "'w'"},
-      {call({out_, x_, w_, bias_, 1.0, "fast", 1, 2}), "found 8"},
+      {call({out_, x_, w_, bias_, 1.0, "fast", 1, 2}), "got 8"},
       {call({out_, x_, w_, {"epsilon", 1.0}}), "eps"},
       {call({out_, x_, w_, {"x", x_}}), "x"},
       {call({out_, x_, w_, {"mode", "fasst"}}), "fast"},
