@@ -39,6 +39,6 @@ int main(void) {
       YARD_OK)
     puts(json);
   /* [/explain] */
-  if (strstr(json, "\"verdict\":\"selected\"") == NULL) return 4;
+  if (strstr(json, "\"verdict\": \"selected\"") == NULL) return 4;
   return 0;
 }

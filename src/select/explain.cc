@@ -276,20 +276,20 @@ std::string score_json(const ScoreNote& s) {
   JsonObject to;
   to.add_or_null("name", s.name).add("place", s.place);
   to.add_json("add", number_json(s.add)).add_json("multiply", number_json(s.multiply));
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string transform_json(const TransformNote& t) {
   JsonObject to;
   to.add("argument", t.argument).add("what", t.what);
   to.add_json("estimate_ns", number_json(t.estimate_ns));
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string policy_json(const PolicyNote& n) {
   JsonObject to;
   to.add("field", n.field).add("value", n.value).add("source", n.source);
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string candidate_json(const Candidate& c) {
@@ -302,7 +302,7 @@ std::string candidate_json(const Candidate& c) {
   to.add_json("scores", json_list(c.scores, score_json)).add_or_null("placed_by", c.placed_by);
   to.add_json("estimate_ns", c.estimate_ns ? number_json(*c.estimate_ns) : "null");
   to.add_json("transforms", json_list(c.transforms, transform_json));
-  return std::move(to).text();
+  return to.text();
 }
 
 // The line below a candidate on how scores adjust its priority; empty without scores.
@@ -341,7 +341,7 @@ std::string Explanation::to_json() const {
   to.add_json("policy", json_list(policy, policy_json));
   to.add_json("counterfactuals", base::json_strings(counterfactuals));
   to.add("generation", generation);
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string Explanation::to_text(bool colour) const {

@@ -48,13 +48,13 @@ using base::JsonObject;
 std::string json(const LatencyHistogram::Bucket& b) {
   JsonObject to;
   to.add("up_to_ns", b.up_to_ns).add("count", b.count);
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string json(const OpStats& o) {
   JsonObject to;
   to.add("op", o.op).add("calls", o.calls).add("hits", o.hits).add("misses", o.misses);
-  return std::move(to).text();
+  return to.text();
 }
 
 std::string json(const CallStats& c);
@@ -74,9 +74,9 @@ std::string json(const CallStats& c) {
   latency.add_json("buckets", list(c.latency.buckets));
   to.add("op", c.op).add("kernel", c.kernel).add("mode", c.mode).add("call", c.call);
   to.add("calls", c.calls).add("fallbacks", c.fallbacks);
-  to.add_json("failures", std::move(failures).text());
-  to.add_json("latency", std::move(latency).text());
-  return std::move(to).text();
+  to.add_json("failures", failures.text());
+  to.add_json("latency", latency.text());
+  return to.text();
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ std::string to_json(const RuntimeStats& s) {
   const double since = std::chrono::duration<double>(s.since.time_since_epoch()).count();
   to.add_json("since", fmt::format("{:.3f}", since)).add("sampled_one_in", s.sampled_one_in);
   to.add_json("calls", list(s.calls)).add_json("ops", list(s.ops));
-  to.add_json("reloads", std::move(reloads).text());
-  return std::move(to).text();
+  to.add_json("reloads", reloads.text());
+  return to.text();
 }
 
 }  // namespace yard
