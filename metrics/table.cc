@@ -187,7 +187,7 @@ void reloads(const Totals& t, std::vector<MetricSample>& to) {
   const ReloadStats& r = t.stats.reloads;
   to.push_back(sample(r.applied, {"applied"}));
   to.push_back(sample(r.refused, {"refused"}));
-  to.push_back(sample(r.rolled_back, {"rolled_back"}));
+  to.push_back(sample(r.aborted, {"aborted"}));
 }
 void reload_seconds(const Totals& t, std::vector<MetricSample>& to) {
   to.push_back(sample(seconds(t.stats.reloads.total_ns)));
@@ -222,7 +222,7 @@ constexpr MetricInfo kInfos[] = {
     {"yard_selections_total", kCounter, "Selections for a call.", {}},
     {"yard_replans_total", kCounter, "Selections for a change of registry, policy or rules.", {}},
     {"yard_reloads_total", kCounter,
-     "Rules that were loaded, refused, or taken back after a rollout.", kResult},
+     "Rules that were loaded or refused, and rollouts that were aborted.", kResult},
     {"yard_reload_seconds_total", kCounter, "Time spent on loading rules that were applied.", {}},
     {"yard_last_reload_seconds",
      kGauge,

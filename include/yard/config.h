@@ -188,7 +188,7 @@ struct ConfigSettings {
   bool operator==(const ConfigSettings&) const = default;
 };
 
-// A rollout: new rules apply to a share of calls, and are rolled back if these fail more often or take longer.
+// A rollout: new rules apply to a share of calls, and the rollout is aborted if these fail more often or take longer.
 struct RolloutRule {
   double percent = 10;                                     // of the eligible calls
   std::map<std::string, std::string, std::less<>> labels;  // calls with all of these are eligible
@@ -359,15 +359,15 @@ struct ConfigEvent {
     kReloaded,
     kRefused,
     kRolledBack,
-    kRollout,    // `rollout`: they apply to a share of calls
-    kTakenBack,  // a rollout that did worse; the rules in force stay
+    kRollout,  // `rollout`: they apply to a share of calls
+    kAborted,  // a rollout that did worse; the rules in force stay
   };
   Kind kind = Kind::kReloaded;
   uint64_t version = 0;                 // in force after it; 0: none
   std::string source;                   // as in ConfigVersion
   std::vector<ConfigProblem> problems;  // all errors of what was refused; warnings
 };
-// "reloaded", "refused", "rolled back", "rollout", "taken back".
+// "reloaded", "refused", "rolled back", "rollout", "rollout aborted".
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
 // `rules.yaml: refused, version 3 stays in force`, then the problems, one a line.
 YARD_API std::string to_string(const ConfigEvent& event);

@@ -66,7 +66,7 @@ struct OpStats {
 // Rules that were loaded or set, by a call or by the watch of a file.
 struct ReloadStats {
   uint64_t applied = 0, refused = 0;   // rules whose rollout began are applied, too
-  uint64_t rolled_back = 0;            // rollouts that were taken back
+  uint64_t aborted = 0;                // rollouts that did worse
   uint64_t last_ns = 0, total_ns = 0;  // of those applied: checking, compiling, publishing
   std::string last_error;              // of the last one refused; empty: none was
 };

@@ -60,7 +60,7 @@ void Commit::note(std::string_view point, std::string_view id) {
   for (Commit* c = this; c != nullptr; c = c->outer_) c->put(point, id);
 }
 
-bool Commit::take_back(std::string_view point) {
+bool Commit::undo(std::string_view point) {
   for (Commit* c = this; c != nullptr; c = c->outer_) {
     const Choice* choice = c->find(point);
     if (c->collective_ || (choice != nullptr && choice->uses > 0)) return false;

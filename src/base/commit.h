@@ -33,7 +33,7 @@ class Commit {
   YARD_API void note(std::string_view point, std::string_view id);
   // Undoes note() after the chosen one failed. False: not possible, because another call has used the choice or the
   // group is collective.
-  YARD_API bool take_back(std::string_view point);
+  YARD_API bool undo(std::string_view point);
 
   // Whether it or an outer group is collective.
   bool collective() const noexcept { return collective_; }
@@ -42,7 +42,7 @@ class Commit {
 
  private:
   struct Choice {
-    std::string point, id;  // no id: taken back
+    std::string point, id;  // no id: undone
     uint64_t uses = 0;      // after the one that made it
   };
   Choice* find(std::string_view point) noexcept;

@@ -82,25 +82,25 @@ TEST(Commit, OtherThreadsAreNotInTheGroup) {
   std::thread([] { EXPECT_EQ(current_commit(), nullptr); }).join();
 }
 
-TEST(Commit, AChoiceIsTakenBackOnlyIfNobodyUsedIt) {
+TEST(Commit, AChoiceIsUndoneOnlyIfNoOtherCallUsedIt) {
   CommitGroup g;
   current_commit()->note("f", "a");
-  EXPECT_TRUE(current_commit()->take_back("f"));
+  EXPECT_TRUE(current_commit()->undo("f"));
   EXPECT_EQ(current_commit()->chosen("f"), nullptr);
   EXPECT_TRUE(g.decisions().empty());
   current_commit()->note("f", "b");
   EXPECT_EQ(*current_commit()->chosen("f"), "b");
-  EXPECT_FALSE(current_commit()->take_back("f"));
+  EXPECT_FALSE(current_commit()->undo("f"));
   EXPECT_EQ(*current_commit()->chosen("f"), "b");
 }
 
-TEST(Commit, NothingIsTakenBackInACollectiveGroupNorInsideOfOne) {
+TEST(Commit, NothingIsUndoneInACollectiveGroupNorInsideOfOne) {
   CommitGroup outer(CommitKind::kCollective);
   CommitGroup inner;
   EXPECT_EQ(inner.kind(), CommitKind::kCollective);
   EXPECT_TRUE(current_commit()->collective());
   current_commit()->note("f", "a");
-  EXPECT_FALSE(current_commit()->take_back("f"));
+  EXPECT_FALSE(current_commit()->undo("f"));
 }
 
 TEST(Commit, DigestsAreEqualExactlyWhenDecisionsAre) {

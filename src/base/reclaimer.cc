@@ -97,7 +97,7 @@ void Reclaimer::retire(void* object, void (*free)(void*), std::vector<const void
   retire(std::make_unique<Retired>(Retired{object, free, std::move(held_by)}));
 }
 
-void Reclaimer::take_back(List from) noexcept {
+void Reclaimer::requeue(List from) noexcept {
   while (from != nullptr) retire(pop(from));
 }
 
@@ -120,7 +120,7 @@ size_t Reclaimer::collect() noexcept {
     try {
       for_each_hazard([&](const void* p) { held.push_back(p); });
     } catch (const std::bad_alloc&) {
-      take_back(std::move(batch));
+      requeue(std::move(batch));
       return pending();
     }
     std::sort(held.begin(), held.end());
@@ -138,7 +138,7 @@ size_t Reclaimer::collect() noexcept {
       left += stays;
       push(stays ? used : garbage, std::move(item));
     }
-    take_back(std::move(used));
+    requeue(std::move(used));
     if (garbage == nullptr) return left;
     const CancellationOff deferred;
     while (garbage != nullptr) {

@@ -177,7 +177,7 @@ class Reclaimer {
     return item;
   }
   // Adds all of `from`.
-  void take_back(List from) noexcept;
+  void requeue(List from) noexcept;
 
   mutable std::mutex mutex_;
   List retired_;

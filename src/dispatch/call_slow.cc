@@ -37,7 +37,7 @@ class CommitChooser final : public exec::KernelChoice {
  public:
   CommitChooser(Commit& group, const std::string& point) : group_(group), point_(point) {}
 
-  bool may_try_another() override { return group_.take_back(point_); }
+  bool may_try_another() override { return group_.undo(point_); }
   void chosen(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
 
  private:
@@ -235,7 +235,7 @@ class SlowCall {
       CommitChooser chooser(group, point);
       asked.choice = &chooser;
       Status s = run_watched(thread_, core_, e, plan, asked);
-      if (!s.ok()) group.take_back(point);  // no kernel was chosen
+      if (!s.ok()) group.undo(point);  // no kernel was chosen
       return s;
     }
     asked.strict = asked.committed = true;

@@ -255,7 +255,7 @@ inline constexpr auto kFields<RolloutRule> = std::tuple{
           "may be wrong",
           {.fallback = "0.01", .always = true}),
     field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1e6),
-          "how many times longer calls in the rollout may take before the rules are taken back",
+          "how many times longer calls in the rollout may take before the rollout is aborted",
           {.fallback = "1.5", .always = true}),
 };
 

@@ -53,7 +53,7 @@ struct RolloutResult {
   uint64_t checked_before = 0, wrong_before = 0;  // of calls under the rules in force
   double error_rate = 0;
   double slowdown = 1;  // 1 with too little data
-  std::string too_bad;  // why the rules must be taken back; empty: no reason
+  std::string too_bad;  // why the rollout must be aborted; empty: no reason
 };
 
 class Rollout {

@@ -262,7 +262,7 @@ bool may_fall_back(const Thrown& t, const FunctionSite& site, const Implementati
   const size_t before = so_far.story != nullptr ? so_far.story->failed.size() : 0;
   if (limit.strict || (limit.fallbacks && before >= *limit.fallbacks)) return false;
   if (thread.commit == nullptr) return true;
-  if (!so_far.chose || !thread.commit->take_back(site.point)) return false;
+  if (!so_far.chose || !thread.commit->undo(site.point)) return false;
   so_far.chose = false;
   return true;
 }

@@ -185,7 +185,7 @@ Result<std::string> undo(const Peer& who) {
     c->undone = true;
     return to_json(*c);
   }
-  return Status(Code::kNotFound, "there is no change to take back");
+  return Status(Code::kNotFound, "there is no change to undo");
 }
 
 Result<std::string> list_changes(const Peer&) {

@@ -71,7 +71,7 @@ using Undo = std::function<Status(const Inspected&)>;
 
 struct Changed {
   std::string result = "{}";  // JSON
-  Undo undo = {};             // null: it cannot be taken back
+  Undo undo = {};             // null: it cannot be undone
   bool bare = false;          // the result is all of the answer
 };
 

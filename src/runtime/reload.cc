@@ -319,7 +319,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
   std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad), unserved);
   const bool in_force = problems.empty();
   std::string text =
-      fmt::format("{}: rollout {}: ", rollout->source, in_force ? "promoted" : "rolled back");
+      fmt::format("{}: rollout {}: ", rollout->source, in_force ? "promoted" : "aborted");
   if (in_force)
     text += fmt::format("{} calls, {} failed; {} results checked, {} wrong", r.calls, r.failed,
                         r.checked, r.wrong);
@@ -333,12 +333,12 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
       remember(s, new_version(s, rollout->sha256, rollout->source, &rollout->rules->config));
     } else {
       s.problems = problems;
-      ++s.stats.rolled_back;
+      ++s.stats.aborted;
     }
   }
   notify(inside,
-         {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, 0,
-          rollout->source, std::move(problems)},
+         {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kAborted, 0, rollout->source,
+          std::move(problems)},
          false, std::move(text));
 }
 
@@ -390,9 +390,9 @@ void Reloader::notify(InPipeline& inside, ConfigEvent event, bool by_program, st
   ConfigEvent brief = event;
   brief.problems.clear();
   const bool own = by_program && event.kind != ConfigEvent::Kind::kRefused && rollout.empty();
-  const LogLevel level = event.kind == ConfigEvent::Kind::kTakenBack ? LogLevel::kError
-                         : own                                       ? LogLevel::kInfo
-                                                                     : LogLevel::kWarn;
+  const LogLevel level = event.kind == ConfigEvent::Kind::kAborted ? LogLevel::kError
+                         : own                                     ? LogLevel::kInfo
+                                                                   : LogLevel::kWarn;
   inside.log(level, rollout.empty() ? to_string(brief) : std::move(rollout));
   if (all.empty()) return;
   // Posted here, in the order of the versions.

@@ -265,7 +265,7 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
     case ConfigEvent::Kind::kRefused: return "refused";
     case ConfigEvent::Kind::kRolledBack: return "rolled back";
     case ConfigEvent::Kind::kRollout: return "rollout";
-    case ConfigEvent::Kind::kTakenBack: return "taken back";
+    case ConfigEvent::Kind::kAborted: return "rollout aborted";
   }
   return "?";
 }
@@ -273,8 +273,7 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
 std::string to_string(const ConfigEvent& e) {
   std::string text = e.source + ": " + to_string(e.kind);
   const bool stays = e.kind == ConfigEvent::Kind::kRefused ||
-                     e.kind == ConfigEvent::Kind::kRollout ||
-                     e.kind == ConfigEvent::Kind::kTakenBack;
+                     e.kind == ConfigEvent::Kind::kRollout || e.kind == ConfigEvent::Kind::kAborted;
   if (stays && e.version == 0)
     text += ", there are no rules in force";
   else

@@ -184,7 +184,7 @@ void Timeline::add(Change change) {
 
 void Timeline::changed(const ConfigEvent& event) {
   using Kind = ConfigEvent::Kind;
-  const bool rollout = event.kind == Kind::kRollout || event.kind == Kind::kTakenBack;
+  const bool rollout = event.kind == Kind::kRollout || event.kind == Kind::kAborted;
   add({Clock::now(), rollout ? "rollout" : "reload", to_string(event.kind), to_string(event)});
 }
 

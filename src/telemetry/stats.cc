@@ -84,7 +84,7 @@ std::string json(const CallStats& c) {
 std::string to_json(const RuntimeStats& s) {
   JsonObject reloads, to;
   reloads.add("applied", s.reloads.applied).add("refused", s.reloads.refused);
-  reloads.add("rolled_back", s.reloads.rolled_back);
+  reloads.add("aborted", s.reloads.aborted);
   reloads.add("last_ns", s.reloads.last_ns).add("total_ns", s.reloads.total_ns);
   reloads.add("last_error", s.reloads.last_error);
   to.add("generation", s.generation).add("selections", s.selections).add("replans", s.replans);

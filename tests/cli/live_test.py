@@ -179,7 +179,7 @@ class Commands(Service):
         self.assertRegex(rows[1], r"^ +1  deny kernel=vendor\.acme +\d+ s ago by yard")
         self.assertEqual([c["undone"] for c in self.live_json("changes")["changes"]], [False, True])
         self.assertIn("took back in process", self.live("undo"))
-        self.assertIn("no change to take back", self.wrong("undo", "--pid", self.pid))
+        self.assertIn("no change to undo", self.wrong("undo", "--pid", self.pid))
 
     def test_log(self):
         self.live("log", "debug")

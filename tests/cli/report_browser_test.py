@@ -227,7 +227,7 @@ class InChromium(Yard):
         b = self.browser
         b.click("#events-filter")
         b.do("Input.insertText", text="TAKEN back")
-        self.assertEqual(self.cells("events", 2), ["taken back"])
+        self.assertEqual(self.cells("events", 2), ["rollout aborted"])
         self.assertEqual(b.js("document.querySelector('[data-for=events] [role=status]').textContent"), "1 of 5 rows")
         self.assertEqual(len(self.cells("matrix", 0)), 2)
         self.assertEqual([c[:5] for c in self.cells("matrix", 2)], ["100 %", "\u2013"])

@@ -26,7 +26,7 @@ def trace():
                                fallback=i > 900))
     events.append(span(HOSTILE, HOSTILE, HOSTILE, 60000, 3))
     events += [instant("reload", "reloaded", 30000, version=2, source="rules.yaml"),
-               instant("rollout", "rollout", 50000, percent=10), instant("rollout", "taken back", 70000, reason=HOSTILE),
+               instant("rollout", "rollout", 50000, percent=10), instant("rollout", "rollout aborted", 70000, reason=HOSTILE),
                instant("breaker", "opened", 80000, kernel="vendor.acme"),
                instant("fallback", "vendor.acme failed", 95000, op="softmax", call="softmax(f32[64,64])@cpu",
                        kernel="vendor.acme", error="transient: busy")]

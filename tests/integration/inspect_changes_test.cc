@@ -40,7 +40,7 @@ TEST(InspectChanges, ADenyUnderConditionsTakesEffectAtOnceAndIsUndone) {
   EXPECT_EQ(w.call(5120, "B"), "vendor.acme");
   EXPECT_EQ(w.runtime.config(), Config());
   EXPECT_THAT(ask("config.show"), HasSubstr("\"yaml\": \"\""));
-  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 
 TEST(InspectChanges, DeniesThatWouldDoNothingOrTooMuchAreRefused) {
@@ -196,7 +196,7 @@ TEST(InspectChanges, LogsAndRecordings) {
 
   EXPECT_THAT(ask("stats.reset"), HasSubstr("\"ok\": true"));
   EXPECT_TRUE(w.runtime.stats().calls.empty());
-  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 
 TEST(InspectChanges, VerboseLinesAndTraces) {
@@ -219,7 +219,7 @@ TEST(InspectChanges, VerboseLinesAndTraces) {
   EXPECT_THAT(trace, ::testing::Not(HasSubstr("\"effect\"")));
   EXPECT_THAT(trace, HasSubstr("vendor.acme"));
   EXPECT_FALSE(w.runtime.is_tracing());
-  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 
 TEST(InspectChanges, ChangesAreLoggedWithWhoMadeThem) {

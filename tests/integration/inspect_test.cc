@@ -120,7 +120,7 @@ TEST(Inspect, WrongQuestionsAreNamed) {
   EXPECT_THAT(ask("hello", R"({"x": 1})"), HasSubstr("invalid argument of hello: expected none"));
   EXPECT_THAT(ask("plans", R"({"op": "nrm"})"), HasSubstr("did you mean 'norm'?"));
   EXPECT_THAT(ask("config.load", R"({"path": "rules.yaml"})"), HasSubstr("begins with /"));
-  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
   EXPECT_THAT(InspectClient::connect(::getpid())
                   .value()
                   .request(R"({"v": 1, "command": "stats", "runtime": 99})")

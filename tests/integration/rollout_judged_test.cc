@@ -24,7 +24,7 @@ class RolloutJudged : public RolloutOf {
  protected:
   // Waits for that event, or its opposite.
   bool ends_by(Kind kind) {
-    const Kind other = kind == Kind::kTakenBack ? Kind::kReloaded : Kind::kTakenBack;
+    const Kind other = kind == Kind::kAborted ? Kind::kReloaded : Kind::kAborted;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!saw(kind) && !saw(other) && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(milliseconds(1));
@@ -72,22 +72,22 @@ TEST_F(RolloutJudged, RulesWhoseModeIsRemovedAreWithdrawn) {
   c.kernel_denies = {{"old", false, {}}};
   bare_.runtime.set_config(c).or_throw();
   bare_.runtime.remove_mode("mine").or_throw();
-  ASSERT_TRUE(ends_by(Kind::kTakenBack));
+  ASSERT_TRUE(ends_by(Kind::kAborted));
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(call());
 }
 
 TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
   bare_.runtime.set_config(only_few(50, 3600)).or_throw();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!saw(Kind::kTakenBack) && std::chrono::steady_clock::now() < end) try_call(200).ignore();
-  ASSERT_TRUE(saw(Kind::kTakenBack));
+  while (!saw(Kind::kAborted) && std::chrono::steady_clock::now() < end) try_call(200).ignore();
+  ASSERT_TRUE(saw(Kind::kAborted));
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(try_call(200).ok());
 }
 
 TEST_F(RolloutJudged, RulesThatWouldLeaveACallWithoutAKernelAreNotPutInForce) {
   bare_.runtime.set_config(only_few(0.01, 2)).or_throw();
   EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not in rollout
-  ASSERT_TRUE(ends_by(Kind::kTakenBack));
+  ASSERT_TRUE(ends_by(Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("left without a kernel"));
   EXPECT_TRUE(try_call(200).ok());
 }
@@ -96,7 +96,7 @@ TEST_F(RolloutJudged, FewCallsSufficeAtTheEnd) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   bare_.runtime.set_config(rules(100, 2)).or_throw();
   for (int i = 0; i < 5; ++i) call();
-  ASSERT_TRUE(ends_by(Kind::kTakenBack));
+  ASSERT_TRUE(ends_by(Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("5 of 5 calls"));
 }
 
@@ -132,7 +132,7 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
       Config c = patient_rules(50, 3);
       if (in_new_file) c.canary = {canary};
       bare_.runtime.set_config(c).or_throw();
-      ASSERT_TRUE(call_until(Kind::kTakenBack)) << one_in;
+      ASSERT_TRUE(call_until(Kind::kAborted)) << one_in;
       EXPECT_THAT(bare_.runtime.problems().at(0).message,
                   HasSubstr("checked results in the rollout were wrong"));
       for (int i = 0; i < 20; ++i) EXPECT_FALSE(call());
@@ -163,7 +163,7 @@ TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
     c.rollout->max_error_rate = 0.5;
     if (wrong) c.canary = {{.op = "*", .kernel = "fault.new", .one_in = 2}};
     bare_.runtime.set_config(c).or_throw();
-    ASSERT_TRUE(call_until(Kind::kTakenBack)) << wrong;
+    ASSERT_TRUE(call_until(Kind::kAborted)) << wrong;
     EXPECT_FALSE(saw(Kind::kReloaded));
     bare_.runtime.health().reset("copy", "fault.new").or_throw();
   }
@@ -213,9 +213,9 @@ TEST_F(RolloutJudged, TheTimeOfChecksIsNotThatOfCalls) {
   const size_t versions = bare_.runtime.config_history().size();
   EXPECT_TRUE(base::eventually([&] {
     call();
-    return saw(Kind::kTakenBack) || bare_.runtime.config_history().size() > versions;
+    return saw(Kind::kAborted) || bare_.runtime.config_history().size() > versions;
   }));
-  EXPECT_FALSE(saw(Kind::kTakenBack)) << bare_.runtime.problems().at(0).message;
+  EXPECT_FALSE(saw(Kind::kAborted)) << bare_.runtime.problems().at(0).message;
 }
 
 // What an operator must know is logged at the default level.
@@ -239,11 +239,10 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   Config bad = rules(100, 3);
   bare_.runtime.set_config({}).or_throw();
   bare_.runtime.set_config(bad).or_throw();
-  ASSERT_TRUE(call_until(Kind::kTakenBack));
-  EXPECT_TRUE(base::eventually([&] { return logged("set_config: rollout rolled back: "); }));
+  ASSERT_TRUE(call_until(Kind::kAborted));
+  EXPECT_TRUE(base::eventually([&] { return logged("set_config: rollout aborted: "); }));
   set_log_sink({});
-  EXPECT_THAT(log,
-              ::testing::ContainsRegex("set_config: rollout rolled back: [0-9]+ of [0-9]+ calls"));
+  EXPECT_THAT(log, ::testing::ContainsRegex("set_config: rollout aborted: [0-9]+ of [0-9]+ calls"));
 }
 
 // Calls in the rollout are the long ones, as they were before.
@@ -260,12 +259,12 @@ TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
   bare_.runtime.set_config(same).or_throw();
   const auto end = std::chrono::steady_clock::now() + milliseconds(900);
   const ScopedPolicy alpha(Scope().label("tenant", "alpha"));
-  while (std::chrono::steady_clock::now() < end && !saw(Kind::kTakenBack)) {
+  while (std::chrono::steady_clock::now() < end && !saw(Kind::kAborted)) {
     for (int i = 0; i < 20; ++i) call(4);
     const ScopedPolicy beta(Scope().label("tenant", "beta"));
     call(100);
   }
-  ASSERT_FALSE(saw(Kind::kTakenBack)) << bare_.runtime.problems().at(0).message;
+  ASSERT_FALSE(saw(Kind::kAborted)) << bare_.runtime.problems().at(0).message;
 }
 
 TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheRollout) {
@@ -277,13 +276,13 @@ TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheRollout) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   bare_.runtime.set_config(rules(50, 3600)).or_throw();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  const auto taken_back = [&] { return !bare_.runtime.problems().empty(); };
-  while ((!taken_back() || !blocked) && std::chrono::steady_clock::now() < end) call();
-  EXPECT_TRUE(taken_back());
+  const auto aborted = [&] { return !bare_.runtime.problems().empty(); };
+  while ((!aborted() || !blocked) && std::chrono::steady_clock::now() < end) call();
+  EXPECT_TRUE(aborted());
   EXPECT_TRUE(blocked);
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
   go_on = true;
-  EXPECT_TRUE(ends_by(Kind::kTakenBack));
+  EXPECT_TRUE(ends_by(Kind::kAborted));
   bare_.runtime.remove_config_callback(id);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads call while kernels turn bad and good again, under a sampled canary: breakers open and close, and rules that move
-// calls to a bad kernel are rolled back, every time.
+// Threads call while kernels turn bad and good again, under a sampled canary: breakers open and close, and rollouts that move
+// calls to a bad kernel are aborted, every time.
 #include <yard/verify.h>
 
 #include <atomic>
@@ -101,7 +101,7 @@ TEST_F(RolloutSoak, RulesForABadKernelAreAlwaysRolledBack) {
     Config c = patient_rules(30, 5);
     c.canary = {canary()};
     bare_.runtime.set_config(c).or_throw();
-    ASSERT_TRUE(soon([&] { return saw(Kind::kTakenBack); })) << round;
+    ASSERT_TRUE(soon([&] { return saw(Kind::kAborted); })) << round;
     EXPECT_FALSE(saw(Kind::kReloaded));
   }
 }

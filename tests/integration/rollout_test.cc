@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules in rollout: a share of the calls uses them, and bad ones are withdrawn automatically.
+// Rules in rollout: a share of the calls uses them, and those with bad ones are aborted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
 TEST_F(RolloutOf, RulesWhoseKernelsFailAreWithdrawnInTime) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
-  ASSERT_TRUE(call_until(ConfigEvent::Kind::kTakenBack));  // and every call went well
+  ASSERT_TRUE(call_until(ConfigEvent::Kind::kAborted));  // and every call went well
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("calls in the rollout"));
   EXPECT_EQ(bare_.runtime.config_history().size(), 1u);
@@ -76,7 +76,7 @@ TEST_F(RolloutOf, RulesWhoseKernelsFailAreWithdrawnInTime) {
 TEST_F(RolloutOf, SlowRulesAreWithdrawn) {
   new_.set({.delay = milliseconds(2)});
   ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
-  ASSERT_TRUE(call_until(ConfigEvent::Kind::kTakenBack));
+  ASSERT_TRUE(call_until(ConfigEvent::Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("times as long"));
 }
 

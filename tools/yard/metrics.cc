@@ -55,7 +55,7 @@ RuntimeStats stats_of(const Json& j) {
         {text_at(o, "op"), count_at(o, "calls"), count_at(o, "hits"), count_at(o, "misses")});
   const Json& r = value_at(j, "reloads");
   to.reloads.applied = count_at(r, "applied"), to.reloads.refused = count_at(r, "refused");
-  to.reloads.rolled_back = count_at(r, "rolled_back");
+  to.reloads.aborted = count_at(r, "aborted");
   to.reloads.last_ns = count_at(r, "last_ns"), to.reloads.total_ns = count_at(r, "total_ns");
   return to;
 }

@@ -167,11 +167,11 @@ Json report_of_process(const ProcessAnswers& a) {
                      {"refused", count_at(reloads, "refused")}};
     if (count_at(reloads, "applied") + count_at(reloads, "refused") > 0)
       to["remarks"].push_back(
-          fmt::format("Loads of rules: {} applied, {} refused; rollouts taken back: {}. The last "
+          fmt::format("Loads of rules: {} applied, {} refused; rollouts aborted: {}. The last "
                       "load took {:.1f} "
                       "ms.",
                       count_at(reloads, "applied"), count_at(reloads, "refused"),
-                      count_at(reloads, "rolled_back"), number_at(reloads, "last_ns") / 1e6));
+                      count_at(reloads, "aborted"), number_at(reloads, "last_ns") / 1e6));
     if (const std::string error = text_at(reloads, "last_error"); !error.empty())
       to["remarks"].push_back(fmt::format("The last refused load: {}", error));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard policy, deny, allow, breaker, undo and changes: what a running process may use. Each change takes effect at once,
-// is logged by the process and can be taken back.
+// is logged by the process and can be undone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -266,9 +266,9 @@ void add_undo(CLI::App& app, Action& action) {
       app, action, "undo", "Take back the last change to a running process", run);
   add_remote_options(*c, *q);
   c->footer(
-      "Of the changes that commands have made and that are not taken back yet, the last. "
+      "Of the changes that commands have made and that are not undone yet, the last. "
       "Repeated,\n"
-      "it takes back one after the other. yard changes lists them.\n"
+      "it undoes one after the other. yard changes lists them.\n"
       "\n"
       "Examples:\n"
       "  yard undo --pid 4242\n"

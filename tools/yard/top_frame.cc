@@ -298,8 +298,8 @@ std::vector<std::string> header(const TopData& data, const TopView& view, size_t
   reloads.add(
       fmt::format("generation {}; rules: {}", m.generation, p.rules.empty() ? "none" : p.rules));
   if (p.rules_age_s >= 0) reloads.add(fmt::format(", loaded {} ago", age_text(p.rules_age_s)));
-  reloads.add(fmt::format("; reloads: {} applied, {} refused, {} rolled back", r.applied, r.refused,
-                          r.rolled_back));
+  reloads.add(fmt::format("; reloads: {} applied, {} refused, {} aborted", r.applied, r.refused,
+                          r.aborted));
   if (r.last_ns > 0)
     reloads.add(fmt::format(", last took {}", duration(static_cast<double>(r.last_ns))));
   to.push_back(reloads.take());

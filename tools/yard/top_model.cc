@@ -155,7 +155,7 @@ TopSample read_sample(const Json& stats, const Json& health, double at_s, double
   const Json& reloads = value_at(stats, "reloads");
   to.reloads.applied = count_at(reloads, "applied");
   to.reloads.refused = count_at(reloads, "refused");
-  to.reloads.rolled_back = count_at(reloads, "rolled_back");
+  to.reloads.aborted = count_at(reloads, "aborted");
   to.reloads.last_ns = count_at(reloads, "last_ns");
   to.reloads.last_error = text_at(reloads, "last_error");
   for (const Json& b : list_at(health, "breakers"))
@@ -265,7 +265,7 @@ Json to_json(const TopModel& m) {
           {"reloads",
            {{"applied", m.reloads.applied},
             {"refused", m.reloads.refused},
-            {"rolled_back", m.reloads.rolled_back},
+            {"aborted", m.reloads.aborted},
             {"last_ns", m.reloads.last_ns},
             {"last_error", text_or_null(m.reloads.last_error)}}}};
 }
