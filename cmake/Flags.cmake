@@ -53,11 +53,6 @@ function(yard_precompiled name)
   target_precompile_headers(${name} PRIVATE ${ARGN})
 endfunction()
 
-# For what users would write: all of the interface and nothing else, so that no include can be forgotten.
-if(YARD_BUILD_TESTS OR YARD_BUILD_DOCS_EXAMPLES)
-  yard_precompiled(yard_user_headers <yard/yard.h>)
-endif()
-
 # Interposition would keep calls inside the library from being inlined. The thread's hazard slot and
 # counters are read on every call; initial-exec makes that one load instead of a function call.
 add_library(yard_library_flags INTERFACE)
@@ -88,3 +83,8 @@ if(YARD_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(yard_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 add_link_options(${YARD_SANITIZE_FLAGS})
+
+# For what users would write: all of the interface and nothing else, so that no include can be forgotten.
+if(YARD_BUILD_TESTS OR YARD_BUILD_DOCS_EXAMPLES)
+  yard_precompiled(yard_user_headers <yard/yard.h>)
+endif()

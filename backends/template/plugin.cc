@@ -21,27 +21,28 @@ int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   return YARD_DECLINED;
 }
 
+plugin::Plugin make() {
+  using namespace plugin;
+  static const yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
+  return Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
+      .add(Backend("template")
+               .vendor("template")
+               .summary("A backend to copy")
+               .probe(probe)
+               .reasons(kReasons))
+      .add(Kernel::of<silu_and_mul>("silu_and_mul", "vendor.template")
+               .summary("What fits into the unit, in double")
+               .kind(YARD_KIND_VENDOR)
+               .flags(YARD_KERNEL_DETERMINISTIC | YARD_KERNEL_FAILS_BEFORE_WRITING)
+               .limits(limits)
+               .verify(fits, kFitsReads)
+               .reasons(kFitsReasons)
+               .cost(silu_cost, kCostReads));
+}
+
 }  // namespace
 }  // namespace yard::vendor_template
 
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
-  using namespace yard::plugin;
-  using namespace yard::vendor_template;
-  static const yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
-  static const Plugin plugin =
-      Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
-          .add(Backend("template")
-                   .vendor("template")
-                   .summary("A backend to copy")
-                   .probe(probe)
-                   .reasons(kReasons))
-          .add(Kernel::of<silu_and_mul>("silu_and_mul", "vendor.template")
-                   .summary("What fits into the unit, in double")
-                   .kind(YARD_KIND_VENDOR)
-                   .flags(YARD_KERNEL_DETERMINISTIC | YARD_KERNEL_FAILS_BEFORE_WRITING)
-                   .limits(limits)
-                   .verify(fits, kFitsReads)
-                   .reasons(kFitsReasons)
-                   .cost(silu_cost, kCostReads));
-  return plugin.get();
+  return yard::plugin::made_once<yard::vendor_template::make>();
 }

@@ -9,14 +9,14 @@
 //   void scale(Call, Tensor out, Tensor x, double by) {
 //     for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i] * float(by);
 //   }
-//   const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
-//     static const yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
-//     static const Plugin plugin = Plugin("acme", "1.0")
+//   Plugin make() {
+//     static constexpr yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
+//     return Plugin("acme", "1.0")
 //         .add(Backend("acme").vendor("acme"))
 //         .add(OpDef("scale(out!: T[n], x: T[n], by: float = 1.0)"))
 //         .add(Kernel::of<scale>("scale", "vendor.acme").kind(YARD_KIND_VENDOR).limits(limits));
-//     return plugin.get();
 //   }
+//   const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return made_once<make>(); }
 //
 // A program registers the same descriptors directly: yard::Changes of registry.h takes them.
 #pragma once
@@ -197,7 +197,7 @@ class Kernel {
   Kernel& backend(const char* b) noexcept { return d.backend = b, *this; }
   Kernel& summary(const char* s) noexcept { return d.summary = s, *this; }
   Kernel& kind(yard_kind_t k) noexcept { return d.kind = k, *this; }
-  // 1 to 1000, higher is tried first; else its kind's: default 150, vendor 100, reference 50.
+  // 1 to 1000, higher is tried first; 0: that of its kind (default 150, vendor 100, reference 50).
   Kernel& priority(int32_t p) noexcept { return d.priority = p, *this; }
   Kernel& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Kernel& features(const char* f) noexcept { return d.features = f, *this; }
@@ -379,8 +379,8 @@ inline double threads_now() noexcept {
   return std::max(host_threads(nullptr), 1);
 }
 
-// How many times as fast as one thread those are that share work of so many pieces, as many as there are at most. Each
-// further one is worth less than the first, because they share memory and wait for the last.
+// The speedup, over one thread, of those that share so many pieces of work, at most threads_now(). Each further one is
+// worth less than the first, because they share memory and wait for the last.
 inline double speed_of_threads(double pieces) {
   return 1 + 0.85 * (std::clamp(pieces, 1.0, threads_now()) - 1);
 }

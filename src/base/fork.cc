@@ -140,13 +140,15 @@ void first_use() noexcept {
   if (!g_first_use_due.load(std::memory_order_relaxed)) return;
   if (!g_first_use_due.exchange(false, std::memory_order_acq_rel)) return;
   const CancellationOff deferred;
-  try {
-    const std::lock_guard lock(g_first_use_lock.get());
-    g_first_uses.for_each([](const FirstUse& item) { item.call_once(); });
-  } catch (const std::exception& e) {
-    log(LogLevel::kError, "base",
-        fmt::format("no background thread could be started: {}", exception_text(e)));
-  }
+  const std::lock_guard lock(g_first_use_lock.get());
+  g_first_uses.for_each([](const FirstUse& item) {
+    try {
+      item.call_once();
+    } catch (...) {  // the others are called all the same
+      log(LogLevel::kError, "base",
+          fmt::format("no background thread could be started: {}", current_exception_text()));
+    }
+  });
 }
 
 }  // namespace yard::base

@@ -81,7 +81,7 @@ struct ThreadRecord : detail::ThreadHead {
   const void* running_at(uint32_t at) noexcept;
   // False: there is no memory for the slot of the current depth.
   bool reserve_slot() noexcept;
-  // In a call whose kernel failed: whether that was since a nested call was refused. `guarded`: inside the call's guard; a
+  // In a call whose kernel failed: whether that was because a nested call was refused. `guarded`: inside the call's guard; a
   // frozen handle has none, and is known to enclose the refused call by its place on the stack.
   bool failed_by_refusal(bool guarded) noexcept;
 };

@@ -96,7 +96,7 @@ template <FormKind kKind>
         find_entry(guard, core, index, [&](const Snapshot& snapshot, const Entry* global) {
           if (!scoped) [[likely]]
             return global;
-          // There is none for a traced call, which is traced by the slow way.
+          // Scopes that are traced have no overlay here: call_slow() records their calls.
           const Entry* const overlay =
               snapshot.overlay(index, {.scope = thread.scope, .hash = scope_hash(thread.scope)});
           if (overlay != nullptr) route.flags = thread.scope_state->flags;
@@ -130,7 +130,11 @@ template <FormKind kKind>
 template <FormKind kKind>
 [[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count,
                                           uint64_t hash) {
-  return hit<kKind>(site, args, count, hash);
+  try {
+    return hit<kKind>(site, args, count, hash);
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory().release();
+  }
 }
 
 // A packed call whose memo is found by its hash, if there is one: at home, or in another place of its set.
@@ -246,7 +250,11 @@ Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
       if (m->route.is_current()) return run_route(site, m->route, args);
     }
   }
-  return hit<FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed), hash);
+  try {
+    return hit<FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed), hash);
+  } catch (const std::bad_alloc&) {  // for the facts of a long list
+    return Status::out_of_memory().release();
+  }
 }
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {

@@ -20,8 +20,8 @@
 
 namespace yard::dispatch {
 
-// One call with arguments that may be anything, without options; null when it succeeded. Of `count` arguments none is read
-// if the op has another number of them. Any thread.
+// One call with arguments that may be anything, without options; null when it succeeded. At
+// most as many of them are read as the op has. Any thread.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count);
 // One call of any kind. `options` may be null.
 Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options);

@@ -239,9 +239,13 @@ class Observation {
 }  // namespace
 
 [[gnu::noinline]] uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept {
-  const WithFacts facts(args, e.program().arg_count());
-  const int32_t aliased = e.program().fits(facts.args());
-  return aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased);
+  try {
+    const WithFacts facts(args, e.program().arg_count());
+    if (const int32_t aliased = e.program().fits(facts.args()); aliased >= 0)
+      return static_cast<uint32_t>(aliased);
+  } catch (const std::bad_alloc&) {
+  }
+  return YARD_CALL_ALIASED;  // not known
 }
 
 Status fall_back(base::ThreadRecord& thread, const Core& core, const Entry& entry,
@@ -407,7 +411,9 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
                                 false);
            Status why;
            Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPackedLetters, &why);
-           if (site == nullptr) return why;
+           if (site == nullptr)  // the op has just been removed; this call ends as it began
+             return run_watched(thread, core, e, plan,
+                                request(e, core, args, given, flags, nullptr));
            return call_in_rollout(*site, given, e.program().arg_count(), nullptr, watch.rollout);
          })
       .release();

@@ -49,14 +49,14 @@ template <class F>
   return typed || program.tags_fit(args, count) ? program.fits_live(args) : -1;
 }
 
-// 3. The plan, by the call's key. Null: there is none yet, or the key would be too long. `again`: it has not been made
-// for this call.
 [[gnu::noinline]] inline const exec::Plan* find_plan_by_long_key(const Entry& e,
                                                                  const yard_value_t* args,
                                                                  uint32_t flags) {
   Key key;
   return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
 }
+// 3. The plan, by the call's key. Null: there is none yet, or the key would be too long. `again`: false right after this
+// call's own selection, so that it does not count as a second use.
 [[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
                                                           uint32_t flags, bool again = true) {
   const exec::Plan* plan;
@@ -139,19 +139,17 @@ void fill_route(Route& route, const Core& core, const exec::Plan& plan,
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 
 // Runs the plan of a hit, after count_down(). Inside the guard; inlined into each kind of call. `flags` of a bound handle
-// are those of its binding: all that a direct plan needs as long as its kernel succeeds. `calls`: this thread's counter of the kernel, if
-// it is known.
+// are those of its binding: all that a direct plan needs as long as its kernel succeeds.
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
-                                                   uint32_t flags, FormKind kind,
-                                                   ThreadHead::Value* calls = nullptr) {
+                                                   uint32_t flags, FormKind kind) {
   if (!plan.is_direct() || thread.is_timed()) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags, kind);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);
   if (code == YARD_OK) [[likely]] {
-    detail::count(calls != nullptr ? *calls : counter(thread, plan.counter));
+    detail::count(counter(thread, plan.counter));
     return nullptr;
   }
   return after_failure(thread, e, core, plan, args,

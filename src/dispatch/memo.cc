@@ -150,7 +150,7 @@ class Writer {
     return put(dim(*t, 0)) && put(dim(*t, 1)) && put(dim(*t, 2)) && put(dim(*t, 3));
   }
 
-  bool places() noexcept {
+  bool distances() noexcept {
     for (uint32_t i = 0; i < count_; ++i)
       for (uint32_t j = i + 1; j < count_; ++j) {
         const bool written = tensors_[i].written || tensors_[j].written;
@@ -162,7 +162,7 @@ class Writer {
   }
 
   // Every tensor is apart from those that are written, or of the same form at the same address.
-  bool range_places() noexcept {
+  bool range_distances() noexcept {
     uint32_t k = 0;
     for (uint32_t i = 0; i < count_; ++i)
       for (uint32_t j = i + 1; j < count_; ++j) {
@@ -272,7 +272,7 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
       if (!to.tensor(nullptr, p.is_written())) return false;
     }
   }
-  if (!to.places() || (entry.recipe().reads_alignment() && !to.alignments())) return false;
+  if (!to.distances() || (entry.recipe().reads_alignment() && !to.alignments())) return false;
   if (scalars) m.more |= CallMemo::kScalars;
   for (uint32_t i = 0; scalars && i < program.arg_count(); ++i)
     if (is_scalar(args[i].tag) && !to.put(word_at(&args[i].u))) return false;
@@ -477,7 +477,7 @@ void remember_range(base::ThreadRecord& thread, const Site& site, const Route& r
       return;
   if (made.words[2] == 0) return;  // the first tensor's size is the one that is compared
   Recipe::Rows rows;
-  if (!to.range_places()) return;
+  if (!to.range_distances()) return;
   CallMemos& memos = *thread.memos;
   CallMemo& place = memos.range(to.range_hash(thread, site));
   // Finding how far a range reaches is slow, so one in use is seldom replaced. (Another site's core may be gone.)

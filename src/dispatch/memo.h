@@ -201,7 +201,7 @@ struct ViewTensor {
   uint64_t head, dims;
 };
 
-// Of packed calls with few tensors the places of all pairs are compared, of others those of which one is written.
+// Of packed calls with few tensors the distances of all pairs are compared, of others those of which one is written.
 constexpr uint32_t kAllPairs = 4;
 constexpr bool is_compared(uint32_t written, uint32_t n, uint32_t i, uint32_t j) noexcept {
   return n <= kAllPairs || ((written >> i | written >> j) & 1) != 0;

@@ -92,7 +92,7 @@ class PublishedState {
   // ---- Changes: any thread, outside of selections ----
   // All steps or none.
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
-  // These steps from an empty registry, with no policy but the environment's; indices stay taken. One snapshot.
+  // These steps from an empty registry, without the policy and static map that were set; indices stay taken. One snapshot.
   Status start_over(const std::vector<registry::Step>& steps);
   // Publishes the policy of the process as `change` leaves it; an error of `change` publishes nothing. It is called again
   // if another change came first.

@@ -74,7 +74,7 @@ class Tracer {
 // What a thread is in. Immutable.
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
-  uint64_t policy_id = 0;  // of the equal state that does not trace
+  uint64_t policy_id = 0;  // the id of the same scopes without tracing
   // The number of what concerns hooks and functions: switches of backends, vendors, reference_only. 0: nothing does.
   uint64_t providers = 0;
   std::shared_ptr<const ScopeState> keep_providers;  // the state of that number; null: this one

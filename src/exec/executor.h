@@ -81,8 +81,8 @@ struct Plan {
   bool simple = false;  // the first kernel can be called without workspace and state, and unwatched
   bool only_workspace = false;  // the same but for its workspace
   bool observed = false;        // the same but for observers, which see the call after it
-  // Which calls have used it. Eviction keeps plans that were used again since the last eviction; a change plans those
-  // classes again at once that were used at all.
+  // Which calls have used it. Eviction keeps plans that were used again since the last eviction; a change replans
+  // at once the classes that were used at all.
   enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
   mutable std::atomic<Use> use{kNotUsed};
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
@@ -234,8 +234,8 @@ struct Outcome {
 };
 
 // Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only the forced
-// unwinding of a cancelled thread passes. So does a changed floating-point control state, if the request says so. Of the
-// request, reads only what a kernel needs.
+// unwinding of a cancelled thread passes. A changed floating-point control state is also YARD_FAULT, with
+// Request::check_float_state. Of the request, reads only what a kernel needs.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
@@ -257,7 +257,7 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
 // Stores the id of the kernel that runs.
 void note_kernel(ResultRecord& record, const std::string& id) noexcept;
 
-// The error of a frozen handle whose kernel failed with `message`: with the reason, if that was since a nested call was
+// The error of a frozen handle whose kernel failed with `message`: with the reason, if that was because a nested call was
 // refused. `guarded`: inside the call's guard.
 Status explain_refusal(base::ThreadRecord& thread, Status failed, const char* message,
                        bool guarded);

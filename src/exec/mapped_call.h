@@ -30,7 +30,7 @@ struct Side {
 };
 
 // Both sides have these sizes and do not overlap. Numbers are rounded to nearest, ties to even; integers that do not fit
-// lose their upper bits. Of dtypes that are no numbers (bool, i4, u4) both are the same. No allocation. Copies of more than
+// lose their upper bits. For bool, i4 and u4 both sides must have the same dtype. No allocation. Copies of more than
 // kSharedCopyBytes are shared among the threads of the host, if there is one.
 inline constexpr int64_t kSharedCopyBytes = int64_t{1} << 20;
 void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,

@@ -326,8 +326,8 @@ bool BoardState::close_all(const F& concerns, bool manual_too, bool repeats_too,
   for_each(*this, [&](Record& r, const SmallKey* key, Breaker& breaker) {
     if (!concerns(r)) return;
     if (repeats_too) breaker.repeats = 0, r.failed.clear();
-    breaker.forget_failures();
-    if (breaker.closed() || (breaker.manual && !manual_too)) return;
+    if (breaker.closed()) return breaker.close(now);  // forgets failures
+    if (breaker.manual && !manual_too) return breaker.forget_failures();
     close(r, key, breaker, why, now);
     changed = true;
   });

@@ -9,7 +9,8 @@
 //   }
 //
 // Not on the path of a call that succeeds, except for kernels that are half-open and for suspects (Suspects).
-// Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it.
+// Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it but
+// FailedOn::text.
 // Memory is bounded by BreakerSettings::max_entries.
 //
 // A failure counts once, for the kernel that failed, whether or not it ran as a fallback.

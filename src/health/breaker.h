@@ -26,7 +26,7 @@ enum class Evidence : uint8_t {
 };
 
 // Failures of one kind of evidence while a breaker is closed: how many in a row, and their share in a window that begins
-// with a failure. The window ends when it has `failure_min_calls` calls and fewer failures than `failure_percent`, or
+// with a failure. The window ends when it has `failure_min_calls` calls and a smaller share of failures than `failure_percent`, or
 // after `failure_window`. So successes need counting only for a while after a failure.
 struct FailureCount {
   using Time = std::chrono::steady_clock::time_point;
@@ -76,7 +76,7 @@ class ProbeSlots {
   // Whether the caller may make a probe. If so, it must leave() exactly once.
   bool try_enter() noexcept;
   // The result of the probe: kOk is a success, kFault a failure; other classes only free the slot. Returns whether this
-  // decides the phase: then call Board::advance(), or Board::fault() for a fault. After a failure no other probe
+  // decides the phase: then call BoardState::advance(), or fault() for a fault. After a failure no other probe
   // enters.
   bool leave(ErrorClass outcome) noexcept;
 

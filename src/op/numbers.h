@@ -17,7 +17,7 @@ void store(DType t, void* at, double value) noexcept;
 
 // Whether the host can copy elements of the dtype one by one.
 bool is_copyable(DType dtype) noexcept;
-// The bit of a dtype in masks; a mask.
+// A dtype's bit in a mask of dtypes; the mask of a list.
 constexpr uint64_t bit_of(DType t) noexcept { return YARD_DTYPE_BIT(static_cast<int>(t)); }
 inline uint64_t mask_of(const std::vector<DType>& dtypes) noexcept {
   uint64_t mask = 0;

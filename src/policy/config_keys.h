@@ -93,7 +93,8 @@ using KeyRows = std::span<const KeyRow>;
 template <class Rows>
 KeyRows keys_of(const Rows& rows) {
   static constinit std::array<KeyRow, std::tuple_size_v<Rows>> all{};
-  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  static constinit std::once_flag
+      once;  // usable after a fork in the middle, unlike a function's static
   std::call_once(once, [&] {
     all = std::apply(
         [](const auto&... row) {

@@ -311,7 +311,7 @@ inline constexpr auto kFields<Breaker> = std::tuple{
           Form::whole(1, kMostCalls), "consecutive faults that open a breaker", {.fallback = "5"}),
     field("failure_percent", &Breaker::failure_percent, &BreakerSettings::failure_percent,
           Form::whole(0, 100),
-          "percentage of failures in a window that opens a breaker, too; 0: none",
+          "percentage of failures in a window that also opens a breaker; 0: off",
           {.fallback = "50"}),
     field("failure_min_calls", &Breaker::failure_min_calls, &BreakerSettings::failure_min_calls,
           Form::whole(1, kMostCalls), "calls in a window before that percentage counts",

@@ -82,7 +82,7 @@ class ResultChecker {
   virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 
-// By which the dispatcher loads plugins on demand.
+// Loads plugins on demand, for the dispatcher.
 class LazyLoader {
  public:
   // Called for an op, group or hook that is unknown or used for the first time. Loads the plugins that offer it, and

@@ -26,7 +26,7 @@ int32_t report(const Status& s, char* error, size_t size) {
   return static_cast<int32_t>(s.error_class());
 }
 
-// The one place where exceptions stop: every function that may throw runs inside of this. Costs nothing where none is
+// Exceptions stop here: every function that may throw runs inside of this. Costs nothing where none is
 // thrown.
 template <class F>
 [[gnu::always_inline]] inline int32_t guarded_code(char*& error, size_t& size, const F& f) {

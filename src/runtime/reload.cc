@@ -315,6 +315,9 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
     unserved = *std::move(found);
     if (state_.get().rollout != rollout) return;
   }
+  // Made before the rules are in force, as in submit().
+  std::list<Version> version =
+      new_version(s, rollout->sha256, rollout->source, &rollout->rules->config);
   s.rollout = nullptr;
   std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad), unserved);
   const bool in_force = problems.empty();
@@ -330,7 +333,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
     if (in_force) {
       if (rollout->from == Origin::kLoad)
         watch_loaded(s, rollout->from, rollout->source, rollout->sha256);
-      remember(s, new_version(s, rollout->sha256, rollout->source, &rollout->rules->config));
+      remember(s, std::move(version));
     } else {
       s.problems = problems;
       ++s.stats.aborted;

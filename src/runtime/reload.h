@@ -31,8 +31,8 @@ class Reloader {
   ~Reloader();
 
   // These set `problems`, where it is not null, to everything that was found.
-  // `at_start`: a refused file is watched until a version of it is accepted. Otherwise it is if it asks for that, and
-  // there are no rules yet.
+  // If there are no rules yet, a refused file is watched until a version of it is accepted, where `at_start` is set or the
+  // file asks to be watched.
   Status load(const std::string& path, Problems* problems, bool at_start = false);
   Status set(Config config, Problems* problems);
   // The same at once, without the rollout that the rules ask for. `source`: for the history.

@@ -8,6 +8,7 @@
 #include <yard/function.h>
 #include <yard/policy.h>
 #include <yard/trace.h>
+#include <yard/plugin.hpp>
 
 #include <atomic>
 #include <functional>
@@ -35,6 +36,11 @@ int32_t run_ends(yard_call_t* call, const yard_value_t*, uint32_t) {
   return YARD_OK;
 }
 
+void run_ends_cpp(plugin::Call call, plugin::Tensor, plugin::Tensor, int64_t) {
+  if (g_ends) g_inside(call.c());
+  t_ran = 9;
+}
+
 class ThreadEnds : public ::testing::Test {
  protected:
   ThreadEnds() {
@@ -44,9 +50,14 @@ class ThreadEnds : public ::testing::Test {
   }
   ~ThreadEnds() override { g_inside = nullptr; }
 
-  void add_ends(std::shared_ptr<void> keep = {}) {
+  // `cpp`: its entries are made by plugin.hpp, which catches exceptions.
+  void add_ends(std::shared_ptr<void> keep = {}, bool cpp = false) {
     yard_kernel_t k = kernel_of("copy", "ends", 9, 900);
     k.run = run_ends;
+    if (cpp) {
+      const yard_kernel_t made = plugin::Kernel::of<run_ends_cpp>("copy", "ends");
+      k.run = made.run, k.typed = made.typed, k.typed_signature = made.typed_signature;
+    }
     bare_.add(k, std::move(keep)).or_throw();
   }
   intptr_t ran() {
@@ -104,8 +115,10 @@ TEST_F(ThreadEnds, WithAScopeThatAnotherThreadDestroys) {
 }
 
 // However the call was made, and with memory that the kernel asked for.
-TEST_F(ThreadEnds, InsideAKernel) {
-  add_ends();
+class InAKernel : public ThreadEnds, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(OfPluginHpp, InAKernel, ::testing::Bool());
+TEST_P(InAKernel, AThreadEnds) {
+  add_ends({}, GetParam());
   const auto on = copy.on(bare_.runtime);
   const auto bound = bind(on, out_.view, x_.view).value();
   std::optional frozen = freeze(on, out_.view, x_.view).value();

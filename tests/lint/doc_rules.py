@@ -131,4 +131,22 @@ def check_reached(tree):
             yield Finding("README.md", 1, f"no link leads to {path}")
 
 
-RULES = [check_examples, check_links, check_reached]
+NAMED = re.compile(r"`([\w:~.]+)(?:\(\))?`,? \(?((?:yard|[a-z]+)/[\w/]+\.(?:h|hpp|cc))\b")
+WALKS = ("docs/life_of_a_call.md", "docs/dev/architecture.md")
+
+
+def check_names(tree):
+    """`name` (folder/file): the file that a walk through the code names has that name in it."""
+    for path in WALKS:
+        text = tree.files.get(path, "")
+        for match in NAMED.finditer(text):
+            name, file = re.split("::|[.]", match[1])[-1], match[2]
+            places = [p for p in (f"src/{file}", f"include/{file}", file) if p in tree.files]
+            line = text.count("\n", 0, match.start()) + 1
+            if not places:
+                yield Finding(path, line, f"there is no {file}")
+            elif not re.search(rf"\b{re.escape(name)}\b", tree.files[places[0]]):
+                yield Finding(path, line, f"{file} has no {name}")
+
+
+RULES = [check_examples, check_links, check_reached, check_names]

@@ -172,6 +172,13 @@ class LintTest(unittest.TestCase):
             "docs/sub/c.md": "x\n",
         }, "no link leads to docs/sub/b.md")
 
+    def test_names_in_walks(self):
+        walk = "`Op::call` (op/call.cc), `Sites` (op/sites.h), `run()` (op/call.cc)"
+        files = {"docs/life_of_a_call.md": walk, "src/op/call.cc": "void call() { run(); }", "src/op/sites.h": "class Sites;"}
+        self.assertEqual([], self.found(doc_rules.check_names, files))
+        self.one(doc_rules.check_names, files | {"src/op/call.cc": "call()"}, "life_of_a_call.md:1", "op/call.cc has no run")
+        self.one(doc_rules.check_names, {"docs/life_of_a_call.md": "`Gone` (op/gone.h)"}, "there is no op/gone.h")
+
     def test_links(self):
         self.one(doc_rules.check_links, {
             "docs/a.md": "[b](b.md#part) [c](../README.md) [d](https://x.y) [e](gone.md)",

@@ -44,7 +44,7 @@ template <class Frame>
 yard_call_t* call_of(Frame& frame) noexcept {
   return &frame.call;
 }
-// Calls a kernel through `run`. The one place where exceptions of kernels stop. Scratch of the call is not yet freed.
+// Calls a kernel through `run`. Exceptions of kernels stop here. Scratch of the call is not yet freed.
 // `frame` is the call or has it as a member, whose address then takes no register while the kernel runs.
 template <class Frame, class F>
 [[gnu::always_inline]] inline int32_t enter_kernel(Frame& frame, const F& run) {
@@ -167,7 +167,7 @@ struct TypedForm {
     const Tensors t = tensors(p...);
     const Seen s = kFewRegisters ? look_at(t) : first;
     return is_likely(same_forms(m.words, t, s, Each())) &&
-           is_likely(same_places(m.words + kPlaces, s.data, EachPair())) &&
+           is_likely(same_distances(m.words + kDistances, s.data, EachPair())) &&
            is_likely((any_bit(s.data, Each()) & m.zero_bits) == 0) &&
            (is_likely(m.more == 0) ||
             ((m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, s.data, p...)));
@@ -210,7 +210,7 @@ struct TypedForm {
     else
       return 0;
   }
-  static constexpr size_t kPlaces = CallMemo::kPerTensor * kTensors;
+  static constexpr size_t kDistances = CallMemo::kPerTensor * kTensors;
 
   template <size_t I>
   [[gnu::always_inline]] static bool absent(const Tensors& t) noexcept {
@@ -247,8 +247,8 @@ struct TypedForm {
             ((I == 0 ? 0 : s.head[I] ^ w[2 * I]) | (s.dims[I] ^ w[2 * I + 1]))) == 0;
   }
   template <size_t... K>
-  [[gnu::always_inline]] static bool same_places(const uint64_t* w, const uint64_t* at,
-                                                 std::index_sequence<K...>) noexcept {
+  [[gnu::always_inline]] static bool same_distances(const uint64_t* w, const uint64_t* at,
+                                                    std::index_sequence<K...>) noexcept {
     return (... && (at[kPairs.at[K].second] - at[kPairs.at[K].first] - w[2 * K] <= w[2 * K + 1]));
   }
   template <size_t... I>
@@ -266,7 +266,7 @@ struct TypedForm {
                                                           const P&... p) noexcept {
     return (alignments(at, Each()) & m.align_mask) == m.align &&
            ((m.more & CallMemo::kScalars) == 0 ||
-            same_scalars(m.words + kPlaces + 2 * kPairs.count, p...));
+            same_scalars(m.words + kDistances + 2 * kPairs.count, p...));
   }
   [[gnu::always_inline]] static bool same_scalars(const uint64_t* w, const P&... p) noexcept {
     uint64_t unlike = 0;

@@ -61,12 +61,12 @@ struct alignas(64) ThreadHead {
   uint64_t hash = 0;                             // of a typed call that is no hit
   const ScopeState* scope_state = nullptr;
   const HookFrame* hooks = nullptr;  // the innermost devices and sets of hooks (yard/hook.h)
-  // Messages of failing kernels, one for each inline slot. (On the stack they would bring every caller a stack protector.)
   static constexpr uint64_t kErrorBytes = 512;
-  // Of the next guard, which will have an inline slot.
+  // For the message of the next guard's kernel; that guard will have an inline slot.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
   Commit* commit = nullptr;            // the innermost commit group (yard/function.h)
   FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
+  // Messages of failing kernels, one for each inline slot. (On the stack they would bring every caller a stack protector.)
   char errors[kInlineSlots][kErrorBytes];
 
   // The slot for the current depth. Allocates only the first time a thread nests this deep.

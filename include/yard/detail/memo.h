@@ -26,7 +26,7 @@ struct Site {
   uint64_t id;                    // unique in the process, never 0
   std::atomic<uint32_t> index;    // of the op in snapshots
   std::atomic<uint32_t> count;    // of arguments; what calls through a typed site or a handle bring
-  std::atomic<uint32_t> leading;  // tensors, if they are 1 to 4, come first, none optional; else 0
+  std::atomic<uint32_t> leading;  // how many tensors, if 1 to 4, first and not optional
   bool typed;                     // the signature was checked: tags need no check
   std::string name, letters;
   Site* next = nullptr;
@@ -74,7 +74,7 @@ struct alignas(64) CallMemo {
   uint64_t scope = 0;
   // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
   uint64_t zero_bits = 0;
-  ThreadHead::Value* calls = nullptr;  // this thread's counter of the kernel
+  ThreadHead::Value* calls = nullptr;  // this thread's counter of the plan's class
   uint64_t counts = 0;    // of arguments and tensors: see counts_of() in dispatch/memo.h
   uint64_t in_place = 0;  // of a range, bit n: the n-th pair is at one address; others are apart
   uint8_t more = 0;

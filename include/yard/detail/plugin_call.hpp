@@ -2,6 +2,7 @@
 // What a kernel of plugin.hpp is called with, Tensor, Call and Named, and the C entries that call it.
 #pragma once
 
+#include <cxxabi.h>
 #include <yard/plugin.h>
 
 #include <atomic>
@@ -234,9 +235,9 @@ struct Wire<TensorList> : ValueWire {
   static TensorList make(Type v) noexcept { return {v->u.list, v->count}; }
 };
 
-// The one place where exceptions of a kernel stop.
+// Exceptions of a kernel stop here. Only the unwinding of a cancelled thread passes.
 template <class F>
-int32_t guarded(yard_call_t* call, const F& f) noexcept {
+int32_t guarded(yard_call_t* call, const F& f) {
   try {
     if constexpr (std::is_void_v<decltype(f())>) {
       f();
@@ -249,6 +250,7 @@ int32_t guarded(yard_call_t* call, const F& f) noexcept {
     return Call(call).fail(YARD_FAULT, "%s",
                            what != nullptr ? what : "an exception without a message");
   } catch (...) {
+    if (abi::__cxa_current_exception_type() == nullptr) throw;
     return Call(call).fail(YARD_FAULT, "an exception that is no std::exception");
   }
 }
@@ -256,10 +258,10 @@ int32_t guarded(yard_call_t* call, const F& f) noexcept {
 template <auto F, class... A>
 struct Entries {
   static constexpr char signature[] = {Wire<A>::letter..., '\0'};
-  static int32_t typed(yard_call_t* call, typename Wire<A>::Type... a) noexcept {
+  static int32_t typed(yard_call_t* call, typename Wire<A>::Type... a) {
     return guarded(call, [&] { return F(Call(call), Wire<A>::make(a)...); });
   }
-  static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+  static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
     if (count != sizeof...(A))
       return Call(call).fail(YARD_FAULT, "the kernel takes %u arguments, the op has %u",
                              unsigned(sizeof...(A)), unsigned(count));
@@ -297,17 +299,17 @@ struct WorkspaceOf<F, int64_t (*)(A...)> {
 template <class S>
 struct StateEntries {
   using Given = const yard_named_value_t*;
-  static int32_t create(yard_call_t* call, Given options, uint32_t count, void** state) noexcept {
+  static int32_t create(yard_call_t* call, Given options, uint32_t count, void** state) {
     return guarded(call, [&] { *state = new S(Named(options, count)); });
   }
   static S& of(const yard_call_t* call) noexcept { return *static_cast<S*>(call->state); }
-  static int32_t load(yard_call_t* call, Given weights, uint32_t count) noexcept {
+  static int32_t load(yard_call_t* call, Given weights, uint32_t count) {
     return guarded(call, [&] { return of(call).load(Call(call), Named(weights, count)); });
   }
-  static int32_t prepare(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+  static int32_t prepare(yard_call_t* call, const yard_value_t* args, uint32_t count) {
     return guarded(call, [&] { return of(call).prepare(Call(call), Arguments(args, count)); });
   }
-  static int32_t trace(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+  static int32_t trace(yard_call_t* call, const yard_value_t* args, uint32_t count) {
     return guarded(call, [&] { return of(call).trace(Call(call), Arguments(args, count)); });
   }
   static int64_t bytes(void*, const void* state) noexcept {
