@@ -32,8 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = LockFile::parse(text, "yard.lock");
   if (!file.ok()) return 0;
   const auto again = LockFile::parse(file->text(), "yard.lock");
-  require(again.ok() && again->entries() == file->entries());
-  for (const LockEntry& e : file->entries())
+  require(again.ok() && again->lines() == file->lines());
+  for (const LockLine& e : file->lines())
     require(!file->allows(e.name, e.version, e.sha256).refused());
   return 0;
 }
