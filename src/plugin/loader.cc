@@ -316,7 +316,7 @@ Refusal Loader::load_transaction(PluginRecord& r, const PluginRecord* replaces) 
   YARD_RETURN_IF_REFUSED(open_library(earlier, r, c, keep_alive->library));
   std::vector<registry::Step> steps;
   if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
-    steps.push_back(registry::RemoveKept{old.get(), true});
+    steps.emplace_back(registry::RemoveKept{old.get(), true});
   begin("query");
   YARD_RETURN_IF_REFUSED(keep_alive->library->describe(r.manifest, keep_alive, steps));
   begin("start");

@@ -215,7 +215,7 @@ Status Hooks::add(const HookSet& set) {
     if (set.permission_ != HookPermission::kOverride) d.flags |= YARD_HOOK_ADDS;
     if (set.permission_ != HookPermission::kAdd) d.flags |= YARD_HOOK_OVERRIDES;
     YARD_ASSIGN_OR_RETURN(auto hook, registry::read_hook(d, item.keep));
-    steps.push_back(registry::AddHook{std::move(hook)});
+    steps.emplace_back(registry::AddHook{std::move(hook)});
   }
   return service_->core().published.apply(steps).status();
 }
