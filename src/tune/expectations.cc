@@ -10,15 +10,21 @@
 namespace yard {
 namespace {
 
-constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kBlanks = " \t\r";
 constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
+
+std::string_view trim(std::string_view s) {
+  const size_t from = s.find_first_not_of(kBlanks);
+  if (from == std::string_view::npos) return {};
+  return s.substr(from, s.find_last_not_of(kBlanks) - from + 1);
+}
 
 // Removes and returns the first word.
 std::string_view word(std::string_view& s) {
-  s = base::trim(s);
+  s = trim(s);
   const size_t end = std::min(s.find_first_of(kBlanks), s.size());
   const std::string_view w = s.substr(0, end);
-  s = base::trim(s.substr(end));
+  s = trim(s.substr(end));
   return w;
 }
 
@@ -28,8 +34,8 @@ std::optional<std::string_view> part(std::string_view& s) {
     const bool before = at == 0 || kBlanks.find(s[at - 1]) != std::string_view::npos;
     const bool after = at + 1 == s.size() || kBlanks.find(s[at + 1]) != std::string_view::npos;
     if (s[at] != ':' || !before || !after) continue;
-    const std::string_view head = base::trim(s.substr(0, at));
-    s = base::trim(s.substr(at + 1));
+    const std::string_view head = trim(s.substr(0, at));
+    s = trim(s.substr(at + 1));
     return head;
   }
   return std::nullopt;
@@ -66,9 +72,7 @@ Result<std::vector<Expectation>> parse_expectations(std::string_view text, std::
   std::vector<std::string> problems;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    line = base::trim(line);
+    const std::string_view line = trim(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.empty() || line[0] == '#') continue;
     Expectation e;
