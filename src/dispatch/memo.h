@@ -94,7 +94,7 @@ void remember_range(base::ThreadRecord& thread, const detail::Site& site,
 // In a forked child: drops the memos of the forking thread, whose counters are replaced.
 void forget_memos() noexcept;
 
-// The memo of a typed call with this hash in any place; null: none that is current.
+// The memo of a typed call with this hash in any place, stale or not; null: none.
 const detail::CallMemo* find_typed(const detail::ThreadHead& thread, const detail::Site& site,
                                    const yard_value_t* args, uint64_t hash) noexcept;
 // After a hit away from home; now and then the memo is moved there. Returns where it is now.
