@@ -18,7 +18,11 @@ endif()
 find_package(Python3 QUIET COMPONENTS Interpreter)
 # The thread sanitizer knows nothing of OpenMP's threads and would report races that are none.
 if(YARD_BUILD_ONEDNN AND NOT YARD_SANITIZE STREQUAL "thread")
-  find_package(dnnl 2 QUIET)
+  # Debian's oneDNN for x86-64 requires OpenCL and ends the configuration if it is missing.
+  find_package(OpenCL QUIET)
+  if(OpenCL_FOUND OR NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+    find_package(dnnl 2 QUIET)
+  endif()
 endif()
 if(YARD_BUILD_PROMETHEUS)
   find_package(prometheus-cpp QUIET)

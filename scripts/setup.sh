@@ -17,6 +17,7 @@ build:ccache?:ccache
 build:libfmt-dev:<fmt/core.h>
 build:libspdlog-dev:<spdlog/spdlog.h>
 build:libdnnl-dev?:<dnnl.hpp>
+build:ocl-icd-opencl-dev?:<CL/cl.h>
 build:libopenblas0-pthread?:openblas
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
 build:libelf-dev:<gelf.h>
