@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything the library needs to survive fork().
+// What parts of the library use to survive fork() that have not moved to mutex.h.
 //
 // In a forked child only the forking thread exists. A lock may be held for ever by a thread that is gone, and what that
 // thread was changing may be half done. The rules:
@@ -26,10 +26,9 @@
 #include <optional>
 #include <thread>
 
-namespace yard::base {
+#include "base/mutex.h"
 
-// How many forks lie between this process and the one in which the library was loaded.
-uint64_t forks() noexcept;
+namespace yard::base {
 
 // Identifies this process by its number and its forks: in a PID namespace a child may have its parent's number, and a child
 // that was made without the handlers of fork has its parent's count of forks. Never 0.
@@ -45,9 +44,7 @@ void watch_forks();
 // take no lock that another thread may have held. Registering a function again has no effect.
 void at_fork_in_child(void (*reset)());
 
-// Held while a shared library is opened or closed: the C library then holds locks that a forked child would find held for
-// ever, that of exit() among them. fork() waits until no other thread has one, at most a second, and keeps others from
-// taking one until it is over. It does not wait inside of plugin code. Recursive: a library's constructor may open another.
+// An OpeningLibrary that also excludes other threads. Recursive: a library's constructor may open another.
 class LibraryLock {
  public:
   LibraryLock();
@@ -56,22 +53,11 @@ class LibraryLock {
   LibraryLock& operator=(const LibraryLock&) = delete;
 
  private:
+  const OpeningLibrary opening_;
   std::recursive_mutex& mutex_;
 };
 
-// While one lives, this thread runs code of a plugin: fork() must not wait, as what it would wait for may be waiting for
-// this code. Calls of ops, hooks and functions need none.
-class InsidePlugin {
- public:
-  InsidePlugin() noexcept { ++t_plugin_depth; }
-  ~InsidePlugin() { --t_plugin_depth; }
-  InsidePlugin(const InsidePlugin&) = delete;
-  InsidePlugin& operator=(const InsidePlugin&) = delete;
-  static bool here() noexcept { return t_plugin_depth > 0; }
-
- private:
-  static thread_local constinit int t_plugin_depth;
-};
+using InsidePlugin = ForeignCode;
 
 // A T for each process, never freed; made by its default constructor.
 template <class T>
