@@ -29,7 +29,7 @@ class Tree:
         self.files = {}
         for folder, subfolders, names in os.walk(self.root):
             subfolders[:] = sorted(d for d in subfolders if d not in SKIPPED_FOLDERS)
-            for name in sorted(names):
+            for name in sorted(set(names) - SKIPPED_FOLDERS):
                 path = pathlib.Path(folder, name)
                 try:
                     text = path.read_text(encoding="utf-8")
