@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "bench_measure.h"
+#include "bench/measure.h"
 #include "torch_paths.h"
 
 int main(int argc, char** argv) {

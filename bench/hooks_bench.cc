@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "bench_timing.h"
+#include "bench/timing.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "bench_paths.h"
+#include "bench/paths.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "measured_calls.h"
+#include "bench/measured_calls.h"
 
 namespace yard::bench {
 namespace {

@@ -13,10 +13,10 @@
 #include <span>
 #include <string>
 
+#include "bench/kernel_timing.h"
 #include "direct_products.h"
 #include "host_access.h"
 #include "kernel_cases.h"
-#include "kernel_timing.h"
 #include "terminal.h"
 #include "torch_kernels.h"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "bench_paths.h"
+#include "bench/paths.h"
 
 namespace yard::bench {
 

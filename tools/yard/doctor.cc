@@ -14,7 +14,7 @@
 #include "json.h"
 #include "machine.h"
 #include "output.h"
-#include "plugin_show.h"
+#include "plugin/show.h"
 #include "terminal.h"
 
 namespace yard::tool {

@@ -11,10 +11,10 @@
 
 #include "arguments.h"
 #include "commands.h"
-#include "config_file.h"
+#include "config/file.h"
 #include "json.h"
+#include "live/remote.h"
 #include "output.h"
-#include "remote.h"
 #include "terminal.h"
 
 namespace yard::tool {

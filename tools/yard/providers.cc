@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "json.h"
 #include "output.h"
-#include "plugin_show.h"
+#include "plugin/show.h"
 #include "terminal.h"
 
 namespace yard::tool {

@@ -15,7 +15,7 @@
 
 #include "arguments.h"
 #include "commands.h"
-#include "config_file.h"
+#include "config/file.h"
 #include "json.h"
 #include "output.h"
 #include "terminal.h"

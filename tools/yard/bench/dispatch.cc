@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard bench dispatch: the overhead of a call.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "arguments.h"
+#include "bench/measure.h"
+#include "commands.h"
+#include "json.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+void print_dispatch(const DispatchFigures& f) {
+  const double raw = f.rows[0].ns;
+  Table t({{"way to call"},
+           {"time", Align::kRight},
+           {"raw +", Align::kRight},
+           {"raw x", Align::kRight},
+           {""}});
+  const auto add = [&](const char* name, double ns, const char* meaning) {
+    t.add({{name, Paint::kBold},
+           {duration(ns)},
+           {duration(ns - raw)},
+           {fmt::format("{:.1f}", ns / raw)},
+           {meaning, Paint::kDim}});
+  };
+  for (const DispatchFigures::Row& r : f.rows) add(r.key, r.ns, r.meaning);
+  add("with_1000_kernels", f.with_1000_kernels_ns, "dynamic, beside 1,000 kernels of other ops");
+  print_out("An op on three tensors whose kernels do nothing, 8 candidates:\n\n{}", t.text(2));
+  print_out("\n{} threads make {:.2f} times the dynamic calls of one, {:.2f} times the raw ones.\n",
+            f.threads, f.dynamic_speedup, f.raw_speedup);
+}
+
+}  // namespace
+
+void add_bench_dispatch(CLI::App& bench, Action& action) {
+  struct Question {
+    double seconds = 2;
+    int threads = default_threads();
+    bool json = false;
+  };
+  const auto run = [](const Question& q) {
+    const DispatchFigures f = measure_dispatch(q.seconds, q.threads);
+    if (q.json)
+      print_json(Json::parse("{" + json_members(f) + "}"));
+    else
+      print_dispatch(f);
+    return kOk;
+  };
+  const auto [c, q] =
+      add_command<Question>(bench, action, "dispatch", "Measure the overhead of a call", run);
+  c->add_option("--seconds", q->seconds, "Approximate duration (2)")
+      ->type_name("SECONDS")
+      ->check(between(0.0, 3600.0));
+  c->add_option("--threads", q->threads,
+                "Threads that call concurrently (one for each processor, at least 2)")
+      ->type_name("N")
+      ->check(between(2, 1024));
+  c->add_flag("--json", q->json, "JSON for programs instead of a table");
+  c->footer(
+      "Registers ops with eight kernels that do nothing, and calls them in every way that the\n"
+      "library offers: the same call again, other shapes in turn, in place, on rows with a\n"
+      "stride, with two outputs, with views rebuilt each time, inside a policy scope, from C, by\n"
+      "name and with a ResultRecord. `raw` is a call through a function pointer with the same\n"
+      "arguments, the lower bound for any dispatcher. Compare ratios rather than nanoseconds: all\n"
+      "are from one run on one machine. Threads start together, each with its own tensors; the\n"
+      "speedup is the number of calls they make together over that of one thread.\n"
+      "\n"
+      "Examples:\n"
+      "  yard bench dispatch\n"
+      "  yard bench dispatch --seconds 10 --json\n"
+      "  yard bench dispatch --threads 8");
+}
+
+}  // namespace yard::tool

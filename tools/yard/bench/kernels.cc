@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard bench kernels: how fast each kernel is, beside a plain copy, and how good the choice between them is.
+#include <fmt/format.h>
+#include <yard/call_spec.h>
+#include <yard/runtime.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+
+#include "arguments.h"
+#include "bench/kernel_timing.h"
+#include "bench/measured_calls.h"
+#include "bench/model_calls.h"
+#include "commands.h"
+#include "host_access.h"
+#include "json.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+struct KernelsQuestion {
+  std::vector<std::string> ops, calls, dtypes = {"f32", "bf16"}, shapes;
+  std::string model;
+  double seconds = 0.3;
+  bool json = false;
+};
+
+struct KernelFigure {
+  std::string id;
+  double ns = 0;
+};
+
+// One call, with every kernel that can serve it. A reference kernel counts only where there is no other.
+struct CallFigures {
+  std::string call, selected, fastest;
+  uint64_t bytes = 0;  // of all tensors, once
+  double copy_ns = 0;
+  int copy_threads = 1;
+  double spread = 0;                  // of the selected kernel, measured twice, relative
+  double regret = 0;                  // of the selection, relative to the fastest
+  std::vector<KernelFigure> kernels;  // in the order of the selection
+  std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
+};
+
+// A kernel forced on the call's tensors; the time of the kernel alone, without dispatch.
+Timed forced(const ParsedCall& call, const CallTensors& data, const std::string& id) {
+  return [&call, &data, id](int64_t n) {
+    ResultRecord record;
+    Options o;
+    o.force = id;
+    o.result = &record;
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      Runtime::shared().call(call.op, data.args(), o).or_throw();
+      sum += static_cast<double>(record.pre_ns + record.run_ns + record.post_ns);
+    }
+    return sum / static_cast<double>(n);
+  };
+}
+
+// Kernels that can serve the call.
+std::vector<std::string> able_kernels(const Explanation& plan, CallFigures& to) {
+  std::vector<std::string> ids, references;
+  for (const Candidate& c : plan.candidates) {
+    if (c.verdict == "rejected")
+      to.skipped.emplace_back(c.id, c.detail.empty() ? c.reason : c.detail);
+    else
+      (c.kind == Kind::kReference ? references : ids).push_back(c.id);
+  }
+  if (ids.empty()) return references;
+  for (std::string& id : references)
+    to.skipped.emplace_back(std::move(id), "a reference kernel, and there are others");
+  return ids;
+}
+
+Result<CallFigures> measure_kernels(const std::string& text, double seconds) {
+  CallFigures f;
+  const auto call = Runtime::shared().parse(text);
+  if (!call.ok()) return call.status();
+  f.call = text;
+  const auto plan = Runtime::shared().explain(text);
+  if (!plan.ok()) return plan.status();
+  YARD_RETURN_IF_ERROR(CallTensors::check(*call, 2));
+  const std::unique_ptr<CallTensors> data = measured_tensors(*call);
+  f.bytes = data->traffic(), f.selected = plan->selected;
+  const Copy copy(f.bytes);
+  std::vector<Timed> paths = {copy.one_thread(), copy.all_threads()};
+  for (const std::string& id : able_kernels(*plan, f)) {
+    f.kernels.push_back({id});
+    paths.push_back(forced(*call, *data, id));
+  }
+  if (f.kernels.empty())
+    return Status(Code::kNoKernel, fmt::format("no kernel can serve {}", f.call));
+  paths.push_back(forced(*call, *data, f.selected));  // once more, for its spread
+  const std::vector<double> ns = time_in_turn(paths, seconds);
+  f.copy_ns = std::min(ns[0], ns[1]);
+  f.copy_threads = ns[1] < ns[0] ? host_threads() : 1;
+  double selected = 0;
+  const KernelFigure* fastest = nullptr;
+  for (size_t i = 0; i < f.kernels.size(); ++i) {
+    KernelFigure& k = f.kernels[i];
+    k.ns = ns[i + 2];
+    if (k.id == f.selected) selected = k.ns;
+    if (fastest == nullptr || k.ns < fastest->ns) fastest = &k;
+  }
+  f.fastest = fastest->id;
+  f.regret = std::max(0.0, selected / fastest->ns - 1);
+  f.spread = std::abs(selected - ns.back()) / std::min(selected, ns.back());
+  return f;
+}
+
+// Over all calls.
+struct Regret {
+  double mean = 0, worst = 0;
+  explicit Regret(const std::vector<CallFigures>& figures) {
+    for (const CallFigures& f : figures) mean += f.regret, worst = std::max(worst, f.regret);
+    if (!figures.empty()) mean /= static_cast<double>(figures.size());
+  }
+};
+
+double gb_per_s(uint64_t bytes, double ns) { return static_cast<double>(bytes) / ns; }
+
+Json figures_json(const std::vector<CallFigures>& figures) {
+  Json rows = Json::array();
+  for (const CallFigures& f : figures) {
+    Json times = Json::object(), skipped = Json::array();
+    for (const KernelFigure& k : f.kernels) times[k.id] = k.ns;
+    for (const auto& [id, reason] : f.skipped) skipped.push_back({{"id", id}, {"reason", reason}});
+    rows.push_back({{"call", f.call},
+                    {"times_ns", std::move(times)},
+                    {"selected", f.selected},
+                    {"fastest", f.fastest},
+                    {"regret", f.regret},
+                    {"spread", f.spread},
+                    {"bytes", f.bytes},
+                    {"copy_ns", f.copy_ns},
+                    {"copy_threads", f.copy_threads},
+                    {"skipped", std::move(skipped)}});
+  }
+  const Regret regret(figures);
+  return {{"threads", host_threads()},
+          {"rows", std::move(rows)},
+          {"mean_regret", regret.mean},
+          {"worst_regret", regret.worst}};
+}
+
+// The time of a kernel relative to the slowest shown, on a logarithmic scale of ten steps an order of magnitude.
+std::string bar(double ns, double fastest) {
+  const double steps = 1 + 10 * std::log10(std::max(ns / fastest, 1.0));
+  return std::string(static_cast<size_t>(std::min(steps, 30.0)), '#');
+}
+
+void print_figures(const std::vector<CallFigures>& figures) {
+  Table t({{"call, kernel"},
+           {"time", Align::kRight},
+           {"GB/s", Align::kRight},
+           {"of copy", Align::kRight},
+           {"to the fastest"}});
+  for (const CallFigures& f : figures) {
+    t.add({{f.call, Paint::kBold}});
+    t.add({{fmt::format("  copy, {} thread{}", f.copy_threads, f.copy_threads == 1 ? "" : "s"),
+            Paint::kDim},
+           {duration(f.copy_ns), Paint::kDim},
+           {fmt::format("{:.1f}", gb_per_s(f.bytes, f.copy_ns)), Paint::kDim}});
+    for (const KernelFigure& k : f.kernels) {
+      const bool selected = k.id == f.selected;
+      const double fastest = std::find_if(f.kernels.begin(), f.kernels.end(), [&](const auto& o) {
+                               return o.id == f.fastest;
+                             })->ns;
+      t.add({{"  " + k.id + (selected ? " *" : ""), selected ? Paint::kBold : Paint::kPlain},
+             {duration(k.ns)},
+             {fmt::format("{:.1f}", gb_per_s(f.bytes, k.ns))},
+             {fmt::format("{:.3f}", f.copy_ns / k.ns)},
+             {bar(k.ns, fastest) +
+              (selected && f.regret > 0 ? fmt::format(" {:.0f} % regret", 100 * f.regret) : "")}});
+    }
+  }
+  const Regret regret(figures);
+  print_out(
+      "{}\n* selected without options. Mean regret {:.1f} %, worst {:.1f} %: how much longer the\n"
+      "selected kernel takes than the fastest. Bars: ten # for each factor of ten. Bytes are those "
+      "of\n"
+      "all tensors, once; the copy moves as many, half read and half written, on one thread or on "
+      "all\n"
+      "{}, whichever is faster.\n",
+      t.text(), 100 * regret.mean, 100 * regret.worst, host_threads());
+}
+
+// "rows=1,64".
+Status read_shapes(const std::vector<std::string>& ops, const std::vector<std::string>& texts,
+                   Shapes& to) {
+  std::vector<std::string> known;
+  for (const std::string& op : ops)
+    for (std::string& d : measured_dimensions(op)) known.push_back(std::move(d));
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const auto bad = [&](std::string_view expected) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("invalid --shapes: expected {}, got '{}'", expected, text));
+    };
+    if (equals == std::string::npos) return bad("DIMENSION=SIZE,..., as rows=1,64");
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return Status(Code::kInvalidArgument,
+                    fmt::format("invalid --shapes: none of the ops has a dimension '{}'{}", name,
+                                did_you_mean(name, known)));
+    std::vector<int64_t>& sizes = to[name];
+    for (size_t at = equals; at != std::string::npos;) {
+      const size_t end = text.find(',', at + 1);
+      const std::string number = text.substr(at + 1, end == std::string::npos ? end : end - at - 1);
+      int64_t size = 0;
+      const auto [stop, error] =
+          std::from_chars(number.data(), number.data() + number.size(), size);
+      if (error != std::errc() || stop != number.data() + number.size() || size < 1 ||
+          size > (int64_t{1} << 24))
+        return bad("sizes from 1 to 16777216");
+      sizes.push_back(size);
+      at = end;
+    }
+  }
+  return {};
+}
+
+// What is measured: the calls that were given, those of a model, or those of the ops.
+Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
+  const std::vector<std::string>& known = measured_ops();
+  for (const std::string& op : q.ops)
+    if (std::find(known.begin(), known.end(), op) == known.end())
+      return Status(Code::kInvalidArgument,
+                    fmt::format("'{}' is not a built-in op: use --call for others{}", op,
+                                did_you_mean(op, known)));
+  if (!q.model.empty()) return model_calls(q.model);
+  if (!q.calls.empty()) return q.calls;
+  const std::vector<std::string>& ops = q.ops.empty() ? known : q.ops;
+  Shapes shapes;
+  YARD_RETURN_IF_ERROR(read_shapes(ops, q.shapes, shapes));
+  std::vector<std::string> calls;
+  for (const std::string& op : ops)
+    for (std::string& call : measured_calls(op, q.dtypes, shapes)) calls.push_back(std::move(call));
+  return calls;
+}
+
+int bench_kernels(const KernelsQuestion& q) {
+  const auto calls = chosen_calls(q);
+  if (!calls.ok()) return fail(kUsage, std::string(calls.status().message()));
+  std::vector<CallFigures> figures;
+  Progress progress;
+  for (size_t i = 0; i < calls->size(); ++i) {
+    progress.say(fmt::format("measuring {} of {}: {}", i + 1, calls->size(), (*calls)[i]));
+    auto measured = measure_kernels((*calls)[i], q.seconds);
+    if (!measured.ok())
+      return progress.clear(), fail(exit_code(measured.status()), measured.status());
+    figures.push_back(std::move(measured).value());
+  }
+  progress.clear();
+  if (q.json)
+    print_json(figures_json(figures));
+  else
+    print_figures(figures);
+  return kOk;
+}
+
+}  // namespace
+
+void add_bench_kernels(CLI::App& parent, Action& action) {
+  const auto [c, q] = add_command<KernelsQuestion>(
+      parent, action, "kernels", "How fast each kernel is, and how good the choice between them",
+      bench_kernels);
+  CLI::Option* const ops =
+      c->add_option("op", q->ops, "Built-in ops; all of them if none is given")->type_name("OP");
+  CLI::Option* const shapes =
+      c->add_option("--shapes", q->shapes,
+                    "Sizes of a dimension, as rows=1,64; repeated for other dimensions")
+          ->type_name("DIM=N,...")
+          ->allow_extra_args(false);
+  CLI::Option* const calls =
+      c->add_option("--call", q->calls, "Only this call, a CallSpec of any op; repeated")
+          ->type_name("CALLSPEC")
+          ->allow_extra_args(false);
+  c->add_option("--model", q->model, "The calls of a Llama model in this GGUF file")
+      ->type_name("FILE.gguf")
+      ->excludes(ops)
+      ->excludes(shapes)
+      ->excludes(calls);
+  c->add_option("--dtype", q->dtypes, "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
+      ->type_name("DTYPE")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(one_of({"f32", "f16", "bf16"}));
+  c->add_option("--seconds", q->seconds, "Approximate duration for each call (0.3)")
+      ->type_name("SECONDS")
+      ->check(between(0.0, 3600.0));
+  c->add_flag("--json", q->json, "JSON for programs instead of a table");
+  c->footer(
+      "Runs each kernel that can serve a call, in turn with a plain copy of the same number of\n"
+      "bytes, round after round; the time is that of the kernel alone, the median over the\n"
+      "rounds. The selected kernel is measured twice, which gives its spread. Regret is how much\n"
+      "longer it takes than the fastest one. Reference kernels are measured only where there is\n"
+      "no other.\n"
+      "\n"
+      "--model measures each different call of a pass over the model's layers once: for one token\n"
+      "after 64, 512 and 2,048 others, and for a prompt of 512.\n"
+      "\n"
+      "Examples:\n"
+      "  yard bench kernels rms_norm\n"
+      "  yard bench kernels softmax layer_norm --dtype f32 --shapes rows=64,4096\n"
+      "  yard bench kernels silu_and_mul --shapes d=11008 --json\n"
+      "  yard bench kernels --call 'softmax(f32[8,50257])'\n"
+      "  yard bench kernels --model model.gguf");
+}
+
+}  // namespace yard::tool

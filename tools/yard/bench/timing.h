@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measuring ways to call on a busy machine: all in turn, round after round, so that noise affects them equally.
+// A round's figure is the minimum of a few short batches; the result is the median over the rounds.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "bench/paths.h"
+
+namespace yard::tool {
+
+using Clock = std::chrono::steady_clock;
+
+// Batches of which the minimum counts.
+inline constexpr int kBatches = 3;
+
+double seconds_since(Clock::time_point start);
+double ns_per_call(const Loop& loop, int64_t n);
+// The minimum of kBatches.
+double least(const Path& p);
+double median(std::vector<double> v);
+// The median of each path, measured in turn for `seconds` and at least five rounds.
+std::vector<double> in_turn(const std::vector<Path>& paths, double seconds);
+
+}  // namespace yard::tool

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard config diff and simulate: the differences between two rule files, and which calls change kernel.
+#include <fmt/format.h>
+#include <yard/verify.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "arguments.h"
+#include "commands.h"
+#include "config/file.h"
+#include "config/moves.h"
+#include "json.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+// Calls that are made of one op.
+constexpr size_t kMostSamples = 20000;
+// Calls of an op that make the same move; further ones are only counted.
+constexpr size_t kMostAlike = 8;
+
+struct Calls {
+  std::vector<CountedCall> calls;
+  std::vector<std::string> cut;    // ops for which the limit was reached
+  std::vector<std::string> unmet;  // rules that match none of the calls
+};
+
+struct DiffQuestion {
+  std::string old_file, new_file, trace;
+  std::vector<std::string> calls;
+  bool json = false;
+};
+
+// Of the runtime, and of plugins that it has not opened yet.
+std::set<std::string> op_names(const Runtime& runtime) {
+  std::set<std::string> names;
+  for (const OpInfo& op : runtime.list().ops) names.insert(op.name);
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.state == PluginState::kFound) names.insert(p.ops.begin(), p.ops.end());
+  return names;
+}
+
+// Of every op, made from its schema and from the conditions of the files.
+Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config& after) {
+  const Config configs[] = {before, after};
+  Calls to;
+  for (const std::string& op : op_names(runtime)) {
+    auto calls = sample_calls(runtime, op, configs, kMostSamples);
+    // A plugin was refused when it was opened; the log has the reason.
+    if (!calls.ok() && calls.status().code() == Code::kUnknownOp) continue;
+    if (!calls.ok()) return std::move(calls).status();
+    if (calls->size() >= kMostSamples) to.cut.push_back(op);
+    for (std::string& c : *calls) to.calls.push_back({op, std::move(c), 1});
+  }
+  return to;
+}
+
+Result<Calls> calls_of(const DiffQuestion& q, const Runtime& before, const Runtime& after) {
+  if (!q.trace.empty() || !q.calls.empty()) {
+    auto given = q.trace.empty() ? read_calls(before, q.calls) : read_trace(before, q.trace);
+    if (!given.ok()) return std::move(given).status();
+    return Calls{*std::move(given), {}, {}};
+  }
+  auto made = sampled(before, before.config(), after.config());
+  if (!made.ok()) return made;
+  std::vector<std::string> texts;
+  for (const CountedCall& c : made->calls) texts.push_back(c.call);
+  made->unmet = unmet_rules(before, texts);
+  for (std::string& rule : unmet_rules(after, texts)) made->unmet.push_back(std::move(rule));
+  return made;
+}
+
+void print_diff_json(const DiffQuestion& q, const std::vector<ConfigChange>& changes,
+                     const std::vector<Move>& moves, const std::vector<std::string>& unmet) {
+  Json j = {{"old", q.old_file},     {"new", q.new_file},      {"changes", Json::array()},
+            {"tried", moves.size()}, {"moved", Json::array()}, {"unmet", unmet}};
+  for (const ConfigChange& c : changes)
+    j["changes"].push_back(
+        {{"path", c.path}, {"old", text_or_null(c.before)}, {"new", text_or_null(c.after)}});
+  for (const Move& m : moves)
+    if (m.moved())
+      j["moved"].push_back({{"op", m.what.op},
+                            {"call", m.what.call},
+                            {"old", text_or_null(m.from)},
+                            {"new", text_or_null(m.to)}});
+  print_json(j);
+}
+
+void print_change(const ConfigChange& c) {
+  if (c.before.empty())
+    print_out("{}\n", paint(Paint::kGood, fmt::format("+ {}: {}", c.path, c.after)));
+  else if (c.after.empty())
+    print_out("{}\n", paint(Paint::kBad, fmt::format("- {}: {}", c.path, c.before)));
+  else
+    print_out("{} {}: {} -> {}\n", paint(Paint::kWarning, "~"), c.path, c.before, c.after);
+}
+
+void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
+  if (changes.empty()) print_out("The files are equivalent.\n");
+  for (const ConfigChange& c : changes) print_change(c);
+  Table table({{"op"}, {"call"}, {"old"}, {"new"}});
+  std::map<std::string, size_t> alike;  // by op and kernels
+  std::set<std::string> ops;
+  size_t moved = 0, hidden = 0;
+  for (const Move& m : moves) {
+    if (!m.moved()) continue;
+    ++moved, ops.insert(m.what.op);
+    if (++alike[m.what.op + '\n' + m.from + '\n' + m.to] > kMostAlike) {
+      ++hidden;
+      continue;
+    }
+    table.add({{m.what.op, Paint::kBold},
+               {m.what.call},
+               {kernel_text(m.from)},
+               {kernel_text(m.to), m.to.empty() ? Paint::kBad : Paint::kPlain}});
+  }
+  if (moved > 0) print_out("\n{}", table.text());
+  if (hidden > 0) print_out("and {} more like these: use --json for all\n", hidden);
+  print_out("\n{} of {} calls tried would change kernel{}.\n", moved, moves.size(),
+            moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
+}
+
+// Nothing is known about these.
+void print_unmet(const std::vector<std::string>& unmet) {
+  if (unmet.empty()) return;
+  print_out("No call was found that matches {}: --call and --trace try others\n",
+            unmet.size() == 1 ? "this rule" : "these rules");
+  for (const std::string& rule : unmet) print_out("  {}\n", paint(Paint::kWarning, rule));
+}
+
+int diff_files(const DiffQuestion& q) {
+  const auto before = runtime_under(q.old_file);
+  if (before == nullptr) return kUsage;
+  const auto after = runtime_under(q.new_file);
+  if (after == nullptr) return kUsage;
+  const auto calls = calls_of(q, *before, *after);
+  if (!calls.ok()) return fail(kUsage, calls.status());
+  const auto changes = yard::diff(before->config(), after->config());
+  const auto moves = compare(*before, *after, calls->calls);
+  for (const std::string& op : calls->cut)
+    print_err("yard: only {} calls of {} were tried; --call and --trace try others\n", kMostSamples,
+              op);
+  if (q.json)
+    print_diff_json(q, changes, moves, calls->unmet);
+  else
+    print_diff(changes, moves);
+  if (!q.json) print_unmet(calls->unmet);
+  return std::any_of(moves.begin(), moves.end(), [](const Move& m) { return m.lost(); }) ? kFailed
+                                                                                         : kOk;
+}
+
+struct SimulateQuestion {
+  std::string file, trace, against;
+  bool json = false;
+};
+
+// Calls of an op that move between the same kernels.
+struct Stream {
+  std::string op, from, to, example;
+  uint64_t calls = 0;
+  size_t distinct = 0;
+};
+
+struct Totals {
+  uint64_t calls = 0, moved = 0, lost = 0;
+  size_t distinct = 0, distinct_moved = 0;
+  std::vector<Stream> streams;  // those that move, most calls first
+};
+
+Totals total(const std::vector<Move>& moves) {
+  Totals t;
+  std::map<std::tuple<std::string, std::string, std::string>, Stream> streams;
+  for (const Move& m : moves) {
+    add_count(t.calls, m.what.count), ++t.distinct;
+    if (!m.moved()) continue;
+    add_count(t.moved, m.what.count), ++t.distinct_moved;
+    if (m.lost()) add_count(t.lost, m.what.count);
+    Stream& s = streams[{m.what.op, m.from, m.to}];
+    if (s.distinct++ == 0) s.op = m.what.op, s.from = m.from, s.to = m.to, s.example = m.what.call;
+    add_count(s.calls, m.what.count);
+  }
+  for (auto& [key, s] : streams) t.streams.push_back(std::move(s));
+  std::stable_sort(t.streams.begin(), t.streams.end(),
+                   [](const Stream& a, const Stream& b) { return a.calls > b.calls; });
+  return t;
+}
+
+void print_totals_json(const SimulateQuestion& q, const Totals& t) {
+  Json j = {{"file", q.file},        {"against", text_or_null(q.against)},
+            {"calls", t.calls},      {"moved", t.moved},
+            {"lost", t.lost},        {"distinct", t.distinct},
+            {"moves", Json::array()}};
+  for (const Stream& s : t.streams)
+    j["moves"].push_back({{"op", s.op},
+                          {"from", text_or_null(s.from)},
+                          {"to", text_or_null(s.to)},
+                          {"calls", s.calls},
+                          {"distinct", s.distinct},
+                          {"example", s.example}});
+  print_json(j);
+}
+
+void print_totals(const Totals& t) {
+  Table table({{"op"},
+               {"calls", Align::kRight},
+               {"distinct", Align::kRight},
+               {"from"},
+               {"to"},
+               {"for example"}});
+  for (const Stream& s : t.streams)
+    table.add({{s.op, Paint::kBold},
+               {std::to_string(s.calls)},
+               {std::to_string(s.distinct)},
+               {kernel_text(s.from)},
+               {kernel_text(s.to), s.to.empty() ? Paint::kBad : Paint::kPlain},
+               {s.example, Paint::kDim}});
+  if (!t.streams.empty()) print_out("{}\n", table.text());
+  print_out("{} of {} calls would move ({} of {} distinct ones).\n", t.moved, t.calls,
+            t.distinct_moved, t.distinct);
+  if (t.lost > 0)
+    print_out("{}\n", paint(Paint::kBad, fmt::format("No kernel could run {} of them.", t.lost)));
+}
+
+int simulate(const SimulateQuestion& q) {
+  const auto before = runtime_under(q.against);
+  if (before == nullptr) return kUsage;
+  const auto after = runtime_under(q.file);
+  if (after == nullptr) return kUsage;
+  const auto calls = read_trace(*before, q.trace);
+  if (!calls.ok()) return fail(kUsage, calls.status());
+  const Totals t = total(compare(*before, *after, *calls));
+  if (q.json)
+    print_totals_json(q, t);
+  else
+    print_totals(t);
+  return t.lost > 0 ? kFailed : kOk;
+}
+
+}  // namespace
+
+void add_config_diff(CLI::App& config, Action& action) {
+  const auto [c, q] = add_command<DiffQuestion>(config, action, "diff",
+                                                "What changes between two rule files", diff_files);
+  for (const auto& [name, to, help] : {std::tuple{"OLD", &q->old_file, "The old rules"},
+                                       std::tuple{"NEW", &q->new_file, "The new rules"}})
+    c->add_option(name, *to, help)->required()->type_name("FILE")->check(existing_file());
+  CLI::Option* call = c->add_option("--call", q->calls, "Try this call; repeatable");
+  call->type_name("CALLSPEC")->allow_extra_args(false);
+  c->add_option("--trace", q->trace, "Try the calls of this file: see yard config simulate")
+      ->type_name("FILE")
+      ->check(existing_file())
+      ->excludes(call);
+  add_mode_option(*c);
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Prints the differences of the files, then the calls that would run another kernel.\n"
+      "Without --call and --trace calls are made for every op: all dtypes, small and large,\n"
+      "layouts, flags; and for each rule one that matches it and others just beside it (511, 512\n"
+      "and 513 for seq_len_gte: 512). Rules that match none of these are listed.\n"
+      "Exit code 1 when a call that could run would have no kernel, 2 when a file is invalid.\n"
+      "\n"
+      "Examples:\n"
+      "  yard config diff old.yaml new.yaml\n"
+      "  yard config diff old.yaml new.yaml --call 'softmax(f32[64,4096]){tenant=acme}'\n"
+      "  yard config diff old.yaml new.yaml --trace calls.txt --json");
+}
+
+void add_config_simulate(CLI::App& config, Action& action) {
+  const auto [c, q] = add_command<SimulateQuestion>(
+      config, action, "simulate", "How many recorded calls would change kernel", simulate);
+  c->add_option("FILE", q->file, "The new rules")
+      ->required()
+      ->type_name("FILE")
+      ->check(existing_file());
+  c->add_option("--trace", q->trace, "The calls")
+      ->required()
+      ->type_name("FILE")
+      ->check(existing_file());
+  c->add_option("--against", q->against,
+                "The old rules; otherwise those that the environment names")
+      ->type_name("FILE")
+      ->check(existing_file());
+  add_mode_option(*c);
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "A line of the trace is a CallSpec, after a count and a tab if it stands for several calls.\n"
+      "Blank lines and those that begin with # are ignored. Nothing is run. Exit code 1 when\n"
+      "calls that could run would have no kernel, 2 when the file or the trace is invalid.\n"
+      "\n"
+      "Examples:\n"
+      "  yard config simulate new.yaml --trace calls.txt\n"
+      "  yard config simulate new.yaml --trace calls.txt --against old.yaml --json");
+}
+
+}  // namespace yard::tool

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard ps and yard status: the processes that answer, and what is in force in one of them.
+#include <fmt/format.h>
+#include <yard/inspect.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "arguments.h"
+#include "commands.h"
+#include "live/remote.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+double epoch_seconds(std::chrono::system_clock::time_point t) {
+  return std::chrono::duration<double>(t.time_since_epoch()).count();
+}
+
+// A process, and its answer to `hello`; null: it did not answer it.
+struct Seen {
+  InspectTarget target;
+  Json hello;
+  std::string problem;
+};
+std::vector<Seen> look_around() {
+  std::vector<Seen> to;
+  for (InspectTarget& t : inspect_targets()) {
+    Seen& s = to.emplace_back();
+    auto remote = Remote::connect(t.pid, std::chrono::seconds(2));
+    const auto hello = remote.ok() ? remote->request("hello") : Result<Json>(remote.status());
+    if (hello.ok())
+      s.hello = *hello;
+    else
+      s.problem = std::string(hello.status().message());
+    s.target = std::move(t);
+  }
+  return to;
+}
+
+int list_processes(bool json) {
+  const std::vector<Seen> all = look_around();
+  if (json) {
+    Json list = Json::array();
+    for (const Seen& s : all)
+      list.push_back({{"pid", s.target.pid},
+                      {"program", s.target.program},
+                      {"version", text_or_null(text_at(s.hello, "version"))},
+                      {"started", epoch_seconds(s.target.started)},
+                      {"user", value_at(s.hello, "user")},
+                      {"runtimes", value_at(s.hello, "runtimes")},
+                      {"socket", s.target.socket},
+                      {"problem", text_or_null(s.problem)}});
+    print_json({{"processes", std::move(list)}});
+    return kOk;
+  }
+  Table table({{"pid", Align::kRight},
+               {"program"},
+               {"version"},
+               {"up", Align::kRight},
+               {"generation", Align::kRight},
+               {""}});
+  for (const Seen& s : all) {
+    const Json& runtimes = list_at(s.hello, "runtimes");
+    table.add({{std::to_string(s.target.pid)},
+               {std::filesystem::path(s.target.program).filename().string(), Paint::kBold},
+               {s.hello.is_null() ? "-" : text_at(s.hello, "version")},
+               {since_text(epoch_seconds(s.target.started))},
+               {runtimes.empty() ? "-" : shown(value_at(runtimes[0], "generation"))},
+               {s.problem, Paint::kBad}});
+  }
+  if (all.empty())
+    print_out(
+        "no process of yours answers\n"
+        "  a process answers from its first call on, unless YARD_INSPECT=off or its settings say "
+        "no\n");
+  else
+    print_out("{}", table.text());
+  return kOk;
+}
+
+void print_status(int64_t pid, const Json& s) {
+  const auto line = [](const char* name, const std::string& value, Paint p = Paint::kPlain) {
+    print_out("{:<13}{}\n", name, paint(p, value));
+  };
+  line("process", std::to_string(pid));
+  line("generation", shown(value_at(s, "generation")));
+  line("policy", shown(value_at(s, "policy")));
+  const Json& config = value_at(s, "config");
+  const std::string path = text_at(config, "path");
+  line("rules",
+       path.empty() && count_at(config, "version") == 0
+           ? "none"
+           : fmt::format("version {} of {}, mode {}", shown(value_at(config, "version")),
+                         path.empty() ? "the program" : path, shown(value_at(config, "mode"))));
+  line("rollout", shown(value_at(s, "rollout")));
+  line("plugins", shown(value_at(s, "plugins")));
+  const uint64_t open = count_at(s, "open_breakers");
+  line("breakers", open == 0 ? "all closed" : fmt::format("{} not closed", open),
+       open == 0 ? Paint::kGood : Paint::kBad);
+  line("recording", shown(value_at(s, "recording")));
+  line("verbose", shown(value_at(s, "verbose")));
+  line("trace", shown(value_at(s, "trace")));
+  const Json& change = value_at(s, "last_change");
+  line("last change", change.is_object()
+                          ? fmt::format("{}, {}", change_text(change), change_origin(change))
+                          : shown(change));
+}
+
+}  // namespace
+
+void add_ps(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* c = app.add_subcommand("ps", "List running processes that use Switchyard");
+  c->add_flag("--json", *json, "JSON for programs instead of a table");
+  c->footer(
+      "Lists the processes of this user that answer. A process answers from its first call on, to\n"
+      "its own user and to root, unless YARD_INSPECT=off or RuntimeSettings::inspect is false.\n"
+      "\n"
+      "Examples:\n"
+      "  yard ps\n"
+      "  yard ps --json               {\"processes\": [{\"pid\", \"program\", \"version\", ...}]}\n"
+      "  yard top 4242                what a process calls, live\n"
+      "  yard status --pid 4242       what is in force there");
+  c->callback([json, &action] { action = [json] { return list_processes(*json); }; });
+}
+
+void add_status(CLI::App& app, Action& action) {
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "status", Json::object(), print_status);
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      app, action, "status", "Show what is in force in a running process", run);
+  add_remote_options(*c, *q);
+  c->footer(
+      "Policy, rules, rollout, plugins, breakers, what is being recorded, and the last change that "
+      "a\n"
+      "command has made. --pid can be left out if only one process of yours answers.\n"
+      "\n"
+      "Examples:\n"
+      "  yard status\n"
+      "  yard status --pid 4242\n"
+      "  yard status --pid 4242 --json");
+}
+
+}  // namespace yard::tool

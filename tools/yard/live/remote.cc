@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "live/remote.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+
+#include "arguments.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+constexpr const char* kSeePs = "yard ps lists the processes that answer";
+
+std::string name_of(const std::string& program) {
+  return std::filesystem::path(program).filename().string();
+}
+
+Result<int64_t> only_process() {
+  std::vector<InspectTarget> found = inspect_targets();
+  std::erase_if(found, [](const InspectTarget& t) { return t.pid == ::getpid(); });
+  if (found.size() == 1) return found[0].pid;
+  if (found.empty()) {
+    Status none(Code::kNotFound, "no process of yours answers");
+    none.note(
+        "a process answers from its first call on, unless YARD_INSPECT=off or its settings say no");
+    return none;
+  }
+  Status many(Code::kInvalidArgument,
+              fmt::format("{} processes answer: name one, with --pid PID", found.size()));
+  for (const InspectTarget& t : found) many.note(fmt::format("{}  {}", t.pid, name_of(t.program)));
+  return many;
+}
+
+// Whether the process can be asked at all.
+Status check_process(int64_t pid) {
+  struct stat owner {};
+  if (::stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0)
+    return Status(Code::kNotFound, fmt::format("there is no process {}", pid)).note(kSeePs);
+  if (owner.st_uid != ::geteuid() && ::geteuid() != 0)
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("process {} belongs to another user: only that user and root can ask it", pid));
+  return {};
+}
+
+Code code_named(const std::string& name) {
+  for (int i = static_cast<int>(Code::kInvalidArgument); i <= static_cast<int>(Code::kOutOfMemory);
+       ++i)
+    if (name == to_string(static_cast<Code>(i))) return static_cast<Code>(i);
+  return Code::kInternal;
+}
+
+Status error_of(const Json& error) {
+  Status to(code_named(text_at(error, "code")), text_at(error, "message"));
+  for (const Json& note : list_at(error, "notes"))
+    if (note.is_string()) to.note(note.get<std::string>());
+  return to;
+}
+
+}  // namespace
+
+Result<Remote> Remote::connect(int64_t pid, std::chrono::nanoseconds timeout) {
+  if (pid == 0) {
+    const auto only = only_process();
+    if (!only.ok()) return only.status();
+    pid = *only;
+  }
+  YARD_RETURN_IF_ERROR(check_process(pid));
+  auto client = InspectClient::connect(pid, timeout);
+  if (!client.ok()) return std::move(client).status().note(kSeePs);
+  return Remote(pid, std::move(*client));
+}
+
+Result<Json> Remote::request(const std::string& command, const Json& args) {
+  Json line = {{"v", kInspectVersion}, {"id", ++last_id_}, {"command", command}};
+  if (!args.empty()) line["args"] = args;
+  const auto text = client_.request(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!text.ok()) return text.status();
+  // What is deeper than any answer is left out: the parser would copy it by recursion.
+  constexpr int kDeepest = 64;
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
+  Json answer = Json::parse(*text, is_shallow, false);
+  const Json& version = value_at(answer, "v");
+  if (!version.is_number_integer())
+    return Status(Code::kInternal, fmt::format("invalid answer of process {}: no version", pid_));
+  if (version != kInspectVersion)
+    return Status(Code::kUnsupported,
+                  fmt::format("process {} answers in version {} of the protocol: expected {}; use "
+                              "the yard command of its installation",
+                              pid_, version.dump(), kInspectVersion));
+  if (value_at(answer, "id") != last_id_)
+    return Status(Code::kInternal, fmt::format("process {} answered another request", pid_));
+  if (!flag_at(answer, "ok")) return error_of(value_at(answer, "error"));
+  return std::move(answer["result"]);
+}
+
+CLI::Option* add_pid_option(CLI::App& command, int64_t& to, const std::string& help) {
+  return command.add_option("--pid", to, help)
+      ->type_name("PID")
+      ->check(between<int64_t>(1, INT32_MAX));
+}
+
+void add_remote_options(CLI::App& command, RemoteQuestion& to) {
+  add_pid_option(command, to.pid, "The process; needed if several of yours answer");
+  command.add_flag("--json", to.json, "JSON for programs instead of text");
+}
+
+int ask(const RemoteQuestion& q, const std::string& command, const Json& args,
+        const std::function<void(int64_t, const Json&)>& show) {
+  auto remote = Remote::connect(q.pid);
+  if (!remote.ok()) return fail(exit_code(remote.status()), remote.status());
+  const auto result = remote->request(command, args);
+  if (!result.ok()) return fail(exit_code(result.status()), result.status());
+  if (q.json) {
+    Json all = {{"pid", remote->pid()}};
+    if (result->is_object())
+      all.update(*result);
+    else if (!result->is_null())
+      all["result"] = *result;
+    print_json(all);
+  } else {
+    show(remote->pid(), *result);
+  }
+  return kOk;
+}
+
+std::string shown(const Json& value) {
+  if (value.is_string())
+    return value.get<std::string>().empty() ? "none" : value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
+  if (value.is_null() || (value.is_structured() && value.empty())) return "none";
+  if (!value.is_structured()) return value.dump();
+  std::string to;
+  for (const auto& [key, part] : value.items()) {
+    if (!to.empty()) to += ", ";
+    if (value.is_object()) to += key + "=";
+    to += shown(part);
+  }
+  return to;
+}
+
+std::string since_text(const Json& at) {
+  if (!at.is_number()) return at.is_string() ? at.get<std::string>() : "-";
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return age_text(std::chrono::duration<double>(now).count() - at.get<double>());
+}
+
+std::string change_text(const Json& change) {
+  std::string to = text_at(change, "command");
+  const Json& args = value_at(change, "args");
+  if (args.is_object())
+    for (const auto& [key, value] : args.items())
+      if (!value.is_null()) to += fmt::format(" {}={}", key, shown(value));
+  return to;
+}
+
+std::string change_origin(const Json& change) {
+  const Json& who = value_at(change, "who");
+  return fmt::format("{} ago by {} (user {}, process {})", since_text(value_at(change, "at")),
+                     name_of(text_at(who, "program")), shown(value_at(who, "uid")),
+                     shown(value_at(who, "pid")));
+}
+
+}  // namespace yard::tool

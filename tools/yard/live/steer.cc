@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard policy, deny, allow, breaker, undo and changes: what a running process may use. Each change takes effect at once,
+// is logged by the process and can be undone.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "arguments.h"
+#include "commands.h"
+#include "live/remote.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+void print_changed(int64_t pid, const std::string& what) {
+  print_out("{} in process {}\n  to take it back: yard undo --pid {}\n", what, pid, pid);
+}
+
+// ---- deny and allow ----
+
+struct DenyQuestion : RemoteQuestion {
+  std::string kernel, op, when;
+};
+
+Json deny_args(const DenyQuestion& q) {
+  Json args = {{"kernel", q.kernel}};
+  if (!q.op.empty()) args["op"] = q.op;
+  if (!q.when.empty()) args["when"] = q.when;
+  return args;
+}
+
+std::string subject(const DenyQuestion& q) {
+  std::string to = q.kernel;
+  if (!q.op.empty()) to += " for " + q.op;
+  if (!q.when.empty()) to += " when " + q.when;
+  return to;
+}
+
+void print_denied(const DenyQuestion& q, int64_t pid, const Json& result) {
+  print_changed(pid, "denied " + subject(q));
+  const Json& effect = value_at(result, "effect");
+  for (const Json& p : list_at(value_at(effect, "rules"), "problems"))
+    print_out("  {}\n", shown(p));
+  std::string statement = text_at(effect, "statement");
+  if (statement.empty()) return;
+  print_out("  to keep it, put this into the rule file:\n");
+  for (size_t at = 0; at < statement.size();) {
+    const size_t end = std::min(statement.find('\n', at), statement.size());
+    if (end > at) print_out("    {}\n", statement.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+void add_deny_options(CLI::App& c, DenyQuestion& q) {
+  c.add_option("KERNEL", q.kernel, "The kernel, or a glob over kernels: 'vendor.*'")->required();
+  c.add_option("--op", q.op, "Only for this op, or a glob over ops")->type_name("OP");
+  c.add_option("--when", q.when, "Only for calls with these conditions of rule files")
+      ->type_name("CONDITIONS");
+  add_remote_options(c, q);
+}
+
+// ---- policy ----
+
+struct PolicyQuestion : RemoteQuestion {
+  std::vector<std::string> fields;
+  bool reset = false;
+};
+
+// As in a rule file: switches, lists and maps, `null` to unset the field; else a text.
+Json field_value(const std::string& text) {
+  if (text == "on" || text == "yes") return true;
+  if (text == "off" || text == "no") return false;
+  Json value = Json::parse(text, nullptr, false);
+  return value.is_discarded() || value.is_number() ? Json(text) : value;
+}
+
+int change_policy(const PolicyQuestion& q) {
+  if (q.reset && !q.fields.empty())
+    return fail(kUsage, "--reset: expected no fields beside it, got '" + q.fields[0] + "'");
+  if (q.reset)
+    return ask(q, "policy.reset", Json::object(),
+               [](int64_t pid, const Json&) { print_changed(pid, "reset the policy"); });
+  if (q.fields.empty())
+    return ask(q, "policy", Json::object(), [](int64_t, const Json& result) {
+      const Json& policy = value_at(result, "policy");
+      const Json& sources = value_at(result, "sources");
+      if (!policy.is_object() || policy.empty()) {
+        print_out("nothing set\n");
+        return;
+      }
+      Table table({{"field"}, {"value"}, {"source"}});
+      for (const auto& [field, value] : policy.items())
+        table.add(
+            {{field, Paint::kBold}, {shown(value)}, {shown(value_at(sources, field.c_str()))}});
+      print_out("{}", table.text());
+    });
+  Json fields = Json::object();
+  for (const std::string& f : q.fields) {
+    const size_t eq = f.find('=');
+    if (eq == std::string::npos || eq == 0)
+      return fail(kUsage, fmt::format("invalid field: expected FIELD=VALUE, got '{}'", f));
+    fields[f.substr(0, eq)] = field_value(f.substr(eq + 1));
+  }
+  return ask(q, "policy.set", {{"fields", fields}},
+             [&](int64_t pid, const Json&) { print_changed(pid, "set " + shown(fields)); });
+}
+
+// ---- breaker ----
+
+struct BreakerQuestion : RemoteQuestion {
+  std::string action, kernel, op, reason;
+};
+
+int list_breakers(const BreakerQuestion& q) {
+  return ask(q, "health", Json::object(), [](int64_t, const Json& health) {
+    const Json& breakers = list_at(health, "breakers");
+    if (breakers.empty()) {
+      print_out("all closed\n");
+      return;
+    }
+    Table table({{"op"}, {"kernel"}, {"state"}, {"for", Align::kRight}, {"calls"}, {"reason"}});
+    for (const Json& b : breakers) {
+      const double until = number_at(b, "until_s");
+      const std::string key = text_at(b, "key");
+      table.add(
+          {{text_at(b, "op"), Paint::kBold},
+           {text_at(b, "kernel")},
+           {text_at(b, "state"), text_at(b, "state") == "open" ? Paint::kBad : Paint::kWarning},
+           {until > 0 ? age_text(until) : "-"},
+           {key.empty() ? "all" : key},
+           {text_at(b, "reason")}});
+    }
+    print_out("{}", table.text());
+  });
+}
+
+int move_breaker(const BreakerQuestion& q) {
+  Json args = {{"action", q.action}, {"kernel", q.kernel}};
+  if (!q.op.empty()) args["op"] = q.op;
+  if (!q.reason.empty()) args["reason"] = q.reason;
+  return ask(q, "breaker", args, [&](int64_t pid, const Json&) {
+    print_changed(pid, fmt::format("breaker of {}{}: {}", q.kernel,
+                                   q.op.empty() ? "" : " for " + q.op, q.action));
+  });
+}
+
+void add_breaker_action(CLI::App& breaker, Action& action, const char* name, const char* text,
+                        const char* footer) {
+  const auto [c, q] = add_command<BreakerQuestion>(breaker, action, name, text, move_breaker);
+  q->action = name;
+  c->add_option("KERNEL", q->kernel, "The kernel")->required();
+  c->add_option("--op", q->op, "Only for this op")->type_name("OP");
+  if (q->action == "open")
+    c->add_option("--reason", q->reason, "Why, for logs and reports")->type_name("WHY");
+  add_remote_options(*c, *q);
+  c->footer(footer);
+}
+
+}  // namespace
+
+void add_deny(CLI::App& app, Action& action) {
+  const auto run = [](const DenyQuestion& q) {
+    return ask(q, "deny", deny_args(q),
+               [&](int64_t pid, const Json& result) { print_denied(q, pid, result); });
+  };
+  const auto [c, q] = add_command<DenyQuestion>(app, action, "deny",
+                                                "Stop a running process from using a kernel", run);
+  add_deny_options(*c, *q);
+  c->footer(
+      "Takes effect with the next call: other kernels serve what the kernel served. Refused, with\n"
+      "nothing changed, if a known call would have no kernel. Conditions are those of rule files:\n"
+      "dimensions, dtypes and labels of the call, with _gte, _lt, _not_in and so on. The output\n"
+      "has the same statement for the rule file, since a change ends with the process.\n"
+      "\n"
+      "Examples:\n"
+      "  yard deny vendor.acme --pid 4242\n"
+      "  yard deny vendor.acme --op rms_norm --pid 4242\n"
+      "  yard deny vendor.acme --when 'hidden=5120,tenant=B' --pid 4242\n"
+      "  yard allow vendor.acme --pid 4242               takes a deny back\n"
+      "  yard undo --pid 4242                            takes the last change back");
+}
+
+void add_allow(CLI::App& app, Action& action) {
+  const auto run = [](const DenyQuestion& q) {
+    return ask(q, "allow", deny_args(q),
+               [&](int64_t pid, const Json&) { print_changed(pid, "allowed " + subject(q)); });
+  };
+  const auto [c, q] =
+      add_command<DenyQuestion>(app, action, "allow", "Take back what yard deny has denied", run);
+  add_deny_options(*c, *q);
+  c->footer(
+      "Names the deny as it was given: the same kernel, op and conditions. Denies of rule files "
+      "and\n"
+      "of the program stay.\n"
+      "\n"
+      "Examples:\n"
+      "  yard allow vendor.acme --pid 4242\n"
+      "  yard allow vendor.acme --when 'hidden=5120,tenant=B' --pid 4242\n"
+      "  yard changes --pid 4242                         what was denied");
+}
+
+void add_policy(CLI::App& app, Action& action) {
+  const auto [c, q] = add_command<PolicyQuestion>(
+      app, action, "policy", "Show or change the policy of a running process", change_policy);
+  c->add_option("FIELDS", q->fields, "FIELD=VALUE ..., to set; none: show the policy in force");
+  c->add_flag("--reset", q->reset, "Unset what was set for the process, by it or by commands");
+  add_remote_options(*c, *q);
+  c->footer(
+      "Fields are those of the variables: prefer, strict, deny_vendors and so on. All that are "
+      "given\n"
+      "take effect together.\n"
+      "\n"
+      "Examples:\n"
+      "  yard policy --pid 4242                          fields, values, and who set them\n"
+      "  yard policy prefer=vendor strict=on --pid 4242\n"
+      "  yard policy deny_vendors=acme prefer=null --pid 4242\n"
+      "  yard policy --reset --pid 4242");
+}
+
+void add_breaker(CLI::App& app, Action& action) {
+  CLI::App* breaker = app.add_subcommand("breaker", "Circuit breakers of a running process");
+  breaker->require_subcommand(1);
+  breaker->footer(
+      "Examples:\n"
+      "  yard breaker list --pid 4242                    breakers that are not closed\n"
+      "  yard breaker open vendor.acme --reason 'bad firmware' --pid 4242\n"
+      "  yard breaker close vendor.acme --pid 4242\n"
+      "  yard breaker reset vendor.acme --pid 4242");
+  const auto [list, q] = add_command<BreakerQuestion>(
+      *breaker, action, "list", "List the breakers that are not closed", list_breakers);
+  add_remote_options(*list, *q);
+  list->footer(
+      "Examples:\n"
+      "  yard breaker list\n"
+      "  yard breaker list --pid 4242 --json");
+  add_breaker_action(*breaker, action, "open", "Open the breaker of a kernel until it is closed",
+                     "The kernel serves no more calls, unless no other is able.\n"
+                     "\n"
+                     "Examples:\n"
+                     "  yard breaker open vendor.acme --pid 4242\n"
+                     "  yard breaker open vendor.acme --op rms_norm --reason 'bad firmware'");
+  add_breaker_action(*breaker, action, "close", "Close the breakers of a kernel",
+                     "The kernel may serve calls again. Earlier failures still count.\n"
+                     "\n"
+                     "Examples:\n"
+                     "  yard breaker close vendor.acme --pid 4242\n"
+                     "  yard breaker close vendor.acme --op rms_norm");
+  add_breaker_action(*breaker, action, "reset",
+                     "Close the breakers of a kernel and forget failures",
+                     "As after the start of the process.\n"
+                     "\n"
+                     "Examples:\n"
+                     "  yard breaker reset vendor.acme --pid 4242\n"
+                     "  yard breaker reset vendor.acme --op rms_norm");
+}
+
+void add_undo(CLI::App& app, Action& action) {
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "undo", Json::object(), [](int64_t pid, const Json& change) {
+      print_out("took back in process {}: {}\n", pid, change_text(change));
+    });
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      app, action, "undo", "Take back the last change to a running process", run);
+  add_remote_options(*c, *q);
+  c->footer(
+      "Of the changes that commands have made and that are not undone yet, the last. "
+      "Repeated,\n"
+      "it undoes one after the other. yard changes lists them.\n"
+      "\n"
+      "Examples:\n"
+      "  yard undo --pid 4242\n"
+      "  yard changes --pid 4242");
+}
+
+void add_changes(CLI::App& app, Action& action) {
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "changes", Json::object(), [](int64_t, const Json& result) {
+      const Json& changes = list_at(result, "changes");
+      Table table({{"id", Align::kRight}, {"change"}, {"made"}, {""}});
+      for (auto at = changes.rbegin(); at != changes.rend(); ++at)
+        table.add({{shown(value_at(*at, "id"))},
+                   {change_text(*at), flag_at(*at, "undone") ? Paint::kDim : Paint::kPlain},
+                   {change_origin(*at)},
+                   {flag_at(*at, "undone") ? "undone" : "", Paint::kWarning}});
+      print_out("{}", changes.empty() ? "no changes\n" : table.text());
+    });
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      app, action, "changes", "List changes that commands made to a process", run);
+  add_remote_options(*c, *q);
+  c->footer(
+      "Who changed what, the last one first.\n"
+      "\n"
+      "Examples:\n"
+      "  yard changes --pid 4242\n"
+      "  yard changes --pid 4242 --json");
+}
+
+}  // namespace yard::tool

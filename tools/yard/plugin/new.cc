@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard plugin new: a plugin project that builds and passes its tests unchanged.
+#include <fmt/format.h>
+#include <yard/runtime.h>
+#include <yard/version.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "arguments.h"
+#include "commands.h"
+#include "json.h"
+#include "output.h"
+#include "plugin/kernel_starts.h"
+#include "plugin/show.h"
+#include "templates.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ProjectQuestion {
+  std::string name, directory, op, for_op;
+  bool c = false, json = false;
+};
+
+constexpr size_t kLongestName = 64;
+// Targets that CMake makes itself.
+const std::vector<std::string> kTaken = {"all",
+                                         "clean",
+                                         "depend",
+                                         "edit_cache",
+                                         "help",
+                                         "install",
+                                         "list_install_components",
+                                         "package",
+                                         "package_source",
+                                         "rebuild_cache",
+                                         "test"};
+
+// What is wrong with the name; empty if nothing is. It names a file, a target and a backend.
+std::string wrong_name(const std::string& name) {
+  static const std::regex kFits("[a-z][a-z0-9_]*");
+  if (!std::regex_match(name, kFits))
+    return fmt::format("'{}' cannot be the name of a plugin: a letter a-z, then a-z, 0-9 and _",
+                       name);
+  if (name.size() > kLongestName)
+    return fmt::format("the name has {} characters; expected at most {}", name.size(),
+                       kLongestName);
+  if (std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end())
+    return fmt::format("'{}' cannot be the name of a plugin: a build has a target of that name",
+                       name);
+  for (const BackendInfo& b : Runtime::shared().list().backends)
+    if (b.name == name)
+      return fmt::format("a backend '{}' already exists; a plugin adds a backend of its own name",
+                         name);
+  return {};
+}
+
+// What is wrong with the op; the library itself checks the name.
+std::string wrong_op(const std::string& op) {
+  if (Runtime::shared().list().find_op(op) != nullptr)
+    return fmt::format(
+        "op '{}' already exists; choose another name, or --for-op {} for a kernel of that op", op,
+        op);
+  RuntimeSettings empty;
+  empty.builtin_backends = empty.environment = empty.plugins.installed = false;
+  Runtime runtime(empty);
+  const std::string schema = op + "(out!: f32[d], x: f32[d])";
+  yard_op_t d{};
+  d.size = sizeof d, d.schema = schema.c_str();
+  Changes changes;
+  changes.add_op(d);
+  static const std::regex kFits("[a-z][a-z0-9_]*(\\.[a-z0-9_]+)*");
+  if (std::regex_match(op, kFits) && runtime.apply(std::move(changes)).ok()) return {};
+  return fmt::format(
+      "'{}' cannot be the name of an op: a letter a-z, then a-z, 0-9 and _, parts joined by dots",
+      op);
+}
+
+// The schema of an existing op; plugins that announce the op are opened. An error names similar ones.
+Result<std::string> schema_of(const std::string& op) {
+  Runtime& runtime = Runtime::shared();
+  const std::vector<Announced> waiting = announced(runtime, &PluginInfo::ops);
+  if (runtime.list().find_op(op) == nullptr)
+    for (const Announced& a : waiting)
+      if (a.name == op) YARD_RETURN_IF_ERROR(runtime.plugins().load(a.path));
+  const Listing listing = runtime.list();
+  if (const OpInfo* found = listing.find_op(op)) return found->schema;
+  std::vector<std::string> names;
+  for (const OpInfo& o : listing.ops) names.push_back(o.name);
+  for (const Announced& a : waiting) names.push_back(a.name);
+  return Status(Code::kUnknownOp,
+                fmt::format("--for-op: op '{}' is not known{}", op, did_you_mean(op, names)));
+}
+
+// What is wrong with the directory.
+std::string wrong_directory(const fs::path& directory) {
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  if (!fs::exists(status))
+    return error && status.type() == fs::file_type::none
+               ? fmt::format("cannot look at '{}': {}", directory.string(), error.message())
+               : "";
+  if (!fs::is_directory(status))
+    return fmt::format("'{}' exists and is not a directory", directory.string());
+  const bool empty = fs::is_empty(directory, error);
+  if (error) return fmt::format("cannot read '{}': {}", directory.string(), error.message());
+  return empty ? ""
+               : fmt::format("'{}' is not empty; choose another directory with --dir",
+                             directory.string());
+}
+
+// Name and contents of each file of the project. `schema` is that of an existing op that gets a kernel.
+std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q,
+                                                         const std::string& schema) {
+  const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
+  const std::string source = (q.for_op.empty() ? "plugin." : "kernel.") + suffix,
+                    readme = q.for_op.empty() ? "README.md" : "kernel.md";
+  Words words = {{"NAME", q.name},
+                 {"OP", q.op},
+                 {"SUFFIX", suffix},
+                 {"LANGUAGE", q.c ? "C" : "CXX"},
+                 {"YARD_VERSION", version.substr(0, version.rfind('.'))}};
+  if (q.for_op.empty())
+    words["LIBS"] = "";
+  else
+    words.merge(kernel_words(q.for_op, schema, q.c));
+  const std::pair<std::string, std::string> names[] = {{"CMakeLists.txt", "CMakeLists.txt"},
+                                                       {source, q.name + "." + suffix},
+                                                       {readme, "README.md"},
+                                                       {"gitignore", ".gitignore"}};
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const auto& [from, to] : names)
+    for (const Template& t : templates())
+      if (t.name == from) files.emplace_back(to, fill_in(t.text, words));
+  return files;
+}
+
+// All of the files or none. Returns an error message.
+std::string write_project(const fs::path& directory,
+                          const std::vector<std::pair<std::string, std::string>>& files) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return fmt::format("cannot make '{}': {}", directory.string(), error.message());
+  for (size_t i = 0; i < files.size(); ++i) {
+    const fs::path path = directory / files[i].first;
+    std::ofstream file(path, std::ios::binary);
+    file << files[i].second;
+    file.close();
+    if (file) continue;
+    const std::string why = std::error_code(errno, std::generic_category()).message();
+    for (size_t k = 0; k <= i; ++k) fs::remove(directory / files[k].first, error);
+    return fmt::format("cannot write '{}': {}", path.string(), why);
+  }
+  return {};
+}
+
+int make_project(ProjectQuestion q) {
+  if (q.op.empty()) q.op = q.for_op.empty() ? q.name : q.for_op;
+  const fs::path directory = q.directory.empty() ? fs::path(q.name) : fs::path(q.directory);
+  Result<std::string> schema = std::string();
+  if (!q.for_op.empty()) schema = schema_of(q.for_op);
+  if (!schema.ok()) return fail(kUsage, schema.status());
+  for (const std::string& wrong :
+       {wrong_name(q.name), q.for_op.empty() ? wrong_op(q.op) : "", wrong_directory(directory)})
+    if (!wrong.empty()) return fail(kUsage, wrong);
+  const auto files = project(q, *schema);
+  if (const std::string wrong = write_project(directory, files); !wrong.empty())
+    return fail(kFailed, wrong);
+  if (q.json) {
+    Json j = {{"name", q.name}, {"op", q.op}, {"directory", directory.string()}, {"files", {}}};
+    for (const auto& [name, text] : files) j["files"].push_back(name);
+    print_json(j);
+    return kOk;
+  }
+  std::string names;
+  for (const auto& [name, text] : files) names += (names.empty() ? "" : ", ") + name;
+  print_out(
+      "{}: {}\n\n"
+      "  cd {}\n"
+      "  cmake -B build && cmake --build build\n"
+      "  ctest --test-dir build --output-on-failure\n",
+      paint(Paint::kBold, directory.string()), names, directory.string());
+  if (!q.for_op.empty() && !has_kernel_start(q.for_op))
+    print_out("\nThe kernel declines every call of {}: verify fails until it is written.\n",
+              q.for_op);
+  return kOk;
+}
+
+}  // namespace
+
+void add_plugin_new(CLI::App& plugin, Action& action) {
+  const auto [c, q] = add_command<ProjectQuestion>(
+      plugin, action, "new", "Create a plugin project that builds and passes its tests",
+      make_project);
+  c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
+  c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("DIR");
+  c->add_option("--op", q->op, "Name of the op it adds (NAME)")->type_name("OP");
+  c->add_option("--for-op", q->for_op, "Instead of a new op: a kernel for this one, which exists")
+      ->type_name("OP")
+      ->excludes(c->get_option("--op"));
+  c->add_flag("--c", q->c, "In C instead of C++");
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Writes CMakeLists.txt, one source, README.md and .gitignore into a directory that is new "
+      "or\n"
+      "empty. The project needs an installed Switchyard; its tests probe and verify the plugin.\n"
+      "With --for-op the kernel of a built-in op is simple and correct: make it\n"
+      "fast. For other ops it has the signature, and declines every call until it "
+      "is\n"
+      "written.\n"
+      "\n"
+      "Examples:\n"
+      "  yard plugin new acme                        acme/acme.cc with the op acme\n"
+      "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
+      "  yard plugin new acme --for-op rms_norm      a kernel for an op that exists\n"
+      "  yard plugin new acme --dir src/acme         in another directory");
+}
+
+}  // namespace yard::tool

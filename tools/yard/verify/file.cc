@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yard/runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "output.h"
+#include "plugin/show.h"
+#include "terminal.h"
+
+namespace yard::tool {
+
+struct Ward::Page {
+  unsigned long steps;
+  bool verified, failed, finished;
+  char sha256[65];
+  char step[4000], why[2000];
+};
+
+namespace {
+
+template <size_t N>
+void put(char (&to)[N], std::string_view text) noexcept {
+  const size_t n = std::min(text.size(), N - 1);
+  std::memcpy(to, text.data(), n);
+  std::memset(to + n, 0, N - n);
+}
+
+// The child may have written arbitrary bytes.
+template <size_t N>
+std::string get(const char (&from)[N]) {
+  std::string text(from, strnlen(from, N));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+// Waits for the child, or until one step takes too long. False if it had to be killed.
+bool wait_for(pid_t child, const Ward& ward, double patience, int* status) {
+  unsigned long seen = ward.steps();
+  auto since = std::chrono::steady_clock::now();
+  auto pause = std::chrono::milliseconds(1);
+  for (;;) {
+    if (::waitpid(child, status, WNOHANG) == child) return true;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(50));
+    const auto now = std::chrono::steady_clock::now();
+    if (ward.steps() != seen) {
+      seen = ward.steps(), since = now;
+    } else if (now - since > std::chrono::duration<double>(patience)) {
+      ::kill(child, SIGKILL);
+      while (::waitpid(child, status, 0) < 0 && errno == EINTR) {
+      }
+      return false;
+    }
+  }
+}
+
+std::string how_it_ended(bool by_itself, int status, double patience, const std::string& step) {
+  if (!by_itself) return fmt::format("was still running after {:g} s, {}", patience, step);
+  if (WIFSIGNALED(status)) {
+    const char* name = ::sigabbrev_np(WTERMSIG(status));
+    return fmt::format(
+        "died of {} {}",
+        name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", WTERMSIG(status)),
+        step);
+  }
+  return fmt::format("ended its process with exit code {} {}", WEXITSTATUS(status), step);
+}
+
+int in_child(Ward& ward, const std::function<int(Ward&)>& work) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ward.step("before it was opened");
+  int code = kFailed;
+  try {
+    code = work(ward);
+  } catch (const std::exception& e) {
+    code = fail(kFailed, exception_message(e));
+  }
+  code = finish_child_output(code);
+  ward.finish();  // a plugin that ends the process must not look as if the verification had
+  return code;
+}
+
+void remember(const std::string& file, const Ward& ward) {
+  const Runtime runtime(looks_for_nothing());
+  const Status s = runtime.plugins().remember_verified(ward.sha256(), ward.verified());
+  if (!s.ok()) print_err("yard: {}: the result cannot be recorded: {}\n", file, s.message());
+}
+
+}  // namespace
+
+Ward::Ward(std::string path, std::string name) : path_(std::move(path)), name_(std::move(name)) {
+  void* at =
+      ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (at != MAP_FAILED) page_ = static_cast<Page*>(at);
+}
+Ward::~Ward() {
+  if (page_ != nullptr) ::munmap(page_, sizeof(Page));
+}
+void Ward::step(std::string_view text) noexcept { put(page_->step, text), ++page_->steps; }
+void Ward::digest(std::string_view sha256) noexcept { put(page_->sha256, sha256); }
+void Ward::result(bool verified, bool failed, std::string_view why) noexcept {
+  put(page_->why, why);
+  page_->verified = verified, page_->failed = failed;
+}
+void Ward::finish() noexcept { page_->finished = true; }
+bool Ward::finished() const noexcept { return page_->finished; }
+std::string Ward::step() const { return get(page_->step); }
+std::string Ward::sha256() const { return get(page_->sha256); }
+std::string Ward::why() const { return get(page_->why); }
+bool Ward::verified() const noexcept { return page_->verified; }
+bool Ward::failed() const noexcept { return page_->failed; }
+unsigned long Ward::steps() const noexcept {
+  return *const_cast<const volatile unsigned long*>(&page_->steps);
+}
+
+Json to_json(const Ward& ward, const std::string& file) {
+  return {{"file", file},
+          {"sha256", text_or_null(ward.sha256())},
+          {"verified", ward.verified()},
+          {"why", text_or_null(ward.why())}};
+}
+
+int verify_file(const std::string& file, bool json, double patience,
+                const std::function<int(Ward&)>& work) {
+  const std::string path = absolute(file);
+  PluginInfo info;
+  {
+    const Runtime runtime(looks_for_nothing());
+    info = runtime.plugins().inspect(path);
+  }
+  if (info.state == PluginState::kRefused)
+    return fail(info.reason == PluginReason::kNotFound ? kUsage : kFailed,
+                fmt::format("{} is refused: {}: {}", file, to_string(info.reason), info.detail));
+  // By descriptor: the inspected file is the one that is opened, and no lock file is beside it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
+  if (fd < 0 || !ward.good())
+    return fail(kFailed, fmt::format("{}: {}", file, std::strerror(errno)));
+  flush_output();
+  const pid_t child = ::fork();
+  if (child < 0)
+    return fail(kFailed, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child == 0) ::_exit(in_child(ward, work));
+  int status = 0;
+  const bool by_itself = wait_for(child, ward, patience, &status);
+  ::close(fd);
+  if (!by_itself || !WIFEXITED(status) || !ward.finished()) {
+    const std::string how = how_it_ended(by_itself, status, patience, ward.step());
+    ward.digest(info.sha256), ward.result(false, true, how);
+    remember(file, ward);
+    if (!json) return fail(kFailed, fmt::format("{} failed: it {}", file, how));
+    auto j = to_json(ward, file);
+    j["kernels"] = Json::array();
+    print_json(j);
+    return kFailed;
+  }
+  if (ward.verified() || ward.failed()) remember(file, ward);
+  return WEXITSTATUS(status);
+}
+
+}  // namespace yard::tool

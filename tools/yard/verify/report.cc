@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/report.h"
+
+#include <fmt/format.h>
+#include <yard/log.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "output.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+Json number_or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
+
+Json case_json(const VerifyCase& c) {
+  return {{"call", c.call},
+          {"contents", to_string(c.contents)},
+          {"seed", c.seed},
+          {"error", number_or_null(c.error)},
+          {"what", c.what},
+          {"options", text_or_null(c.options)},
+          {"weights", text_or_null(c.weights)}};
+}
+
+// " --option window=4 --option causal=true" from "window=4, causal=true". Options are single words and numbers; the
+// sizes of weights contain no blank.
+std::string repeated(const char* option, const std::string& list) {
+  std::string to;
+  for (std::string_view rest = list; !rest.empty();) {
+    const size_t end = std::min(rest.find(", "), rest.size());
+    to += fmt::format(" {} '{}'", option, rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return to;
+}
+
+// The command that makes the call again. Kernels with state need their options, which `yard run` does not take.
+std::string reproducer(const KernelReport& k, const VerifyCase& c) {
+  if (c.options.empty() && c.weights.empty())
+    return fmt::format("yard run '{}' --force {} --contents {} --seed {}", c.call, k.id,
+                       to_string(c.contents), c.seed);
+  return fmt::format("yard verify --kernel {} --call '{}' --seed {}{}{}", k.id, c.call, c.seed,
+                     repeated("--option", c.options), repeated("--weight", c.weights));
+}
+
+Json kernel_json(const KernelReport& k) {
+  const bool ran = !k.worst.call.empty();
+  Json j = {{"op", k.op},
+            {"id", k.id},
+            {"passed", k.passed},
+            {"failed", k.failed},
+            {"skipped", k.skipped},
+            {"worst_error", ran ? number_or_null(k.worst.error) : Json()},
+            {"worst_call", ran ? Json(k.worst.call) : Json()},
+            {"declined", k.declined},
+            {"expected", k.expected},
+            {"backend", k.backend},
+            {"kind", to_string(k.kind)},
+            {"worst", ran ? case_json(k.worst) : Json()},
+            {"failures", Json::array()},
+            {"reasons", Json::array()},
+            {"runs", k.ran()},
+            {"verified", k.verified()}};
+  for (const VerifyCase& c : k.failures) j["failures"].push_back(case_json(c));
+  for (const VerifyReason& r : k.reasons)
+    j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
+  return j;
+}
+
+// The most frequent reasons of skipped calls: "dtype 120, layout 14".
+std::string short_reasons(const KernelReport& k) {
+  constexpr size_t kShown = 3;
+  std::string to;
+  for (size_t i = 0; i < k.reasons.size() && i < kShown; ++i)
+    to += fmt::format("{}{} {}", i > 0 ? ", " : "", k.reasons[i].reason, k.reasons[i].count);
+  return k.reasons.size() > kShown ? to + ", ..." : to;
+}
+
+void print_kernels(const VerifyReport& report) {
+  Table table({{"op"},
+               {"kernel"},
+               {"passed", Align::kRight},
+               {"failed", Align::kRight},
+               {"skipped", Align::kRight},
+               {"declined", Align::kRight},
+               {"worst error", Align::kRight},
+               {"not run because"}});
+  for (const KernelReport& k : report.kernels) {
+    const bool ran = !k.worst.call.empty();
+    table.add({{k.op},
+               {k.id},
+               {fmt::to_string(k.passed), k.passed > 0 ? Paint::kGood : Paint::kWarning},
+               {fmt::to_string(k.failed), k.failed > 0 ? Paint::kBad : Paint::kPlain},
+               {fmt::to_string(k.skipped), Paint::kDim},
+               {fmt::to_string(k.declined), Paint::kDim},
+               {!ran                        ? "-"
+                : std::isinf(k.worst.error) ? "wrong"
+                                            : fmt::format("{:.3g}", k.worst.error)},
+               {short_reasons(k), Paint::kDim}});
+  }
+  print_out("{}", table.text());
+}
+
+void print_failures(const VerifyReport& report, const std::string& before) {
+  constexpr size_t kShown = 3;
+  for (const KernelReport& k : report.kernels) {
+    if (k.failures.empty()) continue;
+    print_out("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
+    for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
+      const VerifyCase& c = k.failures[i];
+      print_out("  {}\n    {}{}\n", printable(c.what), before, reproducer(k, c));
+    }
+    if (k.failed > kShown) print_out("  ... and {} more\n", k.failed - kShown);
+  }
+}
+
+}  // namespace
+
+Json to_json(const VerifyReport& report) {
+  Json j = Json::array();
+  for (const KernelReport& k : report.kernels) j.push_back(kernel_json(k));
+  return j;
+}
+
+std::string too_few_runs(const KernelReport& k) {
+  if (k.passed >= kVerifiedRuns)
+    return fmt::format("{} of op {} failed {} times as expected", k.id, k.op, k.expected);
+  const std::string why = short_reasons(k);
+  return fmt::format("{} of op {} passed {} runs, and {} are required{}{}", k.id, k.op, k.passed,
+                     kVerifiedRuns, why.empty() ? "" : "; others were not run: ", why);
+}
+
+void print(const VerifyReport& report, const std::string& before) {
+  print_kernels(report);
+  print_failures(report, before);
+  size_t ran = 0, expected = 0;
+  for (const KernelReport& k : report.kernels) ran += k.ran(), expected += k.expected;
+  print_out("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",
+            report.kernels.size(), ran, report.failed(),
+            expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
+  const auto is_verified = [](const KernelReport& k) { return k.verified(); };
+  print_out("{} of {} kernels are verified.\n",
+            std::count_if(report.kernels.begin(), report.kernels.end(), is_verified),
+            report.kernels.size());
+  for (const KernelReport& k : report.kernels)
+    if (!k.verified() && k.failed == 0) print_out("  {}\n", too_few_runs(k));
+}
+
+namespace {
+
+using State = FunctionReport::State;
+
+Cell state_cell(const FunctionReport& f) {
+  switch (f.state) {
+    case State::kPassed: return {"passed", Paint::kGood};
+    case State::kBroken: return {"broken", Paint::kBad};
+    case State::kNotChecked: return {"not checked: " + f.why, Paint::kWarning};
+    case State::kNoVerifier: return {"accepts every call: it has no verifier", Paint::kDim};
+  }
+  return {"?"};
+}
+
+}  // namespace
+
+Json function_reports_json(const VerifyReport& report) {
+  Json to = Json::array();
+  for (const FunctionReport& f : report.functions)
+    to.push_back({{"function", f.function},
+                  {"backend", f.backend},
+                  {"state", to_string(f.state)},
+                  {"samples", f.samples},
+                  {"accepted", f.accepted},
+                  {"refused", f.refused},
+                  {"broken", f.broken},
+                  {"problems", f.problems},
+                  {"why", text_or_null(f.why)}});
+  return to;
+}
+
+void print_function_reports(const VerifyReport& report) {
+  if (report.functions.empty()) return;
+  Table table({{"function"},
+               {"backend"},
+               {"samples", Align::kRight},
+               {"accepted", Align::kRight},
+               {"refused", Align::kRight},
+               {"verifier"}});
+  size_t unchecked = 0;
+  for (const FunctionReport& f : report.functions) {
+    unchecked += f.state == State::kNotChecked;
+    table.add({{f.function},
+               {f.backend},
+               {fmt::to_string(f.samples)},
+               {fmt::to_string(f.accepted)},
+               {fmt::to_string(f.refused)},
+               state_cell(f)});
+  }
+  print_out("{}", table.text());
+  for (const FunctionReport& f : report.functions)
+    for (const std::string& p : f.problems)
+      print_out("\n{} {}: {}\n", paint(Paint::kBad, f.function), f.backend, printable(p));
+  print_out("\n{} implementations of functions, {} broken verifiers, {} not checked.\n",
+            report.functions.size(), report.broken(), unchecked);
+}
+
+std::string unchecked_function(const VerifyReport& report) {
+  for (const FunctionReport& f : report.functions)
+    if (f.state == State::kNotChecked)
+      return f.function.find('/') == std::string::npos
+                 ? fmt::format("hook '{}' of backend '{}' was not run: it {}", f.function,
+                               f.backend, f.why)
+                 : fmt::format("the verifier of backend '{}' for function '{}' was not checked: {}",
+                               f.backend, f.function, f.why);
+  return {};
+}
+
+}  // namespace yard::tool

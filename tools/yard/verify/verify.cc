@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard verify: compares kernels with the reference kernels of their ops, and checks the verifiers of functions.
+#include <fmt/format.h>
+#include <yard/verify.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "arguments.h"
+#include "commands.h"
+#include "config/moves.h"
+#include "files.h"
+#include "json.h"
+#include "output.h"
+#include "plugin/show.h"
+#include "terminal.h"
+#include "verify/file.h"
+#include "verify/report.h"
+
+namespace yard::tool {
+namespace {
+
+constexpr size_t kQuickCases = 40;
+constexpr int64_t kQuickElements = 4096;
+constexpr size_t kLargestExpectations = size_t{16} << 20;
+
+struct VerifyQuestion {
+  VerifyOptions options;
+  std::string file, expect, trace;
+  std::vector<std::string> option_texts, weight_texts;  // NAME=VALUE, NAME=TENSOR
+  std::deque<TensorView> weights;  // of the forms that were given, without data
+  UnknownOps unknown;              // of the trace
+  bool quick = false, json = false, cases_given = false;
+  double timeout = 60;  // one run of a kernel is far shorter
+};
+
+Result<std::vector<Expectation>> read_expectations(const std::string& path) {
+  auto text = read_input(path, kLargestExpectations);
+  if (!text.ok()) return std::move(text).status();
+  return parse_expectations(*text, path);
+}
+
+// The part before and after '='. Empty if it is not NAME=TEXT.
+std::pair<std::string_view, std::string_view> split(std::string_view text) {
+  const size_t at = text.find('=');
+  if (at == 0 || at == std::string_view::npos) return {};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T to{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return to;
+}
+
+// f32[8,64], without data.
+std::optional<TensorView> tensor_form(std::string_view text) {
+  const size_t open = text.find('[');
+  const auto dtype = parse_dtype(text.substr(0, open));
+  if (!dtype || open == std::string_view::npos || text.back() != ']') return std::nullopt;
+  std::vector<int64_t> shape;
+  for (std::string_view rest = text.substr(open + 1, text.size() - open - 2); !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const auto size = number<int64_t>(rest.substr(0, comma));
+    if (!size || *size < 0 || shape.size() == YARD_MAX_RANK) return std::nullopt;
+    shape.push_back(*size);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return TensorView(static_cast<void*>(nullptr), *dtype, shape);
+}
+
+// Options and weights, which refer to the texts of the question.
+Status read_instance(VerifyQuestion& q) {
+  const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
+  for (const std::string& text : q.option_texts) {
+    const auto [name, value] = split(text);
+    if (name.empty()) return bad(fmt::format("invalid --option '{}': expected NAME=VALUE", text));
+    if (value == "true" || value == "false")
+      q.options.options.emplace_back(name, value == "true");
+    else if (const auto i = number<int64_t>(value))
+      q.options.options.emplace_back(name, *i);
+    else if (const auto f = number<double>(value))
+      q.options.options.emplace_back(name, *f);
+    else
+      q.options.options.emplace_back(name, value);
+  }
+  for (const std::string& text : q.weight_texts) {
+    const auto [name, form] = split(text);
+    const auto tensor = name.empty() ? std::nullopt : tensor_form(form);
+    if (!tensor)
+      return bad(fmt::format("invalid --weight '{}': expected NAME=TENSOR, as sink=f32[8]", text));
+    q.options.weights.emplace_back(name, q.weights.emplace_back(*tensor));
+  }
+  return {};
+}
+
+// The calls of a trace, the most frequent first, at most as many as --cases allows.
+Status read_trace_calls(VerifyQuestion& q, const Runtime& runtime) {
+  if (q.trace.empty()) return {};
+  auto calls = read_trace(runtime, q.trace, &q.unknown);
+  if (!calls.ok()) return calls.status();
+  if (!q.json) print_unknown_ops(q.trace, q.unknown);
+  std::stable_sort(calls->begin(), calls->end(),
+                   [](const CountedCall& a, const CountedCall& b) { return a.count > b.count; });
+  if (q.cases_given && calls->size() > q.options.cases) calls->resize(q.options.cases);
+  for (CountedCall& c : *calls) q.options.calls.push_back(std::move(c.call));
+  return {};
+}
+
+// Why a report does not count as a pass of the whole plugin; empty if it does.
+std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
+  const VerifyOptions& o = q.options;
+  if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty() || !o.function.empty())
+    return "not all of it was verified";
+  if (!o.calls.empty()) return "only the given calls were made";
+  if (!o.options.empty() || !o.weights.empty()) return "only the given options were used";
+  if (q.quick) return "with --quick, only small calls were made";
+  for (const KernelReport& k : report.kernels) {
+    if (k.expected > 0) return fmt::format("{} of op {} failed, as was expected", k.id, k.op);
+    if (!k.verified()) return too_few_runs(k);
+  }
+  return unchecked_function(report);
+}
+
+// A kernel of a plugin that was never compared: nothing is known of it.
+std::string idle_kernel(const VerifyReport& report) {
+  for (const KernelReport& k : report.kernels)
+    if (k.ran() == 0)
+      return fmt::format("{} of op {} was not compared on any call: {}", k.id, k.op,
+                         k.reasons.empty() ? "no call could be made" : k.reasons[0].detail);
+  return {};
+}
+
+void print_report_json(const VerifyQuestion& q, const VerifyReport& report, const Ward* ward) {
+  Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
+  j["kernels"] = to_json(report);
+  j["functions"] = function_reports_json(report);
+  if (!q.trace.empty()) {
+    j["skipped"] = Json::array();
+    for (const auto& [name, op] : q.unknown)
+      j["skipped"].push_back({{"op", name}, {"calls", op.calls}});
+  }
+  print_json(j);
+}
+
+// On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
+int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
+  VerifyOptions& options = q.options;
+  Progress progress;
+  options.progress = [&](const VerifyProgress& p) {
+    if (progress.shown())
+      progress.say(fmt::format("op {} of {}: {}, call {} of {}{}", p.op_index + 1, p.op_count, p.op,
+                               p.done + 1, p.cases,
+                               p.failed > 0 ? fmt::format(", {} failed", p.failed) : ""));
+    return true;
+  };
+  if (ward != nullptr) {
+    options.watch = [ward](std::string_view op, std::string_view kernel, const VerifyCase& c) {
+      ward->step(fmt::format("in kernel '{}' of op '{}' on {} with contents {} and seed {}", kernel,
+                             op, c.call, to_string(c.contents), c.seed));
+    };
+    options.watch_function = [ward](std::string_view f, std::string_view backend, size_t sample) {
+      ward->step(fmt::format("in the verifier of backend '{}' for function '{}' on sample {}",
+                             backend, f, sample));
+    };
+  }
+  if (const Status s = read_trace_calls(q, runtime); !s.ok()) return fail(kUsage, s);
+  const auto report = yard::verify(runtime, options);
+  progress.clear();
+  if (!report.ok()) return fail(kUsage, report.status());
+  bool ok = report->ok();
+  if (ward != nullptr) {
+    ward->step("after all of it had been verified");
+    const std::string idle = ok ? idle_kernel(*report) : "";
+    const std::string partly = ok ? not_whole(q, *report) : "";
+    ok = ok && idle.empty();
+    ward->result(ok && partly.empty(), !ok, !idle.empty() ? idle : partly);
+  }
+  if (q.json) {
+    print_report_json(q, *report, ward);
+  } else {
+    if (!report->kernels.empty())
+      print(*report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
+    if (!report->kernels.empty() && !report->functions.empty()) print_out("\n");
+    print_function_reports(*report);
+    if (ward != nullptr && ward->verified())
+      print_out("{}: all of it passed. sha256:{}\n", q.file, ward->sha256());
+    if (ward != nullptr && !ward->why().empty())
+      print_err("yard: {} does not count as verified: {}\n", q.file, ward->why());
+    for (const Expectation& e : report->unused)
+      print_err("yard: {}:{}: no call matched this line\n", q.expect, e.line);
+  }
+  return ok ? kOk : kFailed;
+}
+
+// In a process that may crash: opens the plugin and verifies it.
+int verify_plugin(VerifyQuestion& q, Ward& ward) {
+  RuntimeSettings settings = as_the_environment_has_it();
+  settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
+  settings.plugins.allow_writable = true;        // checked by inspect() in the parent
+  settings.plugins.unlocked = {ward.path(), absolute(q.file)};  // locked after it has been verified
+  settings.plugins.watch = [&](std::string_view, std::string_view step) {
+    ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
+  };
+  Runtime runtime(settings);
+  // Rules with require_verified must not refuse the plugin here.
+  runtime.load_config("").ignore();
+  Plugins plugins = runtime.plugins();
+  for (const PluginInfo& p : plugins.list())
+    if (p.name == ward.name()) plugins.forget(p.path).ignore();
+  const std::string path = ward.path();
+  if (const Status s = plugins.load(path); !s.ok()) {
+    for (const PluginInfo& p : plugins.list())
+      if (p.path == path)
+        return fail(kFailed,
+                    fmt::format("{} is refused: {}: {}", q.file, to_string(p.reason), p.detail));
+    return fail(kFailed, s);
+  }
+  for (const PluginInfo& p : plugins.list())
+    if (p.path == path) ward.digest(p.sha256);
+  q.options.plugin = ward.name();
+  const int code = verify_runtime(q, runtime, &ward);
+  ward.step("while it was stopped and closed");
+  return code;
+}
+
+int verify(VerifyQuestion& q) {
+  VerifyOptions& options = q.options;
+  if (const Status s = read_instance(q); !s.ok()) return fail(kUsage, s);
+  if (!q.expect.empty()) {
+    auto expectations = read_expectations(q.expect);
+    if (!expectations.ok()) return fail(kUsage, expectations.status());
+    options.expectations = *std::move(expectations);
+  }
+  q.cases_given = options.cases > 0;
+  if (q.quick) {
+    options.max_elements = kQuickElements;
+    if (options.cases == 0) options.cases = kQuickCases;
+  }
+  if (options.cases == 0) options.cases = VerifyOptions().cases;
+  if (!q.file.empty()) {
+    if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+    return verify_file(q.file, q.json, q.timeout,
+                       [&q](Ward& ward) { return verify_plugin(q, ward); });
+  }
+  return verify_runtime(q, Runtime::shared(), nullptr);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  auto q = std::make_shared<VerifyQuestion>();
+  q->options.cases = 0;  // unset
+  CLI::App* c = app.add_subcommand("verify", "Compare kernels with the reference of their op");
+  c->add_option("FILE", q->file, "Only this plugin, in a separate process")->type_name("FILE.so");
+  c->add_option("--timeout", q->timeout,
+                "With a FILE: seconds that one step may take before it counts as a hang (60)")
+      ->type_name("SECONDS")
+      ->check(between(0.001, 86400.0))
+      ->needs(c->get_option("FILE"));
+  add_feature_option(*c);
+  CLI::Option* backend =
+      c->add_option("--backend", q->options.backend, "Only kernels of this backend");
+  backend->type_name("NAME");
+  c->add_option("--kernel", q->options.kernel, "Only kernels with this id")
+      ->type_name("ID")
+      ->excludes(backend);
+  c->add_option("--op", q->options.op, "Only kernels of this op")->type_name("OP");
+  c->add_option("--function", q->options.function,
+                "Only verifiers of this function, or this hook, and no kernels")
+      ->type_name("GROUP/NAME");
+  c->add_option("--cases", q->options.cases,
+                "Calls for each op, and again for each kernel (300; 40 with --quick)")
+      ->type_name("N")
+      ->check(between(1, 10000000));
+  c->add_option("--call", q->options.calls, "Only this call; repeatable")
+      ->type_name("CALLSPEC")
+      ->allow_extra_args(false);
+  c->add_option("--trace", q->trace, "Only the calls of a recording, or of a list of CallSpecs")
+      ->type_name("FILE")
+      ->check(existing_file());
+  c->add_option("--option", q->option_texts, "Option of kernels with state; repeatable")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  c->add_option("--weight", q->weight_texts, "Weight of kernels with state; repeatable")
+      ->type_name("NAME=TENSOR")
+      ->allow_extra_args(false);
+  c->add_flag("--quick", q->quick, "Fewer and smaller calls");
+  c->add_option("--seed", q->options.seed,
+                "Of calls and contents: the same seed, the same ones (1)")
+      ->type_name("N");
+  c->add_option("--expect", q->expect, "List of known failures and unsupported calls")
+      ->type_name("FILE");
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Makes calls from each op's schema: sizes, dtypes, strides, alignment, aliasing, optionals, "
+      "NaN,\n"
+      "infinities, subnormals; then calls from each kernel's own limits: their boundaries, and "
+      "the\n"
+      "sizes of well-known models. Runs every kernel that accepts a call and the op's reference\n"
+      "kernel on the same numbers and compares, memory around tensors included. Exit code 1 when\n"
+      "a kernel failed, or passed although --expect lists it. A kernel is verified after 100 "
+      "runs.\n"
+      "\n"
+      "Kernels with state get options and weights made from what they declare, or those that are\n"
+      "given. With --call and --trace each call is made with every kind of contents, from --seed.\n"
+      "\n"
+      "Verifiers of dispatched functions are called with their sample calls, twice and on other\n"
+      "threads, and must give the same answer; hooks are run with theirs, which state what is\n"
+      "expected. Exit code 1 when one is broken.\n"
+      "\n"
+      "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash\n"
+      "is a failure. A complete pass is recorded by digest for `require_verified`.\n"
+      "\n"
+      "A line of --expect: KERNEL OP CALLSPEC : unsupported|fails : reason       (three globs)\n"
+      "\n"
+      "Examples:\n"
+      "  yard verify\n"
+      "  yard verify --backend reference --quick\n"
+      "  yard verify --op softmax --cases 2000 --seed 7\n"
+      "  yard verify --kernel vendor.acme --call 'rms_norm(f32[8,5120], f32[5120])'\n"
+      "  yard verify ./acme.so --trace calls.txt\n"
+      "  yard verify ./swa_sink.so --option sliding_window=4 --weight 's_aux=f32[8]'\n"
+      "  yard verify ./acme.so --timeout 5\n"
+      "  yard verify --kernel vendor.acme --expect known.txt");
+  c->callback([q, &action] { action = [q] { return verify(*q); }; });
+}
+
+}  // namespace yard::tool
