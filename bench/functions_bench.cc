@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a dispatched function costs beside a raw call through a function pointer: accepted by the first backend, refused
-// by three, without any backend, inside a commit group, and under the master switch. Prints JSON.
+// by three, without any backend, and under the master switch. Prints JSON.
 #include <fmt/format.h>
 #include <yard/function.h>
 #include <yard/yard.h>
@@ -80,12 +80,6 @@ int main(int argc, char** argv) {
       {"accepted", "", loop([](int64_t x) { return g_taken(x); }), kBatch},
       {"without_verifier", "", loop([](int64_t x) { return g_free(x); }), kBatch},
       {"refused_by_three", "", loop([](int64_t x) { return g_refused(x); }), kBatch},
-      {"in_commit_group", "",
-       [](int64_t n) {
-         const CommitGroup group;
-         loop([](int64_t x) { return g_taken(x); })(n);
-       },
-       kBatch},
   };
   const std::vector<double> ns = measure(paths, seconds, false);
   const std::vector<double> off = measure({paths[0], paths[4]}, seconds / 3, true);

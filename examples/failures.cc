@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that fail, calls that choose together, and rules that are tried first.
+// Kernels that fail, and rules that are tried first.
 #include <yard/function.h>
 #include <yard/yard.h>
 
@@ -43,20 +43,6 @@ int main() {
   // [/save]
   runtime.reset_policy().or_throw();
 
-  // [commit]
-  std::vector<yard::CommitDecision> forward;
-  {
-    yard::CommitGroup group;
-    rms_norm(ty, tx, tw, 1e-6f).or_throw();  // the first call of its kind chooses
-    rms_norm(ty, tx, tw, 1e-6f).or_throw();  // later ones take what it chose, or fail
-    for (const yard::CommitDecision& d : forward = group.decisions())
-      std::printf("%s: %s\n", d.point.c_str(), d.chosen.c_str());
-    std::printf("all ranks should have %.8s\n", group.digest().c_str());
-  }
-  yard::CommitGroup backward(forward);  // perhaps later, perhaps on another thread
-  rms_norm(ty, tx, tw, 1e-6f).or_throw();
-  // [/commit]
-  CHECK(forward.size() == 1);
   CHECK(runtime.check_config(YARD_EXAMPLES "/rollout.yaml").empty());
   return 0;
 }

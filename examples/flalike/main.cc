@@ -55,20 +55,6 @@ void asking() {
   // [/ask]
 }
 
-void together() {
-  yard::ScopedPolicy inference(yard::Scope().inference());
-  Data d(8, 4, 64);
-  std::vector<float> d_v(d.q.size());
-  // [commit]
-  yard::CommitGroup forward;
-  attention(d.a, d.out.data(), Mode::kChunk);
-  CHECK(attention.last_selected() == std::string("tile"));  // flash has no backward
-  attention_grad(d.a, d.out.data(), d_v.data());
-  CHECK(attention_grad.last_selected() == std::string("tile"));
-  CHECK(forward.decisions()[0].chosen == "tile");
-  // [/commit]
-}
-
 void switches() {
   yard::ScopedPolicy inference(yard::Scope().inference());
   yard::Runtime& runtime = yard::Runtime::shared();
@@ -142,7 +128,6 @@ int main(int argc, char** argv) {
   use_backends();
   verifiers();
   asking();
-  together();
   switches();
   failures();
   tracing();

@@ -15,14 +15,13 @@ void attention_grad_by_the_book(const Attention& a, const float* d_out, float* d
 float rms_norm_by_the_book(const Norm& n, float eps);
 
 // [declare]
-// Forward and backward choose by one key: inside a commit group they run on the same backend. Both only write
-// their results, so that after a failure another backend may start over.
+// Both functions only write their results, so that after a failure another backend may start over.
 inline const yard::Function<void(const Attention&, float*, Mode)> attention{
-    "kda", "attention", attention_by_the_book, {.choice = "kda", .repeatable = true}};
+    "kda", "attention", attention_by_the_book, {.repeatable = true}};
 inline const yard::Function<void(const Attention&, const float*, float*)> attention_grad{
-    "kda", "attention_grad", attention_grad_by_the_book, {.choice = "kda", .repeatable = true}};
+    "kda", "attention_grad", attention_grad_by_the_book, {.repeatable = true}};
 
-// The same with less to write, where one key for each function will do. Gives back the largest scale.
+// The same with less to write. Returns the largest scale.
 YARD_DISPATCHED(rms_norm, "norm")(const Norm& n, float eps) {
   return rms_norm_by_the_book(n, eps);
 };

@@ -15,33 +15,18 @@
 // healthy, the highest priority first. The first that accepts runs; if none does, the original, which is the body.
 // Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter
 // two are loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With
-// YARD_DISABLE=1 every call runs the original; inside a commit group that has chosen a backend before, it is an
-// error. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`, vendors,
+// YARD_DISABLE=1 every call runs the original. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`, vendors,
 // `reference_only`; in a scope with an invalid policy a call throws yard::Error.
 //
 // Failure. After an exception the next implementation runs if all that the call needs is unchanged: the implementation
 // declined (yard::Error of class `declined`), has `fails_before_writing`, the function is `repeatable`, or no argument can
 // have been changed (numbers and texts by value or const&). The exception reaches the caller if arguments were consumed
-// (passed by value and not trivially copyable), under a strict policy, after `max_fallback_attempts`, where a commit group
-// forbids it, and for the classes `caller`, `device_lost` and `fatal`. Failures open breakers as those of kernels do
+// (passed by value and not trivially copyable), under a strict policy, after `max_fallback_attempts`,
+// and for the classes `caller`, `device_lost` and `fatal`. Failures open breakers as those of kernels do
 // (Runtime::health(), docs/concepts/breakers.md), with the op "group/name" and the backend as kernel.
 //
-// Commit groups. What a choice point has chosen inside a CommitGroup stays chosen in it:
-//
-//   yard::CommitGroup forward;
-//   y = attention(q, k, v);                                // chooses
-//   yard::CommitGroup backward(forward.decisions());       // perhaps later, perhaps on another thread
-//   g = attention_grad(dy);                                // the same backend, if both functions have one choice key
-//   yard::CommitGroup step(yard::CommitKind::kCollective); // every rank runs the same kernels, or none
-//   compare_with_other_ranks(step.digest());
-//
-// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its scalars; or a
-// dispatched function, or the key that several functions share. Its first call chooses as calls do; later ones take that
-// choice whatever its health, or are an error if it is gone. A failed choice is replaced only by the call that made it, if
-// no other call has used it and the group is not collective. If all fail, that call has chosen nothing.
-//
 // Threads. Any thread may call anything here at any time. From its second call on a thread takes no lock and
-// allocates nothing, outside commit groups and traces. A backend may be removed while calls run: they finish.
+// allocates nothing, outside traces. A backend may be removed while calls run: they finish.
 // Functions belong to Runtime::shared().
 #pragma once
 
@@ -51,16 +36,11 @@
 
 namespace yard {
 
-namespace detail {
-class Commit;
-}
 namespace provider {
 class FunctionService;
 }
 
 struct FunctionOptions {
-  // Functions with one key choose together inside a commit group, as forward and backward do. Null: its own.
-  const char* choice = nullptr;
   // Every implementation only writes results and reads none of them, so another can start over after a failure.
   bool repeatable = false;
 };
@@ -75,7 +55,7 @@ struct FunctionCandidate {
 struct FunctionExplanation {
   std::string function;  // "kda/chunk_attention"
   std::string selected;  // a backend, or "original"
-  std::string why;       // if not priority decided: the master switch, a commit group
+  std::string why;       // the master switch, if it decided instead of the priority
   std::vector<FunctionCandidate> candidates;
   // One line per candidate.
   YARD_API std::string to_text() const;
@@ -103,7 +83,7 @@ class Function<R(A...)> {
            Samples samples = nullptr) noexcept
       : body_(body),
         site_(
-            detail::declare_function({group, name, signature_of<R(A...)>(), o.choice, o.repeatable,
+            detail::declare_function({group, name, signature_of<R(A...)>(), o.repeatable,
                                       reinterpret_cast<void (*)(void)>(samples), &take_samples})) {}
   ~Function() { detail::undeclare_function(site_); }
   Function(const Function&) = delete;
@@ -307,7 +287,6 @@ struct FunctionProvider {
 struct FunctionInfo {
   std::string group, name;
   std::string signature;  // as declared; of an orphan, as provided
-  std::string choice;     // its choice key, if it is not its own
   bool declared = false;  // false: an orphan, which is provided and not declared
   bool asked = false;     // called, or loaded: the group has been asked for its backends
   std::vector<FunctionProvider> providers;  // in the order of calls; those that are out last
@@ -357,45 +336,6 @@ class YARD_API Functions {
 
 // Of Runtime::shared().
 YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
-
-enum class CommitKind {
-  kPlain,       // no fallback from a choice that another call has used
-  kCollective,  // no fallback at all: the first that accepts a call runs, or the call fails
-};
-
-struct CommitDecision {
-  std::string point;   // "rms_norm(f32[4,8], f32[8])@cpu", "kda/chunk_attention", or a shared key
-  std::string chosen;  // a kernel's id, a backend's name, or "original"
-
-  bool operator==(const CommitDecision&) const = default;
-};
-
-// The calls of this thread are in the group as long as this lives. Groups nest: a choice made or used in an inner group
-// also holds in the outer ones, and a choice of an outer group is not made again. A group inside a collective one is
-// collective. Other threads are not in the group: pass them decisions(). Must end on the thread that made it, the last
-// one first. Allocates; so does the first call of a choice point.
-class [[nodiscard]] CommitGroup {
- public:
-  explicit CommitGroup(CommitKind kind = CommitKind::kPlain) : CommitGroup({}, kind) {}
-  // Starts with choices made elsewhere. Choices of an outer group have precedence.
-  YARD_API explicit CommitGroup(const std::vector<CommitDecision>& decisions,
-                                CommitKind kind = CommitKind::kPlain);
-  YARD_API ~CommitGroup();
-  CommitGroup(const CommitGroup&) = delete;
-  CommitGroup& operator=(const CommitGroup&) = delete;
-  static void* operator new(size_t) = delete;  // only on the stack
-  static void* operator new[](size_t) = delete;
-
-  YARD_API CommitKind kind() const noexcept;
-  // The choices made or used inside it, in the order of first use.
-  YARD_API std::vector<CommitDecision> decisions() const;
-  // 64 hexadecimal digits over decisions(), to compare with other processes.
-  YARD_API std::string digest() const;
-
- private:
-  detail::ThreadHead* thread_;
-  std::unique_ptr<detail::Commit> commit_;
-};
 
 }  // namespace yard
 

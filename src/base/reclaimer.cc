@@ -170,7 +170,7 @@ std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
 void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.counters = nullptr, r.memos = &detail::kNoMemos;
   r.scope = 0, r.scope_state = nullptr, r.hooks = nullptr;
-  r.commit = nullptr, r.functions = nullptr;
+  r.functions = nullptr;
   r.nesting.refusing = false, r.nesting.refused_at = 0;
   for (HazardSlot& s : r.slots) s.store(nullptr, order);
   for (auto* b = r.deeper.load(std::memory_order_relaxed); b != nullptr;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call that is not a plain hit: with options, without a plan, of an op that was removed or replaced, inside a commit
-// group, traced.
+// Every call that is not a plain hit: with options, without a plan, of an op that was removed or replaced,
+// traced.
 #include <fmt/format.h>
 
-#include "base/commit.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
@@ -12,38 +11,6 @@
 namespace yard::dispatch {
 
 namespace {
-
-// What identifies a kind of call in a commit group, across processes: the forms of its inputs, without labels, outputs,
-// scalars and addresses.
-std::string commit_point(const op::Program& program, const yard_value_t* args, uint32_t flags) {
-  op::CallSpec spec =
-      op::Call::capture(program, args, flags & ~YARD_CALL_ALIASED, {}).to_spec(program);
-  std::erase_if(spec.args, [&](const op::SpecArg& a) {
-    const int i = program.index_of(a.name);
-    if (i < 0) return false;
-    const op::Param& p = program.schema().params[static_cast<size_t>(i)];
-    return p.is_output() || !p.is_tensor();
-  });
-  for (op::SpecArg& a : spec.args) {
-    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) t->align = YARD_MAX_ALIGN;
-    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
-      for (op::TensorSpec& t : *list) t.align = YARD_MAX_ALIGN;
-  }
-  return op::to_string(spec);
-}
-
-// Records what a group's first call of a kind chose, before it runs.
-class CommitChooser final : public exec::KernelChoice {
- public:
-  CommitChooser(Commit& group, const std::string& point) : group_(group), point_(point) {}
-
-  bool may_try_another() override { return group_.undo(point_); }
-  void chosen(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
-
- private:
-  Commit& group_;
-  const std::string& point_;
-};
 
 // One call. run() takes the steps of call_steps.h; where one finds nothing, it makes what is missing and takes them again.
 class SlowCall {
@@ -191,13 +158,10 @@ class SlowCall {
     }
     if (traced()) return trace(e, plan);
     if (rollout_ == nullptr) thread_.count_down();  // else that was done before
-    if (plan.is_direct() && rollout_ == nullptr && thread_.commit == nullptr &&
-        (o_ == nullptr || !o_->deadline)) [[likely]]
+    if (plan.is_direct() && rollout_ == nullptr && (o_ == nullptr || !o_->deadline)) [[likely]]
       return execute_direct(e, plan);
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     asked.selected = selected_, asked.select_ns = select_ns_;
-    if (thread_.commit != nullptr) [[unlikely]]
-      return run_committed(*thread_.commit, e, plan, asked);
     if (rollout_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *rollout_, true);
     const auto& rollout = e.candidates().settings().watch.rollout;
     if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
@@ -224,33 +188,6 @@ class SlowCall {
     }
     return fall_back(thread_, core_, e, plan, request(e, core_, args_, given_, flags_, o_), code,
                      error);
-  }
-
-  // Inside a commit group: the kernel that was chosen for such calls runs, or none; the first call chooses.
-  Status run_committed(Commit& group, const Entry& e, const exec::Plan& plan,
-                       exec::Request& asked) {
-    const std::string point = commit_point(e.program(), args_, flags_);
-    const std::string* const chosen = group.chosen(point);
-    if (chosen == nullptr) {
-      CommitChooser chooser(group, point);
-      asked.choice = &chooser;
-      Status s = run_watched(thread_, core_, e, plan, asked);
-      if (!s.ok()) group.undo(point);  // no kernel was chosen
-      return s;
-    }
-    asked.strict = asked.committed = true;
-    if (*chosen == plan.attempts[0].kernel->id) return run_watched(thread_, core_, e, plan, asked);
-    if (o_ != nullptr && !o_->force.empty())
-      return Status(Code::kNoKernel,
-                    fmt::format("op '{}': the call forces '{}', and its commit group has chosen "
-                                "'{}' for such calls",
-                                e.name(), o_->force, *chosen));
-    Options forced = o_ != nullptr ? *o_ : Options();
-    forced.force = *chosen;
-    Status s = call_slow(site_, given_, count_, &forced);
-    if (!s.ok() && s.code() != Code::kKernelFailed)
-      s.note(fmt::format("'{}' was chosen for such calls by the commit group", *chosen));
-    return s;
   }
 
   // Labels of the call count only where rules or a mode of the program read them.

@@ -396,13 +396,13 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
   if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags, kind);
   if (kind == FormKind::kBound) flags = bound_flags(e, given);
   return base::or_out_of_memory([&]() -> Status {
-           if (plan.is_direct_with_workspace() && thread.commit == nullptr)
+           if (plan.is_direct_with_workspace())
              return run_with_workspace(thread, e, core, plan, given, flags, kind);
            const WithFacts facts(given, e.program().arg_count(), has_views(kind));
            const yard_value_t* const args = facts.args();
            if (plan.is_observed()) return run_observed(thread, core, e, plan, args, given, flags);
            const auto& watch = e.candidates().settings().watch;
-           if (watch.rollout == nullptr || thread.commit != nullptr)
+           if (watch.rollout == nullptr)
              return run_watched(thread, core, e, plan,
                                 request(e, core, args, given, flags, nullptr));
            if (!takes_rollout(*watch.rollout, e, nullptr, thread.scope_state))

@@ -113,8 +113,7 @@ inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
 // `state` may be null: outside of any scope.
 inline void set_scope(ThreadHead& thread, const ScopeState* state) noexcept {
   thread.scope_state = state;
-  thread.scope =
-      (state != nullptr ? state->id : 0) | (thread.commit != nullptr ? ThreadHead::kCommitted : 0);
+  thread.scope = state != nullptr ? state->id : 0;
 }
 
 // Puts a thread that works for another one in that one's scope. `state` must outlive it.

@@ -207,10 +207,7 @@ class PlanRun {
     for (; at < plan_.attempt_count; ++at) {
       const Attempt& a = plan_.attempts[at];
       if (past_deadline(r_)) return deadline();
-      if (r_.choice != nullptr && !o_.failures.empty() && !r_.choice->may_try_another())
-        return finish(false);
       if (r_.admission != nullptr && !r_.admission->admits(at) && !must_run(at)) continue;
-      if (r_.choice != nullptr) r_.choice->chosen(*a.kernel);
       if (record_ != nullptr) {
         note_kernel(*record_, a.kernel->id);
         record_->mode = plan_.modes[at];
@@ -285,7 +282,7 @@ class PlanRun {
  private:
   // Whether an attempt runs although it was not admitted, since no other is left.
   bool must_run(size_t at) const noexcept {
-    return r_.committed || (o_.failures.empty() && at + 1 == plan_.attempt_count);
+    return o_.failures.empty() && at + 1 == plan_.attempt_count;
   }
 
   template <class F>

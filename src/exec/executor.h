@@ -162,16 +162,6 @@ struct CallFrame {
   CallFrame& operator=(const CallFrame&) = delete;
 };
 
-// Observes which kernel of a plan serves a call, and may forbid a change after a failure.
-class KernelChoice {
- public:
-  virtual ~KernelChoice() = default;
-  // A kernel has failed. Whether another may be tried.
-  virtual bool may_try_another() = 0;
-  // The kernel is about to run.
-  virtual void chosen(const registry::Kernel& kernel) = 0;
-};
-
 // Limits which calls reach some kernels of a plan.
 class AdmissionCheck {
  public:
@@ -199,7 +189,6 @@ struct Request {
   bool trace = false;              // kernels trace the call instead of running it
   bool check_float_state = false;  // a kernel that changes it has failed
   bool save = false;               // copy inputs that a kernel may overwrite before it fails
-  bool committed = false;          // the plan's first kernel runs even if `admission` rejects it
   registry::ResultChecker* checker = nullptr;  // checks the results of kernels
   const op::Labels* labels = nullptr;          // of process and scope, for the checker
   bool check_always = false;                   // checks the call even if it is not sampled
@@ -207,7 +196,6 @@ struct Request {
   bool selected = false;                       // the call had no plan
   int64_t select_ns = 0;                       // then: what the selection took
   ResultRecord* record = nullptr;  // instead of that of the options; its `run_ns` is not filled in
-  KernelChoice* choice = nullptr;
   AdmissionCheck* admission = nullptr;  // rejected attempts are skipped, unless no other is left
 };
 

@@ -308,16 +308,13 @@ TEST(Admission, IsCheckedBeforeAnAttemptRunsAndSkipsRejectedOnes) {
   EXPECT_THAT(check.checked, ElementsAre(0, 0, 1, 0, 1, 2));
 }
 
-TEST(Admission, DoesNotStopTheLastAttemptOrACommittedKernel) {
+TEST(Admission, DoesNotStopTheLastAttempt) {
   Stage s;
   RejectSome check;
   check.rejected = {0, 1, 2};
   s.request.admission = &check;
   EXPECT_TRUE(s.run().ok());
   EXPECT_THAT(s.ran(), ElementsAre(0, 0, 1));
-  s.request.strict = s.request.committed = true;
-  EXPECT_TRUE(s.run().ok());
-  EXPECT_THAT(s.ran(), ElementsAre(1, 0, 1));
 }
 
 TEST(AfterFailure, RunsTheSecondKernel) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow path of a function call: commit groups, checks of verifiers, traces, probes of half-open breakers, and the
-// next implementation after a failure.
+// The slow path of a function call: checks of verifiers, traces, probes of half-open breakers, and the next
+// implementation after a failure.
 #include <fmt/format.h>
 #include <yard/detail/function.h>
 
 #include <chrono>
 #include <utility>
 
-#include "base/commit.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
@@ -84,31 +83,6 @@ class Notes {
   std::string text_;
 };
 
-[[noreturn]] void cannot_follow(const FunctionSite& site, const std::string& chosen,
-                                std::string_view why) {
-  throw Error(
-      Status(Code::kNoKernel, ErrorClass::kFault,
-             fmt::format("function '{}/{}' must run on '{}', as its commit group has chosen, {}",
-                         site.group, site.name, chosen, why)));
-}
-
-// There is no table to choose from: the call runs the original, unless its commit group has chosen a backend.
-void choose_without_table(const FunctionSite& site, ThreadHead& thread, bool off) {
-  remember(thread, site, kOriginal);
-  Commit* const group = thread.commit;
-  if (group == nullptr) return;
-  const std::string* const chosen = group->chosen(site.point);
-  if (chosen != nullptr && *chosen != kOriginal)
-    cannot_follow(
-        site, *chosen,
-        off ? "and functions are switched off: by YARD_DISABLE or a policy that is "
-              "reference_only"
-            : "and backends cannot be looked for now: a plugin is being loaded, or asked");
-  // A call that a probe or verifier makes chooses nothing for the group.
-  if (chosen == nullptr && (off || !provider::FunctionService::selecting()))
-    group->note(site.point, kOriginal);
-}
-
 // One choice.
 class Choice {
  public:
@@ -123,16 +97,9 @@ class Choice {
         notes_(thread) {}
 
   const FunctionRow* make() {
-    Commit* const group = thread_.commit;
-    if (group != nullptr)
-      if (const std::string* chosen = group->chosen(site_.point)) return follow(*chosen);
     for (const ProviderTable::Entry& e : table_.entries) {
-      if (!may_run(e)) continue;
-      if (group != nullptr)
-        group->note(site_.point, e.implementation->backend), so_far_.chose = true;
-      return take(e);
+      if (may_run(e)) return take(e);
     }
-    if (group != nullptr) group->note(site_.point, kOriginal), so_far_.chose = true;
     return take_original();
   }
 
@@ -142,8 +109,6 @@ class Choice {
     if (!e.eligibility.eligible()) return notes_.add(e), false;
     if (so_far_.story != nullptr && so_far_.story->has_failed(i))
       return notes_.add(i, "has failed"), false;
-    if (thread_.commit != nullptr && e.partial)
-      return notes_.add(i, "cannot run all functions that choose together"), false;
     const provider::Answer a = answer(i);
     if (!a.accepted) return notes_.add(i, a), false;
     if (e.eligibility.probes() != nullptr && !enter_probe(e))
@@ -182,29 +147,6 @@ class Choice {
     remember(thread_, site_, kOriginal);
     count(thread_, table_.original);
     return nullptr;
-  }
-
-  // The backend that the group has chosen before, or an error. A breaker that has opened since does not matter.
-  const FunctionRow* follow(const std::string& chosen) {
-    if (chosen == kOriginal) return take_original();
-    for (const ProviderTable::Entry& e : table_.entries) {
-      const Implementation& i = *e.implementation;
-      if (i.hook->backend != chosen) continue;
-      if (!e.eligibility.eligible() && !e.eligibility.breaker_open())
-        cannot_follow(chosen, "is out: " + e.eligibility.text);
-      const provider::Answer a = answer(i);
-      if (!a.broken.empty()) cannot_follow(chosen, "has a broken verifier: " + a.broken);
-      if (!a.accepted)
-        cannot_follow(chosen,
-                      "refuses the call: " + i.text_of(a.verdict.reason, a.verdict.figures));
-      if (e.eligibility.probes() != nullptr) enter_probe(e);
-      return take(e);
-    }
-    cannot_follow(chosen, "does not implement it");
-  }
-
-  [[noreturn]] void cannot_follow(const std::string& chosen, std::string_view why) const {
-    detail::cannot_follow(site_, chosen, fmt::format("and that {}", why));
   }
 
   FunctionSite& site_;
@@ -256,15 +198,11 @@ bool untouched(const Thrown& t, const FunctionSite& site, const Implementation& 
 }
 
 bool may_fall_back(const Thrown& t, const FunctionSite& site, const Implementation& i,
-                   ThreadHead& thread, Left left, FunctionTry& so_far) {
+                   ThreadHead& thread, Left left, const FunctionTry& so_far) {
   if (!untouched(t, site, i, left)) return false;
   const Limits limit = limits(site, thread);
   const size_t before = so_far.story != nullptr ? so_far.story->failed.size() : 0;
-  if (limit.strict || (limit.fallbacks && before >= *limit.fallbacks)) return false;
-  if (thread.commit == nullptr) return true;
-  if (!so_far.chose || !thread.commit->undo(site.point)) return false;
-  so_far.chose = false;
-  return true;
+  return !limit.strict && (!limit.fallbacks || before < *limit.fallbacks);
 }
 
 void report_failure(const FunctionSite& site, const Implementation& i, const Thrown& t,
@@ -286,9 +224,8 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
 
 const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                    const FunctionArgs& args, FunctionTry& so_far) {
-  const FunctionTable* const t = protect_table(site, thread, guard);
-  const ProviderTable* const table = provider::as_table(t);
-  if (table == nullptr) return choose_without_table(site, thread, t != nullptr), nullptr;
+  const ProviderTable* const table = provider::as_table(protect_table(site, thread, guard));
+  if (table == nullptr) return remember(thread, site, kOriginal), nullptr;
   return Choice(site, guard, thread, args, so_far, *table).make();
 }
 

@@ -6,7 +6,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/commit.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/scope.h"
@@ -48,7 +47,6 @@ void add_counters(const ProviderTable& table, FunctionInfo& to) {
 FunctionInfo describe(const Situation& now, detail::FunctionSite& site, bool serves) {
   FunctionInfo to;
   to.group = site.group, to.name = site.name, to.signature = site.signature;
-  if (site.point != site.group + "/" + site.name) to.choice = site.point;
   to.declared = true;
   to.providers = describe_all(function_providers(now, site.group, site.name, site.signature));
   if (!serves) return to;
@@ -57,14 +55,6 @@ FunctionInfo describe(const Situation& now, detail::FunctionSite& site, bool ser
   to.asked = t != nullptr;
   if (const ProviderTable* table = as_table(t)) add_counters(*table, to);
   return to;
-}
-
-// What the thread's commit groups have chosen for the site; empty: nothing.
-std::string committed(const base::ThreadRecord& thread, const detail::FunctionSite& site) {
-  if (thread.commit != nullptr)
-    for (const CommitDecision& d : thread.commit->decisions())
-      if (d.point == site.point) return d.chosen;
-  return {};
 }
 
 // One candidate of an explanation; `selected` is the backend selected so far.
@@ -86,9 +76,6 @@ FunctionCandidate explain_entry(const ProviderTable& table, const ProviderTable:
   } else if (!a.accepted) {
     c.verdict = "refused", c.reason = because(a.verdict.reason);
     c.detail = i.text_of(a.verdict.reason, a.verdict.figures);
-  } else if (thread.commit != nullptr && e.partial) {
-    c.reason = because(YARD_REASON_REFUSED);
-    c.detail = "it cannot run all functions that choose together";
   } else if (probes != nullptr && !probes->would_admit()) {
     c.reason = because(YARD_REASON_UNHEALTHY);
     c.detail = "its breaker is half-open, and other calls try it now";
@@ -137,23 +124,13 @@ FunctionExplanation FunctionService::explain(detail::FunctionSite& site,
     return to;
   }
   attach(site);
-  const std::string chosen = committed(thread, site);
   base::Guard guard(thread);
   const detail::FunctionTable* t = detail::protect_table(site, thread, guard);
   if (t == &detail::kFunctionsOff) to.why = "the master switch: every call is the original";
   const ProviderTable* table = as_table(t);
-  if (table == nullptr) {
-    if (!chosen.empty() && chosen != detail::kOriginal)
-      to.why += fmt::format("{}the commit group has chosen {}, so a call is an error",
-                            to.why.empty() ? "" : "; ", chosen);
-    return to;
-  }
+  if (table == nullptr) return to;
   for (const ProviderTable::Entry& e : table->entries)
     to.candidates.push_back(explain_entry(*table, e, thread, args, to.selected));
-  if (!chosen.empty()) {
-    to.why = fmt::format("the commit group has chosen {}", chosen);
-    to.selected = chosen;
-  }
   return to;
 }
 

@@ -303,13 +303,7 @@ Status FunctionService::load(std::string_view group) {
 // ---- Tables ----
 
 bool FunctionService::ready(const detail::FunctionSite& site) const {
-  const auto there = [this](const std::string& group) {
-    return sources_.loaded(group) || GroupLoad::is_here(group);
-  };
-  if (!there(site.group)) return false;
-  for (const detail::FunctionSite* other : registry::function_sites())
-    if (other->point == site.point && !there(other->group)) return false;
-  return true;
+  return sources_.loaded(site.group) || GroupLoad::is_here(site.group);
 }
 
 namespace {
@@ -419,8 +413,6 @@ void FunctionService::attach(detail::FunctionSite& site) {
     // Inside a selection nothing may be published: this call runs the original.
     if (select::inside_select()) return;
     load_group(site.group, Ask::kFirst).ignore();
-    for (const detail::FunctionSite* other : registry::function_sites())
-      if (other->point == site.point) load_group(other->group, Ask::kFirst).ignore();
     // Plugins cannot be opened now: this call runs the original, and the next one asks again.
     if (!ready(site)) return;
   }

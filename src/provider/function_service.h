@@ -165,7 +165,7 @@ class FunctionService {
   void late_provider(std::string_view group);
   // All groups that functions are declared in, provided for or registered in.
   std::vector<std::string> known_groups() const;
-  // Whether everything is loaded that its table needs: its group, and those of functions with the same choice key.
+  // Whether the group of the function is loaded, or is being loaded by this thread.
   bool ready(const detail::FunctionSite& site) const;
   void bring_up_to_date(detail::FunctionSite& site);
   // Makes the table for a scope, unless there is one.

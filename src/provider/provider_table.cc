@@ -145,20 +145,6 @@ std::shared_ptr<const Implementation> implementation_for(
   return Implementation::make(hook);
 }
 
-// Whether the backend can run all other functions with the same choice key.
-bool serves_all(const Situation& situation, const detail::FunctionSite& site,
-                const std::string& backend) {
-  for (const detail::FunctionSite* other : registry::function_sites()) {
-    if (other == &site || other->point != site.point) continue;
-    bool served = false;
-    for (const Provider& p :
-         function_providers(situation, other->group, other->name, other->signature))
-      served |= p.hook->backend == backend && p.eligibility.eligible();
-    if (!served) return false;
-  }
-  return true;
-}
-
 void exchange(detail::FunctionSite& site, const detail::FunctionTable* next) {
   const ProviderTable* old = as_table(site.table.exchange(next, std::memory_order_acq_rel));
   if (old == nullptr) return;
@@ -176,10 +162,8 @@ std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situat
   auto to = std::make_unique<ProviderTable>();
   for (Provider& p : function_providers(situation, site.group, site.name, site.signature)) {
     auto implementation = implementation_for(before, p.hook);
-    const bool eligible = p.eligibility.eligible();
-    if (eligible) to->list.push_back(implementation.get());
-    to->entries.push_back({std::move(implementation), std::move(p.eligibility),
-                           eligible && !serves_all(situation, site, p.hook->backend)});
+    if (p.eligibility.eligible()) to->list.push_back(implementation.get());
+    to->entries.push_back({std::move(implementation), std::move(p.eligibility)});
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
   to->strict = situation.policy().strict.value_or(false);
@@ -211,9 +195,7 @@ bool ProviderTable::same_as(const ProviderTable& other) const {
     return false;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry &a = entries[i], &b = other.entries[i];
-    if (a.implementation != b.implementation || a.partial != b.partial ||
-        !a.eligibility.same_as(b.eligibility))
-      return false;
+    if (a.implementation != b.implementation || !a.eligibility.same_as(b.eligibility)) return false;
   }
   return true;
 }

@@ -70,8 +70,6 @@ struct ProviderTable : detail::FunctionTable {
   struct Entry {
     std::shared_ptr<const Implementation> implementation;
     Eligibility eligibility;
-    // The backend cannot run all functions with the same choice key: commit groups do not choose it.
-    bool partial = false;
   };
   std::vector<Entry> entries;  // as function_providers() gives them; the first `count` are the rows
   std::vector<const detail::FunctionRow*> list;

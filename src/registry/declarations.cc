@@ -72,14 +72,13 @@ FunctionSite* declare_function(const FunctionDeclaration& d) noexcept {
   auto made = std::make_unique<FunctionSite>();
   made->group = d.group != nullptr ? d.group : "", made->name = d.name != nullptr ? d.name : "";
   made->signature = d.signature;
-  made->point = d.choice != nullptr ? d.choice : made->group + "/" + made->name;
   made->repeatable = d.repeatable;
   made->id = 1;
   FunctionSite* site =
       &registry::g_functions.find_or_append(std::move(made), [](const auto& a, auto& b) {
         b.id = a.id + 1;
         return a.group == b.group && a.name == b.name && a.signature == b.signature &&
-               a.point == b.point && a.repeatable == b.repeatable;
+               a.repeatable == b.repeatable;
       });
   if (d.samples != nullptr) {
     site->take_samples.store(d.take_samples, std::memory_order_relaxed);

@@ -252,14 +252,6 @@ TEST_F(FunctionHealth, CallerErrorsAndDeclinedCallsDoNotAffectHealth) {
   EXPECT_EQ(breaker(), "closed");
 }
 
-TEST_F(FunctionHealth, ACommittedChoiceIsKeptThoughItsBreakerOpens) {
-  add_bad();
-  CommitGroup group;
-  EXPECT_EQ(f(1), 100);
-  runtime().health().open("h_group/f", "h_bad").or_throw();
-  EXPECT_EQ(f(1), 100);
-}
-
 TEST_F(FunctionHealth, ManyThreadsOfAFailingBackendGetRightResults) {
   std::atomic<uint64_t> n{0};
   add(f, "h_bad",

@@ -191,12 +191,5 @@ TEST_F(ScopedFunctions, AFailureFallsBackInsideTheScope) {
   EXPECT_EQ(scoped_again(2), -2);
 }
 
-TEST_F(ScopedFunctions, ACommitGroupCannotFollowWhatTheScopeRulesOut) {
-  const CommitGroup group;
-  EXPECT_EQ(scoped_half(8), 1);
-  const ScopedPolicy in(with_switch("c_acme", false));
-  EXPECT_THROW(scoped_half(8), Error);
-}
-
 }  // namespace
 }  // namespace yard::testing

@@ -238,28 +238,5 @@ TEST_F(FunctionThreads, EveryReasonOfEveryThreadIsCounted) {
   EXPECT_EQ(all, 1000u * kThreads);
 }
 
-TEST_F(FunctionThreads, EachThreadHasItsOwnCommitGroups) {
-  add(f, "one", [](int x) { return x + 1; }, {}, {.priority = 1});
-  std::atomic<bool> up{false};
-  race(
-      [] {
-        CommitGroup group;
-        const int first = f(1);
-        for (int i = 0; i < 3; ++i) {
-          try {
-            ASSERT_EQ(f(1), first);
-          } catch (const Error&) {
-            return;  // it was taken away: an error, but never another one
-          }
-        }
-      },
-      [&](int) {
-        if (up.exchange(!up))
-          runtime().apply(std::move(Changes().remove_backend("two"))).or_throw();
-        else
-          add(f, "two", [](int x) { return x + 2; }, {}, {.priority = 2});
-      });
-}
-
 }  // namespace
 }  // namespace yard::testing

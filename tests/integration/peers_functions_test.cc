@@ -131,42 +131,11 @@ TEST_F(PeersFunctions, SlowerIsAPriorityAndNoRefusal) {
   EXPECT_TRUE(provider("p_group/f", "p_slow").refusals.empty());
 }
 
-TEST_F(PeersFunctions, ForwardAndBackwardChooseTheSame) {
-  static const Function<int(int)> fwd{"p_pair", "fwd", [](int) { return 0; }, {.choice = "p_pair"}};
-  static const Function<int(int)> bwd{"p_pair", "bwd", [](int) { return 0; }, {.choice = "p_pair"}};
-  add(
-      fwd, "p_a", [](int) { return 1; },
-      [](int x) -> Verdict { return x < 10 ? Verdict(Accept()) : Reject("{0} is too large", x); });
-  Changes c;
-  implement(c, bwd, "p_a", [](int) { return 1; });
-  runtime().apply(std::move(c)).or_throw();
-  CommitGroup group;
-  EXPECT_EQ(fwd(50), 0);
-  EXPECT_EQ(bwd(5), 0);  // would be p_a's by itself
-}
-
 TEST_F(PeersFunctions, TheBackendThatRanIsReported) {
   add(f, "p_ran", [](int) { return 1; });
   f(5);
   EXPECT_STREQ(f.last_selected(), "p_ran");
   EXPECT_EQ(provider("p_group/f", "p_ran").calls, 1u);
-}
-
-TEST_F(PeersFunctions, NoFallbackOnOneRankOfACollective) {
-  add(f, "p_rank", [](int) -> int { throw std::runtime_error("this rank only"); }, {},
-      {.fails_before_writing = true});
-  CommitGroup step(CommitKind::kCollective);
-  EXPECT_THROW(f(5), std::runtime_error);
-}
-
-TEST_F(PeersFunctions, NoFallbackAfterAForwardHasBeenCommitted) {
-  bool fails = false;
-  add(f, "p_once", [&](int) { return fails ? throw std::runtime_error("late") : 1; }, {},
-      {.fails_before_writing = true});
-  CommitGroup group;
-  EXPECT_EQ(f(5), 1);
-  fails = true;
-  EXPECT_THROW(f(5), std::runtime_error);
 }
 
 // ---- Verifiers are checked ----

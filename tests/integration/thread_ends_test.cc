@@ -83,12 +83,10 @@ class ThreadEnds : public ::testing::Test {
   Floats out_{4}, x_{4};
 };
 
-TEST_F(ThreadEnds, InsideScopesGroupsAndTraces) {
+TEST_F(ThreadEnds, InsideScopesAndTraces) {
   for (int i = 0; i < 3; ++i) {
     on_thread([&] {
       const ScopedPolicy outer(Scope().deny_kernels({"a"}).label("tenant", std::to_string(i)));
-      EXPECT_EQ(ran(), 2);
-      const CommitGroup group;
       EXPECT_EQ(ran(), 2);
       const ScopedPolicy inner(Scope().strict(true));
       const TraceScope trace;

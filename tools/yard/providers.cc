@@ -156,7 +156,6 @@ Json functions_json(const std::vector<FunctionInfo>& list, const std::vector<Ann
                                {"name", f.name},
                                {"signature", f.signature},
                                {"declared", f.declared},
-                               {"choice", text_or_null(f.choice)},
                                {"original_calls", f.original_calls},
                                {"providers", std::move(providers)}});
   }

@@ -27,7 +27,7 @@ struct FunctionTable {
   // False: calls take the slow path, because verifiers are checked or the health of an implementation is watched.
   mutable std::atomic<bool> plain{true};
 };
-// The table of every function under the master switch: calls outside commit groups run the original at once.
+// The table of every function under the master switch: calls run the original at once.
 extern YARD_API const FunctionTable kFunctionsOff;
 
 struct FunctionScopes;  // tables by scope: src/provider/provider_table.cc
@@ -43,7 +43,6 @@ struct FunctionSite {
   std::atomic<const FunctionScopes*> scoped{nullptr};  // null: not called in such a scope yet
   uint64_t id = 0;
   std::string group, name, signature;
-  std::string point;        // its choice point in commit groups
   bool repeatable = false;  // see FunctionOptions
   // The program's function that makes sample calls, and how it is called; null: none.
   std::atomic<void (*)(void)> samples{nullptr};
@@ -54,7 +53,7 @@ struct FunctionSite {
 // The slot of a call beyond the inline ones. Throws yard::Error where calls nest too deep.
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
 struct FunctionDeclaration {
-  const char *group, *name, *signature, *choice;
+  const char *group, *name, *signature;
   bool repeatable;
   void (*samples)(void);
   TakeSamples take_samples;
@@ -85,11 +84,10 @@ inline void remember(ThreadHead& thread, const FunctionSite& site, const char* b
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
-// Whether a commit group or a scope may decide otherwise than the master switch of the process.
+// Whether a scope may decide otherwise than the master switch of the process.
 inline bool decides_for_itself() noexcept {
   const ThreadHead* const thread = t_thread;
-  return thread != nullptr &&
-         (thread->scope & (ThreadHead::kCommitted | ThreadHead::kProviders)) != 0;
+  return thread != nullptr && (thread->scope & ThreadHead::kProviders) != 0;
 }
 
 // The table for the scope that the thread is in; null: not made yet.
@@ -214,7 +212,6 @@ struct FunctionStory;
 YARD_API void free_story(FunctionStory* story) noexcept;
 struct FunctionTry {
   FunctionStory* story = nullptr;
-  bool chose = false;  // for its commit group
 
   FunctionTry() = default;
   ~FunctionTry() {
@@ -228,7 +225,7 @@ struct FunctionTry {
 // Makes the table that protect_table() has not found; loads the group on first use. Holding no guard. Throws yard::Error
 // in a scope with an invalid policy.
 YARD_API void attach_function(FunctionSite& site);
-// The slow path: commit groups, checks of verifiers, earlier failures. Null: the original. The guard then protects the
+// The slow path: checks of verifiers, earlier failures. Null: the original. The guard then protects the
 // row. Throws yard::Error where the call must not run.
 YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                             const FunctionArgs& args, FunctionTry& so_far);
@@ -298,9 +295,8 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
     Guard guard(thread, site);
     const FunctionTable* const table = protect_table(site, thread, guard);
     const bool scoped = (thread.scope & ThreadHead::kProviders) != 0;
-    constexpr uint64_t kSlowPath = ThreadHead::kCommitted | ThreadHead::kTraced;
     if (table != nullptr && table->plain.load(std::memory_order_relaxed) &&
-        (thread.scope & kSlowPath) == 0) [[likely]] {
+        (thread.scope & ThreadHead::kTraced) == 0) [[likely]] {
       original = true;
       for (uint32_t i = 0; original && i < table->count; ++i) {
         const FunctionRow& row = *table->rows[i];

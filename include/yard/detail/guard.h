@@ -11,7 +11,6 @@
 
 namespace yard::detail {
 
-class Commit;
 struct CallMemos;
 struct FunctionCalls;
 struct HookFrame;
@@ -50,9 +49,8 @@ struct alignas(64) ThreadHead {
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
   CallMemos* memos = &kNoMemos;  // memo.h
-  // The number of the policy scope the thread is in (yard/policy.h), 0 outside of any. kCommitted is added inside a commit
-  // group, so that no memo serves; kTraced is part of the numbers of scopes that are traced (yard/trace.h).
-  static constexpr uint64_t kCommitted = uint64_t{1} << 63;
+  // The number of the policy scope the thread is in (yard/policy.h), 0 outside of any. kTraced is part of the numbers of
+  // scopes that are traced (yard/trace.h).
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
   // Part of the numbers of scopes whose policy concerns hooks and dispatched functions.
   static constexpr uint64_t kProviders = uint64_t{1} << 61;
@@ -64,7 +62,6 @@ struct alignas(64) ThreadHead {
   static constexpr uint64_t kErrorBytes = 512;
   // For the message of the next guard's kernel; that guard will have an inline slot.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
-  Commit* commit = nullptr;            // the innermost commit group (yard/function.h)
   FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
   // Messages of failing kernels, one for each inline slot. (On the stack they would bring every caller a stack protector.)
   char errors[kInlineSlots][kErrorBytes];
