@@ -64,7 +64,6 @@ int main(int argc, char** argv) {
   implement(c, g_taken, "bench_a", raw, fits);
   implement(c, g_free, "bench_a", raw);
   Runtime::shared().apply(std::move(c)).or_throw();
-  Runtime::shared().functions().check_verifiers(false);
 
   const std::vector<tool::Path> paths = {
       {"raw", "", loop([](int64_t x) { return g_raw(x); }), kBatch},

@@ -29,9 +29,3 @@ class Builder {
 };
 
 }  // namespace codegen
-
-// [fields]
-template <>
-struct yard::TypeFields<codegen::Value>
-    : yard::Fields<&codegen::Value::name, &codegen::Value::bits> {};
-// [/fields]

@@ -114,8 +114,6 @@ void plugin(const std::string& file) {
   rms_norm(Norm{wide.data(), wide_out.data(), 1, 5000, DType::kF32}, 0.0f);
   CHECK(rms_norm.last_selected() == std::string("original"));
   CHECK(near(wide_out[0], 1));
-  const auto refusals = runtime.functions().find("norm/rms_norm").value().providers[0].refusals;
-  CHECK(refusals.size() == 2 && refusals[1].text == "width 5000 is above 4096");
   runtime.plugins().unload("flalike_fused").value().wait().or_throw();
   rms_norm(Norm{x.data(), out.data(), 4, 64, DType::kF32}, 0.0f);
   CHECK(rms_norm.last_selected() == std::string("original"));

@@ -64,7 +64,6 @@ struct FunctionExplanation {
 namespace detail {
 
 YARD_API FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args);
-YARD_API std::vector<std::string> check_function(FunctionSite& site, const FunctionArgs& args);
 
 }  // namespace detail
 
@@ -77,8 +76,8 @@ class Function<R(A...)> {
   using Body = R (*)(A...);
   using Samples = void (*)(const SampleCalls<R(A...)>&);
   // Group and name (letters, digits, '_', '.', '-') are the ones that backends, rules and plugins use. Overloads and
-  // instances of templates are functions with names of their own: see Overloads. `samples` makes the calls by which
-  // verifiers are checked: see yard/provide.h and yard::verify().
+  // instances of templates are functions with names of their own. `samples` makes the calls by which verifiers are
+  // checked: see yard/provide.h and yard::verify().
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -106,13 +105,6 @@ class Function<R(A...)> {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::explain_function(*site_, detail::ErasedArgs<A...>::of(tuple));
   }
-  // Asks the verifiers about a call like this, twice and on two other threads: they must give the same answer. What
-  // is wrong, a line each. Debug builds check this on every call, others after Functions::check_verifiers(true).
-  std::vector<std::string> check_verifiers(const std::remove_reference_t<A>&... args) const {
-    const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
-    return detail::check_function(*site_, detail::ErasedArgs<A...>::of(tuple));
-  }
-
   const std::string& group() const noexcept { return site_->group; }
   const std::string& name() const noexcept { return site_->name; }
 
@@ -128,42 +120,6 @@ class Function<R(A...)> {
 
   Body body_;
   detail::FunctionSite* site_;
-};
-
-namespace detail {
-// Whether the parameters of a function are these, but for const and &.
-template <class F, class Given>
-inline constexpr bool kTakes = false;
-template <class R, class... P, class Given>
-inline constexpr bool kTakes<Function<R(P...)>, Given> =
-    std::is_same_v<TypeList<std::remove_cvref_t<P>...>, Given>;
-}  // namespace detail
-
-// Several functions under one name: `inline const yard::Overloads norm(norm_f32, norm_f64);`.
-template <class... F>
-class Overloads {
- public:
-  constexpr explicit Overloads(const F&... f) noexcept : functions_(f...) {}
-
-  template <class... A>
-  requires((std::is_invocable_v<const F&, A...> || ...)) decltype(auto) operator()(
-      A&&... args) const {
-    return pick<0, A...>()(std::forward<A>(args)...);
-  }
-
- private:
-  // The function with exactly these parameters, else the first that accepts them.
-  template <size_t I, class... A>
-  const auto& pick() const {
-    using This = std::tuple_element_t<I, std::tuple<F...>>;
-    using Given = detail::TypeList<std::remove_cvref_t<A>...>;
-    constexpr bool any_exact = (detail::kTakes<F, Given> || ...);
-    if constexpr (any_exact ? detail::kTakes<This, Given> : std::is_invocable_v<const This&, A...>)
-      return std::get<I>(functions_);
-    else
-      return pick<I + 1, A...>();
-  }
-  std::tuple<const F&...> functions_;
 };
 
 // The backend that ran this thread's last dispatched call, "original", or "". Calls under the master switch are not
@@ -265,14 +221,6 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
   return changes;
 }
 
-// A reason that a verifier gave, with the figures of the first time. The first sixteen of an implementation are counted
-// separately and logged, further ones counted together.
-struct FunctionRefusal {
-  std::string reason;  // name in the catalogue; "own" for a verifier's own text
-  std::string text;
-  uint64_t count = 0;
-};
-
 // One backend's implementation of a function.
 struct FunctionProvider {
   std::string backend;
@@ -281,7 +229,6 @@ struct FunctionProvider {
   std::string reason, detail;
   std::string breaker = "closed";  // or "open", "half_open": one call at a time tries it
   uint64_t calls = 0, failures = 0;
-  std::vector<FunctionRefusal> refusals;
 };
 
 struct FunctionInfo {
@@ -321,10 +268,6 @@ class YARD_API Functions {
   // Loads the group as the first call does, and asks providers again that failed. The first error; not_found: the group
   // has no functions and no plugin serves it; would_deadlock: called by code of a plugin that is being loaded.
   Status load(std::string_view group);
-
-  // Checks every verifier that a call asks: see Function::check_verifiers(). Slow. On by default in debug builds of the
-  // library, and if YARD_CHECK_VERIFIERS is on.
-  void check_verifiers(bool on);
 
   explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
   // For the library itself.

@@ -220,18 +220,10 @@ detail::Chosen<R(A...), std::decay_t<F>> choose(const Hook<R(A...)>& hook, F&& d
 template <class R, class... A, class F>
 void choose(const Hook<R(A...)>&& hook, F&& definition) = delete;
 
-// Which names a set may provide.
-enum class HookPermission {
-  kOverride,  // those that the program declares or another backend provides; any other is an orphan
-  kAdd,       // new names only: those that are declared or provided are refused
-  kBoth,      // either
-};
-
 // The hooks of one backend. A value; implementations live until the last call that runs them has ended.
 class HookSet {
  public:
-  explicit HookSet(std::string backend, HookPermission permission = HookPermission::kOverride)
-      : backend_(std::move(backend)), permission_(permission) {}
+  explicit HookSet(std::string backend) : backend_(std::move(backend)) {}
 
   // `f` takes the hook's arguments, or a Next<Signature> and those. Higher priority comes first: -1000 to 1000.
   template <class R, class... A, class F>
@@ -267,7 +259,6 @@ class HookSet {
     std::shared_ptr<void> keep;
   };
   std::string backend_;
-  HookPermission permission_;
   std::vector<Item> items_;
 };
 
@@ -318,7 +309,6 @@ class ScopedDevice : public detail::ScopedFrame {
 struct HookProvider {
   std::string backend;
   int priority = 0;
-  bool adds = false, overrides = false;
   bool takes_next = false;
   bool definition = false;
   bool active = false;          // for the process
@@ -373,10 +363,6 @@ class YARD_API Hooks {
   Status deactivate(std::string_view backend, Device device);
   // For ScopedHooks; fails as activate() does. Without effect once the backend has been removed.
   Result<HookScope> scope(std::string_view backend) const;
-
-  // Orphans are hooks that may only override and are not declared. Strict: activating a backend with orphans fails, and
-  // so does adding orphans, also by a plugin, to an active one. Off by default: they are logged.
-  void set_strict(bool on = true);
 
   HookListing list() const;
 

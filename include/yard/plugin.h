@@ -423,8 +423,6 @@ typedef struct yard_samples {
   void* self;
   void (*take)(void* self, const yard_sample_t* sample);
 } yard_samples_t;
-#define YARD_HOOK_ADDS 1u        /* the name may be new: neither declared nor provided */
-#define YARD_HOOK_OVERRIDES 2u   /* the name may be declared or provided by others; neither flag: this */
 #define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards; of functions only */
 #define YARD_HOOK_DEFINITION 8u  /* informative: it replaces the definition (chosen as a value), not one call */
 #define YARD_HOOK_NEXT 16u       /* it may call the next in the chain; of hooks only */

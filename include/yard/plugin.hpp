@@ -238,10 +238,6 @@ class Hook {
   Hook& backend(const char* b) noexcept { return d.backend = b, *this; }
   Hook& priority(int32_t p) noexcept { return d.priority = p, *this; }
   Hook& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
-  // It may only bring a new name.
-  Hook& only_adds() noexcept {
-    return d.flags = (d.flags & ~YARD_HOOK_OVERRIDES) | YARD_HOOK_ADDS, *this;
-  }
   Hook& reasons(std::span<const char* const> texts) noexcept {
     return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
   }

@@ -157,7 +157,7 @@ class HookAround : public Hook {
   explicit HookAround(const char* name) noexcept : Hook(name) {
     d.signature = signature_of<typename H::Signature>();
     d.function = reinterpret_cast<void (*)(void)>(&H::entry);
-    d.flags = H::kTakesNext ? YARD_HOOK_NEXT | YARD_HOOK_OVERRIDES : YARD_HOOK_OVERRIDES;
+    d.flags = H::kTakesNext ? YARD_HOOK_NEXT : 0;
   }
 
   // M makes sample calls: void(const HookSamples<S>&). N serves as the next one for a hook that takes yard::Next.
@@ -183,7 +183,7 @@ class HookAround : public Hook {
 };
 }  // namespace detail
 
-// A hook around the function F, which may override.
+// A hook around the function F.
 template <auto F>
 detail::HookAround<F> hook(const char* name) noexcept {
   return detail::HookAround<F>(name);

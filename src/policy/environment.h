@@ -36,7 +36,6 @@ struct Environment {
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
   std::string config;                     // path of a rule file; empty when not set
-  std::optional<bool> check_verifiers;    // of dispatched functions
   std::optional<bool> check_float_state;  // after every run of a kernel
   std::string record;  // path of a file that calls are recorded to; empty when not set
   std::optional<int64_t> state_bytes;  // that kept states of kernels may hold together

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slow path of a function call: checks of verifiers, traces, probes of half-open breakers, and the next
-// implementation after a failure.
+// The slow path of a function call: traces, probes of half-open breakers, and the next implementation after a failure.
 #include <fmt/format.h>
 #include <yard/detail/function.h>
 
@@ -117,8 +116,7 @@ class Choice {
   }
 
   provider::Answer answer(const Implementation& i) const {
-    provider::Answer a = table_.checked ? provider::ask_checked(i, thread_, args_)
-                                        : provider::ask_once(i, thread_, args_);
+    provider::Answer a = provider::ask_once(i, thread_, args_);
     if (!a.broken.empty())
       i.broken(a.broken);
     else if (!a.accepted)

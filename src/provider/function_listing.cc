@@ -39,7 +39,6 @@ void add_counters(const ProviderTable& table, FunctionInfo& to) {
       if (e.implementation->hook->backend != p.backend) continue;
       p.calls = e.implementation->runs.total();
       p.failures = e.implementation->failures.total();
-      p.refusals = e.implementation->refusals();
     }
 }
 
@@ -58,9 +57,8 @@ FunctionInfo describe(const Situation& now, detail::FunctionSite& site, bool ser
 }
 
 // One candidate of an explanation; `selected` is the backend selected so far.
-FunctionCandidate explain_entry(const ProviderTable& table, const ProviderTable::Entry& e,
-                                const base::ThreadRecord& thread, const detail::FunctionArgs& args,
-                                std::string& selected) {
+FunctionCandidate explain_entry(const ProviderTable::Entry& e, const base::ThreadRecord& thread,
+                                const detail::FunctionArgs& args, std::string& selected) {
   const Implementation& i = *e.implementation;
   const auto because = [](int32_t reason) { return std::string(select::reason_name(reason)); };
   FunctionCandidate c{i.hook->backend, priority_of(*i.hook), "out", "", e.eligibility.why()};
@@ -68,7 +66,7 @@ FunctionCandidate explain_entry(const ProviderTable& table, const ProviderTable:
     c.reason = because(e.eligibility.reason);
     return c;
   }
-  const Answer a = table.checked ? ask_checked(i, thread, args) : ask_once(i, thread, args);
+  const Answer a = ask_once(i, thread, args);
   health::ProbeSlots* const probes = e.eligibility.probes();
   if (!a.broken.empty()) {
     c.verdict = "broken", c.reason = because(YARD_REASON_VERIFIER_BROKEN);
@@ -130,26 +128,7 @@ FunctionExplanation FunctionService::explain(detail::FunctionSite& site,
   const ProviderTable* table = as_table(t);
   if (table == nullptr) return to;
   for (const ProviderTable::Entry& e : table->entries)
-    to.candidates.push_back(explain_entry(*table, e, thread, args, to.selected));
-  return to;
-}
-
-std::vector<std::string> FunctionService::check(detail::FunctionSite& site,
-                                                const detail::FunctionArgs& args) {
-  std::vector<std::string> to;
-  attach(site);
-  base::ThreadRecord& thread = base::this_thread();
-  base::Guard guard(thread);
-  const ProviderTable* table = as_table(detail::protect_table(site, thread, guard));
-  if (table == nullptr) return to;
-  for (const ProviderTable::Entry& e : table->entries) {
-    if (!e.eligibility.eligible()) continue;
-    const Answer a = ask_checked(*e.implementation, thread, args);
-    if (a.broken.empty()) continue;
-    e.implementation->broken(a.broken);
-    to.push_back(fmt::format("the verifier of backend '{}' for function '{}/{}': {}",
-                             e.implementation->hook->backend, site.group, site.name, a.broken));
-  }
+    to.candidates.push_back(explain_entry(e, thread, args, to.selected));
   return to;
 }
 
@@ -204,6 +183,5 @@ void Functions::add_provider(std::string group, FunctionSetup setup, std::string
   service_->add_provider(std::move(group), std::move(setup), std::move(name));
 }
 Status Functions::load(std::string_view group) { return service_->load(group); }
-void Functions::check_verifiers(bool on) { service_->check_verifiers(on); }
 
 }  // namespace yard

@@ -120,12 +120,6 @@ void Sources::reset() {
 
 namespace {
 
-#ifdef NDEBUG
-constexpr bool kCheckedByDefault = false;
-#else
-constexpr bool kCheckedByDefault = true;
-#endif
-
 // Tables of the parent may name what a forked child cannot use: they are made again, and the old ones left behind.
 void withdraw_in_child() {
   for (detail::FunctionSite* site : registry::all_function_sites())
@@ -148,7 +142,7 @@ Status would_deadlock(std::string_view what) {
 
 FunctionService::FunctionService(detail::Core& core, plugin::Loader& loader,
                                  std::function<Status(Changes)> apply)
-    : core_(core), loader_(loader), apply_(std::move(apply)), checked_(kCheckedByDefault) {}
+    : core_(core), loader_(loader), apply_(std::move(apply)) {}
 
 void FunctionService::serve() {
   base::at_fork_in_child(withdraw_in_child);
@@ -324,7 +318,6 @@ struct MakingTable : base::InsidePlugin {
 
 void FunctionService::bring_up_to_date(detail::FunctionSite& site) {
   if (t_making_table) return;
-  const bool checked = checked_.load(std::memory_order_relaxed);
   const MakingTable making;
   for (;;) {
     const auto s = core_.snapshot();
@@ -337,7 +330,7 @@ void FunctionService::bring_up_to_date(detail::FunctionSite& site) {
       if (current != nullptr) withdraw(site);
     } else {
       const ProviderTable* before = as_table(current);
-      auto next = ProviderTable::make(now, site, before, checked);
+      auto next = ProviderTable::make(now, site, before);
       if (before == nullptr || !before->same_as(*next)) publish(site, std::move(next));
     }
     // A probe may have changed the registry, and with it this table.
@@ -353,8 +346,7 @@ void FunctionService::make_scoped(detail::FunctionSite& site, const detail::Scop
     const Situation now(*s, core_.host, &scope.content.policy);
     std::shared_ptr<const ProviderTable> made;
     if (!now.off())
-      made = ProviderTable::make(now, site, as_table(site.table.load(std::memory_order_acquire)),
-                                 checked_.load(std::memory_order_relaxed));
+      made = ProviderTable::make(now, site, as_table(site.table.load(std::memory_order_acquire)));
     if (core_.snapshot()->generation != s->generation) continue;
     return publish(site, scope.providers, std::move(made));
   }
@@ -422,12 +414,6 @@ void FunctionService::attach(detail::FunctionSite& site) {
     if (site.table.load(std::memory_order_acquire) == nullptr) bring_up_to_date(site);
     if (scope != nullptr) make_scoped(site, *scope);
   });
-}
-
-void FunctionService::check_verifiers(std::optional<bool> on) {
-  if (!on) return;
-  checked_.store(*on, std::memory_order_relaxed);
-  follow();
 }
 
 }  // namespace yard::provider

@@ -120,13 +120,10 @@ class FunctionService {
   Status load(std::string_view group);
   // Whether one of the group's functions has been asked for.
   bool in_use(std::string_view group) const noexcept { return sources_.loaded(group); }
-  // Unset: unchanged.
-  void check_verifiers(std::optional<bool> on);
 
   std::vector<FunctionInfo> list();
   std::vector<FunctionSource> sources() const { return sources_.list(); }
   FunctionExplanation explain(detail::FunctionSite& site, const detail::FunctionArgs& args);
-  std::vector<std::string> check(detail::FunctionSite& site, const detail::FunctionArgs& args);
   // How often each implementation has succeeded.
   void add_successes(std::vector<health::Successes>& to);
   // Checks verifiers by sample calls.
@@ -175,7 +172,6 @@ class FunctionService {
   plugin::Loader& loader_;
   const std::function<Status(Changes)> apply_;
   std::atomic<bool> serves_{false};
-  std::atomic<bool> checked_;
   Sources sources_;
   base::OwnedPerProcess<Loads> loads_;
   base::OwnedPerProcess<Lock> tables_;

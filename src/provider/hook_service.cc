@@ -18,15 +18,13 @@ namespace {
 
 void warn_of_orphans(const registry::State& state, std::string_view backend) {
   if (const auto names = orphans(state, backend); !names.empty())
-    base::log(LogLevel::kWarn, "runtime", std::string(orphan_error(backend, names).message()));
+    base::log(LogLevel::kWarn, "runtime", orphan_text(backend, names));
 }
 
 HookProvider describe(const Provider& p, const Activations& activations) {
   const registry::Hook& h = *p.hook;
   HookProvider to;
   to.backend = h.backend, to.priority = h.d.priority;
-  to.adds = (h.d.flags & YARD_HOOK_ADDS) != 0;
-  to.overrides = (h.d.flags & YARD_HOOK_OVERRIDES) != 0 || !to.adds;
   to.takes_next = (h.d.flags & YARD_HOOK_NEXT) != 0;
   to.definition = (h.d.flags & YARD_HOOK_DEFINITION) != 0;
   to.off = p.eligibility.why();
@@ -139,7 +137,7 @@ Status HookService::activate(const Activation& a) {
   for (const std::string& hook : table_.names_in_use()) loader_.need(PluginOffer::kHook, hook);
   bool expected = false;
   YARD_RETURN_IF_ERROR(usable(a.backend, a.device, expected));
-  YARD_RETURN_IF_ERROR(table_.activate(a, expected, strict.load(std::memory_order_relaxed)));
+  YARD_RETURN_IF_ERROR(table_.activate(a, expected));
   warn_of_orphans(*core_.snapshot()->state, a.backend);
   if (!table_.known(a.backend).ok())
     base::log(LogLevel::kWarn, "runtime",
@@ -156,17 +154,13 @@ std::set<std::string> HookService::active_backends() const {
 }
 
 // Does not log: a log sink is the program's code, and may change the registry in turn.
-Status HookService::check(const registry::State& before, const registry::State& after) {
+void HookService::note_orphans(const registry::State& before, const registry::State& after) {
   for (const std::string& backend : active_backends()) {
     const auto known = orphans(before, backend);
     auto names = orphans(after, backend);
     std::erase_if(names, [&](const std::string& n) { return base::contains(known, n); });
-    if (names.empty()) continue;
-    if (strict.load(std::memory_order_relaxed))
-      return orphan_error(backend, names).note("the backend is active");
-    orphans_came_.store(true);
+    if (!names.empty()) orphans_came_.store(true);
   }
-  return {};
 }
 
 void HookService::follow() {
@@ -176,10 +170,7 @@ void HookService::follow() {
     warn_of_orphans(*core_.snapshot()->state, backend);
 }
 
-void HookService::reset() {
-  strict.store(false, std::memory_order_relaxed);
-  table_.deactivate_all();
-}
+void HookService::reset() { table_.deactivate_all(); }
 
 HookListing HookService::list() {
   const Activations activations = table_.activations();
@@ -212,8 +203,6 @@ Status Hooks::add(const HookSet& set) {
   for (const HookSet::Item& item : set.items_) {
     yard_hook_t d = item.d;
     d.name = item.name.c_str(), d.backend = set.backend_.c_str();
-    if (set.permission_ != HookPermission::kOverride) d.flags |= YARD_HOOK_ADDS;
-    if (set.permission_ != HookPermission::kAdd) d.flags |= YARD_HOOK_OVERRIDES;
     YARD_ASSIGN_OR_RETURN(auto hook, registry::read_hook(d, item.keep));
     steps.emplace_back(registry::AddHook{std::move(hook)});
   }
@@ -242,13 +231,9 @@ Result<HookScope> Hooks::scope(std::string_view backend) const {
   bool expected = false;
   YARD_RETURN_IF_ERROR(service_->usable(backend, {}, expected));
   if (!expected) YARD_RETURN_IF_ERROR(service_->table().known(backend));
-  if (const auto names = provider::orphans(*service_->core().snapshot()->state, backend);
-      service_->strict.load(std::memory_order_relaxed) && !names.empty())
-    return provider::orphan_error(backend, names);
   return HookScope(registry::backend_number(backend), service_->table().id());
 }
 
-void Hooks::set_strict(bool on) { service_->strict.store(on, std::memory_order_relaxed); }
 HookListing Hooks::list() const { return service_->list(); }
 
 const HookInfo* HookListing::find(std::string_view name) const& noexcept {

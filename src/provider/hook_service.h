@@ -29,9 +29,9 @@ class HookService {
   Status activate(const Activation& a);
   // Whether the backend can be activated. `expected`: a plugin that has not been opened may bring its hooks.
   Status usable(std::string_view backend, const std::optional<Device>& device, bool& expected);
-  // Before a change of the registry is published, under its lock. Orphans that it adds to active backends are an error
-  // if `strict` is set, else follow() logs them.
-  Status check(const registry::State& before, const registry::State& after);
+  // Called before a change of the registry is published. If the change adds orphans to an active backend, follow() logs
+  // them.
+  void note_orphans(const registry::State& before, const registry::State& after);
   // Registry or policy have changed. Holding no lock.
   void follow();
   // Drops all activations.
@@ -39,8 +39,6 @@ class HookService {
   HookListing list();
   // In the fork handler of a child.
   void restart_in_child() noexcept { table_.repair_in_child(); }
-
-  std::atomic<bool> strict{false};
 
  private:
   bool plugins_may_bring_hooks();

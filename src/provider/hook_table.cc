@@ -275,7 +275,7 @@ bool provides_hooks(const State& state, std::string_view backend) {
 std::vector<std::string> orphans(const State& state, std::string_view backend) {
   std::vector<std::string> names;
   for (const auto& h : state.hooks) {
-    if (h->backend != backend || (h->d.flags & YARD_HOOK_ADDS) != 0) continue;
+    if (h->backend != backend) continue;
     const auto declared = declared_hooks(h->name);
     if (std::none_of(declared.begin(), declared.end(),
                      [&](const HookDeclaration* d) { return d->signature == h->signature; }))
@@ -284,15 +284,13 @@ std::vector<std::string> orphans(const State& state, std::string_view backend) {
   return names;
 }
 
-Status orphan_error(std::string_view backend, const std::vector<std::string>& names) {
+std::string orphan_text(std::string_view backend, const std::vector<std::string>& names) {
   std::vector<std::string> declared;
   for (const HookDeclaration* d : declared_hooks()) declared.push_back(d->name);
   std::string list;
   for (const std::string& n : names)
     list += (list.empty() ? "'" : ", '") + n + "'" + base::did_you_mean(n, declared);
-  return Status(
-      Code::kConflict,
-      fmt::format("backend '{}' provides hooks that are not declared: {}", backend, list));
+  return fmt::format("backend '{}' provides hooks that are not declared: {}", backend, list);
 }
 
 HookTable::HookTable(CurrentSnapshot snapshot, const std::atomic<uint32_t>* max_call_depth)
@@ -429,11 +427,9 @@ void HookTable::refresh() {
   edit([](const State&, Activations&) { return Status(); }).ignore();
 }
 
-Status HookTable::activate(const Activation& a, bool expected, bool strict) {
+Status HookTable::activate(const Activation& a, bool expected) {
   return edit([&](const State& state, Activations& list) -> Status {
     if (!expected && !provides_hooks(state, a.backend)) return no_hooks(state, a.backend);
-    if (const auto names = orphans(state, a.backend); strict && !names.empty())
-      return orphan_error(a.backend, names);
     std::erase(list, a);
     list.push_back(a);
     return {};

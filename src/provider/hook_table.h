@@ -127,8 +127,8 @@ class HookTable {
   // In a forked child, before anything else runs there: completes or drops a change that the fork interrupted.
   void repair_in_child();
 
-  // Becomes the latest activation. `expected`: the backend may provide no hooks yet. `strict`: orphans are an error.
-  Status activate(const Activation& a, bool expected, bool strict);
+  // Becomes the latest activation. If `expected`, the backend may provide no hooks yet.
+  Status activate(const Activation& a, bool expected);
   Status deactivate(const Activation& a);
   void deactivate_all();
   Activations activations() const;
@@ -162,9 +162,9 @@ class HookTable {
   std::atomic<const Activations*> activations_{new Activations};
 };
 
-// Names of the backend's hooks that may only override and that the program does not declare with their signature.
+// Names of the backend's hooks that the program does not declare with their signature.
 std::vector<std::string> orphans(const registry::State& state, std::string_view backend);
-// As an error, with the declared names that are similar.
-Status orphan_error(std::string_view backend, const std::vector<std::string>& names);
+// A warning about them, with the declared names that are similar.
+std::string orphan_text(std::string_view backend, const std::vector<std::string>& names);
 
 }  // namespace yard::provider

@@ -78,61 +78,25 @@ std::string Implementation::text_of(int32_t reason, const int64_t figures[3]) co
   return select::reason_meaning(reason);
 }
 
-const Implementation::Reason* Implementation::find(int32_t code) const noexcept {
-  for (const Reason& r : reasons_) {
-    const int32_t c = r.code.load(std::memory_order_acquire);
-    if (c == code) return &r;
-    if (c == YARD_REASON_NONE) return nullptr;
-  }
-  return nullptr;
-}
-
-const Implementation::Reason* Implementation::learn(int32_t code, const int64_t figures[3],
-                                                    std::string text) const {
-  const std::unique_lock lock(learning_, std::try_to_lock);
-  if (!lock) return nullptr;
-  if (const Reason* known = find(code)) return known;
-  for (Reason& r : reasons_) {
-    if (r.code.load(std::memory_order_relaxed) != YARD_REASON_NONE) continue;
-    r.count = std::make_unique<base::Counter>();
-    for (int i = 0; i < 3; ++i) r.figures[i] = figures[i];
-    r.text = std::move(text);
-    r.code.store(code, std::memory_order_release);
-    base::log(LogLevel::kInfo, "dispatch",
-              fmt::format("Backend '{}' refuses a call of function '{}/{}': {}", hook->backend,
-                          hook->group, hook->name, r.text));
-    return &r;
-  }
-  return nullptr;
-}
-
 void Implementation::refused(const yard_verdict_t& v) const {
   const int32_t reason = v.reason > YARD_REASON_NONE ? v.reason : int32_t{YARD_REASON_REFUSED};
-  const Reason* r = find(reason);
-  if (r == nullptr && reasons_[kReasons - 1].code.load(std::memory_order_relaxed) == 0)
-    r = learn(reason, v.figures, text_of(reason, v.figures));
-  detail::count(base::this_thread(), r != nullptr ? r->count->id() : others_.id());
+  for (std::atomic<int32_t>& logged : logged_) {
+    int32_t known = logged.load(std::memory_order_relaxed);
+    if (known == reason) return;
+    if (known != YARD_REASON_NONE) continue;
+    if (logged.compare_exchange_strong(known, reason, std::memory_order_relaxed))
+      return base::log(
+          LogLevel::kInfo, "dispatch",
+          fmt::format("Backend '{}' refuses a call of function '{}/{}': {}", hook->backend,
+                      hook->group, hook->name, text_of(reason, v.figures)));
+    if (known == reason) return;
+  }
 }
 
 void Implementation::broken(const std::string& text) const {
-  const int64_t none[3] = {};
-  const Reason* r = find(YARD_REASON_VERIFIER_BROKEN);
-  if (r == nullptr) r = learn(YARD_REASON_VERIFIER_BROKEN, none, text);
-  detail::count(base::this_thread(), r != nullptr ? r->count->id() : others_.id());
   base::log(LogLevel::kWarn, "dispatch",
             fmt::format("The verifier of backend '{}' for function '{}/{}' is broken: {}",
                         hook->backend, hook->group, hook->name, text));
-}
-
-std::vector<FunctionRefusal> Implementation::refusals() const {
-  std::vector<FunctionRefusal> to;
-  for (const Reason& r : reasons_) {
-    const int32_t code = r.code.load(std::memory_order_acquire);
-    if (code == YARD_REASON_NONE) break;
-    to.push_back({std::string(select::reason_name(code)), r.text, r.count->total()});
-  }
-  if (const uint64_t n = others_.total(); n > 0) to.push_back({"own", "for other reasons", n});
-  return to;
 }
 
 namespace {
@@ -157,8 +121,7 @@ void exchange(detail::FunctionSite& site, const detail::FunctionTable* next) {
 
 std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situation,
                                                          const detail::FunctionSite& site,
-                                                         const ProviderTable* before,
-                                                         bool checked) {
+                                                         const ProviderTable* before) {
   auto to = std::make_unique<ProviderTable>();
   for (Provider& p : function_providers(situation, site.group, site.name, site.signature)) {
     auto implementation = implementation_for(before, p.hook);
@@ -167,7 +130,6 @@ std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situat
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
   to->strict = situation.policy().strict.value_or(false);
-  to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
   to->original = to->originals->id();
   if (const auto& file = situation.snapshot.policy->file; file != nullptr)
@@ -179,7 +141,6 @@ std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situat
 
 void ProviderTable::update_plain() const noexcept {
   const auto is_plain = [this] {
-    if (checked) return false;
     for (const Entry& e : entries)
       if (e.eligibility.probes() != nullptr || e.implementation->suspect.load()) return false;
     return true;
@@ -191,7 +152,7 @@ void ProviderTable::update_plain() const noexcept {
 
 bool ProviderTable::same_as(const ProviderTable& other) const {
   if (entries.size() != other.entries.size() || list != other.list || strict != other.strict ||
-      checked != other.checked || fallbacks != other.fallbacks)
+      fallbacks != other.fallbacks)
     return false;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry &a = entries[i], &b = other.entries[i];

@@ -21,7 +21,7 @@
 
 namespace yard::provider {
 
-// One backend's implementation of one function, with its counters: runs, failures, refusals by reason.
+// One backend's implementation of one function, with its counters of runs and failures.
 struct Implementation : detail::FunctionRow {
   static std::shared_ptr<const Implementation> make(std::shared_ptr<const registry::Hook> hook);
 
@@ -35,11 +35,10 @@ struct Implementation : detail::FunctionRow {
     return (hook->d.flags & YARD_HOOK_FAILS_BEFORE_WRITING) != 0;
   }
 
-  // Counts a refusal. The first kReasons distinct reasons are recorded and logged; allocates only then.
+  // Logs the reason of a refusal the first time it is given, for up to kReasons reasons.
   void refused(const yard_verdict_t& v) const;
-  // The same for a verifier that threw or contradicted itself.
+  // Logs that the verifier threw.
   void broken(const std::string& text) const;
-  std::vector<FunctionRefusal> refusals() const;
 
   // False: one of its own numbers, beyond its list of texts.
   bool has_text(int32_t reason) const noexcept;
@@ -49,20 +48,8 @@ struct Implementation : detail::FunctionRow {
   explicit Implementation(std::shared_ptr<const registry::Hook> h);
   static void retire(const Implementation* i) noexcept;
 
-  // Further reasons are counted together.
   static constexpr size_t kReasons = 16;
-  struct Reason {
-    std::atomic<int32_t> code{YARD_REASON_NONE};  // NONE: not in use; set last
-    std::unique_ptr<base::Counter> count;
-    int64_t figures[3] = {};
-    std::string text;
-  };
-  const Reason* find(int32_t code) const noexcept;
-  const Reason* learn(int32_t code, const int64_t figures[3], std::string text) const;
-
-  mutable Reason reasons_[kReasons];
-  mutable base::Counter others_;
-  mutable std::mutex learning_;  // try_lock only: it may be left locked in a forked child
+  mutable std::atomic<int32_t> logged_[kReasons]{};  // reasons; 0 where there is none yet
 };
 
 // What a call reads, and the providers that are out.
@@ -76,12 +63,11 @@ struct ProviderTable : detail::FunctionTable {
   std::shared_ptr<base::Counter> originals;
   bool strict = false;              // no fallback after a failure
   std::optional<size_t> fallbacks;  // at most, in one call; unset: all
-  bool checked = false;             // verifiers are checked on every call
 
   // Implementations and counters are taken over from `before`, which may be null.
   static std::unique_ptr<const ProviderTable> make(const Situation& situation,
                                                    const detail::FunctionSite& site,
-                                                   const ProviderTable* before, bool checked);
+                                                   const ProviderTable* before);
   // Whether calls would see no difference.
   bool same_as(const ProviderTable& other) const;
   // Recomputes `plain`: once the table is published, and after each change of an implementation's `suspect`.

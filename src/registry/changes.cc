@@ -139,26 +139,14 @@ Status check_function(const Hook& h) {
 Status check_hook(const State& state, const Hook& hook) {
   const auto declared = declared_hooks(hook.name);
   YARD_RETURN_IF_ERROR(check_signature(title(hook), hook, declared));
-  const Hook* other = nullptr;
-  for (const auto& h : state.hooks) {
-    if (h->name != hook.name) continue;
-    other = h.get();
-    if (h->signature != hook.signature && declared.empty())
+  for (const auto& h : state.hooks)
+    if (h->name == hook.name && h->signature != hook.signature && declared.empty())
       return conflict(
           fmt::format("hook '{}' of backend '{}' has another signature than that of backend '{}'\n"
                       "  known: {}\n  new:   {}",
                       hook.name, hook.backend, h->backend, h->signature, hook.signature));
-  }
-  // An unknown name is accepted even if the hook may only override: its declaration may come later. Until then it is
-  // listed as undeclared and never called.
-  const bool only_adds = (hook.d.flags & (YARD_HOOK_ADDS | YARD_HOOK_OVERRIDES)) == YARD_HOOK_ADDS;
-  if (!only_adds || (declared.empty() && other == nullptr)) return {};
-  return conflict(fmt::format(
-      "hook '{}' of backend '{}' may only add a name, and this one {}; overriding is another "
-      "permission",
-      hook.name, hook.backend,
-      other != nullptr ? fmt::format("is provided by backend '{}'", other->backend)
-                       : "is declared by the program"));
+  // An unknown name is accepted: its declaration may come later. Until then the hook is listed and never called.
+  return {};
 }
 
 Status add_hook(State& state, const std::shared_ptr<Hook>& hook) {

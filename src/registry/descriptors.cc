@@ -351,8 +351,7 @@ Status read_hook_body(const yard_hook_t& d, Hook& h) {
   if (h.signature.find_first_of("\n\t") != h.signature.npos)
     return bad("its signature has more than one line");
   if (d.function == nullptr) return bad("it has no function");
-  constexpr uint32_t kKnown = YARD_HOOK_ADDS | YARD_HOOK_OVERRIDES | YARD_HOOK_LOWER_FIRST |
-                              YARD_HOOK_DEFINITION | YARD_HOOK_NEXT |
+  constexpr uint32_t kKnown = YARD_HOOK_LOWER_FIRST | YARD_HOOK_DEFINITION | YARD_HOOK_NEXT |
                               YARD_HOOK_FAILS_BEFORE_WRITING;
   if ((d.flags & ~kKnown) != 0)
     return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));

@@ -15,49 +15,7 @@ struct Pair {
   T a, b;
 };
 struct Opaque;
-struct Node {
-  double id;
-  int32_t width;
-  Node* next;
-  const Opaque* owner;
-  float scale[2][3];
-};
-// As older and newer versions of a header have one class.
-namespace older {
-struct Value {
-  double id;
-  int32_t width;
-};
-}  // namespace older
-namespace newer {
-struct Value {
-  double id;
-  int32_t width, height;
-};
-}  // namespace newer
-struct Private {
-  explicit Private(int v) : value(v) {}
-  int value;
-};
-struct Outer {
-  older::Value inner;
-  std::string name;
-};
 }  // namespace ir
-
-template <>
-struct yard::TypeFields<ir::Node> : yard::Fields<&ir::Node::id, &ir::Node::width, &ir::Node::next,
-                                                 &ir::Node::owner, &ir::Node::scale> {};
-template <>
-struct yard::TypeFields<ir::older::Value>
-    : yard::Fields<&ir::older::Value::id, &ir::older::Value::width> {};
-template <>
-struct yard::TypeFields<ir::newer::Value>
-    : yard::Fields<&ir::newer::Value::id, &ir::newer::Value::width, &ir::newer::Value::height> {};
-template <>
-struct yard::TypeFields<ir::Private> : yard::Fields<&ir::Private::value> {};
-template <>
-struct yard::TypeFields<ir::Outer> : yard::Fields<&ir::Outer::inner, &ir::Outer::name> {};
 
 template <>
 struct yard::TypeName<ir::Opaque> {
@@ -92,25 +50,6 @@ TEST(Signature, OfClassesHoldsTheirLayout) {
   EXPECT_EQ((text<void(ir::Builder&, ir::Mode)>()), "void(ir::Builder{48:8}&, ir::Mode{1:1})");
   EXPECT_EQ((text<void(const ir::Pair<ir::Mode>&)>()), "void(const ir::Pair<ir::Mode>{2:1}&)");
   EXPECT_EQ((text<void(ir::Opaque*)>()), "void(ir::Opaque*)");
-}
-
-TEST(Signature, HoldsDeclaredFields) {
-  static_assert(sizeof(ir::older::Value) == sizeof(ir::newer::Value));
-  EXPECT_EQ((text<void(const ir::older::Value&)>()),
-            "void(const ir::older::Value{16:8 id:f64 width:i32}&)");
-  EXPECT_EQ((text<void(ir::newer::Value)>()),
-            "void(ir::newer::Value{16:8 id:f64 width:i32 height:i32})");
-  EXPECT_EQ((text<void(ir::Private)>()), "void(ir::Private{4:4 value:i32})");
-}
-
-TEST(Signature, OfFieldsThatAreArraysPointersAndClasses) {
-  EXPECT_EQ((text<ir::Node*()>()),
-            "ir::Node{56:8 id:f64 width:i32 next:ir::Node* owner:const ir::Opaque* "
-            "scale:f32[2][3]}*()");
-  EXPECT_EQ((text<void(ir::Outer)>()),
-            "void(ir::Outer{" + std::to_string(sizeof(ir::Outer)) +
-                ":8 inner:ir::older::Value{16:8 id:f64 width:i32} name:std::string{" +
-                std::to_string(sizeof(std::string)) + ":8}})");
 }
 
 TEST(Signature, FieldsAreDeclaredCompletelyAndInOrder) {

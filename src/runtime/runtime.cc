@@ -46,10 +46,6 @@ FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& arg
   return shared_functions().explain(site, args);
 }
 
-std::vector<std::string> check_function(FunctionSite& site, const FunctionArgs& args) {
-  return shared_functions().check(site, args);
-}
-
 const yard_host_t* ProgramTexts::host() const noexcept { return Runtime::shared().core().host; }
 
 HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool& again) noexcept {
@@ -86,7 +82,8 @@ struct Runtime::Parts final : dispatch::CoreServices {
   // ---- dispatch::CoreServices ----
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
   Status check_change(const registry::State& before, const registry::State& after) override {
-    return hooks.check(before, after);
+    hooks.note_orphans(before, after);
+    return {};
   }
   // Each part compares the current snapshot with the one it has seen, and does nothing where that is the same. Hooks and
   // functions come first: calls read their tables. RuleFollower may publish again (a recorder), which leads here again.
@@ -284,7 +281,6 @@ Status Runtime::reload_environment() {
     const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
     parts_->loader.set_environment(
         {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
-    parts_->functions.check_verifiers(now.check_verifiers);
     parts_->inspect.allow(parts_->settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
     const auto found = parts_->core.snapshot();

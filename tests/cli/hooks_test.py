@@ -51,11 +51,6 @@ class Hooks(Yard):
         self.assertIn('"engaged": true', out)
         self.assertIn("process", self.yard("hooks", "--activate", "in_c", self.folder)[0])
 
-    def test_strict_activation_refuses_undeclared_hooks(self):
-        self.put("hooked")
-        message = self.wrong("hooks", "--strict", "--activate", "hooked", self.folder, code=1)
-        self.assertIn("provides hooks that are not declared", message)
-
     def test_errors_state_what_was_expected(self):
         self.put("hooked")
         self.assertIn("did you mean 'hooked'?",

@@ -54,13 +54,3 @@ int wrong() { return chunk(Args{1}); }
 #ifdef CASE_7  // expect: needs parameters with types
 YARD_DISPATCHED(generic, "kda")(auto x) { return x; };
 #endif
-
-#ifdef CASE_8  // expect: must list all fields of the class, in their order
-struct Shape {
-  double scale;
-  int rows, columns;
-};
-template <>
-struct yard::TypeFields<Shape> : yard::Fields<&Shape::scale, &Shape::rows> {};
-inline const yard::Function<void(Shape)> wrong{"kda", "wrong", [](Shape) {}};
-#endif

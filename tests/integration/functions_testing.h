@@ -25,7 +25,6 @@ class FunctionTest : public ::testing::Test {
   static void clean() {
     ASSERT_TRUE(runtime().load_config("").ok());
     ASSERT_TRUE(runtime().reset().ok());
-    runtime().functions().check_verifiers(false);
     set_log_sink({});
     set_log_level(LogLevel::kWarn);
   }

@@ -220,23 +220,5 @@ TEST_F(FunctionThreads, AProviderFailsAndRecoversWhileCallsRun) {
   for (std::thread& t : threads) t.join();
 }
 
-TEST_F(FunctionThreads, EveryReasonOfEveryThreadIsCounted) {
-  add(
-      f, "counts", [](int x) { return x; },
-      [](int x) -> Verdict {
-        if (x % 2 == 0) return Reject("{0} is even", x);
-        return Reject("{0} is odd", x);
-      });
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t)
-    threads.emplace_back([] {
-      for (int i = 0; i < 1000; ++i) f(i);
-    });
-  for (std::thread& t : threads) t.join();
-  uint64_t all = 0;
-  for (const FunctionRefusal& r : provider("c_group/f", "counts").refusals) all += r.count;
-  EXPECT_EQ(all, 1000u * kThreads);
-}
-
 }  // namespace
 }  // namespace yard::testing

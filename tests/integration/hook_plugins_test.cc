@@ -43,20 +43,6 @@ TEST_F(HookPlugins, AreOpenedByTheFirstUseOfAHookTheirManifestNames) {
   EXPECT_TRUE(list.find("chained")->providers[0].definition);
 }
 
-TEST_F(HookPlugins, ThatAddUndeclaredHooksToAnActiveBackendAreRefusedInStrictMode) {
-  folder.put("hooked");
-  Runtime runtime(alone({folder.path()}));
-  const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
-  runtime.hooks().set_strict();
-  ASSERT_TRUE(runtime.hooks().activate("hooked").ok()) << "its hooks are not known yet";
-  EXPECT_EQ(ask(plugged), -1);
-  EXPECT_TRUE(runtime.hooks().list().activations[0].waiting);
-  const auto plugins = runtime.plugins().list();
-  ASSERT_EQ(plugins.size(), 1u);
-  EXPECT_EQ(plugins[0].state, PluginState::kRefused);
-  EXPECT_THAT(plugins[0].detail, AllOf(HasSubstr("not declared"), HasSubstr("'chained'")));
-}
-
 TEST_F(HookPlugins, AreOpenedAgainAfterAReset) {
   folder.put("hooked");
   Runtime runtime(alone({folder.path()}));
@@ -96,23 +82,6 @@ TEST_F(HookPlugins, ChainWithHooksOfTheProgramInCAndInCpp) {
   ASSERT_TRUE(runtime.hooks().add(own).ok());
   ASSERT_TRUE(runtime.hooks().activate("own").ok());
   EXPECT_EQ(ask(chained), -401);
-}
-
-// Size and alignment of the class are the same: only its declared fields differ.
-TEST_F(HookPlugins, WithOtherFieldsOfAClassThanDeclaredAreRefused) {
-  const Function<int64_t(const Window&)> windowed{"plugged_group", "windowed",
-                                                  [](const Window&) { return int64_t{0}; }};
-  Runtime runtime(alone());
-  EXPECT_TRUE(runtime.plugins().load(folder.put("hooked_window")).ok());
-  Runtime other(alone());
-  const Status s = other.plugins().load(folder.put("hooked_taller"));
-  EXPECT_THAT(
-      s.to_string(),
-      AllOf(
-          HasSubstr("conflict"),
-          HasSubstr("declared: i64(const yard::testing::Window{16:8 scale:f64 rows:i32}&)"),
-          HasSubstr(
-              "provided: i64(const yard::testing::Window{16:8 scale:f64 rows:i32 columns:i32}&)")));
 }
 
 TEST_F(HookPlugins, WithAnotherSignatureThanDeclaredAreRefusedAndLeaveNothing) {

@@ -15,26 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST_F(Hooked, AddingAndOverridingAreDifferentPermissions) {
-  const Hook<int()> declared(runtime, "declared");
-  const auto one = [] { return 1; };
-  HookSet adds("adds", HookPermission::kAdd);
-  adds.add(declared, one);
-  EXPECT_THAT(hooks.add(adds).to_string(),
-              AllOf(HasSubstr("'declared' of backend 'adds' may only add"),
-                    HasSubstr("is declared by the program")));
-  HookSet brings("brings", HookPermission::kAdd);
-  brings.add<int()>("brought", one);
-  EXPECT_TRUE(hooks.add(brings).ok());
-  HookSet again("again", HookPermission::kAdd);
-  again.add<int()>("brought", one);
-  EXPECT_THAT(hooks.add(again).to_string(), HasSubstr("is provided by backend 'brings'"));
-  EXPECT_TRUE(hooks.add(HookSet("over").add(declared, one).add<int()>("brought", one)).ok());
-  HookSet both("both", HookPermission::kBoth);
-  both.add(declared, one).add<int()>("newer", one);
-  EXPECT_TRUE(hooks.add(both).ok());
-}
-
 TEST_F(Hooked, ASetIsAddedCompletelyOrNotAtAll) {
   const Hook<int()> good(runtime, "good");
   const Hook<int()> other(runtime, "other");
@@ -52,7 +32,7 @@ TEST_F(Hooked, AnotherSignatureUnderTheSameNameIsRefused) {
   EXPECT_EQ(s.code(), Code::kConflict);
   EXPECT_THAT(s.to_string(),
               AllOf(HasSubstr("declared: i32(i32)"), HasSubstr("provided: i32(f64)")));
-  HookSet first("first", HookPermission::kAdd), second("second", HookPermission::kBoth);
+  HookSet first("first"), second("second");
   first.add<int(int)>("fresh", [](int) { return 1; });
   second.add<int(long)>("fresh", [](long) { return 1; });
   ASSERT_TRUE(hooks.add(first).ok());
@@ -60,7 +40,7 @@ TEST_F(Hooked, AnotherSignatureUnderTheSameNameIsRefused) {
 }
 
 TEST_F(Hooked, ADeclarationThatComesLaterAndDiffersIsListedAndNeverCalled) {
-  HookSet set("acme", HookPermission::kAdd);
+  HookSet set("acme");
   set.add<int(int)>("late", [](int) { return 1; });
   ASSERT_TRUE(hooks.add(set).ok());
   ASSERT_TRUE(hooks.activate("acme").ok());
@@ -82,26 +62,6 @@ TEST_F(Hooked, ConflictsOfOneBackendNameBoth) {
                       hook, [] { return 2; }, 4))
                   .to_string(),
               AllOf(HasSubstr("by backend 'acme' already"), HasSubstr("priority 0 and 4")));
-}
-
-TEST_F(Hooked, StrictMakesUndeclaredHooksAnErrorAtActivation) {
-  const Hook<int()> hook(runtime, "atomic_add");
-  HookSet set("acme");
-  set.add<int()>("atomic_ad", [] { return 1; });
-  ASSERT_TRUE(hooks.add(set).ok());
-  hooks.set_strict();
-  const Status s = hooks.activate("acme");
-  EXPECT_THAT(s.to_string(), AllOf(HasSubstr("not declared: 'atomic_ad'"),
-                                   HasSubstr("did you mean 'atomic_add'")));
-  EXPECT_FALSE(hooks.scope("acme").ok());
-  EXPECT_THAT(hooks.list().activations, IsEmpty());
-  hooks.set_strict(false);
-  EXPECT_TRUE(hooks.activate("acme").ok());
-  HookSet adds("adds", HookPermission::kAdd);
-  adds.add<int()>("new_one", [] { return 1; });
-  ASSERT_TRUE(hooks.add(adds).ok());
-  hooks.set_strict();
-  EXPECT_TRUE(hooks.activate("adds").ok()) << "what is there to add a name is no orphan";
 }
 
 // What is for every device of a type needs only one of them.
@@ -155,7 +115,7 @@ TEST_F(Hooked, ABackendOfKernelsMustExistAndBeSwitchedOn) {
 
 TEST_F(Hooked, TheListShowsWhatIsDeclaredProvidedAndEngaged) {
   const Hook<int()> lonely(runtime, "lonely"), engaged(runtime, "engaged");
-  HookSet set("acme", HookPermission::kBoth);
+  HookSet set("acme");
   set.add(
          engaged, [](Next<int()> next) { return next(); }, 3)
       .add<void()>("orphan", [] {});
@@ -171,7 +131,7 @@ TEST_F(Hooked, TheListShowsWhatIsDeclaredProvidedAndEngaged) {
   EXPECT_EQ(info.signature, "i32()");
   ASSERT_EQ(info.providers.size(), 1u);
   const HookProvider& p = info.providers[0];
-  EXPECT_TRUE(p.active && p.takes_next && p.adds && p.overrides && !p.definition);
+  EXPECT_TRUE(p.active && p.takes_next && !p.definition);
   EXPECT_EQ(p.priority, 3);
   EXPECT_THAT(p.devices, ElementsAre(Device{2, 1}));
   EXPECT_EQ(list.activations.size(), 2u);

@@ -70,20 +70,6 @@ TEST_F(Hooked, ABackendThatIsOffByItselfIsNotEngagedByAnEarlierActivation) {
   EXPECT_EQ(call_or(hook, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, StrictRefusesUndeclaredHooksAddedToAnActiveBackend) {
-  const Hook<int()> hook(runtime, "declared");
-  engage(hook, [] { return 2; });
-  hooks.set_strict();
-  HookSet more("acme");
-  more.add<int()>("declarde", [] { return 1; });
-  const Status s = hooks.add(more);
-  EXPECT_EQ(s.code(), Code::kConflict);
-  EXPECT_THAT(s.to_string(), HasSubstr("did you mean 'declared'"));
-  EXPECT_FALSE(listed("declarde").has_value());
-  hooks.set_strict(false);
-  EXPECT_TRUE(hooks.add(more).ok()) << "then it is logged";
-}
-
 TEST_F(Hooked, UndeclaredHooksAreLoggedWithoutHoldingALock) {
   const Hook<int()> hook(runtime, "declared");
   engage(hook, [] { return 2; });

@@ -108,7 +108,6 @@ const Bad kBad[] = {
     {"query_hook_unlisted", Reason::kManifestDiffers, "hook 'unlisted_hook'"},
     {"query_hook_twice", Reason::kConflict, "priority 0 and 1"},
     {"query_hook_other_signature", Reason::kConflict, "i64(f64)"},
-    {"query_hook_only_adds", Reason::kConflict, "may only add"},
     {"query_function_with_next", Reason::kBadDescriptor, "it has a group"},
     {"query_function_bad_group", Reason::kBadDescriptor, "bad group"},
     {"query_function_unlisted", Reason::kManifestDiffers, "group 'unlisted_group'"},

@@ -170,10 +170,6 @@ Answer hook_other_signature() {
   second_hook().backend = "worse";
   return g_hook_2.signature = "i64(f64)", &g_plugin;
 }
-Answer hook_only_adds() {
-  second_hook().backend = "worse";
-  return g_hook_2.flags = YARD_HOOK_ADDS, &g_plugin;
-}
 Answer function_with_next() {
   return hook().group = "bad_group", g_hook.flags = YARD_HOOK_NEXT, &g_plugin;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin that brings hooks, and an implementation of a dispatched function. The build gives NAME, VERSION and
-// ANSWER; WIDER compiles it with another size of a struct that it shares with the program, TALLER with another field.
+// ANSWER; WIDER compiles it with another size of a struct that it shares with the program.
 #include "hooks.h"
 
 #include <yard/plugin_hooks.hpp>
@@ -26,7 +26,6 @@ using yard::testing::Target;
 int64_t plugged(int64_t x) { return 10 * x + ANSWER; }
 int64_t chained(yard::Next<int64_t(int64_t)> next, int64_t x) { return 100 * next(x) + ANSWER; }
 int64_t described(const Target& target, int64_t x) { return target.lanes * x; }
-int64_t windowed(const yard::testing::Window& w) { return w.rows; }
 // Runs until the test lets it go.
 int64_t held(Gate* gate) {
   gate->inside.store(true);
@@ -75,16 +74,13 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
 #ifdef WITH_TARGET
           .add(hook<described>("described").backend("hooked"))
 #endif
-#ifdef WITH_WINDOW
-          .add(function<windowed>("plugged_group", "windowed", "hooked"))
-#endif
           .add(hook<held>("held").backend("hooked"))
           .add(function<plugged>("plugged_group", "plugged", "hooked")
                    .verify<small_only>()
                    .reasons(reasons)
                    .priority(7));
 #endif
-  (void)described, (void)windowed;
+  (void)described;
   return plugin.get();
 }
 

@@ -17,20 +17,14 @@ namespace {
 
 struct HooksQuestion {
   std::vector<std::string> paths, activate;
-  bool open = false, strict = false, json = false;
+  bool open = false, json = false;
 };
 
 Json hook_provider_json(const HookProvider& p) {
   Json devices = Json::array();
   for (const Device d : p.devices) devices.push_back(to_string(d));
-  return {{"backend", p.backend},
-          {"priority", p.priority},
-          {"active", p.active},
-          {"devices", devices},
-          {"adds", p.adds},
-          {"overrides", p.overrides},
-          {"takes_next", p.takes_next},
-          {"definition", p.definition},
+  return {{"backend", p.backend},      {"priority", p.priority},     {"active", p.active},
+          {"devices", devices},        {"takes_next", p.takes_next}, {"definition", p.definition},
           {"off", text_or_null(p.off)}};
 }
 
@@ -114,7 +108,6 @@ int list_hooks(const HooksQuestion& q) {
   if (q.open || !q.activate.empty())
     if (const Status s = open_announced(runtime, &PluginInfo::hooks); !s.ok())
       return fail(kFailed, s.message());
-  runtime.hooks().set_strict(q.strict);
   for (const std::string& backend : q.activate)
     if (Status s = runtime.hooks().activate(backend); !s.ok())
       return fail(kFailed, std::string(s.message()));
@@ -133,9 +126,6 @@ struct FunctionsQuestion {
 };
 
 Json function_provider_json(const FunctionProvider& p) {
-  Json refusals = Json::array();
-  for (const FunctionRefusal& r : p.refusals)
-    refusals.push_back({{"reason", r.reason}, {"text", r.text}, {"count", r.count}});
   return {{"backend", p.backend},
           {"priority", p.priority},
           {"on", p.on},
@@ -143,8 +133,7 @@ Json function_provider_json(const FunctionProvider& p) {
           {"detail", text_or_null(p.detail)},
           {"breaker", p.breaker},
           {"calls", p.calls},
-          {"failures", p.failures},
-          {"refusals", std::move(refusals)}};
+          {"failures", p.failures}};
 }
 
 Json functions_json(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
@@ -217,7 +206,6 @@ void add_hooks(CLI::App& app, Action& action) {
   c->add_option("--activate", q->activate, "Open them, and activate this backend for the process")
       ->type_name("BACKEND")
       ->allow_extra_args(false);
-  c->add_flag("--strict", q->strict, "Activating undeclared hooks fails");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "Hooks are declared by programs. This command declares none, so hooks of plugins are shown\n"
