@@ -178,10 +178,7 @@ struct ConfigSettings {
     Set<Duration> failure_window;
     Set<Duration> cooldown, cooldown_cap;
     Set<double> cooldown_growth;
-    Set<Duration> decay;
     Set<int64_t> success_threshold, half_open_max_calls;
-    Set<int64_t> dry_run;  // percent
-    Set<int64_t> open_keys_to_open_kernel, max_entries;
     bool operator==(const Breaker&) const = default;
   } breaker;
 

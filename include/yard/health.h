@@ -42,17 +42,12 @@ struct BreakerSettings {
   uint32_t failure_percent = 50;
   uint32_t failure_min_calls = 100;
   std::chrono::nanoseconds failure_window = std::chrono::seconds(10);
-  std::chrono::nanoseconds cooldown = std::chrono::seconds(30);      // of the first opening
-  double cooldown_growth = 2;                                        // factor for each repeat
-  std::chrono::nanoseconds cooldown_cap = std::chrono::minutes(10);  // never longer
-  // A time without failures that removes one repeat.
-  std::chrono::nanoseconds decay = std::chrono::minutes(10);
+  std::chrono::nanoseconds cooldown = std::chrono::seconds(30);  // of the first opening
+  double cooldown_growth = 2;                                    // factor for each repeat
+  // The longest time that it stays open. Repeats are forgotten after this time without a failure.
+  std::chrono::nanoseconds cooldown_cap = std::chrono::minutes(10);
   uint32_t success_threshold = 2;    // in half-open, to close
   uint32_t half_open_max_calls = 3;  // probes per half-open period, which is as long as `cooldown`
-  uint32_t dry_run = 0;              // percentage of openings that are only counted and reported
-  // Runtime only: the number of open keys of a kernel that opens the kernel as a whole, and the most keys that are
-  // tracked; closed ones are dropped first.
-  uint32_t open_keys_to_open_kernel = 4, max_entries = 1024;
 
   bool operator==(const BreakerSettings&) const = default;
 };
@@ -64,8 +59,7 @@ enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };
 YARD_API const char* to_string(BreakerState state) noexcept;
 
 struct BreakerEvent {
-  // kWouldOpen: dry run, it stays closed.
-  enum class Kind : uint8_t { kOpened, kHalfOpen, kClosed, kWouldOpen, kDeviceLost, kDeviceBack };
+  enum class Kind : uint8_t { kOpened, kHalfOpen, kClosed, kDeviceLost, kDeviceBack };
   Kind kind = Kind::kOpened;
   std::string op, kernel;  // empty for a CircuitBreaker, and for devices
   std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
@@ -74,7 +68,7 @@ struct BreakerEvent {
   // kOpened: when probes begin; time_point::max(): not before it is closed manually.
   std::chrono::steady_clock::time_point until;
 };
-// "opened", "half_open", "closed", "would_open", "device_lost", "device_back".
+// "opened", "half_open", "closed", "device_lost", "device_back".
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 // `database: opened for 30s: 5 failures in a row, the last: no answer`
 YARD_API std::string to_string(const BreakerEvent& event);
@@ -85,7 +79,7 @@ struct BreakerCounters {
   uint64_t admitted = 0, refused = 0;  // by try_acquire()
   uint64_t successes = 0, failures = 0;
   uint64_t late = 0;  // results of calls that began before the last state change, and had no effect
-  uint64_t opened = 0, would_open = 0;
+  uint64_t opened = 0;
   uint64_t events_dropped = 0;  // not taken in time
 };
 
@@ -183,7 +177,7 @@ struct OpenBreaker {
   BreakerState state = BreakerState::kOpen;
   // Open: when probes begin. Half-open: when the next period begins. Empty: open until it is closed manually.
   std::optional<std::chrono::steady_clock::time_point> until;
-  uint32_t repeats = 0;  // openings, less those that have decayed
+  uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
   bool manual = false;   // opened manually
 };
 
@@ -210,8 +204,8 @@ struct BackendHealth : HealthCounts {
 
 // Since the start of the runtime, or of the forked child.
 struct BreakerTotals {
-  uint64_t opened = 0, half_opened = 0, closed = 0, would_open = 0;
-  uint64_t untracked = 0;       // faults without a breaker, since `max_entries` keys are not closed
+  uint64_t opened = 0, half_opened = 0, closed = 0;
+  uint64_t untracked = 0;       // faults without a breaker, since 1,024 keys are not closed
   uint64_t events_dropped = 0;  // not taken in time
 };
 

@@ -42,13 +42,8 @@ Status validate(const BreakerSettings& s) {
   if (s.cooldown_cap < s.cooldown)
     return wrong("cooldown_cap", base::seconds_text(s.cooldown_cap),
                  "no less than cooldown, " + base::seconds_text(s.cooldown));
-  YARD_RETURN_IF_ERROR(check("decay", s.decay));
   YARD_RETURN_IF_ERROR(check("success_threshold", s.success_threshold, 1, kMostCalls));
-  YARD_RETURN_IF_ERROR(check("half_open_max_calls", s.half_open_max_calls, 1, kMostCalls));
-  YARD_RETURN_IF_ERROR(check("dry_run", s.dry_run, 0, 100));
-  YARD_RETURN_IF_ERROR(
-      check("open_keys_to_open_kernel", s.open_keys_to_open_kernel, 1, kMostCalls));
-  return check("max_entries", s.max_entries, 1, 1'000'000);
+  return check("half_open_max_calls", s.half_open_max_calls, 1, kMostCalls);
 }
 
 }  // namespace yard

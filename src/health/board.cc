@@ -81,12 +81,11 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
     std::string why = after_failures(settings(), breaker, on.evidence, text);
     if (const std::string calls = r->failed_text(key.kind.hash()); !calls.empty())
       why += "; failed calls: " + calls;
-    if (try_open(*r, &k, breaker, std::move(why), now)) {
-      open_kernel_if_due(*r, now);
-      BoardUpdate to = update(r, now, suspects, true);
-      to.opened = true;
-      return to;
-    }
+    open(*r, &k, breaker, std::move(why), now);
+    open_kernel_if_due(*r, now);
+    BoardUpdate to = update(r, now, suspects, true);
+    to.opened = true;
+    return to;
   }
   // The bits of other kinds stay as they are.
   BoardUpdate to;
@@ -140,28 +139,19 @@ void BoardState::for_each(Self& self, const F& f) {
   for (auto& [key, breaker] : self.keys_) f(*key.record, &key, breaker);
 }
 
-// The threshold is reached: opens the breaker, unless the dry run only reports it. Whether it is open.
-bool BoardState::try_open(const Record& r, const SmallKey* key, Breaker& breaker, std::string text,
-                          Time now) {
-  if (dry_run_.only_report(settings().dry_run)) {
-    breaker.forget_failures();
-    ++totals_.would_open;
-    emit(Kind::kWouldOpen, r, key, breaker, std::move(text), now);
-    return false;
-  }
+void BoardState::open(const Record& r, const SmallKey* key, Breaker& breaker, std::string text,
+                      Time now) {
   breaker.open(settings(), now);
   emit(Kind::kOpened, r, key, breaker, std::move(text), now);
-  return true;
 }
 
 void BoardState::open_kernel_if_due(Record& r, Time now) {
-  const auto open = std::count_if(keys_.begin(), keys_.end(), [&](const auto& e) {
+  const auto open_keys = std::count_if(keys_.begin(), keys_.end(), [&](const auto& e) {
     return e.first.record == &r && !e.second.closed();
   });
-  if (static_cast<uint64_t>(open) < settings().open_keys_to_open_kernel || !r.breaker.closed())
-    return;
-  std::string text = fmt::format("{} kinds of calls are open", open);
-  if (try_open(r, nullptr, r.breaker, std::move(text), now)) close_keys(r, now);
+  if (static_cast<size_t>(open_keys) < kKeysToOpenKernel || !r.breaker.closed()) return;
+  open(r, nullptr, r.breaker, fmt::format("{} kinds of calls are open", open_keys), now);
+  close_keys(r, now);
 }
 
 // The breaker of the kernel decides from now on: closes those of its keys, without events. Their repeats stay.
@@ -176,10 +166,7 @@ bool BoardState::apply_probes(const Record& r, const SmallKey* key, Breaker& bre
   switch (breaker.probed()) {
     case ProbeSlots::Result::kNone: return false;
     case ProbeSlots::Result::kClose: close(r, key, breaker, "probes succeeded", now); return true;
-    case ProbeSlots::Result::kReopen:
-      breaker.open(settings(), now);
-      emit(Kind::kOpened, r, key, breaker, after_probe(why), now);
-      return true;
+    case ProbeSlots::Result::kReopen: open(r, key, breaker, after_probe(why), now); return true;
   }
   return false;
 }
@@ -291,7 +278,7 @@ bool BoardState::evict_record() {
 
 Breaker* BoardState::find_or_make(const SmallKey& key, Time now) {
   if (const auto at = keys_.find(key); at != keys_.end()) return &at->second;
-  if (keys_.size() >= settings().max_entries && !evict_key(now)) return nullptr;
+  if (keys_.size() >= kMostKeys && !evict_key(now)) return nullptr;
   return &keys_[key];
 }
 

@@ -11,7 +11,7 @@
 // Not on the path of a call that succeeds, except for kernels that are half-open and for suspects (Suspects).
 // Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it but
 // FailedOn::text.
-// Memory is bounded by BreakerSettings::max_entries.
+// Memory is bounded: at most kMostKeys breakers of kinds of calls are kept.
 //
 // A failure counts once, for the kernel that failed, whether or not it ran as a fallback.
 #pragma once
@@ -95,6 +95,11 @@ struct SmallKeyHash {
 using KeyBreakers = std::unordered_map<SmallKey, Breaker, SmallKeyHash>;
 static_assert(sizeof(KeyBreakers::value_type) <= 112, "a key's breaker stays within 112 bytes");
 
+// Breakers of kinds of calls that are kept. Closed ones are dropped first.
+inline constexpr size_t kMostKeys = 1024;
+// The number of a kernel's open keys that opens the kernel as a whole.
+inline constexpr size_t kKeysToOpenKernel = 4;
+
 // The breakers, for the thread that holds the lock of a Board.
 class BoardState {
  public:
@@ -168,7 +173,7 @@ class BoardState {
   // Calls f(record, key, breaker) for all breakers.
   template <class Self, class F>
   static void for_each(Self& self, const F& f);
-  bool try_open(const Record& r, const SmallKey* key, Breaker& breaker, std::string text, Time now);
+  void open(const Record& r, const SmallKey* key, Breaker& breaker, std::string text, Time now);
   void open_kernel_if_due(Record& r, Time now);
   void close_keys(const Record& r, Time now);
   bool apply_probes(const Record& r, const SmallKey* key, Breaker& breaker, std::string_view why,
@@ -186,7 +191,6 @@ class BoardState {
   KeyBreakers keys_;
   std::vector<Device> lost_;
   std::map<std::string, HealthCounts, std::less<>> external_;  // by backend
-  DryRun dry_run_;
   BreakerTotals totals_;
   EventQueue events_;
   std::shared_ptr<const HealthSnapshot> snapshot_;  // null: to be made

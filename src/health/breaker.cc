@@ -149,7 +149,6 @@ const char* to_string(BreakerEvent::Kind kind) noexcept {
     case Kind::kOpened: return "opened";
     case Kind::kHalfOpen: return "half_open";
     case Kind::kClosed: return "closed";
-    case Kind::kWouldOpen: return "would_open";
     case Kind::kDeviceLost: return "device_lost";
     case Kind::kDeviceBack: return "device_back";
   }
@@ -168,7 +167,6 @@ std::string to_string(const BreakerEvent& e) {
 struct CircuitBreaker::State {
   std::mutex lock;
   health::Breaker breaker;
-  health::DryRun dry_run;
   health::EventQueue events;
   BreakerCounters counters;
   // Changes with every state, so that results of calls that began before are recognized. The upper half is the process,
@@ -189,7 +187,7 @@ struct CircuitBreaker::Impl {
 
   void emit(State& s, Kind kind, std::string text, Time now) {
     if (kind == Kind::kOpened) ++s.counters.opened;
-    if (kind != Kind::kWouldOpen) ++s.epoch;
+    ++s.epoch;
     s.events.add({kind,
                   {},
                   {},
@@ -212,11 +210,7 @@ struct CircuitBreaker::Impl {
 
   void fault(State& s, std::string_view why, Time now) {
     if (!settings.enabled || !s.breaker.fault(settings, now)) return;
-    std::string text = health::after_failures(settings, s.breaker, health::Evidence::kCall, why);
-    if (!s.dry_run.only_report(settings.dry_run)) return open(s, std::move(text), now);
-    s.breaker.forget_failures();
-    ++s.counters.would_open;
-    emit(s, Kind::kWouldOpen, std::move(text), now);
+    open(s, health::after_failures(settings, s.breaker, health::Evidence::kCall, why), now);
   }
 };
 

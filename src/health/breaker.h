@@ -53,7 +53,7 @@ struct FailureCount {
   }
   // Whether successes count. `last`: the time of the last failure.
   bool counts_successes(const BreakerSettings& s, Time now, Time last) const {
-    return (in_a_row > 0 && now - last <= s.decay) || is_open(s, now);
+    return (in_a_row > 0 && now - last <= s.cooldown_cap) || is_open(s, now);
   }
 
  private:
@@ -106,7 +106,7 @@ struct Breaker {
   Time until{};  // open: when it becomes half-open; half-open: when the next period begins
   Time since{};  // closed: when the time without faults began
   FailureCount calls, results;  // closed; by Evidence
-  uint16_t repeats = 0;         // openings, less those that have decayed; use repeats_at()
+  uint16_t repeats = 0;         // openings in a row; use repeats_at()
   BreakerState state = BreakerState::kClosed;
   bool manual = false;         // opened manually
   bool wrong_results = false;  // results were found wrong since it was closed last
@@ -116,11 +116,9 @@ struct Breaker {
   // Whether a probe is inside.
   bool busy() const { return probes != nullptr && probes->busy(); }
 
-  // Each `decay` of time without faults removes one repeat.
+  // Repeats are forgotten after `cooldown_cap` without a fault.
   uint32_t repeats_at(const BreakerSettings& s, Time now) const {
-    if (!closed() || repeats == 0 || now <= since) return repeats;
-    const auto decayed = (now - since) / s.decay;
-    return decayed >= repeats ? 0 : repeats - static_cast<uint32_t>(decayed);
+    return closed() && now - since >= s.cooldown_cap ? 0 : repeats;
   }
 
   FailureCount& count(Evidence e) { return e == Evidence::kCall ? calls : results; }
@@ -131,7 +129,7 @@ struct Breaker {
   bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
     repeats = static_cast<uint16_t>(repeats_at(s, now));
     // Successes between failures that are so far apart may not have been counted.
-    if (now - since > s.decay) calls.in_a_row = results.in_a_row = 0;
+    if (now - since > s.cooldown_cap) calls.in_a_row = results.in_a_row = 0;
     since = std::max(since, now);
     count(e).failure(s, now);
     return in_a_row() >= s.failure_threshold || count(e).reached(s);
@@ -204,20 +202,6 @@ struct Breaker {
   void end_probes() const {
     if (probes != nullptr) probes->end();
   }
-};
-
-// Decides which openings are only reported: an even share of them, beginning with none.
-class DryRun {
- public:
-  bool only_report(uint32_t percent) {
-    owed_ += percent;
-    if (owed_ < 100) return false;
-    owed_ -= 100;
-    return true;
-  }
-
- private:
-  uint32_t owed_ = 0;
 };
 
 // Events until they are taken: bounded, the oldest are dropped.

@@ -123,18 +123,6 @@ TEST(CircuitBreaker, ResetForgetsRepeatsAndCloseKeepsThem) {
   EXPECT_EQ(b.open_until(t0), t0 + 30s);
 }
 
-TEST(CircuitBreaker, DryRunStaysClosedAndReports) {
-  BreakerSettings s;
-  s.dry_run = 100;
-  CircuitBreaker b("x", s);
-  fail(b, t0, 12);
-  EXPECT_EQ(b.state(t0), kClosed);
-  EXPECT_EQ(b.counters().would_open, 2u);
-  const auto events = b.take_events();
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(to_string(events[0]), "x: would_open: 5 failures in a row, the last: no answer");
-}
-
 TEST(CircuitBreaker, TextsAndEventsAreBounded) {
   BreakerSettings s;
   s.failure_threshold = 1;
@@ -255,12 +243,8 @@ TEST(LayerZeroDefects, every_setting_is_read) {
       [](BreakerSettings& s) { s.cooldown = 10s; },
       [](BreakerSettings& s) { s.cooldown_growth = 1.5; },
       [](BreakerSettings& s) { s.cooldown_cap = 31s; },
-      [](BreakerSettings& s) { s.decay = 5s; },
       [](BreakerSettings& s) { s.success_threshold = 3; },
       [](BreakerSettings& s) { s.half_open_max_calls = 1; },
-      [](BreakerSettings& s) { s.dry_run = 50; },
-      [](BreakerSettings& s) { s.open_keys_to_open_kernel = 2; },
-      [](BreakerSettings& s) { s.max_entries = 2; },
   };
   for (size_t i = 0; i < std::size(changes); ++i)
     EXPECT_NE(outcome(changes[i]), usual) << "setting " << i;
@@ -289,12 +273,8 @@ TEST(BreakerSettings, DefaultsAreValidAndEveryInvalidValueIsNamed) {
       HasSubstr("cooldown_growth is"));
   EXPECT_EQ(message([](auto& s) { s.cooldown_cap = 29s; }),
             "cooldown_cap is 29s; expected no less than cooldown, 30s");
-  EXPECT_THAT(message([](auto& s) { s.decay = -1s; }), HasSubstr("decay is"));
   EXPECT_THAT(message([](auto& s) { s.success_threshold = 0; }), HasSubstr("success_threshold"));
   EXPECT_THAT(message([](auto& s) { s.half_open_max_calls = 0; }), HasSubstr("half_open_max"));
-  EXPECT_THAT(message([](auto& s) { s.dry_run = 101; }), HasSubstr("from 0 to 100"));
-  EXPECT_THAT(message([](auto& s) { s.open_keys_to_open_kernel = 0; }), HasSubstr("open_keys"));
-  EXPECT_THAT(message([](auto& s) { s.max_entries = 0; }), HasSubstr("max_entries is 0"));
 }
 
 TEST(BreakerSettings, CooldownsGrowToTheCap) {

@@ -60,8 +60,7 @@ TEST(HealthFork, BitsOfTheParentAreClearedByTheFirstSuccess) {
 
 TEST(HealthFork, ALockHeldAtForkDoesNotDeadlock) {
   BreakerSettings s;
-  s.max_entries = 2000;
-  s.open_keys_to_open_kernel = 10'000;
+  s.failure_min_calls = 2000;
   Board board(s);
   for (int i = 0; i < 1000; ++i) fail_times(board, key_of("k" + std::to_string(i)), 5, t0);
   std::atomic<bool> stop{false};
@@ -69,14 +68,14 @@ TEST(HealthFork, ALockHeldAtForkDoesNotDeadlock) {
   std::thread busy([&] {
     for (uint32_t i = 0; !stop; ++i) {
       board->report({}, t0);
-      s.max_entries = 2000 + i % 2;
+      s.failure_min_calls = 2000 + i % 2;
       board->set_settings(s, t0);
     }
   });
   for (int i = 0; i < 50; ++i)
     EXPECT_TRUE(true_in_child([&] {
       board.abandon();
-      return board->settings().max_entries / 2 == 1000 && works(board);
+      return board->settings().failure_min_calls / 2 == 1000 && works(board);
     }));
   stop = true;
   busy.join();

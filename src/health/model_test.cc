@@ -20,8 +20,8 @@ namespace {
 // The model of docs/concepts/breakers.md, implemented a second time in another way: with counters that tick once a
 // second instead of times that are compared.
 struct ModelSettings {
-  int threshold = 5, cooldown = 30, growth = 2, cap = 600, decay = 600;
-  int successes = 2, calls = 3, dry_percent = 0, keys_to_kernel = 4;
+  int threshold = 5, cooldown = 30, growth = 2, cap = 600;
+  int successes = 2, calls = 3;
   int percent = 50, min_calls = 100, window = 10;
 };
 
@@ -32,7 +32,7 @@ struct ModelBreaker {
   int in_a_row = 0;          // consecutive faults
   std::vector<bool> window;  // whether each call failed, from the first failure on
   int window_age = 0;
-  int repeats = 0;         // less those that have decayed
+  int repeats = 0;         // openings
   int healthy = 0;         // seconds without a fault
   int quiet = 0;           // the same, also while there is no repeat
   int made = 0, good = 0;  // probes of this period, good ones of this phase
@@ -40,7 +40,7 @@ struct ModelBreaker {
 
   void tick(const ModelSettings& s) {
     ++window_age, ++quiet;
-    if (state == closed && repeats > 0 && ++healthy == s.decay) healthy = 0, --repeats;
+    if (state == closed && ++healthy == s.cap) repeats = 0;
     if (state == closed || left == 0 || --left > 0) return;
     if (state == open) enter_half_open();
     made = 0;
@@ -78,7 +78,7 @@ struct ModelBreaker {
   }
   // Whether a threshold is reached.
   bool fail(const ModelSettings& s) {
-    if (quiet > s.decay) in_a_row = 0;
+    if (quiet > s.cap) in_a_row = 0;
     healthy = quiet = 0;
     ++in_a_row;
     if (window.empty() || window_is_over(s)) window.clear(), window_age = 0;
@@ -117,7 +117,7 @@ struct Model {
   ModelSettings s;
   ModelBreaker kernel;
   std::vector<ModelBreaker> keys;
-  int decisions = 0, opened = 0, would_open = 0;
+  int opened = 0;
 
   void tick() {
     kernel.tick(s);
@@ -134,19 +134,18 @@ struct Model {
   void fault(size_t key) {
     if (deciding(key).state != ModelBreaker::closed) return;  // late
     ModelBreaker& k = keys[key];
-    if (!k.fail(s) || !trip(k)) return;
+    if (!k.fail(s)) return;
+    trip(k);
     const auto open = std::count_if(keys.begin(), keys.end(), [](const ModelBreaker& b) {
       return b.state != ModelBreaker::closed;
     });
-    if (open >= s.keys_to_kernel && trip(kernel)) close_keys();
+    if (open < 4) return;
+    trip(kernel);
+    close_keys();
   }
-  bool trip(ModelBreaker& b) {
-    // The n-th decision is a dry run if the share that is owed grows by one with it.
-    const int before = decisions++ * s.dry_percent / 100;
-    if (decisions * s.dry_percent / 100 > before) return b.close(), ++would_open, false;
+  void trip(ModelBreaker& b) {
     b.trip(s);
     ++opened;
-    return true;
   }
   void close_keys() {
     for (ModelBreaker& k : keys) k.close();
@@ -154,7 +153,7 @@ struct Model {
   // A probe of `b` ends.
   void end_probe(ModelBreaker& b, size_t key, ErrorClass outcome) {
     const bool counts = b.leave();
-    if (outcome == ErrorClass::kFault && counts) return b.trip(s), void(++opened);
+    if (outcome == ErrorClass::kFault && counts) return trip(b);
     if (outcome == ErrorClass::kFault) return fault(key);
     if (outcome == ErrorClass::kOk && counts && ++b.good == s.successes) b.close();
   }
@@ -177,11 +176,8 @@ ModelSettings any_settings() {
   s.cooldown = in(1, 60);
   s.growth = in(1, 3);
   s.cap = s.cooldown * in(1, 20);
-  s.decay = in(20, 1000);
   s.successes = in(1, 4);
   s.calls = in(1, 3);
-  s.dry_percent = *rc::gen::element(0, 0, 10, 33, 50, 100);
-  s.keys_to_kernel = in(2, 4);
   s.percent = *rc::gen::element(0, 1, 30, 50, 100);
   s.min_calls = in(1, 8);
   s.window = in(1, 600);
@@ -197,11 +193,8 @@ BreakerSettings as_board(const ModelSettings& m) {
   s.cooldown = seconds(m.cooldown);
   s.cooldown_growth = m.growth;
   s.cooldown_cap = seconds(m.cap);
-  s.decay = seconds(m.decay);
   s.success_threshold = static_cast<uint32_t>(m.successes);
   s.half_open_max_calls = static_cast<uint32_t>(m.calls);
-  s.dry_run = static_cast<uint32_t>(m.dry_percent);
-  s.open_keys_to_open_kernel = static_cast<uint32_t>(m.keys_to_kernel);
   return s;
 }
 
@@ -297,7 +290,6 @@ class Day {
           if (h.key == key_at(i)) own = &h;
       compare(own, model_.keys[i]);
     }
-    RC_ASSERT(board_->totals().would_open == static_cast<uint64_t>(model_.would_open));
   }
 
   int second() const { return second_; }

@@ -163,9 +163,9 @@ TEST(ConfigBreaker, SettingsThatAreNotStatedAreThoseGiven) {
   BreakerSettings base;
   base.failure_threshold = 9;
   EXPECT_EQ(breaker_of(breaker_file(""), base), base);
-  const Config c = breaker_file("enabled: off, dry_run: 100");
+  const Config c = breaker_file("enabled: off, failure_percent: 100");
   base.enabled = false;
-  base.dry_run = 100;
+  base.failure_percent = 100;
   EXPECT_EQ(breaker_of(c, base), base);
 }
 

@@ -97,12 +97,8 @@ settings:
     cooldown: 5s
     cooldown_growth: 1.5
     cooldown_cap: 1m
-    decay: 2m
     success_threshold: 3
     half_open_max_calls: 4
-    dry_run: 25
-    open_keys_to_open_kernel: 6
-    max_entries: 99
 )";
 
 ConfigReading read(const std::string& text, const Texts& others = {}) {
@@ -177,8 +173,7 @@ TEST(Config, EveryPartSetsItsValue) {
   EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000, {}}));
   EXPECT_EQ(s.max_fallback_attempts, 2);
   EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
-  EXPECT_EQ(breaker_of(c),
-            (BreakerSettings{true, 7, 60, 30, 3s, 5s, 1.5, 1min, 2min, 3, 4, 25, 6, 99}));
+  EXPECT_EQ(breaker_of(c), (BreakerSettings{true, 7, 60, 30, 3s, 5s, 1.5, 1min, 3, 4}));
 }
 
 TEST(Config, JsonIsReadAsWell) {

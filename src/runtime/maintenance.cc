@@ -80,9 +80,7 @@ namespace {
 
 LogLevel level_of(BreakerEvent::Kind kind) {
   using Kind = BreakerEvent::Kind;
-  return kind == Kind::kOpened || kind == Kind::kWouldOpen || kind == Kind::kDeviceLost
-             ? LogLevel::kWarn
-             : LogLevel::kInfo;
+  return kind == Kind::kOpened || kind == Kind::kDeviceLost ? LogLevel::kWarn : LogLevel::kInfo;
 }
 
 std::string text_of(const BreakerEvent& e) {

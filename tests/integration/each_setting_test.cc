@@ -239,15 +239,6 @@ const std::vector<Row>& rows() {
       {"breaker.cooldown_cap", "breaker: {cooldown: 50ms, cooldown_growth: 100, cooldown_cap: 1h}",
        "breaker: {cooldown: 50ms, cooldown_growth: 100, cooldown_cap: 60ms}",
        [](Under& u) { return u.open(2), u.rest() > 1s; }},
-      {"breaker.decay", "breaker: {cooldown: 20ms, success_threshold: 1, decay: 1h}",
-       "breaker: {cooldown: 20ms, success_threshold: 1, decay: 5ms}",
-       [](Under& u) {
-         u.open(1);
-         u.close();
-         std::this_thread::sleep_for(50ms);
-         EXPECT_TRUE(base::eventually([&] { return u.fault(1), u.totals().opened == 2; }));
-         return u.breaker().repeats == 2;
-       }},
       {"breaker.success_threshold",
        "breaker: {cooldown: 50ms, success_threshold: 1, half_open_max_calls: 1}",
        "breaker: {cooldown: 50ms, success_threshold: 100, half_open_max_calls: 1}",
@@ -271,19 +262,6 @@ const std::vector<Row>& rows() {
          for (int i = 0; i < 10; ++i) u.call();  // within the same second
          return u.bad.calls() == before + 1;
        }},
-      {"breaker.dry_run", "breaker: {dry_run: 100}", "breaker: {dry_run: 0}",
-       [](Under& u) { return u.fault(5), u.totals().would_open == 1; }},
-      {"breaker.open_keys_to_open_kernel", "breaker: {open_keys_to_open_kernel: 2}",
-       "breaker: {open_keys_to_open_kernel: 100}",
-       [](Under& u) {
-         u.fault(5, 4), u.fault(5, 400);
-         for (const OpenBreaker& b : u.health().open)
-           if (b.key.empty()) return true;
-         return false;
-       }},
-      {"breaker.max_entries", "breaker: {max_entries: 1, open_keys_to_open_kernel: 100}",
-       "breaker: {max_entries: 100, open_keys_to_open_kernel: 100}",
-       [](Under& u) { return u.fault(5, 4), u.fault(5, 400), u.totals().untracked > 0; }},
   };
   return all;
 }
