@@ -74,7 +74,6 @@ struct ReloadStats {
 struct RuntimeStats {
   uint64_t generation = 0;   // snapshots published
   uint64_t selections = 0;   // times the selector ran for a call
-  uint64_t replans = 0;      // times it ran for a change, for classes used since the last one
   size_t plans = 0;          // in the caches now
   size_t overlays = 0;       // op entries made for call or scope policies, now
   size_t retired = 0;        // objects waiting to be freed (of all runtimes)

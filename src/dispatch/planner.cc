@@ -18,8 +18,6 @@
 namespace yard::dispatch {
 namespace {
 
-// How many classes of an op a change plans again at most, and how many idle ones are remembered.
-constexpr size_t kReplan = 256;
 constexpr size_t kFewestPlans = 4;
 // For a selection in another thread; then this one selects for itself.
 constexpr auto kLongestWait = std::chrono::seconds(1);
@@ -69,36 +67,9 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
   const select::ProcessState where{core_.host, next.forked};
   select::OpSettings settings = settings_for(next, op_record);
   settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
-  auto entry = Entry::make(
+  return Entry::make(
       select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
       next.generation, core_.published.version(op_record.op->index), core_.calls, old);
-  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache.enabled)
-    return entry;
-  replan(*old, *entry);
-  return entry;
-}
-
-void Planner::replan(const Entry& old, Entry& entry) {
-  std::vector<Representative> used, idle;
-  for (KnownClass& c : known_classes(old)) (c.used ? used : idle).push_back(std::move(c.call));
-  // The youngest; the rest, too, are planned when they are next called.
-  const size_t rest = used.size() - std::min(used.size(), kReplan);
-  for (size_t i = 0; i < rest; ++i) idle.push_back(std::move(used[i]));
-  for (size_t i = rest; i < used.size(); ++i) {
-    const op::Call& call = *used[i];
-    Key key;
-    if (!entry.recipe().fold(call.args(), call.flags(), key)) continue;
-    root_.get().replans.fetch_add(1, std::memory_order_relaxed);
-    const auto order = select::select(entry.candidates(), call.args(), call.count(), call.flags());
-    if (order.empty()) continue;
-    log_choice(entry, order[0]);
-    entry.insert(entry.plan(key, order, call), used[i], limit_of(entry));
-  }
-  entry.idle = old.idle;
-  if (idle.empty()) return;
-  if (entry.idle != nullptr) idle.insert(idle.begin(), entry.idle->begin(), entry.idle->end());
-  if (idle.size() > kReplan) idle.erase(idle.begin(), idle.end() - static_cast<ptrdiff_t>(kReplan));
-  entry.idle = std::make_shared<const std::vector<Representative>>(std::move(idle));
 }
 
 // Plan tables that were being changed and kernels that cannot survive a fork make an entry useless there; health and
@@ -253,13 +224,14 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     full = entry.plan_count() >= limit;
   }
   const size_t many = 4 * limit + 256;
+  auto known = KnownCalls::make(entry.program(), call);
   const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
                                     base::reclaimer().collect() > many);
   {
     const std::lock_guard lock(r.plans);
     if (store) {
-      (*plan)->use = exec::Plan::kUsed;
-      with_plans(entry).insert(*std::move(plan), std::make_shared<const op::Call>(call), limit);
+      with_plans(entry).insert(*std::move(plan), limit);
+      entry.known_calls().add(std::move(known));
     } else if (!plan.ok()) {
       mine->status = plan.status();
     }
@@ -306,14 +278,19 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
                                                     std::chrono::seconds(60));
 }
 
-std::vector<Planner::KnownClass> Planner::known_classes(const Entry& entry) const {
-  std::vector<KnownClass> to;
+std::vector<Planner::KnownCall> Planner::known_calls(const Entry& entry) const {
+  std::vector<KnownCall> to;
   const std::lock_guard lock(root_.get().plans);
-  to.reserve(entry.plan_count());
-  for (const ClassRecord& c : entry.classes())
-    to.push_back({c.representative, c.plan->attempts[0].kernel,
-                  c.plan->use.load(std::memory_order_relaxed) != exec::Plan::kNotUsed,
-                  c.plan->modes[0], c.plan->is_direct()});
+  for (const KnownCalls::Known& known : entry.known_calls().all()) {
+    const op::Call& call = *known.call;
+    Key key;
+    const bool folds = entry.recipe().fold(call.args(), call.flags(), key);
+    const exec::Plan* plan = folds ? entry.find(key) : nullptr;
+    if (plan == nullptr)
+      to.push_back({known.call});
+    else
+      to.push_back({known.call, plan->attempts[0].kernel, plan->modes[0], plan->is_direct()});
+  }
   return to;
 }
 
@@ -328,7 +305,6 @@ RuntimeStats Planner::stats() const {
   Root& r = root_.get();
   to.generation = s->generation;
   to.selections = r.selections.load(std::memory_order_relaxed);
-  to.replans = r.replans.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
   const std::lock_guard lock(r.plans);
   for (const auto& e : s->owners())

@@ -32,8 +32,8 @@ class Planner {
   Planner& operator=(const Planner&) = delete;
 
   // ---- Entries ----
-  // The entry of an op for the snapshot `next`, which is being built, with plans for the classes that `old` (may be
-  // null) knew. Runs plugin code.
+  // The entry of an op for the snapshot `next`, which is being built. It has no plans: the next calls select them.
+  // `old` (may be null) is the op's entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
   // The entry of a forked child: `old` where that can be used there.
@@ -58,15 +58,15 @@ class Planner {
       std::chrono::steady_clock::time_point now);
 
   // ---- What there is ----
-  struct KnownClass {
-    Representative call;
-    const registry::Kernel* kernel;  // that serves it; owned by the entry
-    bool used;                       // since the entry was made
-    Mode mode = Mode::kDynamic;      // what decided the kernel's place
-    bool direct = false;             // calls take the shortest way
+  struct KnownCall {
+    std::shared_ptr<const op::Call> call;
+    // Of its plan. Null if the entry has no plan for it; owned by the entry.
+    const registry::Kernel* kernel = nullptr;
+    Mode mode = Mode::kDynamic;  // what decided the kernel's place
+    bool direct = false;         // calls take the shortest way
   };
-  // The classes of an entry that have plans, oldest first.
-  std::vector<KnownClass> known_classes(const Entry& entry) const;
+  // The last calls for which this entry and earlier ones of the op have selected plans, oldest first.
+  std::vector<KnownCall> known_calls(const Entry& entry) const;
   std::vector<std::shared_ptr<const Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
 
@@ -91,12 +91,9 @@ class Planner {
     std::mutex plans;  // plan tables and overlay tables of all entries and snapshots; `pending`
     std::condition_variable finished;
     std::vector<std::shared_ptr<Pending>> pending;
-    std::atomic<uint64_t> selections{0}, replans{0};
+    std::atomic<uint64_t> selections{0};
   };
   class Finisher;
-
-  // Plans the classes of `old` again that were used lately; the others become idle.
-  void replan(const Entry& old, Entry& entry);
 
   size_t limit_of(const Entry& entry) const noexcept;  // of stored plans
 

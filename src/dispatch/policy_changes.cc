@@ -269,17 +269,15 @@ std::vector<UnservedCall> unserved_under(const Core& core,
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };
-    std::vector<Planner::KnownClass> known = core.planner.known_classes(*entry);
-    if (entry->idle != nullptr)
-      for (const auto& call : *entry->idle) known.push_back({call, nullptr, false});
     std::set<std::string> found;
-    for (const Planner::KnownClass& k : known) {
+    for (const Planner::KnownCall& k : core.planner.known_calls(*entry)) {
       const op::Call& call = *k.call;
       const bool served = !able(candidates, call).empty();
       if (base::forks() != process) return to;  // a verifier has forked and this is the child
       if (served) continue;
       const registry::Kernel* kernel = k.kernel;
-      if (kernel == nullptr) {  // an idle class, which may have no kernel now either
+      if (kernel ==
+          nullptr) {  // not called since the last change; it may have no kernel now either
         const auto order = able(entry->candidates(), call);
         if (order.empty()) continue;
         kernel = entry->candidates().all()[order[0]].kernel.get();

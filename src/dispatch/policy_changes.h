@@ -54,13 +54,13 @@ Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
                      const RolloutRule& rule);
 Status end_rollout(Core& core);
 
-// A class of calls that has a kernel now and would have none under other rules.
+// A call that has a kernel now and would have none under other rules.
 struct UnservedCall {
   std::string call;    // a CallSpec
   std::string kernel;  // that serves it now
   std::string why;     // not any more
 };
-// A dry run of rules: the known classes, of the process and of scopes, that they would leave without a kernel; at most
+// A dry run of rules: the known calls, of the process and of scopes, that they would leave without a kernel; at most
 // `most` of each op. Runs plugin code, publishes nothing.
 std::vector<UnservedCall> unserved_under(const Core& core,
                                          const std::shared_ptr<const policy::FileRules>& file,

@@ -53,9 +53,27 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
   ++used_;
 }
 
+KnownCalls::Known KnownCalls::make(const op::Program& program, const op::Call& call) {
+  op::CallKey key;
+  key.set(program, call.args(), call.flags());
+  return {op::CallKeyHash()(key.bytes()), std::make_shared<const op::Call>(call)};
+}
+
+void KnownCalls::add(Known known) {
+  if (editing_.load(std::memory_order_relaxed)) return;
+  const Editing editing(editing_);
+  const auto same =
+      std::find_if(all_.begin(), all_.end(), [&](const Known& k) { return k.hash == known.hash; });
+  if (same != all_.end())
+    all_.erase(same);
+  else if (all_.size() == kMost)
+    all_.erase(all_.begin());
+  all_.push_back(std::move(known));
+}
+
 std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
                                    MemoVersion& memos, std::shared_ptr<telemetry::CallTable> calls,
-                                   const Entry* stats_from, const void* inside) {
+                                   const Entry* old, const void* inside) {
   // Allocates nothing: there may be no memory when the last owner goes.
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
@@ -66,15 +84,14 @@ std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t gen
     base::reclaimer().retire(std::move(retired));
   };
   std::unique_ptr<Entry> made(
-      new Entry(std::move(candidates), generation, memos, std::move(calls), stats_from, inside));
+      new Entry(std::move(candidates), generation, memos, std::move(calls), old, inside));
   made->handles_.reserve(kOwnHolders);
   made->retired_ = std::make_unique<base::Retired>();
   return std::shared_ptr<Entry>(made.release(), retire);
 }
 
 Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-             std::shared_ptr<telemetry::CallTable> calls, const Entry* stats_from,
-             const void* inside)
+             std::shared_ptr<telemetry::CallTable> calls, const Entry* old, const void* inside)
     : program_(&candidates.program()),
       recipe_(Recipe::compile(candidates)),
       table_(nullptr),
@@ -82,13 +99,15 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
       memos_(memos),
       candidates_(std::move(candidates)),
       calls_(std::move(calls)),
+      known_calls_(old != nullptr && inside == nullptr ? old->known_calls_
+                                                       : std::make_shared<KnownCalls>()),
       inside_(inside) {
   for (const select::KernelCandidate& c : candidates_.all()) {
     std::shared_ptr<const exec::KernelStats> stats;
-    if (stats_from != nullptr) {
-      const auto& old = stats_from->candidates_.all();
-      for (size_t i = 0; i < old.size() && stats == nullptr; ++i)
-        if (old[i].kernel == c.kernel) stats = stats_from->stats_[i];
+    if (old != nullptr) {
+      const auto& before = old->candidates_.all();
+      for (size_t i = 0; i < before.size() && stats == nullptr; ++i)
+        if (before[i].kernel == c.kernel) stats = old->stats_[i];
     }
     if (stats == nullptr) {
       auto made = std::make_shared<exec::KernelStats>();
@@ -150,8 +169,7 @@ void Entry::evict(size_t keep) {
     exec::Plan& plan = *c.plan;
     if (plan.pins.load(std::memory_order_relaxed) > 0) {
       classes_.push_back(std::move(c));
-    } else if (plan.use.load(std::memory_order_relaxed) == exec::Plan::kUsedAgain) {
-      plan.use.store(exec::Plan::kUsed, std::memory_order_relaxed);
+    } else if (plan.used_again.exchange(false, std::memory_order_relaxed)) {
       classes_.push_back(std::move(c));
     } else {
       gone.push_back(std::move(c.plan));
@@ -188,7 +206,7 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
   return count;
 }
 
-const exec::Plan* Entry::insert(exec::Plan::Ptr plan, Representative representative, size_t limit) {
+const exec::Plan* Entry::insert(exec::Plan::Ptr plan, size_t limit) {
   const Editing editing(editing_);
   Key key;
   key.hash = plan->hash, key.words = plan->key_words;
@@ -204,7 +222,7 @@ const exec::Plan* Entry::insert(exec::Plan::Ptr plan, Representative representat
       table = table_.load(std::memory_order_relaxed);
     }
     result = plan.get();
-    classes_.push_back({std::move(plan), std::move(representative), now()});
+    classes_.push_back({std::move(plan), now()});
     table->put(result);
   }
   return result;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,25 +69,43 @@ class PlanTable {
   uint32_t used_ = 0;
 };
 
-// A call that stands for its class: what a later entry plans again.
-using Representative = std::shared_ptr<const op::Call>;
+// The last calls for which an op has selected plans, each once. A change passes them from the old entry to the new one,
+// so that rules can be tried on calls that were made before. Under the plan lock.
+class KnownCalls {
+ public:
+  static constexpr size_t kMost = 256;
+  struct Known {
+    uint64_t hash;
+    std::shared_ptr<const op::Call> call;
+  };
+  static Known make(const op::Program& program, const op::Call& call);
+  void add(Known known);
+  // Oldest first. Empty in a forked child if a thread of the parent was changing them.
+  std::span<const Known> all() const noexcept {
+    return editing_.load(std::memory_order_relaxed) ? std::span<const Known>() : all_;
+  }
+
+ private:
+  std::vector<Known> all_;
+  std::atomic<bool> editing_{false};
+};
 
 // A class with its plan.
 struct ClassRecord {
   exec::Plan::Ptr plan;
-  Representative representative;
   std::chrono::steady_clock::time_point since;  // where plans have a lifetime
 };
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
   // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare.
-  // `calls`: where they are counted. `stats_from` (may be null): kernels that it has, too, keep their KernelStats. `inside`
-  // is the snapshot whose overlay table will hold it, if any.
+  // `calls`: where they are counted. `old` (may be null) is an earlier entry of the op: its kernels keep their
+  // KernelStats. `inside` is the snapshot whose overlay table will hold the entry; null for the global entry, which
+  // also shares the known calls of `old`.
   static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
                                      MemoVersion& memos,
-                                     std::shared_ptr<telemetry::CallTable> calls,
-                                     const Entry* stats_from, const void* inside = nullptr);
+                                     std::shared_ptr<telemetry::CallTable> calls, const Entry* old,
+                                     const void* inside = nullptr);
   ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
@@ -122,7 +141,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
   // Adds a plan unless its class has one. Beyond `limit` plans are evicted, oldest first; those that were used again
   // since the last eviction get a second chance. Returns the class's plan.
-  const exec::Plan* insert(exec::Plan::Ptr plan, Representative representative, size_t limit);
+  const exec::Plan* insert(exec::Plan::Ptr plan, size_t limit);
+  KnownCalls& known_calls() const noexcept { return *known_calls_; }
   // Evicts plans that were made before that time; returns how many.
   size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
@@ -157,10 +177,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
 
-  // The last classes that earlier entries of the op knew and that were not called since: they have no plan until they
-  // are. Null: none. Set before the entry is published.
-  std::shared_ptr<const std::vector<Representative>> idle;
-
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
   OverlayKey overlay_key;
   Options overlay_options;
@@ -169,7 +185,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
  private:
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-        std::shared_ptr<telemetry::CallTable> calls, const Entry* stats_from, const void* inside);
+        std::shared_ptr<telemetry::CallTable> calls, const Entry* old, const void* inside);
 
   static bool same_key(const exec::Plan& p, const Key& key) noexcept {
     if (p.key_words != key.words) return false;
@@ -198,6 +214,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const std::shared_ptr<telemetry::CallTable> calls_;            // outlives what counts in it
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
   std::deque<ClassRecord> classes_;
+  std::shared_ptr<KnownCalls> known_calls_;
   mutable std::atomic<bool> editing_{false};
   const void* inside_;
   // Under the plan lock. It has room for what else retires the entry.

@@ -81,10 +81,8 @@ struct Plan {
   bool simple = false;  // the first kernel can be called without workspace and state, and unwatched
   bool only_workspace = false;  // the same but for its workspace
   bool observed = false;        // the same but for observers, which see the call after it
-  // Which calls have used it. Eviction keeps plans that were used again since the last eviction; a change replans
-  // at once the classes that were used at all.
-  enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
-  mutable std::atomic<Use> use{kNotUsed};
+  // Whether it was used again since it was made or since the last eviction, which then keeps it.
+  mutable std::atomic<bool> used_again{false};
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
   Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
@@ -95,8 +93,8 @@ struct Plan {
 
   // Writes at most once between two evictions: calls of other threads read the line.
   void note_use() const noexcept {
-    if (use.load(std::memory_order_relaxed) != kUsedAgain) [[unlikely]]
-      use.store(kUsedAgain, std::memory_order_relaxed);
+    if (!used_again.load(std::memory_order_relaxed)) [[unlikely]]
+      used_again.store(true, std::memory_order_relaxed);
   }
 
   // Sets where calls are counted, once its modes are known.

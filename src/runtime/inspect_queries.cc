@@ -20,7 +20,6 @@ using base::JsonObject;
 using base::YamlNode;
 
 // The most plans of an op that are listed with their rejected kernels: each is explained.
-constexpr size_t kMostPlans = 256;
 
 template <class List, class F>
 std::string each(const List& list, const F& json_of) {
@@ -145,19 +144,22 @@ Result<std::string> stats(const Inspected& s, const CommandArgs&) {
 }
 
 std::string plan_json(const Inspected& s, const dispatch::Entry& entry,
-                      const dispatch::Planner::KnownClass& known) {
+                      const dispatch::Planner::KnownCall& known) {
   const std::string call = op::to_string(known.call->to_spec(entry.program()));
   std::vector<std::string> rejected;
-  if (const auto e = s.runtime.explain(call); e.ok())
+  std::string kernel = known.kernel != nullptr ? known.kernel->id : "";
+  if (const auto e = s.runtime.explain(call); e.ok()) {
+    if (kernel.empty()) kernel = e->selected;
     for (const Candidate& c : e->candidates)
       if (c.verdict != "selected") {
         JsonObject o;
         o.add("kernel", c.id).add("verdict", c.verdict).add("reason", c.reason);
         rejected.push_back(o.add("detail", c.detail).text());
       }
+  }
   JsonObject to;
-  to.add("call", call).add("kernel", known.kernel->id).add("mode", yard::to_string(known.mode));
-  to.add("direct", known.direct).add("used", known.used);
+  to.add("call", call).add("kernel", kernel).add("mode", yard::to_string(known.mode));
+  to.add("direct", known.direct).add("used", known.kernel != nullptr);
   return to.add_json("rejected", base::json_list(rejected)).text();
 }
 
@@ -170,11 +172,10 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
                   fmt::format("op '{}' is not known{}", op,
                               base::did_you_mean(op, base::keys(snapshot->state->op_records))));
   const dispatch::Entry& entry = *snapshot->entry(record->op->index);
-  auto known = s.core.planner.known_classes(entry);
-  const size_t all = known.size();
-  if (all > kMostPlans) known.erase(known.begin(), known.end() - kMostPlans);  // oldest first
+  const auto known = s.core.planner.known_calls(entry);
   const auto one = [&](const auto& k) { return plan_json(s, entry, k); };
-  return JsonObject().add("op", op).add("count", all).add_json("plans", each(known, one)).text();
+  JsonObject to;
+  return to.add("op", op).add("count", known.size()).add_json("plans", each(known, one)).text();
 }
 
 Result<std::string> status(const Inspected& s, const CommandArgs&) {

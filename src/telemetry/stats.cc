@@ -87,7 +87,7 @@ std::string to_json(const RuntimeStats& s) {
   reloads.add("aborted", s.reloads.aborted);
   reloads.add("last_ns", s.reloads.last_ns).add("total_ns", s.reloads.total_ns);
   reloads.add("last_error", s.reloads.last_error);
-  to.add("generation", s.generation).add("selections", s.selections).add("replans", s.replans);
+  to.add("generation", s.generation).add("selections", s.selections);
   to.add("plans", s.plans).add("overlays", s.overlays).add("retired", s.retired);
   to.add("states", s.states).add("state_bytes", s.state_bytes);
   const double since = std::chrono::duration<double>(s.since.time_since_epoch()).count();

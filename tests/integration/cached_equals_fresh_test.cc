@@ -2,7 +2,7 @@
 // The rule everything stands on: the plan from the cache is the plan a fresh selection would give.
 //
 // In random worlds, calls are made through the cache, which earlier calls of the same world have filled
-// and which changes of registry, environment and policy have replanned, many of them inside of scopes; each
+// and which changes of registry, environment and policy have emptied, many of them inside of scopes; each
 // is compared with the same call without the cache and outside of any scope, with all that the scopes set
 // put into its own options, and now and then against the explanation. Kernels leave their number and
 // decline half of the calls, so that the whole order of a plan shows and not only its first kernel.

@@ -167,7 +167,7 @@ TEST(ReloadTime, OfAThousandRules) {
   }
   ASSERT_TRUE(readings[0].ok()) << to_string(readings[0].problems[0]);
 
-  const auto call_classes = [&] {  // which the next publication plans again
+  const auto call_classes = [&] {  // which the dry run of the next publication selects
     for (int64_t n = 1; n < 64; ++n) {
       std::vector<float> x(static_cast<size_t>(2 * n));
       const TensorView to(x.data(), DType::f32, {1, n}), from(x.data() + n, DType::f32, {1, n});
@@ -189,6 +189,39 @@ TEST(ReloadTime, OfAThousandRules) {
       parse, publish, publish_wall);
   // The budget is 5 ms after 60 ms; three times as much where other programs run, too.
   EXPECT_LT(publish, parse / 4);
+}
+
+int32_t accept(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
+
+TEST(ReloadTime, OfAPublicationDoesNotDependOnThePlansInUse) {
+  static const char* const reads[] = {"n", nullptr};
+  constexpr int64_t kFew = 10, kMany = 4096;
+  const auto publish_ms = [](int64_t plans) {
+    Runtime rt(RuntimeSettings{.environment = false});
+    yard_kernel_t kernel = kernel_of("each", "default.best", 1);
+    kernel.verify = accept,
+    kernel.verify_reads = reads;  // each n is a class with a plan of its own
+    Changes c;
+    c.add_backend(backend_of("test")).add_op(op_of("each(out!: T[n], x: T[n])")).add_kernel(kernel);
+    rt.apply(std::move(c)).or_throw();
+    std::vector<float> x(2 * kMany);
+    double least = 1e9;
+    for (int round = 0; round < 10; ++round) {
+      for (int64_t n = 1; n <= plans; ++n)
+        rt.call("each", {TensorView(x.data(), DType::f32, {n}),
+                         TensorView(x.data() + kMany, DType::f32, {n})})
+            .or_throw();
+      EXPECT_EQ(rt.stats(false).plans, static_cast<size_t>(plans));
+      const double begin = cpu_ms();
+      rt.set_policy({}).or_throw();
+      least = std::min(least, cpu_ms() - begin);
+    }
+    return least;
+  };
+  const double few = publish_ms(kFew), many = publish_ms(kMany);
+  std::printf("publishing takes %.1f us with %d plans in use, %.1f us with %d\n", 1e3 * few,
+              static_cast<int>(kFew), 1e3 * many, static_cast<int>(kMany));
+  EXPECT_LT(many, 3 * few);
 }
 
 // If calls waited for publications, one would for each: the one that begins during it.

@@ -229,7 +229,8 @@ TEST(SingleFlight, LogSinksMayChangeWhatTheyAreToldAbout) {
   Floats out(4), x(4);
   EXPECT_TRUE(on(out.view, x.view, 0).ok());
   EXPECT_EQ(told, 1);
-  const Status added = bare.add(kernel_of("copy", "second_seen", 2, 600));  // planned again
+  const Status added = bare.add(kernel_of("copy", "second_seen", 2, 600));
+  EXPECT_TRUE(on(out.view, x.view, 0).ok());
   set_log_sink({});
   set_log_level("select", LogLevel::kWarn).ignore();
   EXPECT_EQ(told, 2);

@@ -43,7 +43,7 @@ CallStats call_of(const Json& j) {
 RuntimeStats stats_of(const Json& j) {
   RuntimeStats to;
   to.generation = count_at(j, "generation"), to.selections = count_at(j, "selections");
-  to.replans = count_at(j, "replans"), to.plans = count_at(j, "plans");
+  to.plans = count_at(j, "plans");
   to.overlays = count_at(j, "overlays"), to.retired = count_at(j, "retired");
   to.states = count_at(j, "states"), to.state_bytes = count_at(j, "state_bytes");
   to.since += std::chrono::duration_cast<std::chrono::system_clock::duration>(
