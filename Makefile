@@ -46,7 +46,7 @@ demo:
 tour:
 	@scripts/setup.sh build
 	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF -DYARD_BUILD_DOCS_EXAMPLES=ON
-	@cmake --build --preset release --target yard_tool yard_probe example_tour
+	@cmake --build --preset release --target yard_tool example_tour
 	@scripts/tour.sh
 
 test:

@@ -116,17 +116,6 @@ struct CanaryRule {
   bool operator==(const CanaryRule&) const = default;
 };
 
-// When a library is first tried in a separate process: opened, queried, started, and each of its kernels run on a few small
-// calls. That finds mistakes; it is no sandbox against malice.
-enum class PluginProbe : int {
-  kNever,
-  kChanged,  // unless a file with the same bytes was tried before: then that result counts
-  kAlways,
-};
-// "never", "changed", "always".
-YARD_API const char* to_string(PluginProbe probe) noexcept;
-YARD_API std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept;
-
 enum class Watch : int { kAuto, kInotify, kPoll };
 
 // Unset fields are left to the program, the environment or the default.
@@ -154,7 +143,6 @@ struct ConfigSettings {
   std::vector<std::string> labels;  // of the program's own that conditions may name
 
   struct Plugins {  // see PluginSettings; the program and the environment precede these
-    Set<PluginProbe> probe;
     Set<bool> require_verified;
     bool operator==(const Plugins&) const = default;
   } plugins;

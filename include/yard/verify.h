@@ -80,7 +80,10 @@ struct VerifyCase {
 
 struct VerifyOptions {
   std::string op, kernel, backend;  // empty: all; `kernel` is an id
-  std::string plugin;               // only kernels of this plugin, which must be loaded
+  // Only kernels of this plugin, which must be loaded. They first pass a smoke test: each runs on a few small calls, and a
+  // write out of bounds ends the verification.
+  std::string plugin;
+  bool smoke_test_only = false;  // with `plugin`: compare nothing
   uint64_t seed = 1;
   // Calls from the schema for each op, and then calls from its own limits for each kernel.
   size_t cases = 300;

@@ -47,9 +47,7 @@ PluginRecord refused_record(const RefusedPath& refused) {
 Refusal Loader::Locks::allows(const PluginRecord& r) const {
   if (problem.refused()) return problem;
   if (!present) return {};
-  YARD_RETURN_IF_REFUSED(file.allows(r.manifest.name, r.manifest.version, r.sha256));
-  for (const PluginLibrary& library : r.libraries) YARD_RETURN_IF_REFUSED(file.allows(library));
-  return {};
+  return file.allows(r.manifest.name, r.manifest.version, r.sha256);
 }
 
 Refusal Loader::locked_out(const Locks& locks, const PluginRecord& r) const {
@@ -226,13 +224,10 @@ Status Loader::discover_held(const std::vector<std::string>& given) {
     else if (!found.ok())
       problem.note(std::string(found.message()));
   };
-  std::vector<std::string> loaded;
   for (const PluginRecord& r : state().index.records()) {
-    if (r.state() == PluginState::kLoaded) loaded.push_back(r.path);
     if (r.state() == PluginState::kRefused && base::contains(given, r.path))
       add(to_status(r.path, r.refusal));
   }
-  for (const std::string& path : loaded) add(check_file(path));
   // Relative paths can never be used, and are not searched again.
   Edit edit(*this);
   std::erase_if(edit->places, [&](const std::string& p) {
@@ -252,33 +247,7 @@ void Loader::set_environment(FromEnvironment environment) {
   if (changed) discover({}).ignore();
 }
 
-Status Loader::check_file(const std::string& path) {
-  PluginRecord r = *state().index.find_path(path);
-  struct stat info;
-  const bool gone = ::stat(path.c_str(), &info) != 0;
-  if (!gone && r.other_file.empty() && (r.id == FileId(info) || r.copy == FileId(info))) return {};
-  const PluginRecord there = gone ? PluginRecord() : inspected(path);
-  if (gone || there.sha256 == r.sha256) {
-    if (!gone) r.copy = there.id;
-    r.other_file.clear();
-    store(std::move(r));
-    return {};
-  }
-  const auto show = [](const PluginRecord& f) {
-    return fmt::format("version {}, inode {}, sha256 {}",
-                       f.manifest.version.empty() ? "unknown" : f.manifest.version, f.id.inode,
-                       f.sha256.empty() ? "unknown" : f.sha256);
-  };
-  r.other_file = fmt::format(
-      "another file is at {} than the one that is loaded: loaded {}; there {}; "
-      "Plugins::replace(\"{}\") loads it",
-      path, show(r), show(there), r.manifest.name);
-  Status differs(Code::kConflict, fmt::format("plugin '{}': {}", r.manifest.name, r.other_file));
-  store(std::move(r));
-  return differs;
-}
-
-PluginRecord Loader::inspected(const std::string& path, PluginFile* file) const {
+PluginRecord Loader::inspected(const std::string& path) const {
   Directories directories(settings_.allow_writable);
   PluginFile c = open_plugin_file(path, directories, settings_, process_);
   PluginRecord r;
@@ -290,10 +259,7 @@ PluginRecord Loader::inspected(const std::string& path, PluginFile* file) const 
     else if (!c.refusal.refused())
       c.refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
   }
-  if (!c.refusal.refused())
-    c.refusal = find_libraries(c, {directories, settings_, library_path_, nullptr}, r.libraries);
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
-  if (file != nullptr) *file = std::move(c);
   return r;
 }
 
@@ -303,18 +269,17 @@ PluginInfo Loader::would_load(const std::string& path) {
   PluginRecord r = inspected(path);
   if (r.state() != PluginState::kRefused) {
     std::vector<std::string> directories;
-    PluginProbe mode;
     {
       LoaderState& s = state();
       const std::lock_guard lock(s.lock);
-      directories = s.lock_directories, mode = probe_mode(s);
+      directories = s.lock_directories;
     }
     directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
     std::string real;
     if (!Directories(settings_.allow_writable).check_file(path, &real).refused())
       directories.push_back(std::move(real));
     Refusal refusal = read_locks(directories).allows(r);
-    if (!refusal.refused()) refusal = check_stored_results(mode, r);
+    if (!refusal.refused()) refusal = check_verified(r);
     if (refusal.refused()) r.refuse(std::move(refusal));
   }
   return with_results(r.info());

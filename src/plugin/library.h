@@ -89,13 +89,10 @@ struct PluginRecord {
   FileId id;
   Manifest manifest;
   std::string sha256;
-  std::vector<PluginLibrary> libraries;  // that it needs
   Refusal refusal;
   PluginState last_state = PluginState::kFound;  // set by the loader; see state()
   bool by_path = false;                          // requested by path, in no place that is searched
-  FileId copy;  // a file with the same contents that was seen at its path after it was loaded
-  std::string other_file;  // what is at its path now, if it is loaded from another file
-  std::weak_ptr<KeepAlive> keep_alive;  // of its last load
+  std::weak_ptr<KeepAlive> keep_alive;           // of its last load
   std::weak_ptr<Library> library;
   std::shared_ptr<LibraryStatus> library_status;
 
@@ -133,29 +130,5 @@ class PluginIndex {
  private:
   std::vector<PluginRecord> records_;
 };
-
-// ---- The libraries that a plugin needs, found as the dynamic loader finds them ----
-//
-// Those outside of the system's directories are checked as the plugin is: others could run their code through them.
-
-// The digest of a file that has been read.
-struct KnownDigest {
-  FileId id;
-  std::string sha256;
-};
-
-struct LibrarySearch {
-  Directories& directories;
-  const PluginSettings& settings;
-  std::string environment;            // LD_LIBRARY_PATH when the process started
-  std::vector<KnownDigest>* digests;  // may be null: each file is read
-};
-
-// Libraries that the plugin needs, directly or through others, with digests; without those in directories of the system
-// (/usr, /lib) that belong to root. A refusal if others can write one of them, or a directory that RPATH or RUNPATH of the
-// plugin or of a library leads to, or if such a path is not absolute. Libraries that are missing, or that only the cache of
-// the dynamic loader names, are not listed.
-Refusal find_libraries(const PluginFile& plugin, const LibrarySearch& search,
-                       std::vector<PluginLibrary>& to);
 
 }  // namespace yard::plugin

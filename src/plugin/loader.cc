@@ -15,19 +15,8 @@ namespace yard::plugin {
 
 thread_local Loader::LoadingLock* Loader::LoadingLock::t_held = nullptr;
 
-namespace {
-
-// As the dynamic loader takes it.
-std::string library_path() {
-  const char* const value = privileged() ? nullptr : std::getenv("LD_LIBRARY_PATH");
-  return value != nullptr ? value : "";
-}
-
-}  // namespace
-
 Loader::Loader(PluginSettings settings, Services services)
     : settings_(std::move(settings)),
-      library_path_(library_path()),
       services_(std::move(services)),
       results_(settings_.state_directory.empty() ? ResultStore::default_directory()
                                                  : settings_.state_directory) {
@@ -216,8 +205,7 @@ Status Loader::load_held(std::string_view name_or_path) {
     return Status(Code::kNotFound,
                   fmt::format("no plugin called '{}' was found{}", name_or_path,
                               base::did_you_mean(name_or_path, state().index.names())));
-  if (r != nullptr)
-    return r->state() == PluginState::kLoaded ? check_file(r->path) : load_record(r->path);
+  if (r != nullptr) return r->state() == PluginState::kLoaded ? Status() : load_record(r->path);
   PluginRecord made;
   made.path = name_or_path, made.by_path = true;
   struct stat info;
@@ -230,8 +218,7 @@ Status Loader::load_held(std::string_view name_or_path) {
                                   now.st_dev != info.st_dev || now.st_ino != info.st_ino))
         continue;
       if (waited_for(std::string(other.path))) return load_held(name_or_path);
-      return other.state() == PluginState::kLoaded ? check_file(other.path)
-                                                   : load_record(other.path);
+      return other.state() == PluginState::kLoaded ? Status() : load_record(other.path);
     }
   const std::string path = made.path;
   // Not kFound, so that no other call loads it before this one does.
@@ -292,22 +279,15 @@ Refusal Loader::load_transaction(PluginRecord& r, const PluginRecord* replaces) 
   auto digest = c.digest();
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
-  if (replaces != nullptr && r.sha256 == replaces->sha256) {
-    r.copy = c.id;
-    return {};
-  }
-  YARD_RETURN_IF_REFUSED(
-      find_libraries(c, {directories, settings_, library_path_, &state().digests}, r.libraries));
+  if (replaces != nullptr && r.sha256 == replaces->sha256) return {};
   if (r.by_path) add_lock_directory(r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
   // A link does not lead out of reach of a lock.
   if (!c.directory.empty()) add_lock_directory(c.directory);
   YARD_RETURN_IF_REFUSED(locked_out(read_locks(state().lock_directories), r));
-  const PluginProbe mode = replaces != nullptr ? replace_probe_mode(state()) : probe_mode(state());
-  std::vector<std::string> others = dependencies_of(state().index, r);
   const std::vector<PluginRecord> earlier = loads_of(c.id);
   // From here on code of the plugin runs, also that which ends it after a refusal.
   std::optional<Released> others_go_on(std::in_place, *this);
-  YARD_RETURN_IF_REFUSED(admit(mode, r, c.file, std::move(others)));
+  YARD_RETURN_IF_REFUSED(check_verified(r));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(r.path, step);
   };
@@ -335,7 +315,7 @@ Refusal Loader::load_transaction(PluginRecord& r, const PluginRecord* replaces) 
             text};
   }
   r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library;
-  r.library_status = keep_alive->library->status(), r.copy = {}, r.other_file.clear();
+  r.library_status = keep_alive->library->status();
   return {};
 }
 
@@ -427,10 +407,7 @@ Result<std::weak_ptr<const void>> Loader::replace_held(std::string_view name,
     return to_status(next.path, refusal)
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
                           old.manifest.version, old.path));
-  if (next.sha256 == old.sha256) {  // the same code
-    if (next.path == old.path) old.copy = next.copy, old.other_file.clear(), store(std::move(old));
-    return std::weak_ptr<const void>();
-  }
+  if (next.sha256 == old.sha256) return std::weak_ptr<const void>();  // the same code
   base::if_memory_allows([&] {
     if (base::log_enabled("plugin", LogLevel::kInfo))
       LoadingLock::log(
@@ -461,6 +438,34 @@ void Loader::reset() {
       if (r.last_state != PluginState::kRefused) r.last_state = PluginState::kFound;
     return true;
   });
+}
+
+Refusal Loader::check_verified(const PluginRecord& r) const {
+  if (!settings_.require_verified && !verified_in_rules_.load(std::memory_order_relaxed)) return {};
+  std::string why;
+  const auto known = results_.find(r.sha256, &why);
+  if (known.value_or(false)) return {};
+  return {PluginReason::kNotVerified, fmt::format("`yard verify {}` {} it with digest {}{}", r.path,
+                                                  known ? "failed on" : "has not passed", r.sha256,
+                                                  why.empty() ? "" : fmt::format("; {}", why))};
+}
+
+Status Loader::save_verified(std::string_view sha256, bool passed) {
+  return results_.save(sha256, passed);
+}
+
+PluginInfo Loader::with_results(PluginInfo info) const {
+  if (info.sha256.empty()) return info;
+  info.verified = results_.find(info.sha256).value_or(false);
+  return info;
+}
+
+const void* Loader::keep_of(std::string_view name) {
+  LoaderState& s = state();
+  const std::lock_guard lock(s.lock);
+  const PluginRecord* r = s.index.find(name);
+  if (r == nullptr || r->state() != PluginState::kLoaded) return nullptr;
+  return r->keep_alive.lock().get();
 }
 
 }  // namespace yard::plugin

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds, loads and unloads the plugins of one runtime.
 //
-// Loading is one transaction: open the file, check and hash it, compare it with the lock file, probe it in a separate
-// process if so configured, open it as a library, query its descriptor, start it, publish. On a failure everything is
+// Loading is one transaction: open the file, check and hash it, compare it with the lock file,
+// open it as a library, query its descriptor, start it, publish. On a failure everything is
 // undone and the plugin is refused with a reason. A replacement is the same, and the change that is published also removes
 // the old version.
 //
@@ -48,8 +48,6 @@ struct Services {
   std::function<bool(const std::string& op)> in_use;
   std::function<bool(const std::string& hook)> hook_in_use;
   std::function<bool(const std::string& group)> group_in_use = {};
-  // Device features that the program has stated, for probes; may be empty.
-  std::function<std::vector<std::string>()> device_features = {};
   // Whether this thread is inside a kernel's probe, verifier or cost hint, where nothing may be published.
   std::function<bool()> choosing;
 };
@@ -57,7 +55,6 @@ struct Services {
 // Settings from the environment; empty where unset.
 struct FromEnvironment {
   std::string plugins, path;
-  std::optional<PluginProbe> probe = {};
   bool operator==(const FromEnvironment&) const = default;
 };
 
@@ -79,7 +76,6 @@ class Loader final : public registry::LazyLoader {
   std::vector<PluginInfo> list();
   PluginInfo inspect(const std::string& path);
   PluginInfo would_load(const std::string& path);
-  ProbeReport probe(const std::string& path);
   Status save_verified(std::string_view sha256, bool passed);
   // The keep-alive object of a loaded plugin's records; null if no plugin of that name is loaded.
   const void* keep_of(std::string_view name);
@@ -90,16 +86,8 @@ class Loader final : public registry::LazyLoader {
 
   // Searches all places, if this is the first call or something changed.
   void set_environment(FromEnvironment environment);
-  // Settings of a rule file, of lower precedence than program and environment. One thread at a time. Loaded plugins are
-  // affected by enforce_rules() only.
-  void set_rules(std::optional<PluginProbe> probe, bool require_verified) noexcept {
-    probe_in_rules_ = probe ? static_cast<int>(*probe) : -1;
-    if (verified_in_rules_.exchange(require_verified) != require_verified)
-      rules_pending_.store(require_verified);
-  }
-  // If rules have come to require verified plugins, unloads and refuses the others. Does not wait for a search, load or
-  // unload in another thread, which calls this when it is done.
-  void enforce_rules() noexcept;
+  // Whether the rule file asks for verified plugins. Applies to loads from now on.
+  void require_verified(bool required) noexcept { verified_in_rules_.store(required); }
   // The runtime has removed everything that was published.
   void reset();
 
@@ -121,7 +109,6 @@ class Loader final : public registry::LazyLoader {
     std::vector<std::string> lock_directories;  // where a yard.lock applies
     std::list<Underway> underway;               // the latest last
     std::condition_variable ended;              // one of them has ended
-    std::vector<KnownDigest> digests;           // of libraries that plugins need
     FromEnvironment environment;
     bool searched = false;
     bool searching = false;  // plugins for names in use are not yet loaded
@@ -140,7 +127,7 @@ class Loader final : public registry::LazyLoader {
   };
   // Of this process. A reference is not kept where plugin code runs, which may fork.
   LoaderState& state() { return state_.get(); }
-  // Runs f() with `loading` held, then enforce_rules(), which may unload plugins. f must return a value.
+  // Runs f() with `loading` held.
   template <class F>
   auto exclusive(const F& f);
   // The same for what a program asks for; f returns a Status or a Result.
@@ -166,32 +153,20 @@ class Loader final : public registry::LazyLoader {
                                   std::vector<RefusedPath>& refused) const;
   // Rebuilds the index. Plugins that were unloaded stay unloaded, unless their files are `given`.
   void search_again(const std::vector<std::string>& given);
-  // Needs no lock. `file`, if given, gets the file as it was opened.
-  PluginRecord inspected(const std::string& path, PluginFile* file = nullptr) const;
+  // Needs no lock.
+  PluginRecord inspected(const std::string& path) const;
   PluginRecord record_of(const std::string& path, bool given, LoaderState& state,
                          Directories& directories) const;
   Locks read_locks(const std::vector<std::string>& directories) const;
   // Whether lock files keep a plugin from being loaded.
   Refusal locked_out(const Locks& locks, const PluginRecord& r) const;
-  // An error if another file is at the path of a loaded plugin now. It is also stored in the record, for list().
-  Status check_file(const std::string& path);
   // Applies a lock file of that directory from now on. The directory must be trusted.
   void add_lock_directory(const std::string& directory);
 
-  // admission.cc: checks before a library is opened. Without a lock. `others`: see dependencies_of().
-  Refusal admit(PluginProbe mode, const PluginRecord& record, const base::File& file,
-                std::vector<std::string> others) const;
+  // Whether the plugin passed `yard verify`, if that is required.
   Refusal check_verified(const PluginRecord& record) const;
-  // From stored results only.
-  Refusal check_stored_results(PluginProbe mode, const PluginRecord& record) const;
-  void unload_unverified();  // with `loading` held
-  void run_and_store_probe(const PluginRecord& record, const base::File& file,
-                           std::vector<std::string> others, ProbeReport& report) const;
-  // Adds the stored results.
+  // Adds the stored result.
   PluginInfo with_results(PluginInfo info) const;
-  // Paths of plugins that may provide the ops that the plugin has kernels for.
-  static std::vector<std::string> dependencies_of(const PluginIndex& index,
-                                                  const PluginRecord& record);
 
   // loader.cc. Called with `loading` held unless stated otherwise.
   Status load_held(std::string_view name_or_path);
@@ -217,25 +192,8 @@ class Loader final : public registry::LazyLoader {
   // Removes what a loaded plugin has published. An error if others depend on it. `life` expires when it is closed.
   Status unpublish(const PluginRecord& record, std::weak_ptr<const void>* life = nullptr);
 
-  // Precedence: program, environment, rules.
-  std::optional<PluginProbe> probe_setting(const LoaderState& state) const noexcept {
-    if (settings_.probe) return settings_.probe;
-    if (state.environment.probe) return state.environment.probe;
-    const int rules = probe_in_rules_.load(std::memory_order_relaxed);
-    if (rules < 0) return std::nullopt;
-    return static_cast<PluginProbe>(rules);
-  }
-  PluginProbe probe_mode(const LoaderState& state) const noexcept {
-    return probe_setting(state).value_or(PluginProbe::kNever);
-  }
-  // Unset, a plugin that replaces another is probed if that is possible.
-  PluginProbe replace_probe_mode(const LoaderState& state) const;
-
-  std::atomic<int> probe_in_rules_{-1};
   std::atomic<bool> verified_in_rules_{false};
-  std::atomic<bool> rules_pending_{false};  // enforce_rules() has something to do
   const PluginSettings settings_;
-  const std::string library_path_;  // LD_LIBRARY_PATH
   const Services services_;
   const ResultStore results_;
   Process process_;
@@ -300,18 +258,8 @@ template <class F>
 auto Loader::exclusive(const F& f) {
   const base::CancellationOff deferred;
   const base::MayWait unless_in_a_call;
-  const auto locked = [&] {
-    const LoadingLock lock(*this);
-    return f();
-  };
-  try {
-    auto result = locked();
-    enforce_rules();
-    return result;
-  } catch (...) {
-    enforce_rules();
-    throw;
-  }
+  const LoadingLock lock(*this);
+  return f();
 }
 
 // Changes the state under its lock. At its end the number of plugins that can still be loaded is published for need().

@@ -200,13 +200,6 @@ constexpr ReasonInfo kReasons[] = {
      kInvalid},
     {R::kNotVerified, "not_verified",
      "Only verified plugins may be loaded, and this one is not verified.", kInvalid},
-    {R::kNotProbed, "not_probed",
-     "The plugin must be probed in a separate process first, and that was not possible.",
-     kUnsupported},
-    {R::kProbeFailed, "probe_failed",
-     "The plugin crashed, hung, ended the process or damaged memory when it was probed in a "
-     "separate process.",
-     kInvalid},
     {R::kCannotOpen, "cannot_open", "The dynamic loader cannot open the library.", kInvalid},
     {R::kNoQuery, "no_query", "The library does not define yard_plugin_query.", kInvalid},
     {R::kQueryDeclined, "query_declined",

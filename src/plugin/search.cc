@@ -126,6 +126,63 @@ Refusal Directories::check_real(const std::string& directory) {
   return found;
 }
 
+namespace {
+
+// A missing folder must not be one that others can create.
+Refusal check_run_path(const std::string& path, Directories& directories) {
+  if (path.find("$ORIGIN") != path.npos || path.find("${ORIGIN}") != path.npos)
+    return {PluginReason::kRelativePath,
+            fmt::format("it looks for libraries in {}: expected an absolute path; a plugin is "
+                        "opened by its descriptor, so $ORIGIN is not its folder",
+                        base::excerpt(path))};
+  if (!path.starts_with('/') || path.find('$') != path.npos)
+    return {PluginReason::kRelativePath,
+            fmt::format("it looks for libraries in {}: expected an absolute path",
+                        base::excerpt(path))};
+  fs::path at = path;
+  std::error_code none;
+  while (at != "/" && fs::symlink_status(at, none).type() == fs::file_type::not_found)
+    at = at.parent_path();
+  Refusal r = directories.check(at.string());
+  if (r.refused()) r.detail = fmt::format("it looks for libraries in {}: {}", path, r.detail);
+  return r;
+}
+
+Refusal check_library(const std::string& path, Directories& directories, bool allow_writable) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return {};
+  Refusal r = directories.check_file(path);
+  if (const std::string who = who_else_can_write(info, path); !who.empty() && !allow_writable)
+    r = {PluginReason::kWritableByOthers, fmt::format("it can be written by {}", who)};
+  if (r.refused()) r.detail = fmt::format("it needs {}: {}", path, r.detail);
+  return r;
+}
+
+// Others must not be able to run code through the libraries that the plugin names and the folders where it looks for
+// them. What these libraries need in turn is not checked.
+Refusal check_libraries(const base::ElfReading& elf, Directories& directories,
+                        const PluginSettings& settings) {
+  std::vector<std::string> folders;
+  for (const std::string& list : elf.search_paths)
+    for (std::string_view path : base::split(list, ':')) {
+      folders.emplace_back(path);
+      YARD_RETURN_IF_REFUSED(check_run_path(folders.back(), directories));
+    }
+  for (const std::string& name : elf.needed) {
+    if (name.find('/') != name.npos) {
+      YARD_RETURN_IF_REFUSED(check_run_path(name, directories));
+      YARD_RETURN_IF_REFUSED(check_library(name, directories, settings.allow_writable));
+      continue;
+    }
+    for (const std::string& folder : folders)
+      YARD_RETURN_IF_REFUSED(
+          check_library(folder + "/" + name, directories, settings.allow_writable));
+  }
+  return {};
+}
+
+}  // namespace
+
 PluginFile open_plugin_file(const std::string& path, Directories& directories,
                             const PluginSettings& settings, const Process& process) {
   PluginFile c;
@@ -136,6 +193,7 @@ PluginFile open_plugin_file(const std::string& path, Directories& directories,
   if (!c.refusal.refused()) c.refusal = open_file(c, settings);
   if (!c.refusal.refused()) c.refusal = read_manifest(c);
   if (!c.refusal.refused()) c.refusal = check_manifest(c.manifest, process);
+  if (!c.refusal.refused()) c.refusal = check_libraries(c.elf, directories, settings);
   return c;
 }
 

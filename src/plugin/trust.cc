@@ -23,7 +23,6 @@ namespace {
 
 constexpr size_t kLargestLockFile = 4 << 20;
 constexpr std::string_view kDigest = "sha256:";
-constexpr const char* kLibrary = "library";  // in place of a plugin's name
 
 Status failed(const std::string& path, const char* what) {
   return Status(Code::kNotFound, fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
@@ -105,64 +104,17 @@ Refusal LockFile::allows(const std::string& name, const std::string& version,
               : fmt::format("'{}' is listed in version {}, this is {}", name, versions, version)};
 }
 
-Refusal LockFile::allows(const PluginLibrary& library) const {
-  const std::string file = std::filesystem::path(library.path).filename().string();
-  bool listed = false;
-  for (const LockLine& e : lines_) {
-    if (e.name != kLibrary) continue;
-    if (e.sha256 == library.sha256) return {};
-    listed |= e.version == file;
-  }
-  return listed ? Refusal(PluginReason::kDigestDiffers,
-                          fmt::format("it needs {}, which is listed with another digest than {}",
-                                      library.path, library.sha256))
-                : Refusal(PluginReason::kNotInLockFile,
-                          fmt::format("it needs {}, which is not listed", library.path));
-}
-
-void LockFile::add(const PluginLibrary& library) {
-  std::string file = std::filesystem::path(library.path).filename().string();
-  for (char& c : file)  // for people; the digest decides
-    if (static_cast<unsigned char>(c) <= ' ') c = '?';
-  add({kLibrary, std::move(file), library.sha256});
-}
-
 namespace {
 
 constexpr const char* kHead =
     "# What is known about plugins, by digest. Written by Switchyard; may be deleted.\n";
 
-const char* name_of(ResultStore::Check check) {
-  return check == ResultStore::Check::kProbe ? "probe" : "verify";
-}
-
 std::optional<ResultStore::Line> parse_line(std::string_view line) {
-  std::string_view words[4];
-  for (std::string_view& w : words) {
-    const size_t blank = std::min(line.find(' '), line.size());
-    w = line.substr(0, blank);
-    line.remove_prefix(std::min(blank + 1, line.size()));
-  }
-  ResultStore::Line e;
-  if (words[0] == "probe")
-    e.check = ResultStore::Check::kProbe;
-  else if (words[0] == "verify")
-    e.check = ResultStore::Check::kVerify;
-  else
+  const std::vector<std::string_view> words = base::split(line, ' ');
+  if (words.size() != 4 || words[0] != "verify" || !base::is_bare_word(words[1]) ||
+      !base::is_sha256(words[2]) || (words[3] != "passed" && words[3] != "failed"))
     return std::nullopt;
-  if (!base::is_bare_word(words[1]) || !base::is_sha256(words[2])) return std::nullopt;
-  e.version = words[1], e.sha256 = words[2];
-  e.result.passed = words[3] == "passed";
-  if (!e.result.passed) {
-    if (words[3] != "failed" || !line.starts_with('"')) return std::nullopt;
-    size_t at = 0;
-    auto detail = base::unquote(line, at);
-    if (!detail || at != line.size()) return std::nullopt;
-    e.result.detail = *std::move(detail);
-  } else if (!line.empty()) {
-    return std::nullopt;
-  }
-  return e;
+  return ResultStore::Line{std::string(words[1]), std::string(words[2]), words[3] == "passed"};
 }
 
 // Serializes read-modify-write between processes. Gives up on a lock that is held for long; at worst a result is lost
@@ -210,9 +162,7 @@ std::vector<ResultStore::Line> ResultStore::parse(std::string_view text) {
 std::string ResultStore::text(const std::vector<Line>& lines) {
   std::string to = kHead;
   for (const Line& e : lines)
-    to += fmt::format(
-        "{} {} {} {}\n", name_of(e.check), e.version, e.sha256,
-        e.result.passed ? std::string("passed") : "failed " + base::quote(e.result.detail));
+    to += fmt::format("verify {} {} {}\n", e.version, e.sha256, e.passed ? "passed" : "failed");
   return to;
 }
 
@@ -255,19 +205,18 @@ Result<std::vector<ResultStore::Line>> ResultStore::read() const {
   return parse(bytes);
 }
 
-std::optional<CheckResult> ResultStore::find(Check check, std::string_view sha256,
-                                             std::string* why) const {
+std::optional<bool> ResultStore::find(std::string_view sha256, std::string* why) const {
   const auto lines = read();
   if (!lines.ok()) {
     if (why != nullptr) *why = lines.status().message();
     return std::nullopt;
   }
   for (auto e = lines->rbegin(); e != lines->rend(); ++e)
-    if (e->check == check && e->sha256 == sha256 && e->version == YARD_VERSION) return e->result;
+    if (e->sha256 == sha256 && e->version == YARD_VERSION) return e->passed;
   return std::nullopt;
 }
 
-Status ResultStore::save(Check check, std::string_view sha256, CheckResult result) const {
+Status ResultStore::save(std::string_view sha256, bool passed) const {
   if (!base::is_sha256(sha256))
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not a SHA-256 digest", base::excerpt(sha256)));
@@ -283,12 +232,9 @@ Status ResultStore::save(Check check, std::string_view sha256, CheckResult resul
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
   std::vector<Line> lines = known.ok() ? *std::move(known) : std::vector<Line>();
-  std::erase_if(lines, [&](const Line& e) {
-    return e.check == check && e.sha256 == sha256 && e.version == YARD_VERSION;
-  });
-  if (result.detail.size() > kLongestDetail) result.detail.resize(kLongestDetail);
-  if (result.passed) result.detail.clear();
-  lines.push_back({check, YARD_VERSION, std::string(sha256), std::move(result)});
+  std::erase_if(lines,
+                [&](const Line& e) { return e.sha256 == sha256 && e.version == YARD_VERSION; });
+  lines.push_back({YARD_VERSION, std::string(sha256), passed});
   if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
   return base::write_file(path(), text(lines), 0600);
 }

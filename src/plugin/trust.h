@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that decide which plugins may be loaded: the lock file, and stored results of probes and verifications.
+// Files that decide which plugins may be loaded: the lock file, and stored results of `yard verify`.
 #pragma once
 
 #include <yard/status.h>
@@ -15,11 +15,10 @@ namespace yard::plugin {
 
 inline constexpr const char* kLockFileName = "yard.lock";
 
-// yard.lock: the plugins that may be loaded, by name, version and digest; and the libraries that they may need.
+// yard.lock: the plugins that may be loaded, by name, version and digest.
 //
 //   # Only these plugins are loaded. Written by `yard plugin lock`.
 //   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-//   library libacme.so.1 sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
 struct LockLine {
   std::string name, version, sha256;
   auto operator<=>(const LockLine&) const = default;
@@ -44,36 +43,24 @@ class LockFile {
   // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
   Refusal allows(const std::string& name, const std::string& version,
                  const std::string& sha256 = {}) const;
-  // Whether a plugin that needs this library may be loaded.
-  Refusal allows(const PluginLibrary& library) const;
-  void add(const PluginLibrary& library);
 
  private:
   std::vector<LockLine> lines_;  // sorted, unique
 };
 
-struct CheckResult {
-  bool passed = false;
-  std::string detail;  // of a failure
-  bool operator==(const CheckResult&) const = default;
-};
-
-// Results of probes and verifications, by digest, in one small file.
+// Results of `yard verify`, by digest, in one small file.
 //
-//   probe 0.1.0 9f86d0...0a08 failed "died of SIGSEGV in its query"
 //   verify 0.1.0 60303a...d2f1 passed
 //
 // Newest last; the oldest are dropped beyond a limit. Results of other versions of the library are ignored.
 class ResultStore {
  public:
-  enum class Check { kProbe, kVerify };
   struct Line {
-    Check check;
     std::string version, sha256;
-    CheckResult result;
+    bool passed = false;
     bool operator==(const Line&) const = default;
   };
-  static constexpr size_t kMost = 1000, kLongestDetail = 400, kLargest = 4 << 20;
+  static constexpr size_t kMost = 1000, kLargest = 4 << 20;
   static constexpr const char* kFileName = "plugin_results";
 
   // An absolute directory, created when it is first needed. Empty: nothing is stored.
@@ -82,11 +69,10 @@ class ResultStore {
   // may change the environment meanwhile.
   static std::string default_directory();
 
-  // Empty if no result is stored. `why`, if given, is set if the file is missing or not trusted.
-  std::optional<CheckResult> find(Check check, std::string_view sha256,
-                                  std::string* why = nullptr) const;
+  // Whether it passed; empty if no result is stored. `why`, if given, is set if the file is missing or not trusted.
+  std::optional<bool> find(std::string_view sha256, std::string* why = nullptr) const;
   // Replaces an earlier result.
-  Status save(Check check, std::string_view sha256, CheckResult result) const;
+  Status save(std::string_view sha256, bool passed) const;
 
   std::string path() const { return directory_ + "/" + kFileName; }
 

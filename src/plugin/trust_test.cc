@@ -81,7 +81,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using Check = ResultStore::Check;
 
 std::string digest(int i) { return fmt::format("{:064x}", i); }
 
@@ -99,7 +98,7 @@ class ResultStoreTest : public ::testing::Test {
   ResultStore results() const { return ResultStore(folder_ + "/state/yard"); }
   std::string why() const {
     std::string to;
-    EXPECT_FALSE(results().find(Check::kProbe, digest(1), &to));
+    EXPECT_FALSE(results().find(digest(1), &to));
     return to;
   }
   std::string folder_;
@@ -107,48 +106,42 @@ class ResultStoreTest : public ::testing::Test {
 
 TEST_F(ResultStoreTest, TheLastResultCounts) {
   const ResultStore r = results();
-  EXPECT_FALSE(r.find(Check::kProbe, digest(1)));
-  ASSERT_TRUE(r.save(Check::kProbe, digest(1), {false, "died of \"SIGSEGV\"\nin its query"}).ok());
-  ASSERT_TRUE(r.save(Check::kVerify, digest(1), {true, ""}).ok());
-  EXPECT_EQ(r.find(Check::kProbe, digest(1)),
-            (CheckResult{false, "died of \"SIGSEGV\"\nin its query"}));
-  EXPECT_EQ(r.find(Check::kVerify, digest(1)), (CheckResult{true, ""}));
-  EXPECT_FALSE(r.find(Check::kProbe, digest(2)));
-  ASSERT_TRUE(r.save(Check::kProbe, digest(1), {true, ""}).ok());
-  EXPECT_EQ(r.find(Check::kProbe, digest(1)), (CheckResult{true, ""}));
-  EXPECT_EQ(ResultStore::parse(content()).size(), 2u);
+  EXPECT_FALSE(r.find(digest(1)));
+  ASSERT_TRUE(r.save(digest(1), false).ok());
+  EXPECT_EQ(r.find(digest(1)), false);
+  EXPECT_FALSE(r.find(digest(2)));
+  ASSERT_TRUE(r.save(digest(1), true).ok());
+  EXPECT_EQ(r.find(digest(1)), true);
+  EXPECT_EQ(ResultStore::parse(content()).size(), 1u);
 }
 
 TEST_F(ResultStoreTest, AnotherVersionOfTheLibraryFindsNothing) {
   fs::create_directories(folder_ + "/state/yard");
-  std::ofstream(results().path()) << "probe 0.0.0 " << digest(1) << " passed\n";
-  EXPECT_FALSE(results().find(Check::kProbe, digest(1)));
-  std::ofstream(results().path()) << "probe " YARD_VERSION " " << digest(1) << " passed\n";
-  EXPECT_TRUE(results().find(Check::kProbe, digest(1)));
+  std::ofstream(results().path()) << "verify 0.0.0 " << digest(1) << " passed\n";
+  EXPECT_FALSE(results().find(digest(1)));
+  std::ofstream(results().path()) << "verify " YARD_VERSION " " << digest(1) << " passed\n";
+  EXPECT_TRUE(results().find(digest(1)));
 }
 
 TEST_F(ResultStoreTest, ItsSizeIsBounded) {
   std::vector<ResultStore::Line> lines;
-  for (int i = 0; i < 1500; ++i)
-    lines.push_back({Check::kProbe, YARD_VERSION, digest(i), {false, std::string(400, '\x01')}});
+  for (int i = 500; i < 1500; ++i) lines.push_back({YARD_VERSION, digest(i), false});
   fs::create_directories(folder_ + "/state/yard");
-  lines.erase(lines.begin(), lines.end() - ResultStore::kMost);
   std::ofstream(results().path()) << ResultStore::text(lines);
-  ASSERT_TRUE(results().save(Check::kProbe, digest(5000), {false, std::string(9999, 'x')}).ok());
+  ASSERT_TRUE(results().save(digest(5000), false).ok());
   EXPECT_EQ(ResultStore::parse(content()).size(), ResultStore::kMost);
-  EXPECT_FALSE(results().find(Check::kProbe, digest(500))) << "the oldest";
-  EXPECT_TRUE(results().find(Check::kProbe, digest(501)));
-  EXPECT_EQ(results().find(Check::kProbe, digest(5000))->detail.size(),
-            ResultStore::kLongestDetail);
+  EXPECT_FALSE(results().find(digest(500))) << "the oldest";
+  EXPECT_TRUE(results().find(digest(501)));
+  EXPECT_TRUE(results().find(digest(5000)));
 }
 
 TEST_F(ResultStoreTest, FilesThatOthersCanWriteAreNotTrusted) {
-  ASSERT_TRUE(results().save(Check::kProbe, digest(1), {true, ""}).ok());
+  ASSERT_TRUE(results().save(digest(1), true).ok());
   ASSERT_EQ(::chmod(results().path().c_str(), 0666), 0);
   EXPECT_THAT(why(), HasSubstr("can be written by everybody"));
-  EXPECT_FALSE(results().save(Check::kProbe, digest(1), {true, ""}).ok());
+  EXPECT_FALSE(results().save(digest(1), true).ok());
   ASSERT_EQ(::chmod(results().path().c_str(), 0600), 0);
-  EXPECT_TRUE(results().find(Check::kProbe, digest(1)));
+  EXPECT_TRUE(results().find(digest(1)));
   ASSERT_EQ(::chmod((folder_ + "/state").c_str(), 0777), 0);
   EXPECT_THAT(why(), HasSubstr("can be written by everybody"));
 }
@@ -165,14 +158,12 @@ TEST_F(ResultStoreTest, OtherKindsOfFilesAreNotTrusted) {
 
 TEST_F(ResultStoreTest, WithoutADirectoryNothingIsStored) {
   const ResultStore nowhere{""};
-  EXPECT_FALSE(nowhere.find(Check::kProbe, digest(1)));
-  EXPECT_THAT(std::string(nowhere.save(Check::kProbe, digest(1), {true, ""}).message()),
-              HasSubstr("XDG_STATE_HOME"));
-  EXPECT_FALSE(ResultStore("relative").save(Check::kProbe, digest(1), {true, ""}).ok());
+  EXPECT_FALSE(nowhere.find(digest(1)));
+  EXPECT_THAT(std::string(nowhere.save(digest(1), true).message()), HasSubstr("XDG_STATE_HOME"));
+  EXPECT_FALSE(ResultStore("relative").save(digest(1), true).ok());
   std::ofstream(folder_ + "/file") << "x";
-  EXPECT_FALSE(ResultStore(folder_ + "/file/yard").save(Check::kProbe, digest(1), {true, ""}).ok());
-  EXPECT_THAT(std::string(results().save(Check::kProbe, "abc", {true, ""}).message()),
-              HasSubstr("not a SHA-256"));
+  EXPECT_FALSE(ResultStore(folder_ + "/file/yard").save(digest(1), true).ok());
+  EXPECT_THAT(std::string(results().save("abc", true).message()), HasSubstr("not a SHA-256"));
 }
 
 TEST_F(ResultStoreTest, TheDirectoryComesFromTheEnvironment) {
@@ -192,27 +183,26 @@ TEST_F(ResultStoreTest, ManyWritersLoseNothing) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([this, t] {
-      for (int i = 0; i < 3; ++i)
-        results().save(Check::kProbe, digest(100 * t + i), {true, ""}).or_throw();
+      for (int i = 0; i < 3; ++i) results().save(digest(100 * t + i), true).or_throw();
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(ResultStore::parse(content()).size(), 12u);
 }
 
 TEST(ResultStore, InvalidLinesAreSkipped) {
-  const std::string good = "probe 1.0 " + digest(1) + " passed\n";
+  const std::string good = "verify 1.0 " + digest(1) + " passed\n";
   for (const std::string& bad : std::vector<std::string>{
-           "probe", "probe 1.0 abc passed", "probe 1.0 " + digest(2) + " maybe",
-           "probe 1.0 " + digest(2) + " failed", "probe 1.0 " + digest(2) + " failed \"x",
-           "probe 1.0 " + digest(2) + " passed more", "watch 1.0 " + digest(2) + " passed",
-           "probe 1/0 " + digest(2) + " passed", std::string("\0\xff", 2)})
+           "verify", "verify 1.0 abc passed", "verify 1.0 " + digest(2) + " maybe",
+           "verify 1.0 " + digest(2), "verify 1.0 " + digest(2) + " passed more",
+           "watch 1.0 " + digest(2) + " passed", "verify 1/0 " + digest(2) + " passed",
+           std::string("\0\xff", 2)})
     EXPECT_EQ(ResultStore::parse(bad + "\n" + good).size(), 1u) << bad;
 }
 
-RC_GTEST_PROP(ResultsProperty, WhatIsWrittenReadsBack, (const std::string& detail, bool verify)) {
-  const std::vector<ResultStore::Line> lines = {
-      {verify ? Check::kVerify : Check::kProbe, "1.2.3", digest(7), {false, detail}}};
-  RC_ASSERT(ResultStore::parse(ResultStore::text(lines)) == lines);
+TEST(ResultStore, WhatIsWrittenReadsBack) {
+  const std::vector<ResultStore::Line> lines = {{"1.2.3", digest(7), true},
+                                                {"1.2.3", digest(8), false}};
+  EXPECT_EQ(ResultStore::parse(ResultStore::text(lines)), lines);
 }
 
 }  // namespace

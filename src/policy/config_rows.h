@@ -85,7 +85,6 @@ inline constexpr const char* kConfigVersion = "1.0";
 
 inline constexpr const char* kKindWords[] = {"default", "vendor", "reference"};
 inline constexpr const char* kRetryWords[] = {"never", "save"};
-inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
 inline constexpr const char* kVerboseWords[] = {"0", "1", "2"};
 inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
 inline constexpr const char* kCheckWords[] = {"values", "finite"};
@@ -140,9 +139,6 @@ inline constexpr auto kFields<Environment> = std::tuple{
           "plugins that are loaded before those of YARD_PLUGIN_PATH", {.variable = "YARD_PLUGINS"}),
     field("plugin_path", &Environment::plugin_path, {Shape::kText}, "where plugins are searched",
           {.variable = "YARD_PLUGIN_PATH"}),
-    field("plugin_probe", &Environment::plugin_probe, Form::word(kProbeWords),
-          "whether plugins are probed in a child process before they are loaded",
-          {.variable = "YARD_PLUGIN_PROBE"}),
     field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
           {.variable = "YARD_RECORD"}),
     field("state_bytes", &Environment::state_bytes, Form::whole(0, kMostStateBytes),
@@ -285,9 +281,6 @@ inline constexpr auto kFields<Settings::Reload> = std::tuple{
 
 template <>
 inline constexpr auto kFields<Settings::Plugins> = std::tuple{
-    field("probe", &Settings::Plugins::probe, Form::word(kProbeWords),
-          "when plugins are probed in a child process before they are loaded",
-          {.fallback = "never"}),
     field("require_verified", &Settings::Plugins::require_verified, {Shape::kSwitch},
           "only plugins that `yard verify` has passed are loaded", {.fallback = "false"}),
 };

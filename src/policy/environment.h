@@ -43,8 +43,6 @@ struct Environment {
   std::optional<bool> inspect;         // whether the process answers on a socket
   // Where plugins are searched; the entries are checked by the search.
   std::string plugins, plugin_path;
-  // "never", "changed" or "always"; empty when not set.
-  std::string plugin_probe;
   // Which variable set a field of the policy; the fields are those of notes() in process.h.
   std::map<std::string, std::string> sources;
 

@@ -91,12 +91,6 @@ TEST(Environment, SwitchesAreTheseWordsInAnyCase) {
     EXPECT_EQ(read_variables({{"YARD_STRICT", off}}).policy.strict, false) << off;
 }
 
-TEST(Environment, ProbesOfPluginsAreTheseWordsInAnyCase) {
-  for (const char* word : {"never", "changed", "always"})
-    EXPECT_EQ(read_variables({{"YARD_PLUGIN_PROBE", word}}).plugin_probe, word);
-  EXPECT_EQ(read_variables({{"YARD_PLUGIN_PROBE", " Always "}}).plugin_probe, "always");
-}
-
 TEST(Environment, EmptyAndBlankCountAsNotSet) {
   for (const std::string& name : known_variables())
     for (const char* value : {"", " ", "\t  "})

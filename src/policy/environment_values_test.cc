@@ -40,14 +40,12 @@ const std::string kLoggers =
     "; expected base, core, op, telemetry, registry, policy, health, select, exec, plugin, "
     "dispatch, tune, "
     "runtime, inspect or backend";
-const std::string kProbes = "expected never, changed or always";
 const std::string kBytes = "expected a whole number from 0 to 1000000000000000";
 const std::string kUnknown = "unknown variable";
 const std::string kVariables =
     "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_FLOAT_STATE, "
     "YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_INSPECT, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, "
-    "YARD_PLUGIN_PROBE, "
     "YARD_PREFER, YARD_RECORD, YARD_STATE_BYTES, YARD_STRICT or YARD_VERBOSE";
 const std::string kBackendName =
     "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
@@ -202,13 +200,6 @@ const std::vector<Wrong>& table() {
       {"YARD_LOG_LEVEL", "select=debug=info", "\"debug=info\" is no level" + kEntries},
       {"YARD_LOG_LEVEL", "yard.select=debug", "no logger is called \"yard.select\"" + kLoggers},
       {"YARD_LOG_LEVEL", "engine=debug", "no logger is called \"engine\"" + kLoggers},
-      {"YARD_PLUGIN_PROBE", "allways", kProbes + "; did you mean 'always'?"},
-      {"YARD_PLUGIN_PROBE", "change", kProbes + "; did you mean 'changed'?"},
-      {"YARD_PLUGIN_PROBE", "1", kProbes},
-      {"YARD_PLUGIN_PROBE", "on", kProbes},
-      {"YARD_PLUGIN_PROBE", "always,changed", kProbes},
-      {"YARD_PLUGIN_PROBE", "never mind", kProbes},
-      {"YARD_PLUGIN_PROBES", "always", kUnknown + "; did you mean 'YARD_PLUGIN_PROBE'?"},
       {"YARD_STATE_BYTES", "4G", kBytes},
       {"YARD_STATE_BYTES", "-1", kBytes},
       {"YARD_STATE_BYTES", "1.5", kBytes},
@@ -263,7 +254,6 @@ TEST(EnvironmentValues, AnInvalidValueKeepsTheLastValidOne) {
                                              {"YARD_BACKEND_SIMD", "off"},
                                              {"YARD_BACKEND_ONEDNN", "on"},
                                              {"YARD_LOG_LEVEL", "info"},
-                                             {"YARD_PLUGIN_PROBE", "changed"},
                                              {"YARD_STATE_BYTES", "1000"}},
                                             {}, problems);
   ASSERT_TRUE(problems.empty());
@@ -274,8 +264,7 @@ TEST(EnvironmentValues, AnInvalidValueKeepsTheLastValidOne) {
     const Environment one = read_environment({{w.variable, w.value}}, good, problems);
     EXPECT_FALSE(problems.empty());
     EXPECT_FALSE(one == Environment()) << w.variable << '=' << w.value;
-    EXPECT_EQ(one.policy.empty(),
-              !one.log_levels.empty() || !one.plugin_probe.empty() || one.state_bytes.has_value());
+    EXPECT_EQ(one.policy.empty(), !one.log_levels.empty() || one.state_bytes.has_value());
     for (const auto& [field, variable] : one.sources) {
       EXPECT_EQ(variable, w.variable);
       EXPECT_EQ(good.sources.at(field), variable);

@@ -64,10 +64,6 @@ const char* to_string(RetryInplace r) noexcept { return word_of(policy::kRetryWo
 std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept {
   return parse_word<RetryInplace>(policy::kRetryWords, text);
 }
-const char* to_string(PluginProbe probe) noexcept { return word_of(policy::kProbeWords, probe); }
-std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept {
-  return parse_word<PluginProbe>(policy::kProbeWords, text);
-}
 const char* to_string(CanaryCheck check) noexcept { return word_of(policy::kCheckWords, check); }
 const char* to_string(Mode m) noexcept { return word_of(kModeNames, m); }
 std::optional<Mode> parse_mode(std::string_view text) noexcept {

@@ -157,14 +157,13 @@ TEST_F(EnvironmentTest, SetsLogLevelsAndTheFirstUseIsLogged) {
 TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD"};
   for (const char* variable : paths) set(variable, "/nowhere/at/all");
-  set("YARD_PLUGIN_PROBE", "always");
   set("YARD_PREFER", "reference");
   const auto reading = runtime::read_environment({}, true);
   const policy::Environment& e = reading->good;
-  for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.plugin_probe, e.record})
+  for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.record})
     EXPECT_EQ(value, "");
   EXPECT_EQ(e.policy.prefer, Kind::kReference);  // which kernels run is no matter of rights
-  ASSERT_EQ(reading->problems.size(), 5u);
+  ASSERT_EQ(reading->problems.size(), 4u);
   for (const policy::EnvProblem& p : reading->problems) {
     EXPECT_TRUE(p.error);
     EXPECT_THAT(log_, HasSubstr(p.variable + "="));

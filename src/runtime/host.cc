@@ -155,12 +155,6 @@ bool Host::has_stated(yard_device_t device, std::string_view name) const noexcep
   return false;
 }
 
-std::vector<std::string> Host::stated() const {
-  std::vector<std::string> to;
-  for (const Stated& s : stated_) to.push_back(s.text);
-  return to;
-}
-
 Status Host::state(const std::vector<std::string>& features) {
   std::vector<registry::Feature> read;
   for (const std::string& text : features) {
@@ -181,7 +175,7 @@ Status Host::state(const std::vector<std::string>& features) {
     const Device d = read[i].device;
     const Stated* known = find(d.type, d.index, registry::FeatureName::read(read[i].name));
     if (known != nullptr && known->feature.name == read[i].name) continue;
-    stated_.append(std::unique_ptr<Stated>(new Stated{read[i], features[i]}));
+    stated_.append(std::unique_ptr<Stated>(new Stated{read[i]}));
   }
   return {};
 }

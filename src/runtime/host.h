@@ -32,15 +32,12 @@ struct Host {
   // "cuda:1:sm_90". The latest level of a name counts, and that of a device before that of its type. All or none. Any
   // thread.
   Status state(const std::vector<std::string>& features);
-  // As they were given, in order.
-  std::vector<std::string> stated() const;
   // Index -1: any device of that type. Allocates nothing.
   bool has_stated(yard_device_t device, std::string_view name) const noexcept;
 
  private:
   struct Stated {
     registry::Feature feature;
-    std::string text;
     Stated* next = nullptr;
   };
   // The latest statement of the name; null: none.

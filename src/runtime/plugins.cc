@@ -18,7 +18,6 @@ Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>&
       return Status(Code::kInvalidArgument,
                     fmt::format("plugin {} has no name, version or digest", p.path));
     lock.add({p.name, p.version, p.sha256});
-    for (const PluginLibrary& library : p.libraries) lock.add(library);
   }
   return lock.write(path);
 }
@@ -43,9 +42,6 @@ PluginInfo Plugins::would_load(std::string_view path) const {
 }
 PluginInfo Plugins::inspect(std::string_view path) const {
   return loader_->inspect(std::string(path));
-}
-ProbeReport Plugins::probe(std::string_view path) const {
-  return loader_->probe(std::string(path));
 }
 Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
   return loader_->save_verified(sha256, passed);

@@ -144,7 +144,6 @@ void ignore_paths(policy::Reading& now) {
   const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &e.config},
                                                         {"YARD_PLUGINS", &e.plugins},
                                                         {"YARD_PLUGIN_PATH", &e.plugin_path},
-                                                        {"YARD_PLUGIN_PROBE", &e.plugin_probe},
                                                         {"YARD_RECORD", &e.record}};
   for (const auto& [variable, value] : paths) {
     if (value->empty()) continue;
@@ -249,7 +248,7 @@ void RuleFollower::apply_settings() {
     if (news) {
       const Config none;
       const ConfigSettings& settings = (file != nullptr ? file->config : none).settings;
-      loader_.set_rules(settings.plugins.probe, settings.plugins.require_verified.value_or(false));
+      loader_.require_verified(settings.plugins.require_verified.value_or(false));
       s.wanted = settings.telemetry.record.value_or("");
       s.applied = file;  // once all is taken over
       sweep = settings.cache.lifetime.has_value();
@@ -257,7 +256,6 @@ void RuleFollower::apply_settings() {
   }
   if (sweep) wake_();
   if (news) switch_recording();
-  loader_.enforce_rules();
 }
 
 // Publishing leads here again, so the lock is not held meanwhile. One thread goes on until what it did is what is wanted:

@@ -41,7 +41,7 @@ Status first_error(const std::vector<ConfigProblem>& problems);
 Status first_error(const policy::Reading& reading);
 
 // Reads the variables YARD_* over the last valid values. Logs every problem and applies the log levels. In a privileged
-// process (set-uid, set-gid, file capabilities) variables that name files, plugins or probes are ignored and reported.
+// process (set-uid, set-gid, file capabilities) variables that name files or plugins are ignored and reported.
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
                                                         bool privileged = plugin::privileged());
 // The same reading with warnings about names of ops, vendors and backends that are neither registered nor announced: they

@@ -114,7 +114,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
     s.in_use = [this](const std::string& op) { return core.sites.in_use(op); };
     s.hook_in_use = [this](const std::string& hook) { return hooks.table().in_use(hook); };
     s.group_in_use = [this](const std::string& group) { return functions.in_use(group); };
-    s.device_features = [this] { return host.stated(); };
     s.choosing = [] { return select::inside_select(); };
     return s;
   }
@@ -279,8 +278,7 @@ Status Runtime::reload_environment() {
       YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(reading)));
     const policy::Environment before = s->policy->reading->good;
     const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
-    parts_->loader.set_environment(
-        {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
+    parts_->loader.set_environment({now.plugins, now.plugin_path});
     parts_->inspect.allow(parts_->settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
     const auto found = parts_->core.snapshot();

@@ -16,7 +16,7 @@ class Plugged(Yard):
         self.addCleanup(folder.cleanup)
         self.folder = os.path.join(folder.name, "plugins")
         os.mkdir(self.folder, 0o700)
-        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE", "YARD_BACKEND_HOOKED"):
+        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_BACKEND_HOOKED"):
             os.environ.pop(name, None)
         self.path = self.put("hooked")
         os.environ["XDG_STATE_HOME"] = os.path.join(folder.name, "state")

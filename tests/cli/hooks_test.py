@@ -15,7 +15,7 @@ class Hooks(Yard):
         self.addCleanup(folder.cleanup)
         self.folder = os.path.join(folder.name, "plugins")
         os.mkdir(self.folder, 0o700)
-        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE"):
+        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH"):
             os.environ.pop(name, None)
 
     def put(self, plugin):

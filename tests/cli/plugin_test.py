@@ -22,7 +22,7 @@ class Plugins(Yard):
         self.state = os.path.join(folder.name, "state")
         kept = dict(os.environ)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
-        for name in ("YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE"):
+        for name in ("YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH"):
             os.environ.pop(name, None)
         os.environ["XDG_STATE_HOME"] = self.state
 
@@ -150,7 +150,7 @@ class Inspect(Plugins):
         data = self.json("plugin", "inspect", path)
         self.assertEqual((data["name"], data["version"], data["state"]), ("answer", "1.0", "found"))
         self.assertRegex(data["sha256"], "^[0-9a-f]{64}$")
-        self.assertEqual((data["probed"], data["verified"]), (None, False))
+        self.assertFalse(data["verified"])
         out, _ = self.yard("plugin", "inspect", path)
         for text in ("answer 1.0", "could be loaded", data["sha256"], "ABI 0", "not yet: yard verify"):
             self.assertIn(text, out)
@@ -235,52 +235,6 @@ class Lock(Plugins):
         self.yard("plugin", "lock", self.put("answer"), "--output", other + "/no/such", code=1)
 
 
-class Probe(Plugins):
-    def test_good(self):
-        path = self.put("behave")
-        data = self.json("plugin", "probe", path)
-        self.assertEqual((data["passed"], data["reason"], data["kernels"]), (True, None, 2))
-        self.assertGreater(data["runs"], 4)
-        self.assertEqual(self.json("plugin", "inspect", path)["probed"], "passed")
-        out, _ = self.yard("plugin", "probe", path)
-        self.assertRegex(out, r"^passed: 2 kernels, \d+ calls, ")
-
-    def test_bad(self):
-        for plugin, words in (("behave_query_crash", "in its query"),
-                              ("behave_run_leave", "kernel 'default.behave' of op 'behave' on behave("),
-                              ("behave_run_write_behind", "after its last element")):
-            data = self.json("plugin", "probe", self.put(plugin), code=1)
-            self.assertEqual((data["passed"], data["reason"]), (False, "probe_failed"))
-            self.assertIn(words, data["detail"])
-            self.assertEqual(data["plugin"]["probed"], "failed")
-        out, _ = self.yard("plugin", "probe", self.put("behave_query_crash"), code=1)
-        self.assertRegex(out, "^refused: probe_failed: it ")
-
-    def test_a_failing_backend_probe_is_the_reason(self):
-        path = self.put("probe_fails")
-        data = self.json("plugin", "probe", path, code=1)
-        self.assertEqual((data["passed"], data["reason"], data["runs"]), (False, "unavailable", 0))
-        self.assertIn("default.probe_fails of op probed: unavailable: ", data["detail"])
-        self.assertIn("no board is in the slot", data["detail"])
-        out, _ = self.yard("plugin", "probe", path, code=1)
-        self.assertIn("unavailable: no kernel was run: default.probe_fails of op probed", out)
-        # It is sound, so programs may load it.
-        self.assertEqual(self.json("plugin", "inspect", path)["probed"], "passed")
-
-    def test_hanging(self):
-        data = self.json("plugin", "probe", self.put("behave_start_hang"), "--seconds", "4.5", code=1)
-        self.assertIn("still running after 4.5 s, in its start", data["detail"])
-
-    def test_refused_without_a_process(self):
-        data = self.json("plugin", "probe", self.put("other_machine"), code=1)
-        self.assertEqual((data["reason"], data["seconds"]), ("other_machine", 0))
-
-    def test_invalid_usage(self):
-        self.assertIn("No such file", self.wrong("plugin", "probe", self.folder + "/none.so"))
-        self.assertIn("--seconds", self.wrong("plugin", "probe", "x.so", "--seconds", "0"))
-        self.assertIn("FILE", self.wrong("plugin", "probe"))
-
-
 class Verify(Plugins):
     def verified(self, path):
         return self.json("plugin", "inspect", path)["verified"]
@@ -309,7 +263,6 @@ class Verify(Plugins):
             os.environ[variable] = self.folder if variable == "YARD_PLUGIN_PATH" else path
             os.environ["YARD_LOG_LEVEL"] = "off"  # the environment's own use of it is refused
             self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_in_lock_file")
-            self.assertTrue(self.json("plugin", "probe", path)["passed"])
             self.assertTrue(self.json("verify", path)["verified"])
             del os.environ[variable]
         with open(os.path.join(self.folder, "yard.lock"), "a", encoding="utf-8") as f:
@@ -397,7 +350,7 @@ class Upgrade(Plugins):
     def test_shows_the_changes_and_replaces_the_file(self):
         out, _ = self.upgrade("--dry-run")
         self.assertIn("answer 1.0 -> 2.0", out)
-        self.assertIn("probe      passed: 1 kernels", out)
+        self.assertIn("smoke test passed", out)
         self.assertIn("kernels    unchanged", out)
         self.assertIn("nothing was written", out)
         self.assertEqual(self.version(), "1.0")

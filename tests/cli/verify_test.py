@@ -171,7 +171,7 @@ class Files(Folder):
         super().setUp()
         kept = dict(os.environ)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
-        for name in ("YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE"):
+        for name in ("YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH"):
             os.environ.pop(name, None)
         os.environ["XDG_STATE_HOME"] = os.path.join(self.folder, "state")
         self.plugins = os.path.join(self.folder, "plugins")
@@ -200,6 +200,57 @@ class Files(Folder):
         _, err = self.yard("verify", self.put("probe_fails"), code=1)
         self.assertIn("does not count as verified: default.probe_fails of op probed was not compared on any call: "
                       "backend 'probe_fails' is not available: no board is in the slot", err)
+
+    def test_quick_runs_a_smoke_test_in_a_child(self):
+        path = self.put("behave")
+        data = self.json("verify", "--quick", path)
+        self.assertEqual((data["verified"], data["why"]), (False, "with --quick, only the smoke test was run"))
+        self.assertEqual([(k["id"], k["failed"]) for k in data["kernels"]],
+                         [("default.behave", 0), ("reference.behave", 0)])
+        self.assertTrue(all(0 < k["passed"] < 20 for k in data["kernels"]))
+        self.assertFalse(self.json("plugin", "inspect", path)["verified"])
+        # Nothing is compared.
+        self.json("verify", "--quick", self.put("behave_run_be_wrong"))
+
+    def test_quick_says_where_a_plugin_died(self):
+        for plugin, where in (("load_crash", "while it was opened"), ("load_leave_well", "while it was opened"),
+                              ("query_crash", "in its query"), ("query_recurse", "in its query"),
+                              ("query_fall_silent", "in its query"), ("query_leave_a_child", "in its query"),
+                              ("start_leave", "in its start"),
+                              ("run_leave", "kernel 'default.behave' of op 'behave' on behave(i64["),
+                              ("run_divide", "on behave(i64["), ("run_leave_a_child", "on behave(i64["),
+                              ("stop_crash", "stopped and closed"), ("close_leave", "stopped and closed")):
+            data = self.json("verify", "--quick", self.put("behave_" + plugin), code=1)
+            self.assertFalse(data["verified"])
+            self.assertIn(where, data["why"], plugin)
+        message = self.wrong("verify", "--quick", self.put("behave_query_leave"), code=1)
+        self.assertIn("behave_query_leave.so failed: it ended its process with exit code 3 in its query", message)
+
+    def test_quick_finds_writes_out_of_bounds(self):
+        for plugin, words in (("run_write_behind", "after its last element"),
+                              ("run_write_far_behind", "100 bytes after its last element"),
+                              ("run_change_float_state", "floating-point control state")):
+            for options in (["--quick"], []):
+                data = self.json("verify", *options, self.put("behave_" + plugin), code=1)
+                self.assertFalse(data["verified"])
+                self.assertIn(words, data["why"])
+                self.assertEqual(data["kernels"][0]["failed"], 1)
+
+    def test_quick_ends_a_plugin_that_hangs(self):
+        for plugin, where in (("load_hang", "while it was opened"), ("query_spin", "in its query"),
+                              ("start_hang", "in its start"), ("run_hang", "on behave(i64["),
+                              ("stop_hang", "stopped and closed")):
+            data = self.json("verify", "--quick", "--timeout", "2", self.put("behave_" + plugin), code=1)
+            self.assertIn("was still running after 2 s", data["why"])
+            self.assertIn(where, data["why"])
+
+    def test_quick_reports_a_backend_that_is_not_available(self):
+        data = self.json("verify", "--quick", self.put("probe_fails"), code=1)
+        self.assertIn("no board is in the slot", data["why"])
+
+    def test_quick_refuses_what_a_load_refuses(self):
+        self.assertIn("other_machine", self.wrong("verify", "--quick", self.put("other_machine"), code=1))
+        self.assertIn("bad_descriptor", self.wrong("verify", "--quick", self.put("query_bad_utf8"), code=1))
 
     def test_hooks_are_run_with_their_samples(self):
         data = self.json("verify", self.put("hook_samples"))

@@ -191,11 +191,6 @@ const std::vector<Row>& rows() {
        "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},
       {"reload.debounce", "reload: {debounce: 20ms}", "reload: {debounce: 30s}",
        [](Under& u) { return u.follows(); }},
-      {"plugins.probe", "plugins: {probe: always}", "plugins: {probe: never}",
-       [](Under& u) {
-         u.runtime->plugins().load(u.plugins.put("answer")).ignore();
-         return u.runtime->plugins().inspect(u.plugins.file("answer.so")).probed.has_value();
-       }},
       {"plugins.require_verified", "plugins: {require_verified: true}",
        "plugins: {require_verified: false}",
        [](Under& u) { return !u.runtime->plugins().load(u.plugins.put("answer")).ok(); }},

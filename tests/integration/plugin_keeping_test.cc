@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unloaded plugins stay unloaded, plugins that rules no longer allow are unloaded, untrusted lock files are ignored,
-// and no call waits for a plugin that does not serve it.
+// Unloaded plugins stay unloaded, rules admit verified plugins only, untrusted lock files are ignored, and no call waits
+// for a plugin that does not serve it.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
-#include <yard/log.h>
 
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <mutex>
 #include <thread>
 
 #include "plugin_files.h"
@@ -17,7 +15,6 @@ namespace yard::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using State = PluginState;
 
@@ -121,30 +118,6 @@ TEST(PluginsThatTakeTheirTime, DelayOnlyTheirOwnCallers) {
   EXPECT_EQ(same.get(), 1);
 }
 
-// Rules wait for no plugin: a load in progress applies them when it is done.
-TEST(PluginsThatTakeTheirTime, DoNotDelayRulesAboutPlugins) {
-  Folder folder, state;
-  const std::string path = folder.put("answer");
-  HeldLoad held;
-  RuntimeSettings settings = held.settings({});
-  settings.plugins.state_directory = state.path();
-  Runtime runtime(settings);
-  std::thread loads([&] { EXPECT_TRUE(runtime.plugins().load(path).ok()); });
-  held.wait();
-  auto rules = std::async(std::launch::async, [&] {
-    Config c;
-    c.settings.plugins.require_verified = true;
-    return runtime.set_config(c);
-  });
-  EXPECT_EQ(rules.wait_for(std::chrono::seconds(20)), std::future_status::ready);
-  held.let_go();
-  loads.join();
-  EXPECT_TRUE(rules.get().ok());
-  EXPECT_EQ(info_of(runtime, path).state, State::kRefused);
-  EXPECT_EQ(info_of(runtime, path).reason, PluginReason::kNotVerified);
-  EXPECT_EQ(ask(runtime), -1);
-}
-
 TEST(LockFiles, OfAnUntrustedDirectoryAreIgnored) {
   Folder open, good;
   const std::string refused = open.put("old_layout"), path = good.put("answer");
@@ -207,64 +180,62 @@ class OnlyVerified : public ::testing::Test {
     RuntimeSettings s = alone({folder_.path()});
     s.plugins.state_directory = state_.path();
     runtime_ = std::make_unique<Runtime>(s);
-    set_log_sink([this](const LogMessage& m) {
-      const std::lock_guard lock(lock_);
-      if (m.logger == "plugin") logged_.emplace_back(m.text);
-    });
   }
-  ~OnlyVerified() override { set_log_sink({}); }
   void require(bool yes) {
     Config c;
     c.settings.plugins.require_verified = yes;
     runtime_->set_config(c).or_throw();
   }
-  void verified(const char* name) {
-    runtime_->plugins().remember_verified(info_of(*runtime_, name).sha256).or_throw();
-  }
 
   Folder folder_, state_;
   std::unique_ptr<Runtime> runtime_;
-  std::mutex lock_;  // while others may log
-  std::vector<std::string> logged_;
 };
 
-TEST_F(OnlyVerified, UnloadsPluginsThatWereLoadedBefore) {
-  folder_.put("answer"), folder_.put("kernel_only"), folder_.put("old_layout");
+TEST_F(OnlyVerified, AppliesToLoadsFromThenOn) {
+  folder_.put("answer");
+  const std::string old = folder_.put("old_layout");
   runtime_->plugins().discover().or_throw();
-  EXPECT_EQ(ask(*runtime_), 3);  // of `helper`, which needs `answer`
-  EXPECT_EQ(ask(*runtime_, "old"), 41);
-  verified("old_layout");
-  require(true);
-  for (const char* name : {"answer", "helper"}) {
-    EXPECT_EQ(info_of(*runtime_, name).state, State::kRefused) << name;
-    EXPECT_EQ(info_of(*runtime_, name).reason, PluginReason::kNotVerified) << name;
-    EXPECT_THAT(logged_, Contains(AllOf(HasSubstr(info_of(*runtime_, name).path),
-                                        HasSubstr("not_verified"), HasSubstr("it is unloaded"))));
-  }
-  Status why;
-  EXPECT_EQ(ask(*runtime_, "answer", &why), -1);
-  EXPECT_THAT(why.to_string(), HasSubstr("not_verified"));
-  EXPECT_EQ(ask(*runtime_, "old"), 41);
-  EXPECT_EQ(info_of(*runtime_, "old_layout").state, State::kLoaded);
-  // Once it is verified, it can come back.
-  verified("answer");
-  ASSERT_TRUE(runtime_->plugins().load("answer").ok());
   EXPECT_EQ(ask(*runtime_), 1);
-  require(false);
-  ASSERT_TRUE(runtime_->plugins().load("helper").ok());
-  EXPECT_EQ(ask(*runtime_), 3);
-}
-
-TEST_F(OnlyVerified, KeepsDependenciesOfVerifiedPluginsAndReportsThem) {
-  folder_.put("answer"), folder_.put("kernel_only");
-  runtime_->plugins().discover().or_throw();
-  EXPECT_EQ(ask(*runtime_), 3);
-  verified("helper");
   require(true);
   EXPECT_EQ(info_of(*runtime_, "answer").state, State::kLoaded);
-  EXPECT_THAT(logged_, Contains(AllOf(HasSubstr("'answer' is not verified and stays loaded"),
-                                      HasSubstr("default.helper"))));
-  EXPECT_EQ(ask(*runtime_), 3);
+  EXPECT_EQ(ask(*runtime_), 1);
+  Status why;
+  EXPECT_EQ(ask(*runtime_, "old", &why), -1);
+  EXPECT_THAT(why.to_string(), HasSubstr("not_verified"));
+  runtime_->plugins().remember_verified(runtime_->plugins().inspect(old).sha256).or_throw();
+  ASSERT_TRUE(runtime_->plugins().load("old_layout").ok());
+  EXPECT_EQ(ask(*runtime_, "old"), 41);
+}
+
+TEST_F(OnlyVerified, IsDecidedByTheDigest) {
+  const std::string path = folder_.put("answer");
+  require(true);
+  EXPECT_FALSE(runtime_->plugins().load(path).ok());
+  EXPECT_EQ(info_of(*runtime_, path).reason, PluginReason::kNotVerified);
+  EXPECT_THAT(info_of(*runtime_, path).detail, HasSubstr("`yard verify " + path + "`"));
+  const std::string digest = runtime_->plugins().inspect(path).sha256;
+  EXPECT_FALSE(runtime_->plugins().remember_verified("x").ok());
+  ASSERT_TRUE(runtime_->plugins().remember_verified(digest).ok());
+  EXPECT_TRUE(runtime_->plugins().inspect(path).verified);
+  folder_.put("answer_v2", "answer");
+  EXPECT_EQ(runtime_->plugins().would_load(path).reason, PluginReason::kNotVerified);
+  folder_.put("answer");
+  EXPECT_EQ(runtime_->plugins().would_load(path).reason, PluginReason::kNone);
+  // A failure takes it back.
+  ASSERT_TRUE(runtime_->plugins().remember_verified(digest, false).ok());
+  EXPECT_FALSE(runtime_->plugins().load(path).ok());
+  EXPECT_THAT(info_of(*runtime_, path).detail, HasSubstr("failed on"));
+}
+
+TEST_F(OnlyVerified, AResultsFileThatOthersCanWriteIsIgnored) {
+  const std::string path = folder_.put("answer");
+  require(true);
+  const std::string digest = runtime_->plugins().inspect(path).sha256;
+  ASSERT_TRUE(runtime_->plugins().remember_verified(digest).ok());
+  ASSERT_EQ(::chmod(state_.path().c_str(), 0777), 0);
+  EXPECT_FALSE(runtime_->plugins().load(path).ok());
+  EXPECT_EQ(info_of(*runtime_, path).reason, PluginReason::kNotVerified);
+  EXPECT_THAT(info_of(*runtime_, path).detail, HasSubstr("is not trusted"));
 }
 
 // Other changes at the same time must not bring back what an earlier file said.

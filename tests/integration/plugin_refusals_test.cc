@@ -366,9 +366,6 @@ TEST(Paths, OfFilesThatAreTooLargeAreRefusedUnread) {
   EXPECT_EQ(reason_for(runtime, large), Reason::kTooLarge);
   EXPECT_THAT(runtime.plugins().load(large).to_string(), HasSubstr("too_large"));
   expect_too_large(info_of(runtime, large));
-  const ProbeReport probed = runtime.plugins().probe(large);
-  EXPECT_EQ(probed.reason, Reason::kTooLarge);
-  expect_too_large(probed.info);
   ASSERT_TRUE(runtime.plugins().load(good).ok());
   EXPECT_FALSE(runtime.plugins().replace("answer", large).ok());
   EXPECT_EQ(ask(runtime), 1);

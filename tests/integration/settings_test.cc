@@ -38,14 +38,6 @@ TEST(FileSettings, RequireVerifiedRefusesUnverifiedPlugins) {
   EXPECT_TRUE(p.runtime->plugins().load(p.folder.file("answer.so")).ok());
 }
 
-TEST(FileSettings, ProbeRunsBeforeLoading) {
-  Plain p;
-  ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {probe: always}}")).ok());
-  const Status s = p.runtime->plugins().load(p.folder.put("behave_query_crash"));
-  EXPECT_FALSE(s.ok());
-  EXPECT_THAT(s.to_string(), HasSubstr("in a separate process"));
-}
-
 std::string recording_to(const std::string& path) {
   return "{telemetry: {directory: " + path.substr(0, path.rfind('/')) + ", record: " + path + "}}";
 }

@@ -63,7 +63,6 @@ struct Bare {
   }
   static RuntimeSettings settings(size_t plans_per_op) {
     RuntimeSettings s{false, plans_per_op, false};
-    s.plugins.probe = PluginProbe::kNever;
     return s;
   }
   Runtime runtime;

@@ -70,19 +70,6 @@ void redirect(char*) {
   std::puts("a line for stdout");
 }
 // Waits for ever in code of this library.
-void leave_a_thread(char*) {
-  std::thread([] {
-    std::mutex lock;
-    std::unique_lock held(lock);
-    std::condition_variable never;
-    never.wait(held, [] { return false; });
-  }).detach();
-}
-void drop(void*) {}
-void leave_a_key(char* p) {
-  pthread_key_t key;
-  if (::pthread_key_create(&key, drop) == 0) ::pthread_setspecific(key, &p);
-}
 void recurse(char* p) {
   volatile char room[4096] = {};
   if (p != room) recurse(const_cast<char*>(room));

@@ -47,8 +47,6 @@ std::string repair_of(const PluginInfo& p) {
   switch (p.reason) {
     case PluginReason::kWritableByOthers: return fmt::format("chmod go-w {}", p.path);
     case PluginReason::kNotVerified: return fmt::format("yard verify {}", p.path);
-    case PluginReason::kNotProbed:
-    case PluginReason::kProbeFailed: return fmt::format("yard plugin probe {}", p.path);
     case PluginReason::kNotInLockFile:
     case PluginReason::kDigestDiffers:
       return fmt::format("if it is the one you want: yard plugin lock {}",

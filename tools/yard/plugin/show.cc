@@ -34,9 +34,6 @@ Status check_features() {
 
 Json to_json(const PluginInfo& p) {
   const bool refused = p.state == PluginState::kRefused;
-  Json libraries = Json::array();
-  for (const PluginLibrary& l : p.libraries)
-    libraries.push_back({{"path", l.path}, {"sha256", l.sha256}});
   return {{"path", p.path},
           {"name", text_or_null(p.name)},
           {"version", text_or_null(p.version)},
@@ -44,7 +41,6 @@ Json to_json(const PluginInfo& p) {
           {"reason", refused ? Json(to_string(p.reason)) : Json()},
           {"detail", text_or_null(p.detail)},
           {"sha256", text_or_null(p.sha256)},
-          {"libraries", libraries},
           {"abi", p.abi},
           {"arch", text_or_null(p.arch)},
           {"sanitizer", text_or_null(p.sanitizer)},
@@ -54,7 +50,6 @@ Json to_json(const PluginInfo& p) {
           {"ops", p.ops},
           {"groups", p.groups},
           {"hooks", p.hooks},
-          {"probed", !p.probed ? Json() : Json(*p.probed ? "passed" : "failed")},
           {"verified", p.verified}};
 }
 

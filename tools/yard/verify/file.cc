@@ -79,7 +79,7 @@ std::string how_it_ended(bool by_itself, int status, double patience, const std:
   return fmt::format("ended its process with exit code {} {}", WEXITSTATUS(status), step);
 }
 
-int in_child(Ward& ward, const std::function<int(Ward&)>& work) {
+int work_in_child(Ward& ward, const std::function<int(Ward&)>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ward.step("before it was opened");
   int code = kFailed;
@@ -100,6 +100,17 @@ void remember(const std::string& file, const Ward& ward) {
 }
 
 }  // namespace
+
+ChildEnd run_in_child(Ward& ward, double patience, const std::function<int(Ward&)>& work) {
+  flush_output();
+  const pid_t child = ::fork();
+  if (child < 0) return {kFailed, fmt::format("cannot be run: {}", std::strerror(errno))};
+  if (child == 0) ::_exit(work_in_child(ward, work));
+  int status = 0;
+  const bool by_itself = wait_for(child, ward, patience, &status);
+  if (by_itself && WIFEXITED(status) && ward.finished()) return {WEXITSTATUS(status), ""};
+  return {kFailed, how_it_ended(by_itself, status, patience, ward.step())};
+}
 
 Ward::Ward(std::string path, std::string name) : path_(std::move(path)), name_(std::move(name)) {
   void* at =
@@ -149,26 +160,19 @@ int verify_file(const std::string& file, bool json, double patience,
   Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
   if (fd < 0 || !ward.good())
     return fail(kFailed, fmt::format("{}: {}", file, std::strerror(errno)));
-  flush_output();
-  const pid_t child = ::fork();
-  if (child < 0)
-    return fail(kFailed, fmt::format("cannot start a process: {}", std::strerror(errno)));
-  if (child == 0) ::_exit(in_child(ward, work));
-  int status = 0;
-  const bool by_itself = wait_for(child, ward, patience, &status);
+  const ChildEnd end = run_in_child(ward, patience, work);
   ::close(fd);
-  if (!by_itself || !WIFEXITED(status) || !ward.finished()) {
-    const std::string how = how_it_ended(by_itself, status, patience, ward.step());
-    ward.digest(info.sha256), ward.result(false, true, how);
+  if (!end.how.empty()) {
+    ward.digest(info.sha256), ward.result(false, true, end.how);
     remember(file, ward);
-    if (!json) return fail(kFailed, fmt::format("{} failed: it {}", file, how));
+    if (!json) return fail(kFailed, fmt::format("{} failed: it {}", file, end.how));
     auto j = to_json(ward, file);
     j["kernels"] = Json::array();
     print_json(j);
     return kFailed;
   }
   if (ward.verified() || ward.failed()) remember(file, ward);
-  return WEXITSTATUS(status);
+  return end.code;
 }
 
 }  // namespace yard::tool

@@ -4,6 +4,8 @@
 // The child is a plain fork: the command has one thread and no runtime yet.
 #pragma once
 
+#include <yard/status.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -53,9 +55,20 @@ class Ward {
 // {"file", "sha256", "verified", "why"}
 Json to_json(const Ward& ward, const std::string& file);
 
+// How a child ended: its exit code, and what went wrong if it did not come to an end by itself, as "died of SIGSEGV in its
+// query".
+struct ChildEnd {
+  int code;
+  std::string how;
+};
+// Runs `work` in a forked child. A child without a step for `patience` seconds counts as hanging, and is killed.
+ChildEnd run_in_child(Ward& ward, double patience, const std::function<int(Ward&)>& work);
+
+// Runs a smoke test of the plugin in a forked child, and prints nothing.
+Status smoke_test(const std::string& file, const std::string& name);
+
 // Inspects the file, runs `work` on it in a child, and records the result. Returns an exit code. A crash
-// is reported on stderr, or in the JSON that `work` would have printed. A child without a step
-// for `patience` seconds counts as hanging, and is killed.
+// is reported on stderr, or in the JSON that `work` would have printed.
 int verify_file(const std::string& file, bool json, double patience,
                 const std::function<int(Ward&)>& work);
 

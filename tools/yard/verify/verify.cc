@@ -35,7 +35,7 @@ struct VerifyQuestion {
   std::vector<std::string> option_texts, weight_texts;  // NAME=VALUE, NAME=TENSOR
   std::deque<TensorView> weights;  // of the forms that were given, without data
   UnknownOps unknown;              // of the trace
-  bool quick = false, json = false, cases_given = false;
+  bool quick = false, json = false, silent = false, cases_given = false;
   double timeout = 60;  // one run of a kernel is far shorter
 };
 
@@ -121,7 +121,7 @@ std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
     return "not all of it was verified";
   if (!o.calls.empty()) return "only the given calls were made";
   if (!o.options.empty() || !o.weights.empty()) return "only the given options were used";
-  if (q.quick) return "with --quick, only small calls were made";
+  if (q.quick) return "with --quick, only the smoke test was run";
   for (const KernelReport& k : report.kernels) {
     if (k.expected > 0) return fmt::format("{} of op {} failed, as was expected", k.id, k.op);
     if (!k.verified()) return too_few_runs(k);
@@ -135,6 +135,13 @@ std::string idle_kernel(const VerifyReport& report) {
     if (k.ran() == 0)
       return fmt::format("{} of op {} was not compared on any call: {}", k.id, k.op,
                          k.reasons.empty() ? "no call could be made" : k.reasons[0].detail);
+  return {};
+}
+
+// The first failure of a kernel.
+std::string failure(const VerifyReport& report) {
+  for (const KernelReport& k : report.kernels)
+    if (k.failed > 0) return fmt::format("{} of op {}: {}", k.id, k.op, k.worst.what);
   return {};
 }
 
@@ -181,8 +188,12 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
     const std::string idle = ok ? idle_kernel(*report) : "";
     const std::string partly = ok ? not_whole(q, *report) : "";
     ok = ok && idle.empty();
-    ward->result(ok && partly.empty(), !ok, !idle.empty() ? idle : partly);
+    ward->result(ok && partly.empty(), !ok,
+                 !ok && idle.empty() ? failure(*report)
+                 : !idle.empty()     ? idle
+                                     : partly);
   }
+  if (q.silent) return ok ? kOk : kFailed;
   if (q.json) {
     print_report_json(q, *report, ward);
   } else {
@@ -203,8 +214,7 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
 // In a process that may crash: opens the plugin and verifies it.
 int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
-  settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
-  settings.plugins.allow_writable = true;        // checked by inspect() in the parent
+  settings.plugins.allow_writable = true;  // checked by inspect() in the parent
   settings.plugins.unlocked = {ward.path(), absolute(q.file)};  // locked after it has been verified
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
@@ -217,6 +227,8 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
     if (p.name == ward.name()) plugins.forget(p.path).ignore();
   const std::string path = ward.path();
   if (const Status s = plugins.load(path); !s.ok()) {
+    ward.result(false, false, s.message());
+    if (q.silent) return kFailed;
     for (const PluginInfo& p : plugins.list())
       if (p.path == path)
         return fail(kFailed,
@@ -247,6 +259,7 @@ int verify(VerifyQuestion& q) {
   if (options.cases == 0) options.cases = VerifyOptions().cases;
   if (!q.file.empty()) {
     if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+    options.smoke_test_only = q.quick;
     return verify_file(q.file, q.json, q.timeout,
                        [&q](Ward& ward) { return verify_plugin(q, ward); });
   }
@@ -254,6 +267,16 @@ int verify(VerifyQuestion& q) {
 }
 
 }  // namespace
+
+Status smoke_test(const std::string& file, const std::string& name) {
+  VerifyQuestion q;
+  q.file = file, q.quick = q.silent = true, q.options.smoke_test_only = true;
+  Ward ward(absolute(file), name);
+  if (!ward.good()) return Status(Code::kInternal, "out of memory");
+  const ChildEnd end = run_in_child(ward, q.timeout, [&q](Ward& w) { return verify_plugin(q, w); });
+  if (!end.how.empty()) return Status(Code::kInvalidArgument, "it " + end.how);
+  return end.code == kOk ? Status() : Status(Code::kInvalidArgument, ward.why());
+}
 
 void add_verify(CLI::App& app, Action& action) {
   auto q = std::make_shared<VerifyQuestion>();
@@ -292,7 +315,8 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--weight", q->weight_texts, "Weight of kernels with state; repeatable")
       ->type_name("NAME=TENSOR")
       ->allow_extra_args(false);
-  c->add_flag("--quick", q->quick, "Fewer and smaller calls");
+  c->add_flag("--quick", q->quick,
+              "Fewer and smaller calls; with a FILE only a smoke test, which compares nothing");
   c->add_option("--seed", q->options.seed,
                 "Of calls and contents: the same seed, the same ones (1)")
       ->type_name("N");
@@ -316,8 +340,10 @@ void add_verify(CLI::App& app, Action& action) {
       "threads, and must give the same answer; hooks are run with theirs, which state what is\n"
       "expected. Exit code 1 when one is broken.\n"
       "\n"
-      "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash\n"
-      "is a failure. A complete pass is recorded by digest for `require_verified`.\n"
+      "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash,\n"
+      "a hang or a write out of bounds is a failure. A smoke test on a few small calls comes\n"
+      "first. A complete pass is recorded by digest for `require_verified`. This finds mistakes,\n"
+      "not malice: it is not a sandbox.\n"
       "\n"
       "A line of --expect: KERNEL OP CALLSPEC : unsupported|fails : reason       (three globs)\n"
       "\n"
@@ -326,6 +352,7 @@ void add_verify(CLI::App& app, Action& action) {
       "  yard verify --backend reference --quick\n"
       "  yard verify --op softmax --cases 2000 --seed 7\n"
       "  yard verify --kernel vendor.acme --call 'rms_norm(f32[8,5120], f32[5120])'\n"
+      "  yard verify --quick ./acme.so\n"
       "  yard verify ./acme.so --trace calls.txt\n"
       "  yard verify ./swa_sink.so --option sliding_window=4 --weight 's_aux=f32[8]'\n"
       "  yard verify ./acme.so --timeout 5\n"
