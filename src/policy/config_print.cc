@@ -224,58 +224,31 @@ class Differ {
       if (a.find(e.key) == nullptr) compare(policy::child_path(path, e.key), nullptr, &e.value);
   }
 
-  // Skips the common head and tail; the rules between are aligned by equality.
+  // Lists of equal length are compared item by item. Otherwise an item is either in both lists, in the
+  // same order, or it was added or removed.
   void compare_rules(const std::string& path, const YamlNode& a, const YamlNode& b) {
-    const auto flat = [](const YamlNode& n) {
-      std::vector<std::string> to;
-      for (const YamlNode& item : n.items) to.push_back(flow(item));
-      return to;
-    };
-    const std::vector<std::string> x = flat(a), y = flat(b);
-    size_t head = 0, tail = 0;
-    while (head < std::min(x.size(), y.size()) && x[head] == y[head]) ++head;
-    while (tail < std::min(x.size(), y.size()) - head &&
-           x[x.size() - 1 - tail] == y[y.size() - 1 - tail])
-      ++tail;
     const auto at = [&](size_t i) { return fmt::format("{}[{}]", path, i); };
-    if (x.size() == y.size()) {
-      for (size_t i = head; i < x.size() - tail; ++i) compare(at(i), &a.items[i], &b.items[i]);
+    if (a.items.size() == b.items.size()) {
+      for (size_t i = 0; i < a.items.size(); ++i) compare(at(i), &a.items[i], &b.items[i]);
       return;
     }
-    const std::vector<bool> keep = common(x, y, head, tail);
-    size_t j = head;
-    for (size_t i = head; i < x.size() - tail; ++i) {
-      if (!keep[i]) {
-        changes.push_back({at(i), x[i], ""});
-        continue;
+    std::vector<std::string> after;
+    for (const YamlNode& item : b.items) after.push_back(flow(item));
+    size_t next = 0;
+    const auto add_until = [&](size_t end) {
+      for (; next < end; ++next) changes.push_back({at(next), "", after[next]});
+    };
+    for (size_t i = 0; i < a.items.size(); ++i) {
+      std::string item = flow(a.items[i]);
+      const auto same = std::find(after.begin() + static_cast<ptrdiff_t>(next), after.end(), item);
+      if (same == after.end()) {
+        changes.push_back({at(i), std::move(item), ""});
+      } else {
+        add_until(static_cast<size_t>(same - after.begin()));
+        ++next;
       }
-      for (; y[j] != x[i]; ++j) changes.push_back({at(j), "", y[j]});
-      ++j;
     }
-    for (; j < y.size() - tail; ++j) changes.push_back({at(j), "", y[j]});
-  }
-
-  // Which of x are in the longest common subsequence with y; none if computing it would take long.
-  static std::vector<bool> common(const std::vector<std::string>& x,
-                                  const std::vector<std::string>& y, size_t head, size_t tail) {
-    std::vector<bool> keep(x.size(), false);
-    const size_t n = x.size() - tail - head, m = y.size() - tail - head;
-    if (n * m > 16'000'000) return keep;
-    std::vector<uint32_t> longest((n + 1) * (m + 1), 0);
-    const auto at = [&](size_t i, size_t j) -> uint32_t& { return longest[i * (m + 1) + j]; };
-    for (size_t i = n; i-- > 0;)
-      for (size_t j = m; j-- > 0;)
-        at(i, j) = x[head + i] == y[head + j] ? at(i + 1, j + 1) + 1
-                                              : std::max(at(i + 1, j), at(i, j + 1));
-    for (size_t i = 0, j = 0; i < n && j < m;) {
-      if (x[head + i] == y[head + j] && at(i, j) == at(i + 1, j + 1) + 1)
-        keep[head + i++] = true, ++j;
-      else if (at(i + 1, j) >= at(i, j + 1))
-        ++i;
-      else
-        ++j;
-    }
-    return keep;
+    add_until(after.size());
   }
 };
 

@@ -45,8 +45,10 @@ RolloutTally& Rollout::tally(uint64_t kind, bool in_rollout) const noexcept {
 }
 
 void Rollout::note_opened(const std::string& kernel, const std::string& why) const {
-  const std::lock_guard lock(opened_->lock);
-  if (opened_->kernel.empty()) opened_->kernel = kernel, opened_->why = why;
+  auto text = std::make_unique<const std::string>(
+      fmt::format("calls in the rollout opened the breaker of kernel '{}': {}", kernel, why));
+  const std::string* none = nullptr;
+  if (opened_->text.compare_exchange_strong(none, text.get())) text.release();
 }
 
 RolloutResult Rollout::result(bool over) const {
@@ -79,9 +81,8 @@ RolloutResult Rollout::result(bool over) const {
     r.too_bad =
         fmt::format("{} of {} calls in the rollout failed or saw a kernel fail; at most {:g} % may",
                     r.failed, r.calls, 100 * rule_.max_error_rate);
-  else if (const std::lock_guard lock(opened_->lock); !opened_->kernel.empty())
-    r.too_bad = fmt::format("calls in the rollout opened the breaker of kernel '{}': {}",
-                            opened_->kernel, opened_->why);
+  else if (const std::string* opened = opened_->text.load())
+    r.too_bad = *opened;
   else if (r.slowdown > rule_.max_slowdown)
     r.too_bad =
         fmt::format("calls in the rollout took {:.2f} times as long; at most {:g} times may be",

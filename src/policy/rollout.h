@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -92,10 +91,10 @@ class Rollout {
     RolloutTally before, rollout;
   };
 
-  // The first breaker that a call in the rollout has opened.
+  // The first breaker that a call in the rollout has opened, in words. Null if there is none.
   struct Opened {
-    std::mutex lock;
-    std::string kernel, why;
+    std::atomic<const std::string*> text{nullptr};
+    ~Opened() { delete text.load(); }
   };
 
   RolloutRule rule_;
