@@ -22,7 +22,7 @@ namespace yard::base {
 // By layer; `backend` is for messages of kernels and plugins.
 inline constexpr std::string_view kLoggers[] = {
     "base", "core",   "op",       "telemetry", "registry", "policy",  "health", "select",
-    "exec", "plugin", "dispatch", "tune",      "runtime",  "inspect", "backend"};
+    "exec", "plugin", "dispatch", "verify",    "runtime",  "inspect", "backend"};
 inline constexpr uint32_t kLoggerCount = std::size(kLoggers);
 
 // 0 if there is none of that name.

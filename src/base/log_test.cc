@@ -147,7 +147,7 @@ TEST_F(Log, TextThatMeansNothingChangesNothingAndNamesEveryProblem) {
                   "the logger plugin has no level; expected plugin=info",
                   "no logger is called \"zebra\"; expected base, core, op, telemetry, registry, "
                   "policy, health, "
-                  "select, exec, plugin, dispatch, tune, runtime, inspect or backend"));
+                  "select, exec, plugin, dispatch, verify, runtime, inspect or backend"));
   EXPECT_EQ(log_level("op"), LogLevel::kInfo);
   EXPECT_EQ(log_level("select"), LogLevel::kError);
 }

@@ -39,12 +39,12 @@ TEST(LogThreads, SinksAndLevelsMayChangeAtAnyTime) {
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&, t] {
       for (int i = 0; !stop.load(std::memory_order_relaxed); ++i)
-        log(LogLevel::kError, "tune", std::to_string(t) + ' ' + std::to_string(i));
+        log(LogLevel::kError, "verify", std::to_string(t) + ' ' + std::to_string(i));
     });
   threads.emplace_back([&] {
     while (!stop.load(std::memory_order_relaxed)) {
-      set_log_level("tune", LogLevel::kInfo).or_throw();
-      apply_log_levels("info,tune=debug").or_throw();
+      set_log_level("verify", LogLevel::kInfo).or_throw();
+      apply_log_levels("info,verify=debug").or_throw();
       EXPECT_LE(log_counts().size(), kMostMessages);
     }
   });

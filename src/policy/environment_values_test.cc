@@ -38,7 +38,7 @@ const std::string kLevels = " is no level; expected debug, info, warn, error or 
 const std::string kEntries = "; expected LEVEL or NAME=LEVEL, with ',' between entries";
 const std::string kLoggers =
     "; expected base, core, op, telemetry, registry, policy, health, select, exec, plugin, "
-    "dispatch, tune, "
+    "dispatch, verify, "
     "runtime, inspect or backend";
 const std::string kBytes = "expected a whole number from 0 to 1000000000000000";
 const std::string kUnknown = "unknown variable";

@@ -24,7 +24,7 @@
 #include "runtime/maintenance.h"
 #include "runtime/reload.h"
 #include "runtime/rules.h"
-#include "tune/canary.h"
+#include "verify/canary.h"
 
 // ---- How call sites find their runtime: the shared one, unless an op or a hook names another ----
 
@@ -96,7 +96,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
       const std::vector<CanaryRule>& canary,
       const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where) override {
-    return tune::make_canary(canary, op_record, where, canaries);
+    return verification::make_canary(canary, op_record, where, canaries);
   }
   void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
@@ -134,7 +134,8 @@ struct Runtime::Parts final : dispatch::CoreServices {
 
   RuntimeSettings settings;
   runtime::Host host;
-  std::shared_ptr<tune::CanaryState> canaries = std::make_shared<tune::CanaryState>();
+  std::shared_ptr<verification::CanaryState> canaries =
+      std::make_shared<verification::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
   provider::HookService hooks{core, loader};

@@ -11,7 +11,7 @@
 #include "op/call.h"
 #include "select/reasons.h"
 #include "select/select.h"
-#include "tune/call_copy.h"
+#include "verify/call_copy.h"
 
 namespace yard {
 namespace {
@@ -117,7 +117,7 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
   YARD_ASSIGN_OR_RETURN(const auto found, core().sites.find(spec.op));
   const registry::Op& op = *found.record->op;
   YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, spec, &op.d));
-  return tune::parsed_call(*op.program, call);
+  return verification::parsed_call(*op.program, call);
 }
 
 Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,

@@ -13,11 +13,11 @@
 #include "op/call.h"
 #include "plugin/loader.h"
 #include "provider/function_service.h"
-#include "tune/call_copy.h"
-#include "tune/canary.h"
-#include "tune/conformance.h"
-#include "tune/kernel_runner.h"
-#include "tune/samples.h"
+#include "verify/call_copy.h"
+#include "verify/canary.h"
+#include "verify/conformance.h"
+#include "verify/kernel_runner.h"
+#include "verify/samples.h"
 
 namespace yard {
 namespace {
@@ -54,9 +54,9 @@ Result<std::map<std::string, std::vector<op::Call>>> calls_by_op(const detail::C
 }
 
 // Whether some kernel declares each option; weights need not be declared.
-Status check_options(const std::vector<tune::OpUnderTest>& all, const VerifyOptions& o) {
+Status check_options(const std::vector<verification::OpUnderTest>& all, const VerifyOptions& o) {
   std::vector<std::string> names;
-  for (const tune::OpUnderTest& subject : all)
+  for (const verification::OpUnderTest& subject : all)
     for (const auto& [id, k] : subject.op_record->kernels)
       if (k->options != nullptr)
         for (const op::Param& p : k->options->params)
@@ -100,13 +100,13 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
 Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
                                              const std::string& against) {
   if (!against.empty()) return kernel_of(op_record, against);
-  if (const registry::Kernel* oracle = tune::reference_kernel(op_record)) return oracle;
+  if (const registry::Kernel* oracle = verification::reference_kernel(op_record)) return oracle;
   return Status(Code::kNotFound,
                 fmt::format("op '{}' has no reference kernel", op_record.op->name));
 }
 
-Status check_takes(const tune::KernelRunner& candidate, const op::Call& call) {
-  tune::Outcome why;
+Status check_takes(const verification::KernelRunner& candidate, const op::Call& call) {
+  verification::Outcome why;
   if (candidate.accepts(call, &why)) return {};
   return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
                                                 candidate.kernel().id, why.what));
@@ -184,11 +184,11 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
   YARD_ASSIGN_OR_RETURN(auto calls, calls_by_op(runtime.core(), *s, options));
   YARD_ASSIGN_OR_RETURN(auto functions, verify_functions(runtime, options, keep));
-  std::vector<tune::OpUnderTest> all;
+  std::vector<verification::OpUnderTest> all;
   if (options.function.empty())
-    all = tune::ops_under_test(*s->state, {runtime.core().host, s->forked}, options, keep);
+    all = verification::ops_under_test(*s->state, {runtime.core().host, s->forked}, options, keep);
   if (!options.calls.empty())
-    std::erase_if(all, [&](tune::OpUnderTest& subject) {
+    std::erase_if(all, [&](verification::OpUnderTest& subject) {
       subject.calls = std::move(calls[subject.op_record->op->name]);
       return subject.calls.empty();
     });
@@ -211,7 +211,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     progress.op = all[i].op_record->op->name, progress.op_index = i, progress.op_count = all.size();
     const size_t failed_before = report.failed();
     bool finished = true;
-    auto reports = tune::check_conformance(
+    auto reports = verification::check_conformance(
         all[i], options,
         [&](size_t done, size_t planned, size_t failed) {
           progress.done = done, progress.cases = planned, progress.failed = failed_before + failed;
@@ -240,12 +240,12 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   YARD_ASSIGN_OR_RETURN(const auto tried,
                         kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel));
   YARD_ASSIGN_OR_RETURN(const auto right, right_kernel(*op_record, dump.mismatch.against));
-  const tune::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
-  const tune::KernelRunner candidate(subject, *tried), oracle(subject, *right);
+  const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
+  const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
   YARD_RETURN_IF_ERROR(check_takes(oracle, call));
   YARD_RETURN_IF_ERROR(check_takes(candidate, call));
 
-  const ParsedCall parsed = tune::parsed_call(*op.program, call);
+  const ParsedCall parsed = verification::parsed_call(*op.program, call);
   YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
   CallTensors results(parsed, 1), expected(parsed, 1);
   YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
@@ -259,8 +259,8 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   to.status = candidate.run(call, results);
   to.damage = results.damage();
   if (to.status.ok())
-    to.difference =
-        tune::compare_results(op, results, expected, tune::tolerances_of(op, dump.rtol, dump.atol));
+    to.difference = verification::compare_results(
+        op, results, expected, verification::tolerances_of(op, dump.rtol, dump.atol));
   return to;
 }
 
@@ -271,7 +271,7 @@ Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
   return base::or_out_of_memory([&]() -> Result<Difference> {
     YARD_ASSIGN_OR_RETURN(const auto site, runtime.core().sites.find(op));
     const registry::Op& o = *site.snapshot->state->op_records.find(op)->second->op;
-    return tune::compare_results(o, found, expected, o.tolerances);
+    return verification::compare_results(o, found, expected, o.tolerances);
   });
 }
 
@@ -309,7 +309,7 @@ Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::strin
                                               std::span<const Config> configs, size_t limit) {
   YARD_ASSIGN_OR_RETURN(const auto found, runtime.core().sites.find(op));
   const registry::Op& record = *found.record->op;
-  return tune::sample_calls(*record.program, &record.d, configs, limit);
+  return verification::sample_calls(*record.program, &record.d, configs, limit);
 }
 
 }  // namespace yard

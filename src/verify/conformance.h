@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tune/kernel_runner.h"
+#include "verify/kernel_runner.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 // Called before each case with the number of cases done, planned and failed; false ends the run.
 using Step = std::function<bool(size_t done, size_t planned, size_t failed)>;
@@ -40,4 +40,4 @@ struct SmokeTestReport {
 // Calls that the reference kernel rejects as invalid are skipped.
 SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& options);
 
-}  // namespace yard::tune
+}  // namespace yard::verification

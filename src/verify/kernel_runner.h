@@ -18,11 +18,11 @@
 #include "registry/changes.h"
 #include "registry/records.h"
 #include "select/candidate_set.h"
-#include "tune/elements.h"
-#include "tune/generator.h"
-#include "tune/random.h"
+#include "verify/elements.h"
+#include "verify/generator.h"
+#include "verify/random.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 // Attempts to generate a usable call, per case.
 inline constexpr size_t kTriesPerCase = 16;
@@ -145,4 +145,4 @@ const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);
 // A seed that depends on the op, so that its calls do not depend on which other ops are tested.
 uint64_t seed_of(const op::Program& program, uint64_t seed);
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/generator.h"
+#include "verify/generator.h"
 
 #include <algorithm>
 #include <numeric>
 #include <set>
 
 #include "base/lists.h"
-#include "tune/elements.h"
+#include "verify/elements.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 constexpr int kAttempts = 200;
@@ -411,4 +411,4 @@ void Generator::alias(op::CallSpec& spec) {
   }
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sample calls fit their op, and match and just miss every rule.
-#include "tune/samples.h"
+#include "verify/samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "op/testing.h"
 #include "policy/rules.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 using ::testing::Contains;
@@ -142,4 +142,4 @@ TEST(Samples, AreBounded) {
 }
 
 }  // namespace
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -12,11 +12,11 @@
 
 #include "op/call.h"
 #include "registry/testing.h"
-#include "tune/call_copy.h"
-#include "tune/conformance.h"
-#include "tune/elements.h"
+#include "verify/call_copy.h"
+#include "verify/conformance.h"
+#include "verify/elements.h"
 
-namespace yard::tune::testing {
+namespace yard::verification::testing {
 
 inline constexpr const char* kCopy =
     "copy(out!: T[*rows, d], x: T[*rows, d]) where T in {f32, bf16}, out may_alias x";
@@ -80,4 +80,4 @@ inline ParsedCall parse(const char* schema, const char* text) {
                      op::Call::from_spec(program, op::parse_call_spec(text).value()).value());
 }
 
-}  // namespace yard::tune::testing
+}  // namespace yard::verification::testing

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "op/testing.h"
-#include "tune/elements.h"
-#include "tune/testing.h"
+#include "verify/elements.h"
+#include "verify/testing.h"
 
-namespace yard::tune::testing {
+namespace yard::verification::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -311,4 +311,4 @@ TEST(Compare, ZerosOfBothSignsAreEqual) {
 }
 
 }  // namespace
-}  // namespace yard::tune::testing
+}  // namespace yard::verification::testing

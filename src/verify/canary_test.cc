@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canaries by themselves: which calls are looked at, and what is found. The test stands in for the kernel: it writes
 // what that would have written between begin() and judge().
-#include "tune/canary.h"
+#include "verify/canary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 
 #include "base/testing_files.h"
 #include "registry/testing.h"
-#include "tune/testing.h"
+#include "verify/testing.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 using registry::testing::backend_of;
@@ -425,4 +425,4 @@ TEST_F(CanaryTest, OnlyTheLastMismatchesAreKept) {
 }
 
 }  // namespace
-}  // namespace yard::tune
+}  // namespace yard::verification

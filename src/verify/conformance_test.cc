@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way in which a kernel can be wrong is found and named.
-#include "tune/conformance.h"
+#include "verify/conformance.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "fault.h"
-#include "tune/testing.h"
+#include "verify/testing.h"
 
-namespace yard::tune::testing {
+namespace yard::verification::testing {
 namespace {
 
 using ::testing::AllOf;
@@ -587,4 +587,4 @@ TEST_F(SmokeTest, AnOpWithoutReferenceIsTestedToo) {
 }
 
 }  // namespace
-}  // namespace yard::tune::testing
+}  // namespace yard::verification::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canary dumps: round trip, errors of the format, and bounded folders.
-#include "tune/canary.h"
+#include "verify/canary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "base/testing_files.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,4 +200,4 @@ TEST(CanaryDump, AFolderThatCannotBeCreatedIsAnError) {
 }
 
 }  // namespace
-}  // namespace yard::tune
+}  // namespace yard::verification

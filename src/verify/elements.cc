@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/elements.h"
+#include "verify/elements.h"
 
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ std::span<const Contents> all_contents() noexcept {
 
 }  // namespace yard
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -369,4 +369,4 @@ void fill(const TensorView& view, Random random, Contents contents, IntegerRange
   });
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

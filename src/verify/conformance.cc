@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/conformance.h"
+#include "verify/conformance.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 #include <span>
 
 #include "base/text.h"
-#include "tune/call_copy.h"
-#include "tune/elements.h"
+#include "verify/call_copy.h"
+#include "verify/elements.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 using Verdict = Outcome::Verdict;
@@ -475,4 +475,4 @@ SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& op
   return SmokeTest(op, options).all();
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

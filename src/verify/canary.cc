@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/canary.h"
+#include "verify/canary.h"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,11 @@
 
 #include "base/text.h"
 #include "op/call.h"
-#include "tune/call_copy.h"
-#include "tune/elements.h"
-#include "tune/kernel_runner.h"
+#include "verify/call_copy.h"
+#include "verify/elements.h"
+#include "verify/kernel_runner.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 // Set during the second run of a call: ops that it calls are not checked.
@@ -125,10 +125,10 @@ class CallCheck final : public registry::ResultCheck {
   // The repaired call succeeds, so the executor does not log the failure.
   void log(const Status& s) const {
     uint64_t left_out = 0;
-    if (!base::log_enabled("tune", LogLevel::kWarn) ||
+    if (!base::log_enabled("verify", LogLevel::kWarn) ||
         !k_.counters->log_limit.admits(std::chrono::steady_clock::now(), left_out))
       return;
-    base::log(LogLevel::kWarn, "tune",
+    base::log(LogLevel::kWarn, "verify",
               fmt::format("Kernel '{}' failed for op '{}': {}{}", k_.kernel->id, program_.name(),
                           s.message(),
                           left_out == 0 ? "" : fmt::format(" [and {} times before]", left_out)));
@@ -278,23 +278,24 @@ std::shared_ptr<registry::ResultChecker> make_canary(
   return std::make_shared<Canary>(std::move(kernels), state);
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification
 
 namespace yard {
 
 std::string to_string(const CanaryMismatch& m) {
   if (m.against.empty())
     return fmt::format("{} is {}, and all inputs are finite", m.worst,
-                       tune::format_element(m.found));
-  std::string text = fmt::format("{} is {} where {} has {}", m.worst, tune::format_element(m.found),
-                                 m.against, tune::format_element(m.expected));
+                       verification::format_element(m.found));
+  std::string text =
+      fmt::format("{} is {} where {} has {}", m.worst, verification::format_element(m.found),
+                  m.against, verification::format_element(m.expected));
   if (std::isfinite(m.error)) text += fmt::format(" ({:.3g} times the tolerance)", m.error);
   return text;
 }
 
 }  // namespace yard
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 // How long no dump is tried in a folder that was full.
@@ -363,7 +364,7 @@ void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request)
   if (queued) {
     if (const Status posted = thread_.post([this] { write_one(); }); !posted.ok()) write_one();
   } else if (request != nullptr) {
-    base::log(LogLevel::kWarn, "tune",
+    base::log(LogLevel::kWarn, "verify",
               fmt::format("dump of a call of '{}' dropped: {} are waiting to be written",
                           request->dump.mismatch.op, kMostWaiting));
   }
@@ -386,7 +387,7 @@ bool CanaryState::write_one() noexcept try {
     return true;
   }
   if (path->empty())
-    base::log(LogLevel::kWarn, "tune",
+    base::log(LogLevel::kWarn, "verify",
               fmt::format("{}: has the first {} dumps of an incident; later ones are not written",
                           next->folder, next->most));
   const std::lock_guard lock(s.lock);
@@ -396,7 +397,8 @@ bool CanaryState::write_one() noexcept try {
     s.mismatches.rbegin()[static_cast<std::ptrdiff_t>(later)].dump = *path;
   return true;
 } catch (const std::exception& e) {
-  base::log(LogLevel::kError, "tune", fmt::format("dump not written: {}", base::exception_text(e)));
+  base::log(LogLevel::kError, "verify",
+            fmt::format("dump not written: {}", base::exception_text(e)));
   return true;
 }
 
@@ -407,7 +409,7 @@ void CanaryState::problem(const std::string& op, const std::string& text) {
     std::set<std::string>& of_op = s.problems[op];
     if (of_op.size() >= kMostProblems || !of_op.insert(text).second) return;
   }
-  base::log(LogLevel::kWarn, "tune", fmt::format("canary of op '{}': {}", op, text));
+  base::log(LogLevel::kWarn, "verify", fmt::format("canary of op '{}': {}", op, text));
 }
 
 void CanaryState::clear_problems(const std::string& op) {
@@ -446,4 +448,4 @@ CanaryReport CanaryState::report() {
   return to;
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -14,9 +14,9 @@
 
 #include "op/numbers.h"
 #include "op/overlap.h"
-#include "tune/random.h"
+#include "verify/random.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 // Bytes of one element in memory; types of less than a byte take one.
 size_t element_size(DType t) noexcept;
@@ -136,4 +136,4 @@ struct IntegerRange {
 };
 void fill(const TensorView& view, Random random, Contents contents, IntegerRange integers);
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -11,9 +11,9 @@
 
 #include "op/call.h"
 #include "op/program.h"
-#include "tune/elements.h"
+#include "verify/elements.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 ParsedCall parsed_call(const op::Program& program, const op::Call& call);
 
@@ -67,4 +67,4 @@ class CallCopy {
   uint32_t count_ = 0;
 };
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -31,7 +31,7 @@
 #include "registry/interfaces.h"
 #include "select/candidate_set.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 // Calls whose tensors span more are not checked.
 inline constexpr double kMostCopyBytes = 1 << 30;
@@ -133,4 +133,4 @@ std::shared_ptr<registry::ResultChecker> make_canary(
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
     const std::shared_ptr<CanaryState>& state);
 
-}  // namespace yard::tune
+}  // namespace yard::verification

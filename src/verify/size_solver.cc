@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/size_solver.h"
+#include "verify/size_solver.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 #include "base/lists.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 constexpr int64_t kEdges[] = {1, 1, 2, 3};
@@ -408,4 +408,4 @@ void SizeSolver::repair(Assignment& assignment, const std::set<std::string>& pin
   }
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

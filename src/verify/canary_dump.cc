@@ -17,7 +17,7 @@
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "tune/canary.h"
+#include "verify/canary.h"
 
 namespace yard {
 namespace {
@@ -197,7 +197,7 @@ Result<CanaryDump> read_canary_dump(const std::string& path) {
 
 }  // namespace yard
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 namespace fs = std::filesystem;
@@ -318,4 +318,4 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
   return path;
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -12,9 +12,9 @@
 
 #include "op/predicate.h"
 #include "op/schema.h"
-#include "tune/random.h"
+#include "verify/random.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 // Values for the names of a schema, for one call.
 struct Assignment {
@@ -96,4 +96,4 @@ class SizeSolver {
   std::map<std::string, ShuffleBag<int>> integers_;
 };
 
-}  // namespace yard::tune
+}  // namespace yard::verification

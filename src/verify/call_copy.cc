@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/call_copy.h"
+#include "verify/call_copy.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "op/call_spec.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 // Calls f(tensor, place in its list or -1, parameter) for every tensor; stops when f returns false.
@@ -220,4 +220,4 @@ void CallCopy::write_back() const {
     if (c.written) copy_elements(c.buffer.view(), c.original);
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

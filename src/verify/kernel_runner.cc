@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/kernel_runner.h"
+#include "verify/kernel_runner.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,9 @@
 #include "op/call_spec.h"
 #include "select/reasons.h"
 #include "select/select.h"
-#include "tune/call_copy.h"
+#include "verify/call_copy.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 // Counts of test runs, which are not reported.
@@ -335,4 +335,4 @@ void TestInstance::load(const std::vector<Arg>& args) {
   states.set_weights(std::move(all));
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -11,16 +11,16 @@
 #include <limits>
 
 #include "base/text.h"
-#include "tune/elements.h"
+#include "verify/elements.h"
 
 namespace yard {
 namespace {
 
-using tune::Buffer;
-using tune::FloatType;
+using verification::Buffer;
+using verification::FloatType;
 
 constexpr uint8_t kFirstGarbage = 0xcb, kOtherGarbage = 0x3d;
-constexpr tune::IntegerRange kData{-100, 101};
+constexpr verification::IntegerRange kData{-100, 101};
 
 template <class F>
 void for_each_tensor(const ParsedArg& a, const F& f) {
@@ -31,10 +31,11 @@ void for_each_tensor(const ParsedArg& a, const F& f) {
 
 // Integers that are no data are taken for indices into the smallest table that the call reads.
 int64_t index_limit(const ParsedCall& call) {
-  int64_t limit = tune::IntegerRange().most;
+  int64_t limit = verification::IntegerRange().most;
   for (const ParsedArg& a : call.args)
     for_each_tensor(a, [&](const ParsedTensor& t) {
-      if (a.read && !a.written && tune::float_type(t.dtype) != nullptr && t.shape.size() >= 2)
+      if (a.read && !a.written && verification::float_type(t.dtype) != nullptr &&
+          t.shape.size() >= 2)
         limit = std::min(limit, t.shape[0]);
     });
   return limit;
@@ -48,9 +49,9 @@ bool is_data(const ParsedCall& call, DType dtype) {
   return written;
 }
 
-tune::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& arg, DType dtype) {
+verification::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& arg, DType dtype) {
   if (arg.elements) return {arg.elements->least, std::min(arg.elements->most, INT64_MAX - 1) + 1};
-  return is_data(call, dtype) ? kData : tune::IntegerRange{0, index_limit(call)};
+  return is_data(call, dtype) ? kData : verification::IntegerRange{0, index_limit(call)};
 }
 
 }  // namespace
@@ -70,14 +71,15 @@ struct CallTensors::Parts {
     bool changes = arg.written;
     for (const ParsedArg& a : call.args) changes |= a.same_as == arg.name;
     Tensor& t = tensors.emplace_back(tensor, std::move(name), arg.read, changes);
-    const tune::Random random(seed ^ (tensors.size() * 0x9e3779b97f4a7c15ull));
+    const verification::Random random(seed ^ (tensors.size() * 0x9e3779b97f4a7c15ull));
     if (arg.read)
-      tune::fill(t.buffer.view(), random, contents, integers_of(call, arg, tensor.dtype));
+      verification::fill(t.buffer.view(), random, contents, integers_of(call, arg, tensor.dtype));
     else
       t.buffer.scramble(kFirstGarbage);
     t.buffer.save();
     if (arg.read) inputs |= YARD_DTYPE_BIT(static_cast<uint32_t>(tensor.dtype));
-    traffic += tune::packed_bytes(t.buffer.view()) * ((arg.read ? 1u : 0u) + (changes ? 1u : 0u));
+    traffic +=
+        verification::packed_bytes(t.buffer.view()) * ((arg.read ? 1u : 0u) + (changes ? 1u : 0u));
     return t;
   }
 
@@ -99,7 +101,7 @@ Status CallTensors::check(const ParsedCall& call, int sets) {
         bad = Status(Code::kUnsupported,
                      fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
                                  a.name, to_string(t.device)));
-      bytes += 2 * tune::reach_in_bytes(t);
+      bytes += 2 * verification::reach_in_bytes(t);
     });
     YARD_RETURN_IF_ERROR(bad);
   }
@@ -172,13 +174,14 @@ Status CallTensors::fill(std::span<const TensorBytes> contents) {
     if (it == contents.end()) return bad(fmt::format("the contents of '{}' are missing", r->name));
     if (std::find_if(it + 1, contents.end(), is) != contents.end())
       return bad(fmt::format("the contents of '{}' are given twice", r->name));
-    if (const uint64_t bytes = tune::packed_bytes(r->buffer.view()); it->bytes.size() != bytes)
+    if (const uint64_t bytes = verification::packed_bytes(r->buffer.view());
+        it->bytes.size() != bytes)
       return bad(fmt::format("invalid contents of '{}': expected {} bytes, got {}", r->name, bytes,
                              it->bytes.size()));
     found.push_back(&*it);
   }
   for (size_t i = 0; i < read.size(); ++i) {
-    tune::unpack_elements(found[i]->bytes, read[i]->buffer.view());
+    verification::unpack_elements(found[i]->bytes, read[i]->buffer.view());
     read[i]->buffer.save();
   }
   return {};
@@ -207,7 +210,7 @@ std::string CallTensors::damage(bool written) const {
 std::vector<char> CallTensors::bits() const {
   std::vector<char> to;
   for (const WrittenTensor& w : parts_->written) {
-    const std::string bytes = tune::packed_elements(*w.view);
+    const std::string bytes = verification::packed_elements(*w.view);
     to.insert(to.end(), bytes.begin(), bytes.end());
   }
   return to;
@@ -223,12 +226,12 @@ yard_tolerance_t tolerance(const WrittenTensor& of, std::span<const yard_toleran
     if (s.dtype == static_cast<uint32_t>(t) &&
         (s.input == 0 || (s.input < 64 && (of.inputs & YARD_DTYPE_BIT(s.input)) != 0)))
       return s;
-  const FloatType* const type = tune::float_type(t);
+  const FloatType* const type = verification::float_type(t);
   return {0, 0, type != nullptr ? type->rtol : 0, type != nullptr ? type->atol : 0};
 }
 
 double overflow_of(DType t) {
-  const FloatType* const type = tune::float_type(t);
+  const FloatType* const type = verification::float_type(t);
   return type != nullptr ? type->overflow : kInfinity;
 }
 
@@ -253,15 +256,16 @@ class Comparison {
         t_(tolerance),
         magnitudes_(magnitudes),
         type_(f_.dtype()),
-        size_(static_cast<int64_t>(tune::element_size(type_))),
+        size_(static_cast<int64_t>(verification::element_size(type_))),
         overflow_(overflow_of(type_)),
         d_(to) {}
 
   void run() {
-    tune::for_each_row(f_, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
-      row(index, offset, width);
-      return true;
-    });
+    verification::for_each_row(
+        f_, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
+          row(index, offset, width);
+          return true;
+        });
   }
 
  private:
@@ -277,15 +281,16 @@ class Comparison {
       if (of_row < 0) {
         of_row = 1;
         for (int64_t k = 0; k < width; ++k)
-          if (const double v = std::fabs(tune::load(type_, at(e_, k))); std::isfinite(v))
+          if (const double v = std::fabs(verification::load(type_, at(e_, k))); std::isfinite(v))
             of_row = std::max(of_row, v);
       }
       double magnitude = of_row;
       if (magnitudes_ != nullptr)
         // NaN stays out.
-        magnitude =
-            std::max(magnitude, std::min(tune::load(type_, at(*magnitudes_, i)), overflow_));
-      element(index, i, tune::load(type_, at(f_, i)), tune::load(type_, at(e_, i)), magnitude);
+        magnitude = std::max(magnitude,
+                             std::min(verification::load(type_, at(*magnitudes_, i)), overflow_));
+      element(index, i, verification::load(type_, at(f_, i)), verification::load(type_, at(e_, i)),
+              magnitude);
     }
   }
 

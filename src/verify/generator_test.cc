@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated calls fit their schema, cover it, and depend on the seed only.
-#include "tune/generator.h"
+#include "verify/generator.h"
 #include "op/facts.h"
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include <set>
 
 #include "op/testing.h"
-#include "tune/elements.h"
-#include "tune/testing.h"
+#include "verify/elements.h"
+#include "verify/testing.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 std::vector<Case> generate(const op::Program& program, size_t n, uint64_t seed = 1) {
@@ -324,4 +324,4 @@ TEST(ShuffleBag, ReturnsEveryValueBeforeRepeatingAny) {
 }
 
 }  // namespace
-}  // namespace yard::tune
+}  // namespace yard::verification

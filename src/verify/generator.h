@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "op/call.h"
-#include "tune/random.h"
-#include "tune/size_solver.h"
+#include "verify/random.h"
+#include "verify/size_solver.h"
 
-namespace yard::tune {
+namespace yard::verification {
 
 // A call and the contents of its tensors.
 struct Case {
@@ -113,4 +113,4 @@ class Generator {
   ShuffleBag<char> takes_point_;
 };
 
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elements of every dtype and stride: converted, copied, packed and checked for finite values.
-#include "tune/elements.h"
+#include "verify/elements.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <numeric>
 #include <set>
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 TEST(Elements, EveryValueRoundTrips) {
@@ -107,4 +107,4 @@ TEST(Elements, GapsBetweenElementsAreNotChecked) {
 }
 
 }  // namespace
-}  // namespace yard::tune
+}  // namespace yard::verification

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/samples.h"
+#include "verify/samples.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +13,9 @@
 #include "base/text.h"
 #include "op/call.h"
 #include "policy/fields.h"
-#include "tune/generator.h"
+#include "verify/generator.h"
 
-namespace yard::tune {
+namespace yard::verification {
 namespace {
 
 constexpr int64_t kMostCount = 64;  // tensors in a list
@@ -450,4 +450,4 @@ std::vector<std::string> sample_calls(const op::Program& program, const yard_op_
   return sampler.take();
 }
 
-}  // namespace yard::tune
+}  // namespace yard::verification

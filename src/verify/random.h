@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace yard::tune {
+namespace yard::verification {
 
 // splitmix64: the same numbers on every machine.
 class Random {
@@ -51,4 +51,4 @@ class ShuffleBag {
   size_t at_ = 0;
 };
 
-}  // namespace yard::tune
+}  // namespace yard::verification
