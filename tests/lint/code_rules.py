@@ -148,6 +148,30 @@ def check_length(tree):
             yield Finding(path, count, f"{count} lines; consider splitting it", fatal=False)
 
 
+def budgets(tree):
+    """src/BUDGET as (line number, folder, the most lines its C++ files may have)."""
+    for number, line in enumerate(tree.lines("src/BUDGET") if "src/BUDGET" in tree.files else (), 1):
+        match = re.fullmatch(r"([a-z/]+) (\d+)", line)
+        if match:
+            yield number, match[1], int(match[2])
+        elif line and not line.startswith("#"):
+            yield number, line, None
+
+
+def check_budget(tree):
+    """The C++ files of a folder, without tests, have no more lines than src/BUDGET allows."""
+    for number, folder, most in budgets(tree):
+        if most is None:
+            yield Finding("src/BUDGET", number, f"cannot read '{folder}'; a line is `folder lines`")
+            continue
+        files = [p for p in tree.with_suffix(CXX | {".in"}, f"{folder}/") if not is_test(p)]
+        count = sum(len(tree.lines(p)) for p in files)
+        if not files:
+            yield Finding("src/BUDGET", number, f"the folder '{folder}' has no C++ file")
+        elif count > most:
+            yield Finding("src/BUDGET", number, f"{folder} has {count} lines; {most} is the most")
+
+
 def check_licence(tree):
     for path in tree.code():
         head = tree.lines(path)[:2]
@@ -170,4 +194,4 @@ def check_leftovers(tree):
 
 
 RULES = [check_layers, check_backends, check_public_headers, check_umbrella, check_reach, check_listed,
-         check_headers, check_length, check_licence, check_leftovers]
+         check_headers, check_length, check_budget, check_licence, check_leftovers]

@@ -59,6 +59,23 @@ class LintTest(unittest.TestCase):
     def test_unknown_layer(self):
         self.one(code_rules.check_layers, {"src/LAYERS": LAYERS, "src/misc/x.cc": ""}, "'misc'")
 
+    # ---- budgets ----
+
+    def test_budget_counts_everything_but_tests(self):
+        self.assertEqual([], self.found(code_rules.check_budget, {
+            "src/BUDGET": "# lines\nsrc/op 3\n", "src/op/a.h": "1\n", "src/op/a.cc": "1\n2\n",
+            "src/op/a_test.cc": "1\n2\n", "src/op/testing.h": "1\n", "src/op/CMakeLists.txt": "1\n"}))
+
+    def test_budget_exceeded(self):
+        self.one(code_rules.check_budget, {"src/BUDGET": "src/op 2\n", "src/op/a.cc": "1\n2\n3\n"},
+                 "src/BUDGET:1", "src/op has 3 lines; 2 is the most")
+
+    def test_budget_of_a_folder_that_is_gone(self):
+        self.one(code_rules.check_budget, {"src/BUDGET": "src/tune 2\n"}, "'src/tune' has no C++ file")
+
+    def test_budget_that_cannot_be_read(self):
+        self.one(code_rules.check_budget, {"src/BUDGET": "src/op = 2\n", "src/op/a.cc": ""}, "cannot read")
+
     # ---- other includes ----
 
     def test_backends(self):

@@ -7,7 +7,7 @@ import pathlib
 SKIPPED_FOLDERS = {".git", "build", "dist", "__pycache__", ".cache", "third_party"}
 CXX = {".h", ".hpp", ".cc", ".c"}
 CODE = CXX | {".inc", ".in", ".py", ".sh", ".cmake", ".yaml", ".yml"}
-CODE_NAMES = {"CMakeLists.txt", "Makefile", "LAYERS", "run", ".clang-format"}
+CODE_NAMES = {"CMakeLists.txt", "Makefile", "LAYERS", "BUDGET", "run", ".clang-format"}
 
 
 @dataclasses.dataclass(frozen=True)
