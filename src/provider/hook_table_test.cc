@@ -45,7 +45,7 @@ TEST(HookTables, ChangeOnlyWhatHasChanged) {
   shelf.put(op_of(kNorm));
   table.refresh();
   EXPECT_EQ(site.all.load(), chains);
-  ASSERT_TRUE(table.activate({"acme", {}}, false, true).ok());
+  ASSERT_TRUE(table.activate({"acme", {}}, false).ok());
   EXPECT_NE(site.process.load(), nullptr);
   table.deactivate_all();
   EXPECT_EQ(site.process.load(), nullptr);
@@ -60,7 +60,7 @@ TEST(HookTables, ADeniedVendorIsLeftOut) {
   HookTable table([&] { return snapshot(shelf.state(), policy); });
   const HookDeclaration& declared = *detail::declare_hook("table.v", "i64(i64)");
   const HookTable::Site& site = table.site(declared);
-  ASSERT_TRUE(table.activate({"acme", {}}, false, true).ok());
+  ASSERT_TRUE(table.activate({"acme", {}}, false).ok());
   EXPECT_NE(site.process.load(), nullptr);
   policy.deny_vendors = {"maker"};
   table.refresh();

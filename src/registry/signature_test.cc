@@ -52,16 +52,6 @@ TEST(Signature, OfClassesHoldsTheirLayout) {
   EXPECT_EQ((text<void(ir::Opaque*)>()), "void(ir::Opaque*)");
 }
 
-TEST(Signature, FieldsAreDeclaredCompletelyAndInOrder) {
-  using V = ir::newer::Value;
-  EXPECT_TRUE((detail::are_all_fields<V, &V::id, &V::width, &V::height>()));
-  EXPECT_FALSE((detail::are_all_fields<V, &V::id, &V::width>()));
-  EXPECT_FALSE((detail::are_all_fields<V, &V::width, &V::id, &V::height>()));
-  EXPECT_FALSE((detail::are_all_fields<V, &V::id, &V::height, &V::width>()));
-  EXPECT_TRUE((detail::are_all_fields<ir::Outer, &ir::Outer::inner, &ir::Outer::name>()));
-  EXPECT_FALSE((detail::are_all_fields<ir::Outer, &ir::Outer::name, &ir::Outer::inner>()));
-}
-
 TEST(Signature, OfTheStandardLibraryIsSpelledTheSameByAllCompilers) {
   const std::string string = "std::string{" + std::to_string(sizeof(std::string)) + ":8}";
   EXPECT_EQ((text<std::string(std::string_view)>()), string + "(std::string_view{16:8})");

@@ -19,7 +19,7 @@
 #include "output.h"
 #include "plugin/show.h"
 #include "terminal.h"
-#include "verify_file.h"
+#include "verify/file.h"
 
 namespace yard::tool {
 namespace {
