@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON: a strict reader for text from outside, and a writer of objects. Pure functions; any thread.
+// Writing JSON objects. Any thread may call these functions.
 //
 //   send(base::JsonObject().add("ok", true).add("name", text).text());
 #pragma once
@@ -7,37 +7,17 @@
 #include <yard/status.h>
 
 #include <concepts>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "base/yaml.h"
-
 namespace yard::base {
-
-// One JSON value (RFC 8259) in the tree that YAML has. Strings are scalars in quotes; numbers, true and false are scalars
-// without, as they were written; null is kNull. Unlike parse_yaml() it accepts JSON only: no comments, anchors, bare words
-// or repeated keys. kParse with the place of the first error; cost is bounded by the limits.
-Result<YamlNode> parse_json(std::string_view text, const YamlLimits& limits = {});
-
-// The value as JSON on one line. A scalar without quotes that is neither a number nor true or false becomes a string.
-std::string to_json(const YamlNode& node);
-
-// "a string", "a number", "true or false", "null", "a list", "an object": for messages.
-const char* json_kind(const YamlNode& node) noexcept;
-// For messages: "none" for null pointers, text in quotes, other values as JSON; long ones are cut.
-std::string json_excerpt(const YamlNode* node);
-// Its value, if that is of the kind.
-const std::string* json_text(const YamlNode& node) noexcept;
-std::optional<bool> json_switch(const YamlNode& node) noexcept;
-std::optional<int64_t> json_whole_number(const YamlNode& node) noexcept;
 
 std::string json_list(const std::vector<std::string>& json_values);
 std::string json_strings(const std::vector<std::string>& texts);
 
-// An object, written key by key. Not finite numbers become null.
+// Writes an object key by key. Numbers that are not finite become null.
 class JsonObject {
  public:
   JsonObject& add(std::string_view key, std::string_view text);
@@ -55,11 +35,11 @@ class JsonObject {
     else
       return add_json(key, std::to_string(value));
   }
-  // Null where it is empty.
+  // Adds null if the text is empty.
   JsonObject& add_or_null(std::string_view key, std::string_view text) {
     return text.empty() ? add_json(key, "null") : add(key, text);
   }
-  // A value that is JSON already.
+  // Adds a value that is JSON already.
   JsonObject& add_json(std::string_view key, std::string_view json);
 
   std::string text() const { return text_ + "}"; }

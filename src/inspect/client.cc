@@ -15,8 +15,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/json.h"
 #include "base/text.h"
+#include "inspect/protocol.h"
 #include "inspect/socket.h"
 
 namespace yard {
@@ -126,15 +126,16 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
 // Of the answer to `hello`.
 std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
                                        std::string_view answer) {
-  const auto parsed = base::parse_json(answer);
-  if (!parsed.ok()) return std::nullopt;
-  const base::YamlNode* const result = parsed->find("result");
-  if (result == nullptr) return std::nullopt;
-  const base::YamlNode* const program = result->find("program");
-  const base::YamlNode* const started = result->find("started");
-  if (program == nullptr || started == nullptr) return std::nullopt;
-  const double seconds = std::clamp(base::yaml_number(started->text).value_or(0), 0.0, 9e9);
-  return InspectTarget{pid, program->text, path,
+  const auto parsed = inspect::Json::parse(answer, nullptr, false);
+  if (!parsed.is_object()) return std::nullopt;
+  const auto* const result = inspect::find(parsed, "result");
+  if (result == nullptr || !result->is_object()) return std::nullopt;
+  const auto* const program = inspect::find(*result, "program");
+  const auto* const started = inspect::find(*result, "started");
+  if (program == nullptr || !program->is_string() || started == nullptr || !started->is_number())
+    return std::nullopt;
+  const double seconds = std::clamp(started->get<double>(), 0.0, 9e9);
+  return InspectTarget{pid, program->get<std::string>(), path,
                        std::chrono::system_clock::time_point(
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(
                                std::chrono::duration<double>(seconds)))};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket that a process answers on, and the thread behind it: lines in, lines out, with limits and deadlines; what a
-// command means is the handler's. A request is {"v": 1, "id": 7, "command": "stats", "args": {...}, "runtime": 0}.
+// The socket that a process answers on, and the thread that reads requests and writes answers, with limits and deadlines.
+// What a command means is up to the handler.
 //
 // The thread sleeps without a timeout unless a client is connected. It takes no lock while it talks to a client, and no
 // client can hold it up: nothing blocks, and what takes too long is closed. A handler holds up other clients only.
@@ -14,32 +14,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/background.h"
-#include "base/yaml.h"
+#include "inspect/protocol.h"
 
 namespace yard::inspect {
-
-struct Request {
-  std::string id = "null";  // JSON: a number, a string or null
-  std::string command;
-  base::YamlNode args;             // a map, or kNull: none
-  std::optional<int64_t> runtime;  // unset: the first
-};
-
-// On failure `to.id` is that of the line, if it has a valid one, for the answer. Unknown members are errors.
-Status parse_request(std::string_view line, Request& to);
-
-// Answers, on one line without its newline. `result` is JSON.
-std::string answer(const Request& request, std::string_view result);
-std::string answer(const Request& request, const Status& error);
-
-// "invalid WHAT: expected EXPECTED, got GOT".
-Status invalid(std::string_view what, std::string_view expected, std::string_view got);
-Status invalid(std::string_view what, std::string_view expected, const base::YamlNode* got);
 
 struct Limits {
   size_t request = kInspectMostRequest, answer = kInspectMostAnswer;  // bytes

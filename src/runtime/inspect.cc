@@ -145,7 +145,7 @@ Result<std::string> change(Inspect::Entry& entry, const Command& command, const 
   Change made;
   made.who = who, made.program = program_of(std::to_string(who.process));
   made.command = request.command, made.runtime = entry.id;
-  made.args = request.args.kind == base::YamlNode::Kind::kMap ? base::to_json(request.args) : "{}";
+  made.args = inspect::to_text(request.args);
   auto changed =
       with(entry, [&](const Inspected& s) { return command.change(s, CommandArgs(request.args)); });
   const std::string what = fmt::format("{} {}", request.command, base::printable(made.args, 500));
@@ -202,11 +202,11 @@ Status check_args(const Request& request, std::span<const char* const> args) {
   std::vector<std::string> known;
   for (const char* const name : args)
     if (name != nullptr) known.emplace_back(name);
-  for (const base::YamlEntry& e : request.args.entries)
-    if (!base::contains(known, e.key))
+  for (const auto& [key, value] : request.args.items())
+    if (!base::contains(known, key))
       return inspect::invalid(fmt::format("argument of {}", request.command),
                               known.empty() ? "none" : base::one_of(known),
-                              base::excerpt(e.key) + base::did_you_mean(e.key, known));
+                              base::excerpt(key) + base::did_you_mean(key, known));
   return {};
 }
 

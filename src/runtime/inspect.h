@@ -94,7 +94,7 @@ std::string to_json(const Change& change);
 // The arguments of a request, by name.
 class CommandArgs {
  public:
-  explicit CommandArgs(const base::YamlNode& args) : args_(args) {}
+  explicit CommandArgs(const inspect::Json& args) : args_(args) {}
 
   // Each is an error if there is a value of another kind; `required`: also if there is none.
   Result<std::string> required(std::string_view name) const;
@@ -102,15 +102,11 @@ class CommandArgs {
   Result<std::optional<int64_t>> number(std::string_view name) const;
   // A path that begins with '/': the directories of client and process may differ.
   Result<std::string> path(std::string_view name) const;
-  // Null: none.
-  Result<const base::YamlNode*> object(std::string_view name) const;
+  // Returns null if there is none.
+  Result<const inspect::Json*> object(std::string_view name) const;
 
  private:
-  const base::YamlNode* find(std::string_view name) const noexcept {
-    const base::YamlNode* node = args_.find(name);
-    return node != nullptr && node->kind != base::YamlNode::Kind::kNull ? node : nullptr;
-  }
-  const base::YamlNode& args_;
+  const inspect::Json& args_;
 };
 
 // Has one of the two functions. A query gives JSON.

@@ -20,7 +20,6 @@ namespace yard::runtime {
 namespace {
 
 using base::JsonObject;
-using base::YamlNode;
 
 using inspect::invalid;
 
@@ -37,25 +36,25 @@ Result<Changed> put_policy(const Inspected& s, Policy next) {
 
 Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto fields, args.object("fields"));
-  if (fields == nullptr || fields->entries.empty())
+  if (fields == nullptr || fields->empty())
     return invalid("fields", "an object with fields of a policy", "none");
   // The grammar is that of rule files. Null removes what is set.
-  YamlNode given = *fields;
-  std::erase_if(given.entries,
-                [](const base::YamlEntry& e) { return e.value.kind == YamlNode::Kind::kNull; });
+  inspect::Json given = inspect::Json::object();
+  for (const auto& [key, value] : fields->items())
+    if (!value.is_null()) given[key] = value;
   const ConfigReading reading = parse_config(
-      fmt::format(R"({{"version": "1.0", "policy": {}}})", base::to_json(given)), "request");
+      fmt::format(R"({{"version": "1.0", "policy": {}}})", inspect::to_text(given)), "request");
   YARD_RETURN_IF_ERROR(first_error(reading.problems));
   Policy next = s.core.snapshot()->policy->set;
   std::vector<std::string> known;
   policy::visit_fields<Policy>([&](const auto& row) {
     if (row.section != nullptr) return;
     known.emplace_back(row.name);
-    if (fields->find(row.name) != nullptr) next.*row.member = reading.config.policy.*row.member;
+    if (fields->contains(row.name)) next.*row.member = reading.config.policy.*row.member;
   });
-  for (const base::YamlEntry& e : fields->entries)
-    if (!base::contains(known, e.key))
-      return invalid("field", base::one_of(known), base::excerpt(e.key));
+  for (const auto& [key, value] : fields->items())
+    if (!base::contains(known, key))
+      return invalid("field", base::one_of(known), base::excerpt(key));
   return put_policy(s, std::move(next));
 }
 

@@ -17,7 +17,7 @@ namespace yard::runtime {
 namespace {
 
 using base::JsonObject;
-using base::YamlNode;
+using inspect::Json;
 
 // The most plans of an op that are listed with their rejected kernels: each is explained.
 
@@ -60,10 +60,9 @@ Result<std::string> explain(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto labels, args.object("labels"));
   Options options;
   if (labels != nullptr)
-    for (const base::YamlEntry& e : labels->entries) {
-      const std::string* const value = base::json_text(e.value);
-      if (value == nullptr) return inspect::invalid("labels." + e.key, "a string", &e.value);
-      options.labels[e.key] = *value;
+    for (const auto& [key, value] : labels->items()) {
+      if (!value.is_string()) return inspect::invalid("labels." + key, "a string", &value);
+      options.labels[key] = value.get<std::string>();
     }
   YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(call, options));
   return explanation.to_json();
@@ -219,38 +218,37 @@ std::span<const Command> query_commands() { return kQueries; }
 
 Result<std::string> CommandArgs::required(std::string_view name) const {
   YARD_ASSIGN_OR_RETURN(auto found, text(name));
-  if (!found || found->empty()) return inspect::invalid(name, "a string", args_.find(name));
+  if (!found || found->empty())
+    return inspect::invalid(name, "a string", inspect::find(args_, name));
   return *std::move(found);
 }
 
 Result<std::optional<std::string>> CommandArgs::text(std::string_view name) const {
-  const YamlNode* const node = find(name);
-  if (node == nullptr) return std::optional<std::string>();
-  const std::string* const value = base::json_text(*node);
-  if (value == nullptr) return inspect::invalid(name, "a string", node);
-  return std::optional<std::string>(*value);
+  const Json* const value = inspect::find(args_, name);
+  if (value == nullptr) return std::optional<std::string>();
+  if (!value->is_string()) return inspect::invalid(name, "a string", value);
+  return std::optional<std::string>(value->get<std::string>());
 }
 
 Result<std::optional<int64_t>> CommandArgs::number(std::string_view name) const {
-  const YamlNode* const node = find(name);
-  if (node == nullptr) return std::optional<int64_t>();
-  const auto value = base::json_whole_number(*node);
-  if (!value) return inspect::invalid(name, "a whole number", node);
-  return value;
+  const Json* const value = inspect::find(args_, name);
+  if (value == nullptr) return std::optional<int64_t>();
+  const auto number = inspect::whole_number(*value);
+  if (!number) return inspect::invalid(name, "a whole number", value);
+  return number;
 }
 
 Result<std::string> CommandArgs::path(std::string_view name) const {
   auto value = required(name);
   if (value.ok() && (!value->starts_with('/') || value->find('\0') != value->npos))
-    return inspect::invalid(name, "a path that begins with /", find(name));
+    return inspect::invalid(name, "a path that begins with /", inspect::find(args_, name));
   return value;
 }
 
-Result<const YamlNode*> CommandArgs::object(std::string_view name) const {
-  const YamlNode* const node = find(name);
-  if (node != nullptr && node->kind != YamlNode::Kind::kMap)
-    return inspect::invalid(name, "an object", node);
-  return node;
+Result<const Json*> CommandArgs::object(std::string_view name) const {
+  const Json* const value = inspect::find(args_, name);
+  if (value != nullptr && !value->is_object()) return inspect::invalid(name, "an object", value);
+  return value;
 }
 
 }  // namespace yard::runtime

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect/server.h"
+#include "inspect/protocol.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "base/json.h"
 
 namespace yard::inspect {
 namespace {
@@ -22,9 +20,9 @@ TEST(Request, IsRead) {
       parse_request(
           R"({"v": 1, "id": "a", "command": "deny", "args": {"kernel": "x"}, "runtime": 2})", r)
           .ok());
-  EXPECT_EQ(r.id, "\"a\"");
+  EXPECT_EQ(r.id, "a");
   EXPECT_EQ(r.command, "deny");
-  EXPECT_EQ(r.args.find("kernel")->text, "x");
+  EXPECT_EQ(*find(r.args, "kernel"), "x");
   EXPECT_EQ(r.runtime, 2);
 }
 
@@ -42,6 +40,24 @@ TEST(Request, WhatIsWrongIsNamed) {
   EXPECT_THAT(refused(R"({"v": 1, "comand": "a"})"), HasSubstr("did you mean 'command'?"));
 }
 
+TEST(Request, OnlyStrictJsonIsRead) {
+  for (const char* text : {"", "nul", "01", "1.", "'a'", "[1,]", "{\"a\": 1,}", "{a: 1}", "1 2",
+                           "\"\t\"", "\"\\x\"", "\"\\ud800\"", "\"\xff\"", "// a\n1"})
+    EXPECT_THAT(refused(text), HasSubstr("invalid JSON at column ")) << text;
+  EXPECT_THAT(refused(R"({"v": 1, "command": "a", "args": {"x": 1, "x": 2}})"),
+              HasSubstr("the key \"x\" occurs twice"));
+}
+
+TEST(Request, DepthIsBounded) {
+  const auto nested = [](size_t levels) {
+    return R"({"v": 1, "command": "a", "args": {"x": )" + std::string(levels, '[') +
+           std::string(levels, ']') + "}}";
+  };
+  EXPECT_EQ(refused(nested(30)), "");
+  EXPECT_THAT(refused(nested(31)), HasSubstr("at most 32 levels"));
+  EXPECT_THAT(refused(std::string(1'000'000, '[')), HasSubstr("at most 32 levels"));
+}
+
 TEST(Request, AnswersAreOneLineAndNameTheRequest) {
   Request r;
   EXPECT_FALSE(parse_request(R"({"v": 1, "id": 7})", r).ok());
@@ -51,7 +67,7 @@ TEST(Request, AnswersAreOneLineAndNameTheRequest) {
   const std::string line = answer(r, s);
   EXPECT_EQ(line, R"({"v": 1, "id": 7, "ok": false, "error": {"code": "not_found", )"
                   R"("message": "no \"x\"\u000a", "notes": ["a note"]}})");
-  EXPECT_TRUE(base::parse_json(line).ok());
+  EXPECT_TRUE(Json::accept(line));
 }
 
 }  // namespace

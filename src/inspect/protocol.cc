@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/protocol.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "base/json.h"
+#include "base/results.h"
+#include "base/text.h"
+
+namespace yard::inspect {
+namespace {
+
+constexpr size_t kLongestId = 128;
+constexpr int kDeepest = 32;
+
+struct Refused {
+  std::string why;
+};
+
+Result<Json> parse(std::string_view line) {
+  std::vector<std::set<std::string>> keys;  // of each object that is being read
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    const bool object = event == Json::parse_event_t::object_start;
+    if ((object || event == Json::parse_event_t::array_start) && depth >= kDeepest)
+      throw Refused{fmt::format("expected at most {} levels", kDeepest)};
+    if (object) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      throw Refused{
+          fmt::format("the key {} occurs twice", base::excerpt(value.get<std::string>()))};
+    return true;
+  };
+  try {
+    return Json::parse(line, watch);
+  } catch (const Refused& e) {
+    return Status(Code::kParse, "invalid JSON: " + e.why);
+  } catch (const Json::parse_error& e) {
+    // The library's text begins with "[json.exception...] parse error at line 1, column 2: ".
+    const std::string_view text = e.what();
+    const size_t colon = text.find(": ");
+    return Status(
+        Code::kParse,
+        fmt::format("invalid JSON at column {}: {}", e.byte,
+                    base::printable(text.substr(colon == text.npos ? 0 : colon + 2), 200)));
+  }
+}
+
+bool is_id(const Json& value) {
+  return value.is_number() || value.is_null() ||
+         (value.is_string() && value.get_ref<const std::string&>().size() <= kLongestId);
+}
+
+const char* kind_of(const Json& value) noexcept {
+  switch (value.type()) {
+    case Json::value_t::null: return "null";
+    case Json::value_t::object: return "an object";
+    case Json::value_t::array: return "a list";
+    case Json::value_t::string: return "a string";
+    case Json::value_t::boolean: return "true or false";
+    default: return "a number";
+  }
+}
+
+std::string start_of(const Request& request, bool ok) {
+  return fmt::format("{{\"v\": {}, \"id\": {}, \"ok\": {}, ", kInspectVersion, to_text(request.id),
+                     ok);
+}
+
+}  // namespace
+
+std::string to_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json* find(const Json& object, std::string_view name) noexcept {
+  const auto it = object.find(name);
+  return it != object.end() && !it->is_null() ? &*it : nullptr;
+}
+
+std::optional<int64_t> whole_number(const Json& value) noexcept {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX})
+    return std::nullopt;
+  return value.get<int64_t>();
+}
+
+Status invalid(std::string_view what, std::string_view expected, std::string_view got) {
+  return Status(Code::kInvalidArgument,
+                fmt::format("invalid {}: expected {}, got {}", what, expected, got));
+}
+
+Status invalid(std::string_view what, std::string_view expected, const Json* got) {
+  if (got == nullptr) return invalid(what, expected, "none");
+  return invalid(what, expected,
+                 got->is_string() ? base::excerpt(got->get_ref<const std::string&>())
+                                  : base::printable(to_text(*got), 80));
+}
+
+Status parse_request(std::string_view line, Request& to) {
+  YARD_ASSIGN_OR_RETURN(const Json parsed, parse(line));
+  if (!parsed.is_object()) return invalid("request", "an object", kind_of(parsed));
+  if (const Json* const id = find(parsed, "id")) {
+    if (!is_id(*id)) return invalid("id", "a number or a string", kind_of(*id));
+    to.id = *id;
+  }
+  const std::vector<std::string> known = {"v", "id", "command", "args", "runtime"};
+  for (const auto& [key, value] : parsed.items())
+    if (std::ranges::find(known, key) == known.end())
+      return invalid("request", base::one_of(known),
+                     base::excerpt(key) + base::did_you_mean(key, known));
+  const Json* const version = find(parsed, "v");
+  if (version == nullptr || whole_number(*version) != kInspectVersion)
+    return invalid("v", std::to_string(kInspectVersion), version);
+  const Json* const command = find(parsed, "command");
+  if (command == nullptr || !command->is_string()) return invalid("command", "a string", command);
+  to.command = command->get<std::string>();
+  if (const Json* const runtime = find(parsed, "runtime")) {
+    to.runtime = whole_number(*runtime);
+    if (!to.runtime) return invalid("runtime", "a whole number", runtime);
+  }
+  if (const Json* const args = find(parsed, "args")) {
+    if (!args->is_object()) return invalid("args", "an object", args);
+    to.args = *args;
+  }
+  return {};
+}
+
+std::string answer(const Request& request, std::string_view result) {
+  std::string line = start_of(request, true) + "\"result\": ";
+  line += result;
+  std::replace(line.begin(), line.end(), '\n', ' ');  // strings have none: there it is escaped
+  line += '}';
+  return line;
+}
+
+std::string answer(const Request& request, const Status& error) {
+  base::JsonObject e;
+  e.add("code", yard::to_string(error.code())).add("message", error.message());
+  e.add_json("notes", base::json_strings({error.notes().begin(), error.notes().end()}));
+  return fmt::format("{}\"error\": {}}}", start_of(request, false), e.text());
+}
+
+}  // namespace yard::inspect

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests and answers of live control, each one line of JSON. A request is
+//
+//   {"v": 1, "id": 7, "command": "stats", "args": {...}, "runtime": 0}
+#pragma once
+
+#include <yard/inspect.h>
+#include <yard/status.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace yard::inspect {
+
+using Json = nlohmann::ordered_json;
+
+struct Request {
+  Json id;  // a number, a string or null
+  std::string command;
+  Json args = Json::object();
+  std::optional<int64_t> runtime;  // if unset, the first runtime
+};
+
+// Fills `to` as far as the line is valid, so that the answer to a refused request has the id of its line. A member that
+// is unknown or occurs twice is an error.
+Status parse_request(std::string_view line, Request& to);
+
+// Answers, each one line without its newline. `result` is JSON.
+std::string answer(const Request& request, std::string_view result);
+std::string answer(const Request& request, const Status& error);
+
+// The text of a JSON value on one line. Invalid UTF-8 is replaced.
+std::string to_text(const Json& value);
+// Returns null if the object has no such member, or if its value is null.
+const Json* find(const Json& object, std::string_view name) noexcept;
+// Returns nothing if the value is not an integer that fits.
+std::optional<int64_t> whole_number(const Json& value) noexcept;
+
+// The error "invalid WHAT: expected EXPECTED, got GOT". A null pointer prints as "none".
+Status invalid(std::string_view what, std::string_view expected, std::string_view got);
+Status invalid(std::string_view what, std::string_view expected, const Json* got);
+
+}  // namespace yard::inspect
