@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observed_text.h"
 
+#include <memory>
+
 namespace yard::runtime {
 namespace {
 
@@ -18,19 +20,28 @@ struct RecentText {
   const std::string* text = nullptr;
 };
 constexpr size_t kRecent = 64;
-RecentText* recent_texts() {
-  thread_local std::array<RecentText, kRecent> all;
-  return all.data();
+
+// On the heap: thread-local storage of a library that programs open must be small.
+struct ThreadTexts {
+  op::CallKey key;
+  std::array<RecentText, kRecent> recent;
+};
+ThreadTexts& thread_texts() {
+  thread_local std::unique_ptr<ThreadTexts> texts;
+  if (texts == nullptr) texts = std::make_unique<ThreadTexts>();
+  return *texts;
 }
 
 }  // namespace
+
+op::CallKey& scratch_key() { return thread_texts().key; }
 
 ObservedTexts::ObservedTexts() : id_(next_texts_id()) {}
 
 const std::string& ObservedTexts::find(std::string_view key,
                                        const std::function<std::string()>& make) {
   const size_t hash = op::CallKeyHash()(key);
-  RecentText& mine = recent_texts()[hash % kRecent];
+  RecentText& mine = thread_texts().recent[hash % kRecent];
   if (mine.owner == id_ && mine.key == key) return *mine.text;
   Shard& s = shards_[hash / kRecent % shards_.size()];
   const std::string* found = nullptr;

@@ -16,6 +16,9 @@
 
 namespace yard::runtime {
 
+// A key for the thread to fill in and use before it calls anything that does the same. It keeps its memory.
+op::CallKey& scratch_key();
+
 // Texts by key; each lives as long as this. Threads find what they looked up lately without a lock. Not for use in a
 // forked child of the process that made it.
 class ObservedTexts {
@@ -31,7 +34,7 @@ class ObservedTexts {
   template <class Make>
   const std::string& find(const registry::ObservedCall& call, std::string_view kernel,
                           const Make& make) {
-    thread_local op::CallKey key;
+    op::CallKey& key = scratch_key();
     key.set(call.program, call.args, call.flags);
     key.add(call.index), key.add(call.labels), key.add(kernel);
     return find(key.bytes(), [&] {

@@ -262,7 +262,7 @@ Recorder::Recorder(std::shared_ptr<Recording> recording)
 
 void Recorder::seen(const registry::ObservedCall& call) noexcept {
   try {
-    thread_local op::CallKey key;
+    op::CallKey& key = scratch_key();
     key.set(call.program, call.args, call.flags);
     key.add(id_), key.add(call.index), key.add(call.labels);
     if (recording_->count(key.bytes())) return;

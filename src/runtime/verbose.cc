@@ -125,8 +125,7 @@ class Verbose final : public registry::CallObserver {
 
 void Verbose::seen(const registry::ObservedCall& call) noexcept {
   base::if_memory_allows([&] {
-    thread_local std::string to;
-    to.clear();
+    std::string to;
     const auto start = [&](std::string_view what, std::string_view kernel) {
       const std::string& text = texts_.get().find(call, kernel, [&](const op::CallSpec& spec) {
         return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));

@@ -438,10 +438,11 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  thread_local Ruling kept;
-  Ruling ruling = std::move(kept);  // a verifier may call an op
-  Selection s{candidates, args, count, flags, device_of(args, count), notes, ruling};
-  match_rules(s, ruling);
+  thread_local std::unique_ptr<Ruling> kept;
+  // A verifier may call an op, whose selection makes one of its own.
+  std::unique_ptr<Ruling> ruling = kept != nullptr ? std::move(kept) : std::make_unique<Ruling>();
+  Selection s{candidates, args, count, flags, device_of(args, count), notes, *ruling};
+  match_rules(s, *ruling);
   std::vector<Able> able = find_able(s);
   // Open breakers are ignored where they would leave no kernel.
   if (able.empty() && candidates.settings().health != nullptr) {

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread-local storage of the library, and opening it in Python.
+
+  dlopen_test.py size LIBRARY READELF     fails if the library has more than 256 bytes of thread-local storage
+  dlopen_test.py numpy LIBRARY READELF    opens it after numpy, whose libraries use such storage, too
+"""
+import ctypes
+import re
+import subprocess
+import sys
+
+MOST = 256  # glibc keeps about 1,600 bytes for all libraries that a process opens later
+SKIPPED = 77
+
+
+def size_of_thread_local_storage(library, readelf):
+    headers = subprocess.run([readelf, "-lW", library], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"^\s*TLS\s+(?:0x\w+\s+){4}(0x\w+)", headers, re.M)
+    return int(found[1], 16) if found else 0
+
+
+def main():
+    what, library, readelf = sys.argv[1:]
+    if what == "size":
+        size = size_of_thread_local_storage(library, readelf)
+        print(f"{library}: {size} bytes of thread-local storage, at most {MOST} are allowed")
+        sys.exit(size > MOST)
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        print("skipped, numpy is not installed")
+        sys.exit(SKIPPED)
+    ctypes.CDLL(library).yard_find_op
+
+
+main()
