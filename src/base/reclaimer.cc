@@ -305,9 +305,7 @@ base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) {
 
 HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   if (at == kInlineSlots) static_cast<base::ThreadRecord*>(this)->nesting.refusing = false;
-  base::ThreadRecord::Block& block = deep_block(*this, at);
-  block.running[at] = nullptr;
-  return block.slots[at];
+  return deep_block(*this, at).slots[at];
 }
 
 // (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)
@@ -320,18 +318,6 @@ namespace yard::base {
 char* ThreadRecord::deep_message(uint32_t at) noexcept {
   Block& block = detail::deep_block(*this, at);
   return block.errors[at];
-}
-
-char* ThreadRecord::deep_message(uint32_t at, const void* running) noexcept {
-  Block& block = detail::deep_block(*this, at);
-  block.running[at] = running;
-  return block.errors[at];
-}
-
-const void* ThreadRecord::running_at(uint32_t at) noexcept {
-  if (at < kInlineSlots) return nullptr;
-  const Block& block = detail::deep_block(*this, at);
-  return block.running[at];
 }
 
 bool ThreadRecord::reserve_slot() noexcept {

@@ -43,7 +43,6 @@ struct ThreadRecord : detail::ThreadHead {
     static constexpr uint32_t kSlots = 32;
     HazardSlot slots[kSlots]{};
     char errors[kSlots][kErrorBytes];
-    const void* running[kSlots]{};  // what runs there: dispatch/nesting.h
     std::atomic<Block*> next{nullptr};
   };
   std::atomic<Block*> deeper{nullptr};
@@ -68,17 +67,8 @@ struct ThreadRecord : detail::ThreadHead {
     const uint32_t at = depth - 1;
     return at < kInlineSlots ? errors[at] : deep_message(at);
   }
-  // The same for the kernel that is about to run.
-  [[gnu::always_inline]] char* message_of(const void* kernel) noexcept {
-    const uint32_t at = depth - 1;
-    return at < kInlineSlots ? errors[at] : deep_message(at, kernel);
-  }
   char* deep_message(uint32_t at) noexcept;
-  // Also notes what runs at that depth, for the error of calls that nest too deep (dispatch/nesting.h).
-  char* deep_message(uint32_t at, const void* running) noexcept;
 
-  // What runs at a depth of the deeper slots; null: not known.
-  const void* running_at(uint32_t at) noexcept;
   // False: there is no memory for the slot of the current depth.
   bool reserve_slot() noexcept;
   // In a call whose kernel failed: whether that was because a nested call was refused. `guarded`: inside the call's guard; a

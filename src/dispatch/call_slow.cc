@@ -171,7 +171,7 @@ class SlowCall {
   }
 
   Status execute_direct(const Entry& e, const exec::Plan& plan) {
-    char* const error = thread_.message_of(plan.attempts[0].kernel);
+    char* const error = thread_.message();
     std::optional<SampledTime> time;
     if (thread_.is_timed()) time.emplace(thread_);
     const int32_t code = run_direct(error, core_, plan, given_, count_, flags_);

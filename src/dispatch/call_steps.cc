@@ -262,7 +262,7 @@ Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& e
                     uint32_t flags) {
   std::optional<SampledTime> time;
   if (thread.is_timed()) time.emplace(thread);
-  char* const error = thread.message_of(plan.attempts[0].kernel);
+  char* const error = thread.message();
   Observation observation(entry);
   const int32_t code = run_direct(error, core, plan, given, entry.program().arg_count(), flags);
   if (code == YARD_OK) {
@@ -357,7 +357,7 @@ static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const 
                               const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
                               FormKind kind) {
   SampledTime time(thread);
-  char* const error = thread.message_of(plan.attempts[0].kernel);
+  char* const error = thread.message();
   const int32_t code = run_direct(error, core, plan, args, e.program().arg_count(), flags);
   if (code != YARD_OK)
     return after_failure(thread, e, core, plan, args,
@@ -374,7 +374,7 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
   const uint32_t args = e.program().arg_count();
   const WithFacts facts(given, args, has_views(kind));
   const registry::Kernel& kernel = *plan.attempts[0].kernel;
-  char* const error = thread.message_of(&kernel);
+  char* const error = thread.message();
   std::optional<SampledTime> time;
   if (thread.is_timed()) time.emplace(thread);
   yard_call_t call;

@@ -146,7 +146,7 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
                                                    uint32_t flags, FormKind kind) {
   if (!plan.is_direct() || thread.is_timed()) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags, kind);
-  char* const error = thread.message_of(plan.attempts[0].kernel);
+  char* const error = thread.message();
   const int32_t code = run_direct(error, core, plan, args, count, flags);
   if (code == YARD_OK) [[likely]] {
     detail::count(counter(thread, plan.counter));

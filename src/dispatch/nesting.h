@@ -2,9 +2,6 @@
 // Calls that nest too deep: kernels, functions or hooks that call themselves or each other without end.
 #pragma once
 
-#include <yard/detail/function.h>
-#include <yard/detail/hook.h>
-
 #include <cstdint>
 #include <string_view>
 
@@ -14,11 +11,13 @@ namespace yard::dispatch {
 
 using namespace detail;
 
-// The error of a call of an op that is nested too deep, or for whose slot there is no memory; null: it may be made.
+// Returns the error of a call of an op that is nested too deep, or that has no memory for its slot. Returns null if the
+// call may be made.
 Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
 
-// The slot of a function or hook that is called now. Throws where refuse_if_too_deep() is an error.
-HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, const FunctionSite& function);
-HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, const HookDeclaration& hook);
+// Returns the slot of a function, or of a hook, which has no group, that is called now. Throws yard::Error where
+// refuse_if_too_deep() returns an error.
+HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, std::string_view group,
+                        std::string_view name);
 
 }  // namespace yard::dispatch

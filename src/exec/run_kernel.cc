@@ -209,7 +209,6 @@ class KernelRun {
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request) {
   if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
-  if (thread.depth > 0) thread.message_of(&kernel);  // notes it
   if (kernel.map != nullptr) return run_mapped(thread, kernel, frame, request);
   return KernelRun(thread, kernel, frame, request, nullptr).run();
 }

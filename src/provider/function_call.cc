@@ -277,7 +277,7 @@ HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {
                                service != nullptr
                                    ? service->core().max_call_depth.load(std::memory_order_relaxed)
                                    : Core::kMaxCallDepth,
-                               function);
+                               function.group, function.name);
 }
 
 uint32_t scope_flags(const ThreadHead& thread) noexcept {

@@ -152,7 +152,7 @@ const HookLink* first_on(const HookChains& chains, yard_device_t device) noexcep
 
 HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook) {
   const auto& site = static_cast<const provider::HookTable::Site&>(hook);
-  return dispatch::nested_slot(thread, site.table.max_call_depth(), *site.declaration);
+  return dispatch::nested_slot(thread, site.table.max_call_depth(), {}, site.declaration->name);
 }
 
 bool first_place(const HookChains& shown, const HookFrame* frames, HookPlace& to) noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels, functions and hooks that call themselves or each other without end: the call that nests too deep is an error that
-// shows the cycle, whichever way the calls are made, and the thread goes on.
+// names the op and the limit, whichever way the calls are made, and the thread goes on.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/c.h>
@@ -66,14 +66,13 @@ class Nesting : public ::testing::Test {
   ~Nesting() override { g_again = nullptr; }
 
   Status call() { return copy.on(bare_.runtime)(out_.view, x_.view, 0); }
-  static void expect_cycle(const Status& s, const char* cycle = "copy ('again') -> copy") {
+  static void expect_text(const Status& s, const char* op = "copy") {
     const std::string text = s.to_string();
-    EXPECT_NE(text.find("calls nest too deep"), text.npos) << text;
-    EXPECT_NE(text.find(std::string("the cycle is ") + cycle), text.npos) << text;
+    EXPECT_NE(text.find(std::string("op '") + op + "': calls nest too deep"), text.npos) << text;
   }
-  static void expect_refused(const Status& s, const char* cycle = "copy ('again') -> copy") {
+  static void expect_refused(const Status& s) {
     EXPECT_EQ(s.code(), Code::kWouldDeadlock) << s.to_string();
-    expect_cycle(s, cycle);
+    expect_text(s);
   }
 
   Bare bare_;
@@ -117,7 +116,7 @@ TEST_F(Nesting, IsBoundedInEveryFormOfCall) {
           g_deepest = 0;
           const Status s = form.call();
           if (reports == Reports::kOwn)
-            expect_cycle(s);
+            expect_text(s);
           else
             expect_refused(s);
           EXPECT_LE(g_deepest, 1000);
@@ -158,7 +157,7 @@ TEST_F(Nesting, IsBoundedInC) {
     return code == YARD_OK ? Status() : Status(Code::kInvalidArgument, why);
   };
   g_again = [&](auto&&...) { return call_c(); };
-  on_stack_of(kStack, [&] { expect_cycle(call_c(), "nested_in_c ('again') -> nested_in_c"); });
+  on_stack_of(kStack, [&] { expect_text(call_c(), "nested_in_c"); });
   Changes out;
   out.remove_op("nested_in_c").remove_backend("nesting");
   EXPECT_TRUE(Runtime::shared().apply(std::move(out)).ok());
@@ -182,22 +181,6 @@ TEST_F(Nesting, OfFrozenHandlesIsBoundedByTheStack) {
           EXPECT_NE(s.to_string().find("calls nest too deep"), std::string::npos) << s.to_string();
         });
     }
-}
-
-TEST_F(Nesting, ShowsTheCycleThroughSeveralOps) {
-  Changes c;
-  c.add_op(op_of("other(out!: T[n], x: T[n], by: int = 0)"))
-      .add_kernel(plugin::Kernel::of<again>("other", "back").backend("test").d);
-  ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
-  g_again = [&](auto&&...) {
-    return bare_.runtime.call(g_depth % 2 == 1 ? "other" : "copy", {out_.view, x_.view});
-  };
-  on_stack_of(kStack, [&] {
-    const std::string text = call().to_string();
-    EXPECT_TRUE(text.find("copy ('again') -> other ('back') -> copy") != text.npos ||
-                text.find("other ('back') -> copy ('again') -> other") != text.npos)
-        << text;
-  });
 }
 
 // Kernels with large frames, and threads with small stacks.
@@ -306,7 +289,6 @@ TEST_F(NestingOfFunctions, IsBounded) {
   });
   const std::string why = refused([] { deeper(1'000'000); });
   expect_in(why, "function 'nesting/deeper': calls nest too deep");
-  expect_in(why, "the cycle is nesting/deeper -> nesting/deeper");
   ASSERT_TRUE(runtime().set_config(at_most(20)).ok());
   calls = 0;
   expect_in(refused([] { deeper(1'000'000); }), "expected at most 20 on a thread");
@@ -346,7 +328,6 @@ TEST_F(NestingOfHooks, IsBounded) {
   });
   const std::string why = refused([&] { call(1'000'000); });
   expect_in(why, "hook 'nested': calls nest too deep");
-  expect_in(why, "the cycle is nested -> nested");
   ASSERT_TRUE(runtime.set_config(at_most(20)).ok());
   calls = 0;
   expect_in(refused([&] { call(1'000'000); }), "expected at most 20 on a thread");
@@ -370,10 +351,7 @@ TEST_F(Nesting, ShowsTheCycleThroughAFunction) {
   on_stack_of(kStack, [&] {
     const Status s = call();
     EXPECT_EQ(s.code(), Code::kWouldDeadlock);
-    const std::string text = s.to_string();
-    EXPECT_TRUE(text.find("copy ('again') -> nesting/deeper -> copy") != text.npos ||
-                text.find("nesting/deeper -> copy ('again') -> nesting/deeper") != text.npos)
-        << text;
+    expect_in(s.to_string(), "calls nest too deep");
   });
   ASSERT_TRUE(Runtime::shared().reset().ok());
 }
