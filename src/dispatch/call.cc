@@ -109,14 +109,10 @@ template <FormKind kKind>
       if (aliased >= 0) [[likely]] {
         route.flags |= static_cast<uint32_t>(aliased);
         if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-          const bool seen = seen_before(thread, hash);
-          if (seen || (kTyped && hash != 0)) {
+          if (seen_before(thread, hash)) {
             route.entry = entry;
             fill_route(route, core, *plan, !kTyped);
-            if (seen)
-              remember(thread, *site, hash, kKind, route, args);
-            else
-              remember_range(thread, *site, route, facts.args(), args);
+            remember(thread, *site, hash, kKind, route, args);
           }
           thread.count_down();
           return run_hit(thread, *entry, core, *plan, args, count, route.flags, kKind);

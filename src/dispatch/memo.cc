@@ -107,28 +107,14 @@ class Writer {
     return true;
   }
 
-  // `t` may be null in a typed call. `varies`, of a range: its first size does.
-  bool tensor(const yard_tensor_t* t, bool written, bool varies = false) noexcept {
+  // `t` may be null in a typed call.
+  bool tensor(const yard_tensor_t* t, bool written) noexcept {
     if (count_ == CallMemo::kTensors) return false;
     const uint32_t n = count_++;
     Tensor& s = tensors_[n];
     s = {t, written, t != nullptr ? address_of(*t) : 0, {}};
     if (t == nullptr) return put(0) && put(0);
     if (t->data == nullptr || !extent_of(*t, s.extent)) return false;
-    if (kind_ == FormKind::kRange) {
-      constexpr uint64_t kBelow = (uint64_t{1} << TensorView::Form::kFirst) - 1;
-      const TensorView::Form& form = TensorView::of(*t).form();
-      hash_ ^= detail::range_part(n, form.head);
-      dims_ += form.dims;
-      // Of the compact ones no stride depends on the first size, and no fact but the span.
-      if (!form.is_exact() || !s.extent) return false;
-      const auto bytes = static_cast<uint64_t>(s.extent->high);
-      if (!varies)
-        return s.extent->low == 0 && put(form.head) && put(form.dims) && put(0) && put(bytes);
-      if (t->ndim < 2 || (form.head & YARD_FACTS_COMPACT) == 0) return false;
-      return put(form.head & kBelow) && put(form.dims) &&
-             put(bytes / static_cast<uint64_t>(t->shape[0])) && put(0);
-    }
     if (written && is_packed(kind_)) m_.written |= static_cast<uint16_t>(1u << n);
     if (kind_ != FormKind::kPacked) {
       const TensorView::Form& form = TensorView::of(*t).form();
@@ -159,31 +145,6 @@ class Writer {
           return false;
       }
     return true;
-  }
-
-  // Every tensor is apart from those that are written, or of the same form at the same address.
-  bool range_distances() noexcept {
-    uint32_t k = 0;
-    for (uint32_t i = 0; i < count_; ++i)
-      for (uint32_t j = i + 1; j < count_; ++j) {
-        const Tensor &a = tensors_[i], &b = tensors_[j];
-        if (!a.written && !b.written) continue;
-        if (k == 64) return false;
-        const uint64_t distance = b.at - a.at;
-        if (k == 0) hash_ ^= detail::in_place_part(distance == 0);
-        const uint64_t* const w = m_.words + i * CallMemo::kPerRangeTensor;
-        const uint64_t* const v = m_.words + j * CallMemo::kPerRangeTensor;
-        if (distance == 0 && std::equal(w, w + CallMemo::kPerRangeTensor, v))
-          m_.in_place |= uint64_t{1} << k;
-        else if (distance < static_cast<uint64_t>(a.extent->high) ||
-                 0 - distance < static_cast<uint64_t>(b.extent->high))
-          return false;
-        ++k;
-      }
-    return true;
-  }
-  uint64_t range_hash(const base::ThreadRecord& thread, const Site& site) const noexcept {
-    return detail::hash_end(thread, hash_ ^ detail::hash_begin(site.id, thread.scope, dims_));
   }
 
   bool alignments() noexcept {
@@ -245,7 +206,6 @@ class Writer {
 
   CallMemo& m_;
   const FormKind kind_;
-  uint64_t hash_ = 0, dims_ = 0;  // of a range
   uint32_t used_ = 0, count_ = 0;
   Tensor tensors_[CallMemo::kTensors];
 };
@@ -461,41 +421,6 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   *place_for(*memos, hash, made.site, thread.scope) = made;
 }
 
-void remember_range(base::ThreadRecord& thread, const Site& site, const Route& route,
-                    const yard_value_t* args, const yard_value_t* given) {
-  const auto& entry = *static_cast<const Entry*>(route.entry);
-  const op::Program& program = entry.program();
-  const uint32_t which = program.tensors_with_free_rows();
-  if (which == 0 || route.run == nullptr || route.found == MemoVersion::kNever ||
-      thread.memos == &detail::kNoMemos || entry.recipe().reads_scalars() ||
-      program.checks_scalars())
-    return;
-  CallMemo made;
-  Writer to(made, FormKind::kRange);
-  for (uint32_t i = 0; i < program.arg_count(); ++i)
-    if (given[i].tag == YARD_TAG_TENSOR &&
-        !to.tensor(given[i].u.tensor, program.schema().params[i].is_written(),
-                   (which >> i & 1) != 0))
-      return;
-  if (made.words[2] == 0) return;  // the first tensor's size is the one that is compared
-  Recipe::Rows rows;
-  if (!to.range_distances()) return;
-  CallMemos& memos = *thread.memos;
-  CallMemo& place = memos.range(to.range_hash(thread, site));
-  // Finding how far a range reaches is slow, so one in use is seldom replaced. (Another site's core may be gone.)
-  const bool is_used = place.site == site.id ? place.route.is_current() : place.site != 0;
-  if (is_used && ++memos.left_out % CallMemos::kReplaced != 0) return;
-  if ((entry.recipe().reads_alignment() && !to.alignments()) ||
-      !entry.recipe().range_of_rows(args, program.arg_count(), route.flags, which, rows))
-    return;
-  made.low = rows.low, made.width = rows.high - rows.low;
-  made.route = route;
-  made.site = site.id;
-  made.scope = thread.scope;
-  made.calls = &detail::counter(thread, route.counter);
-  place = made;
-}
-
 void forget_memos() noexcept {
   if (detail::t_thread == nullptr) return;
   base::ThreadRecord& thread = base::this_thread();
@@ -504,9 +429,3 @@ void forget_memos() noexcept {
 }
 
 }  // namespace yard::dispatch
-
-void yard::detail::CallMemos::forget(uint64_t hash) noexcept {
-  const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
-  for (uint32_t& s : seen[(hash >> 50) % kSeenSets])
-    if (s == tag) s = 0;
-}

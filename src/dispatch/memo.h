@@ -11,9 +11,9 @@
 
 namespace yard::dispatch {
 
-// A form is that of a typed call, of a packed one with tensors of views, of a packed one with any tensors, or a range;
-// calls of bound handles have no memo.
-enum class FormKind : uint8_t { kTyped, kViews, kPacked, kRange, kBound };
+// A form is that of a typed call, of a packed one with tensors of views, or of a packed one with any tensors. Calls of
+// bound handles have no memo.
+enum class FormKind : uint8_t { kTyped, kViews, kPacked, kBound };
 // All tensors are those of TensorViews.
 constexpr bool has_views(FormKind kind) noexcept {
   return kind == FormKind::kTyped || kind == FormKind::kViews;
@@ -51,10 +51,6 @@ class Letter {
 // - with kLong: in a typed call, where some form is inexact, device, rank and dtype, sizes and strides of every tensor;
 //   in one of kPacked the sizes and strides beyond the first four
 // Tensors are all tensor parameters of a typed call, in order; those given, in a packed one.
-//
-// A memo may also stand for a range of forms of typed calls that differ in the first size of some tensors: a sequence that
-// grows. Then `words` holds four for each tensor: its form, without the first size if that varies; the bytes it covers for
-// each unit of that size, and beyond these.
 
 inline uint64_t address_of(const yard_tensor_t& t) noexcept {
   return reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
@@ -84,12 +80,6 @@ inline bool seen_before(base::ThreadRecord& thread, uint64_t hash) noexcept {
 // too large, and those of ops whose choice reads strings, are not remembered.
 void remember(base::ThreadRecord& thread, const detail::Site& site, uint64_t hash, FormKind kind,
               const detail::Route& route, const yard_value_t* args);
-
-// Remembers a range of forms around that of a typed call, if there is one: they differ in the number of rows only. `args`
-// have facts, `given` are the caller's own.
-void remember_range(base::ThreadRecord& thread, const detail::Site& site,
-                    const detail::Route& route, const yard_value_t* args,
-                    const yard_value_t* given);
 
 // In a forked child: drops the memos of the forking thread, whose counters are replaced.
 void forget_memos() noexcept;

@@ -328,21 +328,6 @@ class Appender {
   bool full_ = false;
 };
 
-// Whether a predicate changes at most once while sizes grow.
-bool is_monotone(const op::Predicate& p) {
-  switch (p.field.kind) {
-    case op::Field::Kind::kDim:
-    case op::Field::Kind::kProduct:
-    case op::Field::Kind::kScalar:
-    case op::Field::Kind::kSize:
-    case op::Field::Kind::kCount: return p.test.is_threshold();
-    // Strides in another order may depend on the first size.
-    case op::Field::Kind::kCompactAs:
-    case op::Field::Kind::kRowsAs: return false;
-    default: return true;  // not about sizes
-  }
-}
-
 }  // namespace
 
 bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
@@ -376,66 +361,6 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
   for (const uint8_t arg : whole_) to.put_value(args[arg]);
   for (uint32_t i = 1; i < key.words; ++i) key.hash = mix(key.hash, key.w[i]);
   return !to.full();
-}
-
-// Everything that reads the first size, or a product with it, is monotone: a key that is equal at both ends of a range is
-// equal within it.
-bool Recipe::range_of_rows(const yard_value_t* args, uint32_t count, uint32_t flags, uint32_t which,
-                           Rows& to) const {
-  if (oversize_ || !exact_.empty() || !whole_.empty() || rules_ != nullptr) return false;
-  const Test* test = tests_.data();
-  for (const Group& g : groups_) {
-    const yard_tensor_t* const t = args[g.arg].u.tensor;
-    const bool reads =
-        (which >> g.arg & 1) != 0 && (g.source == Group::Source::kProduct ||
-                                      (g.source == Group::Source::kDim && t->ndim == g.axis));
-    for (uint32_t i = 0; i < g.count; ++i, ++test)
-      if (reads && test->m != uint64_t{1} << 63) return false;
-    if (g.source == Group::Source::kPredicate && !is_monotone(predicates_[g.predicate]))
-      return false;
-  }
-  yard_value_t values[YARD_MAX_ARGS];
-  yard_tensor_t tensors[YARD_MAX_ARGS];
-  int64_t shapes[YARD_MAX_ARGS][YARD_MAX_RANK];
-  int64_t now = 0, most = int64_t{1} << 30;
-  for (uint32_t i = 0; i < count; ++i) {
-    values[i] = args[i];
-    if ((which >> i & 1) == 0) continue;
-    const yard_tensor_t& t = *args[i].u.tensor;
-    tensors[i] = t;
-    if (yard_is_blocks(t.dtype)) return false;
-    int64_t row = yard_unit_bytes(t.dtype);
-    for (int32_t d = 0; d < t.ndim; ++d) {
-      shapes[i][d] = t.shape[d];
-      if (d > 0) row *= t.shape[d];
-    }
-    now = t.shape[0];
-    if (row <= 0) return false;
-    most = std::min(most, (int64_t{1} << 45) / row);
-    tensors[i].shape = shapes[i], values[i].u.tensor = &tensors[i];
-  }
-  if (now < 1 || now > most) return false;
-  Key key;
-  const auto fold_with = [&](int64_t n, Key& k) {
-    for (uint32_t i = 0; i < count; ++i) shapes[i][0] = n;
-    return fold(values, flags, k);
-  };
-  if (!fold_with(now, key)) return false;
-  const auto is_same = [&](int64_t n) {
-    Key k;
-    return fold_with(n, k) && k.words == key.words && std::equal(k.w, k.w + k.words, key.w);
-  };
-  // The last size with the same key from n towards `end`, in either direction.
-  const auto last_same = [&](int64_t n, int64_t end) {
-    if (is_same(end)) return end;
-    while (std::abs(end - n) > 1) {
-      const int64_t middle = n + (end - n) / 2;
-      (is_same(middle) ? n : end) = middle;
-    }
-    return n;
-  };
-  to = {static_cast<uint64_t>(last_same(now, 1)), static_cast<uint64_t>(last_same(now, most))};
-  return true;
 }
 
 }  // namespace yard::dispatch

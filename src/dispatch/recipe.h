@@ -53,14 +53,6 @@ class Recipe {
   }
   static uint64_t hash_of(uint64_t first_word) noexcept { return mix(0, first_word); }
 
-  // The largest range around n, the first size of all tensors in `which` (bit i: argument i), within which the key of the
-  // call does not change. False if the key may depend on n in another way than by thresholds.
-  struct Rows {
-    uint64_t low, high;
-  };
-  bool range_of_rows(const yard_value_t* args, uint32_t count, uint32_t flags, uint32_t which,
-                     Rows& to) const;
-
   // Whether scalars are part of the key: then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   // Whether the alignment of a tensor is part of the key.

@@ -180,10 +180,6 @@ struct IntegerTest {
     if (kind == Kind::kMultiple) return v % a == 0;
     return static_cast<uint64_t>(v) < 64 && ((static_cast<uint64_t>(a) >> v) & 1) != 0;
   }
-  // Whether values pass from some number on, or up to some number.
-  bool is_threshold() const noexcept {
-    return kind == Kind::kRange && (a == INT64_MIN || b == INT64_MAX);
-  }
   // Appends numbers such that two values with as many of them at or below them pass alike. Not for kMultiple.
   void add_cuts(std::vector<int64_t>& to) const;
 

@@ -43,17 +43,6 @@ std::vector<std::string> Program::field_names() const {
   return names;
 }
 
-uint32_t Program::tensors_with_free_rows() const noexcept {
-  // Lanes of kinds kSame and kLast allow any number of rows; other lanes and steps may not.
-  if (lane_count_ == 0 || has_rest_ || last_end_ != lane_count_) return 0;
-  for (uint32_t i = 0; i < arg_count_; ++i)
-    if ((tags_[i] & ~kOptional) == YARD_TAG_LIST || tags_[i] == (YARD_TAG_TENSOR | kOptional))
-      return 0;
-  uint32_t which = 0;
-  for (uint32_t i = 0; i < same_end_; ++i) which |= 1u << lane_args_[i];
-  return which;
-}
-
 [[gnu::always_inline]] inline bool Program::fits_lanes_sharing(const yard_value_t* args,
                                                                int32_t& flags) const noexcept {
   const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;

@@ -68,9 +68,6 @@ class Program {
   // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
-  // The tensors (bit n: argument n) whose first size, of two dimensions or more, may change for all of
-  // them together without changing whether a call fits. 0: unknown.
-  uint32_t tensors_with_free_rows() const noexcept;
   // Whether fits() depends on integer arguments: an enum's range, a dimension that equals an argument.
   bool checks_scalars() const noexcept;
   // The bytes that a tensor may cover. Conservative.

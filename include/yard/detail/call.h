@@ -172,35 +172,6 @@ struct TypedForm {
            (is_likely(m.more == 0) ||
             ((m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, s.data, p...)));
   }
-  static uint64_t range_hash(const Site& site, const ThreadHead& thread, const Seen& s) noexcept {
-    uint64_t h = 0, dims = 0;
-    for (size_t i = 0; i < kTensors; ++i) h ^= range_part(i, s.head[i]), dims += s.dims[i];
-    h ^= hash_begin(site.id, thread.scope, dims) ^ first_in_place(s);
-    return hash_end(thread, h);
-  }
-  // Whether a memo of a range has this form in it.
-  static bool is_in_range(const CallMemo& m, const Seen& s) noexcept {
-    constexpr int kFirst = TensorView::Form::kFirst;
-    const uint64_t n = s.head[0] >> kFirst;
-    if (n - m.low > m.width) return false;
-    uint64_t unlike = 0, covered[kTensors + 1];
-    const uint64_t* w = m.words;
-    for (size_t i = 0; i < kTensors; ++i, w += CallMemo::kPerRangeTensor) {
-      unlike |= s.head[i] ^ (w[0] | (w[2] != 0 ? n << kFirst : 0));
-      unlike |= s.dims[i] ^ w[1];
-      covered[i] = n * w[2] + w[3];
-    }
-    if (unlike != 0) return false;
-    for (size_t k = 0; k < kPairs.count; ++k) {
-      const size_t i = kPairs.at[k].first, j = kPairs.at[k].second;
-      const uint64_t distance = s.data[j] - s.data[i];
-      if ((m.in_place >> k & 1) != 0 ? distance != 0
-                                     : distance < covered[i] || 0 - distance < covered[j])
-        return false;
-    }
-    return (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
-           (m.more == 0 || (alignments(s.data, Each()) & m.align_mask) == m.align);
-  }
 
  private:
   // Working in place is common, so it is part of the hash.
@@ -329,40 +300,19 @@ template <class... P>
   return true;
 }
 
-// A typed call without a memo at its home or for a range.
+// A typed call without a memo at its home. Its hash is in ThreadHead::hash, not an argument, so that the arguments stay
+// where they are.
 template <class... P>
-[[gnu::noinline]] Status::Rep* call_by_library(Site* site, uint64_t hash, P... p) {
-  using Form = TypedForm<P...>;
-  ThreadHead* const thread = t_thread;
-  if (hash == 0 && thread != nullptr && thread->depth < ThreadHead::kInlineSlots)  // it fences
-    hash = Form::hash(*site, *thread, Form::look_at(Form::tensors(p...)));
-  const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-  return dispatch(site, args, hash);
-}
-
-// A typed call without a memo at its home: one for a range may serve. Calls nothing before the kernel either. Its hash is
-// in ThreadHead::hash, not an argument, so that the arguments stay where they are.
-template <class... P>
-[[gnu::noinline]] __attribute__((no_stack_protector)) Status::Rep* call_other_way(Site* site,
-                                                                                  P... p) {
+[[gnu::noinline]] Status::Rep* call_by_library(Site* site, P... p) {
   using Form = TypedForm<P...>;
   ThreadHead* const thread = t_thread;
   uint64_t hash = 0;
-  if (thread != nullptr && thread->is_unfenced()) {
+  if (thread != nullptr && thread->is_unfenced())
     hash = thread->hash;
-    const typename Form::Seen seen = Form::look_at(Form::tensors(p...));
-    CallMemos& memos = *thread->memos;
-    const CallMemo* range = &memos.range(Form::range_hash(*site, *thread, seen));
-    asm("" : "+r"(range));  // or g++ computes the address again for every use
-    // A form that was seen before goes on and gets a memo of its own; so does one whose range is stale.
-    if (range->site == site->id && range->scope == thread->scope &&
-        Form::is_in_range(*range, seen) && !memos.seen_before(hash)) {
-      Status::Rep* failed;
-      if (run_memo(site, *thread, *range, failed, p...)) return failed;
-      memos.forget(hash);
-    }
-  }
-  return call_by_library<P...>(site, hash, p...);
+  else if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots)  // it fences
+    hash = Form::hash(*site, *thread, Form::look_at(Form::tensors(p...)));
+  const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+  return dispatch(site, args, hash);
 }
 
 // One typed call. A hit calls nothing before the kernel, so that few registers have to be saved.
@@ -382,7 +332,7 @@ __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site
         return failed;
       thread->hash = hash;
     }
-    return call_other_way<P...>(site, p...);
+    return call_by_library<P...>(site, p...);
   } else {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     return dispatch_packed(site, args);

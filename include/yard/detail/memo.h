@@ -59,11 +59,10 @@ inline uint64_t word_at(const void* p) noexcept {
   return w;
 }
 
-// One remembered form, or a range of forms of typed calls that differ in the first size of some tensors: a sequence that
-// grows. dispatch/memo.h describes `words`.
+// One remembered form. dispatch/memo.h describes `words`.
 struct alignas(64) CallMemo {
   static constexpr uint32_t kWords = 80, kTensors = 16;
-  static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6, kPerRangeTensor = 4;
+  static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6;
   // kOdd: a packed call with strings, or with tensors whose words do not hold all of their form.
   enum More : uint8_t { kScalars = 1, kLong = 2, kOdd = 4, kAlignment = 8 };
 
@@ -75,12 +74,10 @@ struct alignas(64) CallMemo {
   // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the plan's class
-  uint64_t counts = 0;    // of arguments and tensors: see counts_of() in dispatch/memo.h
-  uint64_t in_place = 0;  // of a range, bit n: the n-th pair is at one address; others are apart
+  uint64_t counts = 0;  // of arguments and tensors: see counts_of() in dispatch/memo.h
   uint8_t more = 0;
   uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
   alignas(64) uint64_t words[kWords] = {};
-  uint64_t low = 0, width = 0;  // of a range: the least first size, and how much more it may be
   // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
   // be those in `align`.
   static constexpr uint32_t kAlignable = 8;  // tensors
@@ -99,15 +96,13 @@ struct CallMemos {
   };
   static constexpr uint32_t kHints = 64;
   Hint hints[2][kHints] = {};
-  static constexpr uint32_t kRanges = 64;
-  CallMemo ranges[kRanges];
   // Hashes seen lately.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
-  // Hits away from home after which a memo is moved there; misses of a range in use after which it is replaced.
-  static constexpr uint32_t kPromoted = 16, kReplaced = 8;
-  uint32_t hits_away = 0, left_out = 0;
+  // Hits away from home after which a memo is moved there.
+  static constexpr uint32_t kPromoted = 16;
+  uint32_t hits_away = 0;
 
   // Whether a form of this hash was seen lately. Only then it gets a memo of its own: a growing sequence neither pays for
   // storing one nor evicts those in use.
@@ -119,7 +114,6 @@ struct CallMemos {
     set[next_victim++ % kSeenWays] = tag;
     return false;
   }
-  YARD_API void forget(uint64_t hash) noexcept;  // as if it had not been seen
 
   static constexpr uint32_t home(uint64_t hash) noexcept {
     return static_cast<uint32_t>(hash >> 56);
@@ -135,7 +129,6 @@ struct CallMemos {
     asm("" : "+r"(m));
     return m->words[0] == first_word && m->site == site ? m : nullptr;
   }
-  CallMemo& range(uint64_t hash) noexcept { return ranges[hash >> 58]; }
 };
 static_assert(sizeof(CallMemo) == 832,
               "a few cache lines, and no power of two: sets spread over the cache");
@@ -156,11 +149,6 @@ static_assert(sizeof(CallMemo) == 832,
 // their own.
 [[gnu::always_inline]] inline uint64_t hash_end(const ThreadHead& thread, uint64_t hash) noexcept {
   return hash * thread.hash_factor;
-}
-
-// Common to the forms of a range.
-[[gnu::always_inline]] inline uint64_t range_part(size_t n, uint64_t head) noexcept {
-  return hash_part(n, head & ((uint64_t{1} << TensorView::Form::kFirst) - 1));
 }
 
 }  // namespace yard::detail
