@@ -6,8 +6,8 @@
 #include <yard/op.h>
 
 #include "base/results.h"
-#include "dispatch/call_steps.h"
 #include "dispatch/memo.h"
+#include "dispatch/run.h"
 #include "op/facts.h"
 
 namespace yard::dispatch {
@@ -37,13 +37,15 @@ namespace yard::dispatch {
   return &to;
 }
 
-WithFacts::WithFacts(const yard_value_t* args, uint32_t count, bool views) : args_(args) {
+WithFacts::WithFacts(const Cells& cells) : args_(cells.at) {
+  const yard_value_t* const args = cells.at;
+  const uint32_t count = cells.count;
   if (count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
   args_ = values_;
   for (uint32_t i = 0; i < count; ++i) {
     values_[i] = args[i];
     if (args[i].tag == YARD_TAG_TENSOR) [[likely]]
-      values_[i].u.tensor = add(args[i].u.tensor, views);
+      values_[i].u.tensor = add(args[i].u.tensor, (cells.views >> i & 1) != 0);
     else if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
       add_list(values_[i]);
   }
@@ -66,21 +68,18 @@ yard_tensor_t& WithFacts::more_room() {
 
 namespace {
 
-[[gnu::noinline]] Status::Rep* slow(Site* site, const yard_value_t* args, uint32_t count) {
-  return call_slow(*site, args, count, nullptr).release();
+[[gnu::noinline]] Status::Rep* slow(Site* site, const Cells& cells) {
+  return resolve_call(*site, cells, nullptr).release();
 }
 
-// A call without options whose form this thread does not remember. If a step finds nothing, call_slow() takes the same
+// A call without options whose form this thread does not remember. If a step finds nothing, resolve_call() takes the same
 // steps again and makes what is missing.
-template <FormKind kKind>
-[[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count,
-                                               uint64_t hash) {
+Status::Rep* look_up(Site* site, const Cells& cells, const CallForm& form) {
   Core& core = *site->core;
   base::ThreadRecord* const registered = base::try_this_thread();
   if (registered == nullptr) [[unlikely]]
     return Status::out_of_memory().release();
   base::ThreadRecord& thread = *registered;
-  constexpr bool kTyped = kKind == FormKind::kTyped;
   if (Status::Rep* const refused = check_depth(thread, core, site->name)) [[unlikely]]
     return refused;
   {
@@ -96,117 +95,52 @@ template <FormKind kKind>
         find_entry(guard, core, index, [&](const Snapshot& snapshot, const Entry* global) {
           if (!scoped) [[likely]]
             return global;
-          // Scopes that are traced have no overlay here: call_slow() records their calls.
+          // Scopes that are traced have no overlay here: resolve_call() records their calls.
           const Entry* const overlay =
               snapshot.overlay(index, {.scope = thread.scope, .hash = scope_hash(thread.scope)});
           if (overlay != nullptr) route.flags = thread.scope_state->flags;
           return overlay;
         });
     // Before anything is read: arguments beyond those of the schema may not be there.
-    if (entry != nullptr && (kTyped || count == entry->program().arg_count())) [[likely]] {
-      const WithFacts facts(args, count, site->typed || kKind == FormKind::kViews);
-      const int32_t aliased = check_args(entry->program(), facts.args(), count, kTyped);
+    if (entry != nullptr && cells.count == entry->program().arg_count()) [[likely]] {
+      const WithFacts facts(cells);
+      const int32_t aliased = check_args(entry->program(), facts.args(), cells.count);
       if (aliased >= 0) [[likely]] {
         route.flags |= static_cast<uint32_t>(aliased);
         if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-          if (seen_before(thread, hash)) {
+          if (seen_before(thread, form)) {
             route.entry = entry;
-            fill_route(route, core, *plan, !kTyped);
-            remember(thread, *site, hash, kKind, route, args);
+            fill_route(route, core, *plan);
+            remember(thread, *site, form, route, cells);
           }
           thread.count_down();
-          return run_hit(thread, *entry, core, *plan, args, count, route.flags, kKind);
+          return run_hit(thread, *entry, core, *plan, cells, route.flags);
         }
       }
     }
   }
-  return slow(site, args, count);
-}
-
-template <FormKind kKind>
-[[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count,
-                                          uint64_t hash) {
-  try {
-    return hit<kKind>(site, args, count, hash);
-  } catch (const std::bad_alloc&) {
-    return Status::out_of_memory().release();
-  }
-}
-
-// A packed call whose memo is found by its hash, if there is one: at home, or in another place of its set.
-template <class T, uint32_t kTensors>
-[[gnu::noinline]] Status::Rep* call_by_hash(Site* site, const yard_value_t* args, uint32_t count) {
-  ThreadHead* const thread = t_thread;
-  uint64_t hash = 0;
-  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
-    CallMemos& memos = *thread->memos;
-    const uint64_t key = site->id | T::kSite;
-    const CallMemo* m = nullptr;
-    if constexpr (kTensors > 0) {
-      hash = leading_hash<T, kTensors>(*thread, *site, args, count);
-      const CallMemo& home = memos.of[CallMemos::home(hash)];
-      if (is_of<T, kTensors>(home, key, thread->scope, args, count)) m = &home;
-    }
-    if (m == nullptr) {
-      // A count beyond the op's is refused by hit(); nothing is read of what may not be there.
-      if (hash == 0 && count <= site->count.load(std::memory_order_relaxed))
-        hash = packed_hash(*thread, *site, args, count);
-      m = find_in_set(*thread, key, args, count, hash);
-      if (m != nullptr) m = note_hit_away(memos, m);
-    }
-    Status::Rep* failed;
-    if (m != nullptr) {
-      if (kTensors > 0) expect(memos, site->id, T::kKind == FormKind::kViews, m);
-      if (run_packed<false>(site, *thread, *m, args, count, failed)) return failed;
-    }
-  }
-  return packed_hit<T::kKind>(site, args, count, hash);
-}
-template <class T>
-Status::Rep* call_by_hash(Site* site, const yard_value_t* args, uint32_t count) {
-  switch (site->leading.load(std::memory_order_relaxed)) {
-    case 1: return call_by_hash<T, 1>(site, args, count);
-    case 2: return call_by_hash<T, 2>(site, args, count);
-    case 3: return call_by_hash<T, 3>(site, args, count);
-    case 4: return call_by_hash<T, 4>(site, args, count);
-    default: return call_by_hash<T, 0>(site, args, count);
-  }
+  return slow(site, cells);
 }
 
 }  // namespace
 
-Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count) {
-  return call_by_hash<PackedTensor>(site, args, count);
-}
-
-Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count) {
-  bool exact = site->leading.load(std::memory_order_relaxed) - 1 < 4;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (args[i].tag != YARD_TAG_TENSOR) continue;
-    exact = exact && args[i].count == 0 && TensorView::of(*args[i].u.tensor).form().is_exact();
-    args[i].count = 0;
+Status::Rep* call(Site* site, const Cells& cells) {
+  ThreadHead* const thread = t_thread;
+  CallForm form;
+  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots &&
+      form.read(*thread, *site, cells)) [[likely]] {
+    if (const CallMemo* const m = find(*thread, *site, form, cells)) {
+      base::Guard guard(*thread);
+      guard.announce(m->route.entry);
+      if (m->route.is_current()) [[likely]]
+        return run_current(static_cast<base::ThreadRecord&>(*thread), *site, m->route, cells);
+    }
   }
-  return exact ? call_by_hash<ViewTensor>(site, args, count) : call_packed(site, args, count);
-}
-
-Status::Rep* after_kernel(Kept& kept, const yard_value_t* args, const HazardSlot& entry,
-                          ThreadHead::Value& calls, int32_t code) {
-  if (kept.call.host_data != nullptr) free_call_scratch(&kept.call);
-  if (code == YARD_OK) {
-    count(calls);
-    return nullptr;
+  try {
+    return look_up(site, cells, form);
+  } catch (const std::bad_alloc&) {  // for the facts of a long list
+    return Status::out_of_memory().release();
   }
-  base::ThreadRecord& thread = base::this_thread();
-  return after_failure(thread, *static_cast<const Entry*>(entry.load(std::memory_order_relaxed)),
-                       *kept.site->core, *static_cast<const exec::Plan*>(kept.plan), args,
-                       kept.call.flags, code, thread.message());
-}
-
-Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
-  Status::Rep* failed;
-  if (run_if_expected<PackedTensor>(site, args, count, failed)) [[likely]]
-    return failed;
-  return call_packed_other_way(site, args, count);
 }
 
 uint32_t call_flags(const Options& o) noexcept {
@@ -236,48 +170,56 @@ namespace yard::detail {
 
 using namespace dispatch;
 
-Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
-  if (hash != 0) {
-    ThreadHead& thread = *t_thread;
-    if (const CallMemo* m = find_typed(thread, *site, args, hash)) {
-      m = note_hit_away(*thread.memos, m);
-      Guard guard(thread);
-      guard.announce(m->route.entry);
-      if (m->route.is_current()) return run_route(site, m->route, args);
-    }
-  }
-  try {
-    return hit<FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed), hash);
-  } catch (const std::bad_alloc&) {  // for the facts of a long list
-    return Status::out_of_memory().release();
+namespace {
+
+Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
+  return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
+}
+
+// The tag of a parameter's cell, by its letter in Site::letters (yard/detail/params.h). `given`: its payload is not 0.
+uint32_t tag_of(char letter, bool given) noexcept {
+  switch (letter) {
+    case 'r':
+    case 'w':
+    case 'm': return YARD_TAG_TENSOR;
+    case 'R':
+    case 'W':
+    case 'M': return given ? YARD_TAG_TENSOR : YARD_TAG_NONE;
+    case 'b': return YARD_TAG_BOOL;
+    case 'f': return YARD_TAG_FLOAT;
+    default: return YARD_TAG_INT;
   }
 }
 
+}  // namespace
+
+Status::Rep* dispatch(Site* site, const yard_value_t* args) {
+  return call(site, cells_of(*site, args));
+}
+
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
-  const auto& entry = *static_cast<const Entry*>(route.entry);
-  base::ThreadRecord& thread = base::this_thread();
-  thread.count_down();  // one that is timed stays so
-  return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
-                 entry.program().arg_count(), route.flags,
-                 site->typed ? FormKind::kTyped : FormKind::kPacked);
+  return run_current(base::this_thread(), *site, route, cells_of(*site, args));
 }
 
 Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
                           ThreadHead::Value& calls, int32_t code) {
-  yard_value_t cells[YARD_MAX_ARGS];
-  for (size_t i = 0; i < kept.site->letters.size(); ++i) {
-    const Letter letter(kept.site->letters[i]);
-    cells[i] = {letter.tag(args[i] != 0), 0, {.i = static_cast<int64_t>(args[i])}};
+  if (kept.call.host_data != nullptr) free_call_scratch(&kept.call);
+  if (code == YARD_OK) {
+    count(calls);
+    return nullptr;
   }
-  return dispatch::after_kernel(kept, cells, entry, calls, code);
-}
-
-Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {
-  return call_packed(site, args, site->count.load(std::memory_order_relaxed));
+  yard_value_t cells[YARD_MAX_ARGS];
+  for (size_t i = 0; i < kept.site->letters.size(); ++i)
+    cells[i] = {
+        tag_of(kept.site->letters[i], args[i] != 0), 0, {.i = static_cast<int64_t>(args[i])}};
+  base::ThreadRecord& thread = base::this_thread();
+  return after_failure(thread, *static_cast<const Entry*>(entry.load(std::memory_order_relaxed)),
+                       *kept.site->core, *static_cast<const exec::Plan*>(kept.plan),
+                       cells_of(*kept.site, cells), kept.call.flags, code, thread.message());
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
-  return call_slow(*site, args, site->count.load(std::memory_order_relaxed), &options).release();
+  return resolve_call(*site, cells_of(*site, args), &options).release();
 }
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {
@@ -286,7 +228,7 @@ Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Opt
   const Core& core = *site->core;
   const auto found = core.sites.find(site->name);
   if (!found.ok()) return found.status();
-  const WithFacts facts(args, site->count.load(std::memory_order_relaxed));
+  const WithFacts facts(cells_of(*site, args));
   const op::Program& program = *found->record->op->program;
   YARD_RETURN_IF_ERROR(
       program.explain_mismatch(facts.args(), site->count.load(std::memory_order_relaxed)));

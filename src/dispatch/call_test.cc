@@ -32,7 +32,7 @@ TEST(WithFacts, ViewsHaveTheFactsOfTheirTensors) {
                        static_cast<DType>(random() % 20), std::span<const int64_t>(shape),
                        std::span<const int64_t>(strides), device);
     const yard_value_t arg = Value(v).c();
-    const uint64_t facts = WithFacts(&arg, 1, true).args()[0].u.tensor->facts;
+    const uint64_t facts = WithFacts({&arg, 1, Cells::kAllViews}).args()[0].u.tensor->facts;
     ASSERT_EQ(facts, op::facts_of(&v.c()));
     readable += facts != 0;
   }
@@ -48,14 +48,16 @@ TEST(Site, FollowsAnOpThatComesBackWithOtherParameters) {
   Site* const site = core.sites.attach("op", kPackedLetters, &why);
   ASSERT_NE(site, nullptr) << why.to_string();
   EXPECT_EQ(site->count.load(), 2u);
-  EXPECT_EQ(site->leading.load(), 2u);
+  EXPECT_EQ(site->tensors.load(), 0b11u);
+  EXPECT_EQ(site->written.load(), 0b1u);
   core.published
       .apply({registry::RemoveOp{"op"},
-              add(op_of("op(out!: T[n], x: T[n], y: T[n], by: float = 1.0)"))})
+              add(op_of("op(x: T[n], by: float = 1.0, out!: T[n], y: T[n])"))})
       .value();
   EXPECT_EQ(core.sites.attach("op", kPackedLetters, &why), site);
   EXPECT_EQ(site->count.load(), 4u);
-  EXPECT_EQ(site->leading.load(), 3u);
+  EXPECT_EQ(site->tensors.load(), 0b1101u);
+  EXPECT_EQ(site->written.load(), 0b10u);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "base/results.h"
 #include "base/thread_state.h"
 #include "dispatch/call.h"
-#include "dispatch/call_steps.h"
+#include "dispatch/run.h"
 #include "op/bind.h"
 
 namespace yard::detail {
@@ -40,7 +40,7 @@ std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_v
 // The call to plan for, checked.
 Result<op::Call> representative(const Entry& e, const yard_value_t* args) {
   const auto values = with_defaults(e.program(), args);
-  const WithFacts facts(values.data(), static_cast<uint32_t>(values.size()));
+  const WithFacts facts({values.data(), static_cast<uint32_t>(values.size())});
   YARD_RETURN_IF_ERROR(e.program().explain_mismatch(facts.args(), e.program().arg_count()));
   return op::Call::capture(e.program(), facts.args());
 }
@@ -87,6 +87,11 @@ struct Bound final : BoundState {
   op::Call call;  // of the form the handle is bound to
 };
 
+// Handles are called with TensorViews.
+Cells cells_of(const Bound& state, const yard_value_t* args) noexcept {
+  return {args, state.site->count.load(std::memory_order_relaxed), Cells::kAllViews};
+}
+
 // Whether the library was built to check that bound tensors have the form they were bound with.
 #if defined(NDEBUG)
 constexpr bool kCheckForm = false;
@@ -120,7 +125,7 @@ Status rebind(Bound& state) {
       return std::move(made).status();
     if (const exec::Plan* plan = core.planner.pin_plan(e, key, static_cast<Route*>(route.get()))) {
       fill_route(*route, core, *plan);
-      if (kCheckForm) route->run = nullptr;  // a checking library sees every call
+      if (kCheckForm) route->typed = nullptr;  // a checking library sees every call
     }
   }
   state.put(route.release());
@@ -136,13 +141,13 @@ Status rebind(Bound& state) {
   }
   if (!look_up)
     if (Status s = base::or_out_of_memory([&] { return rebind(state); }); !s) return s.release();
-  return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
+  return call(state.site, cells_of(state, args));
 }
 
 // Whether the arguments have the form the handle is bound to.
 bool same_form(const Entry& e, const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
   if (!e.program().tags_fit(args, e.program().arg_count())) return false;
-  const WithFacts facts(args, e.program().arg_count());
+  const WithFacts facts({args, e.program().arg_count(), Cells::kAllViews});
   Key key;
   return e.program().fits(facts.args()) >= 0 && e.recipe().fold(facts.args(), flags, key) &&
          Entry::is_for(plan, key);
@@ -169,7 +174,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   base::ThreadRecord& thread = *registered;
   // A handle is bound under the policy of the process; a call inside a scope is a plain call.
   if (thread.scope != 0) [[unlikely]]
-    return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
+    return call(state.site, cells_of(state, args));
   if (Status::Rep* const refused = check_depth(thread, core, state.site->name)) [[unlikely]]
     return refused;
   {
@@ -184,9 +189,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                                   entry.name()))
             .release();
       thread.count_down();  // one that is timed stays so
-      return run_hit(thread, entry, core, plan, args,
-                     state.site->count.load(std::memory_order_relaxed), route.flags,
-                     FormKind::kBound);
+      return run_hit(thread, entry, core, plan, cells_of(state, args), route.flags, true);
     }
   }
   return bound_slow(state, args);
@@ -211,9 +214,11 @@ Status::Rep* bound_failed(BoundState* handle, const Route* route, const yard_val
                           int32_t code) {
   base::ThreadRecord& thread = base::this_thread();
   const auto& entry = *static_cast<const Entry*>(route->entry);
-  return after_failure(thread, entry, *static_cast<const Bound*>(handle)->site->core,
-                       *static_cast<const exec::Plan*>(route->plan), args, bound_flags(entry, args),
-                       code, thread.message());
+  const auto& state = *static_cast<const Bound*>(handle);
+  const Cells cells = cells_of(state, args);
+  return after_failure(thread, entry, *state.site->core,
+                       *static_cast<const exec::Plan*>(route->plan), cells,
+                       bound_flags(entry, cells), code, thread.message());
 }
 
 Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {

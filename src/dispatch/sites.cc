@@ -48,20 +48,20 @@ char letter_of(const op::Param& p) {
   return '?';
 }
 
-// How many tensors there are, if no other parameter comes before one, none is optional and they are few; else 0.
-uint8_t leading_tensors(const op::Schema& schema) {
-  size_t n = 0;
-  while (n < schema.params.size() && schema.params[n].is_tensor() && !schema.params[n].optional)
+// Sets what a site says of its op.
+void aim(Site& site, const registry::Op& op) noexcept {
+  uint32_t tensors = 0, written = 0, n = 0;
+  const auto& params = op.program->schema().params;
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!params[i].is_tensor()) continue;
+    tensors |= 1u << i;
+    if (params[i].is_written()) written |= 1u << n;
     ++n;
-  for (size_t i = n; i < schema.params.size(); ++i)
-    if (schema.params[i].is_tensor()) return 0;
-  return n <= kAllPairs ? static_cast<uint8_t>(n) : 0;
-}
-
-void aim(Site& site, uint32_t index, uint32_t count, uint8_t leading) noexcept {
-  site.count.store(count, std::memory_order_relaxed);
-  site.leading.store(leading, std::memory_order_relaxed);
-  site.index.store(index, std::memory_order_release);
+  }
+  site.count.store(op.program->arg_count(), std::memory_order_relaxed);
+  site.tensors.store(tensors, std::memory_order_relaxed);
+  site.written.store(written, std::memory_order_relaxed);
+  site.index.store(op.index, std::memory_order_release);
 }
 
 }  // namespace
@@ -142,25 +142,30 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
   // An index belongs to one schema for ever, a site to a name.
   std::atomic<Site*>* packed = letters == kPackedLetters ? &(*by_index_)[op.index].packed : nullptr;
   Site* site = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
+  uint64_t id = 0;  // that of another site of the op
   if (site == nullptr)
     for (Site& s : sites_)
-      if (s.name == name && s.letters == letters) site = &s;
-  const uint32_t count = op.program->arg_count();
-  const uint8_t leading = leading_tensors(op.program->schema());
+      if (s.name == name) {
+        id = s.id;
+        if (s.letters == letters) site = &s;
+      }
   if (site != nullptr) {
-    aim(*site, op.index, count, leading);
+    aim(*site, op);
   } else {
     // Two threads may make one each; both serve.
     static std::atomic<uint64_t> last_id{0};
-    site = &sites_.append(
-        std::unique_ptr<Site>(new Site{&core_,
-                                       last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                                       {op.index},
-                                       {count},
-                                       {leading},
-                                       letters != kPackedLetters,
-                                       std::string(name),
-                                       std::string(letters)}));
+    if (id == 0) id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+    std::unique_ptr<Site> made(new Site{&core_,
+                                        id,
+                                        {0},
+                                        {0},
+                                        {0},
+                                        {0},
+                                        letters != kPackedLetters,
+                                        std::string(name),
+                                        std::string(letters)});
+    aim(*made, op);
+    site = &sites_.append(std::move(made));
   }
   if (packed != nullptr) packed->store(site, std::memory_order_release);
   return site;
@@ -170,10 +175,12 @@ Status Sites::attach_again(Site& site) {
   Status why;
   const Site* again = attach(site.name, site.letters, &why);
   if (again == nullptr) return why;
-  if (again != &site)
-    aim(site, again->index.load(std::memory_order_acquire),
-        again->count.load(std::memory_order_relaxed),
-        again->leading.load(std::memory_order_relaxed));
+  if (again != &site) {
+    for (const auto field : {&Site::count, &Site::tensors, &Site::written})
+      (site.*field)
+          .store((again->*field).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    site.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
+  }
   return {};
 }
 

@@ -47,40 +47,6 @@ Status missing(const char* what) {
   return Status(Code::kInvalidArgument, std::string(what) + " is NULL");
 }
 
-[[gnu::noinline]] int32_t report_failure(Status::Rep* failed, char* error, size_t error_size) {
-  return report(Status::adopt(failed), error, error_size);
-}
-// A packed call that is no memo hit.
-[[gnu::noinline]] int32_t call_other_way(yard_op_ref_t* op, const yard_value_t* args,
-                                         uint32_t count, char* error, size_t error_size) {
-  return guarded(error, error_size, [&] {
-    if (op == nullptr) return missing("the op");
-    if (args == nullptr && count > 0) return missing("the argument array");
-    return Status::adopt(dispatch::call_packed_other_way(site_of(op), args, count));
-  });
-}
-
-// A packed call of an op whose first arguments are that many tensors. A function for each number: it has few registers to
-// save. Kernels' exceptions stop in the dispatcher; what a plan that is not direct or a failure needs may find no memory.
-template <uint32_t kTensors>
-[[gnu::noinline]] int32_t call_leading(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
-                                       char* error, size_t error_size) {
-  // In memory, instead of registers that every call would have to save.
-  struct {
-    char* error;
-    size_t size;
-  } to{error, error_size};
-  asm volatile("" : "+m"(to));
-  return guarded_code(
-      to.error, to.size, [&]() __attribute__((always_inline)) {
-        Status::Rep* failed = nullptr;
-        if (!dispatch::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count,
-                                                                         failed)) [[unlikely]]
-          return call_other_way(op, args, count, to.error, to.size);
-        return failed == nullptr ? int32_t{YARD_OK} : report_failure(failed, to.error, to.size);
-      });
-}
-
 // Before arguments by name are read; packed calls compare with the op's schema.
 Status check_count(uint32_t count) {
   if (count <= YARD_MAX_ARGS) return {};
@@ -174,7 +140,7 @@ Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
   YARD_ASSIGN_OR_RETURN(auto o, read_options(options, site->name));
   ResultRecord record;
   if (result != nullptr) o.result = &record;
-  Status s = dispatch::call_slow(*site, args, count, &o);
+  Status s = dispatch::resolve_call(*site, {args, count}, &o);
   write_result(record, result);
   return s;
 }
@@ -201,13 +167,11 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
 
 int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
                   size_t error_size) {
-  static constexpr decltype(&yard_call) kByLeading[] = {
-      yard::call_other_way, yard::call_leading<1>, yard::call_leading<2>, yard::call_leading<3>,
-      yard::call_leading<4>};
-  const uint32_t leading = op != nullptr && args != nullptr
-                               ? yard::site_of(op)->leading.load(std::memory_order_relaxed)
-                               : 0;
-  return kByLeading[leading](op, args, count, error, error_size);
+  return yard::guarded(error, error_size, [&] {
+    if (op == nullptr) return yard::missing("the op");
+    if (args == nullptr && count > 0) return yard::missing("the argument array");
+    return Status::adopt(yard::dispatch::call(yard::site_of(op), {args, count}));
+  });
 }
 
 int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,

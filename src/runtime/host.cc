@@ -101,7 +101,7 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
     else if (args == nullptr && count > 0)
       status = invalid("call_op: expected an array of arguments, got NULL");
     else if (detail::Site* site = core.sites.attach(op, dispatch::kPackedLetters, &status))
-      status = Status::adopt(dispatch::call_packed(site, args, count));
+      status = Status::adopt(dispatch::call(site, {args, count}));
     if (status.ok()) return YARD_OK;
     return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",
                 status.to_string().c_str());

@@ -61,7 +61,7 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
 
 Result<op::Call> checked_call(const Named& n, const Options& o) {
   const op::Program& program = *n.record->op->program;
-  const dispatch::WithFacts facts(n.arguments.values, n.arguments.count);
+  const dispatch::WithFacts facts({n.arguments.values, n.arguments.count});
   YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
   return dispatch::scoped_call(program, facts.args(), o);
 }
@@ -80,7 +80,7 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args, const Optio
   return base::or_out_of_memory([&]() -> Status {
     op::Arguments bound;
     YARD_ASSIGN_OR_RETURN(auto site, dispatch::bind_named(core(), op, args, bound));
-    return dispatch::call_slow(*site, bound.values, bound.count, &o);
+    return dispatch::resolve_call(*site, {bound.values, bound.count}, &o);
   });
 }
 
@@ -132,7 +132,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
   auto named = name_arguments(core(), op, {args.begin(), args.size()}, op::Positional::kInputs);
   if (!named.ok()) return std::move(named).status();
   const registry::Op& o = *named->record->op;
-  const dispatch::WithFacts facts(named->arguments.values, named->arguments.count);
+  const dispatch::WithFacts facts({named->arguments.values, named->arguments.count});
   YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
   std::vector<TensorView> to;
   for (const op::OutputSpec& s : outputs) {

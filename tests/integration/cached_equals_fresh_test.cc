@@ -53,8 +53,8 @@ class Asker {
   Outcome cached(const RandomCall& c, const Options* o) {
     t_ran_kernels.clear();
     const auto n = static_cast<uint32_t>(c.args.size());
-    const Status s = o == nullptr ? Status::adopt(dispatch::call_packed(site_, c.args.data(), n))
-                                  : dispatch::call_slow(*site_, c.args.data(), n, o);
+    const Status s = o == nullptr ? Status::adopt(dispatch::call(site_, {c.args.data(), n}))
+                                  : dispatch::resolve_call(*site_, {c.args.data(), n}, o);
     return {t_ran_kernels, s.code()};
   }
   Outcome fresh(const RandomCall& c, Options o) {

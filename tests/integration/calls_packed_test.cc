@@ -42,8 +42,7 @@ class PackedCalls : public ::testing::Test {
     args_[4] = Value(2).c();
   }
   Outcome packed(uint32_t count = 5) {
-    return result_of(
-        [&] { return Status::adopt(dispatch::call_packed(site_, args_.data(), count)); });
+    return result_of([&] { return Status::adopt(dispatch::call(site_, {args_.data(), count})); });
   }
   Outcome named(const std::vector<Arg>& args) {
     return result_of([&] { return bare_.runtime.call("scale", args); });

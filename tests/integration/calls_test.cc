@@ -202,7 +202,7 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
     args[i].tag = YARD_TAG_TENSOR, args[i].u.tensor = &t;
   };
   const auto packed = [&](uint32_t count) {
-    return Status::adopt(dispatch::call_packed(site, args, count));
+    return Status::adopt(dispatch::call(site, {args, count}));
   };
   set(0, out), set(1, x), set(2, w);
   args[4] = Value(0.5).c(), args[5] = Value(1).c(), args[6] = Value(2).c();

@@ -13,11 +13,9 @@
 namespace yard::detail {
 
 // The functions that return a Rep* return null on success.
-// A typed call that is no hit. `hash` is that of its form; 0: it has no memo, and gets none.
-YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash);
-// The same for arguments that are not passed in registers; the library looks for a memo.
-YARD_API Status::Rep* dispatch_packed(Site* site, const yard_value_t* args);
-// Runs a route without `run`, whose kernel must be called packed, or observed; or a call that is timed. Inside the guard.
+// A call of a typed site that has no memo at its home.
+YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
+// Runs the plan of a route: one without a typed entry, or a call that is timed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
 // In a catch block: writes the exception's text into the call's error buffer. Rethrows the unwinding of a cancelled thread.
@@ -181,7 +179,7 @@ struct TypedForm {
     else
       return 0;
   }
-  static constexpr size_t kDistances = CallMemo::kPerTensor * kTensors;
+  static constexpr size_t kDistances = 2 * kTensors;
 
   template <size_t I>
   [[gnu::always_inline]] static bool absent(const Tensors& t) noexcept {
@@ -276,7 +274,7 @@ template <class... P>
   guard.announce(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
     return false;
-  const auto typed = m.route.run;
+  const auto typed = m.route.typed;
   if (typed == nullptr || thread.count_down()) [[unlikely]] {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     failed = run_route(site, m.route, args);
@@ -300,19 +298,11 @@ template <class... P>
   return true;
 }
 
-// A typed call without a memo at its home. Its hash is in ThreadHead::hash, not an argument, so that the arguments stay
-// where they are.
+// Packs the arguments of a call and passes them to the library.
 template <class... P>
-[[gnu::noinline]] Status::Rep* call_by_library(Site* site, P... p) {
-  using Form = TypedForm<P...>;
-  ThreadHead* const thread = t_thread;
-  uint64_t hash = 0;
-  if (thread != nullptr && thread->is_unfenced())
-    hash = thread->hash;
-  else if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots)  // it fences
-    hash = Form::hash(*site, *thread, Form::look_at(Form::tensors(p...)));
+[[gnu::noinline]] Status::Rep* call_in_library(Site* site, P... p) {
   const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-  return dispatch(site, args, hash);
+  return dispatch(site, args);
 }
 
 // One typed call. A hit calls nothing before the kernel, so that few registers have to be saved.
@@ -330,13 +320,9 @@ __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site
           is_likely(Form::matches(*m, first, p...)) &&
           is_likely(run_memo(site, *thread, *m, failed, p...)))
         return failed;
-      thread->hash = hash;
     }
-    return call_by_library<P...>(site, p...);
-  } else {
-    const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-    return dispatch_packed(site, args);
   }
+  return call_in_library<P...>(site, p...);
 }
 
 }  // namespace yard::detail

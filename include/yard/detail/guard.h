@@ -56,7 +56,6 @@ struct alignas(64) ThreadHead {
   static constexpr uint64_t kProviders = uint64_t{1} << 61;
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
-  uint64_t hash = 0;                             // of a typed call that is no hit
   const ScopeState* scope_state = nullptr;
   const HookFrame* hooks = nullptr;  // the innermost devices and sets of hooks (yard/hook.h)
   static constexpr uint64_t kErrorBytes = 512;

@@ -20,14 +20,15 @@ namespace yard::detail {
 
 class Core;
 
-// An op of a runtime together with a checked C++ signature, or packed. Lives as long as its core.
+// An op of a runtime together with a checked C++ signature, or for packed calls. Lives as long as its core.
 struct Site {
   Core* core;
-  uint64_t id;                    // unique in the process, never 0
+  uint64_t id;  // of the op: sites of one op share it. Unique in the process, never 0
   std::atomic<uint32_t> index;    // of the op in snapshots
-  std::atomic<uint32_t> count;    // of arguments; what calls through a typed site or a handle bring
-  std::atomic<uint32_t> leading;  // how many tensors, if 1 to 4, first and not optional
-  bool typed;                     // the signature was checked: tags need no check
+  std::atomic<uint32_t> count;    // of parameters
+  std::atomic<uint32_t> tensors;  // bit n: parameter n is a tensor
+  std::atomic<uint32_t> written;  // bit n: the n-th of these is written
+  bool typed;                     // its tensors belong to TensorViews
   std::string name, letters;
   Site* next = nullptr;
 };
@@ -36,9 +37,9 @@ struct Site {
 struct Route {
   const std::atomic<uint64_t>* version = nullptr;  // of the op, or of all overlays of its runtime
   uint64_t found = 0;
-  const void* entry = nullptr;  // of the op; keeps the plan while it is held
-  const void* plan = nullptr;   // null: to be looked up for each call
-  void (*run)(void) = nullptr;  // the kernel's entry, typed or packed; null: by run_route()
+  const void* entry = nullptr;    // of the op; keeps the plan while it is held
+  const void* plan = nullptr;     // null: to be looked up for each call
+  void (*typed)(void) = nullptr;  // the kernel's typed entry; null: the library runs the plan
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t flags = 0;  // YARD_CALL_*
@@ -62,27 +63,23 @@ inline uint64_t word_at(const void* p) noexcept {
 // One remembered form. dispatch/memo.h describes `words`.
 struct alignas(64) CallMemo {
   static constexpr uint32_t kWords = 80, kTensors = 16;
-  static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6;
-  // kOdd: a packed call with strings, or with tensors whose words do not hold all of their form.
-  enum More : uint8_t { kScalars = 1, kLong = 2, kOdd = 4, kAlignment = 8 };
+  enum More : uint8_t { kScalars = 1, kLong = 2, kAlignment = 4 };
 
   Route route;
   uint64_t hash = 0;
-  uint64_t site = 0;  // its id, and kPacked or kViews for packed calls; 0: empty
-  static constexpr uint64_t kPacked = uint64_t{1} << 63, kViews = uint64_t{1} << 62;
+  uint64_t site = 0;  // Site::id; 0 if the memo is empty
   uint64_t scope = 0;
   // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the plan's class
-  uint64_t counts = 0;  // of arguments and tensors: see counts_of() in dispatch/memo.h
-  uint8_t more = 0;
-  uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
+  uint64_t tags = 0;                   // of the cells; typed calls know theirs
+  uint16_t written = 0;                // bit n: tensor n is written
+  uint8_t tensors = 0, more = 0;
   alignas(64) uint64_t words[kWords] = {};
   // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
   // be those in `align`.
   static constexpr uint32_t kAlignable = 8;  // tensors
   uint64_t align_mask = 0, align = 0;
-  uint8_t tags[YARD_MAX_ARGS] = {};  // of packed arguments
 };
 static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 
@@ -90,12 +87,6 @@ static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 struct CallMemos {
   static constexpr uint32_t kCount = 256, kWays = 4;
   CallMemo of[kCount];
-  // Which memos served the packed calls of a site: the last one, and one that did so twice in a row. Those on views, and others.
-  struct Hint {
-    uint8_t expected, last;
-  };
-  static constexpr uint32_t kHints = 64;
-  Hint hints[2][kHints] = {};
   // Hashes seen lately.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
@@ -123,7 +114,7 @@ struct CallMemos {
                                               uint64_t first_word) const noexcept {
     const CallMemo* m = of + home(hash);
     asm("" : "+r"(m));  // or g++ computes the address again for every use
-    // The word first: those of a form that grows are never equal, while sites are at random.
+    // Compare the first word before the site: it differs more often.
     if (is_likely(m->words[0] == first_word) && is_likely(m->site == site)) return m;
     m = of + (home(hash) ^ 1);
     asm("" : "+r"(m));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running plans: under observation, with probes, reports to health, observers and rollouts; and after a failure.
-#include "dispatch/call_steps.h"
+#include "dispatch/run.h"
 
 #include <algorithm>
 #include <optional>
@@ -238,9 +238,9 @@ class Observation {
 
 }  // namespace
 
-[[gnu::noinline]] uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept {
+[[gnu::noinline]] uint32_t bound_flags(const Entry& e, const Cells& cells) noexcept {
   try {
-    const WithFacts facts(args, e.program().arg_count());
+    const WithFacts facts(cells);
     if (const int32_t aliased = e.program().fits(facts.args()); aliased >= 0)
       return static_cast<uint32_t>(aliased);
   } catch (const std::bad_alloc&) {
@@ -342,26 +342,27 @@ bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Opt
 
 [[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
                                              const Core& core, const exec::Plan& plan,
-                                             const yard_value_t* args, uint32_t flags, int32_t code,
+                                             const Cells& cells, uint32_t flags, int32_t code,
                                              const char* message) {
   return base::or_out_of_memory([&] {
-           const WithFacts facts(args, e.program().arg_count());
+           const WithFacts facts(cells);
            return fall_back(thread, core, e, plan,
-                            request(e, core, facts.args(), args, flags, nullptr), code, message);
+                            request(e, core, facts.args(), cells.at, flags, nullptr), code,
+                            message);
          })
       .release();
 }
 
 // A call of a direct plan that is timed.
 static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                              const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
-                              FormKind kind) {
+                              const exec::Plan& plan, const Cells& cells, uint32_t flags,
+                              bool bound) {
   SampledTime time(thread);
   char* const error = thread.message();
-  const int32_t code = run_direct(error, core, plan, args, e.program().arg_count(), flags);
+  const int32_t code = run_direct(error, core, plan, cells.at, cells.count, flags);
   if (code != YARD_OK)
-    return after_failure(thread, e, core, plan, args,
-                         kind == FormKind::kBound ? bound_flags(e, args) : flags, code, error);
+    return after_failure(thread, e, core, plan, cells, bound ? bound_flags(e, cells) : flags, code,
+                         error);
   time.add_to(plan.series);
   count(thread, plan.counter);
   return nullptr;
@@ -369,10 +370,8 @@ static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const 
 
 // A call of a plan that is direct but for its kernel's workspace.
 static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                                 const exec::Plan& plan, const yard_value_t* given, uint32_t flags,
-                                 FormKind kind) {
-  const uint32_t args = e.program().arg_count();
-  const WithFacts facts(given, args, has_views(kind));
+                                 const exec::Plan& plan, const Cells& cells, uint32_t flags) {
+  const WithFacts facts(cells);
   const registry::Kernel& kernel = *plan.attempts[0].kernel;
   char* const error = thread.message();
   std::optional<SampledTime> time;
@@ -380,11 +379,11 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
   yard_call_t call;
   start_call(call, error, flags, core.host, plan.self);
   const int32_t code = call_kernel(call, [&]() -> int32_t {
-    const int32_t failed = exec::give_workspace(thread, kernel, call, facts.args(), args);
-    return failed == YARD_OK ? plan.run(&call, given, args) : failed;
+    const int32_t failed = exec::give_workspace(thread, kernel, call, facts.args(), cells.count);
+    return failed == YARD_OK ? plan.run(&call, cells.at, cells.count) : failed;
   });
   if (code != YARD_OK)
-    return Status::adopt(after_failure(thread, e, core, plan, given, flags, code, error));
+    return Status::adopt(after_failure(thread, e, core, plan, cells, flags, code, error));
   if (time) time->add_to(plan.series);
   count(thread, plan.counter);
   return {};
@@ -392,13 +391,14 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
 
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
-                                        const yard_value_t* given, uint32_t flags, FormKind kind) {
-  if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags, kind);
-  if (kind == FormKind::kBound) flags = bound_flags(e, given);
+                                        const Cells& cells, uint32_t flags, bool bound) {
+  if (plan.is_direct()) return run_timed(thread, e, core, plan, cells, flags, bound);
+  if (bound) flags = bound_flags(e, cells);
+  const yard_value_t* const given = cells.at;
   return base::or_out_of_memory([&]() -> Status {
            if (plan.is_direct_with_workspace())
-             return run_with_workspace(thread, e, core, plan, given, flags, kind);
-           const WithFacts facts(given, e.program().arg_count(), has_views(kind));
+             return run_with_workspace(thread, e, core, plan, cells, flags);
+           const WithFacts facts(cells);
            const yard_value_t* const args = facts.args();
            if (plan.is_observed()) return run_observed(thread, core, e, plan, args, given, flags);
            const auto& watch = e.candidates().settings().watch;
@@ -414,16 +414,14 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
            if (site == nullptr)  // the op has just been removed; this call ends as it began
              return run_watched(thread, core, e, plan,
                                 request(e, core, args, given, flags, nullptr));
-           return call_in_rollout(*site, given, e.program().arg_count(), nullptr, watch.rollout);
+           return call_in_rollout(*site, cells, nullptr, watch.rollout);
          })
       .release();
 }
 
-void fill_route(Route& route, const Core& core, const exec::Plan& plan, bool packed) noexcept {
+void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept {
   route.plan = &plan;
-  route.run = !plan.is_direct() ? nullptr
-              : packed          ? reinterpret_cast<void (*)(void)>(plan.run)
-                                : plan.attempts[0].kernel->d.typed;
+  route.typed = plan.is_direct() ? plan.attempts[0].kernel->d.typed : nullptr;
   route.host = core.host, route.self = plan.self, route.counter = plan.counter;
 }
 

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call that is not a plain hit: with options, without a plan, of an op that was removed or replaced,
-// traced.
+// Every call that is not a plain hit: calls with options, traced calls, calls without a plan, and calls of an op that was
+// removed or replaced.
 #include <fmt/format.h>
 
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
-#include "dispatch/call_steps.h"
+#include "dispatch/run.h"
 
 namespace yard::dispatch {
 
 namespace {
 
-// One call. run() takes the steps of call_steps.h; where one finds nothing, it makes what is missing and takes them again.
-class SlowCall {
+// One call. run() takes the steps of run.h; where one finds nothing, it makes what is missing and takes them again.
+class ResolvedCall {
  public:
-  SlowCall(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
-           std::shared_ptr<const policy::Rollout> rollout = nullptr)
+  ResolvedCall(Site& site, const Cells& cells, const Options* options,
+               std::shared_ptr<const policy::Rollout> rollout = nullptr)
       : core_(*site.core),
         site_(site),
-        given_(args),
-        count_(count),
+        cells_(cells),
+        given_(cells.at),
+        count_(cells.count),
         o_(options),
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
         rollout_(std::move(rollout)),
-        key_(OverlayKey::make(options, scope_, false, rollout_ != nullptr)) {
+        overlay_key_(OverlayKey::make(options, scope_, false, rollout_ != nullptr)) {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
@@ -38,13 +39,13 @@ class SlowCall {
       return Status::adopt(refused);
     if (scope_ != nullptr && !scope_->problem.ok()) return scope_->problem;
     for (;;) {
-      std::shared_ptr<const Entry> entry;
       Status status;
-      if (try_hit(status, entry)) return status;
-      if (entry == nullptr) {
+      if (try_hit(status)) return status;
+      if (entry_ == nullptr) {
         if (Status s = find_op_or_make_overlay(); !s) return s;
         continue;
       }
+      const std::shared_ptr<const Entry> entry = entry_;
       if (core_.sites.first_need(entry->name(), &entry->candidates().op_record())) continue;
       auto time = base::Stopwatch::start();
       auto plan = select_plan(*entry);
@@ -62,9 +63,9 @@ class SlowCall {
   }
 
  private:
-  // The steps: true if the call has ended, with `status`. Else `entry` is the one that lacks a plan; null if that has been
-  // replaced meanwhile, or the op or the overlay is not there.
-  bool try_hit(Status& status, std::shared_ptr<const Entry>& entry) {
+  // Takes the steps. Returns true if the call has ended, with `status`. Otherwise entry_ is the one that lacks a plan, or
+  // null if it has been replaced meanwhile, or if the op or the overlay is not there.
+  bool try_hit(Status& status) {
     base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
     gone_ = true;
@@ -73,25 +74,26 @@ class SlowCall {
           gone_ = false;
           return overlay_or_global(snapshot, index, *global);
         });
-    if (e == nullptr) return false;
-    status = check(e->program());
-    if (!status.ok()) return true;
-    if (const exec::Plan* plan =
-            uses_cache() ? find_plan(*e, args_, flags_, !selected_) : nullptr) {
+    if (e == nullptr) return entry_ = nullptr, false;
+    if (e != entry_.get()) {  // else the call was checked and its key folded before
+      status = check(e->program());
+      if (!status.ok()) return true;
+      has_key_ = e->recipe().fold(args_, flags_, key_);
+    }
+    if (const exec::Plan* plan = has_key_ && uses_cache() ? e->find(key_) : nullptr) {
+      if (!selected_) plan->note_use();
       status = execute(*e, *plan);
       return true;
     }
-    entry = e->weak_from_this().lock();
+    entry_ = e->weak_from_this().lock();
     return false;
   }
 
   // Null: it is stored. Not inlined: what it needs of the stack is not held while the kernel runs, whose calls may nest.
   [[gnu::noinline]] Result<exec::Plan::Ptr> select_plan(const Entry& entry) {
     const op::Call call = op::Call::capture(entry.program(), args_, flags_, labels());
-    Key key;
-    const bool keyed = entry.recipe().fold(args_, flags_, key);
-    return keyed && uses_cache() ? core_.planner.make_plan(entry, key, call)
-                                 : core_.planner.fresh_plan(entry, key, call);
+    return has_key_ && uses_cache() ? core_.planner.make_plan(entry, key_, call)
+                                    : core_.planner.fresh_plan(entry, key_, call);
   }
 
   const Entry* overlay_or_global(const Snapshot& snapshot, uint32_t index, const Entry& global) {
@@ -108,8 +110,8 @@ class SlowCall {
   Status check(const op::Program& program) {
     // Before anything is read: arguments beyond those of the schema may not be there.
     if (count_ != program.arg_count()) return program.explain_mismatch(given_, count_);
-    if (args_ == nullptr) args_ = facts_.emplace(given_, count_, site_.typed).args();
-    int32_t aliased = check_args(program, args_, count_, false);
+    if (args_ == nullptr) args_ = facts_.emplace(cells_).args();
+    int32_t aliased = check_args(program, args_, count_);
     if (aliased < 0) {
       YARD_RETURN_IF_ERROR(program.explain_mismatch(args_, count_));
       if (!traced()) return null_data(program);
@@ -165,8 +167,7 @@ class SlowCall {
     if (rollout_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *rollout_, true);
     const auto& rollout = e.candidates().settings().watch.rollout;
     if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
-    if (takes_rollout(*rollout, e, o_, scope_))
-      return call_in_rollout(site_, given_, count_, o_, rollout);
+    if (takes_rollout(*rollout, e, o_, scope_)) return call_in_rollout(site_, cells_, o_, rollout);
     return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
   }
 
@@ -192,10 +193,10 @@ class SlowCall {
 
   // Labels of the call count only where rules or a mode of the program read them.
   OverlayKey key_for(const Entry& global) const {
-    if (o_ == nullptr || o_->labels.empty()) return key_;
+    if (o_ == nullptr || o_->labels.empty()) return overlay_key_;
     // Rules in rollout may read labels that those in force do not.
     if (rollout_ == nullptr && !by_program_mode() && !global.candidates().settings().reads_labels())
-      return key_;
+      return overlay_key_;
     return OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
   }
   bool by_program_mode() const noexcept {
@@ -226,6 +227,7 @@ class SlowCall {
 
   Core& core_;
   Site& site_;
+  const Cells cells_;
   const yard_value_t* given_;  // the caller's own
   // With facts. Made when the call first has as many arguments as its op.
   std::optional<WithFacts> facts_;
@@ -236,7 +238,10 @@ class SlowCall {
   const ScopeState* scope_;
   const std::shared_ptr<const policy::Rollout>
       rollout_;  // whose rules apply to the call; null: none
-  const OverlayKey key_;
+  const OverlayKey overlay_key_;
+  std::shared_ptr<const Entry> entry_;  // for which the call was checked
+  Key key_;                             // in that entry
+  bool has_key_ = false;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, selected_ = false;
@@ -246,13 +251,13 @@ class SlowCall {
 
 }  // namespace
 
-Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options) {
-  return base::or_out_of_memory([&] { return SlowCall(site, args, count, options).run(); });
+Status resolve_call(Site& site, const Cells& cells, const Options* options) {
+  return base::or_out_of_memory([&] { return ResolvedCall(site, cells, options).run(); });
 }
 
-Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
+Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout) {
-  return SlowCall(site, args, count, options, std::move(rollout)).run();
+  return ResolvedCall(site, cells, options, std::move(rollout)).run();
 }
 
 }  // namespace yard::dispatch

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a call, written once: entry, check, plan, kernel.
-//
-// hit() (call.cc) takes them inlined, for calls without options. SlowCall (call_slow.cc) takes the same steps for every
-// other call, and makes what one of them did not find. Bound handles (handles.cc) take the last one.
+// The steps of a call: entry, check, plan, kernel. look_up() (call.cc) takes them for calls without options. ResolvedCall
+// (resolve.cc) takes them for every other call, and makes what one of them did not find. Bound handles (handles.cc)
+// take the last one.
 #pragma once
 
 #include <yard/detail/call.h>
@@ -41,12 +40,10 @@ template <class F>
   return entry;
 }
 
-// 2. The check: -1 if the call does not fit the schema or lacks data, else its YARD_CALL_ALIASED flag. `args` have
-// facts. `typed`: their tags are known to fit.
+// 2. The check: -1 if the call does not fit the schema or lacks data, else its YARD_CALL_ALIASED flag. `args` have facts.
 [[gnu::always_inline]] inline int32_t check_args(const op::Program& program,
-                                                 const yard_value_t* args, uint32_t count,
-                                                 bool typed) {
-  return typed || program.tags_fit(args, count) ? program.fits_live(args) : -1;
+                                                 const yard_value_t* args, uint32_t count) {
+  return program.tags_fit(args, count) ? program.fits_live(args) : -1;
 }
 
 [[gnu::noinline]] inline const exec::Plan* find_plan_by_long_key(const Entry& e,
@@ -55,16 +52,15 @@ template <class F>
   Key key;
   return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
 }
-// 3. The plan, by the call's key. Null: there is none yet, or the key would be too long. `again`: false right after this
-// call's own selection, so that it does not count as a second use.
+// 3. The plan, by the call's key. Returns null if there is none yet, or if the key would be too long.
 [[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
-                                                          uint32_t flags, bool again = true) {
+                                                          uint32_t flags) {
   const exec::Plan* plan;
   if (e.recipe().one_word()) [[likely]]
     plan = e.find_one(e.recipe().fold_first(args, flags));
   else
     plan = find_plan_by_long_key(e, args, flags);
-  if (plan != nullptr && again) [[likely]]
+  if (plan != nullptr) [[likely]]
     plan->note_use();
   return plan;
 }
@@ -105,8 +101,8 @@ Status fall_back(base::ThreadRecord& thread, const Core& core, const Entry& entr
                  const char* message);
 // The same for a direct plan, from a call's own arguments.
 Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                           const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
-                           int32_t code, const char* message);
+                           const exec::Plan& plan, const Cells& cells, uint32_t flags, int32_t code,
+                           const char* message);
 
 // Times one call in about ThreadHead::kSampledOneIn. Restarts the thread's countdown first: kernels may call ops.
 class SampledTime {
@@ -128,32 +124,38 @@ class SampledTime {
 
 // Runs a plan that is not direct, or times a call of one that is. Inside the guard.
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
-                      FormKind kind);
+                      const exec::Plan& plan, const Cells& cells, uint32_t flags, bool bound);
 
-// Fills in all of a route but what keeps it valid: entry, version and flags. `packed`: for packed calls.
-void fill_route(Route& route, const Core& core, const exec::Plan& plan,
-                bool packed = false) noexcept;
+// Fills in all of a route but what keeps it valid: entry, version and flags.
+void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept;
 
 // The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
-uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
+uint32_t bound_flags(const Entry& e, const Cells& cells) noexcept;
 
-// Runs the plan of a hit, after count_down(). Inside the guard; inlined into each kind of call. `flags` of a bound handle
-// are those of its binding: all that a direct plan needs as long as its kernel succeeds.
+// Runs the plan of a hit, after count_down(). Inside the guard. `flags` of a bound handle are those of its binding: all
+// that a direct plan needs as long as its kernel succeeds.
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
-                                                   const yard_value_t* args, uint32_t count,
-                                                   uint32_t flags, FormKind kind) {
+                                                   const Cells& cells, uint32_t flags,
+                                                   bool bound = false) {
   if (!plan.is_direct() || thread.is_timed()) [[unlikely]]
-    return run_plan(thread, e, core, plan, args, flags, kind);
+    return run_plan(thread, e, core, plan, cells, flags, bound);
   char* const error = thread.message();
-  const int32_t code = run_direct(error, core, plan, args, count, flags);
+  const int32_t code = run_direct(error, core, plan, cells.at, cells.count, flags);
   if (code == YARD_OK) [[likely]] {
     detail::count(counter(thread, plan.counter));
     return nullptr;
   }
-  return after_failure(thread, e, core, plan, args,
-                       kind == FormKind::kBound ? bound_flags(e, args) : flags, code, error);
+  return after_failure(thread, e, core, plan, cells, bound ? bound_flags(e, cells) : flags, code,
+                       error);
+}
+
+// Runs the plan of a route that is current. Inside the guard.
+[[gnu::always_inline]] inline Status::Rep* run_current(base::ThreadRecord& thread, const Site& site,
+                                                       const Route& route, const Cells& cells) {
+  thread.count_down();  // a call that is timed stays so
+  return run_hit(thread, *static_cast<const Entry*>(route.entry), *site.core,
+                 *static_cast<const exec::Plan*>(route.plan), cells, route.flags);
 }
 
 // ---- Running a plan under observation ----

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls by name. A thread remembers how the arguments of a call bind to the parameters of its op.
+#include <new>
+
+#include "base/results.h"
+#include "dispatch/call.h"
+
+namespace yard::dispatch {
+namespace {
+
+constexpr int kBindingsLocal = 3;  // our index in ThreadRecord::locals
+
+// How the arguments of one way to write a call bind to the op's parameters. Valid while the op's version is. Owns the
+// names, since the op may be removed at any time.
+struct Binding {
+  uint64_t core = 0;  // its id; 0 if this is empty
+  const std::atomic<uint64_t>* version = nullptr;
+  uint64_t found = 0;
+  Site* site = nullptr;
+  std::string op;
+  struct Argument {
+    std::string name;  // empty for an argument by position
+    uint32_t to = 0;   // index of its parameter
+    uint32_t tag = 0;  // with which it is not converted
+  };
+  std::vector<Argument> arguments;
+  uint32_t count = 0;
+  yard_value_t values[YARD_MAX_ARGS] = {};  // defaults of the parameters that are not given
+};
+
+struct Bindings {
+  static constexpr uint32_t kCount = 64;
+  Binding of[kCount];
+
+  // The place for one way to write a call: by the op's name, the number of arguments and the last name.
+  Binding& find(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
+    const auto byte = [](std::string_view s, size_t at) -> uint64_t {
+      return s.empty() ? 0 : static_cast<uint8_t>(s[at < s.size() ? at : s.size() - 1]);
+    };
+    const std::string_view last = args.empty() ? std::string_view() : args.back().name;
+    const uint64_t way = byte(op, 0) | byte(op, op.size() / 2) << 8 | byte(op, op.size()) << 16 |
+                         uint64_t{op.size() & 0xff} << 24 | byte(last, 0) << 32 |
+                         uint64_t{last.size() & 0xff} << 40 | uint64_t{args.size()} << 48;
+    return of[(way ^ core.id << 56) * 0x82bb1ee2dd4f7d61u >> 58];
+  }
+};
+
+// Puts the arguments into the order of the parameters. Returns false if the binding is stale, of another op, or of
+// another way to write the call.
+bool apply(const Binding& b, const Core& core, std::string_view op, std::span<const Arg> args,
+           yard_value_t* values, uint32_t& views) noexcept {
+  if (b.core != core.id || b.arguments.size() != args.size() || b.op != op) return false;
+  // Nothing is read that the version would publish: the call itself looks at what may have changed.
+  if (b.version->load(kReread) != b.found) return false;
+  for (uint32_t i = 0; i < b.count; ++i) values[i] = b.values[i];
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Binding::Argument& a = b.arguments[i];
+    const yard_value_t& v = args[i].value.cell();
+    if (v.tag != a.tag || args[i].name != a.name) return false;
+    values[a.to] = v;
+    if (v.tag != YARD_TAG_TENSOR) continue;
+    if (v.count != Value::kOther) views |= 1u << a.to;
+    values[a.to].count = 0;
+  }
+  return true;
+}
+
+// Remembers how `args` became `bound`, if that can be repeated without the schema.
+void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, std::string_view op,
+                      std::span<const Arg> args, const op::Arguments& bound) {
+  b.core = 0;
+  if (found == MemoVersion::kNever) return;
+  b.site = site, b.op = op, b.count = bound.count;
+  b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value();
+  b.found = found;
+  b.arguments.resize(args.size());
+  uint32_t given = 0, next = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const yard_value_t& v = args[i].value.c();
+    const uint32_t to = args[i].name.empty() ? next++ : bound.index_of[i];
+    if (to >= bound.count) return;
+    const yard_value_t& w = bound.values[to];
+    if (v.tag != w.tag || v.count != w.count || v.u.i != w.u.i) return;  // it was converted
+    b.arguments[i] = {std::string(args[i].name), to, v.tag};
+    given |= 1u << to;
+  }
+  for (uint32_t i = 0; i < bound.count; ++i) {
+    b.values[i] = bound.values[i];
+    // The text of a default lives in the op.
+    if ((given >> i & 1) == 0 && b.values[i].tag == YARD_TAG_STRING) return;
+  }
+  b.core = core.id;
+}
+
+// A call whose arguments are not bound yet, or in another way.
+Status bind_and_call(Core& core, std::string_view op, std::span<const Arg> args, Binding& binding) {
+  // Read before the op is looked at.
+  const auto s = core.snapshot();
+  const registry::OpRecord* op_record = s->state->find(op);
+  const uint64_t found = op_record != nullptr ? core.published.version(op_record->op->index).read()
+                                              : MemoVersion::kNever;
+  op::Arguments bound;
+  auto site = bind_named(core, op, args, bound);
+  if (!site.ok()) return std::move(site).status();
+  const bool same = op_record != nullptr && (*site)->index.load() == op_record->op->index;
+  remember_binding(binding, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
+  return Status::adopt(call(*site, {bound.values, bound.count}));
+}
+
+// Returns null if there is no memory.
+Bindings* bindings_of(base::ThreadRecord& thread) noexcept {
+  void*& bindings = thread.locals[kBindingsLocal];
+  if (bindings == nullptr) [[unlikely]] {
+    base::set_thread_exit_hook(kBindingsLocal, [](void* p) { delete static_cast<Bindings*>(p); });
+    bindings = new (std::nothrow) Bindings;
+  }
+  return static_cast<Bindings*>(bindings);
+}
+
+}  // namespace
+
+Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
+                         op::Arguments& to) {
+  const auto found = core.sites.find(op);
+  if (!found.ok()) return found.status();
+  std::vector<op::Given> given;
+  for (const Arg& a : args) given.push_back({a.name, a.value.c()});
+  auto bound = op::bind(*found->record->op->program, given);
+  if (!bound.ok()) return std::move(bound).status();
+  to = *bound;
+  Status why;
+  Site* const site = core.sites.attach(op, kPackedLetters, &why);
+  if (site == nullptr) return why;
+  return site;
+}
+
+Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args) {
+  base::ThreadRecord* const thread = base::try_this_thread();
+  Bindings* const bindings = thread != nullptr ? bindings_of(*thread) : nullptr;
+  if (bindings == nullptr) [[unlikely]]
+    return Status::out_of_memory().release();
+  Binding& b = bindings->find(core, op, args);
+  yard_value_t values[YARD_MAX_ARGS];
+  uint32_t views = 0;
+  if (apply(b, core, op, args, values, views)) [[likely]]
+    return call(b.site, {values, b.count, views});
+  return base::or_out_of_memory([&] { return bind_and_call(core, op, args, b); }).release();
+}
+
+}  // namespace yard::dispatch
