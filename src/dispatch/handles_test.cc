@@ -149,7 +149,7 @@ TEST_F(Handles, EvictionLeavesBoundPlansAlone) {
     std::vector<float> a(static_cast<size_t>(n)), b(static_cast<size_t>(n));
     const TensorView out(a.data(), DType::f32, {n}), x(b.data(), DType::f32, {n});
     const yard_value_t args[] = {Value(out).c(), Value(x).c(), Value(0).c()};
-    ASSERT_EQ(dispatch_packed(site_, args), nullptr);
+    ASSERT_EQ(call(site_, {args, 3}), nullptr);
   }
   EXPECT_LE(core_.planner.stats().plans, 64u);
   const uint64_t selected = core_.planner.stats().selections;
@@ -202,7 +202,7 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
           Site* site =
               cores[static_cast<size_t>(c)]->sites.attach("op" + std::to_string(o), "wrn", &why_);
           for (int i = 0; i < 2; ++i) {
-            ASSERT_EQ(dispatch_packed(site, call_args_), nullptr);
+            ASSERT_EQ(call(site, {call_args_, 3}), nullptr);
             ASSERT_EQ(t_ran, 1000 * (c + 1) + o);
           }
         }
@@ -290,7 +290,7 @@ TEST_F(Handles, AFrozenCallInsideAKernelHasAWorkspaceOfItsOwn) {
   apply({replace(outer)});
   g_inner = &frozen, g_inner_args = call_args_;
   for (int i = 0; i < 3; ++i) {
-    const Status s = Status::adopt(dispatch_packed(site_, call_args_));
+    const Status s = Status::adopt(call(site_, {call_args_, 3}));
     EXPECT_TRUE(s.ok()) << s.to_string();
   }
 }
@@ -313,7 +313,7 @@ TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 2; ++i)
     callers.emplace_back([&] {
-      while (!stop) Status::adopt(dispatch_packed(site_, call_args_)).ignore();
+      while (!stop) Status::adopt(call(site_, {call_args_, 3})).ignore();
     });
   for (int i = 0; i < 300; ++i) {
     // Every name of a dimension is a schema, and so an index, that was not there before.
@@ -323,7 +323,7 @@ TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
   }
   stop = true;
   for (std::thread& t : callers) t.join();
-  EXPECT_EQ(Status::adopt(dispatch_packed(site_, call_args_)).code(), Code::kOk);
+  EXPECT_EQ(Status::adopt(call(site_, {call_args_, 3})).code(), Code::kOk);
 }
 
 }  // namespace
