@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a dispatched function costs beside a raw call through a function pointer: accepted by the first backend, refused
-// by three, without any backend, and under the master switch. Prints JSON.
+// What a function costs beside a raw call through a function pointer: accepted by the first backend, refused by three,
+// without any backend, under the master switch; and with active backends: of the process, of a scope, and through a chain.
+// Measured in turn in one process. Prints JSON.
 #include <fmt/format.h>
 #include <yard/function.h>
 #include <yard/yard.h>
@@ -30,6 +31,11 @@ Verdict (*volatile g_refuses)(int64_t) = refuses;
 
 const Function<int64_t(int64_t)> g_alone{"bench", "alone", raw}, g_taken{"bench", "taken", raw},
     g_free{"bench", "free", raw}, g_refused{"bench", "refused", raw};
+const Function<int64_t(int64_t)> g_active{"bench", "active"}, g_chain{"bench", "chain"};
+
+int64_t through(const Function<int64_t(int64_t)>& f, int64_t x) {
+  return f.call_or([x] { return g_raw(x); }, x);
+}
 
 constexpr int64_t kBatch = 20000;
 
@@ -63,7 +69,14 @@ int main(int argc, char** argv) {
   }
   implement(c, g_taken, "bench_a", raw, fits);
   implement(c, g_free, "bench_a", raw);
+  implement(c, g_active, "bench_a", raw);
+  implement(c, g_chain, "bench_a", [](Next<int64_t(int64_t)> next, int64_t x) { return next(x); },
+            {}, {.priority = 1});
+  implement(c, g_chain, "bench_b", raw);
   Runtime::shared().apply(std::move(c)).or_throw();
+  for (const char* name : {"bench_a", "bench_b"})
+    Runtime::shared().functions().activate(name).or_throw();
+  const Scope scope = Scope().backend("bench_a");
 
   const std::vector<tool::Path> paths = {
       {"raw", "", loop([](int64_t x) { return g_raw(x); }), kBatch},
@@ -79,6 +92,14 @@ int main(int argc, char** argv) {
       {"accepted", "", loop([](int64_t x) { return g_taken(x); }), kBatch},
       {"without_verifier", "", loop([](int64_t x) { return g_free(x); }), kBatch},
       {"refused_by_three", "", loop([](int64_t x) { return g_refused(x); }), kBatch},
+      {"active", "", loop([](int64_t x) { return through(g_active, x); }), kBatch},
+      {"chain_of_two", "", loop([](int64_t x) { return through(g_chain, x); }), kBatch},
+      {"in_scope", "",
+       [&](int64_t n) {
+         const ScopedPolicy in(scope);
+         loop([](int64_t x) { return through(g_active, x); })(n);
+       },
+       kBatch},
   };
   const std::vector<double> ns = measure(paths, seconds, false);
   const std::vector<double> off = measure({paths[0], paths[4]}, seconds / 3, true);

@@ -4,7 +4,7 @@
 # yard_add_plugin(name
 #   SOURCES file...                what the plugin is made of: C, C++ or both
 #   OPS op...                      every op it brings or has kernels for
-#   [GROUPS group...] [HOOKS hook...]
+#   [FUNCTIONS group...]
 #   [VERSION version]              the project's, unless said otherwise
 #   [FEATURES feature...]          what the machine must have: sve2 cuda:sm_90
 #   [DEVICES device...]            cpu, unless said otherwise
@@ -17,7 +17,7 @@
 # after linking, as is a missing query or manifest.
 #
 # The manifest is made from the arguments, and the sources see YARD_PLUGIN_NAME and YARD_PLUGIN_VERSION, so
-# that both are said once. A source that states YARD_MANIFEST itself goes without OPS, GROUPS and HOOKS.
+# that both are said once. A source that states YARD_MANIFEST itself goes without OPS and FUNCTIONS.
 #
 # INSTALL puts it where the library looks, below the install prefix of the project: with the prefix of the
 # library itself (Switchyard_PREFIX) it is found without more ado. YARD_PLUGIN_INSTALL_DIR, if that is set, says
@@ -69,7 +69,7 @@ function(yard_check_plugin_arguments name)
   elseif(arg_UNPARSED_ARGUMENTS)
     list(GET arg_UNPARSED_ARGUMENTS 0 stray)
     message(FATAL_ERROR "yard_add_plugin(${name}): '${stray}' belongs to no keyword; known are SOURCES, "
-                        "OPS, GROUPS, HOOKS, VERSION, FEATURES, DEVICES, BUILD, LIBS and INSTALL")
+                        "OPS, FUNCTIONS, VERSION, FEATURES, DEVICES, BUILD, LIBS and INSTALL")
   elseif(arg_KEYWORDS_MISSING_VALUES)
     list(GET arg_KEYWORDS_MISSING_VALUES 0 keyword)
     message(FATAL_ERROR "yard_add_plugin(${name}): nothing stands after ${keyword}")
@@ -78,18 +78,17 @@ function(yard_check_plugin_arguments name)
   endif()
   set(part "[a-z0-9_]+")
   yard_check_plugin_words(${name} OPS "[a-z]${part}(\\.${part})*|[a-z]" "name of an op" ${arg_OPS})
-  yard_check_plugin_words(${name} GROUPS "[A-Za-z0-9_.-]+" "name of a group" ${arg_GROUPS})
-  yard_check_plugin_words(${name} HOOKS "[A-Za-z0-9_.-]+" "name of a hook" ${arg_HOOKS})
+  yard_check_plugin_words(${name} FUNCTIONS "[A-Za-z0-9_.-]+" "name of a group" ${arg_FUNCTIONS})
   yard_check_plugin_words(${name} FEATURES "([a-z_0-9]+:)?[a-z0-9_.-]+"
                           "feature: sve2, or cuda:sm_90" ${arg_FEATURES})
   yard_check_plugin_words(${name} DEVICES "[a-z_]+(:[0-9]+)?" "device: cpu, cuda, ..." ${arg_DEVICES})
   yard_check_plugin_words(${name} VERSION "[A-Za-z0-9._+~-]+" "version: one word" ${arg_VERSION})
   yard_check_plugin_words(${name} BUILD "[A-Za-z0-9._+~:-]+" "tag: one word" ${arg_BUILD})
-  if(NOT arg_OPS AND NOT arg_GROUPS AND NOT arg_HOOKS)
+  if(NOT arg_OPS AND NOT arg_FUNCTIONS)
     foreach(keyword IN ITEMS VERSION FEATURES DEVICES BUILD)
       if(arg_${keyword})
-        message(FATAL_ERROR "yard_add_plugin(${name}): ${keyword} belongs to a manifest, and without OPS, "
-                            "GROUPS and HOOKS the source states its own (YARD_MANIFEST)")
+        message(FATAL_ERROR "yard_add_plugin(${name}): ${keyword} belongs to a manifest, and without OPS and "
+                            "FUNCTIONS the source states its own (YARD_MANIFEST)")
       endif()
     endforeach()
   elseif(NOT arg_VERSION AND NOT PROJECT_VERSION)
@@ -106,7 +105,7 @@ endfunction()
 # Writes the manifest of the arguments; `out` gets the file.
 function(yard_write_plugin_manifest name version out)
   set(parts "")
-  foreach(keyword IN ITEMS OPS GROUPS HOOKS DEVICES FEATURES BUILD)
+  foreach(keyword IN ITEMS OPS FUNCTIONS DEVICES FEATURES BUILD)
     if(arg_${keyword})
       list(JOIN arg_${keyword} " " words)
       string(APPEND parts " YARD_MANIFEST_${keyword}(\"${words}\")")
@@ -151,7 +150,7 @@ endfunction()
 
 function(yard_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "INSTALL" "VERSION;BUILD"
-                        "SOURCES;OPS;GROUPS;HOOKS;FEATURES;DEVICES;LIBS")
+                        "SOURCES;OPS;FUNCTIONS;FEATURES;DEVICES;LIBS")
   yard_check_plugin_arguments(${name})
   yard_check_plugin_sources(${name} ${arg_SOURCES})
   add_library(${name} MODULE ${arg_SOURCES})
@@ -160,7 +159,7 @@ function(yard_add_plugin name)
       CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(${name} PRIVATE Switchyard::plugin_headers ${arg_LIBS})
   yard_flag_plugin(${name})
-  if(arg_OPS OR arg_GROUPS OR arg_HOOKS)
+  if(arg_OPS OR arg_FUNCTIONS)
     set(version "${arg_VERSION}")
     if(NOT version)
       set(version "${PROJECT_VERSION}")

@@ -28,7 +28,7 @@ if(count EQUAL 0)
   message(FATAL_ERROR "${name} has no manifest. Give yard_add_plugin() the OPS it serves, or state "
                       "YARD_MANIFEST in one of the sources")
 elseif(count GREATER 1)
-  message(FATAL_ERROR "${name} has ${count} manifests. Either yard_add_plugin() gets OPS, GROUPS or HOOKS, "
+  message(FATAL_ERROR "${name} has ${count} manifests. Either yard_add_plugin() gets OPS or FUNCTIONS, "
                       "or one source states YARD_MANIFEST, not both")
 endif()
 

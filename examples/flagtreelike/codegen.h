@@ -3,7 +3,7 @@
 // two of its functions.
 #pragma once
 
-#include <yard/hook.h>
+#include <yard/function.h>
 
 #include <cstdint>
 #include <optional>
@@ -14,18 +14,14 @@
 namespace codegen {
 
 // [declare]
-// How to add atomically; nothing where the value is not used. A backend may replace the implementation.
-inline yard::Hook<std::optional<Value>(Builder&, Value, Value)> atomic_add_hook{
-    "codegen.atomic_add"};
-// The whole kernel of a matrix product. A backend may replace the definition.
-inline yard::Hook<std::string(int64_t, int64_t, int64_t)> matmul_kernel_hook{
-    "codegen.matmul_kernel"};
+// How to add atomically; nothing where the value is not used. An active backend may replace the implementation.
+inline const yard::Function<std::optional<Value>(Builder&, Value, Value)> atomic_add_function{
+    "codegen", "atomic_add"};
 // [/declare]
 
 // [implementation]
 inline std::optional<Value> atomic_add(Builder& builder, Value pointer, Value value) {
-  return yard::call_or(
-      atomic_add_hook,
+  return atomic_add_function.call_or(
       [&] {
         return builder.emit("atomic_rmw add " + pointer.name + ", " + value.name, value.bits);
       },
@@ -34,12 +30,15 @@ inline std::optional<Value> atomic_add(Builder& builder, Value pointer, Value va
 // [/implementation]
 
 // [definition]
-inline std::string matmul_kernel(int64_t m, int64_t n, int64_t k) {
-  return "tile 64x64 of " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
-}
-
-// Made once, wherever it is convenient: it follows what is active.
-inline const auto matmul = yard::choose(matmul_kernel_hook, matmul_kernel);
+// The whole kernel of a matrix product. An active backend may replace the definition.
+inline const yard::Function<std::string(int64_t, int64_t, int64_t)> matmul{
+    "codegen",
+    "matmul",
+    [](int64_t m, int64_t n, int64_t k) {
+      return "tile 64x64 of " + std::to_string(m) + "x" + std::to_string(n) + "x" +
+             std::to_string(k);
+    },
+    {.selection = yard::Selection::kActive}};
 // [/definition]
 
 }  // namespace codegen

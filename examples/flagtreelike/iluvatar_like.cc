@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A backend of the code generator, as a plugin: its machine adds 64 bits as two halves.
 // [plugin]
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
+
+#include <optional>
 
 #include "ir.h"
 
@@ -21,7 +23,7 @@ static std::optional<Value> atomic_add(
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   static const Plugin plugin =
       Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
-          .add(hook<atomic_add>("codegen.atomic_add").backend("iluvatar_like"));
+          .add(function<atomic_add>("codegen", "atomic_add", "iluvatar_like"));
   return plugin.get();
 }
 // [/plugin]

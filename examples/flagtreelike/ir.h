@@ -2,8 +2,6 @@
 // What the code generator and its backends share: all that a plugin needs to know of it.
 #pragma once
 
-#include <yard/provide.h>
-
 #include <string>
 #include <vector>
 

@@ -12,12 +12,11 @@ using codegen::Value;
 namespace {
 
 // [set]
-yard::HookSet mthreads_like() {
-  yard::HookSet set("mthreads_like");
-  set.add(codegen::matmul_kernel_hook, [](int64_t m, int64_t n, int64_t k) -> std::string {
-    return "tensor core 128x128, " + std::to_string(m * n * k) + " products";
-  });
-  return set;
+void add_mthreads_like(yard::Changes& changes) {
+  yard::implement(changes, codegen::matmul, "mthreads_like",
+                  [](int64_t m, int64_t n, int64_t k) -> std::string {
+                    return "tensor core 128x128, " + std::to_string(m * n * k) + " products";
+                  });
 }
 // [/set]
 
@@ -31,38 +30,40 @@ size_t lines_of_an_add(int bits) {
 
 int main(int argc, char** argv) {
   CHECK(argc == 2);
-  // Before anything is active, every hook means its default.
+  // Before anything is active, every function runs its default.
   CHECK(lines_of_an_add(64) == 1);
   CHECK(codegen::matmul(2, 2, 2) == "tile 64x64 of 2x2x2");
 
   // [activate]
   yard::Runtime& runtime = yard::Runtime::shared();
-  yard::Hooks hooks = runtime.hooks();
+  yard::Functions functions = runtime.functions();
   runtime.plugins().discover({argv[1]}).or_throw();
-  hooks.add(mthreads_like()).or_throw();
+  yard::Changes changes;
+  add_mthreads_like(changes);
+  runtime.apply(std::move(changes)).or_throw();
   const yard::Device first{2, 0}, second{2, 1};
-  hooks.activate("iluvatar_like", first).or_throw();
-  hooks.activate("mthreads_like", second).or_throw();
+  functions.activate("iluvatar_like", first).or_throw();
+  functions.activate("mthreads_like", second).or_throw();
   // [/activate]
 
   // [devices]
   {
-    yard::ScopedDevice on(first);
+    yard::ScopedPolicy on(yard::Scope().device(first));
     CHECK(lines_of_an_add(64) == 2);  // its own way
     CHECK(lines_of_an_add(32) == 1);  // it asked for the next, here the default
     CHECK(codegen::matmul(2, 2, 2) == "tile 64x64 of 2x2x2");
   }
   {
-    yard::ScopedDevice on(second);
+    yard::ScopedPolicy on(yard::Scope().device(second));
     CHECK(lines_of_an_add(64) == 1);
     CHECK(codegen::matmul(2, 2, 2) == "tensor core 128x128, 8 products");
   }
-  CHECK(!codegen::matmul.engaged());  // on no device nothing is
+  CHECK(codegen::matmul(2, 2, 2) == "tile 64x64 of 2x2x2");  // on no device nothing is active
   // [/devices]
 
   // [falsy]
   {
-    yard::ScopedDevice on(first);
+    yard::ScopedPolicy on(yard::Scope().device(first));
     Builder builder;
     CHECK(codegen::atomic_add(builder, {"%p", 64}, {"%v", 64}) == std::nullopt);
     CHECK(builder.lines().size() == 2);  // the default has not run behind its back
@@ -70,25 +71,24 @@ int main(int argc, char** argv) {
   // [/falsy]
 
   // [scope]
-  const yard::HookScope tuned = hooks.scope("mthreads_like").value();
   {
-    yard::ScopedHooks in(tuned);  // this thread, until the end of the block
+    yard::ScopedPolicy in(yard::Scope().backend("mthreads_like"));  // this thread, in this block
     CHECK(codegen::matmul(1, 1, 1) == "tensor core 128x128, 1 products");
   }
   CHECK(codegen::matmul(1, 1, 1) == "tile 64x64 of 1x1x1");
   // [/scope]
 
   // [list]
-  const yard::HookListing list = hooks.list();
-  CHECK(list.undeclared().empty() && list.unprovided().empty());
-  CHECK(list.find("codegen.atomic_add")->providers[0].backend == "iluvatar_like");
+  for (const yard::FunctionInfo& f : functions.list()) CHECK(f.declared && !f.providers.empty());
+  const yard::FunctionInfo add = functions.find("codegen/atomic_add").value();
+  CHECK(add.providers[0].backend == "iluvatar_like" && add.providers[0].devices[0] == first);
   // [/list]
 
   // [unload]
   yard::Ticket gone = runtime.plugins().unload("iluvatar_like").value();
-  gone.wait().or_throw();  // no call runs its hooks, its code is gone
+  gone.wait().or_throw();  // no call runs its functions, its code is gone
   // [/unload]
-  yard::ScopedDevice on(first);
+  yard::ScopedPolicy on(yard::Scope().device(first));
   CHECK(lines_of_an_add(64) == 1);
   return 0;
 }

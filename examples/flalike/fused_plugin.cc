@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin that implements rms_norm of the group `norm`. Opened at the first call of one of the group's functions.
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
 
 #include <cmath>
 #include <vector>

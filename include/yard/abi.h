@@ -23,7 +23,7 @@
 #define YARD_MAX_ARGS 24  /* parameters of an op */
 #define YARD_MAX_ALIGN 64 /* bytes; the largest alignment that facts record and limits may require */
 
-/* What a kernel, a probe or a hook returns. The class decides what the host does next. */
+/* What a kernel, a probe or a verifier returns. The class decides what the host does next. */
 typedef enum yard_code {
   YARD_OK = 0,
   YARD_CALLER = 1,      /* the arguments are wrong: returned at once, no other kernel is tried */

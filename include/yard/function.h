@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions: any function of a program, with implementations that backends provide.
+// Functions of a program that backends can implement. The original is always the fallback.
 //
 //   YARD_DISPATCHED(chunk_attention, "kda") (const Args& a, Mode m) -> Tensor { ... };   // the body is the original
 //   inline const yard::Function<Tensor(const Args&, Mode)> chunk{"kda", "chunk", body};  // the same without a macro
@@ -11,38 +11,48 @@
 //   });
 //   Tensor t = chunk_attention(args, mode);
 //
-// Selection. A call asks the verifiers (yard/provide.h) of the backends that are allowed, enabled, available and
-// healthy, the highest priority first. The first that accepts runs; if none does, the original, which is the body.
-// Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter
-// two are loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With
-// YARD_DISABLE=1 every call runs the original. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`, vendors,
-// `reference_only`; in a scope with an invalid policy a call throws yard::Error.
+//   inline const yard::Function<Value(Builder&, Value)> atomic_add{"codegen", "atomic_add"};  // only active backends
+//   return atomic_add.call_or([&] { return emit_default(b, v); }, b, v);                      // calls them, or the default
+//   runtime.functions().activate("acme").or_throw();             // for the process
+//   runtime.functions().activate("acme", {2, 0}).or_throw();     // for threads in a Scope().device({2, 0})
+//   yard::ScopedPolicy in(yard::Scope().backend("acme"));        // for this thread until the end of the block
 //
-// Failure. After an exception the next implementation runs if all that the call needs is unchanged: the implementation
-// declined (yard::Error of class `declined`), has `fails_before_writing`, the function is `repeatable`, or no argument can
-// have been changed (numbers and texts by value or const&). The exception reaches the caller if arguments were consumed
-// (passed by value and not trivially copyable), under a strict policy, after `max_fallback_attempts`,
-// and for the classes `caller`, `device_lost` and `fatal`. Failures open breakers as those of kernels do
-// (Runtime::health(), docs/concepts/breakers.md), with the op "group/name" and the backend as kernel.
+// Selection::kEnabled. A call asks the verifiers (yard/verdict.h) of the backends that are allowed, enabled, available and
+// healthy, the highest priority first. The first that accepts runs; if none does, the original, which is the body. After
+// an exception the next one runs if all that the call needs is unchanged: the implementation declined (yard::Error of class
+// `declined`), has `fails_before_writing`, the function is `repeatable`, or no argument can have been changed (numbers and
+// texts by value or const&). The exception reaches the caller if arguments were consumed (passed by value and not trivially
+// copyable), under a strict policy, after `max_fallback_attempts`, and for the classes `caller`, `device_lost` and `fatal`.
+// Failures open breakers as those of kernels do (Runtime::health()), with the op "group/name" and the backend as kernel.
 //
-// Threads. Any thread may call anything here at any time. From its second call on a thread takes no lock and
-// allocates nothing, outside traces. A backend may be removed while calls run: they finish.
-// Functions belong to Runtime::shared().
+// Selection::kActive. A call runs the first of: the backends of the thread's scopes, the innermost first; those that are
+// active for its device; those that are active for the process. Within the last two, higher priority comes first, then what
+// was activated later. An implementation that takes a yard::Next may call the next one, at last the default. Exceptions
+// reach the caller. Any result, also zero, false, empty or null, is returned as it is.
+//
+// Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter two are
+// loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With YARD_DISABLE=1
+// every call runs the original. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`,
+// vendors, `reference_only`; in a scope with an invalid policy a call throws yard::Error.
+//
+// Threads. Any thread may call anything here at any time. From its second call on a thread takes no lock and allocates
+// nothing, outside traces. A backend may be removed while calls run: they finish. All functions of a backend switch at
+// one moment. Functions belong to Runtime::shared().
 #pragma once
 
 #include <yard/detail/function.h>
-#include <yard/provide.h>
 #include <yard/registry.h>
 
 namespace yard {
 
-namespace provider {
-class FunctionService;
+namespace functions {
+class Service;
 }
 
 struct FunctionOptions {
   // Every implementation only writes results and reads none of them, so another can start over after a failure.
   bool repeatable = false;
+  Selection selection = Selection::kEnabled;
 };
 
 struct FunctionCandidate {
@@ -55,16 +65,15 @@ struct FunctionCandidate {
 struct FunctionExplanation {
   std::string function;  // "kda/chunk_attention"
   std::string selected;  // a backend, or "original"
-  std::string why;       // the master switch, if it decided instead of the priority
+  std::string why;       // if not priority decided: the master switch
   std::vector<FunctionCandidate> candidates;
   // One line per candidate.
   YARD_API std::string to_text() const;
 };
 
 namespace detail {
-
 YARD_API FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args);
-
+[[noreturn]] YARD_API void no_default(const FunctionSite& site);
 }  // namespace detail
 
 template <class Signature>
@@ -77,38 +86,60 @@ class Function<R(A...)> {
   using Samples = void (*)(const SampleCalls<R(A...)>&);
   // Group and name (letters, digits, '_', '.', '-') are the ones that backends, rules and plugins use. Overloads and
   // instances of templates are functions with names of their own. `samples` makes the calls by which verifiers are
-  // checked: see yard/provide.h and yard::verify().
+  // checked: see yard/verdict.h and yard::verify().
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
-        site_(
-            detail::declare_function({group, name, signature_of<R(A...)>(), o.repeatable,
-                                      reinterpret_cast<void (*)(void)>(samples), &take_samples})) {}
+        site_(detail::declare_function({group, name, signature_of<R(A...)>(), o.selection,
+                                        o.repeatable, reinterpret_cast<void (*)(void)>(samples),
+                                        &take_samples})) {}
+  // A function whose default is given with each call: see call_or().
+  Function(const char* group, const char* name,
+           FunctionOptions o = {.selection = Selection::kActive}) noexcept
+      : Function(group, name, Body{nullptr}, o) {}
   ~Function() { detail::undeclare_function(site_); }
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
+  // Throws yard::Error if no backend runs the call and there is no body.
   R operator()(A... args) const {
-    if (site_->table.load(std::memory_order_relaxed) == &detail::kFunctionsOff &&
-        !detail::decides_for_itself())
-      return body_(static_cast<A&&>(args)...);
-    return detail::call_function<R, A...>(*site_, body_, args...);
+    if (detail::is_quiet(*site_) && body_ != nullptr) return body_(static_cast<A&&>(args)...);
+    return detail::call_function<R, A...>(*site_, {&run_body, const_cast<Function*>(this)},
+                                          args...);
+  }
+  // Runs `fallback()` if no backend runs the call. The arguments are used only if a backend does. A backend that calls the
+  // next one may reach `fallback()`, too, which sees the caller's variables, from which the call may have moved.
+  template <class F>
+  R call_or(F&& fallback, A... args) const {
+    static_assert(std::is_invocable_r_v<R, F&>,
+                  "the default of a function takes nothing and returns what the function does");
+    if (detail::is_quiet(*site_)) return static_cast<R>(fallback());
+    using Kept = std::remove_reference_t<F>;
+    const auto run = [](void* f, A...) -> R { return static_cast<R>((*static_cast<Kept*>(f))()); };
+    void* const context = const_cast<void*>(static_cast<const void*>(std::addressof(fallback)));
+    return detail::call_function<R, A...>(*site_, {+run, context}, args...);
   }
   // The body, whatever backends there are.
   R original(A... args) const { return body_(static_cast<A&&>(args)...); }
 
   // The backend that ran this thread's last call of it, "original", or "". Kept for about sixty functions per thread.
-  // While the master switch is on: "original".
+  // While no backend serves it: "original".
   const char* last_selected() const noexcept { return detail::last_selected(site_); }
   // Asks all verifiers about a call like this; runs nothing.
   FunctionExplanation explain(const std::remove_reference_t<A>&... args) const {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::explain_function(*site_, detail::ErasedArgs<A...>::of(tuple));
   }
+
   const std::string& group() const noexcept { return site_->group; }
   const std::string& name() const noexcept { return site_->name; }
 
  private:
+  static R run_body(void* self, A... args) {
+    const auto& function = *static_cast<const Function*>(self);
+    if (function.body_ == nullptr) detail::no_default(*function.site_);
+    return function.body_(static_cast<A&&>(args)...);
+  }
   static void take_samples(void (*samples)(void),
                            void (*take)(void* to, const detail::FunctionArgs&), void* to) {
     using Args = detail::ErasedArgs<A...>;
@@ -122,8 +153,8 @@ class Function<R(A...)> {
   detail::FunctionSite* site_;
 };
 
-// The backend that ran this thread's last dispatched call, "original", or "". Calls under the master switch are not
-// counted and do not change it.
+// The backend that ran this thread's last call of a function, "original", or "". Calls of functions that no backend serves
+// do not change it.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {
@@ -179,6 +210,11 @@ struct FunctionEntry<R(A...), F, V> {
   static R run(void* self, A... a) {
     return static_cast<FunctionEntry*>(self)->run_(static_cast<A&&>(a)...);
   }
+  static R run_with_next(void* given, A... a) {
+    const auto* next = static_cast<const yard_function_next_t*>(given);
+    return static_cast<FunctionEntry*>(next->self)
+        ->run_(Next<R(A...)>(next), static_cast<A&&>(a)...);
+  }
   static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
     auto& entry = *static_cast<FunctionEntry*>(self);
     return VerifierOf<V, R(A...)>::ask(entry.verify_, entry.texts, a..., to);
@@ -188,14 +224,16 @@ struct FunctionEntry<R(A...), F, V> {
 }  // namespace detail
 
 // Adds to a change that `backend`, which it adds or which exists, implements the function. `run` and `verify` are
-// functions, or objects that several threads may call at once; they are kept until the last call has ended. Without a
-// verifier every call is accepted. Another signature does not compile.
+// functions, or objects that several threads may call at once; they are kept until the last call has ended. `run` has the
+// signature of the function, perhaps after a yard::Next. Without a verifier every call is accepted. Another signature does
+// not compile.
 template <class R, class... A, class F, class V = detail::NoVerifier>
 Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* backend, F run,
                    V verify = {}, const ImplementationOptions& o = {}) {
   using S = R(A...);
   constexpr bool kVerified = !std::is_same_v<V, detail::NoVerifier>;
-  static_assert(detail::kImplementsFunction<F, S>,
+  constexpr bool kNext = detail::kTakesNext<F, S>;
+  static_assert(kNext || detail::kImplements<F, S>,
                 "an implementation must have the very signature of the function it implements");
   if constexpr (kVerified) {
     using Verifier = detail::VerifierOf<V, S>;
@@ -205,18 +243,22 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
     static_assert(!Verifier::kFits || Verifier::kGivesVerdict,
                   "a verifier must return yard::Verdict: yard::Accept() or yard::Reject(why)");
   }
-  if constexpr (detail::kImplementsFunction<F, S>) {
+  if constexpr (kNext || detail::kImplements<F, S>) {
     using Entry = detail::FunctionEntry<S, F, V>;
     std::shared_ptr<Entry> entry(new Entry{std::move(run), std::move(verify), {}});
-    yard_hook_t d{};
+    yard_function_t d{};
     d.size = sizeof d, d.signature = signature_of<S>(), d.self = entry.get();
     d.name = f.name().c_str(), d.group = f.group().c_str(), d.backend = backend;
-    d.function = reinterpret_cast<void (*)(void)>(&Entry::run);
+    if constexpr (kNext)
+      d.function = reinterpret_cast<void (*)(void)>(&Entry::run_with_next);
+    else
+      d.function = reinterpret_cast<void (*)(void)>(&Entry::run);
     if constexpr (kVerified) d.verify = reinterpret_cast<void (*)(void)>(&Entry::verify);
     d.priority = o.priority;
-    if (o.lower_first) d.flags |= YARD_HOOK_LOWER_FIRST;
-    if (o.fails_before_writing) d.flags |= YARD_HOOK_FAILS_BEFORE_WRITING;
-    changes.add_hook(d, std::move(entry));
+    if (kNext) d.flags |= YARD_FUNCTION_NEXT;
+    if (o.lower_first) d.flags |= YARD_FUNCTION_LOWER_FIRST;
+    if (o.fails_before_writing) d.flags |= YARD_FUNCTION_FAILS_BEFORE_WRITING;
+    changes.add_function(d, std::move(entry));
   }
   return changes;
 }
@@ -225,19 +267,29 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
 struct FunctionProvider {
   std::string backend;
   int priority = 0;  // higher first
-  bool on = false;   // calls consider it
+  bool on = false;   // calls outside of scopes and devices consider it
   std::string reason, detail;
   std::string breaker = "closed";  // or "open", "half_open": one call at a time tries it
   uint64_t calls = 0, failures = 0;
+  bool takes_next = false;
+  bool active = false;          // its backend is activated for the process
+  std::vector<Device> devices;  // for these
 };
 
 struct FunctionInfo {
   std::string group, name;
   std::string signature;  // as declared; of an orphan, as provided
-  bool declared = false;  // false: an orphan, which is provided and not declared
-  bool asked = false;     // called, or loaded: the group has been asked for its backends
+  Selection selection = Selection::kEnabled;
+  bool declared = false;                    // false: an orphan, which is provided and not declared
+  bool asked = false;                       // the group has been asked for its backends
   std::vector<FunctionProvider> providers;  // in the order of calls; those that are out last
-  uint64_t original_calls = 0;
+  uint64_t original_calls = 0;              // while a backend served it
+};
+
+struct FunctionActivation {
+  std::string backend;
+  std::optional<Device> device;  // none: the process
+  bool waiting = false;          // the backend provides no functions yet
 };
 
 // A provider of a group.
@@ -269,12 +321,25 @@ class YARD_API Functions {
   // has no functions and no plugin serves it; would_deadlock: called by code of a plugin that is being loaded.
   Status load(std::string_view group);
 
-  explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
+  // Functions with Selection::kActive use the backend from now on, all of them from one moment. Activating again makes it
+  // the latest. Device index -1 stands for every device of that type. The backend must be allowed and enabled by policy,
+  // available, and its device not lost. It must provide functions, unless plugins with functions have been found and not
+  // been opened: then activation takes effect when one of them brings its functions. Activations persist when functions
+  // are removed, unloaded and loaded again. While policy, also that of a thread's scope, disables or denies the backend or
+  // is reference_only, and in a forked child that cannot use it, its functions are left out.
+  Status activate(std::string_view backend);
+  Status activate(std::string_view backend, Device device);
+  // An error if it is not active there.
+  Status deactivate(std::string_view backend);
+  Status deactivate(std::string_view backend, Device device);
+  std::vector<FunctionActivation> activations() const;  // in their order
+
+  explicit Functions(functions::Service& service) noexcept : service_(&service) {}
   // For the library itself.
-  provider::FunctionService& service() const noexcept { return *service_; }
+  functions::Service& service() const noexcept { return *service_; }
 
  private:
-  provider::FunctionService* service_;
+  functions::Service* service_;
 };
 
 // Of Runtime::shared().

@@ -386,56 +386,54 @@ typedef struct yard_op {
   int32_t (*magnitude)(yard_call_t* call, const yard_value_t* args, uint32_t count);
 } yard_op_t;
 
-/* A replacement for a named function (a hook), or an implementation of a dispatched one (it has a group). A
- * hook runs while its backend is activated; see docs/guides/hooks.md for the text of signatures. */
-typedef struct yard_hook {
+/* An implementation of a function of the program; see docs/guides/functions.md for the text of signatures. */
+typedef struct yard_function {
   uint32_t size;
-  uint32_t flags;        /* YARD_HOOK_* */
-  const char* name;      /* the hook's or function's name */
-  const char* group;     /* the group of a dispatched function; NULL: a plain hook */
+  uint32_t flags;        /* YARD_FUNCTION_* */
+  const char* name;
+  const char* group;     /* of the function */
   const char* backend;   /* its backend; NULL: the plugin's only one */
   const char* signature; /* "i64(i64, const f32*)"; must match the declaration */
   int32_t priority, pad_; /* higher is tried first, unless LOWER_FIRST */
   void* self;
-  void (*function)(void); /* of that signature, with `self` (NEXT: a yard_hook_next_t*) as first argument */
+  void (*function)(void); /* of that signature, with `self` (NEXT: a yard_function_next_t*) as first argument */
   void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
   const char* const* reasons;
   uint32_t reason_count, pad1_;
   void (*samples)(void* self, const void* to); /* gives sample calls to a yard_samples_t; NULL: none */
-} yard_hook_t;
+} yard_function_t;
+#define YARD_FUNCTION_LOWER_FIRST 1u          /* priorities count downwards */
+#define YARD_FUNCTION_NEXT 2u                 /* it may call the next in the chain; only for functions with active backends */
+#define YARD_FUNCTION_FAILS_BEFORE_WRITING 4u /* when it throws, everything is as it was */
 
-/* Sample calls, passed from a plugin to a host without the types of their arguments: yard_hook_t::samples. Of a dispatched
- * function the host calls the verifier with each, several times and on several threads; the function is not run. A hook is
- * run with each, twice. In C++ verdict.h and plugin_hooks.hpp make them. */
+/* What a function with YARD_FUNCTION_NEXT gets instead of `self`. The next one, finally the default, is called as
+ * ((R (*)(void*, A...))next->function)(next->argument, a...), while the function itself has not returned. */
+typedef struct yard_function_next {
+  uint32_t size, pad_;
+  void* self;
+  void* argument;
+  void (*function)(void);
+} yard_function_next_t;
+
+/* Sample calls, passed from a plugin to a host without the types of their arguments: yard_function_t::samples. The host asks
+ * the verifier about each, several times and on several threads; the function is not run. A function without a verifier is
+ * run with each, twice. In C++ verdict.h and plugin_function.hpp make them. */
 /* The arguments of one call. Valid while take() runs. */
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
-  /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns its
-   * result; several threads may call it at once. Of a hook, `verify` is yard_hook_t::function: calls it with `of` (NEXT: with
-   * a yard_hook_next_t of the sample's own) and returns YARD_OK if its effect is the expected one. */
+  /* Calls `verify`, a yard_function_t::verify of the function's signature, with `of` and the arguments, and returns its
+   * result; several threads may call it at once. Without a verifier `verify` is yard_function_t::function: calls it with `of`
+   * (NEXT: with a yard_function_next_t of the sample's own) and returns YARD_OK if its effect is the expected one. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
 } yard_sample_t;
 
-/* The receiver: `to` of yard_hook_t::samples, which passes one call after the other to take(). */
+/* The receiver: `to` of yard_function_t::samples, which passes one call after the other to take(). */
 typedef struct yard_samples {
   uint32_t size, pad_;
   void* self;
   void (*take)(void* self, const yard_sample_t* sample);
 } yard_samples_t;
-#define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards; of functions only */
-#define YARD_HOOK_DEFINITION 8u  /* informative: it replaces the definition (chosen as a value), not one call */
-#define YARD_HOOK_NEXT 16u       /* it may call the next in the chain; of hooks only */
-#define YARD_HOOK_FAILS_BEFORE_WRITING 32u /* when it throws, everything is as it was; of functions only */
-
-/* What a hook with YARD_HOOK_NEXT gets instead of `self`. The next one, finally the default, is called as
- * ((R (*)(void*, A...))next->function)(next->argument, a...), while the hook itself has not returned. */
-typedef struct yard_hook_next {
-  uint32_t size, pad_;
-  void* self;
-  void* argument;
-  void (*function)(void);
-} yard_hook_next_t;
 
 /* All that a library provides. */
 typedef struct yard_plugin {
@@ -447,8 +445,8 @@ typedef struct yard_plugin {
   const yard_backend_t* const* backends;
   const yard_op_t* const* ops;
   const yard_kernel_t* const* kernels;
-  const yard_hook_t* const* hooks;
-  uint32_t backend_count, op_count, kernel_count, hook_count;
+  const yard_function_t* const* functions;
+  uint32_t backend_count, op_count, kernel_count, function_count;
   /* Called once after the checks and before the first use; failing undoes the load. NULL: nothing. */
   int32_t (*start)(const yard_host_t* host, char* error, uint64_t error_size);
   /* Called once when no part of it runs or can run. NULL: nothing. */
@@ -479,8 +477,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
  * refused at load. The manifest becomes an ELF note of owner "Yard" whose text is one `key=value` a line.
  * Readers skip unknown keys. Sources that are compiled into another binary (YARD_PLUGIN_QUERY) have none. */
 #define YARD_MANIFEST_OPS(list) "ops=" list "\n"
-#define YARD_MANIFEST_GROUPS(list) "groups=" list "\n"     /* of dispatched functions */
-#define YARD_MANIFEST_HOOKS(list) "hooks=" list "\n"
+#define YARD_MANIFEST_FUNCTIONS(groups) "functions=" groups "\n" /* groups of functions that it implements */
 #define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; left out: cpu */
 #define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90"; of any device */
 #define YARD_MANIFEST_BUILD(tag) "build=" tag "\n"         /* one word */

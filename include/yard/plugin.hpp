@@ -231,18 +231,19 @@ class Kernel {
   yard_kernel_t d{};
 };
 
-// A hook or a dispatched function; made by hook<F>() and function<F>() of plugin_hooks.hpp.
-class Hook {
+// An implementation of a function; made by function<F>() of plugin_function.hpp.
+class FunctionDef {
  public:
-  explicit Hook(const char* name) noexcept { d.size = sizeof d, d.name = name; }
-  Hook& backend(const char* b) noexcept { return d.backend = b, *this; }
-  Hook& priority(int32_t p) noexcept { return d.priority = p, *this; }
-  Hook& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
-  Hook& reasons(std::span<const char* const> texts) noexcept {
+  FunctionDef(const char* group, const char* name, const char* backend) noexcept {
+    d.size = sizeof d, d.group = group, d.name = name, d.backend = backend;
+  }
+  FunctionDef& priority(int32_t p) noexcept { return d.priority = p, *this; }
+  FunctionDef& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
+  FunctionDef& reasons(std::span<const char* const> texts) noexcept {
     return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
   }
-  operator const yard_hook_t&() const noexcept { return d; }
-  yard_hook_t d{};
+  operator const yard_function_t&() const noexcept { return d; }
+  yard_function_t d{};
 };
 
 // Collects descriptors; keep it in a static.
@@ -254,7 +255,9 @@ class Plugin {
   Plugin& add(const Backend& b) & { return put(b.d, backends_, d_.backends, d_.backend_count); }
   Plugin& add(const OpDef& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
   Plugin& add(const Kernel& k) & { return put(k.d, kernels_, d_.kernels, d_.kernel_count); }
-  Plugin& add(const Hook& h) & { return put(h.d, hooks_, d_.hooks, d_.hook_count); }
+  Plugin& add(const FunctionDef& f) & {
+    return put(f.d, functions_, d_.functions, d_.function_count);
+  }
   template <class T>
   Plugin&& add(const T& t) && {
     return std::move(add(t));
@@ -279,7 +282,7 @@ class Plugin {
   Kept<yard_backend_t> backends_;
   Kept<yard_op_t> ops_;
   Kept<yard_kernel_t> kernels_;
-  Kept<yard_hook_t> hooks_;
+  Kept<yard_function_t> functions_;
 };
 
 // The descriptor of what kMake() returns, which runs at the first call in the process. It is not a function-local static, for

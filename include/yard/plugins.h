@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins: shared libraries with ops, kernels, backends and hooks.
+// Plugins: shared libraries with ops, kernels, backends and functions.
 //
 // Finding a plugin runs none of its code: its manifest (YARD_MANIFEST in plugin.h) lists what it serves. It is opened
-// when one of its ops is first called, resolved, explained or attached, when one of its hooks is first used, or by
+// when one of its ops is first called, resolved, explained or attached, when one of its functions is first called, or by
 // load(). An invalid file is refused with a reason, and does not affect others.
 //
 //   runtime.plugins().discover({"/opt/acme/plugins"}).or_throw();
@@ -69,7 +69,7 @@ enum class PluginReason {
 // clang-format on
 
 // What a plugin can be needed for.
-enum class PluginOffer { kOp, kGroup, kHook };
+enum class PluginOffer { kOp, kGroup };
 
 // "found", "loaded", ...; "not_found", "other_sanitizer", ...
 YARD_API const char* to_string(PluginState state) noexcept;
@@ -83,8 +83,8 @@ struct PluginInfo {
   // From the manifest; empty if there is none.
   std::string name, version, build, arch, sanitizer;
   uint32_t abi = 0;
-  std::vector<std::string> devices, features, ops, groups, hooks;
-  std::string sha256;     // set by load() and inspect()
+  std::vector<std::string> devices, features, ops, groups;  // groups of functions
+  std::string sha256;                                       // set by load() and inspect()
   bool verified = false;  // the stored result for that digest; set by inspect()
 };
 
@@ -97,14 +97,14 @@ class YARD_API Plugins {
  public:
   // Searches files and directories (absolute paths) before the places known so far; without any, searches those again.
   // Plugins that were unloaded stay so, unless their own file is given or has changed. Fails if an entry itself is
-  // invalid; refused files of a directory are only listed. Plugins for an op or hook that is in use are loaded at once.
+  // invalid; refused files of a directory are only listed. Plugins for an op or group that is in use are loaded at once.
   Status discover(const std::vector<std::string>& paths = {});
   // All plugins that were found or refused, in search order.
   std::vector<PluginInfo> list() const;
   // By name, or by the absolute path of a file. Does nothing if it is loaded already: replace() loads a new file at its
   // path. On failure nothing has changed.
   Status load(std::string_view name_or_path);
-  // Opens the plugins that serve an op, a group of dispatched functions or a hook, as its first use does. Plugins that
+  // Opens the plugins that serve an op or a group of functions, as its first use does. Plugins that
   // cannot be opened are refused and logged.
   Status need(PluginOffer what, std::string_view name);
   // Unregisters everything of the plugin at once. The ticket is done when no call uses it, its state is destroyed and the

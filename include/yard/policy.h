@@ -110,6 +110,10 @@ class YARD_API Scope {
   Scope deterministic(bool on = true) const;
   // A mode by its name, also one of the program. Calls on a runtime that has no such mode fail.
   Scope mode(std::string name) const;
+  // For functions with active backends (yard/function.h): this one comes first, active or not; of several the last.
+  Scope backend(std::string name) const;
+  // For the same functions: the thread works for this device.
+  Scope device(Device device) const;
   // Whether arguments of these ops may be copied for kernels that want another layout, dtype or padding.
   Scope transforms(bool on, std::string op = "*") const;
 

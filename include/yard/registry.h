@@ -42,17 +42,15 @@ class YARD_API Changes {
   // A kernel that names no backend belongs to the one that its id begins with ("default" of "default.rows"), which is
   // made if there is none. A kernel of kind reference is a conflict unless the program has added its op.
   Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
-  // A hook (yard/hook.h), or an implementation of a dispatched function.
-  Changes& add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep = {});
+  // An implementation of a function (yard/function.h).
+  Changes& add_function(const yard_function_t& function, std::shared_ptr<void> keep = {});
   // Everything a plugin descriptor lists.
   Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
   // Replaces the kernel with that op and id; an error if there is none.
   Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   Changes& remove_kernel(std::string op, std::string id);
-  // With all its kernels, hooks and functions.
+  // With all its kernels and functions.
   Changes& remove_backend(std::string name);
-  // Its hooks and functions only.
-  Changes& remove_hooks(std::string backend);
   Changes& remove_op(std::string name);
   // Calls the backend's probe again before its kernels are next considered.
   Changes& reprobe(std::string backend);

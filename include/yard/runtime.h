@@ -24,7 +24,6 @@ namespace yard {
 
 struct CanaryReport;  // verify.h
 class Functions;      // function.h
-class Hooks;          // hook.h
 namespace detail {
 class Core;
 }
@@ -70,7 +69,7 @@ class YARD_API Runtime {
 
   // Registers the built-in backends unless that is done; calls do it themselves.
   Status ensure_initialized();
-  // Back to the built-in backends, without the policy and static map set here, and without active hooks. Environment, rule
+  // Back to the built-in backends, without the policy and static map set here, and without active backends of functions. Environment, rule
   // file, labels, modes and a recording stay.
   Status reset();
 
@@ -92,8 +91,6 @@ class YARD_API Runtime {
   Health health() const noexcept;
   // Results of the rule file's canary checks since the runtime was made.
   CanaryReport canaries() const;
-
-  Hooks hooks() const noexcept;
 
   Functions functions() const noexcept;
 

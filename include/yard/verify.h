@@ -97,7 +97,7 @@ struct VerifyOptions {
   std::vector<Arg> options, weights;
   // Called before each case, on the calling thread; false ends the run.
   std::function<bool(const VerifyProgress&)> progress;
-  std::string function;  // "group/name", or the name of a hook: only its verifiers, and no kernels
+  std::string function;  // "group/name": only its verifiers, and no kernels
   // Called before each run of a kernel, so that a crash can be attributed. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
   // The same before each call of a verifier of a function; samples are counted from 1.
@@ -133,9 +133,9 @@ struct KernelReport {
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
-// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/provide.h), twice
-// and on two other threads, and must give the same answer. Or how a hook did: it is run twice with each of its sample calls
-// (yard/plugin_hooks.hpp), which state what is expected.
+// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/verdict.h), twice
+// and on two other threads, and must give the same answer. Or how a function without a verifier did: it is run twice with each of its
+// sample calls (yard/plugin_function.hpp), which state what is expected.
 struct FunctionReport {
   enum class State : uint8_t {
     kPassed,
@@ -143,7 +143,7 @@ struct FunctionReport {
     kNotChecked,  // see `why`
     kNoVerifier,  // accepts every call: nothing to check
   };
-  std::string function, backend;  // "group/name"; of a hook, its name
+  std::string function, backend;  // "group/name"
   State state = State::kNotChecked;
   size_t samples = 0;
   size_t accepted = 0, refused = 0, broken = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All of Switchyard's C++ interface for programs. Each header can also be included by itself. Not included: plugin.hpp
-// and plugin_hooks.hpp, for those who write kernels, hooks and plugins; c.h, for C; metrics.h, of the library
+// and plugin_function.hpp, for those who write kernels, functions and plugins; c.h, for C; metrics.h, of the library
 // Switchyard::metrics.
 #pragma once
 
@@ -10,19 +10,18 @@
 #include <yard/explain.h>
 #include <yard/function.h>
 #include <yard/health.h>
-#include <yard/hook.h>
 #include <yard/inspect.h>
 #include <yard/log.h>
 #include <yard/op.h>
 #include <yard/options.h>
 #include <yard/plugins.h>
 #include <yard/policy.h>
-#include <yard/provide.h>
 #include <yard/registry.h>
 #include <yard/runtime.h>
 #include <yard/stats.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
 #include <yard/trace.h>
+#include <yard/verdict.h>
 #include <yard/verify.h>
 #include <yard/version.h>

@@ -169,7 +169,7 @@ std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
 // What a thread was using and had stored; not what its `locals` point to.
 void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.counters = nullptr, r.memos = &detail::kNoMemos;
-  r.scope = 0, r.scope_state = nullptr, r.hooks = nullptr;
+  r.scope = 0, r.scope_state = nullptr;
   r.functions = nullptr;
   r.nesting.refusing = false, r.nesting.refused_at = 0;
   for (HazardSlot& s : r.slots) s.store(nullptr, order);

@@ -168,7 +168,6 @@ void Core::restart_in_child() noexcept {
   planner.restart_in_child();
   instances_.replace();
   published.restart_in_child();
-  services().in_child();
 }
 
 }  // namespace yard::detail

@@ -44,15 +44,18 @@ class CoreServices {
     return nullptr;
   }
 
+  // Adds the tables of functions to a snapshot that is being built. `old` may be null. No lock is held; may run probes.
+  virtual void make_functions(const Snapshot* /*old*/, Snapshot& /*next*/) {}
+  // Called before and after the store that publishes a snapshot, under the lock of publications. They tell the sites of
+  // functions whether they have to look at the snapshot at all.
+  virtual void before_publication(const Snapshot& /*next*/) noexcept {}
+  virtual void after_publication(const Snapshot& /*next*/) noexcept {}
+
   // The health board has changed and should be published. Called by any thread, also inside the guard of a call, with no
   // lock held. Must be quick and must not publish by itself.
   virtual void on_health() noexcept {}
   // Adds successes that are counted outside of entries: those of dispatched functions. No lock is held.
   virtual void add_successes(std::vector<health::Successes>&) {}
-
-  // Called by the fork handler in a forked child, once the core can be used there. The calling thread is the only one;
-  // locks of the parent must not be taken.
-  virtual void in_child() noexcept {}
 
  protected:
   ~CoreServices() = default;

@@ -17,7 +17,7 @@ bool is_too_deep(base::ThreadRecord& thread, uint32_t most) {
   return thread.nesting.refusing || thread.depth >= most || base::stack_is_low();
 }
 
-// The error of a call that is too deep. `kind` is "op", "function" or "hook".
+// The error of a call that is too deep. `kind` is "op" or "function".
 Status refuse(base::ThreadRecord& thread, uint32_t most, const char* kind, std::string_view name) {
   auto& nesting = thread.nesting;
   if (!nesting.refusing) {
@@ -47,10 +47,8 @@ Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::
 HazardSlot& nested_slot(ThreadHead& head, uint32_t most, std::string_view group,
                         std::string_view name) {
   auto& thread = static_cast<base::ThreadRecord&>(head);
-  if (is_too_deep(thread, most)) {
-    if (group.empty()) refuse(thread, most, "hook", name).or_throw();
+  if (is_too_deep(thread, most))
     refuse(thread, most, "function", fmt::format("{}/{}", group, name)).or_throw();
-  }
   if (!thread.reserve_slot()) throw std::bad_alloc();
   return thread.deep_slot(thread.depth);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that nest too deep: kernels, functions or hooks that call themselves or each other without end.
+// Calls that nest too deep: kernels or functions that call themselves or each other without end.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,7 @@ using namespace detail;
 // call may be made.
 Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
 
-// Returns the slot of a function, or of a hook, which has no group, that is called now. Throws yard::Error where
-// refuse_if_too_deep() returns an error.
+// Returns the slot of a function that is called now. Throws yard::Error where refuse_if_too_deep() returns an error.
 HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, std::string_view group,
                         std::string_view name);
 

@@ -33,8 +33,7 @@ bool holds_any(const registry::State* state,
     for (const auto& [id, kernel] : op_record->kernels) all.insert(kernel.get());
   }
   for (const auto& [name, backend] : state->backends) all.insert(backend.get());
-  for (const auto* hooks : {&state->hooks, &state->functions})
-    for (const auto& hook : *hooks) all.insert(hook.get());
+  for (const auto& f : state->functions) all.insert(f.get());
   return std::any_of(records.begin(), records.end(),
                      [&](const auto& r) { return all.count(r.get()) != 0; });
 }
@@ -95,6 +94,7 @@ std::shared_ptr<Snapshot> PublishedState::build(const Snapshot* old, Next what) 
   }
   if (!entries.empty()) versions_[static_cast<uint32_t>(entries.size() - 1)];
   next->set_entries(std::move(entries));
+  core_.services().make_functions(old, *next);
   return next;
 }
 
@@ -106,8 +106,10 @@ bool PublishedState::publish(const std::shared_ptr<const Snapshot>& old,
   if (r.owner != old) return false;
   r.owner = std::move(next);
   suspend_memos(old.get(), *r.owner);
+  core_.services().before_publication(*r.owner);
   current.store(r.owner.get(), std::memory_order_release);
   renew_memos(old.get(), *r.owner);
+  core_.services().after_publication(*r.owner);
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <unordered_map>
@@ -25,6 +26,8 @@ std::string ScopeContent::text() const {
   flag("inference", inference);
   flag("deterministic", deterministic);
   if (!mode.empty()) t += "\nmode " + base::quote(mode);
+  for (const std::string& b : backends) t += "\nbackend " + base::quote(b);
+  if (device) t += "\ndevice " + to_string(*device);
   return t;
 }
 
@@ -35,6 +38,10 @@ ScopeContent ScopeContent::under(const ScopeContent& inner) const {
   if (inner.inference) both.inference = inner.inference;
   if (inner.deterministic) both.deterministic = inner.deterministic;
   if (!inner.mode.empty()) both.mode = inner.mode;
+  both.backends = inner.backends;
+  for (const std::string& b : backends)
+    if (std::ranges::find(both.backends, b) == both.backends.end()) both.backends.push_back(b);
+  if (inner.device) both.device = inner.device;
   return both;
 }
 
@@ -54,8 +61,10 @@ std::atomic<uint64_t> g_last_id{0};
 
 uint64_t next_scope_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-ScopeContent provider_content(const Policy& p) {
+ScopeContent provider_content(const ScopeContent& c) {
+  const Policy& p = c.policy;
   ScopeContent to;
+  to.backends = c.backends, to.device = c.device;
   to.policy.reference_only = p.reference_only;
   to.policy.allow_vendors = p.allow_vendors, to.policy.deny_vendors = p.deny_vendors;
   to.policy.backends = p.backends;
@@ -64,7 +73,7 @@ ScopeContent provider_content(const Policy& p) {
 
 StatePtr intern(ScopeContent content) {
   const std::string text = content.text();
-  ScopeContent part = provider_content(content.policy);
+  ScopeContent part = provider_content(content);
   const std::string part_text = part.text();
   StatePtr providers;
   if (!part_text.empty() && part_text != text) providers = intern(std::move(part));
@@ -268,7 +277,8 @@ void append(std::vector<std::string>& to, std::vector<std::string> more) {
 }  // namespace
 
 Scope::Scope() : spec_(spec_of({})) {}
-Scope::Scope(Policy policy) : spec_(spec_of({std::move(policy), {}, {}, {}, {}})) {}
+Scope::Scope(Policy policy)
+    : spec_(spec_of(ScopeContent{std::move(policy), {}, {}, {}, {}, {}, {}})) {}
 
 Scope Scope::strict(bool on) const {
   return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.strict = on; }));
@@ -308,6 +318,14 @@ Scope Scope::deterministic(bool on) const {
 }
 Scope Scope::mode(std::string name) const {
   return Scope(changed(*spec_, [&](ScopeContent& c) { c.mode = std::move(name); }));
+}
+
+Scope Scope::backend(std::string name) const {
+  return Scope(changed(
+      *spec_, [&](ScopeContent& c) { c.backends.insert(c.backends.begin(), std::move(name)); }));
+}
+Scope Scope::device(Device device) const {
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.device = device; }));
 }
 
 Scope Scope::transforms(bool on, std::string op) const {

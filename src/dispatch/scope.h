@@ -32,6 +32,9 @@ struct ScopeContent {
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
   std::string mode;  // by name; empty: unset
+  // For functions with active backends: these come first, the innermost first of all; and the thread's device.
+  std::vector<std::string> backends;
+  std::optional<Device> device;
 
   // Canonical: contents are equal exactly if their texts are. Empty: nothing is set.
   std::string text() const;
@@ -75,7 +78,8 @@ class Tracer {
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
   uint64_t policy_id = 0;  // the id of the same scopes without tracing
-  // The number of what concerns hooks and functions: switches of backends, vendors, reference_only. 0: nothing does.
+  // The number of what concerns functions: switches and names of backends, vendors, reference_only, the device. 0: nothing
+  // does.
   uint64_t providers = 0;
   std::shared_ptr<const ScopeState> keep_providers;  // the state of that number; null: this one
   ScopeContent content;
@@ -105,7 +109,7 @@ struct ScopeSpec {
   base::OwnedAppendList<Inside> inside;
 };
 
-// The scope that the thread is in, if its policy concerns hooks and functions; else null.
+// The scope that the thread is in, if it concerns functions; else null.
 inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
   return (thread.scope & ThreadHead::kProviders) != 0 ? thread.scope_state : nullptr;
 }

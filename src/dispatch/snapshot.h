@@ -5,6 +5,8 @@
 // table, which is changed under the plan lock (planner.h) and followed by readers through one pointer.
 #pragma once
 
+#include <yard/detail/function.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -222,7 +224,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   std::unique_ptr<base::Retired> retired_;  // for when it is retired
 };
 
-class Snapshot : public std::enable_shared_from_this<Snapshot> {
+// FunctionTables comes first: calls of functions read a snapshot as one (yard/detail/function.h).
+class Snapshot : public detail::FunctionTables, public std::enable_shared_from_this<Snapshot> {
  public:
   static std::shared_ptr<Snapshot> make();
 
@@ -245,6 +248,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   std::shared_ptr<const policy::ProcessPolicy> policy;
   std::shared_ptr<const health::HealthSnapshot> health;  // null: as if empty
   bool forked = false;
+  std::shared_ptr<const void> functions;  // owns what FunctionTables points to; null: no tables
 
   void set_entries(std::vector<std::shared_ptr<Entry>> owners);
   const std::vector<std::shared_ptr<Entry>>& owners() const noexcept { return owners_; }

@@ -203,19 +203,16 @@ Status Loader::discover_held(const std::vector<std::string>& given) {
     edit->places = std::move(places);
   }
   search_again(given);
-  std::vector<std::string> wanted, wanted_hooks, wanted_groups;
+  std::vector<std::string> wanted, wanted_groups;
   for (const PluginRecord& r : state().index.records()) {
     if (r.state() != PluginState::kFound) continue;
     for (const std::string& op : r.manifest.ops)
       if (services_.in_use(op)) wanted.push_back(op);
-    for (const std::string& hook : r.manifest.hooks)
-      if (services_.hook_in_use(hook)) wanted_hooks.push_back(hook);
     for (const std::string& group : r.manifest.groups)
       if (services_.group_in_use && services_.group_in_use(group)) wanted_groups.push_back(group);
   }
   Edit(*this)->searching = false;
   load_for(PluginOffer::kOp, wanted);
-  load_for(PluginOffer::kHook, wanted_hooks);
   load_for(PluginOffer::kGroup, wanted_groups);
   Status problem;
   const auto add = [&](Status found) {

@@ -126,15 +126,11 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
     if (op != nullptr && !base::contains(manifest.ops, *op))
       return {PluginReason::kManifestDiffers,
               fmt::format("it serves op '{}', which its manifest does not list", *op)};
-    if (const auto* h = std::get_if<registry::AddHook>(&step)) {
-      const bool plain = h->hook->group.empty();
-      const std::string& name = plain ? h->hook->name : h->hook->group;
-      const std::vector<std::string>& listed = plain ? manifest.hooks : manifest.groups;
-      if (!base::contains(listed, name))
-        return {PluginReason::kManifestDiffers,
-                fmt::format("it serves {} '{}', which its manifest does not list",
-                            plain ? "hook" : "group", name)};
-    }
+    const auto* f = std::get_if<registry::AddFunction>(&step);
+    if (f != nullptr && !base::contains(manifest.groups, f->function->group))
+      return {PluginReason::kManifestDiffers,
+              fmt::format("it serves group '{}', which its manifest does not list",
+                          f->function->group)};
   }
   return {};
 }
@@ -210,10 +206,7 @@ PluginState PluginRecord::state() const noexcept {
 }
 
 bool PluginRecord::serves(PluginOffer what, std::string_view name) const noexcept {
-  const std::vector<std::string>& list = what == PluginOffer::kOp      ? manifest.ops
-                                         : what == PluginOffer::kGroup ? manifest.groups
-                                                                       : manifest.hooks;
-  return base::contains(list, name);
+  return base::contains(what == PluginOffer::kOp ? manifest.ops : manifest.groups, name);
 }
 
 PluginInfo PluginRecord::info() const {
@@ -226,7 +219,7 @@ PluginInfo PluginRecord::info() const {
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
   to.devices = manifest.devices, to.features = manifest.features, to.ops = manifest.ops;
-  to.groups = manifest.groups, to.hooks = manifest.hooks;
+  to.groups = manifest.groups;
   return to;
 }
 

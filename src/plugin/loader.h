@@ -44,9 +44,8 @@ struct Services {
   const yard_host_t* host = nullptr;
   // Publishes all steps or none.
   std::function<Status(const std::vector<registry::Step>&)> apply;
-  // Whether an op, hook or group of functions has been used; the last may be empty.
+  // Whether an op or a group of functions has been used; the last may be empty.
   std::function<bool(const std::string& op)> in_use;
-  std::function<bool(const std::string& hook)> hook_in_use;
   std::function<bool(const std::string& group)> group_in_use = {};
   // Whether this thread is inside a kernel's probe, verifier or cost hint, where nothing may be published.
   std::function<bool()> choosing;

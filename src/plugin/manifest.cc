@@ -59,8 +59,7 @@ constexpr ManifestKey kKeys[] = {
     {"devices", nullptr, &Manifest::devices, false},
     {"features", nullptr, &Manifest::features, false},
     {"ops", nullptr, &Manifest::ops, false},
-    {"groups", nullptr, &Manifest::groups, false},
-    {"hooks", nullptr, &Manifest::hooks, false},
+    {"functions", nullptr, &Manifest::groups, false},
 };
 
 Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {

@@ -44,7 +44,7 @@ std::span<const ReasonInfo> reasons() noexcept;
 struct Manifest {
   uint32_t abi = 0;
   std::string arch, sanitizer, name, version, build;
-  std::vector<std::string> devices, features, ops, groups, hooks;
+  std::vector<std::string> devices, features, ops, groups;  // groups of functions
 
   bool operator==(const Manifest&) const = default;
 };

@@ -18,8 +18,7 @@ using ::testing::HasSubstr;
 
 const std::string kText =
     "abi=0\narch=aarch64\nsanitizer=none\nname=acme\nversion=1.0-rc2+x\nbuild=g12\n"
-    "devices=cpu cuda\nfeatures=sve2 cuda:sm_90\nops=rms_norm  scale rms_norm\ngroups=fla\n"
-    "hooks=a.b\n";
+    "devices=cpu cuda\nfeatures=sve2 cuda:sm_90\nops=rms_norm  scale rms_norm\nfunctions=fla\n";
 
 Manifest read(const std::string& text) {
   Manifest m;
@@ -46,15 +45,14 @@ TEST(Manifest, IsReadAndWritten) {
   EXPECT_THAT(m.features, ElementsAre("sve2", "cuda:sm_90"));
   EXPECT_THAT(m.ops, ElementsAre("rms_norm", "scale"));
   EXPECT_THAT(m.groups, ElementsAre("fla"));
-  EXPECT_THAT(m.hooks, ElementsAre("a.b"));
   EXPECT_EQ(read(to_text(m)), m);
 }
 
 TEST(Manifest, MadeByTheMacroReadsBack) {
-  const Manifest m = read(YARD_MANIFEST_TEXT(
-      "acme", "1.0",
-      YARD_MANIFEST_OPS("a b") YARD_MANIFEST_BUILD("t") YARD_MANIFEST_DEVICES("cuda")
-          YARD_MANIFEST_GROUPS("g") YARD_MANIFEST_HOOKS("h")));
+  const Manifest m =
+      read(YARD_MANIFEST_TEXT("acme", "1.0",
+                              YARD_MANIFEST_OPS("a b") YARD_MANIFEST_BUILD("t")
+                                  YARD_MANIFEST_DEVICES("cuda") YARD_MANIFEST_FUNCTIONS("g")));
   EXPECT_EQ(m.abi, YARD_ABI_VERSION);  // YARD_ABI_TEXT says the same
   EXPECT_EQ(m.arch, YARD_ARCH_);
   EXPECT_THAT(m.ops, ElementsAre("a", "b"));

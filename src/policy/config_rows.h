@@ -341,7 +341,7 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "how many more kernels are tried after the first has failed",
           {.fallback = "all there are"}),
     field("max_call_depth", &Settings::max_call_depth, Form::whole(8, 1e6),
-          "how deep calls may nest on a thread: of ops, functions and hooks; a deeper one is an "
+          "how deep calls may nest on a thread: of ops and functions; a deeper one is an "
           "error",
           {.fallback = "1000"}),
     field("state_bytes", &Settings::state_bytes, Form::whole(0, kMostStateBytes),

@@ -10,7 +10,6 @@
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "registry/declarations.h"
 
 namespace yard {
 
@@ -58,8 +57,8 @@ Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> 
   put_kernel(*list_, kernel, std::move(keep), false);
   return *this;
 }
-Changes& Changes::add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep) {
-  put<registry::AddHook>(*list_, registry::read_hook(hook, std::move(keep)));
+Changes& Changes::add_function(const yard_function_t& function, std::shared_ptr<void> keep) {
+  put<registry::AddFunction>(*list_, registry::read_function(function, std::move(keep)));
   return *this;
 }
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
@@ -77,10 +76,6 @@ Changes& Changes::remove_kernel(std::string op, std::string id) {
 }
 Changes& Changes::remove_backend(std::string name) {
   list_->steps.push_back(registry::RemoveBackend{std::move(name)});
-  return *this;
-}
-Changes& Changes::remove_hooks(std::string backend) {
-  list_->steps.push_back(registry::RemoveHooks{std::move(backend)});
   return *this;
 }
 Changes& Changes::remove_op(std::string name) {
@@ -104,61 +99,25 @@ const OpRecord* State::find(std::string_view op) const noexcept {
 std::vector<std::string> State::backend_names() const {
   std::set<std::string> names;
   for (const auto& [name, backend] : backends) names.insert(name);
-  for (const auto* list : {&hooks, &functions})
-    for (const auto& hook : *list) names.insert(hook->backend);
+  for (const auto& f : functions) names.insert(f->backend);
   return {names.begin(), names.end()};
 }
 
 namespace {
 
-std::string title(const Hook& h) {
-  return h.group.empty() ? fmt::format("hook '{}'", h.name)
-                         : fmt::format("function '{}' of group '{}'", h.name, h.group);
-}
-
 Status conflict(std::string message) { return Status(Code::kConflict, std::move(message)); }
 
-// An error if `declared`, the declarations of its name, has none of its signature.
-template <class Declarations>
-Status check_signature(std::string_view what, const Hook& h, const Declarations& declared) {
-  for (const auto* d : declared)
-    if (d->signature == h.signature) return {};
-  if (declared.empty()) return {};
-  return conflict(
-      fmt::format("{} of backend '{}' has another signature than its declaration\n"
-                  "  declared: {}\n  provided: {}",
-                  what, h.backend, declared[0]->signature, h.signature));
-}
-
-Status check_function(const Hook& h) {
-  return check_signature(fmt::format("function '{}/{}'", h.group, h.name), h,
-                         function_sites(h.group, h.name));
-}
-
-// Compared with what the program declares and other backends provide under its name.
-Status check_hook(const State& state, const Hook& hook) {
-  const auto declared = declared_hooks(hook.name);
-  YARD_RETURN_IF_ERROR(check_signature(title(hook), hook, declared));
-  for (const auto& h : state.hooks)
-    if (h->name == hook.name && h->signature != hook.signature && declared.empty())
-      return conflict(
-          fmt::format("hook '{}' of backend '{}' has another signature than that of backend '{}'\n"
-                      "  known: {}\n  new:   {}",
-                      hook.name, hook.backend, h->backend, h->signature, hook.signature));
-  // An unknown name is accepted: its declaration may come later. Until then the hook is listed and never called.
-  return {};
-}
-
-Status add_hook(State& state, const std::shared_ptr<Hook>& hook) {
-  auto& list = hook->group.empty() ? state.hooks : state.functions;
-  for (const auto& h : list) {
-    if (h->name != hook->name || h->group != hook->group || h->backend != hook->backend) continue;
-    if (same(*h, *hook)) return {};
-    return conflict(fmt::format("{} is provided by backend '{}' already, and differs: {}",
-                                title(*hook), hook->backend, difference(*h, *hook)));
+Status add_function(State& state, const std::shared_ptr<Function>& function) {
+  const Function& f = *function;
+  for (const auto& known : state.functions) {
+    if (known->name != f.name || known->group != f.group || known->backend != f.backend) continue;
+    if (same(*known, f)) return {};
+    return conflict(
+        fmt::format("function '{}' of group '{}' is provided by backend '{}' already, "
+                    "and differs: {}",
+                    f.name, f.group, f.backend, difference(*known, f)));
   }
-  YARD_RETURN_IF_ERROR(hook->group.empty() ? check_hook(state, *hook) : check_function(*hook));
-  list.push_back(hook);
+  state.functions.push_back(function);
   return {};
 }
 
@@ -195,7 +154,7 @@ class Applier {
 
   Status step(const AddKernel& s) { return put_kernel(s.kernel, s.replaces); }
 
-  Status step(const AddHook& s) { return add_hook(next_, s.hook); }
+  Status step(const AddFunction& s) { return add_function(next_, s.function); }
 
   Status put_kernel(const std::shared_ptr<Kernel>& kernel, bool replace) {
     const Kernel& k = *kernel;
@@ -246,22 +205,17 @@ class Applier {
   }
 
   Status step(const RemoveBackend& s) {
-    const auto it = next_.backends.find(s.name);
-    if (it == next_.backends.end()) return unknown_backend(s.name);
+    // A backend that only provides functions may have no record.
+    const size_t before = done_.removed.size();
+    remove_functions([&](const Function& f) { return f.backend == s.name; });
+    if (!next_.backends.contains(s.name))
+      return done_.removed.size() > before ? Status() : unknown_backend(s.name);
     for_kernels_of(s.name, [&](OpRecord& f, const std::string& id) {
       done_.removed.push_back(f.kernels[id]);
       f.kernels.erase(id);
     });
     drop_backend(s.name);
-    remove_hooks([&](const Hook& h) { return h.backend == s.name; });
     return {};
-  }
-
-  Status step(const RemoveHooks& s) {
-    const size_t before = done_.removed.size();
-    remove_hooks([&](const Hook& h) { return h.backend == s.backend; });
-    if (done_.removed.size() > before) return {};
-    return Status(Code::kNotFound, fmt::format("backend '{}' has no hooks", s.backend));
   }
 
   Status step(const RemoveOp& s) {
@@ -303,16 +257,15 @@ class Applier {
     YARD_RETURN_IF_ERROR(set_aside(is_kept, s.replaced));
     for (const std::string& name : ops) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
     for (const std::string& name : backends) drop_backend(name);  // it has no kernels any more
-    if (s.replaced) hook_order_ = {next_.hooks, next_.functions};
-    remove_hooks(is_kept);
+    if (s.replaced) function_order_ = next_.functions;
+    remove_functions(is_kept);
     return {};
   }
 
   // Moves back what was set aside, after all steps.
   Status finish(Applied& to) {
     for (const Dependent& d : aside_) YARD_RETURN_IF_ERROR(put_back(d));
-    restore_order(next_.hooks, hook_order_.first);
-    restore_order(next_.functions, hook_order_.second);
+    restore_order(next_.functions, function_order_);
     done_.state = std::make_shared<const State>(std::move(next_));
     to = std::move(done_);
     return {};
@@ -324,7 +277,7 @@ class Applier {
     std::shared_ptr<const Kernel> kernel;
     std::shared_ptr<const Op> op;
   };
-  using Hooks = std::vector<std::shared_ptr<const Hook>>;
+  using Functions = std::vector<std::shared_ptr<const Function>>;
 
   static Status depends(const char* what, const std::string& name, const Kernel& k,
                         const char* why) {
@@ -367,10 +320,10 @@ class Applier {
     return {};
   }
 
-  // Hooks that were there before keep their places: that decides between equal priorities.
-  static void restore_order(Hooks& now, const Hooks& before) {
+  // Functions that were there before keep their places: that decides between equal priorities.
+  static void restore_order(Functions& now, const Functions& before) {
     if (before.empty()) return;
-    const auto place = [&](const std::shared_ptr<const Hook>& h) {
+    const auto place = [&](const std::shared_ptr<const Function>& h) {
       return std::find_if(before.begin(), before.end(), [&](const auto& b) {
         return b->name == h->name && b->group == h->group && b->backend == h->backend;
       });
@@ -394,13 +347,12 @@ class Applier {
     next_.backends.erase(it);
   }
   template <class F>
-  void remove_hooks(const F& goes) {
-    for (auto* list : {&next_.hooks, &next_.functions})
-      std::erase_if(*list, [&](const std::shared_ptr<const Hook>& h) {
-        if (!goes(*h)) return false;
-        done_.removed.push_back(h);
-        return true;
-      });
+  void remove_functions(const F& goes) {
+    std::erase_if(next_.functions, [&](const std::shared_ptr<const Function>& f) {
+      if (!goes(*f)) return false;
+      done_.removed.push_back(f);
+      return true;
+    });
   }
   Status unknown_op(const std::string& name) {
     return Status(Code::kUnknownOp,
@@ -445,7 +397,7 @@ class Applier {
   State next_;
   Applied done_;
   std::vector<Dependent> aside_;
-  std::pair<Hooks, Hooks> hook_order_;  // before a replacement: hooks, functions
+  Functions function_order_;  // before a replacement
   std::map<std::string, std::shared_ptr<OpRecord>> edited_;
 };
 

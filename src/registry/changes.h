@@ -27,18 +27,14 @@ struct AddKernel {
   std::shared_ptr<Kernel> kernel;
   bool replaces = false;  // the one of that id, which must be there
 };
-struct AddHook {
-  std::shared_ptr<Hook> hook;  // or function
+struct AddFunction {
+  std::shared_ptr<Function> function;
 };
 struct RemoveKernel {
   std::string op, id;
 };
 struct RemoveBackend {
   std::string name;
-};
-// Its hooks and functions; its kernels stay.
-struct RemoveHooks {
-  std::string backend;
 };
 struct RemoveOp {
   std::string name;
@@ -52,8 +48,8 @@ struct RemoveKept {
   const void* keep;
   bool replaced = false;
 };
-using Step = std::variant<AddOp, AddBackend, AddKernel, AddHook, RemoveKernel, RemoveBackend,
-                          RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
+using Step = std::variant<AddOp, AddBackend, AddKernel, AddFunction, RemoveKernel, RemoveBackend,
+                          RemoveOp, Reprobe, RemoveKept>;
 
 // An op with its kernels, by id.
 struct OpRecord {
@@ -64,13 +60,13 @@ struct OpRecord {
 struct State {
   std::map<std::string, std::shared_ptr<const OpRecord>, std::less<>> op_records;
   std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
-  // In order of registration. Names are unique per backend; functions by group and name.
-  std::vector<std::shared_ptr<const Hook>> hooks, functions;
+  // In order of registration. Group and name are unique per backend.
+  std::vector<std::shared_ptr<const Function>> functions;
   // Entry index by schema text: an op that is added again unchanged gets its old index.
   std::map<std::string, uint32_t, std::less<>> indices;
 
   const OpRecord* find(std::string_view op) const noexcept;
-  // Also of those that only provide hooks or functions, which may have no record.
+  // Also of those that only provide functions, which may have no record.
   std::vector<std::string> backend_names() const;
   uint32_t index_count() const noexcept { return static_cast<uint32_t>(indices.size()); }
 };
@@ -95,9 +91,9 @@ Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shar
 // `only_backend` is used if the descriptor names no backend.
 Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& d, std::shared_ptr<void> keep,
                                             const char* only_backend = nullptr);
-// A hook, or an implementation of a dispatched function.
-Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& d, std::shared_ptr<void> keep,
-                                        const char* only_backend = nullptr);
+Result<std::shared_ptr<Function>> read_function(const yard_function_t& d,
+                                                std::shared_ptr<void> keep,
+                                                const char* only_backend = nullptr);
 // Appends a step for everything that the plugin lists. Its ops and kernels are of that origin, with the plugin's name if
 // it is a loaded plugin.
 Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,

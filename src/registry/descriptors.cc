@@ -345,56 +345,46 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
 
 namespace {
 
-Status read_hook_body(const yard_hook_t& d, Hook& h) {
-  YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", h.signature));
-  if (h.signature.empty()) return bad("it has no signature");
-  if (h.signature.find_first_of("\n\t") != h.signature.npos)
+Status read_function_body(const yard_function_t& d, Function& f) {
+  YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", f.signature));
+  if (f.signature.empty()) return bad("it has no signature");
+  if (f.signature.find_first_of("\n\t") != f.signature.npos)
     return bad("its signature has more than one line");
   if (d.function == nullptr) return bad("it has no function");
-  constexpr uint32_t kKnown = YARD_HOOK_LOWER_FIRST | YARD_HOOK_DEFINITION | YARD_HOOK_NEXT |
-                              YARD_HOOK_FAILS_BEFORE_WRITING;
+  constexpr uint32_t kKnown =
+      YARD_FUNCTION_LOWER_FIRST | YARD_FUNCTION_NEXT | YARD_FUNCTION_FAILS_BEFORE_WRITING;
   if ((d.flags & ~kKnown) != 0)
     return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
   if (d.priority < -1000 || d.priority > 1000)
     return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
-  YARD_RETURN_IF_ERROR(read_texts(d.reasons, d.reason_count, "its reasons", h.reasons));
-  if (!h.group.empty())
-    return (d.flags & YARD_HOOK_NEXT) == 0
-               ? Status()
-               : bad("it wants to ask for the next one, as only hooks may: it has a group");
-  if (d.verify != nullptr)
-    return bad("it has a verifier, which only functions with a group may have");
-  if ((d.flags & YARD_HOOK_LOWER_FIRST) != 0)
-    return bad("its priority counts downwards, which only those of functions with a group may");
-  return {};
+  return read_texts(d.reasons, d.reason_count, "its reasons", f.reasons);
 }
 
 }  // namespace
 
-Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& given, std::shared_ptr<void> keep,
-                                        const char* only_backend) {
-  YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_hook_t, verify), "hook"));
-  auto h = std::make_shared<Hook>();
-  YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a hook", h->name));
-  std::string note = "in hook '" + h->name + "'";
-  if (d.group != nullptr) {
-    if (Status s = read_name(d.group, "its group", h->group); !s) return std::move(s).note(note);
-    note = fmt::format("in function '{}' of group '{}'", h->name, h->group);
-  }
+Result<std::shared_ptr<Function>> read_function(const yard_function_t& given,
+                                                std::shared_ptr<void> keep,
+                                                const char* only_backend) {
+  YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_function_t, verify), "function"));
+  auto f = std::make_shared<Function>();
+  YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a function", f->name));
+  if (Status s = read_name(d.group, "its group", f->group); !s)
+    return std::move(s).note("in function '" + f->name + "'");
+  const std::string note = fmt::format("in function '{}' of group '{}'", f->name, f->group);
   const char* backend = d.backend != nullptr ? d.backend : only_backend;
   if (backend == nullptr) return bad("it names no backend").note(note);
-  if (Status s = read_name(backend, "its backend", h->backend); !s) return std::move(s).note(note);
-  if (!h->group.empty() && h->backend == detail::kOriginal)
+  if (Status s = read_name(backend, "its backend", f->backend); !s) return std::move(s).note(note);
+  if (f->backend == detail::kOriginal)
     return bad("its backend is called 'original', which is what the function's own body is called")
         .note(note);
-  if (Status s = read_hook_body(d, *h); !s) return std::move(s).note(note);
-  h->d = d;
-  h->d.name = h->name.c_str(), h->d.backend = h->backend.c_str();
-  h->d.group = h->group.empty() ? nullptr : h->group.c_str();
-  h->d.signature = h->signature.c_str();
-  h->d.reasons = nullptr;
-  h->keep = std::move(keep);
-  return h;
+  if (Status s = read_function_body(d, *f); !s) return std::move(s).note(note);
+  f->d = d;
+  f->d.name = f->name.c_str(), f->d.backend = f->backend.c_str();
+  f->d.group = f->group.c_str();
+  f->d.signature = f->signature.c_str();
+  f->d.reasons = nullptr;
+  f->keep = std::move(keep);
+  return f;
 }
 
 namespace {
@@ -436,8 +426,9 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
     YARD_RETURN_IF_ERROR(
         read_list<AddKernel>("kernel", d.kernels, d.kernel_count, steps,
                              [&](const yard_kernel_t& k) { return read_kernel(k, keep, only); }));
-    return read_list<AddHook>("hook", d.hooks, d.hook_count, steps,
-                              [&](const yard_hook_t& h) { return read_hook(h, keep, only); });
+    return read_list<AddFunction>(
+        "function", d.functions, d.function_count, steps,
+        [&](const yard_function_t& f) { return read_function(f, keep, only); });
   };
   if (Status s = read_all(); !s) return std::move(s).note("in plugin '" + name + "'");
   const Origin origin{from, from == Origin::From::kPlugin ? name : std::string()};

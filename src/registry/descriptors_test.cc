@@ -113,7 +113,7 @@ TEST(Sizes, OfPlugins) {
     EXPECT_EQ(s.ok(), size >= offsetof(yard_plugin_t, version)) << size << s.to_string();
     // The counts stand behind the lists, two to a word.
     const size_t seen = (size >= offsetof(yard_plugin_t, op_count) + 4 ? 1 : 0) +
-                        (size >= offsetof(yard_plugin_t, hook_count) + 4 ? 1 : 0);
+                        (size >= offsetof(yard_plugin_t, function_count) + 4 ? 1 : 0);
     EXPECT_EQ(steps.size(), s.ok() ? seen : 0) << size;
   }
 }

@@ -85,7 +85,7 @@ class ResultChecker {
 // Loads plugins on demand, for the dispatcher.
 class LazyLoader {
  public:
-  // Called for an op, group or hook that is unknown or used for the first time. Loads the plugins that offer it, and
+  // Called for an op or a group of functions that is unknown or used for the first time. Loads the plugins that offer it, and
   // returns when they are registered. False if this thread is already loading something. Failures are recorded by the
   // loader. Any thread, without locks and guards held.
   virtual bool need(PluginOffer what, std::string_view name) noexcept = 0;

@@ -85,7 +85,7 @@ std::string difference(const Kernel& a, const Kernel& b) {
   return d;
 }
 
-std::string difference(const Hook& a, const Hook& b) {
+std::string difference(const Function& a, const Function& b) {
   std::string d;
   add_text(d, "signature", a.signature, b.signature);
   if (a.d.priority != b.d.priority) add_difference(d, "priority", a.d.priority, b.d.priority);
@@ -103,7 +103,7 @@ bool same(const Backend& a, const Backend& b) {
 bool same(const Kernel& a, const Kernel& b) {
   return a.op == b.op && a.id == b.id && difference(a, b).empty();
 }
-bool same(const Hook& a, const Hook& b) {
+bool same(const Function& a, const Function& b) {
   return a.name == b.name && a.group == b.group && a.backend == b.backend &&
          difference(a, b).empty();
 }

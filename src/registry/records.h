@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of the registry: backends, kernels, ops and hooks, copied from their descriptors, immutable.
+// The records of the registry: backends, kernels, ops and functions, copied from their descriptors, immutable.
 //
 // Records are shared by the snapshots that list them and are destroyed with the last one. They own their strings; the
 // descriptor `d` points into them, so that built-in, loaded and registered kernels look the same.
@@ -98,9 +98,9 @@ struct Op {
   uint32_t index = 0;  // into a snapshot's entries; never reused for another op
 };
 
-// A hook, or an implementation of a dispatched function, which has a group. `d` points to the strings here.
-struct Hook {
-  yard_hook_t d{};
+// An implementation of a function. `d` points to the strings here.
+struct Function {
+  yard_function_t d{};
   std::string name, group, backend, signature;
   std::vector<std::string> reasons;
   std::shared_ptr<void> keep;
@@ -113,11 +113,11 @@ std::string fill_in(std::string_view text, const int64_t figures[3]);
 bool same(const Backend& a, const Backend& b);
 bool same(const Kernel& a, const Kernel& b);
 bool same(const Op& a, const Op& b);
-bool same(const Hook& a, const Hook& b);
+bool same(const Function& a, const Function& b);
 // A description of the difference: "priority 100 and 120". Empty if they are equal.
 std::string difference(const Backend& a, const Backend& b);
 std::string difference(const Kernel& a, const Kernel& b);
-std::string difference(const Hook& a, const Hook& b);
+std::string difference(const Function& a, const Function& b);
 
 // ---- Checks of a kernel that need its op and its backend ----
 

@@ -45,10 +45,10 @@ inline yard_kernel_t kernel_of(const char* op, const char* id, const char* backe
   return d;
 }
 
-inline yard_hook_t hook_of(const char* name, const char* backend,
-                           const char* signature = "i64(i64)") {
-  yard_hook_t d{};
-  d.size = sizeof d, d.name = name, d.backend = backend, d.signature = signature;
+inline yard_function_t function_of(const char* name, const char* backend,
+                                   const char* signature = "i64(i64)") {
+  yard_function_t d{};
+  d.size = sizeof d, d.name = name, d.group = "kda", d.backend = backend, d.signature = signature;
   d.function = reinterpret_cast<void (*)(void)>(succeed);
   return d;
 }
@@ -81,8 +81,8 @@ inline Step add(const yard_backend_t& d, std::shared_ptr<void> keep = {}) {
 inline Step add(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
   return AddKernel{read_kernel(d, std::move(keep)).value()};
 }
-inline Step add(const yard_hook_t& d, std::shared_ptr<void> keep = {}) {
-  return AddHook{read_hook(d, std::move(keep)).value()};
+inline Step add(const yard_function_t& d, std::shared_ptr<void> keep = {}) {
+  return AddFunction{read_function(d, std::move(keep)).value()};
 }
 inline Step replace(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
   return AddKernel{read_kernel(d, std::move(keep)).value(), true};

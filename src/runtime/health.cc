@@ -4,7 +4,7 @@
 
 #include "base/results.h"
 #include "dispatch/policy_changes.h"
-#include "provider/eligibility.h"
+#include "functions/table.h"
 #include "runtime/maintenance.h"
 
 namespace yard {
@@ -20,7 +20,7 @@ Result<health::Key> function_key(const dispatch::Snapshot& s, std::string_view f
   for (const auto& h : s.state->functions) {
     if (h->group + "/" + h->name != function) continue;
     known = true;
-    if (h->backend == backend) return provider::health_key(*h);
+    if (h->backend == backend) return functions::health_key(*h);
   }
   if (!known)
     return Status(Code::kNotFound, fmt::format("no backend provides function '{}'", function));

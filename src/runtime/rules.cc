@@ -11,8 +11,8 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
+#include "functions/declarations.h"
 #include "policy/check.h"
-#include "registry/declarations.h"
 
 namespace yard::runtime {
 namespace {
@@ -66,7 +66,7 @@ class RuntimeNames final : public policy::Known {
 
   std::vector<std::string> functions() const override {
     std::set<std::string> names;
-    for (const detail::FunctionSite* s : registry::function_sites())
+    for (const detail::FunctionSite* s : yard::functions::declared_sites())
       names.insert(s->group + "/" + s->name);
     for (const auto& h : state_.functions) names.insert(h->group + "/" + h->name);
     return {names.begin(), names.end()};

@@ -15,9 +15,8 @@
 #include "base/thread_state.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
+#include "functions/functions.h"
 #include "plugin/loader.h"
-#include "provider/function_service.h"
-#include "provider/hook_service.h"
 #include "registry/changes.h"
 #include "runtime/host.h"
 #include "runtime/inspect.h"
@@ -26,7 +25,7 @@
 #include "runtime/rules.h"
 #include "verify/canary.h"
 
-// ---- How call sites find their runtime: the shared one, unless an op or a hook names another ----
+// ---- How call sites find their runtime: the shared one, unless an op names another ----
 
 namespace yard::detail {
 
@@ -37,28 +36,16 @@ Site* attach(Runtime* runtime, const char* name, const char* letters, Status* wh
 }
 
 namespace {
-provider::FunctionService& shared_functions() { return Runtime::shared().functions().service(); }
+functions::Service& shared_functions() { return Runtime::shared().functions().service(); }
 }  // namespace
 
-void attach_function(FunctionSite& site) { shared_functions().attach(site); }
+bool attach_function(FunctionSite& site) { return shared_functions().attach(site); }
 
 FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args) {
   return shared_functions().explain(site, args);
 }
 
 const yard_host_t* ProgramTexts::host() const noexcept { return Runtime::shared().core().host; }
-
-HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool& again) noexcept {
-  try {
-    Runtime& r = runtime != nullptr ? *runtime : Runtime::shared();
-    return r.hooks().service().attach(*declaration, again);
-  } catch (const std::exception& e) {
-    base::log(LogLevel::kError, "runtime",
-              fmt::format("Hook '{}' runs its default for now: {}", declaration->name,
-                          base::exception_text(e)));
-    return again = true, nullptr;
-  }
-}
 
 }  // namespace yard::detail
 
@@ -82,13 +69,10 @@ struct Runtime::Parts final : dispatch::CoreServices {
   // ---- dispatch::CoreServices ----
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
   Status check_change(const registry::State& before, const registry::State& after) override {
-    hooks.note_orphans(before, after);
-    return {};
+    return functions.check_change(before, after);
   }
-  // Each part compares the current snapshot with the one it has seen, and does nothing where that is the same. Hooks and
-  // functions come first: calls read their tables. RuleFollower may publish again (a recorder), which leads here again.
+  // RuleFollower may publish again (a recorder), which leads here again.
   void on_change() override {
-    hooks.follow();
     functions.follow();
     rules.follow();
   }
@@ -100,7 +84,15 @@ struct Runtime::Parts final : dispatch::CoreServices {
   }
   void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
-  void in_child() noexcept override { hooks.restart_in_child(); }
+  void make_functions(const dispatch::Snapshot* old, dispatch::Snapshot& next) override {
+    functions.make_tables(old, next);
+  }
+  void before_publication(const dispatch::Snapshot& next) noexcept override {
+    functions.before_publication(next);
+  }
+  void after_publication(const dispatch::Snapshot& next) noexcept override {
+    functions.after_publication(next);
+  }
 
   // ---- What plugins and functions ask of the others ----
   plugin::Services plugin_services() {
@@ -112,7 +104,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
       return Status();
     };
     s.in_use = [this](const std::string& op) { return core.sites.in_use(op); };
-    s.hook_in_use = [this](const std::string& hook) { return hooks.table().in_use(hook); };
     s.group_in_use = [this](const std::string& group) { return functions.in_use(group); };
     s.choosing = [] { return select::inside_select(); };
     return s;
@@ -138,12 +129,11 @@ struct Runtime::Parts final : dispatch::CoreServices {
       std::make_shared<verification::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
-  provider::HookService hooks{core, loader};
-  provider::FunctionService functions{core, loader, [this](Changes c) {
-                                        return c.list_->problem.ok()
-                                                   ? core.published.apply(c.list_->steps).status()
-                                                   : c.list_->problem;
-                                      }};
+  functions::Service functions{core, loader, [this](Changes c) {
+                                 return c.list_->problem.ok()
+                                            ? core.published.apply(c.list_->steps).status()
+                                            : c.list_->problem;
+                               }};
   Status initialized;
   runtime::RuleFollower rules{core, loader, [this] { maintenance.wake(); }};
   // These last, as their threads use the rest.
@@ -234,7 +224,6 @@ Status Runtime::reset() {
     }
     YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
     parts_->loader.reset();
-    parts_->hooks.reset();
     parts_->functions.reset();
     return {};
   });
@@ -247,7 +236,6 @@ void add_provider(std::string group, FunctionSetup setup, std::string name) {
 Health Runtime::health() const noexcept { return Health(parts_->maintenance); }
 CanaryReport Runtime::canaries() const { return parts_->canaries->report(); }
 
-Hooks Runtime::hooks() const noexcept { return Hooks(parts_->hooks); }
 Functions Runtime::functions() const noexcept { return Functions(parts_->functions); }
 Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
 

@@ -10,9 +10,9 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "dispatch/core.h"
+#include "functions/functions.h"
 #include "op/call.h"
 #include "plugin/loader.h"
-#include "provider/function_service.h"
 #include "verify/call_copy.h"
 #include "verify/canary.h"
 #include "verify/conformance.h"
@@ -196,8 +196,8 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_RETURN_IF_ERROR(check_options(all, options));
   if (all.empty() && functions.empty())
     return Status(Code::kNotFound,
-                  "no kernel is of that plugin, op, backend and id all at once, and no function or "
-                  "hook of that plugin and backend");
+                  "no kernel is of that plugin, op, backend and id all at once, and no function "
+                  "of that plugin and backend");
   VerifyReport report;
   report.functions = std::move(functions);
   if (!options.plugin.empty() && options.calls.empty()) {

@@ -243,14 +243,14 @@ void WorkerPool::wake(Announcement a) noexcept {
   }
 }
 
-// What a thread that runs a piece takes over from the caller for that time: the policy scope, the hooks, and that it is
-// inside a call, where waiting for calls to end would be waiting for itself. The caller waits, so all of it stays valid.
+// What a thread that runs a piece takes over from the caller for that time: the policy scope, and that it is inside a
+// call, where waiting for calls to end would be waiting for itself. The caller waits, so all of it stays valid.
 class CallerContext {
  public:
   static CallerContext of_this_thread() noexcept {
     const detail::ThreadHead* head = detail::t_thread;
-    return head != nullptr ? CallerContext{head->scope_state, head->hooks, head->depth > 0}
-                           : CallerContext{nullptr, nullptr, false};
+    return head != nullptr ? CallerContext{head->scope_state, head->depth > 0}
+                           : CallerContext{nullptr, false};
   }
 
   // Applies it to this thread until the object's end.
@@ -258,27 +258,22 @@ class CallerContext {
    public:
     explicit Applied(const CallerContext& caller) noexcept
         : head_(detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread()),
-          scope_(head_, caller.scope_),
-          own_hooks_(std::exchange(head_.hooks, caller.hooks_)) {
+          scope_(head_, caller.scope_) {
       if (caller.inside_call_) inside_.emplace(head_);
     }
-    ~Applied() { head_.hooks = own_hooks_; }
     Applied(const Applied&) = delete;
     Applied& operator=(const Applied&) = delete;
 
    private:
     detail::ThreadHead& head_;
     detail::ScopeOfCaller scope_;
-    const detail::HookFrame* own_hooks_;
     std::optional<detail::Guard> inside_;
   };
 
  private:
-  CallerContext(const detail::ScopeState* scope, const detail::HookFrame* hooks,
-                bool inside_call) noexcept
-      : scope_(scope), hooks_(hooks), inside_call_(inside_call) {}
+  CallerContext(const detail::ScopeState* scope, bool inside_call) noexcept
+      : scope_(scope), inside_call_(inside_call) {}
   const detail::ScopeState* scope_;
-  const detail::HookFrame* hooks_;
   bool inside_call_;
 };
 

@@ -48,7 +48,8 @@ static yard_tensor_t tensor(float* data, const int64_t* shape, const int64_t* st
 static void test_descriptors(const yard_plugin_t* p) {
   CHECK(p->size == sizeof *p);
   CHECK(p->abi == YARD_ABI_VERSION);
-  CHECK(p->backend_count == 1 && p->op_count == 1 && p->kernel_count == 2 && p->hook_count == 0);
+  CHECK(p->backend_count == 1 && p->op_count == 1 && p->kernel_count == 2 &&
+        p->function_count == 0);
   CHECK(strcmp(p->kernels[1]->id, "vendor.acme") == 0);
   CHECK(p->kernels[1]->limit_count == 3);
   CHECK(p->kernels[1]->create == NULL && p->kernels[1]->param_count == 0);

@@ -40,9 +40,8 @@ class Functions(Plugged):
     def test_opened_plugins_show_providers(self):
         data = self.json("functions", "--open", self.folder)
         self.assertEqual(data["announced"], [])
-        f = next(f for f in data["functions"] if f["name"] == "plugged")
-        self.assertEqual((f["group"], f["signature"], f["declared"]),
-                         ("plugged_group", "i64(i64)", False))
+        f = next(f for f in data["functions"] if f["group"] == "plugged_group")
+        self.assertEqual((f["name"], f["signature"], f["declared"]), ("plugged", "i64(i64)", False))
         self.assertEqual([(p["backend"], p["priority"], p["on"], p["breaker"]) for p in f["providers"]],
                          [("hooked", 7, True, "closed")])
         self.assertIn("not declared", self.yard("functions", "--open", self.folder)[0])
@@ -55,6 +54,20 @@ class Functions(Plugged):
         p = json.loads(out)["functions"][0]["providers"][0]
         self.assertEqual((p["on"], p["reason"], p["detail"]),
                          (False, "disabled", "switched off by YARD_BACKEND_HOOKED"))
+
+
+    def test_backends_are_activated(self):
+        self.put("hooks_in_c")
+        for command in (("functions", "--active"), ("hooks",)):
+            out, _ = self.yard(*command, "--activate", "in_c", self.folder)
+            self.assertRegex(out, r"hooked_group/plugged.*in_c +0 +process")
+            out, _ = self.yard(*command, "--activate", "in_c", "--json", self.folder)
+            data = json.loads(out)
+            self.assertEqual(data["activations"], [{"backend": "in_c", "device": None, "waiting": False}])
+            plugged = next(f for f in data["functions"] if f["group"] == "hooked_group" and f["name"] == "plugged")
+            self.assertEqual({p["backend"]: p["active"] for p in plugged["providers"]},
+                             {"hooked": False, "in_c": True})
+        self.assertIn("did you mean 'hooked'?", self.wrong("hooks", "--activate", "hookd", self.folder, code=1))
 
 
 class VerifyFunctions(Plugged):
@@ -97,7 +110,7 @@ class VerifyFunctions(Plugged):
         data, f = self.verify("verifier_without_samples")
         self.assertFalse(data["verified"])
         self.assertEqual((f["state"], f["why"]), ("not_checked", "declares no sample arguments"))
-        self.assertIn("was not checked: declares no sample arguments", data["why"])
+        self.assertIn("it declares no sample arguments", data["why"])
         out, err = self.yard("verify", self.path_of("verifier_without_samples"))
         self.assertIn("not checked: declares no sample arguments", out)
         self.assertIn("does not count as verified", err)

@@ -252,20 +252,21 @@ class Files(Folder):
         self.assertIn("other_machine", self.wrong("verify", "--quick", self.put("other_machine"), code=1))
         self.assertIn("bad_descriptor", self.wrong("verify", "--quick", self.put("query_bad_utf8"), code=1))
 
-    def test_hooks_are_run_with_their_samples(self):
+    def test_functions_are_run_with_their_samples(self):
         data = self.json("verify", self.put("hook_samples"))
         self.assertEqual((data["verified"], data["why"]), (True, None))
         self.assertEqual([(f["function"], f["state"], f["samples"]) for f in data["functions"]],
-                         [("chained", "passed", 2), ("held", "passed", 1), ("plugged", "passed", 1)])
+                         [("hooked_group/chained", "passed", 2), ("hooked_group/held", "passed", 1),
+                          ("hooked_group/plugged", "passed", 1)])
         self.assertTrue(self.json("plugin", "inspect", self.put("hook_samples"))["verified"])
 
-    def test_a_hook_with_another_result_than_its_samples_expect(self):
+    def test_a_function_with_another_result_than_its_samples_expect(self):
         data = self.json("verify", self.put("hook_samples_wrong"), code=1)
         self.assertFalse(data["verified"])
-        plugged = [f for f in data["functions"] if f["function"] == "plugged"][0]
+        plugged = [f for f in data["functions"] if f["function"] == "hooked_group/plugged"][0]
         self.assertEqual((plugged["state"], plugged["problems"]), ("broken", ["sample 1: unexpected result"]))
 
-    def test_hooks_without_samples_are_not_verified(self):
+    def test_functions_without_samples_are_not_verified(self):
         data = self.json("verify", self.put("hooks_in_c"))
         self.assertFalse(data["verified"])
         self.assertIn("declares no sample calls", data["why"])

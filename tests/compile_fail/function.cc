@@ -54,3 +54,28 @@ int wrong() { return chunk(Args{1}); }
 #ifdef CASE_7  // expect: needs parameters with types
 YARD_DISPATCHED(generic, "kda")(auto x) { return x; };
 #endif
+
+inline const yard::Function<int(int)> extended{"kda", "extended"};
+int right_call() {
+  return extended.call_or([] { return 0; }, 1);
+}
+void right_next(yard::Changes& c) {
+  yard::implement(c, extended, "fast", [](yard::Next<int(int)> next, int x) { return next(x); });
+}
+
+#ifdef CASE_8  // expect: takes nothing and returns what the function does
+int wrong_default() {
+  return extended.call_or([](int x) { return x; }, 1);
+}
+#endif
+
+#ifdef CASE_9  // expect: the very signature
+void wrong_next(yard::Changes& c) {
+  yard::implement(c, extended, "fast", [](yard::Next<int(int)>, short x) { return int{x}; });
+}
+#endif
+
+#ifdef CASE_10  // expect: must be complete, so that its layout can be compared
+struct Opaque;
+inline const yard::Function<void(Opaque*)> opaque{"kda", "opaque"};
+#endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifiers of plugins: other parameters than the function's are refused by the compiler, also such as convert.
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
 
 using yard::plugin::function;
 

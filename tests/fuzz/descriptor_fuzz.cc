@@ -86,7 +86,7 @@ struct Shelf {
   std::vector<yard_backend_t> backends;
   std::vector<yard_op_t> ops;
   std::vector<yard_kernel_t> kernels;
-  std::vector<yard_hook_t> hooks;
+  std::vector<yard_function_t> functions;
   std::vector<yard_limit_t> limits;
   std::vector<yard_param_t> params;
   std::vector<const yard_param_t*> param_list;
@@ -94,7 +94,7 @@ struct Shelf {
   std::vector<const yard_backend_t*> backend_list;
   std::vector<const yard_op_t*> op_list;
   std::vector<const yard_kernel_t*> kernel_list;
-  std::vector<const yard_hook_t*> hook_list;
+  std::vector<const yard_function_t*> function_list;
   std::vector<const char*> reasons;
 };
 
@@ -158,20 +158,20 @@ yard_kernel_t make_kernel(Input& in, Shelf& shelf) {
   return k;
 }
 
-yard_hook_t make_hook(Input& in, Shelf& shelf) {
-  yard_hook_t h{};
-  h.size = in.size_like(sizeof h);
-  h.flags = in.byte() < 200 ? in.byte() % 32u : in.number<uint32_t>();
-  h.name = in.text(shelf.texts, {"atomic_add", "matmul", "odd name"});
-  h.group = in.byte() < 128 ? nullptr : in.text(shelf.texts, {"kda", "odd group"});
-  h.backend = in.text(shelf.texts, {"acme", "other"});
-  h.signature = in.text(shelf.texts, {"i64(i64)", "void()", "i64(\n)", ""});
-  h.priority = in.byte() < 200 ? 0 : in.number<int32_t>();
-  h.function = in.byte() < 240 ? reinterpret_cast<void (*)()>(run) : nullptr;
-  h.verify = in.byte() < 200 ? nullptr : reinterpret_cast<void (*)()>(run);
+yard_function_t make_function(Input& in, Shelf& shelf) {
+  yard_function_t f{};
+  f.size = in.size_like(sizeof f);
+  f.flags = in.byte() < 200 ? in.byte() % 32u : in.number<uint32_t>();
+  f.name = in.text(shelf.texts, {"atomic_add", "matmul", "odd name"});
+  f.group = in.byte() < 16 ? nullptr : in.text(shelf.texts, {"kda", "odd group"});
+  f.backend = in.text(shelf.texts, {"acme", "other"});
+  f.signature = in.text(shelf.texts, {"i64(i64)", "void()", "i64(\n)", ""});
+  f.priority = in.byte() < 200 ? 0 : in.number<int32_t>();
+  f.function = in.byte() < 240 ? reinterpret_cast<void (*)()>(run) : nullptr;
+  f.verify = in.byte() < 200 ? nullptr : reinterpret_cast<void (*)()>(run);
   if (in.byte() > 128)
-    h.reasons = shelf.reasons.data(), h.reason_count = in.count_like(shelf.reasons.size());
-  return h;
+    f.reasons = shelf.reasons.data(), f.reason_count = in.count_like(shelf.reasons.size());
+  return f;
 }
 
 template <class T>
@@ -205,11 +205,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int n = in.byte() % 4; n > 0; --n) shelf.kernels.push_back(make_kernel(in, shelf));
   for (int n = in.byte() % 3; n > 0; --n)
     shelf.reasons.push_back(in.text(shelf.texts, {"{0} is odd", "\xff"}));
-  for (int n = in.byte() % 4; n > 0; --n) shelf.hooks.push_back(make_hook(in, shelf));
+  for (int n = in.byte() % 4; n > 0; --n) shelf.functions.push_back(make_function(in, shelf));
   list(shelf.backends, in, shelf.backend_list);
   list(shelf.ops, in, shelf.op_list);
   list(shelf.kernels, in, shelf.kernel_list);
-  list(shelf.hooks, in, shelf.hook_list);
+  list(shelf.functions, in, shelf.function_list);
 
   yard_plugin_t p{};
   p.size = in.size_like(sizeof p);
@@ -218,7 +218,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   p.backends = shelf.backend_list.data(), p.backend_count = in.count_like(shelf.backends.size());
   p.ops = shelf.op_list.data(), p.op_count = in.count_like(shelf.ops.size());
   p.kernels = shelf.kernel_list.data(), p.kernel_count = in.count_like(shelf.kernels.size());
-  p.hooks = shelf.hook_list.data(), p.hook_count = in.count_like(shelf.hooks.size());
+  p.functions = shelf.function_list.data(),
+  p.function_count = in.count_like(shelf.functions.size());
 
   const Status s = read(p);
   require(s.ok() || s.message().size() > 8);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "../plugins/hooks.h"
 #include "functions_testing.h"
 
 namespace yard::testing::function_plugins {
@@ -73,6 +74,81 @@ TEST_F(FunctionPlugins, AnUnloadedPluginIsNotCalledAnyMore) {
   Ticket gone = runtime().plugins().unload("hooked").value();
   EXPECT_EQ(f(4), -4);
   EXPECT_TRUE(gone.wait(std::chrono::seconds(10)).ok());
+}
+
+// ---- Active backends ----
+
+const char* const kInC = YARD_TEST_PLUGINS "/hooks_in_c.so";
+
+class ActivePlugins : public FunctionPlugins {
+ protected:
+  void TearDown() override {
+    FunctionPlugins::TearDown();
+    runtime().plugins().forget(kInC).ignore();
+  }
+  static int64_t ask(const Function<int64_t(int64_t)>& f) {
+    return f.call_or([] { return int64_t{-1}; }, 4);
+  }
+  yard::Functions functions = runtime().functions();
+};
+
+TEST_F(ActivePlugins, AreActivatedBeforeTheyAreOpened) {
+  const Function<int64_t(int64_t)> plugged{"hooked_group", "plugged"}, other{"not_theirs", "f"};
+  ASSERT_TRUE(functions.activate("hooked").ok()) << "it is waited for";
+  EXPECT_TRUE(functions.activations()[0].waiting);
+  EXPECT_EQ(ask(other), -1);
+  EXPECT_EQ(plugin().state, PluginState::kFound);
+  EXPECT_EQ(ask(plugged), 41);
+  EXPECT_EQ(plugin().state, PluginState::kLoaded);
+  EXPECT_FALSE(functions.activations()[0].waiting);
+  ASSERT_TRUE(runtime().reset().ok());
+  EXPECT_EQ(ask(plugged), -1);
+  ASSERT_TRUE(functions.activate("hooked").ok());
+  EXPECT_EQ(ask(plugged), 41) << "it is opened again";
+}
+
+TEST_F(ActivePlugins, ChainWithFunctionsOfTheProgramInCAndInCpp) {
+  const Function<int64_t(int64_t)> plugged{"hooked_group", "plugged"},
+      chained{"hooked_group", "chained"};
+  runtime().plugins().load(kFile).or_throw();
+  runtime().plugins().load(kInC).or_throw();
+  ASSERT_TRUE(functions.activate("in_c").ok());
+  EXPECT_EQ(ask(plugged), 40);
+  EXPECT_EQ(ask(chained), 4);  // the default's -1, and 5
+  ASSERT_TRUE(functions.activate("hooked").ok());
+  EXPECT_EQ(ask(chained), 401);
+  Changes c;
+  implement(c, chained, "own", [](Next<int64_t(int64_t)> next, int64_t x) { return -next(x); });
+  runtime().apply(std::move(c)).or_throw();
+  ASSERT_TRUE(functions.activate("own").ok());
+  EXPECT_EQ(ask(chained), -401);
+}
+
+// FlagTree: macros changed class layouts against prebuilt libraries with no check.
+TEST_F(ActivePlugins, OfAnotherClassLayoutAreRefused) {
+  const Function<int64_t(const Target&, int64_t)> described{"hooked_group", "described"};
+  const char* const wider = YARD_TEST_PLUGINS "/hooked_wider.so";
+  const Status s = runtime().plugins().load(wider);
+  EXPECT_NE(s.to_string().find("yard::testing::Target{8:8}"), std::string::npos) << s.to_string();
+  EXPECT_NE(s.to_string().find("yard::testing::Target{16:8}"), std::string::npos) << s.to_string();
+  EXPECT_TRUE(info("hooked_group/described").providers.empty()) << "all or nothing";
+  runtime().plugins().forget(wider).ignore();
+}
+
+TEST_F(ActivePlugins, AreNotClosedWhileAFunctionOfTheirsRuns) {
+  const Function<int64_t(Gate*)> held{"hooked_group", "held"};
+  runtime().plugins().load(kFile).or_throw();
+  ASSERT_TRUE(functions.activate("hooked").ok());
+  Gate gate;
+  int64_t result = 0;
+  std::thread caller([&] { result = held.call_or([] { return int64_t{-1}; }, &gate); });
+  while (!gate.inside.load()) std::this_thread::yield();
+  const Ticket gone = runtime().plugins().unload("hooked").value();
+  EXPECT_EQ(gone.wait(std::chrono::milliseconds(20)).code(), Code::kDeadline);
+  gate.open = true;
+  caller.join();
+  EXPECT_EQ(result, 1);
+  EXPECT_TRUE(gone.wait(std::chrono::seconds(30)).ok());
 }
 
 // ---- While a plugin is being loaded ----

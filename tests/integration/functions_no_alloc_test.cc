@@ -61,26 +61,5 @@ TEST_F(FunctionHits, InsideAScopeThatSwitchesABackendOffItAllocatesNothing) {
   EXPECT_STREQ(f.last_selected(), "original");
 }
 
-TEST(HookHits, InsideAScopeThatSwitchesABackendOffTheyAllocateNothing) {
-  Runtime runtime{RuntimeSettings{false, 64, false}};
-  const Hook<int(int)> hook(runtime, "n_hook");
-  for (const char* name : {"n_a", "n_b"}) {
-    ASSERT_TRUE(runtime.hooks().add(HookSet(name).add(hook, [](int x) { return x + 1; })).ok());
-    ASSERT_TRUE(runtime.hooks().activate(name).ok());
-  }
-  Policy p;
-  p.backends["n_b"] = false;
-  const ScopedPolicy in(p);
-  int sum = call_or(
-      hook, [] { return 0; }, 1);
-  const Counts counts = count([&] {
-    for (int i = 0; i < 1000; ++i)
-      sum += call_or(
-          hook, [] { return 0; }, 1);
-  });
-  EXPECT_EQ(counts, Counts());
-  EXPECT_EQ(sum, 2002);
-}
-
 }  // namespace
 }  // namespace yard::testing

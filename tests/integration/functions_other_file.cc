@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A type of an unnamed namespace that only looks like that of functions_test.cc: its fields have changed places.
 #include <yard/function.h>
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
 
 namespace yard::testing {
 
@@ -18,7 +18,7 @@ int count_of(const OfThisFile& x) { return static_cast<int>(x.second); }
 
 const char* signature_in_another_file() { return signature_of<int(const OfThisFile&)>(); }
 void bring_from_another_file(Changes& c) {
-  c.add_hook(plugin::function<count_of>("t_math", "of_this_file", "of_other").d);
+  c.add_function(plugin::function<count_of>("t_math", "of_this_file", "of_other").d);
 }
 
 }  // namespace yard::testing

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifiers checked by sample calls, those of the program and those of plugins.
 #include <yard/verify.h>
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
 
 #include <stdexcept>
 #include <thread>
@@ -143,9 +143,9 @@ Verdict says_what_it_did_not_list(int x) {
 TEST_F(FunctionVerify, APluginsReasonThatIsNotInItsListIsNoticed) {
   Changes c;
   c.add_backend(backend("v_listed"));
-  c.add_hook(plugin::function<as_it_is>("v_group", "f", "v_listed")
-                 .verify<says_what_it_did_not_list>(kListed)
-                 .d);
+  c.add_function(plugin::function<as_it_is>("v_group", "f", "v_listed")
+                     .verify<says_what_it_did_not_list>(kListed)
+                     .d);
   runtime().apply(std::move(c)).or_throw();
   EXPECT_EQ(f.explain(20).candidates[0].detail, "20 is too large");
   EXPECT_EQ(f.explain(100).candidates[0].detail, "reason " + std::to_string(YARD_REASON_OWN + 1) +

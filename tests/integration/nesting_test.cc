@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels, functions and hooks that call themselves or each other without end: the call that nests too deep is an error that
-// names the op and the limit, whichever way the calls are made, and the thread goes on.
+// Kernels and functions that call themselves or each other without end: the call that nests too deep is an error that names
+// the op and the limit, whichever way the calls are made, and the thread goes on.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/c.h>
@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "functions_testing.h"
-#include "hook_testing.h"
 #include "on_thread.h"
 #include "testing.h"
 
@@ -252,7 +251,7 @@ TEST_F(Nesting, IsBoundedByTheRuleFile) {
   });
 }
 
-// ---- Functions and hooks ----
+// ---- Functions ----
 
 const Function<int(int)> deeper{"nesting", "deeper", [](int x) { return x; }};
 
@@ -311,28 +310,6 @@ TEST_F(NestingOfFunctions, EndsSoonWhateverTheyDoAfterTheError) {
   ASSERT_TRUE(runtime().set_config(at_most(100)).ok());
   refused([] { deeper(0); });
   EXPECT_LT(calls, 300'000u);
-}
-
-struct NestingOfHooks : Hooked {};
-
-TEST_F(NestingOfHooks, IsBounded) {
-  const Hook<int(int)> hook(runtime, "nested");
-  int calls = 0;
-  const auto call = [&](int x) {
-    return call_or(
-        hook, [] { return -1; }, x);
-  };
-  engage(hook, [&](int x) {
-    ++calls;
-    return x == 0 ? 0 : call(x - 1);
-  });
-  const std::string why = refused([&] { call(1'000'000); });
-  expect_in(why, "hook 'nested': calls nest too deep");
-  ASSERT_TRUE(runtime.set_config(at_most(20)).ok());
-  calls = 0;
-  expect_in(refused([&] { call(1'000'000); }), "expected at most 20 on a thread");
-  EXPECT_EQ(calls, 20);
-  EXPECT_EQ(call(19), 0);
 }
 
 // An op whose kernel calls a function whose implementation calls the op.

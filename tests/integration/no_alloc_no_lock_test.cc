@@ -197,36 +197,30 @@ TEST_F(Hits, Frozen) {
   EXPECT_EQ(counts_of([&] { return frozen(out_, x_, w_, 1e-6f).ok(); }), Counts());
 }
 
-TEST_F(Hits, Hooks) {
-  static const Hook<int(int)> hook{"tests.counted"};
-  Hooks hooks = Runtime::shared().hooks();
-  const auto chosen = choose(hook, [](int x) { return x; });
+TEST_F(Hits, Functions) {
+  static const Function<int(int)> f{"tests", "counted"};
+  static const Function<int(int)> chosen{
+      "tests", "chosen", [](int x) { return x; }, {.selection = Selection::kActive}};
+  Functions functions = Runtime::shared().functions();
   const auto use = [&] {
-    for (int i = 0; i < kCalls; ++i)
-      call_or(
-          hook, [] { return 1; }, i),
-          chosen(i);
+    for (int i = 0; i < kCalls; ++i) f.call_or([] { return 1; }, i), chosen(i);
   };
   use();
-  EXPECT_EQ(count(use), Counts()) << "not engaged";
-  HookSet set("counted");
-  set.add(hook, [](Next<int(int)> next, int x) { return next(x) + 1; });
-  hooks.add(set).or_throw();
-  hooks.activate("counted").or_throw();
+  EXPECT_EQ(count(use), Counts()) << "no backend";
+  Changes c;
+  const auto more = [](Next<int(int)> next, int x) { return next(x) + 1; };
+  implement(c, f, "counted", more);
+  implement(c, chosen, "counted", more);
+  Runtime::shared().apply(std::move(c)).or_throw();
+  functions.activate("counted").or_throw();
   use();
-  EXPECT_EQ(count(use), Counts()) << "engaged, with a chain";
-  const HookScope scope = hooks.scope("counted").value();
-  EXPECT_EQ(count([&] {
-              const ScopedHooks in(scope);
-              const ScopedDevice on({2, 0});
-              use();
-            }),
-            Counts())
-      << "in a scope";
-  EXPECT_EQ(call_or(
-                hook, [] { return 1; }, 0),
-            2);
-  hooks.remove("counted").value();
+  EXPECT_EQ(count(use), Counts()) << "active, with a chain";
+  const Scope scope = Scope().backend("counted").device({2, 0});
+  const ScopedPolicy in(scope);
+  use();
+  EXPECT_EQ(count(use), Counts()) << "in a scope";
+  EXPECT_EQ(f.call_or([] { return 1; }, 0), 2);
+  Runtime::shared().apply(std::move(Changes().remove_backend("counted"))).or_throw();
 }
 
 TEST_F(Hits, OnEveryThread) {

@@ -395,9 +395,6 @@ TEST_F(OutOfMemory, IsAnErrorOfAThreadsFirstCall) {
          return yard_call(op, args, 3, nullptr, 0) == YARD_OK ? Status() : Status::out_of_memory();
        }},
       {"scope", [&] { return thrown([&] { const ScopedPolicy in(tenant); }); }},
-      {"device", [&] { return thrown([&] {
-                         const ScopedDevice in({2, 0});
-                       }); }},
       {"function", [&] { return thrown([&] { twice(1); }); }},
   };
   for (const auto& [name, call] : forms) EXPECT_TRUE(call().ok()) << name;

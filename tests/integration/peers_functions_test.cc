@@ -45,9 +45,9 @@ TEST_F(PeersFunctions, AVerifierWithAStaleSignatureIsRefusedAtCompileTime) {
   EXPECT_FALSE((detail::VerifierOf<decltype(stale), S>::kFits));
   EXPECT_FALSE((detail::VerifierOf<decltype(with_double), S>::kFits));
   EXPECT_FALSE((detail::VerifierOf<decltype(vague), S>::kGivesVerdict));
-  EXPECT_TRUE((detail::kImplementsFunction<int (*)(int, float), S>));
-  EXPECT_FALSE((detail::kImplementsFunction<int (*)(int, double), S>));
-  EXPECT_FALSE((detail::kImplementsFunction<long (*)(int, float), S>));
+  EXPECT_TRUE((detail::kImplements<int (*)(int, float), S>));
+  EXPECT_FALSE((detail::kImplements<int (*)(int, double), S>));
+  EXPECT_FALSE((detail::kImplements<long (*)(int, float), S>));
 }
 
 TEST_F(PeersFunctions, NotOnlyTheFirstReasonIsLogged) {

@@ -229,16 +229,17 @@ TEST_F(PluginReplace, KernelsOfOthersOnItsOpStay) {
   EXPECT_EQ(ask(runtime), -1) << "the new version has no such op";
 }
 
-TEST_F(PluginReplace, ItsHooksAreNeverMissing) {
-  Runtime runtime(settings());
-  const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
-  ASSERT_TRUE(runtime.plugins().load(folder.put("hooked")).ok());
-  ASSERT_TRUE(runtime.hooks().activate("hooked").ok());
+TEST_F(PluginReplace, ItsFunctionsAreNeverMissing) {
+  Runtime& runtime = Runtime::shared();
+  const Function<int64_t(int64_t)> plugged{"hooked_group", "plugged"};
+  const std::string path = folder.put("hooked");
+  ASSERT_TRUE(runtime.plugins().load(path).ok());
+  ASSERT_TRUE(runtime.functions().activate("hooked").ok());
+  const auto ask = [&] { return plugged.call_or([] { return int64_t{-1}; }, 4); };
   std::atomic<bool> stop{false};
   std::thread caller([&] {
     while (!stop.load(std::memory_order_relaxed)) {
-      const int64_t got = call_or(
-          plugged, [] { return int64_t{-1}; }, int64_t{4});
+      const int64_t got = ask();
       ASSERT_TRUE(got == 41 || got == 42) << got;
     }
   });
@@ -246,12 +247,12 @@ TEST_F(PluginReplace, ItsHooksAreNeverMissing) {
     folder.put(round % 2 == 0 ? "hooked" : "hooked_v2", "hooked");
     const auto old = runtime.plugins().replace("hooked");
     EXPECT_TRUE(old.ok()) << old.status().to_string();
-    EXPECT_EQ(call_or(
-                  plugged, [] { return int64_t{-1}; }, int64_t{4}),
-              round % 2 == 0 ? 41 : 42);
+    EXPECT_EQ(ask(), round % 2 == 0 ? 41 : 42);
   }
   stop = true;
   caller.join();
+  ASSERT_TRUE(runtime.reset().ok());
+  runtime.plugins().forget(path).ignore();
 }
 
 TEST_F(PluginReplace, AHandleKeepsTheOldVersionAndTheFileCanComeBack) {

@@ -130,20 +130,15 @@ TEST(Plugins, TheReferenceOfAnOpBelongsToThePluginThatDefinesIt) {
   EXPECT_EQ(ask(runtime), -1);  // the op has none
 }
 
-TEST(Plugins, AreOpenedForTheGroupsAndHooksTheyServe) {
+TEST(Plugins, AreOpenedForTheGroupsTheyServe) {
   Folder folder;
   folder.put("of_a_group");
-  folder.put("with_a_hook");
   Runtime runtime(alone({folder.path()}));
   Plugins plugins = runtime.plugins();
   ASSERT_TRUE(plugins.need(PluginOffer::kGroup, "nobody's").ok());
-  ASSERT_TRUE(plugins.need(PluginOffer::kHook, "kda").ok());
   EXPECT_EQ(info_of(runtime, "of_a_group").state, PluginState::kFound);
   ASSERT_TRUE(plugins.need(PluginOffer::kGroup, "kda").ok());
   EXPECT_EQ(info_of(runtime, "of_a_group").state, PluginState::kLoaded);
-  EXPECT_EQ(info_of(runtime, "with_a_hook").state, PluginState::kFound);
-  ASSERT_TRUE(plugins.need(PluginOffer::kHook, "atomic_add").ok());
-  EXPECT_EQ(info_of(runtime, "with_a_hook").state, PluginState::kLoaded);
 }
 
 TEST(Plugins, LoadingTwiceIsAccepted) {

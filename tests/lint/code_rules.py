@@ -69,14 +69,14 @@ def check_backends(tree):
                 if f"{folder}/{what}" not in tree.files:
                     yield Finding(path, number, f'a backend includes only its own folder, not "{what}"')
             elif what.startswith("yard/") and not is_test(path):
-                if what not in ("yard/plugin.h", "yard/plugin.hpp", "yard/plugin_hooks.hpp"):
+                if what not in ("yard/plugin.h", "yard/plugin.hpp", "yard/plugin_function.hpp"):
                     yield Finding(path, number, f"a backend includes only plugin.h and .hpp, not <{what}>")
 
 
 # What the headers that plugins in C++ include may include of ours: they need no library.
 PLUGIN_HPP = {"plugin.hpp": ("yard/plugin.h", "yard/detail/plugin_call.hpp"), "plugin_call.hpp": ("yard/plugin.h",),
-              "plugin_hooks.hpp": ("yard/plugin.hpp", "yard/provide.h"),
-              "provide.h": ("yard/plugin.h", "yard/detail/signature.h"), "signature.h": ()}
+              "plugin_function.hpp": ("yard/plugin.hpp", "yard/verdict.h"),
+              "verdict.h": ("yard/plugin.h", "yard/detail/signature.h"), "signature.h": ()}
 # Public headers that yard.h leaves out: for C, and of another library.
 NOT_IN_YARD_H = {"yard.h", "abi.h", "plugin.h", "c.h", "metrics.h"}
 # The most lines of our headers that a header reaches, its own included.

@@ -103,8 +103,8 @@ class LintTest(unittest.TestCase):
 
     def test_headers_for_plugins_need_no_library(self):
         self.one(code_rules.check_public_headers, {
-            "include/yard/status.h": "", "include/yard/provide.h": "#include <yard/status.h>\n"},
-            "include/yard/provide.h:1", "is for plugins")
+            "include/yard/status.h": "", "include/yard/verdict.h": "#include <yard/status.h>\n"},
+            "include/yard/verdict.h:1", "is for plugins")
 
     def test_umbrella(self):
         self.one(code_rules.check_umbrella, {

@@ -43,22 +43,24 @@ yard_op_t& op() {
 int32_t other_run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_DECLINED; }
 int32_t create(yard_call_t*, const yard_named_value_t*, uint32_t, void**) { return YARD_OK; }
 
-yard_hook_t g_hook{}, g_hook_2{};
-const yard_hook_t* const g_hooks[] = {&g_hook, &g_hook_2, nullptr};
+yard_function_t g_function{}, g_function_2{};
+const yard_function_t* const g_functions[] = {&g_function, &g_function_2, nullptr};
 
 int64_t stand_in(void*, int64_t x) { return x; }
 
-// A hook that would be all right.
-yard_hook_t& hook() {
-  g_hook.size = sizeof g_hook, g_hook.name = "bad_hook", g_hook.backend = "bad";
-  g_hook.signature = "i64(i64)", g_hook.function = reinterpret_cast<void (*)()>(stand_in);
-  g_plugin.hooks = g_hooks, g_plugin.hook_count = 1;
-  return g_hook;
+// A function that would be all right.
+yard_function_t& function() {
+  g_function.size = sizeof g_function, g_function.name = "bad_function",
+  g_function.group = "bad_group";
+  g_function.backend = "bad";
+  g_function.signature = "i64(i64)", g_function.function = reinterpret_cast<void (*)()>(stand_in);
+  g_plugin.functions = g_functions, g_plugin.function_count = 1;
+  return g_function;
 }
 // With another one, which is like it.
-yard_hook_t& second_hook() {
-  g_hook_2 = hook(), g_plugin.hook_count = 2;
-  return g_hook_2;
+yard_function_t& second_function() {
+  g_function_2 = function(), g_plugin.function_count = 2;
+  return g_function_2;
 }
 
 using Answer = const yard_plugin_t*;
@@ -142,39 +144,32 @@ Answer create_without_destroy() { return kernel().create = create, &g_plugin; }
 Answer typed_without_signature() {
   return kernel().typed = reinterpret_cast<void (*)()>(run), &g_plugin;
 }
-Answer hooks_missing() { return g_plugin.hook_count = 3, &g_plugin; }
-Answer hooks_huge() { return hook(), g_plugin.hook_count = ~0u, &g_plugin; }
-Answer null_hook() { return second_hook().name = "other_hook", g_plugin.hook_count = 3, &g_plugin; }
-Answer hook_too_small() { return hook().size = 16, &g_plugin; }
-Answer hook_too_large() { return hook().size = 1u << 30, &g_plugin; }
-Answer hook_no_name() { return hook().name = nullptr, &g_plugin; }
-Answer hook_bad_name() { return hook().name = "bad hook", &g_plugin; }
-Answer hook_no_backend() { return hook().backend = nullptr, &g_plugin; }
-Answer hook_no_signature() { return hook().signature = nullptr, &g_plugin; }
-Answer hook_bad_utf8() { return hook().signature = "i64(\xc3\x28)", &g_plugin; }
-Answer hook_two_lines() { return hook().signature = "i64(i64)\n", &g_plugin; }
-Answer hook_endless_signature() {
+Answer functions_missing() { return g_plugin.function_count = 3, &g_plugin; }
+Answer functions_huge() { return function(), g_plugin.function_count = ~0u, &g_plugin; }
+Answer null_function() {
+  return second_function().name = "other_function", g_plugin.function_count = 3, &g_plugin;
+}
+Answer function_too_small() { return function().size = 16, &g_plugin; }
+Answer function_too_large() { return function().size = 1u << 30, &g_plugin; }
+Answer function_no_name() { return function().name = nullptr, &g_plugin; }
+Answer function_bad_name() { return function().name = "bad name", &g_plugin; }
+Answer function_no_backend() { return function().backend = nullptr, &g_plugin; }
+Answer function_no_signature() { return function().signature = nullptr, &g_plugin; }
+Answer function_bad_utf8() { return function().signature = "i64(\xc3\x28)", &g_plugin; }
+Answer function_two_lines() { return function().signature = "i64(i64)\n", &g_plugin; }
+Answer function_endless_signature() {
   static char text[200000];
   for (char& c : text) c = 'a';
-  return text[sizeof text - 1] = 0, hook().signature = text, &g_plugin;
+  return text[sizeof text - 1] = 0, function().signature = text, &g_plugin;
 }
-Answer hook_no_function() { return hook().function = nullptr, &g_plugin; }
-Answer hook_bad_flags() { return hook().flags = 4711, &g_plugin; }
-Answer hook_bad_priority() { return hook().priority = 1001, &g_plugin; }
-Answer hook_reasons_missing() { return hook().reason_count = 2, &g_plugin; }
-Answer hook_with_verifier() { return hook(), g_hook.verify = g_hook.function, &g_plugin; }
-Answer hook_lower_first() { return hook().flags = YARD_HOOK_LOWER_FIRST, &g_plugin; }
-Answer hook_unlisted() { return hook().name = "unlisted_hook", &g_plugin; }
-Answer hook_twice() { return second_hook().priority = 1, &g_plugin; }
-Answer hook_other_signature() {
-  second_hook().backend = "worse";
-  return g_hook_2.signature = "i64(f64)", &g_plugin;
-}
-Answer function_with_next() {
-  return hook().group = "bad_group", g_hook.flags = YARD_HOOK_NEXT, &g_plugin;
-}
-Answer function_bad_group() { return hook().group = "bad group", &g_plugin; }
-Answer function_unlisted() { return hook().group = "unlisted_group", &g_plugin; }
+Answer function_no_function() { return function().function = nullptr, &g_plugin; }
+Answer function_bad_flags() { return function().flags = 4711, &g_plugin; }
+Answer function_bad_priority() { return function().priority = 1001, &g_plugin; }
+Answer function_reasons_missing() { return function().reason_count = 2, &g_plugin; }
+Answer function_no_group() { return function().group = nullptr, &g_plugin; }
+Answer function_twice() { return second_function().priority = 1, &g_plugin; }
+Answer function_bad_group() { return function().group = "bad group", &g_plugin; }
+Answer function_unlisted() { return function().group = "unlisted_group", &g_plugin; }
 Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
 
 }  // namespace cases
@@ -182,5 +177,4 @@ Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return g_case(); }
 
 YARD_MANIFEST("bad", "1.0",
-              YARD_MANIFEST_OPS("rms_norm no_such_op") YARD_MANIFEST_HOOKS("bad_hook other_hook")
-                  YARD_MANIFEST_GROUPS("bad_group"));
+              YARD_MANIFEST_OPS("rms_norm no_such_op") YARD_MANIFEST_FUNCTIONS("bad_group"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that brings hooks, and an implementation of a dispatched function. The build gives NAME, VERSION and
+// A plugin that implements functions, some of them for active backends only. The build gives NAME, VERSION and
 // ANSWER; WIDER compiles it with another size of a struct that it shares with the program.
 #include "hooks.h"
 
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
 
 #include <atomic>
 
@@ -44,13 +44,13 @@ int32_t small_only(int64_t x, yard_verdict_t* verdict) {
 #endif
 // [samples]
 int64_t identity(int64_t x) { return x; }
-void plugged_samples(const HookSamples<int64_t(int64_t)>& call) { call(EXPECTED, 3); }
-void chained_samples(const HookSamples<int64_t(int64_t)>& call) {
+void plugged_samples(const ResultSamples<int64_t(int64_t)>& call) { call(EXPECTED, 3); }
+void chained_samples(const ResultSamples<int64_t(int64_t)>& call) {
   call(200 + ANSWER, 2);
   call([](int64_t r) { return r < 0; }, -2);
 }
 // [/samples]
-void held_samples(const HookSamples<int64_t(Gate*)>& call) {
+void held_samples(const ResultSamples<int64_t(Gate*)>& call) {
   Gate gate;
   gate.open.store(true);
   call(ANSWER, &gate);
@@ -64,17 +64,18 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   static const Plugin plugin =
       Plugin(NAME, VERSION)
 #ifdef WITH_SAMPLES
-          .add(hook<plugged>("plugged").samples<plugged_samples>().backend("hooked"))
-          .add(hook<chained>("chained").samples<chained_samples, identity>().backend("hooked"))
-          .add(hook<held>("held").samples<held_samples>().backend("hooked"));
+          .add(function<plugged>("hooked_group", "plugged", "hooked").results<plugged_samples>())
+          .add(function<chained>("hooked_group", "chained", "hooked")
+                   .results<chained_samples, identity>())
+          .add(function<held>("hooked_group", "held", "hooked").results<held_samples>());
   (void)small_only, (void)reasons;
 #else
-          .add(hook<plugged>("plugged").backend("hooked"))
-          .add(hook<chained>("chained").backend("hooked").flags(YARD_HOOK_DEFINITION))
+          .add(function<plugged>("hooked_group", "plugged", "hooked"))
+          .add(function<chained>("hooked_group", "chained", "hooked"))
 #ifdef WITH_TARGET
-          .add(hook<described>("described").backend("hooked"))
+          .add(function<described>("hooked_group", "described", "hooked"))
 #endif
-          .add(hook<held>("held").backend("hooked"))
+          .add(function<held>("hooked_group", "held", "hooked"))
           .add(function<plugged>("plugged_group", "plugged", "hooked")
                    .verify<small_only>()
                    .reasons(reasons)
@@ -85,9 +86,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
 }
 
 #ifdef WITH_SAMPLES
-YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_HOOKS("plugged chained held"));
+YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_FUNCTIONS("hooked_group"));
 #else
-YARD_MANIFEST(NAME, VERSION,
-              YARD_MANIFEST_HOOKS("plugged chained described held")
-                  YARD_MANIFEST_GROUPS("plugged_group"));
+YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_FUNCTIONS("hooked_group plugged_group"));
 #endif

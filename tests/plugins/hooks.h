@@ -2,7 +2,7 @@
 // What the program and the plugin of hooks.cc share.
 #pragma once
 
-#include <yard/provide.h>
+#include <yard/verdict.h>
 
 #include <atomic>
 #include <cstdint>

@@ -32,8 +32,8 @@ struct old_plugin {
   const struct old_backend* const* backends;
   const struct old_op* const* ops;
   const struct old_kernel* const* kernels;
-  const void* hooks;
-  uint32_t backend_count, op_count, kernel_count, hook_count;
+  const void* functions;
+  uint32_t backend_count, op_count, kernel_count, function_count;
 };
 
 static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {

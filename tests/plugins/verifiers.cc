@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin whose implementation of a function has a verifier that does CASE: good, moody, throws, crashes; or
 // no_samples, a good one without sample calls.
-#include <yard/plugin_hooks.hpp>
+#include <yard/plugin_function.hpp>
 
 #include <atomic>
 #include <stdexcept>
@@ -55,4 +55,4 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t* host) {
   return plugin.get();
 }
 
-YARD_MANIFEST("verifiers", "1.0", YARD_MANIFEST_GROUPS("v_jobs"));
+YARD_MANIFEST("verifiers", "1.0", YARD_MANIFEST_FUNCTIONS("v_jobs"));

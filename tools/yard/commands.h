@@ -22,7 +22,6 @@ void add_bake(CLI::App& app, Action& action);
 void add_plugin(CLI::App& app, Action& action);
 void add_metrics(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
-void add_hooks(CLI::App& app, Action& action);
 void add_functions(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 // These are about a running process.

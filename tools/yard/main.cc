@@ -126,7 +126,6 @@ int parse_and_run(int argc, char** argv) {
   add_plugin(app, action);
   add_metrics(app, action);
   add_report(app, action);
-  add_hooks(app, action);
   add_functions(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);

@@ -1,15 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inline part of a call of a dispatched function (yard/function.h). Not for direct use.
+// The inline part of a call of a function (yard/function.h). Not for direct use.
 //
-// A function's table is one immutable object behind one pointer. A call protects it with its hazard slot while it asks
-// verifiers, and then only the implementation that runs: a long call keeps nothing else from being freed.
+// The tables of all functions belong to the snapshot of the shared runtime, so that one store switches them together. A call
+// holds the snapshot with its hazard slot while it asks verifiers, and then only the implementation that runs: a long call
+// keeps nothing else from being freed. A site whose function no backend serves is `quiet`: its calls read nothing else.
 #pragma once
 
 #include <yard/detail/guard.h>
-#include <yard/provide.h>
 #include <yard/tensor.h>
+#include <yard/verdict.h>
 
-namespace yard::detail {
+namespace yard {
+
+namespace dispatch {
+class Snapshot;
+}
+
+// Which backends a function considers.
+enum class Selection : uint8_t {
+  kEnabled,  // every enabled backend, the highest priority first; the first whose verifier accepts runs
+  kActive,  // only backends that are activated; exceptions of implementations reach the caller
+};
+
+namespace detail {
 
 // What a call reads of an implementation.
 struct FunctionRow {
@@ -18,32 +31,39 @@ struct FunctionRow {
   void* self = nullptr;
   const char* backend = nullptr;  // never freed
   uint32_t ran = 0;               // counter
+  bool takes_next = false;        // `run` gets a yard_function_next_t* instead of `self`
+  // Its last calls failed: the next success is reported to health.
+  mutable std::atomic<bool> watched{false};
 };
 
 struct FunctionTable {
   const FunctionRow* const* rows = nullptr;  // in the order in which they are asked
   uint32_t count = 0;
   uint32_t original = 0;  // counter
-  // False: calls take the slow path, because verifiers are checked or the health of an implementation is watched.
-  mutable std::atomic<bool> plain{true};
+  bool plain = true;      // false if a breaker is half-open: calls take the slow path
 };
-// The table of every function under the master switch: calls run the original at once.
-extern YARD_API const FunctionTable kFunctionsOff;
-
-struct FunctionScopes;  // tables by scope: src/provider/provider_table.cc
+// What calls read of a snapshot, of which it is the first base.
+struct FunctionTables {
+  const FunctionTable* const* tables =
+      nullptr;  // by FunctionSite::index; null where there is none yet
+  uint32_t count = 0;
+};
+// The current snapshot of the shared runtime. Null until the first call of a function.
+extern YARD_API std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot;
 
 struct FunctionArgs;
 // Calls `samples`, cast back to its type, which passes the arguments of each of its calls to take(to, arguments).
 using TakeSamples = void (*)(void (*samples)(void), void (*take)(void* to, const FunctionArgs&),
                              void* to);
 
-// A declared function: one per group, name and signature. Never freed.
+// A declared function: one per group, name, signature and options. Never freed.
 struct FunctionSite {
-  std::atomic<const FunctionTable*> table{nullptr};    // null: not asked for yet
-  std::atomic<const FunctionScopes*> scoped{nullptr};  // null: not called in such a scope yet
-  uint64_t id = 0;
-  std::string group, name, signature;
+  // No backend serves it outside of scopes. Set after the publication that allows it, cleared before the one that does not.
+  std::atomic<bool> quiet{false};
+  uint32_t index = 0;
+  Selection selection = Selection::kEnabled;
   bool repeatable = false;  // see FunctionOptions
+  std::string group, name, signature;
   // The program's function that makes sample calls, and how it is called; null: none.
   std::atomic<void (*)(void)> samples{nullptr};
   std::atomic<TakeSamples> take_samples{nullptr};  // set before
@@ -54,6 +74,7 @@ struct FunctionSite {
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
 struct FunctionDeclaration {
   const char *group, *name, *signature;
+  Selection selection;
   bool repeatable;
   void (*samples)(void);
   TakeSamples take_samples;
@@ -65,7 +86,7 @@ YARD_API void undeclare_function(FunctionSite* site) noexcept;
 struct FunctionCalls {
   static constexpr uint32_t kSites = 64;
   struct Last {
-    uint64_t site = 0;
+    const FunctionSite* site = nullptr;
     const char* backend = nullptr;
   };
   Last of[kSites];
@@ -78,27 +99,26 @@ inline void remember(ThreadHead& thread, const FunctionSite& site, const char* b
   FunctionCalls& calls =
       thread.functions != nullptr ? *thread.functions : make_function_calls(thread);
   // Stored twice: copying one from the other would wait for the stores.
-  const FunctionCalls::Last last{site.id, backend};
-  calls.of[site.id % FunctionCalls::kSites] = last;
+  const FunctionCalls::Last last{&site, backend};
+  calls.of[site.index % FunctionCalls::kSites] = last;
   calls.latest = last;
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
-// Whether a scope may decide otherwise than the master switch of the process.
-inline bool decides_for_itself() noexcept {
+// Whether a call of this thread runs the default without a look at the snapshot.
+inline bool is_quiet(const FunctionSite& site) noexcept {
   const ThreadHead* const thread = t_thread;
-  return thread != nullptr && (thread->scope & ThreadHead::kProviders) != 0;
+  return site.quiet.load(std::memory_order_relaxed) &&
+         (thread == nullptr ||
+          (thread->scope & (ThreadHead::kProviders | ThreadHead::kTraced)) == 0);
 }
 
-// The table for the scope that the thread is in; null: not made yet.
-YARD_API const FunctionTable* scoped_table(const FunctionSite& site, const ThreadHead& thread,
-                                           Guard& guard) noexcept;
-// The table that a call of this thread reads, protected by `guard`; null: not made yet.
-inline const FunctionTable* protect_table(const FunctionSite& site, const ThreadHead& thread,
-                                          Guard& guard) noexcept {
-  if ((thread.scope & ThreadHead::kProviders) != 0) [[unlikely]]
-    return scoped_table(site, thread, guard);
-  return guard.protect(site.table);
+// The table of calls outside of scopes, protected by `guard`; null if there is none yet.
+inline const FunctionTable* protect_table(const FunctionSite& site, Guard& guard) noexcept {
+  const auto* const current = g_snapshot.load(kFollow);
+  if (current == nullptr) return nullptr;
+  const auto* const all = reinterpret_cast<const FunctionTables*>(guard.protect(*current));
+  return site.index < all->count ? all->tables[site.index] : nullptr;
 }
 
 template <class... A>
@@ -167,35 +187,28 @@ using SayArgument = void (*)(void* to, const char* text, const yard_tensor_t* te
 YARD_API std::string number_text(double number);
 YARD_API std::string quoted_text(std::string_view text);  // its beginning
 template <class T>
-std::string argument_text(const T& a) {
+void describe_argument(const T& a, SayArgument say, void* to) {
   using Plain = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Plain, bool>) {
-    return a ? "true" : "false";
+  if constexpr (std::is_same_v<Plain, TensorView>) {
+    say(to, "", &a.c());
+  } else if constexpr (std::is_same_v<Plain, yard_tensor_t>) {
+    say(to, "", &a);
+  } else if constexpr (std::is_same_v<Plain, bool>) {
+    say(to, a ? "true" : "false", nullptr);
   } else if constexpr (std::is_floating_point_v<Plain>) {
-    return number_text(static_cast<double>(a));
+    say(to, number_text(static_cast<double>(a)).c_str(), nullptr);
   } else if constexpr (std::is_integral_v<Plain>) {
-    return std::to_string(a);
+    say(to, std::to_string(a).c_str(), nullptr);
   } else if constexpr (std::is_enum_v<Plain>) {
-    return std::to_string(static_cast<std::underlying_type_t<Plain>>(a));
+    say(to, std::to_string(static_cast<std::underlying_type_t<Plain>>(a)).c_str(), nullptr);
   } else if constexpr (std::is_same_v<Plain, std::string> ||
                        std::is_same_v<Plain, std::string_view>) {
-    return quoted_text(a);
+    say(to, quoted_text(a).c_str(), nullptr);
   } else {
     SignatureText text;
     put_type<Plain>(text);
-    return std::string(text.text, text.size);
+    say(to, std::string(text.text, text.size).c_str(), nullptr);
   }
-}
-
-template <class T>
-void describe_argument(const T& a, SayArgument say, void* to) {
-  using Plain = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Plain, TensorView>)
-    say(to, "", &a.c());
-  else if constexpr (std::is_same_v<Plain, yard_tensor_t>)
-    say(to, "", &a);
-  else
-    say(to, argument_text(a).c_str(), nullptr);
 }
 
 // The arguments of a call, their types erased.
@@ -207,47 +220,37 @@ struct FunctionArgs {
   void (*describe)(const void* tuple, SayArgument say, void* to);
 };
 
-// What one call has done so far; `story` is null while nothing fails and no breaker is half-open.
-struct FunctionStory;
-YARD_API void free_story(FunctionStory* story) noexcept;
+// What a call on the slow path has done so far.
 struct FunctionTry {
-  FunctionStory* story = nullptr;
-
-  FunctionTry() = default;
-  ~FunctionTry() {
-    if (story != nullptr) [[unlikely]]
-      free_story(story);
-  }
-  FunctionTry(const FunctionTry&) = delete;
-  FunctionTry& operator=(const FunctionTry&) = delete;
+  static constexpr uint32_t kMost = 8;
+  const char* failed[kMost];  // backends
+  uint32_t failures = 0;
+  const FunctionTable* table = nullptr;  // that choose_function() has found; null: none
+  uint32_t at = 0;                       // the place of its row there
+  std::shared_ptr<void> probe = {};      // of a half-open breaker, entered by the row that runs
+  bool reported = false;                 // function_failed() has seen how the row ended
 };
 
-// Makes the table that protect_table() has not found; loads the group on first use. Holding no guard. Throws yard::Error
-// in a scope with an invalid policy.
-YARD_API void attach_function(FunctionSite& site);
-// The slow path: checks of verifiers, earlier failures. Null: the original. The guard then protects the
-// row. Throws yard::Error where the call must not run.
+// Makes the table that a call needs and has not found; loads the group on first use. Holding no guard. Returns false if that
+// is not possible now, so that the call runs the default. Throws yard::Error in a scope with an invalid policy.
+YARD_API bool attach_function(FunctionSite& site);
+// Chooses a row; null for the default, and if there is no table. The guard then protects the row, or the table if the row
+// takes a Next.
 YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                             const FunctionArgs& args, FunctionTry& so_far);
 // In a catch (...): reports the failure to health. Returns whether the next implementation is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                               Left left, FunctionTry& so_far);
-// The row of choose_function() has returned or thrown: reports a success to health unless function_failed() was called.
-YARD_API void function_ended(const FunctionSite& site, const FunctionRow& row,
-                             FunctionTry& so_far) noexcept;
+// The row of choose_function() has ended: reports a success to health, unless function_failed() was called.
+YARD_API void function_ended(const FunctionRow& row, FunctionTry& so_far) noexcept;
 struct FunctionEnd {
-  const FunctionSite& site;
   const FunctionRow& row;
   FunctionTry& so_far;
   ~FunctionEnd() {
-    if (so_far.story != nullptr) function_ended(site, row, so_far);
+    if (so_far.probe != nullptr || row.watched.load(std::memory_order_relaxed))
+      function_ended(row, so_far);
   }
 };
-
-template <class R, class... A>
-[[gnu::always_inline]] inline R run_row(const FunctionRow& row, std::remove_reference_t<A>&... a) {
-  return reinterpret_cast<R (*)(void*, A...)>(row.run)(row.self, static_cast<A&&>(a)...);
-}
 
 template <class... A>
 struct ErasedArgs {
@@ -264,57 +267,105 @@ struct ErasedArgs {
   static FunctionArgs of(const Tuple& tuple) noexcept { return {&tuple, &ask_all, &describe_all}; }
 };
 
+// The default of a call.
 template <class R, class... A>
-[[gnu::noinline]] R call_slow_path(FunctionSite& site, ThreadHead& thread, R (*body)(A...),
-                                   FunctionTry& so_far, std::remove_reference_t<A>&... args) {
+struct FunctionDefault {
+  R (*run)(void* context, A...);
+  void* context;
+};
+
+template <class R, class... A>
+[[gnu::always_inline]] inline R run_row(const FunctionRow& row, void* first,
+                                        std::remove_reference_t<A>&... a) {
+  return reinterpret_cast<R (*)(void*, A...)>(row.run)(first, static_cast<A&&>(a)...);
+}
+
+// Runs the row at a place of a table. If the row takes a Next, that is the rest of the table, which a guard protects.
+template <class R, class... A>
+struct FunctionChain {
+  const FunctionTable* table;
+  uint32_t at;
+  const FunctionDefault<R, A...>& fallback;
+
+  R run(const FunctionRow& row, std::remove_reference_t<A>&... args) const {
+    if (!row.takes_next) return run_row<R, A...>(row, row.self, args...);
+    yard_function_next_t next{sizeof next, 0, row.self, const_cast<FunctionChain*>(this),
+                              reinterpret_cast<void (*)(void)>(&run_next)};
+    return run_row<R, A...>(row, &next, args...);
+  }
+  static R run_next(void* self, A... args) {
+    const auto& from = *static_cast<const FunctionChain*>(self);
+    for (uint32_t i = from.at + 1; i < from.table->count; ++i) {
+      const FunctionRow& row = *from.table->rows[i];
+      if (row.verify == nullptr || accepts<A...>(*t_thread, row, args...))
+        return FunctionChain{from.table, i, from.fallback}.run(row, args...);
+    }
+    return from.fallback.run(from.fallback.context, static_cast<A&&>(args)...);
+  }
+};
+
+// `failed` is the backend that has failed on the fast path; null: none.
+template <class R, class... A>
+[[gnu::noinline]] R call_function_slow(FunctionSite& site, ThreadHead& thread,
+                                       const FunctionDefault<R, A...>& fallback, const char* failed,
+                                       std::remove_reference_t<A>&... args) {
   const typename ErasedArgs<A...>::Tuple tuple(args...);
   const FunctionArgs erased = ErasedArgs<A...>::of(tuple);
-  for (;;) {
-    if (site.table.load(std::memory_order_acquire) == nullptr ||
-        (thread.scope & ThreadHead::kProviders) != 0)
-      attach_function(site);
-    Guard guard(thread, site);
-    const FunctionRow* row = choose_function(site, guard, thread, erased, so_far);
-    if (row == nullptr) break;
-    const FunctionEnd end{site, *row, so_far};
-    try {
-      return run_row<R, A...>(*row, args...);
-    } catch (...) {
-      if (!function_failed(site, *row, thread, kLeft<A...>, so_far)) throw;
+  FunctionTry so_far;
+  if (failed != nullptr) so_far.failed[so_far.failures++] = failed;
+  for (bool attached = true; attached;) {
+    {
+      Guard guard(thread, site);
+      const FunctionRow* const row = choose_function(site, guard, thread, erased, so_far);
+      if (row != nullptr) {
+        const FunctionEnd end{*row, so_far};
+        try {
+          return FunctionChain<R, A...>{so_far.table, so_far.at, fallback}.run(*row, args...);
+        } catch (...) {
+          if (!function_failed(site, *row, thread, kLeft<A...>, so_far)) throw;
+        }
+        continue;
+      }
+      if (so_far.table != nullptr) break;
     }
+    attached = attach_function(site);
   }
-  return body(static_cast<A&&>(args)...);
+  return fallback.run(fallback.context, static_cast<A&&>(args)...);
 }
 
 template <class R, class... A>
-inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_reference_t<A>&... args) {
+inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallback,
+                       std::remove_reference_t<A>&... args) {
   ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
-  FunctionTry so_far;
+  const char* failed = nullptr;
   bool original = false;
   {
     Guard guard(thread, site);
-    const FunctionTable* const table = protect_table(site, thread, guard);
-    const bool scoped = (thread.scope & ThreadHead::kProviders) != 0;
-    if (table != nullptr && table->plain.load(std::memory_order_relaxed) &&
-        (thread.scope & ThreadHead::kTraced) == 0) [[likely]] {
+    const FunctionTable* const table = protect_table(site, guard);
+    if (table != nullptr && table->plain &&
+        (thread.scope & (ThreadHead::kTraced | ThreadHead::kProviders)) == 0) [[likely]] {
       original = true;
       for (uint32_t i = 0; original && i < table->count; ++i) {
         const FunctionRow& row = *table->rows[i];
         if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
+        original = false;
+        if (row.takes_next || row.watched.load(std::memory_order_relaxed)) [[unlikely]]
+          break;
         // So far only values of the table that were branched on have been read, which no store overtakes. A row that
-        // refused, and tables by scope, were read beyond that.
-        if (i == 0 && !scoped) [[likely]]
+        // refused was read beyond that.
+        if (i == 0) [[likely]]
           guard.move_to(&row);
         else
           guard.move_to_after_reading(&row);
         remember(thread, site, row.backend);
         count(thread, row.ran);
         try {
-          return run_row<R, A...>(row, args...);
+          return run_row<R, A...>(row, row.self, args...);
         } catch (...) {
+          FunctionTry so_far;
           if (!function_failed(site, row, thread, kLeft<A...>, so_far)) throw;
           // The guard has moved off the table: start over on the slow path, without this row.
-          original = false;
+          failed = row.backend;
         }
       }
       if (original) {
@@ -324,8 +375,9 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
     }
   }
   if (original) [[likely]]
-    return body(static_cast<A&&>(args)...);
-  return call_slow_path<R, A...>(site, thread, body, so_far, args...);
+    return fallback.run(fallback.context, static_cast<A&&>(args)...);
+  return call_function_slow<R, A...>(site, thread, fallback, failed, args...);
 }
 
-}  // namespace yard::detail
+}  // namespace detail
+}  // namespace yard

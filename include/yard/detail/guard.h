@@ -13,7 +13,6 @@ namespace yard::detail {
 
 struct CallMemos;
 struct FunctionCalls;
-struct HookFrame;
 struct ScopeState;
 
 // How a reader orders the announcement of p before its check that p is still current. The reclaimer calls membarrier;
@@ -52,12 +51,11 @@ struct alignas(64) ThreadHead {
   // The number of the policy scope the thread is in (yard/policy.h), 0 outside of any. kTraced is part of the numbers of
   // scopes that are traced (yard/trace.h).
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
-  // Part of the numbers of scopes whose policy concerns hooks and dispatched functions.
+  // Part of the numbers of scopes that concern functions.
   static constexpr uint64_t kProviders = uint64_t{1} << 61;
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
   const ScopeState* scope_state = nullptr;
-  const HookFrame* hooks = nullptr;  // the innermost devices and sets of hooks (yard/hook.h)
   static constexpr uint64_t kErrorBytes = 512;
   // For the message of the next guard's kernel; that guard will have an inline slot.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
@@ -101,7 +99,7 @@ class BasicGuard {
       : thread_(thread), slot_(kUnfenced ? thread.slots[thread.depth] : thread.slot()) {
     ++thread_.depth;
   }
-  // For a function or hook, which may call itself without end: throws yard::Error where calls nest too deep.
+  // For a function, which may call itself without end: throws yard::Error where calls nest too deep.
   template <class Site>
   [[gnu::always_inline]] BasicGuard(ThreadHead& thread, const Site& site)
       : thread_(thread),

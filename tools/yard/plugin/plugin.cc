@@ -80,7 +80,6 @@ void print_plugin(const PluginInfo& p) {
     line("needs", joined(p.features));
     line("ops", joined(p.ops));
     if (!p.groups.empty()) line("groups", joined(p.groups));
-    if (!p.hooks.empty()) line("hooks", joined(p.hooks));
   }
   line("verified", p.verified ? "yes" : "not yet: yard verify");
 }

@@ -49,7 +49,6 @@ Json to_json(const PluginInfo& p) {
           {"features", p.features},
           {"ops", p.ops},
           {"groups", p.groups},
-          {"hooks", p.hooks},
           {"verified", p.verified}};
 }
 

@@ -37,12 +37,12 @@ RuntimeSettings as_the_environment_has_it();
 // A runtime that searches no paths by itself.
 RuntimeSettings looks_for_nothing();
 
-// An op, a hook or a group of a plugin that has not been opened.
+// An op or a group of a plugin that has not been opened.
 struct Announced {
   std::string name, plugin, path;
 };
 
-// Where a plugin's manifest has them: &PluginInfo::ops, hooks or groups.
+// Where a plugin's manifest has them: &PluginInfo::ops or groups.
 using Announcement = std::vector<std::string> PluginInfo::*;
 
 std::vector<Announced> announced(const Runtime& runtime, Announcement what);

@@ -209,11 +209,8 @@ void print_function_reports(const VerifyReport& report) {
 std::string unchecked_function(const VerifyReport& report) {
   for (const FunctionReport& f : report.functions)
     if (f.state == State::kNotChecked)
-      return f.function.find('/') == std::string::npos
-                 ? fmt::format("hook '{}' of backend '{}' was not run: it {}", f.function,
-                               f.backend, f.why)
-                 : fmt::format("the verifier of backend '{}' for function '{}' was not checked: {}",
-                               f.backend, f.function, f.why);
+      return fmt::format("backend '{}' was not checked for function '{}': it {}", f.backend,
+                         f.function, f.why);
   return {};
 }
 

@@ -297,7 +297,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->excludes(backend);
   c->add_option("--op", q->options.op, "Only kernels of this op")->type_name("OP");
   c->add_option("--function", q->options.function,
-                "Only verifiers of this function, or this hook, and no kernels")
+                "Only verifiers of this function, and no kernels")
       ->type_name("GROUP/NAME");
   c->add_option("--cases", q->options.cases,
                 "Calls for each op, and again for each kernel (300; 40 with --quick)")
@@ -336,9 +336,9 @@ void add_verify(CLI::App& app, Action& action) {
       "Kernels with state get options and weights made from what they declare, or those that are\n"
       "given. With --call and --trace each call is made with every kind of contents, from --seed.\n"
       "\n"
-      "Verifiers of dispatched functions are called with their sample calls, twice and on other\n"
-      "threads, and must give the same answer; hooks are run with theirs, which state what is\n"
-      "expected. Exit code 1 when one is broken.\n"
+      "Verifiers of functions are called with their sample calls, twice and on other threads, and\n"
+      "must give the same answer; functions without a verifier are run with theirs, which state\n"
+      "what is expected. Exit code 1 when one is broken.\n"
       "\n"
       "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash,\n"
       "a hang or a write out of bounds is a failure. A smoke test on a few small calls comes\n"

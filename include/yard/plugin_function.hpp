@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks and dispatched functions of plugins, for plugin.hpp: functions that replace functions of the program.
+// Implementations of functions in plugins, for plugin.hpp.
 //
 //   int64_t add(int64_t a, int64_t b) { return a + b; }
 //   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
 //
 //   Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
-//       .add(hook<add>("add").backend("acme"))
-//       .add(hook<twice>("scale").samples<scale_samples, identity>().backend("acme").priority(10))
+//       .add(function<add>("math", "add", "acme"))
+//       .add(function<twice>("math", "scale", "acme").results<scale_samples, identity>().priority(10))
 //       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host).samples<some_calls>())
 //
-// The manifest lists the hooks (HOOKS of yard_add_plugin) and the groups of functions. Signatures are compared at load
-// with those of the program, with the layouts of C++ types (yard/detail/signature.h).
+// The manifest lists the groups (FUNCTIONS of yard_add_plugin). Signatures are compared at load with those of the program,
+// with the layouts of C++ types (yard/detail/signature.h).
 #pragma once
 
-#include <yard/provide.h>
+#include <yard/verdict.h>
 #include <yard/plugin.hpp>
 
 namespace yard::plugin {
@@ -22,23 +22,23 @@ namespace detail {
 
 // A function without state: `self` is not used.
 template <auto F, class T>
-struct HookOf;
+struct EntryOf;
 template <auto F, class R, class... A>
-struct HookOf<F, R (*)(A...)> {
+struct EntryOf<F, R (*)(A...)> {
   using Signature = R(A...);
   static constexpr bool kTakesNext = false;
   static R entry(void*, A... a) { return F(std::forward<A>(a)...); }
 };
 template <auto F, class R, class... A>
-struct HookOf<F, R (*)(Next<R(A...)>, A...)> {
+struct EntryOf<F, R (*)(Next<R(A...)>, A...)> {
   using Signature = R(A...);
   static constexpr bool kTakesNext = true;
   static R entry(void* given, A... a) {
-    return F(Next<R(A...)>(static_cast<const yard_hook_next_t*>(given)), std::forward<A>(a)...);
+    return F(Next<R(A...)>(static_cast<const yard_function_next_t*>(given)), std::forward<A>(a)...);
   }
 };
 template <auto F, class R, class... A>
-struct HookOf<F, R (*)(A...) noexcept> : HookOf<F, R (*)(A...)> {};
+struct EntryOf<F, R (*)(A...) noexcept> : EntryOf<F, R (*)(A...)> {};
 
 // The reasons of a verifier are numbered by their place in this list. A text that is not in it cannot be shown: its
 // number is one past the end, for which the host has a message, and checks report the verifier as broken.
@@ -105,18 +105,18 @@ struct SamplesOf<M, R(A...)> {
 
 }  // namespace detail
 
-// Sample calls of a hook, which `yard verify` runs: `call(expected, arguments...)`, where `expected` is the result, or a
-// predicate of it; of a hook that returns nothing, a predicate without parameters.
+// Sample calls with results, which `yard verify` runs: `call(expected, arguments...)`, where `expected` is the result, or a
+// predicate of it; of a function that returns nothing, a predicate without parameters.
 template <class Signature>
-class HookSamples;
+class ResultSamples;
 template <class R, class... A>
-class HookSamples<R(A...)> {
+class ResultSamples<R(A...)> {
  public:
   using Run = R (*)(void*, A...);
   template <class T>
   using Passed = std::conditional_t<std::is_reference_v<T>, T, const T&>;
 
-  // The hook may be run more than once: arguments are passed by value or as they are, and not moved.
+  // The function may be run more than once: arguments are passed by value or as they are, and not moved.
   template <class E>
   void operator()(const E& expected, A... args) const {
     const auto holds = [&](Run run, void* of) -> bool {
@@ -142,87 +142,66 @@ class HookSamples<R(A...)> {
   }
 
   // For the library itself.
-  HookSamples(const yard_samples_t& to, void* next) noexcept : to_(to), next_(next) {}
+  ResultSamples(const yard_samples_t& to, void* next) noexcept : to_(to), next_(next) {}
 
  private:
   const yard_samples_t& to_;
   void* next_;
 };
 
-namespace detail {
+// An implementation around the function F.
 template <auto F>
-class HookAround : public Hook {
+class Function : public FunctionDef {
  public:
-  using H = HookOf<F, decltype(F)>;
-  explicit HookAround(const char* name) noexcept : Hook(name) {
-    d.signature = signature_of<typename H::Signature>();
-    d.function = reinterpret_cast<void (*)(void)>(&H::entry);
-    d.flags = H::kTakesNext ? YARD_HOOK_NEXT : 0;
+  using Entry = detail::EntryOf<F, decltype(F)>;
+  using Signature = typename Entry::Signature;
+  Function(const char* group, const char* name, const char* backend) noexcept
+      : FunctionDef(group, name, backend) {
+    d.signature = signature_of<Signature>();
+    d.function = reinterpret_cast<void (*)(void)>(&Entry::entry);
+    d.flags = Entry::kTakesNext ? YARD_FUNCTION_NEXT : 0;
   }
-
-  // M makes sample calls: void(const HookSamples<S>&). N serves as the next one for a hook that takes yard::Next.
-  template <auto M, auto N = nullptr>
-  HookAround& samples() noexcept {
-    using Calls = HookSamples<typename H::Signature>;
-    static_assert(std::is_invocable_v<decltype(M), const Calls&>,
-                  "sample calls are made by a void(const HookSamples<S>&), where S is the "
-                  "hook's signature");
-    d.samples = [](void*, const void* to) {
-      yard_hook_next_t next{};
-      next.size = sizeof next;
-      if constexpr (H::kTakesNext) {
-        using Default = HookOf<N, decltype(N)>;
-        static_assert(std::is_same_v<typename Default::Signature, typename H::Signature>,
-                      "samples<M, N>(): N, which serves as the next one, has the hook's signature");
-        next.function = reinterpret_cast<void (*)(void)>(&Default::entry);
-      }
-      M(Calls(*static_cast<const yard_samples_t*>(to), H::kTakesNext ? &next : nullptr));
-    };
-    return *this;
-  }
-};
-}  // namespace detail
-
-// A hook around the function F.
-template <auto F>
-detail::HookAround<F> hook(const char* name) noexcept {
-  return detail::HookAround<F>(name);
-}
-
-// An implementation of a dispatched function of signature S.
-template <class S>
-class Function : public Hook {
- public:
-  explicit Function(const char* name) noexcept : Hook(name) {}
   // `texts` lists the texts of all its reasons, and must outlive the plugin's use; `host` answers its FunctionQuery.
   template <auto V>
   Function& verify(std::span<const char* const> texts = {},
                    const yard_host_t* host = nullptr) noexcept {
-    using Verifier = detail::VerifierOf<V, S>;
+    using Verifier = detail::VerifierOf<V, Signature>;
     Verifier::texts = {texts, host};
     if (!texts.empty()) reasons(texts);
     d.verify = reinterpret_cast<void (*)(void)>(&Verifier::entry);
     return *this;
   }
-  // M makes sample calls, by which the verifier is checked: see yard/provide.h.
+  // M makes sample calls, by which the verifier is checked: see yard/verdict.h.
   template <auto M>
   Function& samples() noexcept {
-    d.samples = &detail::SamplesOf<M, S>::entry;
+    d.samples = &detail::SamplesOf<M, Signature>::entry;
+    return *this;
+  }
+  // M makes sample calls with results, for a function without a verifier. N serves as the next one if F takes a yard::Next.
+  template <auto M, auto N = nullptr>
+  Function& results() noexcept {
+    using Calls = ResultSamples<Signature>;
+    static_assert(std::is_invocable_v<decltype(M), const Calls&>,
+                  "sample calls are made by a void(const ResultSamples<S>&), where S is the "
+                  "function's signature");
+    d.samples = [](void*, const void* to) {
+      yard_function_next_t next{};
+      next.size = sizeof next;
+      if constexpr (Entry::kTakesNext) {
+        using Default = detail::EntryOf<N, decltype(N)>;
+        static_assert(std::is_same_v<typename Default::Signature, Signature>,
+                      "results<M, N>(): N, which serves as the next one, has F's signature");
+        next.function = reinterpret_cast<void (*)(void)>(&Default::entry);
+      }
+      M(Calls(*static_cast<const yard_samples_t*>(to), Entry::kTakesNext ? &next : nullptr));
+    };
     return *this;
   }
 };
 
 template <auto F>
-Function<typename detail::HookOf<F, decltype(F)>::Signature> function(const char* group,
-                                                                      const char* name,
-                                                                      const char* backend) {
-  using H = detail::HookOf<F, decltype(F)>;
-  static_assert(!H::kTakesNext, "an implementation of a dispatched function takes no yard::Next");
-  Function<typename H::Signature> f(name);
-  f.d.group = group, f.d.backend = backend;
-  f.d.signature = signature_of<typename H::Signature>();
-  f.d.function = reinterpret_cast<void (*)(void)>(&H::entry);
-  return f;
+Function<F> function(const char* group, const char* name, const char* backend) noexcept {
+  return {group, name, backend};
 }
 
 }  // namespace yard::plugin

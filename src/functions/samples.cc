@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "provider/provider_table.h"
+// Sample calls, by which `yard verify` and yard::verify() check verifiers and functions.
 
 #include <fmt/format.h>
 #include <yard/plugin.h>
@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "base/thread_state.h"
 #include "dispatch/scope.h"
-#include "provider/function_service.h"
-#include "registry/declarations.h"
+#include "functions/declarations.h"
+#include "functions/functions.h"
 
-namespace yard::provider {
+namespace yard::functions {
 namespace {
 
 constexpr const char* kFloatStateChanged = "it changed the floating-point control state";
@@ -44,27 +44,8 @@ Answer ask_elsewhere(const Implementation& i, const detail::ThreadHead& thread,
   return answers[0].broken.empty() && same_answer(first, answers[0]) ? answers[1] : answers[0];
 }
 
-}  // namespace
-
-Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
-                const detail::FunctionArgs& args) {
-  Answer a;
-  if (i.verify == nullptr) {
-    a.accepted = true;
-    return a;
-  }
-  const base::FloatState before;
-  try {
-    const int32_t code = args.ask(args.tuple, thread, i, a.verdict);
-    a.accepted = code == YARD_OK && a.verdict.reason == YARD_REASON_NONE;
-    if (!a.accepted && a.verdict.reason <= YARD_REASON_NONE) a.verdict.reason = YARD_REASON_REFUSED;
-  } catch (...) {
-    a.broken = "it threw: " + base::current_exception_text();
-  }
-  if (before.restore() && a.broken.empty()) a.accepted = false, a.broken = kFloatStateChanged;
-  return a;
-}
-
+// Twice on this thread, then on two other threads at once. Different answers, and a reason without a text, make the
+// verifier broken.
 Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
                    const detail::FunctionArgs& args) {
   Answer first = ask_once(i, thread, args);
@@ -85,32 +66,26 @@ Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
   return first;
 }
 
-namespace {
-
 constexpr size_t kMaxProblems = 8;  // reported of one verifier
 
-// What the sample calls of a function or hook show about one backend's code for it.
+// What the sample calls of a function show about one backend's code for it.
 class Examination {
  public:
-  Examination(std::shared_ptr<const registry::Hook> hook, std::string name,
+  Examination(std::shared_ptr<const registry::Function> record, std::string name,
               const Verification& what)
-      : hook_(std::move(hook)), what_(what) {
-    to_.function = std::move(name), to_.backend = hook_->backend;
+      : record_(std::move(record)), what_(what) {
+    to_.function = std::move(name), to_.backend = record_->backend;
   }
 
   // Asks the verifier about all samples: those of the program, declared with the function, and those of the plugin.
   FunctionReport of_verifier() && {
-    const registry::Hook& h = *hook_;
-    if (h.d.verify == nullptr) {
-      to_.state = FunctionReport::State::kNoVerifier;
-      return std::move(to_);
-    }
-    implementation_ = Implementation::make(hook_);
+    const registry::Function& h = *record_;
+    implementation_ = Implementation::make(record_);
     constexpr const char* kThrew = "making a sample call threw: ";
     bool declared = h.d.samples != nullptr;
     if (declared)
       take_of_plugin(kThrew, [&](const yard_sample_t& sample) { ask(args_of(sample)); });
-    for (const detail::FunctionSite* site : registry::function_sites(h.group, h.name)) {
+    for (const detail::FunctionSite* site : declared_sites(h.group, h.name)) {
       const auto samples = site->samples.load(std::memory_order_acquire);
       if (samples == nullptr || site->signature != h.signature) continue;
       declared = true;
@@ -125,10 +100,15 @@ class Examination {
     return finish(declared ? "its sample calls are none" : "declares no sample arguments");
   }
 
-  // Runs the hook with the sample calls of its plugin, which state what is expected of it.
-  FunctionReport of_hook(const registry::Backend& backend, const yard_host_t* host) && {
-    const registry::Hook& h = *hook_;
-    if (h.d.samples == nullptr) return finish("declares no sample calls");
+  // Runs the function with the sample calls of its plugin, which state what is expected of it.
+  FunctionReport of_results(const registry::Backend& backend, const yard_host_t* host) && {
+    const registry::Function& h = *record_;
+    if (h.d.samples == nullptr) {
+      // The code of a plugin counts as verified only if it was run.
+      if (what_.keep != nullptr) return finish("declares no sample calls");
+      to_.state = FunctionReport::State::kNoVerifier;
+      return std::move(to_);
+    }
     const registry::DeviceProbe& probe =
         backend.probe({std::max(backend.d.device_type, 1), 0}, host);
     if (!probe.available)
@@ -184,7 +164,7 @@ class Examination {
           t.f(*sample);
         }};
     const base::FloatState restored;
-    guarded(threw, [&] { hook_->d.samples(hook_->d.self, &to); });
+    guarded(threw, [&] { record_->d.samples(record_->d.self, &to); });
   }
 
   void begin_sample() {
@@ -218,7 +198,7 @@ class Examination {
     return std::move(to_);
   }
 
-  const std::shared_ptr<const registry::Hook> hook_;
+  const std::shared_ptr<const registry::Function> record_;
   const Verification& what_;
   std::shared_ptr<const Implementation> implementation_;  // of a function with a verifier
   FunctionReport to_;
@@ -226,22 +206,21 @@ class Examination {
 
 }  // namespace
 
-std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
+std::vector<FunctionReport> Service::verify(const Verification& what) const {
   const auto s = core_.snapshot();
   std::vector<FunctionReport> to;
-  const auto is_named = [&](const registry::Hook& h, const std::string& name) {
-    return (what.keep == nullptr || h.keep.get() == what.keep) &&
-           (what.backend.empty() || h.backend == what.backend) &&
-           (what.function.empty() || name == what.function);
-  };
-  for (const auto& hook : s->state->functions)
-    if (std::string name = hook->group + "/" + hook->name; is_named(*hook, name))
-      to.push_back(Examination(hook, std::move(name), what).of_verifier());
-  for (const auto& hook : s->state->hooks)
-    // Of all hooks, those that can be examined.
-    if ((what.keep != nullptr || hook->d.samples != nullptr) && is_named(*hook, hook->name))
-      to.push_back(Examination(hook, hook->name, what)
-                       .of_hook(*backend_of(*s->state, hook->backend), core_.host));
+  for (const auto& f : s->state->functions) {
+    std::string name = f->group + "/" + f->name;
+    if ((what.keep != nullptr && f->keep.get() != what.keep) ||
+        (!what.backend.empty() && f->backend != what.backend) ||
+        (!what.function.empty() && name != what.function))
+      continue;
+    Examination examination(f, std::move(name), what);
+    to.push_back(
+        f->d.verify != nullptr
+            ? std::move(examination).of_verifier()
+            : std::move(examination).of_results(*backend_of(*s->state, f->backend), core_.host));
+  }
   std::sort(to.begin(), to.end(), [](const FunctionReport& a, const FunctionReport& b) {
     return std::tie(a.function, a.backend) < std::tie(b.function, b.backend);
   });
@@ -249,7 +228,7 @@ std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
   return to;
 }
 
-}  // namespace yard::provider
+}  // namespace yard::functions
 
 namespace yard {
 

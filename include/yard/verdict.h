@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What implementations of hooks (yard/hook.h) and of dispatched functions (yard/function.h) consist of, in programs and in
-// plugins (yard/plugin_hooks.hpp). Standalone but for plugin.h and detail/signature.h, which describes the text of
-// signatures and how types are named in it.
-//
-// A hook is called with the hook's own arguments. One that takes a Next first may call the next in the chain, at last
-// the default, instead of or beside doing the work itself:
-//
-//   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
-//
-// An implementation of a dispatched function may have a verifier, and its program or plugin sample calls to check it by:
+// What implementations of functions (yard/function.h) consist of besides their code, in programs and in plugins
+// (yard/plugin_function.hpp): verifiers, sample calls, and the rest of a chain. Needs only plugin.h and detail/signature.h.
 //
 //   yard::Verdict fits(const Norm& n, float) {
 //     if (n.width > 256) return yard::Reject("width {0} is above {1}", n.width, 256);
@@ -19,11 +11,12 @@
 //     call(Norm{x.data(), out.data(), 4, 64}, 1e-6f);
 //     call(Norm{x.data(), out.data(), 4, 512}, 1e-6f);
 //   }
+//   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }   // extends what next() does
 //
 // A verifier has its function's parameters, none of which it can change, perhaps after a const FunctionQuery&. It is
 // cheap, changes nothing and gives the same answer every time; several threads may call it at once. `yard verify` and
 // yard::verify() ask it about every sample, several times and on several threads; nothing is run. Make samples that
-// reach every branch: what is not asked is not checked. The function that makes them owns what the arguments point to.
+// reach every branch. The function that makes them owns what the arguments point to.
 #pragma once
 
 #include <yard/detail/signature.h>
@@ -33,20 +26,21 @@
 
 namespace yard {
 
-// The rest of a hook's chain. Valid until the implementation returns; may be called any number of times.
+// The rest of a chain of implementations, at last the default. Valid until the implementation returns; may be called any
+// number of times.
 template <class Signature>
 class Next;
 template <class R, class... A>
 class Next<R(A...)> {
  public:
-  explicit Next(const yard_hook_next_t* next) noexcept : next_(next) {}
+  explicit Next(const yard_function_next_t* next) noexcept : next_(next) {}
   R operator()(A... a) const {
     return reinterpret_cast<R (*)(void*, A...)>(next_->function)(next_->argument,
                                                                  std::forward<A>(a)...);
   }
 
  private:
-  const yard_hook_next_t* next_;
+  const yard_function_next_t* next_;
 };
 
 struct Accept {};
@@ -149,43 +143,18 @@ using SignatureOf = typename decltype(find_signature<std::decay_t<F>>())::type;
 template <class... T>
 struct TypeList {};
 
-// Whether a result converts to the hook's without loss. Types that are no numbers convert as in a return statement.
-template <class From, class To>
-inline constexpr bool kResultFits = std::is_convertible_v<From, To>;
-template <class From, class To>
-requires(std::is_arithmetic_v<From>&& std::is_arithmetic_v<To>)  //
-    inline constexpr bool kResultFits<From, To> = requires(From f) {
-  To{f};
-};
-// Whether a callable's own signature is that of a hook: the same parameters but for const and &. A callable with
-// several signatures must take the arguments as they are.
-template <class Own, class S>
-inline constexpr bool kSameCall = false;
-template <class R, class... A>
-inline constexpr bool kSameCall<void, R(A...)> = true;
-template <class O, class... P, class R, class... A>
-requires(sizeof...(P) == sizeof...(A))  //
-    inline constexpr bool kSameCall<O(P...), R(A...)> =
-        (std::is_same_v<std::remove_cvref_t<P>, std::remove_cvref_t<A>> && ...) &&
-        (std::is_void_v<R> || kResultFits<O, R>);
-
+// Whether F implements the function S: the same signature, not one that happens to convert.
 template <class F, class S>
 inline constexpr bool kImplements = false;
 template <class F, class R, class... A>
 inline constexpr bool kImplements<F, R(A...)> =
-    std::is_invocable_r_v<R, const F&, A...>&& kSameCall<SignatureOf<F>, R(A...)>;
-template <class F, class S>
-inline constexpr bool kImplementsWithNext = false;
-template <class F, class R, class... A>
-inline constexpr bool kImplementsWithNext<F, R(A...)> = kImplements<F, R(Next<R(A...)>, A...)>;
-
-// Whether F implements the function S: the same signature, not one that happens to convert.
-template <class F, class S>
-inline constexpr bool kImplementsFunction = false;
-template <class F, class R, class... A>
-inline constexpr bool kImplementsFunction<F, R(A...)> =
     std::is_void_v<SignatureOf<F>> ? std::is_invocable_r_v<R, const std::decay_t<F>&, A...>
                                    : std::is_same_v<SignatureOf<F>, R(A...)>;
+// The same for an F that first takes a Next.
+template <class F, class S>
+inline constexpr bool kTakesNext = false;
+template <class F, class R, class... A>
+inline constexpr bool kTakesNext<F, R(A...)> = kImplements<F, R(Next<R(A...)>, A...)>;
 
 // Parameters of a verifier and of its function are compared without const, also that of what a pointer points to.
 template <class T, class P = std::remove_cvref_t<T>>

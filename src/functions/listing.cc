@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists, explanations and checks of dispatched functions.
+// Lists and explanations of functions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,60 +8,53 @@
 
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "dispatch/scope.h"
-#include "provider/function_service.h"
-#include "provider/provider_table.h"
-#include "registry/declarations.h"
+#include "functions/declarations.h"
+#include "functions/functions.h"
 #include "select/reasons.h"
 
-namespace yard::provider {
+namespace yard::functions {
 namespace {
 
-std::vector<FunctionProvider> describe_all(const std::vector<Provider>& providers) {
+std::vector<FunctionProvider> describe_all(const Situation& now, const FunctionInfo& f,
+                                           std::string_view signature) {
   std::vector<FunctionProvider> to;
-  for (const Provider& from : providers) {
+  for (const Provider& from : providers_of(now, f.group, f.name, signature, f.selection)) {
     FunctionProvider p;
-    p.backend = from.hook->backend;
-    p.priority = priority_of(*from.hook);
+    p.backend = from.record->backend;
+    p.priority = priority_of(*from.record);
     p.on = from.eligibility.eligible();
+    p.takes_next = (from.record->d.flags & YARD_FUNCTION_NEXT) != 0;
     if (!p.on)
       p.reason = select::reason_name(from.eligibility.reason), p.detail = from.eligibility.why();
     if (from.eligibility.breaker) p.breaker = to_string(from.eligibility.breaker->state);
+    for (const Activation& a : now.activations) {
+      if (a.backend != p.backend) continue;
+      if (a.device)
+        p.devices.push_back(*a.device);
+      else
+        p.active = true;
+    }
     to.push_back(std::move(p));
   }
   return to;
 }
 
-void add_counters(const ProviderTable& table, FunctionInfo& to) {
+void add_counters(const Table& table, FunctionInfo& to) {
   to.original_calls = table.originals->total();
   for (FunctionProvider& p : to.providers)
-    for (const ProviderTable::Entry& e : table.entries) {
-      if (e.implementation->hook->backend != p.backend) continue;
-      p.calls = e.implementation->runs.total();
-      p.failures = e.implementation->failures.total();
-    }
-}
-
-// The counters are those of the shared runtime, which serves the calls.
-FunctionInfo describe(const Situation& now, detail::FunctionSite& site, bool serves) {
-  FunctionInfo to;
-  to.group = site.group, to.name = site.name, to.signature = site.signature;
-  to.declared = true;
-  to.providers = describe_all(function_providers(now, site.group, site.name, site.signature));
-  if (!serves) return to;
-  base::Guard guard(base::this_thread());
-  const detail::FunctionTable* t = guard.protect(site.table);
-  to.asked = t != nullptr;
-  if (const ProviderTable* table = as_table(t)) add_counters(*table, to);
-  return to;
+    for (const Table::Entry& e : table.entries)
+      if (e.implementation->record->backend == p.backend) {
+        p.calls = e.implementation->runs.total();
+        p.failures = e.implementation->failures.total();
+      }
 }
 
 // One candidate of an explanation; `selected` is the backend selected so far.
-FunctionCandidate explain_entry(const ProviderTable::Entry& e, const base::ThreadRecord& thread,
+FunctionCandidate explain_entry(const Table::Entry& e, const base::ThreadRecord& thread,
                                 const detail::FunctionArgs& args, std::string& selected) {
   const Implementation& i = *e.implementation;
   const auto because = [](int32_t reason) { return std::string(select::reason_name(reason)); };
-  FunctionCandidate c{i.hook->backend, priority_of(*i.hook), "out", "", e.eligibility.why()};
+  FunctionCandidate c{i.record->backend, priority_of(*i.record), "out", "", e.eligibility.why()};
   if (!e.eligibility.eligible()) {
     c.reason = because(e.eligibility.reason);
     return c;
@@ -86,31 +79,41 @@ FunctionCandidate explain_entry(const ProviderTable::Entry& e, const base::Threa
 
 }  // namespace
 
-std::vector<FunctionInfo> FunctionService::list() {
+std::vector<FunctionInfo> Service::list() const {
   std::vector<FunctionInfo> to;
   const auto s = core_.snapshot();
-  const Situation now(*s, core_.host);
-  const bool serves = serves_.load(std::memory_order_acquire);
+  const Activations active = activations();
+  const Situation now(*s, core_.host, active);
+  const SnapshotTables* const tables = SnapshotTables::of(*s);
   std::set<std::pair<std::string, std::string>> declared;
-  for (detail::FunctionSite* site : registry::function_sites()) {
+  for (const detail::FunctionSite* site : declared_sites()) {
     declared.emplace(site->group, site->name);
-    to.push_back(describe(now, *site, serves));
+    FunctionInfo f{
+        site->group, site->name, site->signature, site->selection, true, in_use(site->group),
+        {},          0};
+    f.providers = describe_all(now, f, f.signature);
+    // The counters are those of the shared runtime, which serves the calls.
+    if (tables != nullptr && site->index < tables->tables.size() &&
+        tables->tables[site->index] != nullptr)
+      add_counters(*tables->tables[site->index], f);
+    to.push_back(std::move(f));
   }
-  for (const auto& hook : s->state->functions) {
-    if (!declared.emplace(hook->group, hook->name).second) continue;
+  for (const auto& record : s->state->functions) {
+    if (!declared.emplace(record->group, record->name).second) continue;
     FunctionInfo orphan;
-    orphan.group = hook->group, orphan.name = hook->name, orphan.signature = hook->signature;
-    orphan.providers = describe_all(function_providers(now, hook->group, hook->name, ""));
+    orphan.group = record->group, orphan.name = record->name;
+    orphan.signature = record->signature;
+    if ((record->d.flags & YARD_FUNCTION_NEXT) != 0) orphan.selection = Selection::kActive;
+    orphan.providers = describe_all(now, orphan, "");
     to.push_back(std::move(orphan));
   }
-  std::sort(to.begin(), to.end(), [](const FunctionInfo& a, const FunctionInfo& b) {
+  std::ranges::sort(to, [](const FunctionInfo& a, const FunctionInfo& b) {
     return std::tie(a.group, a.name, a.signature) < std::tie(b.group, b.name, b.signature);
   });
   return to;
 }
 
-FunctionExplanation FunctionService::explain(detail::FunctionSite& site,
-                                             const detail::FunctionArgs& args) {
+FunctionExplanation Service::explain(detail::FunctionSite& site, const detail::FunctionArgs& args) {
   FunctionExplanation to;
   to.function = site.group + "/" + site.name;
   to.selected = detail::kOriginal;
@@ -122,25 +125,27 @@ FunctionExplanation FunctionService::explain(detail::FunctionSite& site,
     return to;
   }
   attach(site);
+  const Activations none;
+  const bool off =
+      Situation(*core_.snapshot(), core_.host, none, scope != nullptr ? &scope->content : nullptr)
+          .off();
+  if (off) to.why = "the master switch: every call is the original";
   base::Guard guard(thread);
-  const detail::FunctionTable* t = detail::protect_table(site, thread, guard);
-  if (t == &detail::kFunctionsOff) to.why = "the master switch: every call is the original";
-  const ProviderTable* table = as_table(t);
-  if (table == nullptr) return to;
-  for (const ProviderTable::Entry& e : table->entries)
-    to.candidates.push_back(explain_entry(e, thread, args, to.selected));
+  const Table* const table = find_table(site, thread, guard);
+  if (table != nullptr && !off)
+    for (const Table::Entry& e : table->entries)
+      to.candidates.push_back(explain_entry(e, thread, args, to.selected));
   return to;
 }
 
-void FunctionService::add_successes(std::vector<health::Successes>& to) {
-  if (!serves_.load(std::memory_order_acquire)) return;
-  base::ThreadRecord& thread = base::this_thread();
-  for (const detail::FunctionSite* site : registry::function_sites()) {
-    base::Guard guard(thread);
-    const ProviderTable* table = as_table(guard.protect(site->table));
+void Service::add_successes(std::vector<health::Successes>& to) {
+  const auto s = core_.snapshot();
+  const SnapshotTables* const tables = SnapshotTables::of(*s);
+  if (tables == nullptr) return;
+  for (const auto& table : tables->tables) {
     if (table == nullptr) continue;
-    for (const ProviderTable::Entry& e : table->entries) {
-      const health::Key key = health_key(*e.implementation->hook);
+    for (const Table::Entry& e : table->entries) {
+      const health::Key key = health_key(*e.implementation->record);
       const uint64_t runs = e.implementation->runs.total();
       to.push_back({key.op, key.kernel, key.backend,
                     runs - std::min(runs, e.implementation->failures.total())});
@@ -148,7 +153,7 @@ void FunctionService::add_successes(std::vector<health::Successes>& to) {
   }
 }
 
-}  // namespace yard::provider
+}  // namespace yard::functions
 
 namespace yard {
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "functions/declarations.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace yard::functions {
+
+constinit base::AppendList<detail::FunctionSite> g_sites;
+
+std::vector<detail::FunctionSite*> declared_sites() {
+  std::vector<detail::FunctionSite*> to;
+  for (detail::FunctionSite& site : g_sites)
+    if (site.declared.load(std::memory_order_acquire) > 0) to.push_back(&site);
+  return to;
+}
+
+std::vector<detail::FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
+  std::vector<detail::FunctionSite*> to = declared_sites();
+  std::erase_if(to, [&](const auto* s) { return s->group != group || s->name != name; });
+  return to;
+}
+
+}  // namespace yard::functions
+
+namespace yard::detail {
+
+constinit std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot{nullptr};
+
+FunctionSite* declare_function(const FunctionDeclaration& d) noexcept {
+  auto made = std::make_unique<FunctionSite>();
+  made->group = d.group != nullptr ? d.group : "", made->name = d.name != nullptr ? d.name : "";
+  made->signature = d.signature;
+  made->selection = d.selection, made->repeatable = d.repeatable;
+  FunctionSite* site =
+      &functions::g_sites.find_or_append(std::move(made), [](const auto& a, auto& b) {
+        b.index = a.index + 1;
+        return a.group == b.group && a.name == b.name && a.signature == b.signature &&
+               a.selection == b.selection && a.repeatable == b.repeatable;
+      });
+  if (d.samples != nullptr) {
+    site->take_samples.store(d.take_samples, std::memory_order_relaxed);
+    site->samples.store(d.samples, std::memory_order_release);
+  }
+  // A function that is declared again may have had no table while it was not.
+  if (site->declared.fetch_add(1, std::memory_order_acq_rel) == 0)
+    site->quiet.store(false, std::memory_order_relaxed);
+  return site;
+}
+
+void undeclare_function(FunctionSite* site) noexcept {
+  // The samples may be code of a library that is unloaded with this object.
+  site->samples.store(nullptr, std::memory_order_release);
+  site->declared.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void no_default(const FunctionSite& site) {
+  throw Error(Status(Code::kNoKernel,
+                     fmt::format("function '{}/{}' has no body, and no backend runs the call; "
+                                 "expected call_or() with a default",
+                                 site.group, site.name)));
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// How tables get into snapshots, the first call of a function, and activations.
+#include "functions/functions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "base/results.h"
+#include "base/text.h"
+#include "functions/declarations.h"
+#include "select/select.h"
+
+namespace yard::functions {
+namespace {
+
+std::atomic<Service*> g_serving{nullptr};
+
+// Whether this thread is making a table: functions that probes call run the default.
+thread_local bool t_making_table = false;
+struct MakingTable : base::ForeignCode {
+  MakingTable() noexcept { t_making_table = true; }
+  ~MakingTable() { t_making_table = false; }
+};
+
+std::string shown(const Activation& a) {
+  return a.device ? fmt::format("backend '{}' on {}", a.backend, to_string(*a.device))
+                  : fmt::format("backend '{}'", a.backend);
+}
+
+bool provides(const registry::State& state, std::string_view backend) {
+  return std::ranges::any_of(state.functions, [&](const auto& f) { return f->backend == backend; });
+}
+
+bool is_orphan(const registry::Function& f) {
+  return std::ranges::none_of(declared_sites(f.group, f.name),
+                              [&](const auto* site) { return site->signature == f.signature; });
+}
+
+bool known(const registry::State& state, const registry::Function* f) {
+  return std::ranges::any_of(state.functions, [&](const auto& k) { return k.get() == f; });
+}
+
+}  // namespace
+
+Service::Service(detail::Core& core, plugin::Loader& loader, std::function<Status(Changes)> apply)
+    : core_(core), loader_(loader), apply_(std::move(apply)) {}
+
+void Service::serve() {
+  g_serving.store(this, std::memory_order_release);
+  serves_.store(true, std::memory_order_release);
+  detail::g_snapshot.store(&core_.published.current, std::memory_order_release);
+}
+
+Service* Service::serving() noexcept { return g_serving.load(std::memory_order_acquire); }
+
+bool Service::attach(detail::FunctionSite& site) {
+  if (t_making_table) return false;
+  base::ThreadRecord& thread = base::this_thread();
+  const detail::ScopeState* const scope = detail::provider_scope_of(thread);
+  if (scope != nullptr && !scope->problem.ok()) throw Error(scope->problem);
+  const detail::ScopeContent* const content = scope != nullptr ? &scope->content : nullptr;
+  const Activations active = activations();
+  // Under the master switch nothing is loaded.
+  if (!Situation(*core_.snapshot(), core_.host, active, content).off()) {
+    // Inside a selection nothing may be published: this call runs the default.
+    if (select::inside_select()) return false;
+    load_group(site.group, Ask::kFirst).ignore();
+    // Plugins cannot be opened now: this call runs the default, and the next one asks again.
+    if (!has_tables(site.group)) return false;
+  }
+  const auto is_there = [&] {
+    base::Guard guard(thread);
+    return find_table(site, thread, guard) != nullptr;
+  };
+  if (is_there()) return true;
+  if (scope == nullptr || SnapshotTables::of(*core_.snapshot()) == nullptr) {
+    republish();
+    if (scope == nullptr) return is_there();
+  }
+  const auto s = core_.snapshot();
+  const SnapshotTables* const tables = SnapshotTables::of(*s);
+  if (tables == nullptr) return false;
+  const MakingTable making;
+  const Table* const before =
+      site.index < tables->tables.size() ? tables->tables[site.index].get() : nullptr;
+  if (tables->add(site, scope->providers,
+                  Table::make(Situation(*s, core_.host, active, content), site, before)) >
+      SnapshotTables::kMostScoped)
+    republish();  // the next snapshot starts without any
+  return true;
+}
+
+void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next) {
+  if (!serves_.load(std::memory_order_acquire)) return;
+  auto to = std::make_shared<SnapshotTables>();
+  const SnapshotTables* const before = old != nullptr ? SnapshotTables::of(*old) : nullptr;
+  const Activations active = activations();
+  const Situation now(next, core_.host, active);
+  const MakingTable making;
+  for (detail::FunctionSite& site : g_sites) {
+    auto& table = to->tables.emplace_back();
+    auto& quiet = to->quiet.emplace_back(0);
+    // A function that cannot be called any more keeps no plugin loaded.
+    if (site.declared.load(std::memory_order_acquire) > 0 && now.off()) {
+      quiet = 1;
+    } else if (site.declared.load(std::memory_order_acquire) > 0 && has_tables(site.group)) {
+      const std::shared_ptr<const Table> last =
+          before != nullptr && site.index < before->list.size() ? before->tables[site.index]
+                                                                : nullptr;
+      table = Table::make(now, site, last.get());
+      if (last != nullptr && last->same_as(*table)) table = last;
+      quiet = table->count == 0;
+    }
+    to->list.push_back(table.get());
+  }
+  next.tables = to->list.data(), next.count = static_cast<uint32_t>(to->list.size());
+  next.functions = std::move(to);
+}
+
+// A thread that has seen the new table of one function must not find another function quiet that is not so any more, nor the
+// other way round. So all threads have observed the one store before the other is made.
+void Service::before_publication(const dispatch::Snapshot& next) noexcept {
+  const SnapshotTables* const tables = SnapshotTables::of(next);
+  if (tables == nullptr) return;
+  bool changed = false;
+  for (detail::FunctionSite& site : g_sites)
+    if (site.index < tables->quiet.size() && tables->quiet[site.index] == 0)
+      changed |= site.quiet.exchange(false, std::memory_order_relaxed);
+  if (changed) base::barrier_in_all_threads();
+}
+
+void Service::after_publication(const dispatch::Snapshot& next) noexcept {
+  const SnapshotTables* const tables = SnapshotTables::of(next);
+  if (tables == nullptr) return;
+  bool observed = false;
+  for (detail::FunctionSite& site : g_sites) {
+    if (site.index >= tables->quiet.size() || tables->quiet[site.index] == 0 ||
+        site.quiet.load(std::memory_order_relaxed))
+      continue;
+    if (!std::exchange(observed, true)) base::barrier_in_all_threads();
+    site.quiet.store(true, std::memory_order_relaxed);
+  }
+}
+
+Status Service::check_change(const registry::State& before, const registry::State& after) {
+  const Activations active = activations();
+  for (const auto& f : after.functions) {
+    if (known(before, f.get())) continue;
+    const auto declared = declared_sites(f->group, f->name);
+    if (!is_orphan(*f)) continue;
+    if (!declared.empty())
+      return Status(
+          Code::kConflict,
+          fmt::format("function '{}/{}' of backend '{}' has another signature than its "
+                      "declaration\n  declared: {}\n  provided: {}",
+                      f->group, f->name, f->backend, declared[0]->signature, f->signature));
+    if (std::ranges::any_of(active, [&](const Activation& a) { return a.backend == f->backend; }))
+      orphans_came_.store(true);
+  }
+  return {};
+}
+
+void Service::follow() {
+  if (!orphans_came_.exchange(false)) return;
+  std::set<std::string> backends;
+  for (const Activation& a : activations()) backends.insert(a.backend);
+  for (const std::string& b : backends) warn_of_orphans(b);
+}
+
+void Service::warn_of_orphans(std::string_view backend) const {
+  std::vector<std::string> declared;
+  for (const detail::FunctionSite* site : declared_sites())
+    declared.push_back(site->group + "/" + site->name);
+  std::string list;
+  for (const auto& f : core_.snapshot()->state->functions) {
+    if (f->backend != backend || !is_orphan(*f)) continue;
+    const std::string name = f->group + "/" + f->name;
+    list +=
+        fmt::format("{}'{}'{}", list.empty() ? "" : ", ", name, base::did_you_mean(name, declared));
+  }
+  if (!list.empty())
+    base::log(
+        LogLevel::kWarn, "dispatch",
+        fmt::format("Backend '{}' provides functions that are not declared: {}", backend, list));
+}
+
+// ---- Activations ----
+
+Activations Service::activations() const {
+  const std::lock_guard lock(lock_);
+  return activations_;
+}
+
+bool Service::plugins_may_bring_functions() const {
+  return std::ranges::any_of(loader_.list(), [](const PluginInfo& p) {
+    return !p.groups.empty() &&
+           (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
+            p.state == PluginState::kUnloading);
+  });
+}
+
+Status Service::usable(const Activation& a, bool expected) const {
+  const std::optional<Device>& device = a.device;
+  if (!base::is_bare_word(a.backend))
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("invalid name of a backend: expected letters, digits, '_', '.' or '-', got {}",
+                    base::excerpt(a.backend)));
+  if (device && (device->type <= 0 || device->type > 31 || device->index < -1))
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("invalid device: expected a type from 1 to 31 and an index from 0, or "
+                    "-1 for every device of the type; got type {}, index {}",
+                    device->type, device->index));
+  const auto s = core_.snapshot();
+  if (!expected && !provides(*s->state, a.backend)) {
+    std::set<std::string> names;
+    for (const auto& f : s->state->functions) names.insert(f->backend);
+    const std::vector<std::string> list(names.begin(), names.end());
+    return Status(Code::kNotFound,
+                  fmt::format("no backend '{}' provides functions{}{}", a.backend,
+                              base::did_you_mean(a.backend, list),
+                              list.empty() ? "; none does" : "; expected " + base::one_of(list)));
+  }
+  const auto backend = backend_of(*s->state, a.backend);
+  const Activations none;
+  const Situation now(*s, core_.host, none);
+  Eligibility e = by_policy(now, *backend);
+  // The master switch leaves out what is active, and keeps nothing from being activated.
+  if (e.reason == YARD_REASON_REFERENCE_ONLY) e = {};
+  if (e.eligible()) {
+    // Without an index it is for every device of the type, of which the first is probed.
+    const bool any = !device || device->index < 0;
+    const int32_t type = device ? device->type : backend->d.device_type;
+    e = on_device(now, *backend, any ? Device{type, 0} : *device, any);
+  }
+  if (e.eligible()) return {};
+  return Status(Code::kUnsupported,
+                fmt::format("backend '{}' cannot be activated: {}", a.backend, e.why()));
+}
+
+Status Service::activate(const Activation& a) {
+  // Groups that are in use look for plugins only once; others may have been found or unloaded since.
+  for (const std::string& g : known_groups())
+    if (in_use(g)) loader_.need(PluginOffer::kGroup, g);
+  YARD_RETURN_IF_ERROR(usable(a, plugins_may_bring_functions()));
+  {
+    const std::lock_guard lock(lock_);
+    std::erase(activations_, a);
+    activations_.push_back(a);
+  }
+  republish();
+  warn_of_orphans(a.backend);
+  if (!provides(*core_.snapshot()->state, a.backend))
+    base::log(LogLevel::kWarn, "dispatch",
+              fmt::format("Backend '{}' is activated and provides no functions yet: it waits for "
+                          "plugins that have been found and not been opened",
+                          a.backend));
+  return {};
+}
+
+Status Service::deactivate(const Activation& a) {
+  {
+    std::vector<std::string> active;
+    const std::lock_guard lock(lock_);
+    if (std::erase(activations_, a) == 0) {
+      for (const Activation& other : activations_) active.push_back(shown(other));
+      return Status(
+          Code::kNotFound,
+          fmt::format(
+              "{} is not active; {}", shown(a),
+              active.empty() ? "nothing is" : fmt::format("active: {}", fmt::join(active, ", "))));
+    }
+  }
+  republish();
+  return {};
+}
+
+std::vector<FunctionActivation> Service::list_activations() const {
+  const auto s = core_.snapshot();
+  std::vector<FunctionActivation> to;
+  for (const Activation& a : activations())
+    to.push_back({a.backend, a.device, !provides(*s->state, a.backend)});
+  return to;
+}
+
+}  // namespace yard::functions
+
+namespace yard {
+
+Status Functions::activate(std::string_view backend) {
+  return service_->activate({std::string(backend), {}});
+}
+Status Functions::activate(std::string_view backend, Device device) {
+  return service_->activate({std::string(backend), device});
+}
+Status Functions::deactivate(std::string_view backend) {
+  return service_->deactivate({std::string(backend), {}});
+}
+Status Functions::deactivate(std::string_view backend, Device device) {
+  return service_->deactivate({std::string(backend), device});
+}
+std::vector<FunctionActivation> Functions::activations() const {
+  return service_->list_activations();
+}
+
+}  // namespace yard
