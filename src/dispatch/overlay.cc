@@ -72,69 +72,32 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
          a.policy == b.policy && (!labelled || a.labels == b.labels);
 }
 
-namespace {
-
-// A name that has been checked.
-void set_mode(select::OpSettings& d, const std::string& name, const char* by) {
-  d.mode.source = by;
-  d.mode.program = nullptr;
-  if (const auto mode = parse_mode(name)) {
-    d.mode.mode = *mode;
-  } else if (const auto it = d.mode.added->find(name); it != d.mode.added->end()) {
-    d.mode.mode = Mode::kProgram;
-    d.mode.program = it->second;
-  }
+policy::ClauseSources sources_for(const policy::ProcessPolicy& process,
+                                  const registry::OpRecord& op_record,
+                                  const PolicyOverride& extra) {
+  policy::ClauseSources to = policy::sources_for(process, op_record.op->program);
+  to.policy = merge(to.policy, extra.policy);
+  to.force = extra.force;
+  to.deny = extra.deny;
+  if (!extra.mode.empty()) policy::set_mode(to.mode, *process.modes, extra.mode, extra.mode_by);
+  return to;
 }
 
-// "static_kernel_map (rules.yaml:7)"
-std::string placed(const Config& config, const std::string& what, const KernelRef& ref) {
-  const std::string place = policy::place_text(config, ref.at);
-  return what + (place.empty() ? " of the rules" : place);
-}
-
-// "fallback_chains.rms_norm (rules.yaml:9)"
-std::string chain_text(const Config& config, const std::string& op) {
-  const std::vector<KernelRef>& chain = policy::chain_of(config, op);
-  for (const auto& [pattern, kernels] : config.fallback_chains)
-    if (&kernels == &chain) return placed(config, "fallback_chains." + pattern, chain[0]);
-  return placed(config, "defaults.fallback_policy", chain[0]);
-}
-
-}  // namespace
-
-select::OpSettings settings_for(const policy::ProcessPolicy& policy,
-                                const registry::OpRecord& op_record) {
+select::OpSettings settings_for(const policy::ProcessPolicy& policy) {
   select::OpSettings d;
   d.labels = policy.labels;
-  d.mode.added = policy.modes;
-  d.watch.observers = policy.observers;
   d.watch.rollout = policy.rollout;
   d.watch.float_state = policy.reading->good.check_float_state.value_or(false);
-  const std::string& op = op_record.op->name;
-  const auto& mapped = policy.mapped.kernels();
-  if (const auto it = mapped.find(op); it != mapped.end())
-    d.rules.mapped = it->second, d.rules.mapped_by = "the program's static map";
   if (policy.file == nullptr) return d;
-  const Config& config = policy.file->config;
-  if (const std::string* mode = policy::mode_of(config, op)) set_mode(d, *mode, "file");
-  d.rules.file = policy.file;
-  d.rules.compiled = policy.file->rules_for(op_record.op->program);
-  const KernelRef* said = policy::find_for_op(config.static_kernel_map, op);
-  if (said != nullptr && d.rules.mapped.empty())
-    d.rules.mapped = said->id, d.rules.mapped_by = placed(config, "static_kernel_map", *said);
-  for (const KernelRef& k : policy::chain_of(config, op)) d.rules.chain.push_back(k.id);
-  if (!d.rules.chain.empty()) d.rules.chain_by = chain_text(config, op);
-  for (const std::string& mode : config.settings.mode_fallback)
-    if (const auto m = parse_mode(mode)) d.mode.fallback.push_back(*m);
-  d.cache.enabled = config.settings.cache.enabled.value_or(true);
-  d.cache.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
-  d.cache.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));
-  if (const auto& n = config.settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
+  const ConfigSettings& settings = policy.file->config.settings;
+  d.cache.enabled = settings.cache.enabled.value_or(true);
+  d.cache.plans = static_cast<size_t>(settings.cache.size.value_or(0));
+  d.cache.lifetime = settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));
+  if (const auto& n = settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
   return d;
 }
 
 select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra) {
-  if (!extra.mode.empty()) set_mode(of_process, extra.mode, extra.mode_by);
   if (extra.labels.empty()) return of_process;
   std::map<std::string, std::string, std::less<>> all = extra.labels;
   all.insert(of_process.labels.begin(), of_process.labels.end());
@@ -143,7 +106,8 @@ select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverr
 }
 
 select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record) {
-  select::OpSettings d = settings_for(*snapshot.policy, op_record);
+  select::OpSettings d = settings_for(*snapshot.policy);
+  d.watch.observers = snapshot.observers;
   const health::HealthSnapshot* h = snapshot.health.get();
   if (h != nullptr && (h->of_op(op_record.op->name) != nullptr || !h->devices_lost().empty()))
     d.health = snapshot.health;
@@ -163,7 +127,8 @@ PolicyOverride make_override(const Options* o, const ScopeState* scope, const Ov
   if (key.labelled)
     for (const auto& [name, value] : o->labels) p.labels[name] = value;
   if (o->policy) p.policy = merge(p.policy, *o->policy);
-  p.constraints = {o->force, o->deny};
+  p.force = o->force;
+  p.deny = o->deny;
   return p;
 }
 

@@ -42,8 +42,9 @@ inline uint64_t scope_hash(uint64_t id) noexcept { return id * 0x9e3779b97f4a7c1
 
 // What scope and call add to the policy of the process: what an overlay is made for.
 struct PolicyOverride {
-  Policy policy;  // of both
-  select::CallConstraints constraints;
+  Policy policy;                  // of both
+  std::string force;              // a kernel; empty: none
+  std::vector<std::string> deny;  // kernels, beside those of the policy
   std::string mode;               // by name; empty: unset
   const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
@@ -55,9 +56,11 @@ PolicyOverride make_override(const Options* options, const ScopeState* scope,
 // Whether the mode that an override names exists.
 Status check_override(const PolicyOverride& extra, const policy::Modes& modes);
 
+// The sources of an op's clauses under an override.
+policy::ClauseSources sources_for(const policy::ProcessPolicy& process,
+                                  const registry::OpRecord& op_record, const PolicyOverride& extra);
 // The settings of an op by the policy of the process; the same with health; and under an override.
-select::OpSettings settings_for(const policy::ProcessPolicy& policy,
-                                const registry::OpRecord& op_record);
+select::OpSettings settings_for(const policy::ProcessPolicy& policy);
 select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record);
 select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra);
 

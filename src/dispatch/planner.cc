@@ -68,7 +68,8 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
   select::OpSettings settings = settings_for(next, op_record);
   settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
   return Entry::make(
-      select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
+      select::CandidateSet::make(shared, policy::sources_for(*next.policy, op_record.op->program),
+                                 where, std::move(settings)),
       next.generation, core_.published.version(op_record.op->index), core_.calls, old);
 }
 
@@ -86,7 +87,7 @@ std::shared_ptr<Entry> Planner::entry_in_child(const Snapshot& next,
   settings.health = nullptr;
   settings.watch.rollout = nullptr;
   return Entry::make(select::CandidateSet::make(next.state->op_records.find(old->name())->second,
-                                                next.policy->in_force, {}, {core_.host, true},
+                                                candidates.clauses().sources(), {core_.host, true},
                                                 std::move(settings)),
                      next.generation, core_.published.version(candidates.op_record().op->index),
                      core_.calls, old.get());
@@ -102,16 +103,16 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
   select::OpSettings settings = global->candidates().settings();
   if (in_rollout) {
     auto health = std::move(settings.health);
-    settings = settings_for(process, *op_record);
+    settings = settings_for(process);
+    settings.watch.observers = s->observers;
     settings.health = std::move(health);
     settings.watch.checker =
         make_result_checker(*s->policy, true, op_record, {core_.host, s->forked});
   }
-  auto entry =
-      Entry::make(select::CandidateSet::make(op_record, merge(process.in_force, extra.policy),
-                                             extra.constraints, {core_.host, s->forked},
-                                             settings_for(std::move(settings), extra)),
-                  s->generation, core_.published.overlays_version, core_.calls, global, s.get());
+  auto entry = Entry::make(
+      select::CandidateSet::make(op_record, sources_for(process, *op_record, extra),
+                                 {core_.host, s->forked}, settings_for(std::move(settings), extra)),
+      s->generation, core_.published.overlays_version, core_.calls, global, s.get());
   entry->overlay_key = extra.key;
   if (extra.key.options != nullptr) {
     entry->overlay_options = *extra.key.options;
@@ -369,7 +370,7 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                     {"call", o.policy ? &*o.policy : &none}};
   select::ExplainRequest q{s.state->op_records.find(op_record.op->name)->second,
                            &call,
-                           extra.constraints,
+                           sources_for(*s.policy, op_record, extra),
                            {core.host, s.forked},
                            sources,
                            settings_for(settings_for(s, op_record), extra)};

@@ -148,17 +148,6 @@ Status remove_mode(Core& core, std::string_view name) {
   });
 }
 
-Status replace_observer(Core& core, const std::shared_ptr<registry::CallObserver>& old,
-                        const std::shared_ptr<registry::CallObserver>& next) {
-  return set_fields(core, [&](policy::ProcessPolicy& p) {
-    auto all = std::make_shared<registry::CallObservers>();
-    if (p.observers != nullptr) *all = *p.observers;
-    std::erase(*all, old);
-    if (next != nullptr) all->push_back(next);
-    p.observers = all->empty() ? nullptr : std::move(all);
-  });
-}
-
 Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading) {
   return set_fields(core, [&](policy::ProcessPolicy& p) {
     p.reading = reading;
@@ -253,7 +242,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   std::vector<std::shared_ptr<const Entry>> entries(s->owners().begin(), s->owners().end());
   // A call that forces its kernel is not served by rules.
   for (auto& overlay : core.planner.overlays(*s))
-    if (overlay->policy_override->constraints.force.empty()) entries.push_back(std::move(overlay));
+    if (overlay->policy_override->force.empty()) entries.push_back(std::move(overlay));
 
   std::vector<UnservedCall> to;
   for (const auto& entry : entries) {
@@ -262,10 +251,10 @@ std::vector<UnservedCall> unserved_under(const Core& core,
     const PolicyOverride none;
     const PolicyOverride& extra =
         entry->policy_override != nullptr ? *entry->policy_override : none;
-    const auto candidates = select::CandidateSet::make(
-        s->state->op_records.find(op_record.op->name)->second, merge(policy.in_force, extra.policy),
-        extra.constraints, {core.host, s->forked},
-        settings_for(settings_for(policy, op_record), extra));
+    const auto candidates =
+        select::CandidateSet::make(s->state->op_records.find(op_record.op->name)->second,
+                                   sources_for(policy, op_record, extra), {core.host, s->forked},
+                                   settings_for(settings_for(policy), extra));
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };

@@ -28,13 +28,10 @@ Status set_static_map(Core& core, StaticMap map);
 Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode);
 // Refused while the rule file in force names the mode. Scopes and calls that name it later fail.
 Status remove_mode(Core& core, std::string_view name);
-// Observers of every call: `next` instead of `old`; either may be null. Calls in flight may still report to the old one.
-Status replace_observer(Core& core, const std::shared_ptr<registry::CallObserver>& old,
-                        const std::shared_ptr<registry::CallObserver>& next);
 // The observer of a kind; null: none.
 template <class T>
 std::shared_ptr<T> find_observer(const Core& core) {
-  const auto all = core.snapshot()->policy->observers;
+  const auto all = core.snapshot()->observers;
   if (all != nullptr)
     for (const auto& o : *all)
       if (auto found = std::dynamic_pointer_cast<T>(o)) return found;

@@ -42,8 +42,9 @@ bool holds_any(const registry::State* state,
 
 PublishedState::PublishedState(Core& core, bool reads_environment)
     : core_(core), reads_environment_(reads_environment) {
-  publish(nullptr, build(nullptr, {std::make_shared<registry::State>(),
-                                   std::make_shared<policy::ProcessPolicy>(), std::nullopt}));
+  publish(nullptr,
+          build(nullptr, {std::make_shared<registry::State>(),
+                          std::make_shared<policy::ProcessPolicy>(), nullptr, std::nullopt}));
 }
 
 PublishedState::~PublishedState() {
@@ -74,6 +75,7 @@ std::shared_ptr<Snapshot> PublishedState::build(const Snapshot* old, Next what) 
   next->generation = old != nullptr ? old->generation + 1 : 1;
   next->state = std::move(what.state);
   next->policy = std::move(what.policy);
+  next->observers = std::move(what.observers);
   // The environment's names of backends stand for those that are registered now.
   if (!next->policy->reading->good.policy.backends.empty() || !next->policy->own_switches.empty() ||
       (reads_environment_ && has_own_switches(*next->state)))
@@ -138,7 +140,7 @@ Status PublishedState::edit(const F& change) {
     const auto give_up = std::chrono::system_clock::now() + kLongestWait;
     const std::unique_lock turn(root_.get().turn, give_up);
     const auto before = snapshot();
-    Next next{before->state, before->policy, std::nullopt};
+    Next next{before->state, before->policy, before->observers, std::nullopt};
     YARD_RETURN_IF_ERROR(change(*before, next));
     done = publish(before, build(before.get(), std::move(next)));
   }
@@ -204,6 +206,18 @@ Status PublishedState::edit_policy(const PolicyChange& change) {
   });
 }
 
+Status PublishedState::replace_observer(const std::shared_ptr<registry::CallObserver>& old,
+                                        const std::shared_ptr<registry::CallObserver>& next) {
+  return edit([&](const Snapshot&, Next& to) {
+    auto all = std::make_shared<registry::CallObservers>();
+    if (to.observers != nullptr) *all = *to.observers;
+    std::erase(*all, old);
+    if (next != nullptr) all->push_back(next);
+    to.observers = all->empty() ? nullptr : std::move(all);
+    return Status();
+  });
+}
+
 Status PublishedState::replan_all() {
   return edit([](const Snapshot&, Next&) { return Status(); });
 }
@@ -254,8 +268,9 @@ void PublishedState::restart_in_child() noexcept {
   next->generation = last->generation + 1;
   next->state = last->state;
   next->policy = last->policy;
-  if (next->policy->observers != nullptr)
-    for (const auto& o : *next->policy->observers) o->forked();
+  next->observers = last->observers;
+  if (next->observers != nullptr)
+    for (const auto& o : *next->observers) o->forked();
   // A rollout is the parent's: nothing in the child would end it.
   if (next->policy->rollout != nullptr) {
     auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);

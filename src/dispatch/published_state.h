@@ -98,6 +98,9 @@ class PublishedState {
   // if another change came first.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
+  // Publishes `next` instead of `old` among the observers of every call. Either may be null.
+  Status replace_observer(const std::shared_ptr<registry::CallObserver>& old,
+                          const std::shared_ptr<registry::CallObserver>& next);
   // Does what a change had to leave undone for lack of memory, if there is something.
   void follow_if_behind();
   // Plans every op again: the device features that the program states have changed.
@@ -127,6 +130,7 @@ class PublishedState {
   struct Next {
     std::shared_ptr<const registry::State> state;
     std::shared_ptr<const policy::ProcessPolicy> policy;
+    std::shared_ptr<const registry::CallObservers> observers;
     std::optional<std::set<std::string>> ops;
   };
   // Publishes what `change(old, next)` makes of the current snapshot, then tells the rest of the runtime.

@@ -31,7 +31,7 @@ class RecipeCompiler {
     read_rules();
     read(candidates_.mode_reads());
     // Keys state that an output aliases an input, not which one.
-    const auto& mode = candidates_.settings().mode.program;
+    const auto& mode = candidates_.mode().program;
     if (mode != nullptr && !mode->provider.reads && alias_pairs() > 1) no_keys_ = true;
     place();
     return std::move(recipe_);
@@ -180,10 +180,10 @@ class RecipeCompiler {
   }
 
   void read_rules() {
-    const select::OpSettings& d = candidates_.settings();
-    if (!d.reads_rules()) return;
-    recipe_.reads_scalars_ |= d.rules.compiled->reads_scalars();
-    if (d.rules.compiled->key_words() > 0) recipe_.rules_ = d.rules.compiled;
+    auto conditions = candidates_.clauses().conditions();
+    if (conditions == nullptr) return;
+    recipe_.reads_scalars_ |= conditions->reads_scalars();
+    if (conditions->key_words() > 0) recipe_.rules_ = std::move(conditions);
   }
 
   size_t alias_pairs() const {

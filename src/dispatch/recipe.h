@@ -134,9 +134,9 @@ class Recipe {
   std::vector<op::Predicate> predicates_;  // without a quick form: optional arguments, scalars, ...
   std::vector<Facts> facts_;
   std::vector<op::Field> half_octaves_;
-  std::vector<op::Field> exact_;                  // one word each
-  std::vector<uint8_t> whole_;                    // arguments that are read whole
-  std::shared_ptr<const policy::OpRules> rules_;  // null: no rule reads arguments
+  std::vector<op::Field> exact_;                     // one word each
+  std::vector<uint8_t> whole_;                       // arguments that are read whole
+  std::shared_ptr<const policy::Conditions> rules_;  // null: no rule reads arguments
 };
 
 }  // namespace yard::dispatch

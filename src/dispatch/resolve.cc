@@ -155,7 +155,7 @@ class ResolvedCall {
       o_->result->cached = !selected_;
       o_->result->mode = plan.modes[0];
       if (plan.modes[0] == Mode::kProgram)
-        o_->result->mode_name = e.candidates().settings().mode.program->name;
+        o_->result->mode_name = e.candidates().mode().program->name;
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
@@ -195,7 +195,7 @@ class ResolvedCall {
   OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return overlay_key_;
     // Rules in rollout may read labels that those in force do not.
-    if (rollout_ == nullptr && !by_program_mode() && !global.candidates().settings().reads_labels())
+    if (rollout_ == nullptr && !by_program_mode() && !global.candidates().reads_labels())
       return overlay_key_;
     return OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
   }

@@ -246,7 +246,8 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   uint64_t generation = 0;
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
-  std::shared_ptr<const health::HealthSnapshot> health;  // null: as if empty
+  std::shared_ptr<const health::HealthSnapshot> health;      // null: as if empty
+  std::shared_ptr<const registry::CallObservers> observers;  // of every call; null: none
   bool forked = false;
   std::shared_ptr<const void> functions;  // owns what FunctionTables points to; null: no tables
 

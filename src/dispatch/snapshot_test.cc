@@ -44,7 +44,7 @@ class Entries : public ::testing::Test {
   }
   std::shared_ptr<telemetry::CallTable> calls_ = std::make_shared<telemetry::CallTable>();
   std::shared_ptr<Entry> make(const Entry* before) {
-    return Entry::make(select::CandidateSet::make(shelf_.op_record("op"), {}, {}, {}), 1, version_,
+    return Entry::make(select::CandidateSet::make(shelf_.op_record("op"), {}, {}), 1, version_,
                        calls_, before);
   }
   op::Call call(int64_t n) const {

@@ -2,6 +2,7 @@
 #include "policy/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -149,19 +150,68 @@ inline constexpr bool IsNumber<std::optional<T>> = IsNumber<T>;
 
 constexpr const char* kHoldsLater = "it holds once there is one";
 
+std::string field_advice(const std::string& key, const Names& fields) {
+  // A field followed by something that is no operator.
+  std::string_view known;
+  for (const std::string& f : fields)
+    if (f.size() > known.size() && key.starts_with(f + "_")) known = f;
+  Names suffixes;
+  for (const OperatorRow& row : operators()) suffixes.emplace_back(row.suffix);
+  const std::string_view field = field_part(key);
+  if (!known.empty() && field == key) {
+    const std::string_view suffix =
+        base::closest(std::string_view(key).substr(known.size()), suffixes);
+    if (!suffix.empty()) return fmt::format("did you mean '{}{}'?", known, suffix);
+  }
+  const std::string_view near = base::closest(field, fields);
+  if (!near.empty()) return fmt::format("did you mean '{}{}'?", near, key.substr(field.size()));
+  Names plain;
+  for (const std::string& f : fields)
+    if (f.find('.') == std::string::npos) plain.push_back(f);
+  const std::string name(base::is_bare_word(field) ? field.substr(0, 80) : "NAME");
+  return fmt::format("expected {}, or a label as label.{}", base::one_of(plain), name);
+}
+
 // Visits the fields of a Config and compares the names in them with those that are registered.
 class SectionChecks : private Checker {
  public:
   using Checker::Checker;
 
   std::vector<ConfigProblem> check(RulesByOp* compiled) {
-    rules_ = check_rules(*this, RulePart::kAll, compiled);
+    effects_.rules.resize(config().dispatch_rules.size());
+    effects_.scores.resize(config().score.size());
+    compile(compiled, true);
     check_fields(config(), "");
     check_conflicts(*this);
     return std::move(problems());
   }
 
+  std::vector<ConfigProblem> check_conditions_only() {
+    compile(nullptr, false);
+    const auto each = [&](const auto& rules, const char* section, bool score) {
+      for (size_t i = 0; i < rules.size(); ++i)
+        if (!matching(rules[i].operation).empty() && acts(rules[i]))
+          check_conditions(rules[i], fmt::format("{}[{}]", section, i),
+                           compiler_.index_of(score, i));
+    };
+    each(config().dispatch_rules, "dispatch_rules", false);
+    each(config().score, "score", true);
+    return std::move(problems());
+  }
+
  private:
+  // Compiles every condition for every op that it may apply to.
+  void compile(RulesByOp* compiled, bool effects) {
+    for (const std::string& op : ops()) {
+      const op::Program* program = known().program(op);
+      if (program == nullptr) continue;
+      OpRules rules = compiler_.compile(*program, &report_);
+      if (effects) add_effects(rules, kernels_of(op), effects_);
+      if (compiled != nullptr && !rules.empty())
+        compiled->emplace(op, std::make_shared<const OpRules>(std::move(rules)));
+    }
+  }
+
   ConfigPlace place(const std::string& path, const std::string& name) const {
     return place_of(config(), path, name);
   }
@@ -197,14 +247,155 @@ class SectionChecks : private Checker {
     if (value) check_value(*value, path, form);
   }
 
+  // ---- Rules ----
+
   void check_value(const std::vector<DispatchRule>& rules, const std::string& path, const Form&) {
-    check_numbers(rules, path);
-    add(rules_.rules);
+    check_rules(rules, effects_.rules, path, false);
   }
   void check_value(const std::vector<ScoreRule>& rules, const std::string& path, const Form&) {
-    check_numbers(rules, path);
-    add(rules_.scores);
+    check_rules(rules, effects_.scores, path, true);
   }
+  template <class Rule>
+  void check_rules(const std::vector<Rule>& rules, const std::vector<Effect>& effects,
+                   const std::string& section, bool score) {
+    check_numbers(rules, section);
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const std::string path = fmt::format("{}[{}]", section, i);
+      check_rule(rules[i], path, compiler_.index_of(score, i));
+      check_effect(rules[i], effects[i], path);
+    }
+  }
+
+  template <class Rule>
+  void check_effect(const Rule& r, const Effect& effect, const std::string& path) {
+    if (effect.ops == 0) return;
+    if (effect.impossible == effect.ops) {
+      Names keys;
+      for (const size_t i : effect.conditions) keys.push_back(r.conditions[i].key);
+      problem(Severity::kWarning, r.at, path + ".conditions",
+              fmt::format("no call can pass {}", fmt::join(keys, " and ")),
+              "the rule has no effect");
+    } else if (effect.impossible + effect.shadowed == effect.ops) {
+      problem(
+          Severity::kWarning, r.at, path,
+          fmt::format("dispatch_rules[{}] comes first for all of its calls", effect.by),
+          "expected a higher priority, other conditions, or fallback_chains for a second choice");
+    }
+  }
+
+  static bool acts(const ScoreRule& r) { return !r.kernel.empty(); }
+  static bool acts(const DispatchRule& r) {
+    return !r.kernel.empty() || !r.deny.empty() || r.allow;
+  }
+
+  template <class Rule>
+  void check_rule(const Rule& r, const std::string& path, size_t index) {
+    const bool chooses = !r.kernel.empty();
+    // In files the reader has reported it.
+    if (r.operation.empty() || !acts(r)) {
+      if (r.at.line == 0) error(r.at, path, "an op or a kernel is missing", "expected both");
+      return;
+    }
+    // What only excludes kernels holds once there is such an op.
+    const Unknown unknown = chooses || r.optional ? unless(r.optional) : Unknown::kLater;
+    if (!check_op(r.operation, unknown, r.operation_at, path + ".operation",
+                  "the rule holds once there is one")) {
+      if (chooses && !r.optional && !has_wildcard(r.operation)) check_of_unknown(r, path);
+      return;
+    }
+    if (chooses) check_kernel(r.operation, r.kernel, unknown, r.kernel_at, path + ".kernel");
+    if constexpr (std::is_same_v<Rule, DispatchRule>) {
+      check_listed(r, r.deny, path + ".deny");
+      if (r.allow) check_listed(r, *r.allow, path + ".allow");
+    }
+    check_conditions(r, path, index);
+  }
+
+  void check_listed(const DispatchRule& r, const std::vector<KernelRef>& refs,
+                    const std::string& path) {
+    for (size_t i = 0; i < refs.size(); ++i)
+      check_kernel(r.operation, refs[i].id,
+                   r.optional || refs[i].optional ? Unknown::kFine : Unknown::kLater, refs[i].at,
+                   fmt::format("{}[{}]", path, i), "it holds once there is one");
+  }
+
+  template <class Rule>
+  void check_conditions(const Rule& r, const std::string& path, size_t index) {
+    const auto seen = report_.seen.begin() + static_cast<ptrdiff_t>(index);
+    const bool lacks_field =
+        std::find(seen, seen + static_cast<ptrdiff_t>(r.conditions.size()),
+                  ConditionReport::kNoField) != seen + static_cast<ptrdiff_t>(r.conditions.size());
+    for (size_t i = 0; i < r.conditions.size(); ++i) {
+      const Condition& c = r.conditions[i];
+      const auto& from = lacks_field ? report_.maybe : report_.wrong;
+      const auto wrong = from.find(index + i);
+      if (wrong != from.end())
+        error(c.at, condition_path(path, c.key), wrong->second.found, wrong->second.right);
+      else if (report_.seen[index + i] == ConditionReport::kNoField)
+        unknown_field(r.operation, c, condition_path(path, c.key));
+    }
+  }
+
+  // The op is unknown. The rest is checked against the op that was probably meant, or else for what no op accepts.
+  template <class Rule>
+  void check_of_unknown(const Rule& r, const std::string& path) {
+    const std::string meant(base::closest(r.operation, ops()));
+    if (meant.empty())
+      anywhere({r.kernel, r.optional, r.kernel_at}, Unknown::kError, path + ".kernel");
+    else
+      check_kernel(meant, r.kernel, unless(r.optional), r.kernel_at, path + ".kernel");
+    const Names& near = meant.empty() ? ops() : matching(meant);
+    for (const Condition& c : r.conditions) {
+      Wrong wrong;
+      const Fit fit = best_fit(near, c, wrong);
+      if (fit == Fit::kWrong)
+        error(c.at, condition_path(path, c.key), wrong.found, wrong.right);
+      else if (fit == Fit::kNoField && !meant.empty())
+        unknown_field(meant, c, condition_path(path, c.key));
+    }
+  }
+
+  enum class Fit : uint8_t { kNoField, kWrong, kFine };
+
+  // The best fit of a condition over several ops.
+  Fit best_fit(const Names& ops, const Condition& c, Wrong& wrong) {
+    Fit best = Fit::kNoField;
+    for (const std::string& op : ops) {
+      const op::Program* program = known().program(op);
+      if (program == nullptr) return Fit::kFine;  // its fields are not known
+      std::unique_ptr<OpFields>& fields = op_fields_[op];
+      if (fields == nullptr) fields = std::make_unique<OpFields>(*program);
+      const SplitKey key = split_key(c.key, *fields);
+      if (key.field == nullptr) continue;
+      Conditions scratch;
+      Wrong here;
+      if (ConditionCompiler(scratch).add(*key.field, key.op, c, here)) return Fit::kFine;
+      if (best == Fit::kNoField) wrong = std::move(here);
+      best = Fit::kWrong;
+    }
+    return best;
+  }
+
+  const Names& fields_of(const std::string& ops) {
+    const auto [it, is_new] = fields_.try_emplace(ops);
+    if (!is_new) return it->second;
+    for (const std::string& op : matching(ops))
+      if (const op::Program* program = known().program(op))
+        for (std::string& name : OpFields(*program).names()) it->second.push_back(std::move(name));
+    sort_names(it->second);
+    return it->second;
+  }
+
+  void unknown_field(const std::string& ops, const Condition& c, const std::string& path) {
+    // An op whose fields are not known may have it.
+    for (const std::string& op : matching(ops))
+      if (known().program(op) == nullptr) return;
+    const Names& fields = fields_of(ops);
+    const std::string what = has_wildcard(ops) ? "no op that matches '" + ops + "' has this field"
+                                               : "calls of " + ops + " have no such field";
+    error(c.at, path, what, field_advice(c.key, fields));
+  }
+
   template <class Rule>
   void check_numbers(const std::vector<Rule>& rules, const std::string& path) {
     for (size_t i = 0; i < rules.size(); ++i)
@@ -220,9 +411,6 @@ class SectionChecks : private Checker {
           check_value(rule.*row.member, prefix + row.name, row.form);
       }
     });
-  }
-  void add(const std::vector<ConfigProblem>& more) {
-    problems().insert(problems().end(), more.begin(), more.end());
   }
 
   // Locks may name what is not registered yet; static maps may not.
@@ -389,7 +577,11 @@ class SectionChecks : private Checker {
             std::string(status.message()), "");
   }
 
-  RuleProblems rules_;
+  const RuleCompiler compiler_{config()};
+  ConditionReport report_ = compiler_.empty_report();
+  Effects effects_;
+  std::map<std::string, Names> fields_;
+  std::map<std::string, std::unique_ptr<OpFields>> op_fields_;
 };
 
 }  // namespace
@@ -400,12 +592,7 @@ std::vector<ConfigProblem> check_config(const Config& config, const Known& known
 }
 
 std::vector<ConfigProblem> check_conditions(const Config& config, const Known& known) {
-  Checker checker(config, known);
-  RuleProblems found = check_rules(checker, RulePart::kConditions, nullptr);
-  std::vector<ConfigProblem>& all = found.rules;
-  all.insert(all.end(), std::make_move_iterator(found.scores.begin()),
-             std::make_move_iterator(found.scores.end()));
-  return std::move(all);
+  return SectionChecks(config, known).check_conditions_only();
 }
 
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled) {

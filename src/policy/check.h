@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "op/program.h"
-#include "policy/rules.h"
+#include "policy/clauses.h"
 #include "policy/words.h"
 
 namespace yard::policy {
@@ -34,11 +34,10 @@ class Known {
   virtual std::vector<std::string> functions() const { return {}; }
   // Labels that calls have, beside those that need no declaration.
   virtual std::vector<std::string> labels() const { return {}; }
-  // The field of the policy that excludes a kernel by its backend, vendor or kind ("policy.deny_vendors"); null: none.
-  virtual const char* excluded_by(std::string_view op, std::string_view kernel,
-                                  const Policy& policy) const {
-    (void)op, (void)kernel, (void)policy;
-    return nullptr;
+  // What is known of a kernel of the op, which may not be registered.
+  virtual KernelFacts facts(std::string_view op, std::string_view kernel) const {
+    (void)op;
+    return {kernel, "", "", Kind::kReference, true};
   }
 };
 
@@ -114,23 +113,30 @@ class Checker {
 
 inline Unknown unless(bool optional) { return optional ? Unknown::kFine : Unknown::kError; }
 
-// ---- check_conflicts.cc ----
-
-// Statements that exclude each other, leave an op without a kernel or name an unknown label: warnings.
-void check_conflicts(Checker& checker);
-
-// ---- check_rules.cc ----
-
 // "dispatch_rules[0].conditions.rows_gte"
 inline std::string condition_path(const std::string& rule, std::string_view key) {
   return child_path(rule + ".conditions", key);
 }
 
-enum class RulePart : uint8_t { kAll, kConditions };
-struct RuleProblems {
-  std::vector<ConfigProblem> rules, scores;
+// ---- conflicts.cc ----
+
+// What becomes of a rule, over all ops that it was compiled for.
+struct Effect {
+  uint32_t ops = 0;
+  uint32_t impossible = 0;         // where its conditions cannot all hold
+  uint32_t shadowed = 0;           // where another rule comes first for all of its calls
+  uint32_t by = 0;                 // that rule
+  std::vector<size_t> conditions;  // that cannot all hold
 };
 // Of dispatch_rules and score.
-RuleProblems check_rules(Checker& checker, RulePart part, RulesByOp* compiled);
+struct Effects {
+  std::vector<Effect> rules, scores;
+  size_t comparisons_left = 50'000;  // of two rules; beyond it, shadowed rules are not reported
+};
+// Adds the effects of rules on calls of one op, which has these kernels.
+void add_effects(const OpRules& rules, const Names& kernels, Effects& to);
+
+// Statements that exclude each other, leave an op without a kernel or name an unknown label: warnings.
+void check_conflicts(Checker& checker);
 
 }  // namespace yard::policy

@@ -27,9 +27,7 @@ Outcome outcome(const TestKnown& known, const std::string& condition, const std:
   const OpRules rules = compiler.compile(tc.program(), &report);
   if (!report.wrong.empty()) return Outcome::kWrong;
   if (report.seen.at(0) == ConditionReport::kNoField) return Outcome::kNoField;
-  Matches m;
-  rules.match(tc.view(), m);
-  return m.rules.empty() ? Outcome::kFails : Outcome::kHolds;
+  return rules.match(tc.view()).empty() ? Outcome::kFails : Outcome::kHolds;
 }
 
 // q, k, v of 8 sequences of 64 and 9, 4 and 2 heads of 32.

@@ -6,8 +6,111 @@
 
 #include "base/lists.h"
 #include "base/text.h"
+#include "base/yaml.h"
 
 namespace yard::policy {
+
+// ---- Reading ----
+
+namespace {
+
+// 0 contiguous, 1 dense, 2 strided; -1: no tensor.
+int layout_of(const yard_value_t& v) {
+  const auto one = [](const yard_tensor_t& t) {
+    return (t.facts & YARD_FACTS_COMPACT) != 0       ? 0
+           : (t.facts & YARD_FACTS_INNER_DENSE) != 0 ? 1
+                                                     : 2;
+  };
+  if (v.tag == YARD_TAG_TENSOR) return one(*v.u.tensor);
+  int loosest = -1;
+  for (uint32_t i = 0; v.tag == YARD_TAG_LIST && i < v.count; ++i)
+    loosest = std::max(loosest, one(*v.u.list[i]));
+  return loosest;
+}
+
+int64_t device_code(Device d) { return (int64_t{d.type} << 16) | (d.index + 1); }
+
+uint32_t bits_for(uint64_t classes) {
+  return classes <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(classes - 1));
+}
+
+}  // namespace
+
+void Axis::set_bits() noexcept {
+  const uint64_t absent = optional ? 1 : 0;
+  switch (kind) {
+    case Kind::kText:
+    case Kind::kLabel:
+      bits = bits_for(words.size() + 1 + absent) + static_cast<uint32_t>(patterns.size());
+      return;
+    case Kind::kDevice:
+    case Kind::kFlag: return;
+    default: bits = bits_for(cuts.size() + 1 + absent);
+  }
+}
+
+AxisValue Axis::read(const CallView& call) const {
+  AxisValue v;
+  switch (kind) {
+    case Kind::kInteger: v.there = op::find(field, call.args, v.i); return v;
+    case Kind::kNumber:
+      v.there = call.args[arg].tag == YARD_TAG_FLOAT;
+      if (v.there) v.i = ordered(call.args[arg].u.f);
+      return v;
+    case Kind::kText:
+      v.there = call.args[arg].tag == YARD_TAG_STRING;
+      if (v.there) v.s = {call.args[arg].u.string, call.args[arg].count};
+      return v;
+    case Kind::kLayout:
+      v.i = -1;
+      for (uint32_t i = arg; i < uint32_t{arg} + count; ++i)
+        v.i = std::max<int64_t>(v.i, layout_of(call.args[i]));
+      v.there = v.i >= 0;
+      return v;
+    case Kind::kDevice:
+      v.there = true;
+      v.i = device_code(call.device);
+      return v;
+    case Kind::kFlag:
+      v.there = true;
+      v.i = (call.flags & flag) != 0 ? 1 : 0;
+      return v;
+    case Kind::kLabel:
+    case Kind::kLabelInteger: break;
+  }
+  if (call.labels == nullptr) return v;
+  for (const auto& [name, text] : *call.labels) {
+    if (name != label) continue;
+    v.there = true;
+    v.s = text;
+    if (kind == Kind::kLabel) break;
+    const auto number = base::yaml_whole_number(text);
+    v.there = number.has_value();
+    v.i = number.value_or(0);
+    break;
+  }
+  return v;
+}
+
+uint64_t Axis::class_of(const AxisValue& v) const {
+  if (!v.there) return 0;
+  const uint64_t base = optional ? 1 : 0;
+  switch (kind) {
+    case Kind::kText:
+    case Kind::kLabel: {
+      const auto at = std::lower_bound(words.begin(), words.end(), v.s);
+      const bool known = at != words.end() && *at == v.s;
+      return base + (known ? static_cast<uint64_t>(at - words.begin()) + 1 : 0);
+    }
+    default: {
+      const auto at = std::upper_bound(cuts.begin(), cuts.end(), v.i);
+      return base + static_cast<uint64_t>(at - cuts.begin());
+    }
+  }
+}
+
+// ---- Names ----
+
 namespace {
 
 constexpr FieldAlias kAliases[] = {

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of an op's calls that conditions can name, the operators on them, and conditions compiled to tests.
+// The fields of an op's calls that conditions can name, how they are read, and the operators on them.
 //
 // A name is, in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a field of
 // every call (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant, model,
 // phase, label.NAME).
 #pragma once
 
+#include <yard/plugin.h>
+#include <yard/tensor.h>
+
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -14,10 +20,70 @@
 #include <unordered_map>
 #include <vector>
 
+#include "op/call_spec.h"
+#include "op/predicate.h"
 #include "op/program.h"
-#include "policy/rules.h"
 
 namespace yard::policy {
+
+// What rules can see of a call that fits its schema. Borrows everything.
+struct CallView {
+  const yard_value_t* args = nullptr;
+  uint32_t flags = 0;  // YARD_CALL_*
+  Device device;
+  const op::Labels* labels = nullptr;  // null: none
+};
+
+// The value of a field in a call. Borrows the text.
+struct AxisValue {
+  bool there = false;
+  int64_t i = 0;
+  std::string_view s;
+};
+
+// One value that tests read, and where it is divided into classes.
+struct Axis {
+  enum class Kind : uint8_t {
+    kInteger,       // `field`
+    kNumber,        // float argument `arg`, by ordered()
+    kText,          // string argument `arg`
+    kLayout,        // the loosest of `count` arguments from `arg`: 0 contiguous, 1 dense, 2 strided
+    kDevice,        // of the call; part of every key anyway
+    kFlag,          // `flag`; part of every key anyway
+    kLabel,         // text of `label`
+    kLabelInteger,  // `label` as a whole number; absent if it is none
+  };
+  Kind kind = Kind::kInteger;
+  bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
+  uint8_t arg = 0, count = 1;
+  uint32_t flag = 0;
+  op::Field field;
+  std::string label;
+  // Ascending.
+  std::vector<int64_t> cuts;  // integers with as many of these at or below them pass the same tests
+  std::vector<std::string> words;  // kText, kLabel: texts that differ from all others
+  std::vector<uint32_t> patterns;  // kText, kLabel: tests that are globs or regular expressions
+
+  // How many bits fold() writes, one of them for each pattern; none for kDevice and kFlag.
+  uint32_t bits = 0;
+
+  AxisValue read(const CallView& call) const;
+  uint64_t class_of(const AxisValue& v) const;
+  // Sets `bits` from the classes.
+  void set_bits() noexcept;
+  bool reads_same(const Axis& o) const {
+    return kind == o.kind && arg == o.arg && count == o.count && flag == o.flag &&
+           field == o.field && label == o.label;
+  }
+};
+
+// Integers in the order of these numbers, next to each other where the numbers are, so that tests of both are the same. NaN
+// is above all.
+inline int64_t ordered(double f) noexcept {
+  if (std::isnan(f)) return INT64_MAX;
+  const auto bits = std::bit_cast<int64_t>(f);
+  return bits >= 0 ? bits : INT64_MIN - bits;
+}
 
 enum class FieldType : uint8_t {
   kWhole,
@@ -94,30 +160,5 @@ SplitKey split_key(std::string_view key, OpFields& fields);
 std::string_view own_label(std::string_view key) noexcept;
 // The key without its operator, if it has one: probably the field that was meant.
 std::string_view field_part(std::string_view key) noexcept;
-
-// ---- condition_compiler.cc ----
-
-// Collects the tests of one op, each distinct one once.
-class ConditionCompiler {
- public:
-  explicit ConditionCompiler(OpRules& to) : to_(to) {}
-
-  // Appends what must be true for the condition to hold; false and `wrong` if it is invalid.
-  bool add(const OpField& field, Operator op, const Condition& condition,
-           std::vector<uint32_t>& literals, Wrong& wrong);
-  // After the last add(): sorts the tests and divides the axes into classes.
-  void finish();
-
- private:
-  class Draft;
-  uint16_t axis_of(const OpField& field);
-  uint32_t test_of(uint16_t axis, Draft& draft);
-  void make_runs();
-  void divide(Axis& axis, uint32_t test) const;
-
-  OpRules& to_;
-  std::unordered_map<std::string, uint32_t> tests_;
-  std::string key_;
-};
 
 }  // namespace yard::policy

@@ -18,14 +18,9 @@
 #include <vector>
 
 #include "op/call_spec.h"
+#include "policy/clauses.h"
 #include "policy/environment.h"
 #include "policy/rollout.h"
-#include "policy/rules.h"
-
-namespace yard::registry {
-class CallObserver;  // of a layer above: only passed on
-using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
-}  // namespace yard::registry
 
 namespace yard::policy {
 
@@ -121,7 +116,6 @@ struct ProcessPolicy {
   BreakerSettings breakers;               // through the API; under the file's
   StaticMap mapped;                       // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
-  std::shared_ptr<const registry::CallObservers> observers;        // of every call; null: none
   std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
   // Of the variables that descriptors of backends name, by backend; read once, with the reading or when the backend is
   // registered.
@@ -146,5 +140,11 @@ struct ProcessPolicy {
     rollout = rollout->with(std::move(next));
   }
 };
+
+// The sources of an op's clauses by the policy of the process.
+ClauseSources sources_for(const ProcessPolicy& process,
+                          const std::shared_ptr<const op::Program>& program);
+// Sets a mode by its name, which has been checked.
+void set_mode(ModeSettings& to, const Modes& modes, const std::string& name, const char* by);
 
 }  // namespace yard::policy

@@ -14,7 +14,6 @@
 #include "op/program.h"
 #include "policy/check.h"
 #include "policy/config_files.h"
-#include "policy/rules.h"
 
 namespace yard::policy {
 

@@ -291,8 +291,8 @@ Status Runtime::record_to(const std::string& path) {
     YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
     const auto before = dispatch::find_observer<runtime::Recorder>(core());
     if (before != nullptr && &before->recording() == recording.get()) return {};
-    YARD_RETURN_IF_ERROR(dispatch::replace_observer(
-        core(), before, std::make_shared<runtime::Recorder>(std::move(recording))));
+    YARD_RETURN_IF_ERROR(core().published.replace_observer(
+        before, std::make_shared<runtime::Recorder>(std::move(recording))));
     return before != nullptr ? write_last(before->recording()) : Status();
   });
 }
@@ -301,7 +301,7 @@ Status Runtime::stop_recording() {
   return base::or_out_of_memory([&]() -> Status {
     const auto recorder = dispatch::find_observer<runtime::Recorder>(core());
     if (recorder == nullptr) return {};
-    YARD_RETURN_IF_ERROR(dispatch::replace_observer(core(), recorder, nullptr));
+    YARD_RETURN_IF_ERROR(core().published.replace_observer(recorder, nullptr));
     return write_last(recorder->recording());
   });
 }

@@ -47,21 +47,13 @@ class RuntimeNames final : public policy::Known {
 
   std::vector<std::string> modes() const override { return base::keys(*process_.modes); }
   std::vector<std::string> labels() const override { return base::keys(process_.labels); }
-  const char* excluded_by(std::string_view op, std::string_view kernel,
-                          const Policy& policy) const override {
+  policy::KernelFacts facts(std::string_view op, std::string_view kernel) const override {
     const registry::OpRecord* op_record = state_.find(op);
-    if (op_record == nullptr) return nullptr;
-    const auto it = op_record->kernels.find(std::string(kernel));
-    if (it == op_record->kernels.end()) return nullptr;
-    if (policy.reference_only.value_or(false) && it->second->kind != Kind::kReference)
-      return "policy.reference_only";
-    switch (select::backend_reason(policy, *it->second->backend)) {
-      case YARD_REASON_DENIED_VENDOR: return "policy.deny_vendors";
-      case YARD_REASON_NOT_ALLOWED_VENDOR: return "policy.allow_vendors";
-      case YARD_REASON_DISABLED:
-        return policy.backends.contains(it->second->backend->name) ? "policy.backends" : nullptr;
-      default: return nullptr;
-    }
+    if (op_record != nullptr)
+      if (const auto it = op_record->kernels.find(std::string(kernel));
+          it != op_record->kernels.end())
+        return select::facts_of(*it->second);
+    return Known::facts(op, kernel);
   }
 
   std::vector<std::string> functions() const override {
@@ -293,13 +285,13 @@ Status RuleFollower::record_to(const std::shared_ptr<Recorder>& mine, const std:
   const auto now = dispatch::find_observer<Recorder>(core_);
   if (now != nullptr && now != mine) return {};
   if (now != nullptr) {
-    YARD_RETURN_IF_ERROR(dispatch::replace_observer(core_, now, nullptr));
+    YARD_RETURN_IF_ERROR(core_.published.replace_observer(now, nullptr));
     YARD_RETURN_IF_ERROR(now->recording().write());
   }
   if (path.empty()) return {};
   YARD_ASSIGN_OR_RETURN(auto recording, Recording::open(path));
   made = std::make_shared<Recorder>(std::move(recording));
-  return dispatch::replace_observer(core_, nullptr, made);
+  return core_.published.replace_observer(nullptr, made);
 }
 
 bool RuleFollower::has_later_op(Conditions& s, const registry::State& registry) {

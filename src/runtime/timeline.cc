@@ -282,7 +282,7 @@ Status Runtime::start_trace(size_t max_events) {
     made->breaker_listener = health().on_event([made = std::weak_ptr(made)](const BreakerEvent& e) {
       if (const auto t = made.lock()) t->changed(e);
     });
-    Status s = dispatch::replace_observer(core(), nullptr, made);
+    Status s = core().published.replace_observer(nullptr, made);
     if (!s.ok()) {
       remove_config_callback(made->config_listener);
       health().remove_listener(made->breaker_listener);
@@ -295,7 +295,7 @@ Result<std::string> Runtime::stop_trace() {
   const auto timeline = dispatch::find_observer<runtime::Timeline>(core());
   if (timeline == nullptr) return Status(Code::kNotFound, "no trace is running");
   return base::or_out_of_memory([&]() -> Result<std::string> {
-    if (Status ended = dispatch::replace_observer(core(), timeline, nullptr); !ended.ok())
+    if (Status ended = core().published.replace_observer(timeline, nullptr); !ended.ok())
       return ended;
     remove_config_callback(timeline->config_listener);
     health().remove_listener(timeline->breaker_listener);

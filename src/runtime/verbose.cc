@@ -179,8 +179,8 @@ Status Runtime::set_verbose(int level) {
   return base::or_out_of_memory([&]() -> Status {
     const auto now = dispatch::find_observer<runtime::Verbose>(core());
     if ((now != nullptr ? now->level : 0) == level) return {};
-    YARD_RETURN_IF_ERROR(dispatch::replace_observer(
-        core(), now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
+    YARD_RETURN_IF_ERROR(core().published.replace_observer(
+        now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
     if (level == 0) base::if_memory_allows([] { runtime::g_lines.get().flush(); });
     return {};
   });

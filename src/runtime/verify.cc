@@ -287,7 +287,6 @@ std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std
   if (file == nullptr) return {};
   const Config& config = file->config;
   std::vector<bool> rules(config.dispatch_rules.size()), scores(config.score.size());
-  policy::Matches matches;
   for (const std::string& text : calls) {
     auto spec = op::parse_call_spec(text);
     const registry::OpRecord* op_record = spec.ok() ? s->state->find(spec->op) : nullptr;
@@ -296,9 +295,11 @@ std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std
     const auto call = op::Call::from_spec(*op_record->op->program, *spec, &op_record->op->d);
     const auto of_op = file->rules_for(op_record->op->program);
     if (!call.ok() || of_op == nullptr) continue;
-    of_op->match({call->args(), call->flags(), call->device(), &call->labels()}, matches);
-    for (const uint32_t r : matches.rules) rules[of_op->rules()[r].source] = true;
-    for (const uint32_t r : matches.scores) scores[of_op->scores()[r].source] = true;
+    for (const uint32_t i :
+         of_op->match({call->args(), call->flags(), call->device(), &call->labels()})) {
+      const policy::Clause& c = of_op->clauses()[i];
+      (c.act == policy::Clause::Act::kScore ? scores : rules)[c.source] = true;
+    }
   }
   std::vector<std::string> to;
   add_unmet(config, config.dispatch_rules, "dispatch_rules", rules, to);

@@ -86,38 +86,6 @@ std::string call_text(const op::Program& program, const yard_value_t* args) {
 
 namespace {
 
-constexpr int kMappedTier = -1;
-
-template <class List>
-bool any_glob(const List& patterns, std::string_view text) {
-  for (const std::string& p : patterns)
-    if (glob_matches(p, text)) return true;
-  return false;
-}
-
-// Whether a token of Policy::per_op names the kernel.
-bool token_names(const std::string& token, const registry::Kernel& k) {
-  if (token.starts_with("impl:")) return token.compare(5, std::string::npos, k.id) == 0;
-  if (token.starts_with("vendor:"))
-    return !k.backend->vendor.empty() &&
-           token.compare(7, std::string::npos, k.backend->vendor) == 0;
-  return token == to_string(k.kind);
-}
-
-// By kind; lower is better.
-int kind_tier(std::optional<Kind> prefer, Kind kind) {
-  if (!prefer) return kind == Kind::kReference ? 1 : 0;
-  if (kind == *prefer) return 0;
-  // After the preferred kind: default before vendor before reference.
-  int tier = 1;
-  for (Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference}) {
-    if (k == *prefer) continue;
-    if (k == kind) return tier;
-    ++tier;
-  }
-  return tier;
-}
-
 // Features of the device that a call is on are checked when that is known.
 bool depends_on_call(const registry::Feature& n, const registry::Kernel& k) {
   return !n.of_processor() && n.device.index == registry::Feature::kEvery &&
@@ -142,39 +110,43 @@ bool has_feature(const yard_host_t* host, Device device, const std::string& name
          host->has_feature(host->self, {device.type, device.index}, name.c_str()) == 1;
 }
 
+yard_verdict_t verdict_of(const policy::Clauses& clauses, uint32_t clause) noexcept {
+  yard_verdict_t v{};
+  v.reason = policy::Clauses::reason(clauses.clause(clause));
+  v.figures[0] = clause;
+  return v;
+}
+
+policy::KernelFacts facts_of(const registry::Kernel& k) noexcept {
+  return {k.id, k.backend->vendor, k.backend_name, k.kind, k.backend->d.enable != YARD_ENABLE_OFF};
+}
+
 int32_t backend_reason(const Policy& p, const registry::Backend& b) {
-  if (!b.vendor.empty() && base::contains(p.deny_vendors, b.vendor))
-    return YARD_REASON_DENIED_VENDOR;
-  if (!b.vendor.empty() && p.allow_vendors && !base::contains(*p.allow_vendors, b.vendor))
-    return YARD_REASON_NOT_ALLOWED_VENDOR;
-  const auto it = p.backends.find(b.name);
-  const bool on = it != p.backends.end() ? it->second : b.d.enable != YARD_ENABLE_OFF;
-  return on ? YARD_REASON_NONE : YARD_REASON_DISABLED;
+  policy::ClauseSources sources;
+  sources.policy.deny_vendors = p.deny_vendors;
+  sources.policy.allow_vendors = p.allow_vendors;
+  sources.policy.backends = p.backends;
+  const policy::KernelFacts facts{"", b.vendor, b.name, Kind::kDefault,
+                                  b.d.enable != YARD_ENABLE_OFF};
+  const policy::Clauses clauses(std::move(sources), "", {&facts, 1});
+  const uint32_t excluded = clauses.always(0).excluded;
+  return excluded == policy::kNoClause ? YARD_REASON_NONE
+                                       : policy::Clauses::reason(clauses.clause(excluded));
+}
+
+yard_verdict_t machine_verdict(const registry::Kernel& k, const ProcessState& process) {
+  yard_verdict_t v{};
+  if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) {
+    v.reason = YARD_REASON_FORKED;
+  } else if (const int missing = missing_feature(k, process.host); missing >= 0) {
+    v.reason = k.needs[static_cast<size_t>(missing)].of_processor() ? YARD_REASON_CPU_FEATURE
+                                                                    : YARD_REASON_DEVICE_FEATURE;
+    v.figures[0] = missing, v.figures[1] = registry::Feature::kEvery;
+  }
+  return v;
 }
 
 namespace {
-
-// Why policy or the machine excludes the kernel from all calls; NONE if they do not.
-int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
-                  const std::string* lock, const ProcessState& process, int64_t figures[3]) {
-  if (!constraints.force.empty() && k.id != constraints.force) return YARD_REASON_NOT_FORCED;
-  if (lock != nullptr && constraints.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
-  if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
-    return YARD_REASON_DENIED_KERNEL;
-  if (p.allow_kernels && !any_glob(*p.allow_kernels, k.id)) return YARD_REASON_NOT_ALLOWED_KERNEL;
-  if (const int32_t reason = backend_reason(p, *k.backend); reason != YARD_REASON_NONE)
-    return reason;
-  if (p.reference_only.value_or(false) && k.kind != Kind::kReference)
-    return YARD_REASON_REFERENCE_ONLY;
-  if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
-    return YARD_REASON_FORKED;
-  if (const int missing = missing_feature(k, process.host); missing >= 0) {
-    figures[0] = missing, figures[1] = registry::Feature::kEvery;
-    return k.needs[static_cast<size_t>(missing)].of_processor() ? YARD_REASON_CPU_FEATURE
-                                                                : YARD_REASON_DEVICE_FEATURE;
-  }
-  return YARD_REASON_NONE;
-}
 
 bool may_write_inputs(const op::Program& program) {
   const auto& clauses = program.schema().clauses;
@@ -266,25 +238,6 @@ void CandidateSet::read_kernel(KernelCandidate& c) const {
   for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program().field(name));
 }
 
-void CandidateSet::read_settings() {
-  if (settings_.mode.program != nullptr) {
-    const auto& names = settings_.mode.program->provider.reads;
-    mode_reads_ = Reads::resolve(program(), names ? &*names : nullptr);
-  }
-  const auto matching = [&](const std::string& pattern) {
-    std::vector<uint16_t> to;
-    for (size_t i = 0; i < all_.size(); ++i)
-      if (glob_matches(pattern, all_[i].kernel->id)) to.push_back(static_cast<uint16_t>(i));
-    return to;
-  };
-  if (settings_.reads_rules())
-    for (const std::string& pattern : settings_.rules.compiled->kernels())
-      named_.push_back(matching(pattern));
-  for (const std::string& id : settings_.rules.chain)
-    for (const uint16_t i : matching(id))
-      if (!base::contains(chain_, i)) chain_.push_back(i);
-}
-
 void CandidateSet::read_health() {
   if (settings_.health == nullptr) return;
   const health::HealthSnapshot::OfOp* of = settings_.health->of_op(record_->op->name);
@@ -346,50 +299,38 @@ const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Ker
   return nullptr;
 }
 
+bool CandidateSet::reads_labels() const noexcept {
+  const policy::ClauseSources& s = clauses_.sources();
+  return s.mode.program != nullptr || (s.rules != nullptr && s.rules->conditions().reads_labels());
+}
+
 CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_record,
-                                const Policy& policy, const CallConstraints& constraints,
-                                const ProcessState& process, OpSettings settings) {
-  CandidateSet candidates;
+                                policy::ClauseSources sources, const ProcessState& process,
+                                OpSettings settings) {
+  std::vector<policy::KernelFacts> facts;
+  for (const auto& [id, kernel] : op_record->kernels) facts.push_back(facts_of(*kernel));
+  CandidateSet candidates(policy::Clauses(std::move(sources), op_record->op->name, facts));
+  const policy::Clauses& clauses = candidates.clauses_;
   candidates.settings_ = std::move(settings);
-  const OpSettings& d = candidates.settings_;
   candidates.record_ = std::move(op_record);
   candidates.dims_ = health_dims(candidates.program());
   candidates.host_ = process.host;
-  candidates.strict_ = policy.strict.value_or(false);
-  candidates.saves_inputs_ =
-      policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
-  const std::string& op = candidates.record_->op->name;
-  const bool* transforms = policy::find_for_op(policy.transforms, op);
-  candidates.allows_transforms_ = transforms == nullptr || *transforms;
-  const std::string* lock = policy::find_for_op(policy.locks, op);
-  if (lock != nullptr) candidates.locked_to_ = *lock;
-  const auto order = policy.per_op.find(op);
+  candidates.saves_inputs_ = clauses.sources().policy.retry_inplace == RetryInplace::kSave &&
+                             may_write_inputs(candidates.program());
+  candidates.allows_transforms_ = clauses.find(policy::Clause::Act::kNoTransforms) == nullptr;
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;
     c.kernel = kernel;
-    c.priority = kernel->priority;
-    c.fixed.reason = exclusion(*kernel, policy, constraints, lock, process, c.fixed.figures);
-    c.tier = kind_tier(policy.prefer, kernel->kind);
-    if (order != policy.per_op.end() && lock == nullptr && constraints.force.empty()) {
-      const auto& tokens = order->second;
-      size_t i = 0;
-      while (i < tokens.size() && !token_names(tokens[i], *kernel)) ++i;
-      c.tier = static_cast<int>(i);
-      if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
-        c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
-    }
-    // A static kernel comes first; in static mode without fallback it is the only one.
-    if ((d.by_map() || d.mode.mode == Mode::kStatic) && lock == nullptr &&
-        constraints.force.empty()) {
-      if (kernel->id == d.rules.mapped)
-        c.tier = kMappedTier;
-      else if (d.mode.is_static_only() && c.fixed.reason == YARD_REASON_NONE)
-        c.fixed.reason = YARD_REASON_NOT_MAPPED;
-    }
+    const uint32_t excluded = clauses.always(candidates.all_.size()).excluded;
+    c.fixed = excluded == policy::kNoClause ? machine_verdict(*kernel, process)
+                                            : verdict_of(clauses, excluded);
     candidates.read_kernel(c);
     candidates.all_.push_back(std::move(c));
   }
-  candidates.read_settings();
+  if (const auto& mode = candidates.mode().program) {
+    const auto& names = mode->provider.reads;
+    candidates.mode_reads_ = Reads::resolve(candidates.program(), names ? &*names : nullptr);
+  }
   candidates.read_health();
   return candidates;
 }

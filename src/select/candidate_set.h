@@ -97,11 +97,10 @@ struct KernelCandidate {
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
   std::vector<Transformable> transformable;
-  yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
+  // Why policy or the machine excludes it from all calls.
+  yard_verdict_t fixed{};
   std::vector<uint32_t>
-      device_needs;     // into registry::Kernel::needs: of the device that a call is on
-  int tier = 0;         // by lock, order or kind; lower is better
-  double priority = 0;  // adjusted
+      device_needs;  // into registry::Kernel::needs: of the device that a call is on
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;
@@ -121,38 +120,6 @@ struct ProcessState {
   bool forked = false;  // a forked child, where backends that do not survive fork() are excluded
 };
 
-// What one call adds to the policy in force.
-struct CallConstraints {
-  std::string force;
-  std::vector<std::string> deny;
-};
-
-struct ModeSettings {
-  Mode mode = Mode::kAuto;
-  const char* source = nullptr;                        // "file", "scope" or "call"; null: unset
-  std::shared_ptr<const policy::Modes> added;          // by the program; null: none
-  std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram; else null
-  std::vector<Mode> fallback;                          // where calls in kStatic go on
-
-  // Only the static kernel may serve.
-  bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
-  // Whether a mode reads rules.
-  static bool reads_rules(Mode m) noexcept {
-    return m == Mode::kAuto || m == Mode::kConfig || m == Mode::kHotReload;
-  }
-};
-
-// From the rule file and the program's static map.
-struct RuleSettings {
-  std::shared_ptr<const policy::FileRules> file;    // null: none
-  std::shared_ptr<const policy::OpRules> compiled;  // those of the op; null: none
-  std::string mapped;                               // the op's static kernel; empty: none
-  std::string mapped_by;                            // its place, in words
-  std::vector<std::string> chain;                   // fallbacks after the first choice, in order
-  std::string chain_by;                             // its place, in words
-  std::string spared;  // a kernel that rules do not exclude, for explanations; empty: none
-};
-
 // What observes the calls of the op; null: none.
 struct WatchSettings {
   std::shared_ptr<const policy::Rollout> rollout;            // of other rules
@@ -170,43 +137,21 @@ struct CacheSettings {
   std::chrono::nanoseconds lifetime{0};  // of a plan; 0: until something changes
 };
 
-// Everything but the policy that decides how calls of the op are served.
+// What decides how calls of the op are served, besides clauses.
 struct OpSettings {
-  ModeSettings mode;
-  RuleSettings rules;
   WatchSettings watch;
   CacheSettings cache;
   op::Labels labels;                                     // of every call; rules may read them
   std::shared_ptr<const health::HealthSnapshot> health;  // null: all breakers of the op are closed
   std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
-
-  // Whether rules choose kernels and adjust priorities.
-  bool by_rules() const noexcept {
-    return rules.compiled != nullptr && !rules.compiled->empty() &&
-           (ModeSettings::reads_rules(mode.mode) ||
-            (mode.mode == Mode::kStatic &&
-             std::any_of(mode.fallback.begin(), mode.fallback.end(), ModeSettings::reads_rules)));
-  }
-  // Whether selections read rules: `deny` and `allow` count in every mode.
-  bool reads_rules() const noexcept {
-    return by_rules() || (rules.compiled != nullptr && rules.compiled->restricts());
-  }
-  // Whether the static kernel applies.
-  bool by_map() const noexcept {
-    return !rules.mapped.empty() && (mode.mode == Mode::kStatic || mode.mode == Mode::kAuto);
-  }
-  // Whether labels of a call may matter: rules read them, or a mode of the program, which can read everything.
-  bool reads_labels() const noexcept {
-    return mode.program != nullptr || (rules.compiled != nullptr && rules.compiled->reads_labels());
-  }
 };
 
 class CandidateSet {
  public:
   // `op_record` must hold the op's program.
   static CandidateSet make(std::shared_ptr<const registry::OpRecord> op_record,
-                           const Policy& policy, const CallConstraints& constraints,
-                           const ProcessState& process, OpSettings settings = {});
+                           policy::ClauseSources sources, const ProcessState& process,
+                           OpSettings settings = {});
 
   const registry::OpRecord& op_record() const noexcept { return *record_; }
   const op::Program& program() const noexcept { return *record_->op->program; }
@@ -214,47 +159,48 @@ class CandidateSet {
   // health_dims() of the op.
   const std::vector<op::Field>& dims() const noexcept { return dims_; }
   const yard_host_t* host() const noexcept { return host_; }
+  const policy::Clauses& clauses() const noexcept { return clauses_; }
+  const policy::ModeSettings& mode() const noexcept { return clauses_.sources().mode; }
+  const OpSettings& settings() const noexcept { return settings_; }
   // No fallback: a call gets the first choice or its error.
-  bool strict() const noexcept { return strict_; }
+  bool strict() const noexcept { return clauses_.sources().policy.strict.value_or(false); }
   // Inputs that a kernel may overwrite are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
   // Policy allows that arguments are copied for kernels that want another layout, dtype or padding.
   bool allows_transforms() const noexcept { return allows_transforms_; }
-  const OpSettings& settings() const noexcept { return settings_; }
+  // Whether labels of a call may matter: rules read them, or a mode of the program, which can read everything.
+  bool reads_labels() const noexcept;
   // A breaker is half-open: calls need a permit before they run its kernel.
   bool half_open() const noexcept { return half_open_; }
   // The half-open breaker that a call of this kernel is subject to; null: none.
   const health::BreakerStatus* half_open_breaker(const registry::Kernel& kernel,
                                                  const yard_value_t* args) const;
-  // Candidates that match an entry of OpRules::kernels(), and those of the fallback chain in its order.
-  const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
-  const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // The kernel that the op is locked to; empty: none.
-  const std::string& locked_to() const noexcept { return locked_to_; }
   // What the program's mode reads.
   const Reads& mode_reads() const noexcept { return mode_reads_; }
   // Static mode without a static kernel.
-  bool unmapped() const noexcept {
-    return settings_.mode.is_static_only() && settings_.rules.mapped.empty();
-  }
+  bool unmapped() const noexcept { return mode().is_static_only() && clauses_.mapped().empty(); }
 
  private:
+  explicit CandidateSet(policy::Clauses clauses) : clauses_(std::move(clauses)) {}
   void read_kernel(KernelCandidate& c) const;
-  void read_settings();
   void read_health();
 
   std::shared_ptr<const registry::OpRecord> record_;
   std::vector<KernelCandidate> all_;
   std::vector<op::Field> dims_;
   const yard_host_t* host_ = nullptr;
-  bool strict_ = false, saves_inputs_ = false, half_open_ = false, allows_transforms_ = true;
+  bool saves_inputs_ = false, half_open_ = false, allows_transforms_ = true;
   OpSettings settings_;
-  std::vector<std::vector<uint16_t>> named_;
-  std::vector<uint16_t> chain_;
-  std::string locked_to_;
+  policy::Clauses clauses_;
   Reads mode_reads_;
 };
 
+// A clause that excludes a kernel, as a verdict: the first figure is its index.
+yard_verdict_t verdict_of(const policy::Clauses& clauses, uint32_t clause) noexcept;
+// Why the machine or the process excludes a kernel from all calls.
+yard_verdict_t machine_verdict(const registry::Kernel& kernel, const ProcessState& process);
+// What clauses can see of a kernel.
+policy::KernelFacts facts_of(const registry::Kernel& kernel) noexcept;
 // Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.
 int32_t backend_reason(const Policy& policy, const registry::Backend& backend);
 

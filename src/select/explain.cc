@@ -16,101 +16,31 @@
 namespace yard::select {
 namespace {
 
-// Policy, constraints and settings without what excludes one kernel, and the name of the field that does.
-struct Relaxed {
-  Policy policy;
-  CallConstraints constraints;
-  OpSettings settings;
-  std::string field;  // empty: nothing to relax
-};
-
-void drop_matching(std::vector<std::string>& globs, const std::string& id) {
-  std::erase_if(globs, [&](const std::string& g) { return glob_matches(g, id); });
-}
-
-Relaxed without_exclusion(const ExplainRequest& q, const Policy& policy,
-                          const CandidateSet& candidates, const registry::Kernel& k,
-                          const yard_verdict_t& verdict) {
-  Relaxed l{policy, q.constraints, q.settings, {}};
-  if (const int32_t rule = excluding_rule(verdict); rule >= 0) {
-    l.settings.rules.spared = k.id;
-    l.field = rule_text(candidates, rule);
-    return l;
-  }
-  switch (verdict.reason) {
-    case YARD_REASON_DENIED_KERNEL:
-      drop_matching(l.policy.deny_kernels, k.id);
-      drop_matching(l.constraints.deny, k.id);
-      l.field = l.policy.deny_kernels.size() != policy.deny_kernels.size() ? "deny_kernels"
-                                                                           : "the call's deny list";
-      break;
-    case YARD_REASON_DENIED_VENDOR:
-      std::erase(l.policy.deny_vendors, k.backend->vendor);
-      l.field = "deny_vendors";
-      break;
-    case YARD_REASON_NOT_ALLOWED_KERNEL:
-      l.policy.allow_kernels->push_back(k.id);
-      l.field = "allow_kernels";
-      break;
-    case YARD_REASON_NOT_ALLOWED_VENDOR:
-      l.policy.allow_vendors->push_back(k.backend->vendor);
-      l.field = "allow_vendors";
-      break;
-    case YARD_REASON_NOT_IN_ORDER:
-      l.policy.per_op.erase(k.op);
-      l.field = "per_op";
-      break;
-    case YARD_REASON_NOT_FORCED:
-      l.constraints.force.clear();
-      l.field = "force";
-      break;
-    case YARD_REASON_LOCKED_OUT:
-      l.policy.locks.clear();
-      l.field = "locks";
-      break;
-    case YARD_REASON_NOT_MAPPED:
-      l.settings.mode.mode = Mode::kDynamic;
-      l.field = "mode static";
-      break;
-    case YARD_REASON_DISABLED:
-      l.policy.backends[k.backend_name] = true;
-      l.field = "the backend's switch";
-      break;
-    case YARD_REASON_TRANSFORM:
-      l.policy.transforms[k.op] = true;
-      l.field = "transforms";
-      break;
-    case YARD_REASON_REFERENCE_ONLY:
-      l.policy.reference_only.reset();
-      l.field = "reference_only";
-      break;
-    default: break;
-  }
-  return l;
-}
-
-// "deny_vendors excluded vendor.acme, which would have been first"
-std::string counterfactual(const ExplainRequest& q, const Policy& policy,
-                           const CandidateSet& candidates, const KernelCandidate& c,
-                           const yard_verdict_t& verdict) {
-  const Relaxed l = without_exclusion(q, policy, candidates, *c.kernel, verdict);
-  if (l.field.empty()) return "";
+// "deny_vendors excluded vendor.acme, which would have been first"; empty if that is not so.
+std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidates,
+                           const KernelCandidate& c, const yard_verdict_t& verdict) {
+  const policy::Clause* clause = deciding_clause(candidates, verdict);
+  if (clause == nullptr) return "";
+  policy::ClauseSources sources = candidates.clauses().sources();
+  sources.without = {clause->act, clause->source, facts_of(*c.kernel)};
   const CandidateSet other =
-      CandidateSet::make(q.op_record, l.policy, l.constraints, q.process, l.settings);
+      CandidateSet::make(q.op_record, std::move(sources), q.process, q.settings);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
   if (order.empty() || other.all()[order[0]].kernel->id != c.kernel->id) return "";
-  return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
+  return fmt::format("{} excluded {}, which would have been first",
+                     candidates.clauses().text(*clause), c.kernel->id);
 }
 
-std::vector<ScoreNote> score_notes(const RuleSettings& d, const Notes::Entry& note) {
+// The scores that adjust a kernel's priority for a call.
+std::vector<ScoreNote> score_notes(const CandidateSet& candidates, size_t kernel,
+                                   const op::Call& call) {
   std::vector<ScoreNote> to;
-  for (const uint32_t s : note.scores) {
-    const uint32_t source = d.compiled->scores()[s].source;
-    const ScoreRule& r = d.file->config.score[source];
-    to.push_back({r.name,
-                  fmt::format("score[{}]{}", source, policy::place_text(d.file->config, r.at)),
-                  r.add, r.multiply});
-  }
+  const policy::Clauses& clauses = candidates.clauses();
+  const policy::CallView view{call.args(), call.flags(), device_of(call.args(), call.count()),
+                              &candidates.settings().labels};
+  for (const policy::Clause* c : clauses.scores(view, kernel))
+    to.push_back({clauses.sources().file->config.score[c->source].name, clauses.text(*c), c->add,
+                  c->multiply});
   return to;
 }
 
@@ -126,7 +56,13 @@ void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNot
     }
 }
 
-Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Notes& notes) {
+std::string text_of(const CandidateSet& candidates, policy::Clause::Act act) {
+  const policy::Clause* clause = candidates.clauses().find(act);
+  return clause != nullptr ? candidates.clauses().text(*clause) : "";
+}
+
+Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Notes& notes,
+                             const op::Call& call) {
   const KernelCandidate& c = candidates.all()[i];
   const Notes::Entry& note = notes.entries[i];
   Candidate out;
@@ -139,11 +75,9 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
         {candidates.program().schema().params[source].name, op::transforms_text(t.kinds), t.ns});
   }
   out.adjusted_priority = c.kernel->priority;
-  if (!note.scores.empty()) {
-    out.adjusted_priority = note.priority;
-    out.scores = score_notes(candidates.settings().rules, note);
-  }
-  if (note.by_chain) out.placed_by = candidates.settings().rules.chain_by;
+  if (note.verdict.reason == YARD_REASON_NONE) out.scores = score_notes(candidates, i, call);
+  if (!out.scores.empty()) out.adjusted_priority = note.priority;
+  if (note.by_chain) out.placed_by = text_of(candidates, policy::Clause::Act::kChain);
   if (note.verdict.reason != YARD_REASON_NONE) {
     out.verdict = "rejected";
     out.reason = reason_name(note.verdict.reason);
@@ -156,22 +90,23 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
 std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
                       uint16_t other) {
   const KernelCandidate &w = candidates.all()[winner], &o = candidates.all()[other];
-  const int32_t rule = notes.entries[winner].rule;
-  if (rule >= 0 && rule != notes.entries[other].rule)
-    return fmt::format("{} chose {}", rule_text(candidates, rule), w.kernel->id);
+  const policy::Clauses& clauses = candidates.clauses();
+  const int tier = clauses.tier(winner);
+  const uint32_t rule = notes.entries[winner].rule;
+  if (rule != policy::kNoClause && rule != notes.entries[other].rule)
+    return fmt::format("{} chose {}", clauses.text(clauses.clause(rule)), w.kernel->id);
   if (notes.by_mode > 0)
-    return fmt::format("mode '{}' chose {}", candidates.settings().mode.program->name,
-                       w.kernel->id);
-  if (w.tier < 0)
+    return fmt::format("mode '{}' chose {}", candidates.mode().program->name, w.kernel->id);
+  if (tier < 0)
     return fmt::format("the op is mapped to {} by {}", w.kernel->id,
-                       candidates.settings().rules.mapped_by);
-  if (w.tier != o.tier)
+                       text_of(candidates, policy::Clause::Act::kMap));
+  if (tier != clauses.tier(other))
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
   // Estimates decide only where every competitor states one.
   bool all_estimate = true;
   for (size_t i = 0; i < notes.entries.size(); ++i)
-    if (candidates.all()[i].tier == w.tier && notes.entries[i].verdict.reason == YARD_REASON_NONE)
+    if (clauses.tier(i) == tier && notes.entries[i].verdict.reason == YARD_REASON_NONE)
       all_estimate &= notes.entries[i].estimate_ns >= 0;
   const double a = notes.entries[winner].estimate_ns, b = notes.entries[other].estimate_ns;
   if (all_estimate && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
@@ -184,16 +119,17 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
 
 // The rule, map or mode that chose the winner; else empty.
 std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
-  const OpSettings& d = candidates.settings();
-  if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", d.mode.program->name);
-  if (const int32_t rule = notes.entries[winner].rule; rule >= 0)
-    return fmt::format("chosen by {}", rule_text(candidates, rule));
-  if (candidates.all()[winner].tier < 0) return fmt::format("chosen by {}", d.rules.mapped_by);
+  const policy::Clauses& clauses = candidates.clauses();
+  if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", candidates.mode().program->name);
+  if (const uint32_t rule = notes.entries[winner].rule; rule != policy::kNoClause)
+    return "chosen by " + clauses.text(clauses.clause(rule));
+  if (clauses.tier(winner) < 0)
+    return "chosen by " + text_of(candidates, policy::Clause::Act::kMap);
   return "";
 }
 
 // The mode in force, if one is set.
-void note_mode(const ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
+void note_mode(const policy::ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
   if (d.mode == Mode::kStatic && !d.fallback.empty()) {
@@ -209,24 +145,22 @@ void note_mode(const ModeSettings& d, const Notes& notes, std::vector<PolicyNote
 }  // namespace
 
 Explanation explain(const ExplainRequest& q) {
-  const Policy policy = policy::combine(q.sources);
+  policy::ClauseSources sources = q.clauses;
+  sources.policy = policy::combine(q.sources);
   const CandidateSet candidates =
-      CandidateSet::make(q.op_record, policy, q.constraints, q.process, q.settings);
+      CandidateSet::make(q.op_record, std::move(sources), q.process, q.settings);
   Notes notes;
   const Order order = select(candidates, q.call->args(), q.call->count(), q.call->flags(), &notes);
   Explanation e;
   e.op = candidates.program().name();
   e.call = op::to_string(q.call->to_spec(candidates.program()));
   e.policy = policy::notes(q.sources);
-  note_mode(candidates.settings().mode, notes, e.policy);
-  if (!q.constraints.force.empty()) e.policy.push_back({"force", q.constraints.force, "call"});
-  if (!q.constraints.deny.empty()) {
-    std::string list;
-    for (const std::string& d : q.constraints.deny) list += (list.empty() ? "" : ",") + d;
-    e.policy.push_back({"deny", list, "call"});
-  }
+  note_mode(candidates.mode(), notes, e.policy);
+  if (!q.clauses.force.empty()) e.policy.push_back({"force", q.clauses.force, "call"});
+  if (!q.clauses.deny.empty())
+    e.policy.push_back({"deny", fmt::format("{}", fmt::join(q.clauses.deny, ",")), "call"});
   for (size_t rank = 0; rank < order.size(); ++rank) {
-    Candidate c = describe_candidate(candidates, order[rank], notes);
+    Candidate c = describe_candidate(candidates, order[rank], notes, *q.call);
     c.verdict = rank == 0 ? "selected" : "able";
     if (rank == 0) c.detail = chosen_by(candidates, notes, order[0]);
     if (rank > 0) {
@@ -237,20 +171,20 @@ Explanation explain(const ExplainRequest& q) {
     e.candidates.push_back(std::move(c));
   }
   note_scores(e.candidates, e.policy);
-  if (!candidates.settings().rules.chain_by.empty())
-    e.policy.push_back({"fallback_chains",
-                        fmt::format("{}: {}", candidates.settings().rules.chain_by,
-                                    fmt::join(candidates.settings().rules.chain, ", ")),
-                        "file"});
+  if (const policy::Clause* chain = candidates.clauses().find(policy::Clause::Act::kChain)) {
+    std::vector<std::string> ids;
+    for (uint32_t i = 0; i < chain->names; ++i) ids.push_back(candidates.clauses().name(*chain, i));
+    e.policy.push_back(
+        {"fallback_chains",
+         fmt::format("{}: {}", candidates.clauses().text(*chain), fmt::join(ids, ", ")), "file"});
+  }
   if (!order.empty()) e.selected = candidates.all()[order[0]].kernel->id;
   for (size_t i = 0; i < candidates.all().size(); ++i) {
     if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;
-    e.candidates.push_back(describe_candidate(candidates, i, notes));
-    const yard_verdict_t& v = notes.entries[i].verdict;
-    if (is_policy_reason(candidates.all()[i].fixed.reason) || excluding_rule(v) >= 0 ||
-        (v.reason == YARD_REASON_TRANSFORM && v.flags != kByVerifier))
-      if (std::string s = counterfactual(q, policy, candidates, candidates.all()[i], v); !s.empty())
-        e.counterfactuals.push_back(std::move(s));
+    e.candidates.push_back(describe_candidate(candidates, i, notes, *q.call));
+    const KernelCandidate& c = candidates.all()[i];
+    if (std::string s = counterfactual(q, candidates, c, notes.entries[i].verdict); !s.empty())
+      e.counterfactuals.push_back(std::move(s));
   }
   return e;
 }

@@ -218,7 +218,7 @@ TEST(Counterfactual, OfEveryReasonThatPolicyCanGive) {
   r.policy.deny_kernels = {"*.ac*"};
   expect(r, "deny_kernels excluded vendor.acme, which would have been first");
   r = explained_field();
-  r.constraints.deny = {"vendor.*"};
+  r.deny = {"vendor.*"};
   expect(r, "the call's deny list excluded vendor.acme, which would have been first");
   r = explained_field();
   r.policy.allow_vendors = {{"other"}};
@@ -230,7 +230,7 @@ TEST(Counterfactual, OfEveryReasonThatPolicyCanGive) {
   r.policy.per_op["norm"] = {"default"};
   expect(r, "per_op excluded vendor.acme, which would have been first");
   r = explained_field();
-  r.constraints.force = "default.a";
+  r.force = "default.a";
   expect(r, "force excluded vendor.acme, which would have been first");
   r = explained_field();
   r.policy.locks["n*"] = "default.a";
@@ -263,7 +263,7 @@ TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
   const policy::Source sources[] = {{"process", &process}, {"scope", &scope}};
   const op::Call call = r.call();
   const Explanation e =
-      explain({r.shelf.op_record("norm"), &call, {"vendor.other", {"x*", "y"}}, {}, sources});
+      explain({r.shelf.op_record("norm"), &call, {{}, "vendor.other", {"x*", "y"}}, {}, sources});
   std::vector<std::string> said;
   for (const PolicyNote& n : e.policy) said.push_back(n.field + "=" + n.value + "@" + n.source);
   EXPECT_THAT(said, ElementsAre("prefer=vendor@process", "deny_vendors=acme@scope",

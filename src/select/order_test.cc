@@ -51,9 +51,9 @@ TEST(Order, ForceBeatsLockBeatsTheOpsOrder) {
   EXPECT_THAT(r.order(), ElementsAre("reference.cpp"));
   r.policy.locks["norm"] = "vendor.other";
   EXPECT_THAT(r.order(), ElementsAre("vendor.other"));
-  r.constraints.force = "vendor.acme";
+  r.force = "vendor.acme";
   EXPECT_THAT(r.order(), ElementsAre("vendor.acme"));
-  r.constraints.force = "vendor.nobody";
+  r.force = "vendor.nobody";
   EXPECT_TRUE(r.order().empty());
 }
 

@@ -194,8 +194,8 @@ std::string transform_text(const CandidateSet& candidates, const KernelCandidate
 }
 
 // The lock, and whether its kernel is missing.
-std::string locked_out_text(const CandidateSet& candidates) {
-  const std::string& kernel = candidates.locked_to();
+std::string locked_out_text(const CandidateSet& candidates, const policy::Clause& lock) {
+  const std::string& kernel = candidates.clauses().name(lock, 0);
   const bool there = candidates.op_record().kernels.contains(kernel);
   return fmt::format("The op is locked to {}{}.", kernel,
                      there ? "" : ", and no kernel of that name is registered");
@@ -203,30 +203,23 @@ std::string locked_out_text(const CandidateSet& candidates) {
 
 // Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
-  const RuleSettings& d = candidates.settings().rules;
-  if (d.mapped.empty())
+  const policy::Clauses& clauses = candidates.clauses();
+  if (clauses.mapped().empty())
     return fmt::format("mode static serves mapped ops only, and {} is not mapped",
                        candidates.program().name());
-  const auto& kernels = candidates.op_record().kernels;
-  return fmt::format("mode static serves {} only, by {}{}", d.mapped, d.mapped_by,
-                     kernels.find(d.mapped) == kernels.end() ? ", and it is not there" : "");
+  return fmt::format(
+      "mode static serves {} only, by {}{}", clauses.mapped(),
+      clauses.text(*clauses.find(policy::Clause::Act::kMap)),
+      candidates.op_record().kernels.contains(clauses.mapped()) ? "" : ", and it is not there");
 }
 
 }  // namespace
 
-std::string rule_text(const CandidateSet& candidates, int32_t rule) {
-  const RuleSettings& d = candidates.settings().rules;
-  const policy::CompiledRule& r = d.compiled->rules()[static_cast<size_t>(rule)];
-  const std::string& name = d.file->config.dispatch_rules[r.source].name;
-  return (name.empty() ? fmt::format("dispatch_rules[{}]", r.source)
-                       : fmt::format("rule '{}'", name)) +
-         policy::place_text(d.file->config, r.at);
-}
-
-int32_t excluding_rule(const yard_verdict_t& v) noexcept {
-  const bool may =
-      v.reason == YARD_REASON_DENIED_KERNEL || v.reason == YARD_REASON_NOT_ALLOWED_KERNEL;
-  return may && v.flags != kByVerifier ? static_cast<int32_t>(v.figures[0]) - 1 : -1;
+const policy::Clause* deciding_clause(const CandidateSet& candidates, const yard_verdict_t& v) {
+  const policy::Clauses& clauses = candidates.clauses();
+  if (v.flags == kByVerifier || !is_policy_reason(v.reason)) return nullptr;
+  if (v.reason == YARD_REASON_TRANSFORM) return clauses.find(policy::Clause::Act::kNoTransforms);
+  return &clauses.clause(static_cast<uint32_t>(v.figures[0]));
 }
 
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
@@ -240,16 +233,18 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
   // The figures of a verifier have no common meaning.
   if (v.flags == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN)
     return reason_meaning(v.reason);
+  const policy::Clause* clause = deciding_clause(candidates, v);
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
-    case YARD_REASON_LOCKED_OUT: return locked_out_text(candidates);
+    case YARD_REASON_LOCKED_OUT: return locked_out_text(candidates, *clause);
     case YARD_REASON_DENIED_KERNEL:
-    case YARD_REASON_NOT_ALLOWED_KERNEL: {
-      const int32_t rule = excluding_rule(v);
-      if (rule < 0) return reason_meaning(v.reason);
-      return fmt::format("{} {}", rule_text(candidates, rule),
-                         v.reason == YARD_REASON_DENIED_KERNEL ? "denies it" : "does not allow it");
-    }
+      return clause->act == policy::Clause::Act::kRuleDeny
+                 ? candidates.clauses().text(*clause) + " denies it"
+                 : reason_meaning(v.reason);
+    case YARD_REASON_NOT_ALLOWED_KERNEL:
+      return clause->act == policy::Clause::Act::kRuleAllow
+                 ? candidates.clauses().text(*clause) + " does not allow it"
+                 : reason_meaning(v.reason);
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return fmt::format("allow_vendors does not list {}", k.backend->vendor);
@@ -289,10 +284,10 @@ std::string refusal(const registry::DeviceProbe& probe) {
 }
 
 yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::string* text) {
-  yard_verdict_t v = c.fixed;
-  if (v.reason != YARD_REASON_NONE && !is_policy_reason(v.reason)) return v;
-  if (v.reason == YARD_REASON_DISABLED) return v;
-  v = {};
+  if (c.fixed.reason == YARD_REASON_DISABLED || c.fixed.reason == YARD_REASON_FORKED)
+    return c.fixed;
+  yard_verdict_t v = machine_verdict(*c.kernel, {host, false});
+  if (v.reason != YARD_REASON_NONE) return v;
   const registry::Backend& backend = *c.kernel->backend;
   for (const uint32_t i : c.device_needs)
     if (!has_feature(host, {backend.d.device_type, registry::Feature::kEvery},

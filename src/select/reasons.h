@@ -28,10 +28,9 @@ std::string_view reason_name(int32_t code) noexcept;
 std::string reason_meaning(int32_t code);
 bool is_policy_reason(int32_t code) noexcept;
 
-// "rule 'wide rows' (rules.yaml:7)"; `rule` as in OpRules::rules().
-std::string rule_text(const CandidateSet& candidates, int32_t rule);
-// The rule whose `deny` or `allow` a verdict is due to; negative: none.
-int32_t excluding_rule(const yard_verdict_t& verdict) noexcept;
+// The clause that a verdict is due to; null if it is not due to policy.
+const policy::Clause* deciding_clause(const CandidateSet& candidates,
+                                      const yard_verdict_t& verdict);
 
 // A verdict in words: "hidden = 100 is not a multiple of 8". `text` is Notes::Entry::text.
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,

@@ -29,18 +29,7 @@ struct DepthGuard : base::InsidePlugin {
   ~DepthGuard() { --t_depth; }
 };
 
-constexpr int32_t kNoRule = INT32_MAX;
-
-// What rules mean for a call.
-struct Ruling {
-  policy::Matches matches;
-  // By candidate: why a rule excludes it, and which (as in OpRules::rules()).
-  struct Exclusion {
-    int32_t reason = YARD_REASON_NONE;
-    int32_t rule = kNoRule;
-  };
-  std::vector<Exclusion> excluded;
-};
+using policy::kNoClause;
 
 // One run of the selector.
 struct Selection {
@@ -50,7 +39,7 @@ struct Selection {
   uint32_t flags;
   Device device;
   Notes* notes;
-  const Ruling& ruling;
+  const std::vector<policy::Ruling>& rulings;
   bool respects_breakers = true;
 
   const OpSettings& settings() const { return candidates.settings(); }
@@ -190,64 +179,10 @@ struct Able {
   uint16_t index;
   double cost;
   int tier;
-  int32_t rule = kNoRule;  // the best that names it, an index into OpRules::rules()
+  uint32_t rule;  // the best that names it, an index into the clauses
   double priority;
   bool transforms;  // it needs an argument transformed
 };
-
-// Finds the rules that match, and the candidates that their `deny` and `allow` exclude.
-void match_rules(const Selection& s, Ruling& to) {
-  to.excluded.clear();
-  if (!s.settings().reads_rules()) return;
-  const policy::OpRules& rules = *s.settings().rules.compiled;
-  rules.match({s.args, s.flags, s.device, &s.settings().labels}, to.matches);
-  if (!rules.restricts()) return;
-  const std::vector<KernelCandidate>& all = s.candidates.all();
-  to.excluded.resize(all.size());
-  const auto is_in = [&](const std::vector<uint32_t>& kernels, size_t i) {
-    return std::any_of(kernels.begin(), kernels.end(), [&](uint32_t k) {
-      const std::vector<uint16_t>& named = s.candidates.named_by(k);
-      return base::contains(named, i);
-    });
-  };
-  for (const uint32_t r : to.matches.rules) {
-    const policy::CompiledRule& rule = rules.rules()[r];
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (to.excluded[i].rule != kNoRule || all[i].kernel->id == s.settings().rules.spared)
-        continue;
-      if (is_in(rule.deny, i))
-        to.excluded[i] = {YARD_REASON_DENIED_KERNEL, static_cast<int32_t>(r)};
-      else if (rule.allow && !is_in(*rule.allow, i))
-        to.excluded[i] = {YARD_REASON_NOT_ALLOWED_KERNEL, static_cast<int32_t>(r)};
-    }
-  }
-}
-
-constexpr double kMostScore = std::numeric_limits<double>::max();
-
-// Notes for each able kernel the best rule that names it, and adjusts priorities by scores.
-void apply_rules(const Selection& s, std::vector<Able>& able) {
-  const policy::OpRules& rules = *s.settings().rules.compiled;
-  const policy::Matches& m = s.ruling.matches;
-  const auto each = [&](uint32_t kernel, const auto& f) {
-    for (const uint16_t i : s.candidates.named_by(kernel))
-      for (Able& a : able)
-        if (a.index == i) f(a);
-  };
-  for (const uint32_t r : m.rules)
-    if (const uint32_t kernel = rules.rules()[r].kernel; kernel != policy::CompiledRule::kNone)
-      each(kernel, [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
-  for (const uint32_t i : m.scores)
-    each(rules.scores()[i].kernel, [&](Able& a) {
-      a.priority += rules.scores()[i].add;
-      if (s.notes != nullptr) s.notes->entries[a.index].scores.push_back(i);
-    });
-  for (const uint32_t i : m.scores)
-    each(rules.scores()[i].kernel, [&](Able& a) {
-      // Infinity times 0 would be no number.
-      a.priority = std::clamp(a.priority * rules.scores()[i].multiply, -kMostScore, kMostScore);
-    });
-}
 
 // Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
 void sort(std::vector<Able>& able) {
@@ -271,7 +206,7 @@ void sort(std::vector<Able>& able) {
 // ---- Modes that the program has added ----
 
 std::vector<std::string> call_mode(const Selection& s, std::span<const ModeCandidate> candidates) {
-  const ModeProvider& provider = s.settings().mode.program->provider;
+  const ModeProvider& provider = s.candidates.mode().program->provider;
   const op::Labels& labels = s.settings().labels;
   const op::Program& program = s.candidates.program();
   std::vector<std::string> ids;
@@ -301,7 +236,7 @@ std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCan
   }
   base::log(LogLevel::kWarn, "select",
             fmt::format("mode '{}' was asked for a kernel of op '{}': {}",
-                        s.settings().mode.program->name, s.candidates.program().name(), why));
+                        s.candidates.mode().program->name, s.candidates.program().name(), why));
   return {};
 }
 
@@ -325,7 +260,7 @@ size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& orde
     } else if (s.candidates.op_record().kernels.count(id) == 0) {
       base::log(LogLevel::kWarn, "select",
                 fmt::format("mode '{}' names '{}', and op '{}' has no such kernel",
-                            s.settings().mode.program->name, id, s.candidates.program().name()));
+                            s.candidates.mode().program->name, id, s.candidates.program().name()));
     }
   }
   const auto named = static_cast<size_t>(next - order.begin());
@@ -361,9 +296,9 @@ std::vector<Able> find_able(const Selection& s) {
     std::string* text = s.notes != nullptr ? &s.notes->entries[i].text : nullptr;
     yard_verdict_t v{};
     // A rule comes after what excludes the kernel from all calls, and before what the call itself rules out.
-    if (!s.ruling.excluded.empty() && all[i].fixed.reason == YARD_REASON_NONE &&
-        s.ruling.excluded[i].rule != kNoRule)
-      reject(v, s.ruling.excluded[i].reason, s.ruling.excluded[i].rule + 1);
+    const policy::Ruling& ruling = s.rulings[i];
+    if (all[i].fixed.reason == YARD_REASON_NONE && ruling.excluded != kNoClause)
+      v = verdict_of(s.candidates.clauses(), ruling.excluded);
     else
       v = check(s, all[i], text);
     double cost = -1;
@@ -372,8 +307,8 @@ std::vector<Able> find_able(const Selection& s) {
       std::vector<NeededTransform> transforms = all[i].needed_transforms(s.args);
       if (cost >= 0)
         for (const NeededTransform& t : transforms) cost += t.ns;
-      able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority,
-                      !transforms.empty()});
+      able.push_back({static_cast<uint16_t>(i), cost, s.candidates.clauses().tier(i), kNoClause,
+                      static_cast<double>(all[i].kernel->priority), !transforms.empty()});
       if (s.notes != nullptr) s.notes->entries[i].transforms = std::move(transforms);
     }
     if (s.notes != nullptr) s.notes->entries[i].verdict = v, s.notes->entries[i].estimate_ns = cost;
@@ -381,50 +316,53 @@ std::vector<Able> find_able(const Selection& s) {
   return able;
 }
 
-// The order of a mode. `by_rule`: only of kernels that a rule chooses.
-Order order_in(const Selection& s, Mode mode, std::vector<Able> able, bool by_rule = false) {
-  const OpSettings& d = s.settings();
-  if (d.by_rules() && ModeSettings::reads_rules(mode)) apply_rules(s, able);
-  if (by_rule) std::erase_if(able, [](const Able& a) { return a.rule == kNoRule; });
+// Chooses kernels and adjusts their priorities as the rules that hold say.
+void apply_rules(const Selection& s, std::vector<Able>& able) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  for (Able& a : able) {
+    const policy::Ruling& r = s.rulings[a.index];
+    a.rule = r.chosen;
+    a.priority = std::clamp((a.priority + r.add) * r.multiply, -kMost, kMost);
+  }
+}
+
+// The kernels that a group takes, in its order.
+Order order_in(const Selection& s, const policy::ClauseGroup& group, std::vector<Able> able) {
+  using Takes = policy::ClauseGroup::Takes;
+  if (group.rules) apply_rules(s, able);
+  if (group.takes == Takes::kMapped) std::erase_if(able, [](auto& a) { return a.tier >= 0; });
+  if (group.takes == Takes::kChosen)
+    std::erase_if(able, [](auto& a) { return a.rule == kNoClause; });
   sort(able);
   Order order;
   order.reserve(able.size());
   for (const Able& a : able) {
     order.push_back(a.index);
     if (s.notes == nullptr) continue;
-    s.notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
+    s.notes->entries[a.index].rule = a.tier < 0 ? kNoClause : a.rule;
     s.notes->entries[a.index].priority = a.priority;
   }
-  const bool has_mode = d.mode.program != nullptr && !order.empty();
+  const bool has_mode = s.candidates.mode().program != nullptr && !order.empty();
   const size_t named = has_mode ? apply_mode(s, able, order) : 0;
-  follow_chain(s.candidates.chain(), std::max<size_t>(named, 1), order, s.notes);
+  follow_chain(s.candidates.clauses().chain(), std::max<size_t>(named, 1), order, s.notes);
   if (named > 0)
     order.by = Mode::kProgram;
   else if (!able.empty() && able[0].tier < 0)
     order.by = Mode::kStatic;
-  else if (!able.empty() && able[0].rule != kNoRule)
-    order.by = mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
+  else if (!able.empty() && able[0].rule != kNoClause)
+    order.by = group.mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
   return order;
 }
 
-// Mode static that goes on in others: the static kernel; then, in the order of each mode, those that it chooses of what is
-// left: config those that rules choose, dynamic all. The last mode takes all.
-Order order_with_fallback(const Selection& s, std::vector<Able> able) {
+Order order_in_groups(const Selection& s, std::vector<Able> able) {
+  const std::span<const policy::ClauseGroup> groups = s.candidates.clauses().groups();
+  if (groups.size() == 1) return order_in(s, groups[0], std::move(able));
   Order all;
-  const auto add = [&](const Order& order, Mode mode) {
+  for (const policy::ClauseGroup& group : groups) {
+    const Order order = order_in(s, group, able);
     all.insert(all.end(), order.begin(), order.end());
-    all.modes.resize(all.size(), mode);
+    all.modes.resize(all.size(), order.by);
     std::erase_if(able, [&](const Able& a) { return base::contains(order, a.index); });
-  };
-  Order first;
-  for (const Able& a : able)
-    if (a.tier < 0) first.push_back(a.index);
-  add(first, Mode::kStatic);
-  const std::vector<Mode>& modes = s.settings().mode.fallback;
-  for (size_t i = 0; i < modes.size() && !able.empty(); ++i) {
-    const bool last = i + 1 == modes.size();
-    const Order order = order_in(s, modes[i], able, modes[i] == Mode::kConfig && !last);
-    add(order, order.by);
   }
   if (!all.empty()) all.by = all.modes[0];
   return all;
@@ -438,22 +376,20 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  thread_local std::unique_ptr<Ruling> kept;
+  thread_local std::unique_ptr<policy::Rulings> kept;
   // A verifier may call an op, whose selection makes one of its own.
-  std::unique_ptr<Ruling> ruling = kept != nullptr ? std::move(kept) : std::make_unique<Ruling>();
-  Selection s{candidates, args, count, flags, device_of(args, count), notes, *ruling};
-  match_rules(s, *ruling);
+  std::unique_ptr<policy::Rulings> rulings =
+      kept != nullptr ? std::move(kept) : std::make_unique<policy::Rulings>();
+  Selection s{candidates, args, count, flags, device_of(args, count), notes, rulings->kernels};
+  candidates.clauses().evaluate({args, flags, s.device, &candidates.settings().labels}, *rulings);
   std::vector<Able> able = find_able(s);
   // Open breakers are ignored where they would leave no kernel.
   if (able.empty() && candidates.settings().health != nullptr) {
     s.respects_breakers = false;
     able = find_able(s);
   }
-  const ModeSettings& mode = candidates.settings().mode;
-  Order order = mode.mode == Mode::kStatic && !mode.fallback.empty()
-                    ? order_with_fallback(s, std::move(able))
-                    : order_in(s, mode.mode, std::move(able));
-  kept = std::move(ruling);
+  Order order = order_in_groups(s, std::move(able));
+  kept = std::move(rulings);
   if (!order.empty()) {
     const op::ArgumentMap* map = candidates.all()[order[0]].kernel->map.get();
     order.transforms = map != nullptr && map->needs_transform(args);

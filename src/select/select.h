@@ -27,10 +27,9 @@ struct Notes {
     yard_verdict_t verdict{};
     double estimate_ns = -1;  // with the transforms
     std::vector<NeededTransform> transforms;
-    int32_t rule = -1;             // that decided its place: index into OpRules::rules()
-    double priority = 0;           // adjusted
-    std::vector<uint32_t> scores;  // that adjusted it: indices into OpRules::scores()
-    bool by_chain = false;         // the fallback chain decided its place
+    uint32_t rule = policy::kNoClause;  // the clause that decided its place
+    double priority = 0;                // adjusted
+    bool by_chain = false;              // the fallback chain decided its place
     std::string text;  // of a verifier that threw, a probe that refused, an open breaker
   };
   std::vector<Entry> entries;
@@ -63,7 +62,7 @@ int select_depth() noexcept;
 struct ExplainRequest {
   std::shared_ptr<const registry::OpRecord> op_record;
   const op::Call* call;
-  CallConstraints constraints;
+  policy::ClauseSources clauses;  // without its policy, which `sources` give
   ProcessState process;
   std::span<const policy::Source> sources;  // lowest precedence first
   OpSettings settings = {};

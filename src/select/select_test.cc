@@ -39,7 +39,7 @@ TEST(Filter, DeniedKernels) {
   EXPECT_EQ(r.reason("vendor.acme"), YARD_REASON_DENIED_KERNEL);
   EXPECT_EQ(r.reason("vendor.other"), YARD_REASON_NONE);
   r.policy = {};
-  r.constraints.deny = {"vendor.*"};
+  r.deny = {"vendor.*"};
   EXPECT_EQ(r.reason("vendor.other"), YARD_REASON_DENIED_KERNEL);
   EXPECT_EQ(r.reason("default.a"), YARD_REASON_NONE);
 }
@@ -71,7 +71,7 @@ TEST(Filter, AllowedKernels) {
 
 TEST(Filter, ForceAndLockObeyDeny) {
   Ring r = full();
-  r.constraints.force = "vendor.acme";
+  r.force = "vendor.acme";
   EXPECT_EQ(r.reason("default.a"), YARD_REASON_NOT_FORCED);
   EXPECT_THAT(r.order(), ElementsAre("vendor.acme"));
   r.policy.deny_vendors = {"acme"};

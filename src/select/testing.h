@@ -20,7 +20,8 @@ using registry::testing::kernel_of;
 struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;
-  CallConstraints constraints;
+  std::string force;
+  std::vector<std::string> deny;
   ProcessState process;
 
   Ring() {
@@ -51,7 +52,7 @@ struct Ring {
         .value();
   }
   CandidateSet candidates() const {
-    return CandidateSet::make(shelf.op_record("norm"), policy, constraints, process);
+    return CandidateSet::make(shelf.op_record("norm"), {policy, force, deny}, process);
   }
 
   // Ids, best first.
@@ -85,7 +86,7 @@ struct Ring {
   Explanation explain(const std::string& spec = "norm(f32[4,64])") const {
     const op::Call k = call(spec);
     const policy::Source sources[] = {{"process", &policy}};
-    return select::explain({shelf.op_record("norm"), &k, constraints, process, sources});
+    return select::explain({shelf.op_record("norm"), &k, {{}, force, deny}, process, sources});
   }
   Candidate candidate(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
     for (const Candidate& c : explain(spec).candidates)

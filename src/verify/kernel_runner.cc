@@ -54,7 +54,7 @@ std::vector<OpUnderTest> ops_under_test(const registry::State& state,
 }
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
-    : candidates_(select::CandidateSet::make(op.op_record, Policy(), {kernel.id, {}}, op.where)),
+    : candidates_(select::CandidateSet::make(op.op_record, {{}, kernel.id}, op.where)),
       plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
       kernel_(kernel) {
   for (size_t i = 0; i < candidates_.all().size(); ++i)

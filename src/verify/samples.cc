@@ -12,6 +12,7 @@
 #include "base/lists.h"
 #include "base/text.h"
 #include "op/call.h"
+#include "policy/clauses.h"
 #include "policy/fields.h"
 #include "verify/generator.h"
 
@@ -419,13 +420,12 @@ class Sampler {
     rule.conditions = choice.conditions;
     config.dispatch_rules.push_back(std::move(rule));
     const policy::OpRules rules = policy::RuleCompiler(config).compile(program_);
-    policy::Matches matches;
     for (const FieldValue& v : choice.values) {
       const FieldConstraint constraint{choice.field, v};
       const auto call = builder_.call({}, {&constraint, 1});
       if (!call) continue;
-      rules.match({call->args(), call->flags(), call->device(), &call->labels()}, matches);
-      if (!matches.rules.empty()) choice.matching.push_back(v);
+      if (!rules.match({call->args(), call->flags(), call->device(), &call->labels()}).empty())
+        choice.matching.push_back(v);
     }
   }
 

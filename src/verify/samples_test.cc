@@ -9,7 +9,7 @@
 
 #include "op/call.h"
 #include "op/testing.h"
-#include "policy/rules.h"
+#include "policy/clauses.h"
 
 namespace yard::verification {
 namespace {
@@ -44,12 +44,11 @@ std::vector<std::string> samples(const op::Program& p, const std::vector<Config>
 // For how many calls the rule holds, and for how many it does not.
 std::pair<size_t, size_t> sides(const op::Program& p, const Config& config) {
   const policy::OpRules rules = policy::RuleCompiler(config).compile(p);
-  policy::Matches matches;
   std::pair<size_t, size_t> to;
   for (const std::string& text : samples(p, {config})) {
     const auto call = op::Call::from_spec(p, op::parse_call_spec(text).value()).value();
-    rules.match({call.args(), call.flags(), call.device(), &call.labels()}, matches);
-    ++(matches.rules.empty() ? to.second : to.first);
+    const auto matches = rules.match({call.args(), call.flags(), call.device(), &call.labels()});
+    ++(matches.empty() ? to.second : to.first);
   }
   return to;
 }

@@ -55,13 +55,12 @@ void match_some(const policy::OpRules& rules, const OneOp& known) {
         "rms_norm(f32[0,8], n=5, style=full)@cuda:1{tenant=b, tp_size=4, phase=decode}"}) {
     const op::Call call = known.call(text);
     const policy::CallView view{call.args(), call.flags(), call.device(), &call.labels()};
-    policy::Matches m;
-    rules.match(view, m);
-    std::vector<uint64_t> key(rules.key_words(), 0);
-    rules.fold(view, key.data());
+    const std::vector<uint32_t> matches = rules.match(view);
+    std::vector<uint64_t> key(rules.conditions().key_words(), 0);
+    rules.conditions().fold(view, key.data());
     key.push_back(call.flags());
     key.push_back(static_cast<uint64_t>(call.device().type * 1000 + call.device().index));
-    require(classes.emplace(key, m.rules).first->second == m.rules);
+    require(classes.emplace(key, matches).first->second == matches);
   }
 }
 

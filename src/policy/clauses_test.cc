@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled rules: order, sharing, keys. The property that everything else rests on: calls with equal keys
-// match the same rules.
-#include "policy/rules.h"
+// Compiled rules: order, sharing, keys; and the clauses of one op from all sources. The property that everything else
+// rests on: calls with equal keys match the same rules.
+#include "policy/clauses.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,14 +25,13 @@ OpRules compile(const Known& known, const std::string& op, const std::string& re
 
 std::vector<uint32_t> sources(const OpRules& rules) {
   std::vector<uint32_t> to;
-  for (const CompiledRule& r : rules.rules()) to.push_back(r.source);
+  for (const Clause& c : rules.clauses()) to.push_back(c.source);
   return to;
 }
 
-TEST(Rules, ACompiledRuleIsSmall) {
-  EXPECT_LE(sizeof(CompiledRule), 200u);
+TEST(Rules, AClauseIsSmall) {
   // With its share of a test and four literals.
-  EXPECT_LE(sizeof(CompiledRule) + sizeof(Test) + 4 * sizeof(uint32_t), 200u);
+  EXPECT_LE(sizeof(Clause) + sizeof(Test) + 4 * sizeof(uint32_t), 128u);
 }
 
 TEST(Rules, TheHighestPriorityComesFirstAndOfEqualsTheEarlier) {
@@ -47,11 +46,9 @@ dispatch_rules:
 - {operation: rms_norm, kernel: e, priority: 1000}
 )");
   EXPECT_THAT(sources(rules), ElementsAre(4, 1, 3, 0));
-  EXPECT_EQ(rules.rules()[1].priority, 60);
-  EXPECT_EQ(rules.kernels()[rules.rules()[3].kernel], "a");
-  Matches m;
-  rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view(), m);
-  EXPECT_THAT(m.rules, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(rules.name(rules.clauses()[3], 0), "a");
+  EXPECT_THAT(rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view()),
+              ElementsAre(0, 1, 2, 3));
 }
 
 TEST(Rules, EqualQuestionsAreAskedOnce) {
@@ -63,11 +60,11 @@ TEST(Rules, EqualQuestionsAreAskedOnce) {
         "rows_gt: {}, dtype: [bf16, f16]}}}}\n",
         i, 8 * (i % 10), 64 * (i % 10), 8 * (i % 10) - 1);
   const OpRules rules = compile(known, "rms_norm", text);
-  EXPECT_EQ(rules.rules().size(), 1000u);
+  EXPECT_EQ(rules.clauses().size(), 1000u);
   // rows >= n and rows > n - 1 are the same question, hidden < n is the opposite of hidden >= n.
-  EXPECT_EQ(rules.tests().size(), 10u + 10u + 1u);
-  EXPECT_EQ(rules.axes().size(), 3u);
-  EXPECT_EQ(rules.key_words(), 1u);
+  EXPECT_EQ(rules.conditions().tests().size(), 10u + 10u + 1u);
+  EXPECT_EQ(rules.conditions().axes().size(), 3u);
+  EXPECT_EQ(rules.conditions().key_words(), 1u);
 }
 
 TEST(Rules, OneThresholdIsOneBit) {
@@ -78,11 +75,11 @@ dispatch_rules:
 - {operation: "attention.*", kernel: b, conditions: {seq_len_lt: 8192}}
 - {operation: "attention.*", kernel: c, conditions: {hidden_lt: 5, num_heads: 7}}
 )");
-  ASSERT_EQ(rules.axes().size(), 1u);  // nothing of the rule that is not about this op
-  EXPECT_EQ(rules.axes()[0].bits, 1u);
-  EXPECT_THAT(rules.axes()[0].cuts, ElementsAre(8192));
-  EXPECT_FALSE(rules.reads_scalars());
-  EXPECT_FALSE(rules.reads_labels());
+  ASSERT_EQ(rules.conditions().axes().size(), 1u);  // nothing of the rule that is not about this op
+  EXPECT_EQ(rules.conditions().axes()[0].bits, 1u);
+  EXPECT_THAT(rules.conditions().axes()[0].cuts, ElementsAre(8192));
+  EXPECT_FALSE(rules.conditions().reads_scalars());
+  EXPECT_FALSE(rules.conditions().reads_labels());
 }
 
 TEST(Rules, WhatIsReadIsStated) {
@@ -92,12 +89,12 @@ dispatch_rules:
 - {operation: "*", kernel: a, conditions: {is_causal: true, tenant: x, device: cuda, inference: on}}
 )");
   std::vector<Axis::Kind> kinds;
-  for (const Axis& a : rules.axes()) kinds.push_back(a.kind);
+  for (const Axis& a : rules.conditions().axes()) kinds.push_back(a.kind);
   EXPECT_THAT(kinds, ElementsAre(Axis::Kind::kInteger, Axis::Kind::kLabel, Axis::Kind::kDevice,
                                  Axis::Kind::kFlag));
-  EXPECT_TRUE(rules.reads_scalars());
-  EXPECT_TRUE(rules.reads_labels());
-  EXPECT_EQ(rules.axes()[2].bits + rules.axes()[3].bits, 0u);
+  EXPECT_TRUE(rules.conditions().reads_scalars());
+  EXPECT_TRUE(rules.conditions().reads_labels());
+  EXPECT_EQ(rules.conditions().axes()[2].bits + rules.conditions().axes()[3].bits, 0u);
 }
 
 TEST(Rules, ScoresAreMatchedBesideRules) {
@@ -108,12 +105,10 @@ score:
 - {operation: rms_norm, kernel: vendor.*, multiply: 2, conditions: {rows_gte: 100}}
 - {operation: rotary, kernel: x, add: 1}
 )");
-  Matches m;
-  rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view(), m);
-  EXPECT_THAT(m.scores, ElementsAre(0));
-  rules.match(TestCall(known, "rms_norm(f32[800,64], f32[64])").view(), m);
-  EXPECT_THAT(m.scores, ElementsAre(0, 1));
-  EXPECT_EQ(rules.scores()[1].multiply, 2);
+  EXPECT_THAT(rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view()), ElementsAre(0));
+  EXPECT_THAT(rules.match(TestCall(known, "rms_norm(f32[800,64], f32[64])").view()),
+              ElementsAre(0, 1));
+  EXPECT_EQ(rules.clauses()[1].multiply, 2);
 }
 
 TEST(Rules, AnExactNameBeatsAGlobAndALongerGlobAShorterOne) {
@@ -123,6 +118,95 @@ TEST(Rules, AnExactNameBeatsAGlobAndALongerGlobAShorterOne) {
   EXPECT_EQ(*find_for_op(map, "attention.full"), 2);
   EXPECT_EQ(*find_for_op(map, "rotary"), 1);
   EXPECT_EQ(find_for_op(std::map<std::string, int, std::less<>>{{"a", 1}}, "b"), nullptr);
+}
+
+// ---- The list of one op ----
+
+constexpr KernelFacts kKernels[] = {
+    {"default.simd", "", "simd"},
+    {"vendor.acme", "acme", "acme", Kind::kVendor},
+    {"vendor.off", "off", "off", Kind::kVendor, false},
+    {"reference.cpp", "", "cpu", Kind::kReference},
+};
+
+// What excludes each kernel from all calls; empty texts for kernels that may run.
+std::vector<std::string> excluded(const Clauses& clauses) {
+  std::vector<std::string> to;
+  for (size_t i = 0; i < std::size(kKernels); ++i) {
+    const uint32_t clause = clauses.always(i).excluded;
+    to.push_back(clause == kNoClause ? "" : clauses.text(clauses.clause(clause)));
+  }
+  return to;
+}
+
+TEST(Clauses, TheFirstThatExcludesAKernelIsTheReason) {
+  ClauseSources sources;
+  EXPECT_THAT(excluded(Clauses(sources, "norm", kKernels)),
+              ElementsAre("", "", "the backend's switch", ""));
+  sources.policy.deny_kernels = {"vendor.*"};
+  sources.policy.deny_vendors = {"acme"};
+  sources.policy.backends = {{"off", true}, {"cpu", false}};
+  EXPECT_THAT(excluded(Clauses(sources, "norm", kKernels)),
+              ElementsAre("", "deny_kernels", "deny_kernels", "the backend's switch"));
+  sources.force = "vendor.acme";
+  EXPECT_THAT(excluded(Clauses(sources, "norm", kKernels)),
+              ElementsAre("force", "deny_kernels", "force", "force"));
+}
+
+TEST(Clauses, AForcedKernelBypassesTheLockAndBothBypassTheOrder) {
+  ClauseSources sources;
+  sources.policy.locks = {{"n*", "reference.cpp"}};
+  sources.policy.per_op = {{"norm", {"vendor:acme", "default"}}};
+  EXPECT_THAT(excluded(Clauses(sources, "norm", kKernels)),
+              ElementsAre("locks", "locks", "locks", ""));
+  // Without the clause that excludes a kernel, the next one counts.
+  sources.without = {Clause::Act::kLock, 0, kKernels[0]};
+  const Clauses ordered(sources, "norm", kKernels);
+  EXPECT_THAT(excluded(ordered), ElementsAre("", "", "the backend's switch", "per_op"));
+  EXPECT_LT(ordered.tier(1), ordered.tier(0));
+  sources.force = "default.simd";
+  EXPECT_THAT(excluded(Clauses(sources, "norm", kKernels)),
+              ElementsAre("", "force", "force", "force"));
+}
+
+TEST(Clauses, RulesWithoutConditionsAreAppliedToAllCalls) {
+  const TestKnown known = usual_ops();
+  ClauseSources sources;
+  sources.rules = std::make_shared<const OpRules>(compile(known, "rms_norm", R"(
+dispatch_rules:
+- {operation: rms_norm, deny: [vendor.acme], kernel: reference.cpp}
+- {operation: rms_norm, allow: ["default.*"], conditions: {rows_gte: 100}}
+score:
+- {kernel: default.*, add: 5, multiply: 2}
+)"));
+  const Clauses clauses(sources, "rms_norm", kKernels);
+  EXPECT_EQ(clauses.clause(clauses.always(1).excluded).act, Clause::Act::kRuleDeny);
+  EXPECT_EQ(clauses.clause(clauses.always(3).chosen).act, Clause::Act::kChoose);
+  EXPECT_EQ(clauses.always(0).add, 5);
+  EXPECT_EQ(clauses.always(0).multiply, 2);
+  Rulings of;
+  clauses.evaluate(TestCall(known, "rms_norm(f32[8,64], f32[64])").view(), of);
+  EXPECT_EQ(of.kernels[3].excluded, kNoClause);
+  clauses.evaluate(TestCall(known, "rms_norm(f32[800,64], f32[64])").view(), of);
+  EXPECT_EQ(clauses.clause(of.kernels[3].excluded).act, Clause::Act::kRuleAllow);
+  EXPECT_EQ(of.kernels[0].excluded, kNoClause);
+}
+
+TEST(Clauses, AFallbackOfModesIsASequenceOfGroups) {
+  using Takes = ClauseGroup::Takes;
+  ClauseSources sources;
+  sources.mapped = "reference.cpp";
+  sources.mode.mode = Mode::kStatic;
+  EXPECT_THAT(excluded(Clauses(sources, "norm", kKernels)),
+              ElementsAre("mode static", "mode static", "the backend's switch", ""));
+  sources.mode.fallback = {Mode::kConfig, Mode::kDynamic};
+  const Clauses clauses(sources, "norm", kKernels);
+  std::vector<std::pair<Mode, Takes>> groups;
+  for (const ClauseGroup& g : clauses.groups()) groups.emplace_back(g.mode, g.takes);
+  EXPECT_THAT(groups, ElementsAre(std::pair(Mode::kStatic, Takes::kMapped),
+                                  std::pair(Mode::kConfig, Takes::kChosen),
+                                  std::pair(Mode::kDynamic, Takes::kAll)));
+  EXPECT_LT(clauses.tier(3), 0);
 }
 
 // ---- Equal keys, equal matches ----
@@ -202,16 +286,15 @@ RC_GTEST_PROP(Rules, CallsWithEqualKeysMatchTheSameRules, ()) {
   for (int i = 0; i < 60; ++i) {
     const TestCall call(known, random_call());
     const CallView view = call.view();
-    std::vector<uint64_t> key(rules.key_words() + 1, 0x5a5a);
-    rules.fold(view, key.data());
+    std::vector<uint64_t> key(rules.conditions().key_words() + 1, 0x5a5a);
+    rules.conditions().fold(view, key.data());
     RC_ASSERT(key.back() == 0x5a5au);  // it wrote what it said and no more
     key.push_back(view.flags);
     key.push_back(static_cast<uint64_t>(view.device.type) << 32 |
                   static_cast<uint64_t>(view.device.index));
-    Matches m;
-    rules.match(view, m);
-    const auto [it, is_new] = classes.emplace(key, m.rules);
-    RC_ASSERT(is_new || it->second == m.rules);
+    const std::vector<uint32_t> matches = rules.match(view);
+    const auto [it, is_new] = classes.emplace(key, matches);
+    RC_ASSERT(is_new || it->second == matches);
   }
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditions are checked against the type of their field and become tests.
+// Evaluating conditions, and checking them against the type of their field when they are compiled.
+#include "policy/conditions.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +13,127 @@
 #include "base/fork.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "policy/fields.h"
 #include "policy/words.h"
 
 namespace yard::policy {
+
+namespace {
+
+// Packs values of some bits into words; none crosses a word.
+class BitSink {
+ public:
+  explicit BitSink(uint64_t* to) : to_(to) {}
+  ~BitSink() {
+    if (used_ > 0) *to_ = word_;
+  }
+  void put(uint64_t value, uint32_t bits) {
+    if (bits == 0) return;
+    if (used_ + bits > 64) *to_++ = word_, word_ = 0, used_ = 0;
+    word_ |= value << used_;
+    used_ += bits;
+  }
+
+ private:
+  uint64_t* to_;
+  uint64_t word_ = 0;
+  uint32_t used_ = 0;
+};
+
+}  // namespace
+
+bool Conditions::in_run(const Test& test) noexcept {
+  return test.kind == Test::Kind::kInteger && test.integer.kind == op::IntegerTest::Kind::kRange &&
+         (test.integer.b == INT64_MAX || test.integer.a == test.integer.b);
+}
+
+bool Conditions::text_holds(const Test& t, std::string_view text) const {
+  const auto begin = static_cast<ptrdiff_t>(t.first), end = begin + static_cast<ptrdiff_t>(t.count);
+  if (t.kind == Test::Kind::kRegex)
+    return std::any_of(regexes_.begin() + begin, regexes_.begin() + end,
+                       [&](const Regex& r) { return r.matches(text); });
+  if (t.kind == Test::Kind::kGlob)
+    return std::any_of(texts_.begin() + begin, texts_.begin() + end,
+                       [&](const std::string& glob) { return glob_matches(glob, text); });
+  return std::find(texts_.begin() + begin, texts_.begin() + end, text) != texts_.begin() + end;
+}
+
+bool Conditions::device_holds(const Test& t, const AxisValue& v) const {
+  const Device device{static_cast<int32_t>(v.i >> 16), static_cast<int32_t>((v.i & 0xffff) - 1)};
+  if (t.kind == Test::Kind::kDeviceOneOf) {
+    for (uint32_t i = t.first; i < t.first + t.count; ++i)
+      if (integers_[i] == v.i || integers_[i] == (v.i & ~int64_t{0xffff})) return true;
+    return false;
+  }
+  const std::string type = to_string(Device{device.type, 0});
+  if (text_holds(t, type)) return true;
+  return !t.platform && text_holds(t, type + ":" + std::to_string(device.index));
+}
+
+bool Conditions::holds(const Test& t, const AxisValue& v) const {
+  switch (t.kind) {
+    case Test::Kind::kInteger: return t.integer.holds(v.i);
+    case Test::Kind::kOneOf:
+      return std::binary_search(integers_.begin() + t.first, integers_.begin() + t.first + t.count,
+                                v.i);
+    case Test::Kind::kDeviceOneOf: return device_holds(t, v);
+    case Test::Kind::kTextOneOf:
+    case Test::Kind::kGlob:
+    case Test::Kind::kRegex:
+      if (axes_[t.axis].kind == Axis::Kind::kDevice) return device_holds(t, v);
+      return text_holds(t, v.s);
+  }
+  return false;
+}
+
+void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) const {
+  const int64_t* begin = run_numbers_.data() + run.first;
+  const int64_t* end = begin + run.count;
+  const auto fill = [&](size_t from, size_t to, uint8_t yes, uint8_t no) {
+    for (size_t i = from; i < to; ++i) truth[2 * i] = yes, truth[2 * i + 1] = no;
+  };
+  if (!v.there) return fill(0, run.count, 0, 0);
+  if (!run.equal) {
+    const auto below = static_cast<size_t>(std::upper_bound(begin, end, v.i) - begin);
+    fill(0, below, 1, 0);
+    fill(below, run.count, 0, 1);
+    return;
+  }
+  fill(0, run.count, 0, 1);
+  const int64_t* at = std::lower_bound(begin, end, v.i);
+  if (at != end && *at == v.i)
+    fill(static_cast<size_t>(at - begin), static_cast<size_t>(at - begin) + 1, 1, 0);
+}
+
+void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const {
+  to.resize(2 * tests_.size());
+  // Most ops have a handful of axes; each is read once.
+  constexpr size_t kFew = 16;
+  AxisValue few[kFew];
+  std::vector<AxisValue> many;
+  if (axes_.size() > kFew) many.resize(axes_.size());
+  AxisValue* values = axes_.size() > kFew ? many.data() : few;
+  for (size_t i = 0; i < axes_.size(); ++i) values[i] = axes_[i].read(call);
+  uint8_t* truth = to.data();
+  for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
+  for (size_t i = run_numbers_.size(); i < tests_.size(); ++i) {
+    const AxisValue& v = values[tests_[i].axis];
+    const bool yes = v.there && holds(tests_[i], v);
+    truth[2 * i] = yes ? 1 : 0;
+    truth[2 * i + 1] = v.there && !yes ? 1 : 0;
+  }
+}
+
+void Conditions::fold(const CallView& call, uint64_t* words) const {
+  BitSink sink(words);
+  for (const Axis& axis : axes_) {
+    if (axis.bits == 0) continue;
+    const AxisValue v = axis.read(call);
+    sink.put(axis.class_of(v), axis.bits - static_cast<uint32_t>(axis.patterns.size()));
+    for (const uint32_t t : axis.patterns) sink.put(v.there && holds(tests_[t], v) ? 1 : 0, 1);
+  }
+}
+
+// ---- Compiling ----
 namespace {
 
 // The names of numpy and torch, which are accepted beside the usual ones.
@@ -266,12 +385,16 @@ class ConditionCompiler::Draft {
   Wrong& wrong_;
 };
 
-bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& c,
-                            std::vector<uint32_t>& literals, Wrong& wrong) {
+bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& c, Wrong& wrong) {
   Draft draft(field, op, c, wrong);
   if (!draft.make()) return false;
-  literals.push_back(2 * test_of(axis_of(field), draft) + (draft.negated ? 1 : 0));
+  to_.literals_.push_back(2 * test_of(axis_of(field), draft) + (draft.negated ? 1 : 0));
   return true;
+}
+
+Conjunction ConditionCompiler::end() {
+  const size_t begin = std::exchange(begin_, to_.literals_.size());
+  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(begin_ - begin)};
 }
 
 uint16_t ConditionCompiler::axis_of(const OpField& field) {
@@ -353,8 +476,8 @@ void ConditionCompiler::make_runs() {
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     const Test &x = to_.tests_[a], &y = to_.tests_[b];
-    const bool in_run = OpRules::in_run(x);
-    if (in_run != OpRules::in_run(y)) return in_run;
+    const bool in_run = Conditions::in_run(x);
+    if (in_run != Conditions::in_run(y)) return in_run;
     return in_run ? rank(x) < rank(y) : a < b;
   });
   std::vector<uint32_t> moved(order.size());
@@ -363,7 +486,7 @@ void ConditionCompiler::make_runs() {
     const Test& t = to_.tests_[order[i]];
     moved[order[i]] = i;
     tests.push_back(t);
-    if (!OpRules::in_run(t)) continue;
+    if (!Conditions::in_run(t)) continue;
     const bool equal = t.integer.a == t.integer.b;
     to_.run_numbers_.push_back(t.integer.a);
     if (to_.runs_.empty() || to_.runs_.back().axis != t.axis || to_.runs_.back().equal != equal)
@@ -386,7 +509,7 @@ void ConditionCompiler::finish() {
   for (Axis& axis : to_.axes_) {
     sort_unique(axis.cuts);
     sort_unique(axis.words);
-    axis.bits = OpRules::bits_of(axis);
+    axis.set_bits();
     if (axis.bits == 0) continue;
     const auto patterns = static_cast<uint32_t>(axis.patterns.size());
     put(axis.bits - patterns);

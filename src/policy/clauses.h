@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policy as clauses: all that policies, rule files, scopes and calls say about the kernels of one op, as one ordered list.
+//
+// Precedence is applied before the list is made: a stronger source replaces what a weaker one says about the same field,
+// and an exact op name beats a glob. A clause excludes kernels or changes their order. A clause without conditions is
+// applied when the list is made; evaluate() applies the others to a call. An explanation names the clause that decided,
+// and a counterfactual is the same list without one clause.
+#pragma once
+
+#include <yard/config.h>
+#include <yard/options.h>
+#include <yard/policy.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "op/program.h"
+#include "policy/conditions.h"
+
+namespace yard::policy {
+
+class FileRules;
+struct ProgramMode;
+
+// What clauses can see of a kernel. Borrows the texts.
+struct KernelFacts {
+  std::string_view id, vendor = {}, backend = {};  // `vendor` may be empty
+  Kind kind = Kind::kDefault;
+  bool on = true;  // its backend is used unless something switches it off
+};
+
+struct Clause {
+  enum class Act : uint8_t {
+    // These exclude kernels. The first that does is the reason. kOffByDefault excludes the backends that are off by
+    // default, except those that are named; kOrder names tokens of Policy::per_op, best first.
+    kForce,
+    kLock,
+    kDeny,
+    kCallDeny,
+    kAllow,
+    kDenyVendor,
+    kAllowVendors,
+    kSwitchedOff,
+    kOffByDefault,
+    kReferenceOnly,
+    kOrder,
+    kStatic,
+    kRuleDeny,
+    kRuleAllow,
+    // These change the order of kernels: the static kernel comes first, then those that a dispatch rule chooses;
+    // scores change priorities; kPrefer names kinds, best first; kChain names fallbacks after the first choice.
+    kMap,
+    kChoose,
+    kScore,
+    kPrefer,
+    kChain,
+    kNoTransforms
+  };
+  Act act;
+  Conjunction when = {};               // without conditions: always
+  uint32_t first_name = 0, names = 0;  // kernels as ids or globs, vendors, backends or tokens
+  uint32_t source = 0;                 // index into Config::dispatch_rules or Config::score
+  double add = 0, multiply = 1;        // kScore
+};
+
+// Clauses with the names that they share.
+class ClauseList {
+ public:
+  std::span<const Clause> clauses() const noexcept { return clauses_; }
+  const std::string& name(const Clause& c, uint32_t i) const {
+    return texts_[names_[c.first_name + i]];
+  }
+  // The distinct names of all clauses, and the index of a clause's name among them.
+  std::span<const std::string> texts() const noexcept { return texts_; }
+  uint32_t text_of(const Clause& c, uint32_t i) const { return names_[c.first_name + i]; }
+  bool excludes(const Clause& c, const KernelFacts& k) const;
+  // How many names of the clause come before the first that is a token for the kernel.
+  uint32_t place(const Clause& c, const KernelFacts& k) const;
+
+  void add(Clause clause, std::span<const std::string> names);
+  // Drops what only add() needs.
+  void finish() { text_ids_.clear(); }
+
+ private:
+  bool lists(const Clause& c, std::string_view text) const;
+  bool matches(const Clause& c, std::string_view text) const;
+
+  std::vector<Clause> clauses_;
+  std::vector<uint32_t> names_;
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, uint32_t> text_ids_;
+};
+
+// The clauses of one op that a rule file states with conditions: those of dispatch_rules, best first, then those of
+// score. Immutable; borrows nothing.
+class OpRules : public ClauseList {
+ public:
+  bool empty() const noexcept { return clauses().empty(); }
+  const Conditions& conditions() const noexcept { return conditions_; }
+  // Whether a rule has `deny` or `allow`. Then rules count in every mode.
+  bool restricts() const noexcept { return restricts_; }
+  // Indices of the clauses that hold for a call, in their order.
+  std::vector<uint32_t> match(const CallView& call) const;
+
+ private:
+  friend class RuleCompiler;
+  Conditions conditions_;
+  bool restricts_ = false;
+};
+
+// ---- Compiling rules ----
+
+// The outcome of each condition over all ops that it was compiled for.
+struct ConditionReport {
+  enum Seen : uint8_t { kNowhere, kNoField, kFine };  // the best of all ops
+  std::vector<uint8_t> seen;                          // by RuleCompiler::index_of()
+  std::map<size_t, Wrong> wrong;                      // the first problem
+  std::map<size_t, Wrong> maybe;  // problems in ops that lack another field of the rule
+};
+
+// Compiles the rules of a Config for one op at a time. Borrows the config.
+class RuleCompiler {
+ public:
+  explicit RuleCompiler(const Config& config);
+
+  // The rules whose operation matches the op and whose fields its calls have. Those with an invalid condition are left
+  // out and reported.
+  OpRules compile(const op::Program& program, ConditionReport* report = nullptr) const;
+  // Whether a rule has an operation that matches the op.
+  bool concerns(std::string_view op) const;
+
+  // A report with room for every condition.
+  ConditionReport empty_report() const { return {std::vector<uint8_t>(conditions_, 0), {}, {}}; }
+  // Index in a report of the first condition of dispatch_rules[rule] or score[rule].
+  size_t index_of(bool score, size_t rule) const {
+    return first_condition_[score ? config_.dispatch_rules.size() + rule : rule];
+  }
+
+ private:
+  class OneOp;
+
+  const Config& config_;
+  std::vector<uint32_t> order_;             // of dispatch_rules, best first
+  std::vector<std::string_view> patterns_;  // operations, each once
+  std::vector<uint32_t> pattern_;           // by rule, then by score
+  std::vector<size_t> first_condition_;
+  size_t conditions_ = 0;
+};
+
+// The value of an op in a map from names and globs. An exact name beats a glob, a longer glob a shorter one. Returns
+// null if none matches.
+template <class Map>
+const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
+  if (const auto it = map.find(op); it != map.end()) return &it->second;
+  const typename Map::mapped_type* best = nullptr;
+  size_t length = 0;
+  for (const auto& [pattern, value] : map)
+    if (pattern.size() > length && glob_matches(pattern, op))
+      best = &value, length = pattern.size();
+  return best;
+}
+// The fallback chain of an op: its own, or the default one. May be empty.
+const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
+// The mode of an op by the settings; null if unset.
+const std::string* mode_of(const Config& config, std::string_view op);
+// " (rules.yaml:7)"; empty for what was made in code.
+std::string place_text(const Config& config, ConfigPlace at);
+
+// ---- The list of one op ----
+
+// The mode of an op's calls.
+struct ModeSettings {
+  Mode mode = Mode::kAuto;
+  const char* source = nullptr;                // "file", "scope" or "call"; null if unset
+  std::shared_ptr<const ProgramMode> program;  // of Mode::kProgram; else null
+  std::vector<Mode> fallback;                  // where calls in kStatic go on
+
+  bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
+};
+
+// What the clauses of one op are made from.
+struct ClauseSources {
+  Policy policy;                       // of all sources together, see merge()
+  std::string force = {};              // of the call
+  std::vector<std::string> deny = {};  // of the call
+  ModeSettings mode = {};
+  std::string mapped = {};  // the op's kernel in the program's static map; may be empty
+  std::shared_ptr<const FileRules> file = {};  // may be null
+  std::shared_ptr<const OpRules> rules = {};   // those of `file` for the op; null if there are none
+  // For counterfactuals: clauses of this kind and source that exclude the kernel are left out.
+  struct Without {
+    Clause::Act act;
+    uint32_t source;
+    KernelFacts kernel;
+  };
+  std::optional<Without> without = {};
+};
+
+// Modes in which a call goes on, one after the other. Each orders the kernels that are left and takes some of them.
+struct ClauseGroup {
+  enum class Takes : uint8_t { kMapped, kChosen, kAll };
+  Mode mode = Mode::kAuto;
+  bool rules = false;  // kernels are chosen and scored by rules
+  Takes takes = Takes::kAll;
+};
+
+inline constexpr uint32_t kNoClause = UINT32_MAX;
+
+// What clauses say about one kernel.
+struct Ruling {
+  uint32_t excluded = kNoClause;  // the first clause that excludes it
+  uint32_t chosen = kNoClause;    // the best rule that names it
+  double add = 0, multiply = 1;   // to its priority
+};
+// By kernel. Reuse one to save allocations.
+struct Rulings {
+  std::vector<Ruling> kernels;
+  std::vector<uint8_t> truth;
+};
+
+// Immutable; threads may use one at once.
+class Clauses {
+ public:
+  Clauses(ClauseSources sources, std::string_view op, std::span<const KernelFacts> kernels);
+
+  const ClauseSources& sources() const noexcept { return sources_; }
+  // The clauses of policies, all without conditions.
+  const ClauseList& own() const noexcept { return own_; }
+  // A clause by its index: those of policies come before those of rules.
+  const Clause& clause(uint32_t i) const;
+  // The clause of the list's policy part that does this; null if there is none.
+  const Clause* find(Clause::Act act) const;
+  const std::string& name(const Clause& c, uint32_t i) const { return own_.name(c, i); }
+  // What states the clause: "deny_vendors", "rule 'wide rows' (rules.yaml:7)".
+  std::string text(const Clause& c) const;
+  // A YARD_REASON_* for a clause that excludes kernels.
+  static int32_t reason(const Clause& c) noexcept;
+
+  // What holds for a kernel in all calls, by its index.
+  const Ruling& always(size_t kernel) const noexcept { return always_[kernel]; }
+  // Lower is better: by the static map, the op's order or the preferred kind.
+  int tier(size_t kernel) const noexcept { return tiers_[kernel]; }
+  std::span<const ClauseGroup> groups() const noexcept { return groups_; }
+  // Kernels of the fallback chain, in order.
+  const std::vector<uint16_t>& chain() const noexcept { return chain_; }
+  // The op's static kernel by the program or the file; empty if it has none.
+  const std::string& mapped() const noexcept { return mapped_; }
+
+  // The conditions that calls are tested for; null if rules do not matter.
+  std::shared_ptr<const Conditions> conditions() const;
+  // Applies the clauses that hold for a call.
+  void evaluate(const CallView& call, Rulings& to) const;
+  // The score clauses that hold for a call and name the kernel.
+  std::vector<const Clause*> scores(const CallView& call, size_t kernel) const;
+
+ private:
+  void add(Clause::Act act, std::span<const std::string> names = {});
+  void read_policy();
+  void read_mode();
+  void apply_to(std::span<const KernelFacts> kernels);
+  void apply(uint32_t index, std::vector<Ruling>& to) const;
+
+  ClauseSources sources_;
+  std::string op_, mapped_;
+  ClauseList own_;
+  std::vector<Ruling> always_;
+  std::vector<int> tiers_;
+  std::vector<ClauseGroup> groups_;
+  std::vector<uint16_t> chain_;
+  std::vector<std::vector<uint16_t>> named_;  // kernels that match a name of the rules
+  bool reads_rules_ = false;
+  uint32_t left_out_ = kNoClause;  // of the rules
+};
+
+}  // namespace yard::policy

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conditions of an op's rules, compiled: which of them hold for a call, and what of the call that depends on.
+//
+// A condition becomes a test of one field of the call, or the opposite of a test. Equal tests are stored once and
+// evaluated once per call. Axes list the fields that tests read. Calls of the same class on every axis fulfil the same
+// conditions, so a cache key needs only the classes (fold()), however many rules there are.
+#pragma once
+
+#include <yard/config.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "op/predicate.h"
+#include "policy/fields.h"
+#include "policy/regex.h"
+
+namespace yard::policy {
+
+// A predicate on the value of one axis.
+struct Test {
+  enum class Kind : uint8_t {
+    kInteger,    // `integer` holds
+    kOneOf,      // one of integers[first, first + count)
+    kTextOneOf,  // one of texts[first, ...)
+    kGlob,  // matches one of the globs texts[first, ...); a device matches as `cuda` or as `cuda:0`
+    kRegex,        // matches one of regexes[first, ...)
+    kDeviceOneOf,  // one of integers: type << 16 | (index + 1, or 0 for any)
+  };
+  Kind kind = Kind::kOneOf;
+  bool platform = false;  // kGlob and kRegex of a device: only its type is compared
+  uint16_t axis = 0;
+  uint32_t first = 0, count = 0;
+  op::IntegerTest integer;
+};
+
+// Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite.
+struct Conjunction {
+  uint32_t first = 0, count = 0;
+};
+
+// Immutable; threads may use one at once. Borrows nothing.
+class Conditions {
+ public:
+  std::span<const Axis> axes() const noexcept { return axes_; }
+  std::span<const Test> tests() const noexcept { return tests_; }
+  std::span<const uint32_t> literals(Conjunction c) const {
+    return std::span(literals_).subspan(c.first, c.count);
+  }
+  // Whether a condition reads scalar arguments. Then a bound handle must look its plan up.
+  bool reads_scalars() const noexcept { return reads_scalars_; }
+  bool reads_labels() const noexcept { return reads_labels_; }
+
+  // Evaluates every test for a call that fits the op's schema. `truth` gets one byte per literal; reuse it to save
+  // allocations.
+  void evaluate(const CallView& call, std::vector<uint8_t>& truth) const;
+  bool hold(Conjunction c, const std::vector<uint8_t>& truth) const noexcept {
+    for (uint32_t i = c.first; i < c.first + c.count; ++i)
+      if (truth[literals_[i]] == 0) return false;
+    return true;
+  }
+
+  // Words that fold() writes.
+  uint32_t key_words() const noexcept { return key_words_; }
+  // Calls with equal words, device and flags fulfil the same conditions. Allocates only if an axis has patterns.
+  void fold(const CallView& call, uint64_t* words) const;
+
+ private:
+  friend class ConditionCompiler;
+  friend class CallSets;
+  bool holds(const Test& test, const AxisValue& v) const;
+  bool text_holds(const Test& test, std::string_view text) const;
+  bool device_holds(const Test& test, const AxisValue& v) const;
+  // Tests of one axis that a single search answers: all are `>= n`, or all are `== n`, with ascending n.
+  struct Run {
+    uint16_t axis = 0;
+    bool equal = false;
+    uint32_t first = 0, count = 0;  // tests, and their n in run_numbers_
+  };
+  static bool in_run(const Test& test) noexcept;
+  void answer(const Run& run, const AxisValue& v, uint8_t* truth) const;
+
+  std::vector<uint32_t> literals_;
+  std::vector<Axis> axes_;
+  std::vector<Test> tests_;  // those of runs_ come first
+  std::vector<Run> runs_;
+  std::vector<int64_t> run_numbers_, integers_;
+  std::vector<std::string> texts_;
+  std::vector<Regex> regexes_;
+  uint32_t key_words_ = 0;
+  bool reads_scalars_ = false, reads_labels_ = false;
+};
+
+// An invalid condition: what was found and what was expected.
+struct Wrong {
+  std::string found, right;
+};
+
+// Collects the conditions of one op.
+class ConditionCompiler {
+ public:
+  explicit ConditionCompiler(Conditions& to) : to_(to) {}
+
+  // Adds a condition to the conjunction that is being made. Returns false and sets `wrong` if it is invalid.
+  bool add(const OpField& field, Operator op, const Condition& condition, Wrong& wrong);
+  // Ends a conjunction and returns it, or drops its conditions.
+  Conjunction end();
+  void drop() { to_.literals_.resize(begin_); }
+  // After the last conjunction: sorts the tests and divides the axes into classes.
+  void finish();
+
+ private:
+  class Draft;
+  uint16_t axis_of(const OpField& field);
+  uint32_t test_of(uint16_t axis, Draft& draft);
+  void make_runs();
+  void divide(Axis& axis, uint32_t test) const;
+
+  Conditions& to_;
+  size_t begin_ = 0;
+  std::unordered_map<std::string, uint32_t> tests_;
+  std::string key_;
+};
+
+}  // namespace yard::policy
