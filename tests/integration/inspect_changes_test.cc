@@ -237,7 +237,7 @@ TEST(InspectChanges, ChangesAreLoggedWithWhoMadeThem) {
   ASSERT_EQ(lines->size(), 4u);
   const std::string who =
       "by user " + std::to_string(::geteuid()) + ", process " + std::to_string(::getpid()) + " (";
-  EXPECT_THAT((*lines)[0], HasSubstr(": policy.set {\"fields\": {\"strict\": true}} " + who));
+  EXPECT_THAT((*lines)[0], HasSubstr(": policy.set {\"fields\":{\"strict\":true}} " + who));
   EXPECT_THAT((*lines)[1], ::testing::StartsWith("Change "));
   EXPECT_THAT((*lines)[2], HasSubstr("Undone " + who));
   EXPECT_THAT((*lines)[3], HasSubstr(who));
