@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "base/append_list.h"
 #include "base/counters.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -17,16 +16,8 @@
 namespace yard::dispatch {
 namespace {
 
-constinit base::ForkSafeList<Core> g_cores;
-
 class NoServices final : public CoreServices {};
 constinit NoServices g_no_services;
-
-// The forking thread is the only one.
-void restart_cores() {
-  forget_memos();
-  g_cores.for_each([](Core& core) { core.restart_in_child(); });
-}
 
 }  // namespace
 }  // namespace yard::dispatch
@@ -49,11 +40,8 @@ Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
       sites(*this),
       planner(*this, plans_per_op),
       published(*this, reads_environment) {
-  base::at_fork_in_child(dispatch::restart_cores);
-  dispatch::g_cores.add(this);
+  base::watch_forks();
 }
-
-Core::~Core() { dispatch::g_cores.remove(this); }
 
 void Core::set_services(dispatch::CoreServices* services) noexcept {
   services_.store(services != nullptr ? services : &dispatch::g_no_services,
@@ -163,7 +151,8 @@ bool Core::has_room(uint64_t bytes, uint64_t since) {
   return false;
 }
 
-void Core::restart_in_child() noexcept {
+void Core::restart_in_child() {
+  dispatch::forget_memos();
   calls->restart_in_child();
   planner.restart_in_child();
   instances_.replace();

@@ -11,8 +11,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dispatch/planner.h"
-#include "dispatch/published_state.h"
+#include "dispatch/published.h"
 #include "dispatch/sites.h"
 #include "exec/states.h"
 #include "health/board.h"
@@ -32,7 +33,7 @@ class CoreServices {
   virtual Status check_change(const registry::State& /*before*/, const registry::State& /*after*/) {
     return {};
   }
-  // Called after each published change by the thread that made it, and by PublishedState::catch_up(). No lock and no
+  // Called after each published change by the thread that made it, and by Published::catch_up(). No lock and no
   // guard is held. May make further changes; those call it again.
   virtual void on_change() {}
 
@@ -51,8 +52,8 @@ class CoreServices {
   virtual void before_publication(const Snapshot& /*next*/) noexcept {}
   virtual void after_publication(const Snapshot& /*next*/) noexcept {}
 
-  // The health board has changed and should be published. Called by any thread, also inside the guard of a call, with no
-  // lock held. Must be quick and must not publish by itself.
+  // The health board has changed, and its state is published. Called by any thread, also inside the guard of a call, with
+  // no lock held. Must be quick and must not publish by itself.
   virtual void on_health() noexcept {}
   // Adds successes that are counted outside of entries: those of dispatched functions. No lock is held.
   virtual void add_successes(std::vector<health::Successes>&) {}
@@ -82,9 +83,8 @@ class Core final : private exec::StatesOwner {
   std::vector<std::shared_ptr<exec::States>> instances() const;
 
  public:
-  // `reads_environment`: see PublishedState.
+  // `reads_environment`: see Published.
   Core(const yard_host_t* host, size_t plans_per_op, bool reads_environment = false);
-  ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -103,12 +103,17 @@ class Core final : private exec::StatesOwner {
   mutable health::Board board;
   dispatch::Sites sites;
   dispatch::Planner planner;
-  dispatch::PublishedState published;  // last: the others exist while it publishes and when it ends
+  // Last: the others exist while it publishes and when it ends. A const call publishes the breaker that it opens.
+  mutable dispatch::Published published;
 
   std::shared_ptr<const dispatch::Snapshot> snapshot() const { return published.snapshot(); }
 
-  // The board has changed and should be published. Any thread, also inside a call.
-  void health_changed() const noexcept { services().on_health(); }
+  // The board may have changed. Its state is published when this returns. Any thread that holds no lock, also inside a
+  // call.
+  void health_changed() const noexcept {
+    published.publish_health_in_call();
+    services().on_health();
+  }
   // How often each kernel, and each implementation of a function, has run without an error.
   std::vector<health::Successes> successes() const;
 
@@ -129,8 +134,10 @@ class Core final : private exec::StatesOwner {
   void drop_beyond_bound() override;
   bool has_room(uint64_t bytes, uint64_t since) override;
 
-  // In the fork handler of a child.
-  void restart_in_child() noexcept;
+ private:
+  // A forked child gets a snapshot of its own.
+  void restart_in_child();
+  base::InChild in_child_{[this] { restart_in_child(); }};  // last: the rest is made
 };
 
 }  // namespace yard::detail

@@ -73,26 +73,6 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
       next.generation, core_.published.version(op_record.op->index), core_.calls, old);
 }
 
-// Plan tables that were being changed and kernels that cannot survive a fork make an entry useless there; health and
-// rollouts are the parent's.
-std::shared_ptr<Entry> Planner::entry_in_child(const Snapshot& next,
-                                               const std::shared_ptr<Entry>& old) {
-  const select::CandidateSet& candidates = old->candidates();
-  bool usable = !old->being_edited() && candidates.settings().health == nullptr &&
-                candidates.settings().watch.rollout == nullptr;
-  for (const select::KernelCandidate& c : candidates.all())
-    usable &= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) == 0;
-  if (usable) return old;
-  select::OpSettings settings = candidates.settings();
-  settings.health = nullptr;
-  settings.watch.rollout = nullptr;
-  return Entry::make(select::CandidateSet::make(next.state->op_records.find(old->name())->second,
-                                                candidates.clauses().sources(), {core_.host, true},
-                                                std::move(settings)),
-                     next.generation, core_.published.version(candidates.op_record().op->index),
-                     core_.calls, old.get());
-}
-
 std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
                                               uint32_t index, const PolicyOverride& extra) {
   const Entry* global = s->entry(index);
@@ -124,7 +104,7 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
   entry->policy_override = std::move(kept);
   std::shared_ptr<Entry> replaced;
   {
-    const std::lock_guard lock(root_.get().plans);
+    const std::lock_guard lock(lock_);
     replaced = s->put_overlay(index, entry);
   }
   if (replaced != nullptr) core_.published.overlays_version.invalidate();
@@ -143,7 +123,7 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
         fmt::format("op '{}': probes, verifiers or cost hints that are asked to choose its "
                     "kernel call ops whose choice asks them again",
                     entry.name()));
-  root_.get().selections.fetch_add(1, std::memory_order_relaxed);
+  selections_.fetch_add(1, std::memory_order_relaxed);
   const auto order = select::select(entry.candidates(), call.args(), call.count(), call.flags());
   if (order.empty() && entry.candidates().unmapped())
     return Status(
@@ -160,11 +140,11 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
 // for it then select by themselves.
 class Planner::Finisher {
  public:
-  Finisher(const Planner& planner, Root& root, std::shared_ptr<Pending> pending)
-      : planner_(planner), root_(root), pending_(std::move(pending)) {}
+  Finisher(Planner& planner, std::shared_ptr<Pending> pending)
+      : planner_(planner), pending_(std::move(pending)) {}
   ~Finisher() {
-    if (&root_ != &planner_.root_.get() || pending_->done) return;
-    const std::lock_guard lock(root_.plans);
+    if (pending_->done) return;
+    const std::lock_guard lock(planner_.lock_);
     finish();
   }
   Finisher(const Finisher&) = delete;
@@ -173,13 +153,12 @@ class Planner::Finisher {
   // Under the plan lock.
   void finish() {
     pending_->done = true;
-    std::erase(root_.pending, pending_);
-    root_.finished.notify_all();
+    std::erase(planner_.pending_, pending_);
+    planner_.finished_.notify_all();
   }
 
  private:
-  const Planner& planner_;
-  Root& root_;
+  Planner& planner_;
   const std::shared_ptr<Pending> pending_;
 };
 
@@ -187,41 +166,37 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
                                            const op::Call& call) {
   base::first_use();  // what starts with the first call
   if (!entry.candidates().settings().cache.enabled) return fresh_plan(entry, key, call);
-  Root& r = root_.get();
   const size_t limit = limit_of(entry);
   auto mine = std::make_shared<Pending>();
   {
-    std::unique_lock lock(r.plans);
+    std::unique_lock lock(lock_);
     if (entry.find(key) != nullptr) return exec::Plan::Ptr();
     const auto same = [&](const std::shared_ptr<Pending>& p) {
       return p->entry == &entry &&
              std::equal(p->key.begin(), p->key.end(), key.w, key.w + key.words);
     };
-    const auto it = std::find_if(r.pending.begin(), r.pending.end(), same);
+    const auto it = std::find_if(pending_.begin(), pending_.end(), same);
     // Plugin code that calls ops during a selection must not wait: the selection that it would wait for may be waiting
     // for it. It selects for itself.
-    if (it != r.pending.end() && !select::inside_select()) {
+    if (it != pending_.end() && !select::inside_select()) {
       const std::shared_ptr<Pending> other = *it;
       // Not for ever: a verifier may be waiting for this thread.
-      if (r.finished.wait_for(lock, kLongestWait, [&] { return other->done; })) {
+      if (finished_.wait_for(lock, kLongestWait, [&] { return other->done; })) {
         if (!other->status.ok()) return other->status;
         return exec::Plan::Ptr();
       }
     }
     mine->entry = &entry;
     mine->key.assign(key.w, key.w + key.words);
-    r.pending.push_back(mine);
+    pending_.push_back(mine);
   }
-  Finisher finisher(*this, r, mine);
+  Finisher finisher(*this, mine);
   auto plan = fresh_plan(entry, key, call);
-  // A verifier has forked and this is the child: locks of this root may be held by threads that do not exist, and the
-  // entry may have been left half changed.
-  if (&r != &root_.get()) return plan;
   // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
   // stores no more.
   bool full;
   {
-    const std::lock_guard lock(r.plans);
+    const std::lock_guard lock(lock_);
     full = entry.plan_count() >= limit;
   }
   const size_t many = 4 * limit + 256;
@@ -229,7 +204,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
   const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
                                     base::reclaimer().collect() > many);
   {
-    const std::lock_guard lock(r.plans);
+    const std::lock_guard lock(lock_);
     if (store) {
       with_plans(entry).insert(*std::move(plan), limit);
       entry.known_calls().add(std::move(known));
@@ -244,7 +219,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
 }
 
 const exec::Plan* Planner::pin_plan(const Entry& entry, const Key& key, const void* node) {
-  const std::lock_guard lock(root_.get().plans);
+  const std::lock_guard lock(lock_);
   const exec::Plan* plan = entry.find(key);
   if (plan != nullptr) {
     plan->pins.fetch_add(1, std::memory_order_relaxed);
@@ -256,7 +231,7 @@ const exec::Plan* Planner::pin_plan(const Entry& entry, const Key& key, const vo
 
 void Planner::unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node) {
   if (plan == nullptr) return;
-  const std::lock_guard lock(root_.get().plans);
+  const std::lock_guard lock(lock_);
   plan->pins.fetch_sub(1, std::memory_order_relaxed);
   entry.drop_handle(node);
 }
@@ -269,7 +244,7 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
   if (!lifetime) return std::nullopt;
   size_t evicted = 0;
   {
-    const std::lock_guard lock(root_.get().plans);
+    const std::lock_guard lock(lock_);
     for (const auto& e : s->owners())
       if (e != nullptr) evicted += e->sweep(now - *lifetime);
     for (const auto& e : s->overlays()) evicted += with_plans(*e).sweep(now - *lifetime);
@@ -281,7 +256,7 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
 
 std::vector<Planner::KnownCall> Planner::known_calls(const Entry& entry) const {
   std::vector<KnownCall> to;
-  const std::lock_guard lock(root_.get().plans);
+  const std::lock_guard lock(lock_);
   for (const KnownCalls::Known& known : entry.known_calls().all()) {
     const op::Call& call = *known.call;
     Key key;
@@ -296,18 +271,17 @@ std::vector<Planner::KnownCall> Planner::known_calls(const Entry& entry) const {
 }
 
 std::vector<std::shared_ptr<const Entry>> Planner::overlays(const Snapshot& s) const {
-  const std::lock_guard lock(root_.get().plans);
+  const std::lock_guard lock(lock_);
   return s.overlays();
 }
 
 RuntimeStats Planner::stats() const {
   RuntimeStats to;
   const auto s = core_.snapshot();
-  Root& r = root_.get();
   to.generation = s->generation;
-  to.selections = r.selections.load(std::memory_order_relaxed);
+  to.selections = selections_.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
-  const std::lock_guard lock(r.plans);
+  const std::lock_guard lock(lock_);
   for (const auto& e : s->owners())
     if (e != nullptr) to.plans += e->plan_count();
   to.overlays = s->overlays().size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans: how a call without one gets one, and the entries that hold them.
 //
-// Plans are added to entries under the plan lock. Plugin code (probes, verifiers, cost hints) runs without it.
+// Plans are added to entries under the plan lock. Probes, verifiers and cost hints run without it.
 #pragma once
 
 #include <yard/explain.h>
@@ -9,13 +9,11 @@
 #include <yard/runtime.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "dispatch/overlay.h"
 #include "dispatch/snapshot.h"
 
@@ -36,8 +34,6 @@ class Planner {
   // `old` (may be null) is the op's entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
-  // The entry of a forked child: `old` where that can be used there.
-  std::shared_ptr<Entry> entry_in_child(const Snapshot& next, const std::shared_ptr<Entry>& old);
   // The entry of an op under a policy override, made if it is not there; null if the op is gone.
   std::shared_ptr<const Entry> overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
                                        const PolicyOverride& extra);
@@ -70,8 +66,8 @@ class Planner {
   std::vector<std::shared_ptr<const Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
 
-  // In the fork handler of a child.
-  void restart_in_child() noexcept { root_.replace(); }
+  // In a forked child, which has none of the threads that were selecting.
+  void restart_in_child() noexcept { pending_.clear(), selections_ = 0; }
 
  private:
   // What checks the results of an op's kernels; null: nothing. `in_rollout`: for calls by the rules in rollout.
@@ -87,19 +83,17 @@ class Planner {
     bool done = false;
     Status status;
   };
-  struct Root {
-    std::mutex plans;  // plan tables and overlay tables of all entries and snapshots; `pending`
-    std::condition_variable finished;
-    std::vector<std::shared_ptr<Pending>> pending;
-    std::atomic<uint64_t> selections{0};
-  };
   class Finisher;
 
   size_t limit_of(const Entry& entry) const noexcept;  // of stored plans
 
   Core& core_;
   const size_t plans_per_op_;
-  base::ReplacedInChild<Root> root_;
+  // Of the plan tables and overlay tables of all entries and snapshots, and of `pending_`.
+  mutable base::Mutex lock_{base::Rank::kPlans};
+  base::Condition finished_;
+  std::vector<std::shared_ptr<Pending>> pending_;
+  std::atomic<uint64_t> selections_{0};
 };
 
 // Frees what has been retired and is no longer used, once there is enough of it. Code that retires things on the path

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/append_list.h"
-#include "dispatch/published_state.h"
+#include "dispatch/published.h"
 #include "op/program.h"
 #include "registry/changes.h"
 

@@ -6,8 +6,6 @@
 #include <bit>
 #include <functional>
 
-#include "base/fork.h"
-
 namespace yard::dispatch {
 namespace {
 
@@ -16,8 +14,6 @@ constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself an
 
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
-
-using base::Editing;  // tells a forked child that it cannot use the entry
 
 uint64_t next_memo_version() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -60,8 +56,6 @@ KnownCalls::Known KnownCalls::make(const op::Program& program, const op::Call& c
 }
 
 void KnownCalls::add(Known known) {
-  if (editing_.load(std::memory_order_relaxed)) return;
-  const Editing editing(editing_);
   const auto same =
       std::find_if(all_.begin(), all_.end(), [&](const Known& k) { return k.hash == known.hash; });
   if (same != all_.end())
@@ -179,24 +173,18 @@ void Entry::evict(size_t keep) {
 }
 
 void Entry::add_handle(const void* node) const {
-  const Editing editing(editing_);
   if (const size_t n = handles_.size() + 1 + kOwnHolders; n > handles_.capacity())
     handles_.reserve(2 * n);
   handles_.push_back(node);
 }
 
-void Entry::drop_handle(const void* node) const {
-  if (being_edited()) return;  // by a thread of the parent: left as it is
-  const Editing editing(editing_);
-  std::erase(handles_, node);
-}
+void Entry::drop_handle(const void* node) const { std::erase(handles_, node); }
 
 size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
   const auto old = [&](const ClassRecord& c) {
     return c.since < before && c.plan->pins.load(std::memory_order_relaxed) == 0;
   };
   if (std::none_of(classes_.begin(), classes_.end(), old)) return 0;
-  const Editing editing(editing_);
   std::vector<exec::Plan::Ptr> gone;
   const auto from = std::stable_partition(classes_.begin(), classes_.end(), std::not_fn(old));
   for (auto it = from; it != classes_.end(); ++it) gone.push_back(std::move(it->plan));
@@ -207,7 +195,6 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
 }
 
 const exec::Plan* Entry::insert(exec::Plan::Ptr plan, size_t limit) {
-  const Editing editing(editing_);
   Key key;
   key.hash = plan->hash, key.words = plan->key_words;
   std::copy_n(plan->key(), key.words, key.w);
@@ -269,16 +256,6 @@ std::shared_ptr<Entry> Snapshot::put_overlay(uint32_t index, std::shared_ptr<Ent
   std::shared_ptr<Entry> old = std::exchange(overlay_owners_[at], std::move(entry));
   overlays_[at].store(raw, std::memory_order_release);
   return old;
-}
-
-bool Snapshot::being_edited() const noexcept {
-  for (const auto& e : owners_)
-    if (e != nullptr && e->being_edited()) return true;
-  for (const auto& o : overlays_) {
-    const Entry* e = o.load(std::memory_order_relaxed);
-    if (e != nullptr && e->being_edited()) return true;
-  }
-  return false;
 }
 
 std::vector<std::shared_ptr<const Entry>> Snapshot::overlays() const {

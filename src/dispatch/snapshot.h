@@ -12,7 +12,6 @@
 #include <chrono>
 #include <deque>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -82,14 +81,10 @@ class KnownCalls {
   };
   static Known make(const op::Program& program, const op::Call& call);
   void add(Known known);
-  // Oldest first. Empty in a forked child if a thread of the parent was changing them.
-  std::span<const Known> all() const noexcept {
-    return editing_.load(std::memory_order_relaxed) ? std::span<const Known>() : all_;
-  }
+  const std::vector<Known>& all() const noexcept { return all_; }  // oldest first
 
  private:
   std::vector<Known> all_;
-  std::atomic<bool> editing_{false};
 };
 
 // A class with its plan.
@@ -176,9 +171,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // A plan from the result of a selection for a call, which is not empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order, const op::Call& call) const;
 
-  // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
-  bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
-
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
   OverlayKey overlay_key;
   Options overlay_options;
@@ -217,7 +209,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
   std::deque<ClassRecord> classes_;
   std::shared_ptr<KnownCalls> known_calls_;
-  mutable std::atomic<bool> editing_{false};
   const void* inside_;
   // Under the plan lock. It has room for what else retires the entry.
   mutable std::vector<const void*> handles_;
@@ -240,8 +231,6 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   // Under the plan lock.
   std::vector<std::shared_ptr<const Entry>> overlays() const;
-  // Whether the plan table of some entry is being changed: for a forked child.
-  bool being_edited() const noexcept;
 
   uint64_t generation = 0;
   std::shared_ptr<const registry::State> state;

@@ -40,11 +40,10 @@ void Maintenance::wake() noexcept {
 
 void Maintenance::work() {
   woken_.store(0, std::memory_order_release);  // later changes wake it again
-  core_.published.follow_if_behind();
   core_.board->advance(Clock::now());
   auto events = core_.board->take_events();
-  publish();
-  notify(std::move(events));  // after they are in force
+  if (!publish()) core_.published.catch_up();  // with what a call has published
+  notify(std::move(events));                   // after they are in force
   const auto sweep = core_.planner.sweep(Clock::now());
   schedule(core_.board->next_change());
   schedule(sweep);

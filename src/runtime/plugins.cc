@@ -6,7 +6,7 @@
 
 #include "base/reclaimer.h"
 #include "base/results.h"
-#include "dispatch/published_state.h"
+#include "dispatch/published.h"
 #include "plugin/loader.h"
 
 namespace yard {

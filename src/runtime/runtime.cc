@@ -208,7 +208,7 @@ Status Runtime::ensure_initialized() { return parts_->initialized; }
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
   return base::or_out_of_memory([&]() -> Status {
     YARD_RETURN_IF_ERROR(parts_->host.state(features));
-    YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
+    YARD_RETURN_IF_ERROR(parts_->core.published.renew_entries());
     const Status searched = parts_->loader.discover({});
     // A loaded plugin whose file has changed has nothing to do with features.
     return searched.code() == Code::kWouldDeadlock ? searched : Status();

@@ -34,6 +34,46 @@ TEST_F(HealthOf, ConsecutiveFaultsExcludeAKernelForSuchCalls) {
   EXPECT_EQ(bad_.calls(), before + 1);
 }
 
+// Whatever else the machine does: nothing waits for a thread of the runtime.
+TEST_F(HealthOf, ABreakerTakesEffectWithTheCallThatOpensIt) {
+  set(5, std::chrono::hours(1));
+  bad_.set({.code = YARD_FAULT, .message = "smoke"});
+  for (int round = 0; round < 50; ++round) {
+    const uint64_t before = bad_.calls();
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(call().ok());
+    EXPECT_EQ(bad_.calls(), before + 5) << "the threshold";
+    bare_.runtime.health().reset("copy", "fault.bad").or_throw();
+  }
+}
+
+TEST_F(HealthOf, NoCallThatStartsAfterABreakerOpenedRunsItsKernel) {
+  set(5, std::chrono::hours(1));
+  static thread_local bool t_later = false;
+  std::atomic<bool> failed{false}, end{false};
+  std::atomic<int> too_late{0};
+  bad_.set({.when =
+                [&](const yard_value_t*, uint32_t) {
+                  too_late += t_later;
+                  return true;
+                },
+            .code = YARD_FAULT});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      while (!end) {
+        t_later = failed.load();
+        EXPECT_TRUE(call().ok());
+      }
+    });
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_TRUE(soon([&] { return is_out(); }));  // another thread's call may be opening it
+  failed = true;
+  for (int i = 0; i < 2000; ++i) EXPECT_TRUE(call().ok());
+  end = true;
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(too_late, 0);
+}
+
 TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   std::vector<float> to(4), from(4);
   const TensorView out(to.data(), DType::f32, {4}), x(from.data(), DType::f32, {4});

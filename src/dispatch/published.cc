@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Building and publishing snapshots, and tickets for what a change removed.
-#include "dispatch/published_state.h"
+#include "dispatch/published.h"
 
 #include <algorithm>
 #include <thread>
@@ -40,20 +40,20 @@ bool holds_any(const registry::State* state,
 
 }  // namespace
 
-PublishedState::PublishedState(Core& core, bool reads_environment)
+Published::Published(Core& core, bool reads_environment)
     : core_(core), reads_environment_(reads_environment) {
-  publish(nullptr,
-          build(nullptr, {std::make_shared<registry::State>(),
-                          std::make_shared<policy::ProcessPolicy>(), nullptr, std::nullopt}));
+  publish(nullptr, build(nullptr, {std::make_shared<registry::State>(),
+                                   std::make_shared<policy::ProcessPolicy>(), nullptr, std::nullopt,
+                                   false}));
 }
 
-PublishedState::~PublishedState() {
+Published::~Published() {
   current.store(nullptr, std::memory_order_release);
-  root_.get().owner.reset();
+  owner_.reset();
   base::reclaimer().collect();
 }
 
-std::shared_ptr<const Snapshot> PublishedState::snapshot() const {
+std::shared_ptr<const Snapshot> Published::snapshot() const {
   base::ThreadRecord& thread = base::this_thread();
   for (;;) {
     base::Guard guard(thread);
@@ -63,14 +63,14 @@ std::shared_ptr<const Snapshot> PublishedState::snapshot() const {
   }
 }
 
-std::shared_ptr<const policy::ProcessPolicy> PublishedState::settled(
+std::shared_ptr<const policy::ProcessPolicy> Published::settled(
     const registry::State& state, policy::ProcessPolicy policy) const {
   if (reads_environment_) read_own_switches(state, policy);
   policy.settle(state.backend_names());
   return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
 }
 
-std::shared_ptr<Snapshot> PublishedState::build(const Snapshot* old, Next what) const {
+std::shared_ptr<Snapshot> Published::build(const Snapshot* old, Next what) const {
   auto next = Snapshot::make();
   next->generation = old != nullptr ? old->generation + 1 : 1;
   next->state = std::move(what.state);
@@ -80,7 +80,7 @@ std::shared_ptr<Snapshot> PublishedState::build(const Snapshot* old, Next what) 
   if (!next->policy->reading->good.policy.backends.empty() || !next->policy->own_switches.empty() ||
       (reads_environment_ && has_own_switches(*next->state)))
     next->policy = settled(*next->state, *next->policy);
-  next->forked = old != nullptr && old->forked;
+  next->forked = what.forked;
   next->health = core_.board->snapshot();
   const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
@@ -100,79 +100,66 @@ std::shared_ptr<Snapshot> PublishedState::build(const Snapshot* old, Next what) 
   return next;
 }
 
-// Allocates nothing: the change is published as a whole.
-bool PublishedState::publish(const std::shared_ptr<const Snapshot>& old,
-                             std::shared_ptr<Snapshot> next) {
-  Root& r = root_.get();
-  const std::lock_guard lock(r.write);
-  if (r.owner != old) return false;
-  r.owner = std::move(next);
-  suspend_memos(old.get(), *r.owner);
-  core_.services().before_publication(*r.owner);
-  current.store(r.owner.get(), std::memory_order_release);
-  renew_memos(old.get(), *r.owner);
-  core_.services().after_publication(*r.owner);
+// The versions of all ops whose entries change are suspended before `current` is set: a thread that has seen the new
+// snapshot of one op must not trust a memo of another.
+bool Published::publish(const std::shared_ptr<const Snapshot>& old,
+                        std::shared_ptr<Snapshot> next) {
+  const std::lock_guard lock(lock_);
+  if (owner_ != old) return false;
+  const auto count = static_cast<uint32_t>(next->owners().size());
+  const auto changes = [&](uint32_t i) {
+    return old == nullptr || old->entry(i) != next->entry(i);
+  };
+  for (uint32_t i = 0; i < count; ++i)
+    if (changes(i)) versions_[i].suspend();
+  overlays_version.suspend();
+  core_.services().before_publication(*next);
+  current.store(next.get(), std::memory_order_release);
+  for (uint32_t i = 0; i < count; ++i)
+    if (next->entry(i) != nullptr && (changes(i) || versions_[i].read() == MemoVersion::kNever))
+      versions_[i].renew();
+  overlays_version.renew();
+  core_.services().after_publication(*next);
+  owner_ = std::move(next);
   return true;
 }
 
-void PublishedState::suspend_memos(const Snapshot* before, const Snapshot& next) noexcept {
-  for (uint32_t i = 0; i < next.owners().size(); ++i)
-    if (before == nullptr || before->entry(i) != next.entry(i)) versions_[i].suspend();
-  overlays_version.suspend();
-}
-
-void PublishedState::renew_memos(const Snapshot* before, const Snapshot& next) noexcept {
-  for (uint32_t i = 0; i < next.owners().size(); ++i) {
-    MemoVersion& v = versions_[i];
-    const bool changed_here = before == nullptr || before->entry(i) != next.entry(i);
-    if (next.entry(i) != nullptr && (changed_here || v.read() == MemoVersion::kNever)) v.renew();
+template <class F>
+Status Published::publish_change(const F& change) {
+  for (;;) {
+    const auto before = snapshot();
+    Next next{before->state, before->policy, before->observers, std::nullopt, before->forked};
+    YARD_RETURN_IF_ERROR(change(*before, next));
+    if (publish(before, build(before.get(), std::move(next)))) return {};
   }
-  overlays_version.renew();
 }
 
 template <class F>
-Status PublishedState::edit(const F& change) {
+Status Published::edit(const F& change) {
   if (select::inside_select())
     return Status(Code::kWouldDeadlock,
                   "a probe, verifier or cost hint must not change the registry or the policy");
   const base::MayWait unless_in_a_call;
-  for (bool done = false; !done;) {
-    const auto give_up = std::chrono::system_clock::now() + kLongestWait;
-    const std::unique_lock turn(root_.get().turn, give_up);
-    const auto before = snapshot();
-    Next next{before->state, before->policy, before->observers, std::nullopt};
-    YARD_RETURN_IF_ERROR(change(*before, next));
-    done = publish(before, build(before.get(), std::move(next)));
-  }
+  YARD_RETURN_IF_ERROR(publish_change(change));
   follow();
   return {};
 }
 
-void PublishedState::follow() {
-  try {
-    behind_.store(false, std::memory_order_relaxed);
-    core_.end_states_of_removed_kernels();
-    set_process_settings();
-    core_.services().on_change();
-  } catch (const std::bad_alloc&) {
-    behind_.store(true, std::memory_order_relaxed);
-    core_.health_changed();  // wakes the thread that calls follow_if_behind()
-  }
+void Published::follow() {
+  core_.end_states_of_removed_kernels();
+  apply_settings();
+  core_.services().on_change();
   base::reclaimer().collect();
 }
 
-void PublishedState::follow_if_behind() {
-  if (behind_.load(std::memory_order_relaxed)) follow();
-}
-
-Result<Ticket> PublishedState::apply(const std::vector<registry::Step>& steps) {
+Result<Ticket> Published::apply(const std::vector<registry::Step>& steps) {
   auto ticket = std::make_shared<TicketState>();
   bool inherited = false;
   Status edited = edit([&](const Snapshot& old, Next& next) -> Status {
     YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(*old.state, steps));
     YARD_RETURN_IF_ERROR(core_.services().check_change(*old.state, *applied.state));
     ticket->removed.assign(applied.removed.begin(), applied.removed.end());
-    inherited = holds_any(root_.get().inherited.get(), applied.removed);
+    inherited = holds_any(inherited_.get(), applied.removed);
     next.state = applied.state;
     next.ops = std::move(applied.ops);
     return {};
@@ -182,7 +169,7 @@ Result<Ticket> PublishedState::apply(const std::vector<registry::Step>& steps) {
   return Ticket(std::move(ticket));
 }
 
-Status PublishedState::start_over(const std::vector<registry::Step>& steps) {
+Status Published::start_over(const std::vector<registry::Step>& steps) {
   core_.sites.forget_needed(snapshot()->state->index_count());
   return edit([&](const Snapshot& old, Next& next) -> Status {
     registry::State empty;
@@ -197,7 +184,7 @@ Status PublishedState::start_over(const std::vector<registry::Step>& steps) {
   });
 }
 
-Status PublishedState::edit_policy(const PolicyChange& change) {
+Status Published::edit_policy(const PolicyChange& change) {
   return edit([&](const Snapshot& old, Next& next) -> Status {
     policy::ProcessPolicy p = *old.policy;
     YARD_RETURN_IF_ERROR(change(*old.state, p));
@@ -206,8 +193,8 @@ Status PublishedState::edit_policy(const PolicyChange& change) {
   });
 }
 
-Status PublishedState::replace_observer(const std::shared_ptr<registry::CallObserver>& old,
-                                        const std::shared_ptr<registry::CallObserver>& next) {
+Status Published::replace_observer(const std::shared_ptr<registry::CallObserver>& old,
+                                   const std::shared_ptr<registry::CallObserver>& next) {
   return edit([&](const Snapshot&, Next& to) {
     auto all = std::make_shared<registry::CallObservers>();
     if (to.observers != nullptr) *all = *to.observers;
@@ -218,75 +205,73 @@ Status PublishedState::replace_observer(const std::shared_ptr<registry::CallObse
   });
 }
 
-Status PublishedState::replan_all() {
+Status Published::renew_entries() {
   return edit([](const Snapshot&, Next&) { return Status(); });
 }
 
-Status PublishedState::publish_health() {
+Status Published::publish_health() {
   return edit([](const Snapshot&, Next& next) {
     next.ops.emplace();
     return Status();
   });
 }
 
-void PublishedState::catch_up() {
+void Published::publish_health_in_call() noexcept {
+  try {
+    // The error only ends the attempt: what is to be published is published already.
+    publish_change([&](const Snapshot& old, Next& next) {
+      next.ops.emplace();
+      return core_.board->snapshot() != old.health ? Status() : Status(Code::kConflict, "");
+    }).ignore();
+    collect_if_due();
+  } catch (const std::bad_alloc&) {  // the maintenance thread publishes it
+  }
+}
+
+void Published::catch_up() {
   if (select::inside_select()) return;
   core_.services().on_change();
 }
 
-void PublishedState::set_process_settings() {
-  bool changed = false;
-  int64_t most_state_bytes;
-  {
-    // The policy is read under the lock: else the last to write could be the one that read first.
-    const std::lock_guard lock(root_.get().breakers);
-    const auto policy = snapshot()->policy;
+void Published::apply_settings() {
+  // Once more if another change was published meanwhile: else the last to write could be the one that read first.
+  std::shared_ptr<const Snapshot> s;
+  while (s != snapshot()) {
+    s = snapshot();
+    const policy::ProcessPolicy& policy = *s->policy;
     const Config none;
-    const Config& config = policy->file != nullptr ? policy->file->config : none;
+    const Config& config = policy.file != nullptr ? policy.file->config : none;
     core_.max_call_depth =
         static_cast<uint32_t>(config.settings.max_call_depth.value_or(Core::kMaxCallDepth));
-    most_state_bytes = policy->reading->good.state_bytes.value_or(
-        config.settings.state_bytes.value_or(exec::StatesOwner::kMostBytes));
-    const BreakerSettings wanted = breaker_of(config, policy->breakers);
-    changed = wanted != core_.board->settings() &&
-              core_.board->set_settings(wanted, std::chrono::steady_clock::now());
+    core_.set_most_state_bytes(static_cast<uint64_t>(policy.reading->good.state_bytes.value_or(
+        config.settings.state_bytes.value_or(exec::StatesOwner::kMostBytes))));
+    const BreakerSettings wanted = breaker_of(config, policy.breakers);
+    if (wanted != core_.board->settings() &&
+        core_.board->set_settings(wanted, std::chrono::steady_clock::now()))
+      core_.health_changed();
   }
-  core_.set_most_state_bytes(static_cast<uint64_t>(most_state_bytes));
-  if (changed) core_.health_changed();
 }
 
-void PublishedState::restart_in_child() noexcept {
-  auto* fresh = new Root;
-  const Snapshot* last = current.load(std::memory_order_acquire);
-  fresh->owner = last->shared_from_this();
-  fresh->inherited = last->state;
-  // What a thread was changing that does not exist here can be neither used nor freed.
-  if (last->being_edited()) fresh->left_alone = fresh->owner;
-  root_.replace(fresh);
-  // Overlays start empty. The old snapshot stays for calls that this thread is inside of.
-  auto next = Snapshot::make();
-  next->generation = last->generation + 1;
-  next->state = last->state;
-  next->policy = last->policy;
-  next->observers = last->observers;
-  if (next->observers != nullptr)
-    for (const auto& o : *next->observers) o->forked();
-  // A rollout is the parent's: nothing in the child would end it.
-  if (next->policy->rollout != nullptr) {
-    auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);
+// Breakers start closed in the child, rollouts and overlays are the parent's, and backends that cannot survive a fork are
+// not available any more. The old snapshot stays for calls that this thread is inside of.
+void Published::restart_in_child() {
+  const auto last = snapshot();
+  inherited_ = last->state;
+  Next next{last->state, last->policy, last->observers, std::nullopt, true};
+  if (next.observers != nullptr)
+    for (const auto& o : *next.observers) o->forked();
+  if (next.policy->rollout != nullptr) {
+    auto without = std::make_shared<policy::ProcessPolicy>(*next.policy);
     without->rollout = nullptr;
-    next->policy = std::move(without);
+    next.policy = std::move(without);
+  } else {
+    next.ops.emplace();
+    for (const auto& [name, op_record] : next.state->op_records)
+      for (const auto& [id, kernel] : op_record->kernels)
+        if ((kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) next.ops->insert(name);
   }
-  next->forked = true;
   core_.board.abandon();
-  next->health = core_.board->snapshot();
-  std::vector<std::shared_ptr<Entry>> entries = last->owners();
-  for (auto& entry : entries)
-    if (entry != nullptr) entry = core_.planner.entry_in_child(*next, entry);
-  next->set_entries(std::move(entries));
-  const auto before = std::exchange(fresh->owner, std::move(next));
-  current.store(fresh->owner.get(), std::memory_order_release);
-  renew_memos(last, *fresh->owner);
+  publish(last, build(last.get(), std::move(next)));
 }
 
 }  // namespace yard::dispatch
