@@ -9,6 +9,7 @@
 
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "select/candidate_set.h"
 #include "select/reasons.h"
@@ -175,28 +176,67 @@ bool has_own_switches(const registry::State& state) {
   return false;
 }
 
-Status set_file(Core& core, std::shared_ptr<const policy::FileRules> file) {
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
-    p.file = file;
-    p.rollout = nullptr;
-    return file != nullptr ? check_modes(file->config, *p.modes) : Status();
+namespace {
+
+// A change that is published unless `change` returns false. Returns what the last call of `change` returned.
+Result<bool> change_if(Core& core,
+                       const std::function<Result<bool>(policy::ProcessPolicy&)>& change) {
+  bool applies = true;
+  Status s = core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) -> Status {
+    YARD_ASSIGN_OR_RETURN(applies, change(p));
+    return applies ? Status() : Status(Code::kConflict, "");
   });
+  if (!applies) return false;
+  if (!s.ok()) return s;
+  return true;
 }
 
-Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
-                     const RolloutRule& rule) {
-  return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
+}  // namespace
+
+bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules* rules) {
+  return policy.rollout != nullptr && policy.rollout->next().file.get() == rules;
+}
+
+Result<uint64_t> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
+                          const policy::RulesVersion& version, const StillApplies& still) {
+  uint64_t number = 0;
+  YARD_ASSIGN_OR_RETURN(
+      const bool changed, change_if(core, [&](policy::ProcessPolicy& p) -> Result<bool> {
+        if (!still(p) || (file == nullptr && p.file == nullptr)) return false;
+        if (file != nullptr) YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
+        auto next = std::make_shared<policy::RulesVersion>(version);
+        number = next->number = p.history->empty() ? 1 : p.history->back()->number + 1;
+        next->time = std::chrono::system_clock::now();
+        if (p.file != nullptr) next->before = p.file->shared_config;
+        if (file != nullptr) next->config = file->shared_config;
+        auto history = std::make_shared<policy::RulesHistory>(*p.history);
+        if (history->size() == kConfigHistory) history->erase(history->begin());
+        history->push_back(std::move(next));
+        p.history = std::move(history);
+        p.file = file, p.rollout = nullptr;
+        return true;
+      }));
+  return changed ? number : 0;
+}
+
+Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
+                           const StillApplies& still) {
+  return change_if(core, [&](policy::ProcessPolicy& p) -> Result<bool> {
+    if (!still(p)) return false;
     YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
     auto next = std::make_shared<policy::ProcessPolicy>(p);
-    next->file = file;
-    next->rollout = nullptr;
-    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next));
-    return Status();
+    next->file = file, next->rollout = nullptr;
+    p.rollout = std::make_shared<policy::Rollout>(*file->config.rollout, std::move(next));
+    return true;
   });
 }
 
-Status end_rollout(Core& core) {
-  return set_fields(core, [&](policy::ProcessPolicy& p) { p.rollout = nullptr; });
+Result<bool> end_rollout(Core& core, const policy::FileRules* rules) {
+  return change_if(core, [&](policy::ProcessPolicy& p) -> Result<bool> {
+    if (!is_in_rollout(p, rules)) return false;
+    p.rollout = nullptr;
+    return true;
+  });
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <yard/config.h>
 #include <yard/health.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,12 +45,19 @@ Status set_environment(Core& core, std::shared_ptr<const policy::Reading> readin
 void read_own_switches(const registry::State& state, policy::ProcessPolicy& policy);
 bool has_own_switches(const registry::State& state);
 
-// The rule file in force; null: none. Ends a rollout.
-Status set_file(Core& core, std::shared_ptr<const policy::FileRules> file);
-// Rules that apply to a share of calls, beside those in force. set_file() ends it, too.
-Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
-                     const RolloutRule& rule);
-Status end_rollout(Core& core);
+// Whether a change still applies to the policy in force. If it does not, nothing is published.
+using StillApplies = std::function<bool(const policy::ProcessPolicy&)>;
+// Puts rules in force, or none if `file` is null. Ends a rollout. Adds `version` to the history and returns its number;
+// 0 if nothing was published, because the change does not apply or there were no rules to remove.
+Result<uint64_t> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
+                          const policy::RulesVersion& version, const StillApplies& still);
+// Applies rules to a share of calls, beside those in force. set_file() ends it, too. Returns false if nothing was
+// published.
+Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
+                           const StillApplies& still);
+// Returns false if these rules are not in rollout.
+Result<bool> end_rollout(Core& core, const policy::FileRules* rules);
+bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules* rules);
 
 // A call that has a kernel now and would have none under other rules.
 struct UnservedCall {

@@ -9,6 +9,7 @@
 #include <yard/options.h>
 #include <yard/policy.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,7 +63,11 @@ Status check_mode_name(std::string_view name, const Modes* modes);
 // Immutable once published.
 class FileRules {
  public:
-  explicit FileRules(Config c) : config(std::move(c)), said(policy_of(config)), compiler_(config) {}
+  explicit FileRules(Config c)
+      : shared_config(std::make_shared<const Config>(std::move(c))),
+        config(*shared_config),
+        said(policy_of(config)),
+        compiler_(config) {}
   FileRules(const FileRules&) = delete;
   FileRules& operator=(const FileRules&) = delete;
 
@@ -87,7 +92,8 @@ class FileRules {
   // Whether a dispatch or score rule applies to ops of that name.
   bool concerns(std::string_view op) const { return compiler_.concerns(op); }
 
-  const Config config;
+  const std::shared_ptr<const Config> shared_config;
+  const Config& config;
   const Policy said;  // policy, locks, denies and allows
 
  private:
@@ -98,6 +104,16 @@ class FileRules {
   RuleCompiler compiler_;
   std::map<std::string, OfOp, std::less<>> ops_;
 };
+
+// Rules that are or were in force.
+struct RulesVersion {
+  uint64_t number = 0;   // 1, 2, ...
+  std::string sha256{};  // of the files; empty if they were a value
+  std::chrono::system_clock::time_point time{};
+  std::string source{};                              // as in ConfigVersion
+  std::shared_ptr<const Config> config{}, before{};  // null if there were no rules
+};
+using RulesHistory = std::vector<std::shared_ptr<const RulesVersion>>;  // oldest first
 
 // ---- The process: the rule file, over it the environment, over that what was set through the API ----
 
@@ -112,9 +128,10 @@ struct ProcessPolicy {
   std::shared_ptr<const Reading> reading = std::make_shared<Reading>();
   Policy set;                             // through the API
   std::shared_ptr<const FileRules> file;  // null: none
-  op::Labels labels;                      // of every call
-  BreakerSettings breakers;               // through the API; under the file's
-  StaticMap mapped;                       // through the API; over the file's
+  std::shared_ptr<const RulesHistory> history = std::make_shared<RulesHistory>();
+  op::Labels labels;         // of every call
+  BreakerSettings breakers;  // through the API; under the file's
+  StaticMap mapped;          // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
   std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
   // Of the variables that descriptors of backends name, by backend; read once, with the reading or when the backend is

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A runtime and its environment: read once, again on request, and problems that harm nobody.
-#include "runtime/rules.h"
+#include "rules/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -158,7 +158,8 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD"};
   for (const char* variable : paths) set(variable, "/nowhere/at/all");
   set("YARD_PREFER", "reference");
-  const auto reading = runtime::read_environment({}, true);
+  const auto can_record = [](const std::string&) { return Status(); };
+  const auto reading = rules::read_environment({}, can_record, true);
   const policy::Environment& e = reading->good;
   for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.record})
     EXPECT_EQ(value, "");
@@ -169,7 +170,7 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
     EXPECT_THAT(log_, HasSubstr(p.variable + "="));
     EXPECT_THAT(p.message, HasSubstr("privileged process"));
   }
-  const auto plain = runtime::read_environment({}, false);
+  const auto plain = rules::read_environment({}, can_record, false);
   EXPECT_EQ(plain->good.config, "/nowhere/at/all");
   EXPECT_EQ(plain->good.plugins, "/nowhere/at/all");
 }

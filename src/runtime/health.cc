@@ -107,8 +107,8 @@ Status Health::set_settings(const BreakerSettings& settings) {
 BreakerSettings Health::settings() const { return maintenance_->core().board->settings(); }
 
 uint64_t Health::on_event(BreakerListener listener) {
-  return maintenance_->add(std::move(listener));
+  return maintenance_->listeners.add(std::move(listener));
 }
-void Health::remove_listener(uint64_t id) { maintenance_->remove(id); }
+void Health::remove_listener(uint64_t id) { maintenance_->listeners.remove(id); }
 
 }  // namespace yard

@@ -19,17 +19,18 @@
 #include "base/text.h"
 #include "inspect/socket.h"
 #include "plugin/search.h"
-#include "runtime/callbacks.h"
+#include "rules/callbacks.h"
 
 namespace yard::runtime {
 
 struct Inspect::Entry {
   Entry(const Inspected& s, uint64_t number, bool is_shared)
-      : subject(s), id(number), shared(is_shared) {}
+      : id(number), shared(is_shared), in_use(subject.add(s)) {}
 
-  Callback<Inspected> subject;  // a command on it is a run; removed: the runtime is gone
+  rules::Callbacks<Inspected> subject;  // a command on it is a run
   const uint64_t id;
   const bool shared;
+  const uint64_t in_use;  // of the subject, which is removed when the runtime ends
 };
 
 namespace {
@@ -88,19 +89,12 @@ double started() {
 
 // Runs while the runtime cannot end; an error if it has.
 template <class F>
-auto with(Inspect::Entry& entry, const F& f) -> decltype(f(entry.subject.call)) {
-  struct Run {
-    explicit Run(Callback<Inspected>& on) : subject(on), begun(on.begin()) {}
-    ~Run() {
-      if (begun && base::forks() == process) subject.end();
-    }
-    Callback<Inspected>& subject;
-    const bool begun;
-    const uint64_t process = base::forks();
-  };
-  const Run run(entry.subject);
-  if (!run.begun) return Status(Code::kNotFound, fmt::format("runtime {} has ended", entry.id));
-  return f(entry.subject.call);
+auto with(Inspect::Entry& entry, const F& f) {
+  std::optional<decltype(f(std::declval<const Inspected&>()))> result;
+  entry.subject.for_each([&](const Inspected& subject) { result.emplace(f(subject)); });
+  if (!result)
+    result.emplace(Status(Code::kNotFound, fmt::format("runtime {} has ended", entry.id)));
+  return *std::move(result);
 }
 
 Result<std::shared_ptr<Inspect::Entry>> find_entry(std::optional<int64_t> id) {
@@ -290,7 +284,7 @@ void Inspect::leave() {
   const Entries all = entries();
   const auto mine = std::find_if(all.begin(), all.end(), is_ours);
   if (mine == all.end()) return;
-  (*mine)->subject.remove();
+  (*mine)->subject.remove((*mine)->in_use);
   const std::lock_guard serving(p.serving);
   bool last = false;
   {

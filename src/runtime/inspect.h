@@ -21,7 +21,7 @@
 #include "base/json.h"
 #include "dispatch/core.h"
 #include "inspect/server.h"
-#include "runtime/reload.h"
+#include "rules/rules.h"
 
 namespace yard::runtime {
 
@@ -29,7 +29,7 @@ namespace yard::runtime {
 struct Inspected {
   Runtime& runtime;
   detail::Core& core;
-  Reloader& reloader;
+  rules::Rules& rules;
 };
 
 // Any thread may call anything. A forked child answers on a socket of its own from its first call on.

@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"
+#include "rules/rules.h"
 #include "runtime/inspect.h"
-#include "runtime/rules.h"
 
 namespace yard::runtime {
 namespace {
@@ -44,7 +44,7 @@ Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
     if (!value.is_null()) given[key] = value;
   const ConfigReading reading = parse_config(
       fmt::format(R"({{"version": "1.0", "policy": {}}})", inspect::to_text(given)), "request");
-  YARD_RETURN_IF_ERROR(first_error(reading.problems));
+  YARD_RETURN_IF_ERROR(rules::first_error(reading.problems));
   Policy next = s.core.snapshot()->policy->set;
   std::vector<std::string> known;
   policy::visit_fields<Policy>([&](const auto& row) {
@@ -66,29 +66,27 @@ Result<Changed> policy_reset(const Inspected& s, const CommandArgs&) { return pu
 class Restore {
  public:
   explicit Restore(const Inspected& s)
-      : before_(s.reloader.standing()),
-        config_(std::make_shared<const Config>(s.runtime.config())) {}
+      : before_(s.rules.standing()), config_(std::make_shared<const Config>(s.runtime.config())) {}
 
   const Config& config() const noexcept { return *config_; }
 
   Status operator()(const Inspected& s) const {
-    const Reloader::Standing now = s.reloader.standing();
+    const rules::Rules::Standing now = s.rules.standing();
     // The file that was watched is the truth of its rules.
     if (before_.watched_for_file && !before_.watched.empty() && now.watched != before_.watched)
       return s.runtime.load_config(before_.watched);
     if (!before_.rules && before_.watched.empty()) return s.runtime.load_config("");
     if (before_.watched.empty() && !now.watched.empty()) s.runtime.unwatch_config();
-    return s.reloader.change(*config_, fmt::format("undo, as version {}", before_.version),
-                             nullptr);
+    return s.rules.change(*config_, fmt::format("undo, as version {}", before_.version), nullptr);
   }
 
  private:
-  Reloader::Standing before_;
+  rules::Rules::Standing before_;
   std::shared_ptr<const Config> config_;
 };
 
 std::string rules_effect(const Inspected& s, const std::vector<ConfigProblem>& problems) {
-  const Reloader::Standing now = s.reloader.standing();
+  const rules::Rules::Standing now = s.rules.standing();
   JsonObject to;
   to.add("version", now.version).add("source", now.source);
   to.add("rollout", s.core.snapshot()->policy->rollout != nullptr);
@@ -228,7 +226,7 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
                   deny ? fmt::format("{} is denied already", d.text())
                        : fmt::format("the rules in force have no deny of {}", d.text()));
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.reloader.change(
+  YARD_RETURN_IF_ERROR(s.rules.change(
       next, fmt::format("live {} of {}", deny ? "deny" : "allow", d.text()), &problems));
   JsonObject effect;
   effect.add_json("rules", rules_effect(s, problems)).add("statement", statement(d));
@@ -238,7 +236,7 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
                    Config now = to.runtime.config();
                    if (!(deny ? remove_denial(now, d) : add_denial(now, d)))
                      return Status(Code::kConflict, "the rules have been replaced since");
-                   return to.reloader.change(
+                   return to.rules.change(
                        std::move(now),
                        fmt::format("undo of live {} of {}", deny ? "deny" : "allow", d.text()),
                        nullptr);

@@ -131,7 +131,7 @@ Result<std::string> config_history(const Inspected& s, const CommandArgs&) {
 }
 
 Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
-  const Reloader::Standing now = s.reloader.standing();
+  const rules::Rules::Standing now = s.rules.standing();
   JsonObject to;
   to.add("version", now.version).add_or_null("source", now.source);
   to.add_or_null("watched", now.watched);
@@ -179,7 +179,7 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
 
 Result<std::string> status(const Inspected& s, const CommandArgs&) {
   const auto snapshot = s.core.snapshot();
-  const Reloader::Standing rules = s.reloader.standing();
+  const rules::Rules::Standing rules = s.rules.standing();
   const policy::FileRules* const file = snapshot->policy->file.get();
   JsonObject config;
   config.add_or_null("path", rules.rules ? rules.source : "").add("version", rules.version);

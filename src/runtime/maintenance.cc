@@ -12,11 +12,6 @@ namespace yard::runtime {
 
 using Clock = std::chrono::steady_clock;
 
-void Maintenance::Shared::inherit(Shared& parents) {
-  listeners = inherited(parents.listeners);
-  last_id = parents.last_id;
-}
-
 Maintenance::Maintenance(detail::Core& core)
     : core_(core), in_child_([this] {
         if (core_.planner.sweep(Clock::now())) wake();  // plans have a lifetime
@@ -99,10 +94,10 @@ void Maintenance::notify(std::vector<BreakerEvent> events) {
   for (const BreakerEvent& e : events)
     if (base::log_enabled("health", level_of(e.kind)))
       base::log(level_of(e.kind), "health", text_of(e));
+  if (listeners.empty()) return;
   Shared& s = shared_.get();
   {
     const std::lock_guard lock(s.lock);
-    if (s.listeners.empty()) return;
     for (BreakerEvent& e : events) s.pending.add(std::move(e));
     if (std::exchange(s.posted, true)) return;
   }
@@ -121,13 +116,8 @@ void Maintenance::call_listeners() {
     s.posted = false;
     events = s.pending.take();
   }
-  for (const BreakerEvent& e : events) {
-    Callbacks<BreakerListener> listeners;
-    {
-      const std::lock_guard lock(s.lock);
-      listeners = s.listeners;
-    }
-    for_each_callback(s.lock, s.listeners, listeners, [&](const BreakerListener& listener) {
+  for (const BreakerEvent& e : events)
+    listeners.for_each([&](const BreakerListener& listener) {
       try {
         listener(e);
       } catch (...) {
@@ -135,19 +125,6 @@ void Maintenance::call_listeners() {
                   fmt::format("a listener for breakers threw: {}", base::current_exception_text()));
       }
     });
-  }
-}
-
-uint64_t Maintenance::add(BreakerListener listener) {
-  Shared& s = shared_.get();
-  const std::lock_guard lock(s.lock);
-  s.listeners[++s.last_id] = std::make_shared<Callback<BreakerListener>>(std::move(listener));
-  return s.last_id;
-}
-
-void Maintenance::remove(uint64_t id) {
-  Shared& s = shared_.get();
-  remove_callback(s.lock, s.listeners, id);
 }
 
 }  // namespace yard::runtime

@@ -14,7 +14,7 @@
 #include "base/fork.h"
 #include "dispatch/core.h"
 #include "health/breaker.h"
-#include "runtime/callbacks.h"
+#include "rules/callbacks.h"
 
 namespace yard::runtime {
 
@@ -30,22 +30,18 @@ class Maintenance {
   // Publishes the board before it returns.
   void publish_now();
 
-  uint64_t add(BreakerListener listener);
-  // When this returns, the listener is not called again, and is not running unless on this thread.
-  void remove(uint64_t id);
+  rules::Callbacks<BreakerListener> listeners;
 
   detail::Core& core() const noexcept { return core_; }
 
  private:
   struct Shared {
     std::mutex lock;
-    Callbacks<BreakerListener> listeners;
-    uint64_t last_id = 0;
     health::EventQueue pending;  // bounded: a listener may block
     bool posted = false;         // call_listeners() is scheduled
     // When work() is scheduled next.
     std::chrono::steady_clock::time_point scheduled = {};
-    void inherit(Shared& parents);
+    void inherit(Shared&) {}
   };
 
   void work();

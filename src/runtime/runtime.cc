@@ -18,11 +18,11 @@
 #include "functions/functions.h"
 #include "plugin/loader.h"
 #include "registry/changes.h"
+#include "rules/rules.h"
 #include "runtime/host.h"
 #include "runtime/inspect.h"
 #include "runtime/maintenance.h"
-#include "runtime/reload.h"
-#include "runtime/rules.h"
+#include "runtime/recording.h"
 #include "verify/canary.h"
 
 // ---- How call sites find their runtime: the shared one, unless an op names another ----
@@ -57,7 +57,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
       : settings(s),
         core(&host.table, s.plans_per_op, s.environment),
         loader(s.plugins, plugin_services()),
-        inspect({self, core, reloader}, s.inspect) {
+        inspect({self, core, rules}, s.inspect) {
     host.core = &core;
     core.set_services(this);
   }
@@ -71,10 +71,10 @@ struct Runtime::Parts final : dispatch::CoreServices {
   Status check_change(const registry::State& before, const registry::State& after) override {
     return functions.check_change(before, after);
   }
-  // RuleFollower may publish again (a recorder), which leads here again.
+  // The follower of rules may publish again (a recorder), which leads here again.
   void on_change() override {
     functions.follow();
-    rules.follow();
+    follower.follow();
   }
   std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>& canary,
@@ -109,6 +109,21 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return s;
   }
 
+  // The recording that rules ask for. One that the program or the environment has started is not ended by rules.
+  Status record_for_rules(const std::string& path) {
+    const auto now = dispatch::find_observer<runtime::Recorder>(core);
+    if (now != nullptr && now != recorder_of_rules.lock()) return {};
+    if (now != nullptr) {
+      YARD_RETURN_IF_ERROR(core.published.replace_observer(now, nullptr));
+      YARD_RETURN_IF_ERROR(now->recording().write());
+    }
+    if (path.empty()) return {};
+    YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
+    const auto made = std::make_shared<runtime::Recorder>(std::move(recording));
+    recorder_of_rules = made;
+    return core.published.replace_observer(nullptr, made);
+  }
+
   // What opened them was other code.
   void close_breakers_of_replaced(const std::vector<registry::Step>& steps) {
     const auto replaces = [](const registry::Step& s) {
@@ -135,10 +150,12 @@ struct Runtime::Parts final : dispatch::CoreServices {
                                             : c.list_->problem;
                                }};
   Status initialized;
-  runtime::RuleFollower rules{core, loader, [this] { maintenance.wake(); }};
+  std::weak_ptr<runtime::Recorder> recorder_of_rules;
+  rules::Follower follower{core, loader, [this] { maintenance.wake(); },
+                           [this](const std::string& path) { return record_for_rules(path); }};
   // These last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
-  runtime::Reloader reloader{core, loader};
+  rules::Rules rules{core, loader};
   runtime::Inspect inspect;
 };
 
@@ -180,7 +197,7 @@ Runtime::Runtime(const RuntimeSettings& settings)
     reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
-  if (!settings.config.empty()) parts_->reloader.load(settings.config, nullptr, true).ignore();
+  if (!settings.config.empty()) parts_->rules.load(settings.config, nullptr, true).ignore();
 }
 Runtime::~Runtime() {
   parts_->inspect.end();
@@ -260,8 +277,10 @@ Status Runtime::reset_policy() {
 Status Runtime::reload_environment() {
   return base::or_out_of_memory([&]() -> Status {
     const auto s = parts_->core.snapshot();
-    auto reading = runtime::read_environment(*s->policy->reading);
-    const Status problem = runtime::first_error(*reading);
+    auto reading = rules::read_environment(*s->policy->reading, [](const std::string& path) {
+      return runtime::Recording::open(path).status();
+    });
+    const Status problem = rules::first_error(*reading);
     if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
         !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
       YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(reading)));
@@ -271,8 +290,8 @@ Status Runtime::reload_environment() {
     parts_->inspect.allow(parts_->settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
     const auto found = parts_->core.snapshot();
-    if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,
-                                                runtime::announced(parts_->loader)))
+    if (auto more = rules::with_unknown_names(*found->policy->reading, *found->state,
+                                              rules::announced(parts_->loader)))
       YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(more)));
     Status recording;
     if (now.record != before.record)
@@ -283,7 +302,7 @@ Status Runtime::reload_environment() {
     // After plugins: a file may name what they bring.
     Status read;
     if (parts_->settings.config.empty() && now.config != before.config)
-      read = parts_->reloader.load(now.config, nullptr, true).note("named by YARD_CONFIG");
+      read = parts_->rules.load(now.config, nullptr, true).note("named by YARD_CONFIG");
     if (!problem.ok()) return problem;
     return read.ok() ? recording : read;
   });
@@ -297,9 +316,9 @@ std::vector<Problem> Runtime::problems() const {
   for (const auto& [backend, own] : s->policy->own_switches)
     if (own.problem)
       to.push_back({own.problem->variable, own.problem->found, own.problem->message, true});
-  std::vector<ConfigProblem> of_rules = parts_->reloader.problems();
+  std::vector<ConfigProblem> of_rules = parts_->rules.problems();
   // Problems that were found later may have been found again in rules that were refused.
-  for (ConfigProblem& p : parts_->rules.problems())
+  for (ConfigProblem& p : parts_->follower.problems())
     if (!base::contains(of_rules, p)) of_rules.push_back(std::move(p));
   for (const ConfigProblem& p : of_rules)
     to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
@@ -310,35 +329,38 @@ std::vector<Problem> Runtime::problems() const {
 }
 
 Status Runtime::load_config(const std::string& path, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->reloader.load(path, problems); });
+  return base::or_out_of_memory([&] { return parts_->rules.load(path, problems); });
 }
 
 Status Runtime::set_config(Config config, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->reloader.set(std::move(config), problems); });
+  return base::or_out_of_memory([&] { return parts_->rules.set(std::move(config), problems); });
 }
 
 Status Runtime::watch_config(const std::string& path, const WatchSettings& settings,
                              std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->reloader.watch(path, settings, problems); });
+  return base::or_out_of_memory([&] { return parts_->rules.watch(path, settings, problems); });
 }
 
-void Runtime::unwatch_config() { parts_->reloader.unwatch(); }
+void Runtime::unwatch_config() { parts_->rules.unwatch(); }
 
-std::vector<ConfigVersion> Runtime::config_history() const { return parts_->reloader.history(); }
+std::vector<ConfigVersion> Runtime::config_history() const { return parts_->rules.history(); }
 
 Status Runtime::rollback_config(uint64_t number, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->reloader.roll_back(number, problems); });
+  return base::or_out_of_memory([&] { return parts_->rules.roll_back(number, problems); });
 }
 
 uint64_t Runtime::add_config_validator(ConfigValidator validator) {
-  return parts_->reloader.add(std::move(validator));
+  return parts_->rules.validators.add(std::move(validator));
 }
 
 uint64_t Runtime::on_config(ConfigListener listener) {
-  return parts_->reloader.add(std::move(listener));
+  return parts_->rules.listeners.add(std::move(listener));
 }
 
-void Runtime::remove_config_callback(uint64_t id) { parts_->reloader.remove(id); }
+void Runtime::remove_config_callback(uint64_t id) {
+  parts_->rules.listeners.remove(id);
+  parts_->rules.validators.remove(id);
+}
 
 Config Runtime::config() const {
   const auto s = parts_->core.snapshot();
@@ -348,7 +370,7 @@ Config Runtime::config() const {
 std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
   ConfigReading reading = read_config(path);
   const auto s = parts_->core.snapshot();
-  runtime::make_rules(reading, *s->state, *s->policy, runtime::announced(parts_->loader));
+  rules::make_rules(reading, *s->state, *s->policy, rules::announced(parts_->loader));
   return std::move(reading.problems);
 }
 
@@ -379,14 +401,14 @@ Status Runtime::remove_mode(std::string_view name) {
 RuntimeStats Runtime::stats(bool with_calls) const {
   RuntimeStats to = parts_->core.planner.stats();
   if (with_calls) parts_->core.calls->read(to);
-  to.reloads = parts_->reloader.stats();
+  to.reloads = parts_->rules.stats();
   const exec::States::Held held = parts_->core.held_states();
   to.states = held.states, to.state_bytes = held.bytes;
   return to;
 }
 void Runtime::reset_stats() {
   parts_->core.calls->reset();
-  parts_->reloader.reset_stats();
+  parts_->rules.reset_stats();
 }
 
 }  // namespace yard

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checking the environment and rules, and following the rules in force.
-#include "runtime/rules.h"
+// What is registered, for checks of rules and of the environment.
 
 #include <fmt/format.h>
 
@@ -8,13 +7,12 @@
 
 #include "base/lists.h"
 #include "base/log.h"
-#include "base/results.h"
 #include "base/text.h"
-#include "dispatch/policy_changes.h"
 #include "functions/declarations.h"
 #include "policy/check.h"
+#include "rules/rules.h"
 
-namespace yard::runtime {
+namespace yard::rules {
 namespace {
 
 // The names that rules may use in this runtime.
@@ -97,6 +95,11 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   return rules;
 }
 
+Problems check_later_ops(const policy::FileRules& rules, const registry::State& state,
+                         const policy::ProcessPolicy& process, const Announced& announced) {
+  return policy::check_conditions(rules.config, RuntimeNames(state, process, announced));
+}
+
 // ---- The environment ----
 
 namespace {
@@ -145,20 +148,10 @@ void ignore_paths(policy::Reading& now) {
   }
 }
 
-// A file that cannot be written is reported at once, not when there is something to write.
-void check_record(const policy::Reading& before, policy::Reading& now) {
-  std::string& path = now.good.record;
-  if (path.empty() || path == before.good.record) return;
-  const auto recording = Recording::open(path);
-  if (recording.ok()) return;
-  now.problems.push_back(
-      {"YARD_RECORD", base::quote(path), std::string(recording.status().message()), true});
-  path = before.good.record;
-}
-
 }  // namespace
 
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
+                                                        const CanRecord& can_record,
                                                         bool privileged) {
   auto reading = std::make_shared<policy::Reading>();
   const policy::Variables variables = policy::yard_variables();
@@ -169,7 +162,14 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
       reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
                                    std::string(s.message()), true});
   if (privileged) ignore_paths(*reading);
-  check_record(before, *reading);
+  // A file that cannot be written is reported at once, not when there is something to write.
+  std::string& path = reading->good.record;
+  if (!path.empty() && path != before.good.record)
+    if (const Status s = can_record(path); !s.ok()) {
+      reading->problems.push_back(
+          {"YARD_RECORD", base::quote(path), std::string(s.message()), true});
+      path = before.good.record;
+    }
   for (const policy::EnvProblem& p : reading->problems)
     base::log(LogLevel::kWarn, "policy", policy::to_string(p));
   return reading;
@@ -205,142 +205,11 @@ Status first_error(const policy::Reading& reading) {
   return s;
 }
 
-Status first_error(const std::vector<ConfigProblem>& problems) {
+Status first_error(const Problems& problems) {
   Status s;
   for (const ConfigProblem& p : problems)
     if (p.severity == Severity::kError) add_error(s, to_string(p));
   return s;
 }
 
-// ---- Following the rules in force ----
-
-void RuleFollower::State::inherit(State& parents) {
-  applied = parents.applied, wanted = parents.wanted, record = parents.record;
-  recorder = parents.recorder;
-  if (parents.switching) applied = nullptr, record.clear();  // the thread is not here: once more
-}
-
-void RuleFollower::Conditions::inherit(Conditions& parents) {
-  checked = parents.checked, later_ops = parents.later_ops, problems = parents.problems;
-}
-
-void RuleFollower::follow() {
-  apply_settings();
-  check_later_ops();
-}
-
-void RuleFollower::apply_settings() {
-  State& s = state_.get();
-  bool news = false, sweep = false;
-  {
-    const std::lock_guard lock(s.lock);
-    // Read under the lock: another thread may follow a later snapshot.
-    const auto file = core_.snapshot()->policy->file;
-    news = s.applied != file;
-    if (news) {
-      const Config none;
-      const ConfigSettings& settings = (file != nullptr ? file->config : none).settings;
-      loader_.require_verified(settings.plugins.require_verified.value_or(false));
-      s.wanted = settings.telemetry.record.value_or("");
-      s.applied = file;  // once all is taken over
-      sweep = settings.cache.lifetime.has_value();
-    }
-  }
-  if (sweep) wake_();
-  if (news) switch_recording();
-}
-
-// Publishing leads here again, so the lock is not held meanwhile. One thread goes on until what it did is what is wanted:
-// nothing older comes last.
-void RuleFollower::switch_recording() {
-  State& s = state_.get();
-  std::unique_lock lock(s.lock);
-  if (s.switching) return;
-  s.switching = true;
-  try {
-    while (s.record != s.wanted) {
-      std::string wanted = s.wanted;
-      const std::shared_ptr<Recorder> mine = s.recorder.lock();
-      lock.unlock();
-      std::shared_ptr<Recorder> made;
-      const Status status = record_to(mine, wanted, made);
-      if (!status.ok())
-        base::log(LogLevel::kError, "runtime",
-                  fmt::format("settings.telemetry.record: {}", status.to_string()));
-      lock.lock();
-      s.record = std::move(wanted);
-      if (made != nullptr) s.recorder = made;
-    }
-  } catch (...) {  // no memory: the next follow() tries again
-    if (!lock.owns_lock()) lock.lock();
-    s.switching = false, s.applied = nullptr;
-    throw;
-  }
-  s.switching = false;
-}
-
-// A recording that the program or the environment has started is not ended by a file.
-Status RuleFollower::record_to(const std::shared_ptr<Recorder>& mine, const std::string& path,
-                               std::shared_ptr<Recorder>& made) {
-  const auto now = dispatch::find_observer<Recorder>(core_);
-  if (now != nullptr && now != mine) return {};
-  if (now != nullptr) {
-    YARD_RETURN_IF_ERROR(core_.published.replace_observer(now, nullptr));
-    YARD_RETURN_IF_ERROR(now->recording().write());
-  }
-  if (path.empty()) return {};
-  YARD_ASSIGN_OR_RETURN(auto recording, Recording::open(path));
-  made = std::make_shared<Recorder>(std::move(recording));
-  return core_.published.replace_observer(nullptr, made);
-}
-
-bool RuleFollower::has_later_op(Conditions& s, const registry::State& registry) {
-  bool found = false;
-  for (const auto& [name, op_record] : registry.op_records) {
-    const std::shared_ptr<const op::Program>& program = op_record->op->program;
-    if (s.checked->knows(*program)) continue;
-    std::shared_ptr<const op::Program>& seen = s.later_ops[name];
-    if (seen == program) continue;
-    seen = program;
-    found = found || s.checked->concerns(name);
-  }
-  return found;
-}
-
-void RuleFollower::check_later_ops() {
-  std::vector<ConfigProblem> news;
-  {
-    Conditions& s = conditions_.get();
-    const std::lock_guard lock(s.lock);
-    const auto now = core_.snapshot();  // under the lock, as above
-    if (s.checked != now->policy->file) {
-      s.checked = now->policy->file;
-      s.later_ops.clear(), s.problems.clear();
-    }
-    try {
-      if (s.checked == nullptr || !has_later_op(s, *now->state)) return;
-      const Announced names = announced(loader_);
-      for (ConfigProblem& p : policy::check_conditions(
-               s.checked->config, RuntimeNames(*now->state, *now->policy, names)))
-        if (!base::contains(s.problems, p)) {
-          s.problems.push_back(p);
-          news.push_back(std::move(p));
-        }
-    } catch (...) {  // no memory: the next follow() tries again
-      s.checked = nullptr;
-      throw;
-    }
-  }
-  for (const ConfigProblem& p : news)
-    base::log_event(
-        LogLevel::kError, "policy",
-        to_string(p) + " (found when the op was registered; the rule has no effect there)");
-}
-
-std::vector<ConfigProblem> RuleFollower::problems() {
-  Conditions& s = conditions_.get();
-  const std::lock_guard lock(s.lock);
-  return s.problems;
-}
-
-}  // namespace yard::runtime
+}  // namespace yard::rules

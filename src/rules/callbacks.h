@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of the program that threads of the runtime call, and that may be removed at any time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace yard::rules {
+
+// Any thread. No lock is held while a function runs. In a forked child no function is running except on the forking
+// thread.
+template <class F>
+class Callbacks {
+ public:
+  uint64_t add(F f) {
+    auto made = std::make_shared<Callback>(last_id.fetch_add(1) + 1, std::move(f));
+    const std::lock_guard hold(lock_);
+    return all_.emplace_back(std::move(made))->id;
+  }
+
+  // When this returns, the function is not called again, and is not running unless on this thread.
+  void remove(uint64_t id) {
+    std::shared_ptr<Callback> found;  // freed without the lock
+    std::unique_lock hold(lock_);
+    const auto it = std::ranges::find(all_, id, [](const auto& c) { return c->id; });
+    if (it == all_.end()) return;
+    found = *it;
+    found->removed = true;
+    ended_.wait(hold, [&] { return found->inside == 0 || found->is_here(); });
+    // A function that removes itself stays until it ends, so that other threads can wait for that.
+    if (found->inside == 0) std::erase(all_, found);
+  }
+
+  bool empty() {
+    const std::lock_guard hold(lock_);
+    return all_.empty();
+  }
+
+  // Calls f(function) for each function, one thread at a time; a function may lead here again.
+  template <class Do>
+  void for_each(const Do& f) {
+    std::vector<std::shared_ptr<Callback>> all;  // freed without the lock
+    std::unique_lock hold(lock_);
+    all = all_;
+    for (const std::shared_ptr<Callback>& c : all) {
+      ended_.wait(hold, [&] { return c->inside == 0 || c->is_here(); });
+      if (c->removed) continue;
+      ++c->inside, c->runner = std::this_thread::get_id();
+      hold.unlock();
+      const Leave leave{*this, hold, c};
+      f(c->call);
+    }
+  }
+
+ private:
+  struct Callback {
+    Callback(uint64_t i, F f) : id(i), call(std::move(f)) {}
+    bool is_here() const noexcept { return runner == std::this_thread::get_id(); }
+    const uint64_t id;
+    const F call;
+    std::thread::id runner;
+    int inside = 0;  // how often `runner` is inside of it
+    bool removed = false;
+  };
+  struct Leave {
+    Callbacks& of;
+    std::unique_lock<base::Mutex>& hold;
+    const std::shared_ptr<Callback>& from;
+    ~Leave() {
+      hold.lock();
+      if (--from->inside == 0 && from->removed) std::erase(of.all_, from);
+      of.ended_.notify_all();
+    }
+  };
+  void forget_other_threads() {
+    for (const auto& c : all_)
+      if (!c->is_here()) c->inside = 0;
+  }
+
+  base::Mutex lock_{base::Rank::kRules};
+  base::Condition ended_;
+  std::vector<std::shared_ptr<Callback>> all_;
+  static inline std::atomic<uint64_t> last_id{0};  // no two functions have the same id
+  base::InChild in_child_{[this] { forget_other_threads(); }};
+};
+
+}  // namespace yard::rules

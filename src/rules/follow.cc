@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Following the rules in force.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "rules/rules.h"
+
+namespace yard::rules {
+
+Follower::Follower(detail::Core& core, plugin::Loader& loader, std::function<void()> wake,
+                   Record record)
+    : core_(core), loader_(loader), wake_(std::move(wake)), record_(std::move(record)) {}
+
+void Follower::follow() {
+  apply_settings();
+  check_later_ops();
+}
+
+// Recording publishes, which leads here again, so no lock is held meanwhile. One thread goes on until it has applied the
+// rules in force: nothing older comes last.
+void Follower::apply_settings() {
+  std::unique_lock lock(lock_);
+  while (!applying_) {
+    const auto file = core_.snapshot()->policy->file;
+    if (applied_ == file) break;
+    applied_ = file;
+    applying_ = true;
+    lock.unlock();
+    const Config none;
+    const ConfigSettings& settings = (file != nullptr ? file->config : none).settings;
+    loader_.require_verified(settings.plugins.require_verified.value_or(false));
+    if (settings.cache.lifetime) wake_();
+    const std::string wanted = settings.telemetry.record.value_or("");
+    if (wanted != std::exchange(recorded_, wanted))
+      if (const Status status = record_(wanted); !status.ok())
+        base::log(LogLevel::kError, "runtime",
+                  fmt::format("settings.telemetry.record: {}", status.to_string()));
+    lock.lock();
+    applying_ = false;
+  }
+}
+
+void Follower::check_later_ops() {
+  const auto now = core_.snapshot();
+  const auto rules = now->policy->file;
+  {
+    const std::lock_guard lock(lock_);
+    if (checked_ != rules) {
+      checked_ = rules;
+      later_ops_.clear(), problems_.clear();
+    }
+    if (rules == nullptr) return;
+    bool concerned = false;
+    for (const auto& [name, op_record] : now->state->op_records) {
+      const std::shared_ptr<const op::Program>& program = op_record->op->program;
+      if (rules->knows(*program)) continue;
+      std::shared_ptr<const op::Program>& seen = later_ops_[name];
+      concerned |= seen != program && rules->concerns(name);
+      seen = program;
+    }
+    if (!concerned) return;
+  }
+  Problems found = rules::check_later_ops(*rules, *now->state, *now->policy, announced(loader_));
+  {
+    const std::lock_guard lock(lock_);
+    if (checked_ != rules) return;
+    std::erase_if(found, [&](const ConfigProblem& p) {
+      return std::ranges::find(problems_, p) != problems_.end();
+    });
+    problems_.insert(problems_.end(), found.begin(), found.end());
+  }
+  for (const ConfigProblem& p : found)
+    base::log_event(
+        LogLevel::kError, "policy",
+        to_string(p) + " (found when the op was registered; the rule has no effect there)");
+}
+
+Problems Follower::problems() {
+  const std::lock_guard lock(lock_);
+  return problems_;
+}
+
+}  // namespace yard::rules
