@@ -298,7 +298,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };
-    std::set<std::string> found;
+    std::set<std::vector<uint64_t>> found;  // keys: calls of one class are reported once
     for (const Planner::KnownCall& k : core.planner.known_calls(*entry)) {
       const op::Call& call = *k.call;
       const bool served = !able(candidates, call).empty();
@@ -311,9 +311,11 @@ std::vector<UnservedCall> unserved_under(const Core& core,
         if (order.empty()) continue;
         kernel = entry->candidates().all()[order[0]].kernel.get();
       }
-      std::string text = op::to_string(call.to_spec(entry->program()));
-      if (!found.insert(text).second) continue;
-      to.push_back({std::move(text), kernel->id, why_not(candidates, call, *kernel)});
+      Key key;
+      (void)entry->recipe().fold(call.args(), call.flags(), key);
+      if (!found.insert({key.w, key.w + key.words}).second) continue;
+      to.push_back({op::to_string(call.to_spec(entry->program())), kernel->id,
+                    why_not(candidates, call, *kernel)});
       if (found.size() == most) break;
     }
   }

@@ -422,7 +422,10 @@ TEST_F(Processes, AChildForkedWhilePluginCodeHangsMakesChangesAndLoadsPlugins) {
   hangs = true;
   Policy strict;
   strict.strict = true;
-  std::thread changes([&] { EXPECT_TRUE(runtime().set_policy(strict).ok()); });
+  std::thread changes([&] {
+    EXPECT_TRUE(runtime().set_policy(strict).ok());
+    EXPECT_EQ(ran(), 1);  // selects, and hangs
+  });
   EXPECT_TRUE(eventually([&] { return reached.load(); }));
   EXPECT_TRUE(true_in_child([&] {
     hangs = false;

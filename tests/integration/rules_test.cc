@@ -176,42 +176,38 @@ TEST_F(Rules, ThatDenyOrAllowAreExplained) {
 }
 
 TEST_F(Rules, HoldForKernelsThatAreRegisteredLater) {
-  const auto text = [&](const char* rules) { return std::string("version: '1.0'\n") + rules; };
-  const auto warned = [&] {
-    return problems_.size() == 1 && problems_[0].severity == Severity::kWarning;
-  };
   const yard_kernel_t zeta = kernel_of("step", "default.zeta", 9, 900);
-  const auto call = [&](int64_t seq) { return ran(seq); };
   // An allow list of unknown ids allows nothing yet.
-  load(text("kernel_allows: [default.zeta]\n")).or_throw();
-  EXPECT_EQ(call(4), -1);
+  load("version: '1.0'\nkernel_allows: [default.zeta]\n").or_throw();
+  EXPECT_EQ(ran(4), -1);
   bare_.add(zeta).or_throw();
-  EXPECT_EQ(call(4), 9);
+  EXPECT_EQ(ran(4), 9);
   bare_.remove("step", "default.zeta").or_throw();
   bare_.runtime.load_config("").or_throw();
-  // A lock leaves no other kernel, and the error says why.
-  load(text("kernel_locks: {step: default.zeta}\n")).or_throw();
-  EXPECT_TRUE(warned());
+  // A deny counts once there is such a kernel.
+  load(
+      "version: '1.0'\ndispatch_rules: [{operation: step, conditions: {seq_len_gte: 8}, deny: "
+      "default.zeta}]\n")
+      .or_throw();
+  EXPECT_TRUE(problems_.size() == 1 && problems_[0].severity == Severity::kWarning);
+  bare_.add(zeta).or_throw();
+  EXPECT_EQ(ran(7), 9);
+  EXPECT_EQ(ran(8), 1);
+  // A near miss is an error.
+  EXPECT_FALSE(load("version: '1.0'\nkernel_denies: [default.zetta]\n").ok());
+  EXPECT_THAT(to_string(problems_[0]), HasSubstr("did you mean 'default.zeta'?"));
+}
+
+TEST_F(Rules, ThatLockAnOpToAKernelThatIsRegisteredLaterLeaveNoOther) {
+  load("version: '1.0'\nkernel_locks: {step: default.zeta}\n").or_throw();
+  EXPECT_TRUE(problems_.size() == 1 && problems_[0].severity == Severity::kWarning);
   std::vector<float> data(32);
   const TensorView to(data.data(), DType::f32, {4, 4}), x(data.data() + 16, DType::f32, {4, 4});
   EXPECT_THAT(bare_.runtime.call("step", {to, x}).to_string(),
               HasSubstr("locked_out: The op is locked to default.zeta, and no kernel of that name "
                         "is registered."));
-  bare_.add(zeta).or_throw();
-  EXPECT_EQ(call(4), 9);
-  bare_.remove("step", "default.zeta").or_throw();
-  bare_.runtime.load_config("").or_throw();
-  // So does a rule's deny.
-  load(text("dispatch_rules: [{operation: step, conditions: {seq_len_gte: 8}, deny: "
-            "default.zeta}]\n"))
-      .or_throw();
-  EXPECT_TRUE(warned());
-  bare_.add(zeta).or_throw();
-  EXPECT_EQ(call(7), 9);
-  EXPECT_EQ(call(8), 1);
-  // A near miss is an error.
-  EXPECT_FALSE(load(text("kernel_denies: [default.zetta]\n")).ok());
-  EXPECT_THAT(to_string(problems_[0]), HasSubstr("did you mean 'default.zeta'?"));
+  bare_.add(kernel_of("step", "default.zeta", 9, 900)).or_throw();
+  EXPECT_EQ(ran(4), 9);
 }
 
 TEST_F(Rules, ThatNameAnUnableKernelAreSkipped) {

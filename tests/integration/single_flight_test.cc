@@ -233,7 +233,7 @@ TEST(SingleFlight, LogSinksMayChangeWhatTheyAreToldAbout) {
   EXPECT_TRUE(on(out.view, x.view, 0).ok());
   set_log_sink({});
   set_log_level("select", LogLevel::kWarn).ignore();
-  EXPECT_EQ(told, 2);
+  EXPECT_GE(told, 2) << "the call selects again under what the sink has changed";
   for (const Status& s : {added, here, elsewhere}) EXPECT_TRUE(s.ok()) << s.to_string();
   EXPECT_TRUE(bare.runtime.policy().strict.value_or(false));
   EXPECT_TRUE(on(out.view, x.view, 0).ok());
