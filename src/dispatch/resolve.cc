@@ -7,6 +7,7 @@
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
 #include "dispatch/run.h"
+#include "dispatch/trace.h"
 
 namespace yard::dispatch {
 

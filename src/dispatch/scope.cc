@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/scope.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <atomic>
 #include <deque>
-#include <functional>
+#include <mutex>
 #include <unordered_map>
 
-#include "base/fork.h"
-#include "base/json.h"
+#include "base/mutex.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "op/call_spec.h"
 
 namespace yard::detail {
 
@@ -52,11 +49,11 @@ using StatePtr = std::shared_ptr<const ScopeState>;
 // The states of this process by their text. The most recent ones are kept alive.
 struct States {
   static constexpr size_t kKept = 64;
-  std::mutex lock;
   std::unordered_map<std::string, std::weak_ptr<const ScopeState>> by_text;
   std::deque<StatePtr> kept;
 };
-base::PerProcess<States> g_states;
+constinit base::StaticMutex g_states_lock{base::Rank::kScopes};
+constinit States* g_states = nullptr;  // made at its first use and never freed; under the lock
 std::atomic<uint64_t> g_last_id{0};
 
 uint64_t next_scope_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -78,8 +75,9 @@ StatePtr intern(ScopeContent content) {
   StatePtr providers;
   if (!part_text.empty() && part_text != text) providers = intern(std::move(part));
   std::vector<StatePtr> let_go;  // after the lock
-  States& states = g_states.get();
-  std::lock_guard lock(states.lock);
+  const std::lock_guard lock(g_states_lock);
+  if (g_states == nullptr) g_states = new States;
+  States& states = *g_states;
   auto& found = states.by_text[text];
   if (StatePtr state = found.lock()) return state;
   auto state = std::make_shared<ScopeState>();
@@ -146,107 +144,6 @@ const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr&
 
 StatePtr traced(const ScopeState* outer, Tracer* tracer) {
   return traced_copy(outer != nullptr ? *outer : ScopeState(), tracer);
-}
-
-namespace {
-
-std::string scalar_text(const op::Param& param, const yard_value_t& v) {
-  switch (v.tag) {
-    case YARD_TAG_INT:
-      if (param.kind == op::Kind::kEnum && v.u.i >= 0 &&
-          static_cast<size_t>(v.u.i) < param.enumerators.size())
-        return param.enumerators[static_cast<size_t>(v.u.i)];
-      return std::to_string(v.u.i);
-    case YARD_TAG_BOOL: return v.u.i != 0 ? "true" : "false";
-    case YARD_TAG_FLOAT: return op::to_string(op::SpecValue{op::shortest_float(v.u.f)});
-    case YARD_TAG_STRING: return base::quote(v.u.string);
-    default: return "none";
-  }
-}
-
-}  // namespace
-
-Tracer::Place Tracer::place_of(const yard_tensor_t& t) {
-  return t.data != nullptr ? static_cast<const char*>(t.data) + t.byte_offset : t.origin;
-}
-
-int64_t Tracer::read(Place place) {
-  if (place == nullptr) return values_++;
-  const auto [at, fresh] = latest_.try_emplace(place, values_);
-  if (fresh) ++values_;
-  return at->second;
-}
-
-void Tracer::finish(TraceNode node, const std::vector<Written>& written) {
-  for (const Written& w : written) {
-    node.args[w.arg].writes = values_++;
-    if (w.place != nullptr) latest_[w.place] = node.args[w.arg].writes;
-  }
-  nodes_.push_back(std::move(node));
-}
-
-void Tracer::add(const op::Program& program, const yard_value_t* args, std::string spec,
-                 std::string_view kernel, std::string_view note) {
-  std::lock_guard lock(lock_);
-  TraceNode node{program.name(), std::move(spec), std::string(kernel), std::string(note), {}};
-  std::vector<Written> written;
-  const auto tensor = [&](const op::Param& p, std::string name, const yard_tensor_t* t) {
-    TraceArg& arg = node.args.emplace_back();
-    arg.name = std::move(name);
-    arg.text = t != nullptr ? op::brief(*t) : "none";
-    if (t == nullptr) return;
-    if (p.access != op::Access::kWrite) arg.reads = read(place_of(*t));
-    if (p.is_written()) written.push_back({node.args.size() - 1, place_of(*t)});
-  };
-  for (uint32_t i = 0; i < program.arg_count(); ++i) {
-    const op::Param& p = program.schema().params[i];
-    const yard_value_t& v = args[i];
-    if (v.tag == YARD_TAG_LIST) {
-      for (uint32_t k = 0; k < v.count; ++k)
-        tensor(p, fmt::format("{}[{}]", p.name, k), v.u.list[k]);
-    } else if (p.is_tensor()) {
-      tensor(p, p.name, v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr);
-    } else {
-      node.args.push_back({p.name, scalar_text(p, v), TraceArg::kNone, TraceArg::kNone});
-    }
-  }
-  finish(std::move(node), written);
-}
-
-void Tracer::add(std::string function, const void* args,
-                 void (*describe)(const void*, SayArgument, void*), std::string_view backend,
-                 std::string_view note) {
-  struct Said {
-    std::string text;
-    const yard_tensor_t* tensor;
-  };
-  std::vector<Said> said;
-  describe(
-      args,
-      [](void* to, const char* text, const yard_tensor_t* tensor) {
-        static_cast<std::vector<Said>*>(to)->push_back(
-            {tensor != nullptr ? op::brief(*tensor) : std::string(text), tensor});
-      },
-      &said);
-  std::lock_guard lock(lock_);
-  TraceNode node{std::move(function), {}, std::string(backend), std::string(note), {}};
-  std::vector<Written> written;
-  node.call = node.op + "(";
-  for (const Said& s : said) {
-    node.call += fmt::format("{}{}", node.args.empty() ? "" : ", ", s.text);
-    TraceArg& arg = node.args.emplace_back();
-    arg.text = s.text;
-    if (s.tensor == nullptr) continue;
-    arg.reads = read(place_of(*s.tensor));
-    written.push_back({node.args.size() - 1, place_of(*s.tensor)});
-  }
-  node.call += ")";
-  finish(std::move(node), written);
-}
-
-std::vector<TraceNode> Tracer::nodes() const {
-  std::lock_guard lock(lock_);
-  return nodes_;
 }
 
 }  // namespace yard::detail
@@ -352,55 +249,6 @@ void ScopedPolicy::enter(ScopeSpec& spec) {
 ScopedPolicy::~ScopedPolicy() {
   // Destroyed on another thread: the thread that entered the scope has ended.
   if (detail::t_thread == thread_) detail::set_scope(*thread_, outer_);
-}
-
-TraceScope::TraceScope()
-    : tracer_(std::make_unique<detail::Tracer>()),
-      thread_(&base::this_thread()),
-      outer_(thread_->scope_state) {
-  state_ = detail::traced(outer_, tracer_.get());
-  detail::set_scope(*thread_, state_.get());
-}
-
-TraceScope::~TraceScope() { detail::set_scope(*thread_, outer_); }
-
-std::vector<TraceNode> TraceScope::nodes() const { return tracer_->nodes(); }
-
-std::string TraceScope::to_text() const {
-  std::string text;
-  for (const TraceNode& node : tracer_->nodes()) {
-    std::string made, given;
-    for (const TraceArg& a : node.args) {
-      if (a.writes != TraceArg::kNone)
-        made += fmt::format("{}%{}: {}", made.empty() ? "" : ", ", a.writes, a.text);
-      if (a.writes != TraceArg::kNone && a.reads == TraceArg::kNone) continue;
-      given += given.empty() ? "" : ", ";
-      if (!a.name.empty()) given += a.name + "=";
-      given += a.reads != TraceArg::kNone ? fmt::format("%{}", a.reads) : a.text;
-    }
-    text += fmt::format("{}{}{}({})  [{}]{}{}\n", made, made.empty() ? "" : " = ", node.op, given,
-                        node.kernel, node.note.empty() ? "" : "  # ", node.note);
-  }
-  return text;
-}
-
-std::string TraceScope::to_json() const {
-  const auto number = [](int64_t n) { return n < 0 ? std::string("null") : std::to_string(n); };
-  std::vector<std::string> nodes;
-  for (const TraceNode& node : tracer_->nodes()) {
-    std::vector<std::string> args;
-    for (const TraceArg& a : node.args) {
-      base::JsonObject arg;
-      arg.add("name", a.name).add("text", a.text);
-      arg.add_json("reads", number(a.reads)).add_json("writes", number(a.writes));
-      args.push_back(std::move(arg).text());
-    }
-    base::JsonObject to;
-    to.add("op", node.op).add("call", node.call).add("kernel", node.kernel);
-    to.add_or_null("note", node.note).add_json("args", base::json_list(args));
-    nodes.push_back(std::move(to).text());
-  }
-  return std::move(base::JsonObject().add_json("nodes", base::json_list(nodes))).text();
 }
 
 }  // namespace yard

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes as the dispatcher sees them: the content of all scopes of a thread together, under one number; and what a
-// TraceScope collects.
+// Scopes as the dispatcher sees them: the content of all scopes of a thread together, under one number.
 //
 // Equal scopes have equal numbers while one of them lives and some time after, so that a scope that is created again
 // finds its overlays and memos. A bounded number is remembered.
@@ -11,7 +10,6 @@
 #include <yard/options.h>
 #include <yard/plugin.h>
 #include <yard/policy.h>
-#include <yard/trace.h>
 
 #include <cstdint>
 #include <map>
@@ -42,37 +40,7 @@ struct ScopeContent {
   ScopeContent under(const ScopeContent& inner) const;
 };
 
-// The calls that a TraceScope records. Any thread.
-class Tracer {
- public:
-  // A call that fits. `spec` is its text.
-  void add(const op::Program& program, const yard_value_t* args, std::string spec,
-           std::string_view kernel, std::string_view note);
-  // A call of a dispatched function, before it runs. Its use of tensors is not declared, so each counts as read and then
-  // written.
-  void add(std::string function, const void* args,
-           void (*describe)(const void* args, SayArgument say, void* to), std::string_view backend,
-           std::string_view note);
-  std::vector<TraceNode> nodes() const;
-
- private:
-  // The address of a tensor's elements; without data, its origin. Null: unknown, unlike all others.
-  using Place = const void*;
-  static Place place_of(const yard_tensor_t& t);
-  // The value at a place; a new one if the place is new.
-  int64_t read(Place place);
-  struct Written {
-    size_t arg;
-    Place place;
-  };
-  // Everything of a call is read before anything is written.
-  void finish(TraceNode node, const std::vector<Written>& written);
-
-  mutable std::mutex lock_;
-  std::vector<TraceNode> nodes_;
-  std::map<Place, int64_t> latest_;
-  int64_t values_ = 0;
-};
+class Tracer;
 
 // What a thread is in. Immutable.
 struct ScopeState {

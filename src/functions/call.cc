@@ -12,6 +12,7 @@
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/nesting.h"
+#include "dispatch/trace.h"
 #include "functions/functions.h"
 #include "health/breaker.h"
 #include "select/reasons.h"
