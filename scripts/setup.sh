@@ -26,6 +26,7 @@ build:libhwy-dev?:<hwy/highway.h>
 build:prometheus-cpp-dev?:<prometheus/exposer.h>
 build:libcli11-dev:<CLI/CLI.hpp>
 build:nlohmann-json3-dev:<nlohmann/json.hpp>
+build:libncurses-dev?:<curses.h>
 test:libgtest-dev:<gtest/gtest.h>
 test:libgmock-dev:<gmock/gmock.h>
 test:librapidcheck-dev:<rapidcheck.h>

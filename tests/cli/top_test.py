@@ -112,6 +112,69 @@ class Top(Service):
         self.keys("q")
         self.ends(0)
 
+    def test_every_key(self):
+        self.top()
+        self.yard("breaker", "open", "vendor.acme", "--pid", str(self.service.pid))
+        self.shows(r"(?m)^. rms_norm +(?!vendor\.acme).*\n(?:.*\n)*. rms_norm +vendor\.acme|"
+                            r"^. rms_norm +vendor\.acme.*\n(?:.*\n)*. rms_norm +(?!vendor\.acme)")
+        self.keys("n")  # by the name of the kernel, so that the order stays
+        self.shows("sort: kernel")
+        first, last = re.findall(r"(?m)^[> ] rms_norm +(\S+)", self.shows("kernel\\^"))
+        self.shows(f"> rms_norm +{re.escape(first)}")
+        for keys in (("Down", "Up"), ("End", "Home"), ("j", "k"), ("NPage", "PPage")):
+            for key, name in zip(keys, (last, first)):
+                self.keys(key)
+                self.shows(f"> rms_norm +{re.escape(name)}")
+        for key, sort in (("s", "share"), ("c", "calls"), ("l", "latency"), ("h", "health"), ("o", "op")):
+            self.keys(key)
+            self.shows(f"sort: {sort}")
+        self.keys("Space")
+        self.shows("yard top  paused")
+        self.keys("Space")
+        wait_for(lambda: "paused" not in self.screen())
+        self.keys("Right")
+        self.shows("plans and rejected candidates")
+        self.keys("Left")
+        self.shows("> rms_norm")
+        self.keys("/", "x", "y", "BSpace")
+        self.shows("/x_")
+        self.keys("C-u")
+        self.shows("(?m)^/_")
+        self.keys("Enter")
+        self.shows("> rms_norm")
+        self.keys("F5", "M-x", "Q")  # unknown keys do nothing
+        self.ends(0)
+
+    def test_stopping_gives_the_terminal_back_to_the_shell(self):
+        self.tmux("new-session", "-d", "-x", "80", "-y", "24", "bash --norc -i")
+        self.keys("-l", f"\"{os.environ['YARD']}\" top {self.service.pid}")
+        self.keys("Enter")
+        self.shows("> rms_norm")
+        self.keys("C-z")
+        self.assertNotIn("> rms_norm", self.shows("Stopped"))
+        self.keys("-l", "fg")
+        self.keys("Enter")
+        self.shows("> rms_norm")
+        self.keys("C-c")
+        wait_for(lambda: "> rms_norm" not in self.screen())
+
+    def test_a_very_small_window(self):
+        self.top(width=20, height=4)
+        self.tmux("resize-window", "-x", "8", "-y", "2")
+        self.shows("^yard")
+        self.tmux("resize-window", "-x", "80", "-y", "24")
+        self.shows("> rms_norm")
+        self.keys("q")
+        self.ends(0)
+
+    def test_a_terminal_without_a_cursor(self):
+        for term in ("dumb", "no-such-terminal"):
+            self.tmux("new-session", "-d", "-x", "80", "-y", "24",
+                      f"TERM={term} \"{os.environ['YARD']}\" top {self.service.pid}; sleep 600")
+            self.shows(f"expected a terminal that can move its cursor, got\\s+TERM={term}")
+            self.tmux("kill-server")
+            wait_for(lambda: subprocess.run(["tmux", "-S", self.socket, "ls"], capture_output=True).returncode != 0)
+
     def test_other_sizes(self):
         self.top(width=120, height=30)
         self.shows("fallback/s")

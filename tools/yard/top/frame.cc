@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "terminal.h"
-
 namespace yard::tool {
 namespace {
 
@@ -37,20 +35,15 @@ class Line {
  public:
   explicit Line(size_t width) : left_(width) {}
   Line& add(std::string_view text, Paint p = Paint::kPlain) {
-    const std::string shown = clipped(printable(text, kNoLimit), left_);
+    std::string shown = clipped(printable(text, kNoLimit), left_);
     left_ -= columns_of(shown);
-    text_ += paint(p, shown);
+    pieces_.push_back({std::move(shown), p});
     return *this;
   }
-  // Behind blanks, so that it ends at the right edge; left out if it does not fit.
-  Line& add_right(const std::string& text) {
-    if (left_ == kNoLimit || columns_of(text) + 2 > left_) return *this;
-    return add(std::string(left_ - columns_of(text), ' ') + text);
-  }
-  std::string take() { return std::move(text_); }
+  TopLine take() { return std::move(pieces_); }
 
  private:
-  std::string text_;
+  TopLine pieces_;
   size_t left_;
 };
 
@@ -121,7 +114,7 @@ std::vector<size_t> fitted(const Grid& grid, size_t width) {
 }
 
 // The head and the rows as lines; every line begins with two columns for the mark of the cursor.
-std::vector<std::string> lines_of(const Grid& grid, size_t width, const size_t* cursor) {
+std::vector<TopLine> lines_of(const Grid& grid, size_t width, const size_t* cursor) {
   const std::vector<size_t> widths = fitted(grid, width);
   const auto line = [&](const std::vector<Cell>& cells, bool head, bool marked) {
     Line to(width);
@@ -137,7 +130,7 @@ std::vector<std::string> lines_of(const Grid& grid, size_t width, const size_t* 
     }
     return to.take();
   };
-  std::vector<std::string> to;
+  std::vector<TopLine> to;
   std::vector<Cell> head;
   for (const Column& c : grid.columns) head.push_back({c.title});
   to.push_back(line(head, true, false));
@@ -234,9 +227,9 @@ std::vector<TopRow> rows_of_op(const TopData& data, const TopView& view) {
 }
 
 // Classes, breakers and plans of an op.
-std::vector<std::string> op_lines(const TopData& data, const TopView& view, size_t width) {
+std::vector<TopLine> op_lines(const TopData& data, const TopView& view, size_t width) {
   const std::vector<TopRow> rows = rows_of_op(data, view);
-  std::vector<std::string> to = lines_of(class_grid(rows, view), width, nullptr);
+  std::vector<TopLine> to = lines_of(class_grid(rows, view), width, nullptr);
   if (rows.empty()) to.push_back(Line(width).add("  none").take());
   const auto heading = [&](const char* text) {
     to.push_back({});
@@ -268,11 +261,11 @@ std::vector<std::string> op_lines(const TopData& data, const TopView& view, size
   return to;
 }
 
-std::vector<std::string> table_lines(const TopData& data, const TopView& view, size_t width,
-                                     const size_t* cursor) {
+std::vector<TopLine> table_lines(const TopData& data, const TopView& view, size_t width,
+                                 const size_t* cursor) {
   const std::vector<TopRow> rows =
       chosen_rows(data.model.rows, view.filter, view.sort, view.reverse);
-  std::vector<std::string> to = lines_of(kernel_grid(rows, view), width, cursor);
+  std::vector<TopLine> to = lines_of(kernel_grid(rows, view), width, cursor);
   if (rows.empty())
     to.push_back(Line(width)
                      .add(data.model.rows.empty() ? "  no calls yet"
@@ -282,10 +275,10 @@ std::vector<std::string> table_lines(const TopData& data, const TopView& view, s
 }
 
 // What stands above the table, in any view.
-std::vector<std::string> header(const TopData& data, const TopView& view, size_t width) {
+std::vector<TopLine> header(const TopData& data, const TopView& view, size_t width) {
   const TopProcess& p = data.process;
   const TopModel& m = data.model;
-  std::vector<std::string> to;
+  std::vector<TopLine> to;
   to.push_back(Line(width)
                    .add("yard top", Paint::kBold)
                    .add(p.problem.empty() ? "" : "  " + p.problem, Paint::kBad)
@@ -330,7 +323,7 @@ std::vector<std::string> header(const TopData& data, const TopView& view, size_t
   return to;
 }
 
-std::string footer(const TopView& view, size_t width) {
+TopLine footer(const TopView& view, size_t width) {
   if (view.typing) return Line(width).add("/" + view.filter + "_", Paint::kBold).take();
   Line to(width);
   if (!view.op.empty())
@@ -373,15 +366,15 @@ size_t count_of_rows(const TopData& data, const TopView& view) {
 
 }  // namespace
 
-std::vector<std::string> frame(const TopData& data, TopView& view, size_t width, size_t height) {
-  std::vector<std::string> to;
+std::vector<TopLine> frame(const TopData& data, TopView& view, size_t width, size_t height) {
+  std::vector<TopLine> to;
   if (view.help) {
     for (const char* line : help_lines()) to.push_back(Line(width).add(line).take());
     to.resize(height);
     return to;
   }
   to = header(data, view, width);
-  std::vector<std::string> body;
+  std::vector<TopLine> body;
   size_t pinned = 1;  // lines of the body that do not scroll
   if (view.op.empty()) {
     const size_t rows = count_of_rows(data, view);
@@ -408,11 +401,15 @@ std::vector<std::string> frame(const TopData& data, TopView& view, size_t width,
 }
 
 std::string plain_frame(const TopData& data, const TopView& view) {
+  std::vector<TopLine> lines = header(data, view, kNoLimit);
+  for (TopLine& line : view.op.empty() ? table_lines(data, view, kNoLimit, nullptr)
+                                       : op_lines(data, view, kNoLimit))
+    lines.push_back(std::move(line));
   std::string to;
-  for (const std::string& line : header(data, view, kNoLimit)) to += line + '\n';
-  const auto body =
-      view.op.empty() ? table_lines(data, view, kNoLimit, nullptr) : op_lines(data, view, kNoLimit);
-  for (const std::string& line : body) to += line + '\n';
+  for (const TopLine& line : lines) {
+    for (const Cell& piece : line) to += paint(piece.paint, piece.text);
+    to += '\n';
+  }
   return to;
 }
 

@@ -6,23 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "terminal.h"
 #include "top/model.h"
 
 namespace yard::tool {
 
-// What is known of the process beside its counters.
+// The process, apart from its counters.
 struct TopProcess {
   int64_t pid = 0;
   std::string program, version;
   double up_s = 0;
-  std::string rules;        // "version 3 of rules.yaml"; empty: none
-  double rules_age_s = -1;  // since they came into force; negative: unknown
-  std::string last_change;  // by a command: "deny vendor.acme, 12 s ago"; empty: none
-  std::string switches;     // that are on: "verbose 1, trace"
-  std::string problem;      // why the figures are old; empty: they are not
+  std::string rules;        // "version 3 of rules.yaml"; empty if there are none
+  double rules_age_s = -1;  // since they came into force; negative if unknown
+  std::string last_change;  // by a command: "deny vendor.acme, 12 s ago"; empty if there was none
+  std::string switches;     // those that are on: "verbose 1, trace"
+  std::string problem;      // why the figures are old; empty if they are not
 };
 
-// A plan of the op that is looked at, with the kernels that it passed over.
+// A plan of the op that is shown, with the kernels that were rejected.
 struct TopPlan {
   struct Rejected {
     std::string kernel, reason, detail;
@@ -46,9 +47,9 @@ struct TopView {
   bool typing = false;  // the filter
   bool help = false;
   bool paused = false;
-  std::string op;     // empty: the table of all ops
+  std::string op;     // the op that is shown; empty for the table of all ops
   size_t cursor = 0;  // in the table of all ops
-  size_t scroll = 0;  // first line shown of the table or of the op
+  size_t scroll = 0;  // the first line that is shown of the table or of the op
 };
 
 enum class TopKey {
@@ -63,21 +64,24 @@ enum class TopKey {
   kEnter,
   kEscape,
   kBackspace,
-  kClear,  // of the line that is typed
+  kClear,  // erases the line that is typed
 };
 struct TopInput {
   TopKey key = TopKey::kNone;
   char character = 0;
 };
 
-// Changes the view; false: quit. `height` is that of the screen.
+// Changes the view. Returns false to quit. `height` is that of the screen.
 bool handle_key(const TopInput& input, const TopData& data, size_t height, TopView& view);
 
-// Exactly `height` lines, each of at most `width` columns, coloured where stdout takes colour. Keeps cursor and scroll of
-// the view within what there is.
-std::vector<std::string> frame(const TopData& data, TopView& view, size_t width, size_t height);
+// The pieces of a line, from left to right.
+using TopLine = std::vector<Cell>;
 
-// All of it, without a cursor or keys: for pipes.
+// Returns exactly `height` lines of at most `width` columns. Keeps the view's cursor and scroll within
+// the rows and lines that there are.
+std::vector<TopLine> frame(const TopData& data, TopView& view, size_t width, size_t height);
+
+// All rows, without a cursor or keys, for pipes. Coloured where stdout takes colour.
 std::string plain_frame(const TopData& data, const TopView& view);
 
 }  // namespace yard::tool

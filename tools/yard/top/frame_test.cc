@@ -30,6 +30,14 @@ TopData example() {
   d.model.reloads = {3, 1, 0, 1200000, 3000000, ""};
   return d;
 }
+std::vector<std::string> screen(const TopData& data, TopView& view, size_t width, size_t height) {
+  std::vector<std::string> to;
+  for (const TopLine& line : frame(data, view, width, height)) {
+    to.emplace_back();
+    for (const Cell& piece : line) to.back() += piece.text;
+  }
+  return to;
+}
 std::string text(const std::vector<std::string>& lines) {
   std::string to;
   for (const std::string& l : lines) to += l + "\n";
@@ -53,12 +61,12 @@ Enter opens an op  / filter  sort: share  r reverse  ? help  q quit
 
 TEST(TopFrame, TheTable) {
   TopView view;
-  EXPECT_EQ(text(frame(example(), view, 80, 10)), kTable);
+  EXPECT_EQ(text(screen(example(), view, 80, 10)), kTable);
 }
 
 TEST(TopFrame, WideScreensHaveMoreColumns) {
   TopView view;
-  const auto lines = frame(example(), view, 130, 24);
+  const auto lines = screen(example(), view, 130, 24);
   EXPECT_EQ(lines[4],
             "  op        kernel        calls/s      p50      p99  sharev  health       fallback/s"
             "   calls     mean");
@@ -79,7 +87,7 @@ TEST(TopFrame, EveryLineFitsAnyScreen) {
         for (const size_t height : {0, 1, 2, 3, 5, 9, 24, 60}) {
           TopView view;
           view.op = op, view.help = help;
-          const auto lines = frame(d, view, width, height);
+          const auto lines = screen(d, view, width, height);
           ASSERT_EQ(lines.size(), height);
           for (const std::string& l : lines) ASSERT_LE(l.size(), width) << l;
         }
@@ -89,7 +97,7 @@ TEST(TopFrame, NamesAreClippedBeforeFigures) {
   TopData d = example();
   d.model.rows[0].op = "attention.sliding_window.causal";
   TopView view;
-  const auto lines = frame(d, view, 80, 24);
+  const auto lines = screen(d, view, 80, 24);
   EXPECT_EQ(lines[5], "> attention.slidi~  vendor.acme     812 k  12.4 us  24.8 us   71.2%  open");
 }
 
@@ -98,11 +106,11 @@ TEST(TopFrame, TextsOfTheProcessAreEscaped) {
   d.process.program = "\x1b[31mx\n";
   d.model.rows[0].kernel = "a\x1b]0;b\a";
   TopView view;
-  for (const std::string& l : frame(d, view, 200, 24)) {
+  for (const std::string& l : screen(d, view, 200, 24)) {
     EXPECT_EQ(l.find('\x1b'), std::string::npos) << l;
     EXPECT_EQ(l.find('\n'), std::string::npos) << l;
   }
-  EXPECT_NE(text(frame(d, view, 200, 24)).find("\\x1b"), std::string::npos);
+  EXPECT_NE(text(screen(d, view, 200, 24)).find("\\x1b"), std::string::npos);
 }
 
 TEST(TopFrame, AnOpHasItsClassesBreakersAndPlans) {
@@ -115,7 +123,7 @@ TEST(TopFrame, AnOpHasItsClassesBreakersAndPlans) {
   TopView view;
   ASSERT_TRUE(handle_key(key(TopKey::kEnter), d, 24, view));
   EXPECT_EQ(view.op, "rms_norm");
-  EXPECT_EQ(text(frame(d, view, 100, 19)).substr(text(frame(d, view, 100, 19)).find("\n\n") + 2),
+  EXPECT_EQ(text(screen(d, view, 100, 19)).substr(text(screen(d, view, 100, 19)).find("\n\n") + 2),
             R"(rms_norm  812 k calls/s, 81.2% of the time
   class                       kernel       calls/s      p99  sharev  health      p50  mode
   f32[8,5120], f32[5120]@cpu  vendor.acme    812 k  24.8 us   71.2%  ok      12.4 us  auto
@@ -133,7 +141,7 @@ TEST(TopFrame, AnOpHasItsClassesBreakersAndPlans) {
 Esc back  arrows scroll  / filter  sort: share  r reverse  ? help  q quit
 )");
   ASSERT_TRUE(handle_key(key(TopKey::kEscape), d, 24, view));
-  EXPECT_EQ(text(frame(d, view, 80, 10)), kTable);
+  EXPECT_EQ(text(screen(d, view, 80, 10)), kTable);
 }
 
 TEST(TopFrame, TheCursorStaysOnTheScreen) {
@@ -143,7 +151,7 @@ TEST(TopFrame, TheCursorStaysOnTheScreen) {
     d.model.rows.push_back(row("f", ("k" + std::to_string(i)).c_str(), 1, 1, 0.01));
   TopView view;
   const auto marked = [&] {
-    for (const std::string& l : frame(d, view, 80, 12))
+    for (const std::string& l : screen(d, view, 80, 12))
       if (l.starts_with("> ")) return l.substr(0, 9);
     return std::string();
   };
@@ -169,17 +177,17 @@ TEST(TopFrame, AFilterIsTyped) {
   const TopData d = example();
   TopView view;
   for (const char c : {'/', 's', 'o', 'q'}) EXPECT_TRUE(handle_key(key(c), d, 24, view));
-  EXPECT_EQ(frame(d, view, 80, 10).back(), "/soq_");
-  EXPECT_NE(text(frame(d, view, 80, 10)).find("no op or kernel has 'soq'"), std::string::npos);
+  EXPECT_EQ(screen(d, view, 80, 10).back(), "/soq_");
+  EXPECT_NE(text(screen(d, view, 80, 10)).find("no op or kernel has 'soq'"), std::string::npos);
   handle_key(key(TopKey::kBackspace), d, 24, view);
   handle_key(key(TopKey::kEnter), d, 24, view);
-  const auto lines = frame(d, view, 80, 10);
+  const auto lines = screen(d, view, 80, 10);
   EXPECT_EQ(lines[5].substr(0, 12), "> softmax  d");
   EXPECT_EQ(lines[6], "");
   EXPECT_EQ(lines.back(),
             "Enter opens an op  / filter: so  sort: share  r reverse  ? help  q quit");
   handle_key(key(TopKey::kEscape), d, 24, view);
-  EXPECT_EQ(text(frame(d, view, 80, 10)), kTable);
+  EXPECT_EQ(text(screen(d, view, 80, 10)), kTable);
   handle_key(key('/'), d, 24, view);
   handle_key(key('x'), d, 24, view);
   handle_key(key(TopKey::kClear), d, 24, view);
@@ -191,12 +199,12 @@ TEST(TopFrame, KeysSortHelpAndQuit) {
   TopView view;
   handle_key(key('o'), d, 24, view);
   handle_key(key('r'), d, 24, view);
-  const auto lines = frame(d, view, 80, 10);
+  const auto lines = screen(d, view, 80, 10);
   EXPECT_EQ(lines[4].substr(0, 14), "  opv       ke");
   EXPECT_EQ(lines[5].substr(0, 12), "> softmax   ");
   handle_key(key('?'), d, 24, view);
-  EXPECT_EQ(frame(d, view, 80, 24)[0], "Keys");
-  EXPECT_EQ(text(frame(d, view, 80, 24)).find('~'), std::string::npos) << "all of it is shown";
+  EXPECT_EQ(screen(d, view, 80, 24)[0], "Keys");
+  EXPECT_EQ(text(screen(d, view, 80, 24)).find('~'), std::string::npos) << "all of it is shown";
   EXPECT_TRUE(handle_key(key('q'), d, 24, view)) << "leaves the help";
   EXPECT_FALSE(view.help);
   EXPECT_FALSE(handle_key(key('q'), d, 24, view));

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "top/screen.h"
-
 namespace yard::tool {
 namespace {
 
@@ -112,27 +110,6 @@ TEST(TopModel, ABucketWithoutBoundCountsAsTheOneBefore) {
   const TopModel m = compare(nullptr, read_sample(stats, {}, 1, 100));
   EXPECT_EQ(row(m, "a").p50_ns, 10);
   EXPECT_EQ(row(m, "a").p99_ns, 10);
-}
-
-TEST(TopScreen, KeysAreTakenFromBytes) {
-  const auto keys = [](std::string bytes, bool complete = true) {
-    std::vector<TopKey> to;
-    for (TopInput k; (k = take_key(bytes, complete)).key != TopKey::kNone;) to.push_back(k.key);
-    return std::pair(to, bytes);
-  };
-  using Keys = std::vector<TopKey>;
-  EXPECT_EQ(keys("\x1b[A\x1bOB\x1b[5~\x1b[6~").first,
-            (Keys{TopKey::kUp, TopKey::kDown, TopKey::kPageUp, TopKey::kPageDown}));
-  EXPECT_EQ(keys("\x1b[H\x1b[4~\r\n\x7f\x15").first,
-            (Keys{TopKey::kHome, TopKey::kEnd, TopKey::kEnter, TopKey::kEnter, TopKey::kBackspace,
-                  TopKey::kClear}));
-  EXPECT_EQ(keys("\x1b").first, Keys{TopKey::kEscape});
-  EXPECT_EQ(keys("\x1b\x1b").first, (Keys{TopKey::kEscape, TopKey::kEscape}));
-  EXPECT_EQ(keys("\x1b[1;5").first, Keys{TopKey::kEscape});
-  EXPECT_EQ(keys("\x1b[1;5Pq").first, Keys{TopKey::kCharacter}) << "an unknown key is dropped";
-  EXPECT_EQ(keys("\x01\x02").first, Keys{});
-  for (const char* part : {"\x1b", "\x1b[", "\x1bO", "\x1b[5"})
-    EXPECT_EQ(keys(part, false), std::pair(Keys{}, std::string(part))) << "more may follow";
 }
 
 TEST(TopModel, BreakersAreHealthOfTheirKernel) {

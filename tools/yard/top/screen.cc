@@ -1,125 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "top/screen.h"
 
+#if YARD_TOOL_CURSES
+#define NCURSES_NOMACROS 1  // otherwise `move`, `clear` and others are macros
+#include <curses.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <termios.h>
+#include <term.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
+#include <clocale>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
-#include <string_view>
 
 #include "output.h"
+
+#undef lines  // term.h defines this macro
 
 namespace yard::tool {
 namespace {
 
-// The alternate screen without a cursor; and back, with all attributes off.
-constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[2J";
-constexpr std::string_view kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l";
-constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 // How long the rest of a key's bytes may take, over a slow connection too.
 constexpr int kRestOfKeyMs = 60;
 
-// For the handler after a crash.
-struct Restore {
-  int output = -1;
-  termios settings{};
-};
-Restore g_restore;
-
-// The crash itself follows: the handler is reset when it is entered.
-void restore_after_crash(int signal) {
-  [[maybe_unused]] const ssize_t n = ::write(g_restore.output, kLeave.data(), kLeave.size());
-  ::tcsetattr(STDIN_FILENO, TCSANOW, &g_restore.settings);
-  ::raise(signal);
-}
-
+// SA_RESETHAND makes the second signal end the process, also if endwin() crashes.
 void handle_crashes(bool on) {
   struct sigaction action {};
-  action.sa_handler = on ? restore_after_crash : SIG_DFL;
+  action.sa_handler = SIG_DFL;
+  if (on)
+    action.sa_handler = [](int signal) {
+      ::endwin();
+      ::raise(signal);
+    };
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  for (const int s : kCrashes) ::sigaction(s, &action, nullptr);
+  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(s, &action, nullptr);
 }
 
-TopInput key_of(std::string_view sequence) {
-  static constexpr std::pair<std::string_view, TopKey> kKeys[] = {
-      {"[A", TopKey::kUp},    {"OA", TopKey::kUp},      {"[B", TopKey::kDown},
-      {"OB", TopKey::kDown},  {"[5~", TopKey::kPageUp}, {"[6~", TopKey::kPageDown},
-      {"[H", TopKey::kHome},  {"OH", TopKey::kHome},    {"[1~", TopKey::kHome},
-      {"[7~", TopKey::kHome}, {"[F", TopKey::kEnd},     {"OF", TopKey::kEnd},
-      {"[4~", TopKey::kEnd},  {"[8~", TopKey::kEnd},    {"[C", TopKey::kEnter},
-      {"OC", TopKey::kEnter}, {"[D", TopKey::kEscape},  {"OD", TopKey::kEscape},
-      {"OM", TopKey::kEnter}};
-  for (const auto& [text, key] : kKeys)
-    if (sequence == text) return {key, 0};
-  return {};
-}
-
-// Bytes of the sequence behind the escape byte; 0: it is not complete.
-size_t length_of(std::string_view rest) {
-  if (rest.empty()) return 0;
-  if (rest[0] == 'O') return rest.size() > 1 ? 2 : 0;
-  if (rest[0] != '[') return 1;
-  for (size_t i = 1; i < rest.size(); ++i)
-    if (rest[i] >= 0x40 && rest[i] <= 0x7e) return i + 1;
-  return 0;
-}
-
-TopInput plain_key(char c) {
-  switch (c) {
+TopInput input_of(int key) {
+  switch (key) {
+    case KEY_UP: return {TopKey::kUp, 0};
+    case KEY_DOWN: return {TopKey::kDown, 0};
+    case KEY_PPAGE: return {TopKey::kPageUp, 0};
+    case KEY_NPAGE: return {TopKey::kPageDown, 0};
+    case KEY_HOME:
+    case KEY_FIND: return {TopKey::kHome, 0};
+    case KEY_END:
+    case KEY_SELECT: return {TopKey::kEnd, 0};
+    case KEY_RIGHT:
+    case KEY_ENTER:
     case '\r':
     case '\n': return {TopKey::kEnter, 0};
+    case KEY_LEFT:
+    case 0x1b: return {TopKey::kEscape, 0};
+    case KEY_BACKSPACE:
     case 0x7f:
     case '\b': return {TopKey::kBackspace, 0};
-    case 0x15: return {TopKey::kClear, 0};  // ctrl-U
+    case 'U' & 0x1f: return {TopKey::kClear, 0};
     default: break;
   }
-  if (static_cast<unsigned char>(c) < 0x20) return {};
-  return {TopKey::kCharacter, c};
+  if (key < 0x20 || key > 0xff) return {};
+  return {TopKey::kCharacter, static_cast<char>(key)};
+}
+
+int attributes_of(Paint p) {
+  if (!colour()) return A_NORMAL;
+  switch (p) {
+    case Paint::kBold: return A_BOLD;
+    case Paint::kDim: return A_DIM;
+    case Paint::kGood: return COLOR_PAIR(COLOR_GREEN);
+    case Paint::kWarning: return COLOR_PAIR(COLOR_YELLOW);
+    case Paint::kBad: return COLOR_PAIR(COLOR_RED);
+    case Paint::kPlain: break;
+  }
+  return A_NORMAL;
 }
 
 }  // namespace
 
-TopInput take_key(std::string& bytes, bool complete) {
-  while (!bytes.empty()) {
-    if (bytes[0] != '\x1b') {
-      const TopInput key = plain_key(bytes[0]);
-      bytes.erase(0, 1);
-      if (key.key != TopKey::kNone) return key;
-      continue;
-    }
-    const std::string_view rest = std::string_view(bytes).substr(1);
-    const size_t length = length_of(rest);
-    if (length == 0 && !complete) return {};
-    // The key itself, or before another key.
-    if (rest.empty() || rest[0] == '\x1b' || (length == 0 && complete)) {
-      bytes.erase(0, length == 0 ? bytes.size() : 1);
-      return {TopKey::kEscape, 0};
-    }
-    const TopInput key = key_of(rest.substr(0, length));
-    bytes.erase(0, 1 + length);
-    if (key.key != TopKey::kNone) return key;
-  }
-  return {};
-}
-
 struct Screen::Terminal {
-  termios before{};
+  std::FILE* output = nullptr;
+  SCREEN* screen = nullptr;
   sigset_t mask{};
   int signals = -1;
-  std::string bytes;  // of keys that are not complete
-  bool gone = false;
 };
 
-bool Screen::possible() {
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDIN_FILENO) != 0 && output_is_terminal() && term != nullptr && *term != '\0' &&
-         std::string_view(term) != "dumb";
+std::string Screen::unavailable() {
+  if (::isatty(STDIN_FILENO) == 0 || !output_is_terminal())
+    return "expected a terminal for the live table; use --once or --json for pipes";
+  int found = 0;
+  if (::setupterm(nullptr, output_descriptor(), &found) == OK) {
+    const bool moves = ::tigetstr(const_cast<char*>("cup")) != nullptr;
+    ::del_curterm(cur_term);
+    if (moves) return {};
+  }
+  const char* const term = std::getenv("TERM");
+  return fmt::format(
+      "expected a terminal that can move its cursor, got TERM={}; use --once or --json",
+      term != nullptr ? term : "");
 }
 
 Screen::Screen() : terminal_(std::make_unique<Terminal>()) {
@@ -129,87 +109,98 @@ Screen::Screen() : terminal_(std::make_unique<Terminal>()) {
     ::sigaddset(&wanted, s);
   ::pthread_sigmask(SIG_BLOCK, &wanted, &terminal_->mask);
   terminal_->signals = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-  ::tcgetattr(STDIN_FILENO, &terminal_->before);
-  g_restore = {output_descriptor(), terminal_->before};
+  std::setlocale(LC_CTYPE, "");
+  flush_output();
+  terminal_->output = ::fdopen(::dup(output_descriptor()), "w");
+  terminal_->screen = ::newterm(nullptr, terminal_->output, stdin);
   handle_crashes(true);
-  enter();
+  ::cbreak(), ::noecho(), ::nonl();
+  ::curs_set(0);
+  ::set_escdelay(kRestOfKeyMs);
+  ::keypad(stdscr, TRUE);
+  ::nodelay(stdscr, TRUE);
+  if (!colour() || !::has_colors()) return;
+  ::start_color();
+  ::use_default_colors();
+  for (const auto c : {short{COLOR_RED}, short{COLOR_GREEN}, short{COLOR_YELLOW}})
+    ::init_pair(c, c, -1);
 }
 
 Screen::~Screen() {
-  leave();
+  ::endwin();
   handle_crashes(false);
-  if (terminal_->signals >= 0) ::close(terminal_->signals);
+  ::delscreen(terminal_->screen);
+  std::fclose(terminal_->output);
+  ::close(terminal_->signals);
   ::pthread_sigmask(SIG_SETMASK, &terminal_->mask, nullptr);
 }
 
-void Screen::enter() {
-  termios raw = terminal_->before;
-  raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-  raw.c_iflag &= ~static_cast<tcflag_t>(IXON);
-  raw.c_cc[VMIN] = 1, raw.c_cc[VTIME] = 0;
-  ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-  write_out(kEnter);
-  flush_output();
-}
-
-void Screen::leave() {
-  write_out(kLeave);
-  flush_output();
-  ::tcsetattr(STDIN_FILENO, TCSANOW, &terminal_->before);
-}
-
 std::pair<size_t, size_t> Screen::size() const {
-  winsize w{};
-  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 && w.ws_row > 0)
-    return {w.ws_col, w.ws_row};
-  return {80, 24};
+  return {static_cast<size_t>(getmaxx(stdscr)), static_cast<size_t>(getmaxy(stdscr))};
 }
 
-void Screen::draw(const std::vector<std::string>& lines) {
-  // In one piece, each line erased behind its text: nothing flickers.
-  std::string to = "\x1b[H";
-  for (size_t i = 0; i < lines.size(); ++i) to += (i > 0 ? "\r\n" : "") + lines[i] + "\x1b[K";
-  write_out(to + "\x1b[J");
-  flush_output();
+void Screen::draw(const std::vector<TopLine>& lines) {
+  ::erase();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    ::move(static_cast<int>(i), 0);
+    for (const Cell& piece : lines[i]) {
+      ::attrset(attributes_of(piece.paint));
+      ::addstr(piece.text.c_str());
+    }
+  }
+  ::refresh();
 }
 
 Screen::Event Screen::on_signal() {
   signalfd_siginfo info{};
   if (::read(terminal_->signals, &info, sizeof info) != sizeof info) return {};
   const int signal = static_cast<int>(info.ssi_signo);
+  winsize size{};
   switch (signal) {
     case SIGTSTP:
-      leave();
+      ::endwin();
       ::raise(SIGSTOP);
-      enter();
-      return {Event::Kind::kResized, {}, 0};
-    case SIGCONT: enter(); return {Event::Kind::kResized, {}, 0};
-    case SIGWINCH: return {Event::Kind::kResized, {}, 0};
+      break;
+    case SIGCONT: ::endwin(); break;  // the shell has changed the terminal's settings
+    case SIGWINCH: break;
     default: return {Event::Kind::kEnd, {}, signal};
   }
+  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
+    ::resizeterm(size.ws_row, size.ws_col);
+  ::clearok(curscr, TRUE);  // the next draw() writes all of the screen
+  return {Event::Kind::kResized, {}, 0};
 }
 
 Screen::Event Screen::wait(std::chrono::milliseconds most) {
-  std::string& bytes = terminal_->bytes;
-  if (const TopInput key = take_key(bytes, false); key.key != TopKey::kNone)
-    return {Event::Kind::kKey, key, 0};
-  if (terminal_->gone) return {Event::Kind::kEnd, {}, 0};
-  std::array<pollfd, 2> from = {{{STDIN_FILENO, POLLIN, 0}, {terminal_->signals, POLLIN, 0}}};
-  const int timeout = bytes.empty() ? static_cast<int>(most.count()) : kRestOfKeyMs;
-  const int ready = ::poll(from.data(), from.size(), timeout);
-  if (ready < 0) return {};
-  if (ready == 0) {
-    const TopInput key = take_key(bytes, true);
-    return {key.key != TopKey::kNone ? Event::Kind::kKey : Event::Kind::kTimeout, key, 0};
+  // The first look is for keys that ncurses has read ahead.
+  for (bool waited = false;; waited = true) {
+    for (int key; (key = ::getch()) != ERR;)
+      if (const TopInput input = input_of(key); input.key != TopKey::kNone)
+        return {Event::Kind::kKey, input, 0};
+    if (waited) return {};
+    std::array<pollfd, 2> from = {{{STDIN_FILENO, POLLIN, 0}, {terminal_->signals, POLLIN, 0}}};
+    if (::poll(from.data(), from.size(), static_cast<int>(most.count())) <= 0) return {};
+    if (from[1].revents != 0) return on_signal();
+    if ((from[0].revents & ~POLLIN) != 0) return {Event::Kind::kEnd, {}, 0};
   }
-  if (from[1].revents != 0) return on_signal();
-  char read_bytes[256];
-  const ssize_t n = ::read(STDIN_FILENO, read_bytes, sizeof read_bytes);
-  if (n > 0)
-    bytes.append(read_bytes, static_cast<size_t>(n));
-  else if (n == 0 || errno != EINTR)
-    terminal_->gone = true;
-  return wait(std::chrono::milliseconds(0));
 }
 
 }  // namespace yard::tool
+
+#else  // without ncurses
+
+namespace yard::tool {
+
+struct Screen::Terminal {};
+
+std::string Screen::unavailable() {
+  return "this yard was built without ncurses, which the live table needs; use --once or --json";
+}
+Screen::Screen() = default;
+Screen::~Screen() = default;
+std::pair<size_t, size_t> Screen::size() const { return {80, 24}; }
+void Screen::draw(const std::vector<TopLine>&) {}
+Screen::Event Screen::wait(std::chrono::milliseconds) { return {Event::Kind::kEnd, {}, 0}; }
+
+}  // namespace yard::tool
+#endif

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal of `yard top`: the alternate screen and single keys, by the escape sequences that every terminal of today
-// has. Whatever ends the command, the terminal is left as it was: by the destructor, also after SIGINT, SIGTERM, SIGHUP
-// and SIGQUIT, which are read as events; around SIGTSTP; and by a handler after a crash.
+// The terminal of `yard top`, by ncurses: a screen of coloured lines, and single keys.
+//
+// Whatever ends the command, the terminal is left as it was: the destructor restores it, also after
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT, which are read as events, and so does a handler after a
+// crash. While the command is stopped by SIGTSTP, the terminal is the shell's.
 #pragma once
 
 #include <chrono>
@@ -14,14 +16,10 @@
 
 namespace yard::tool {
 
-// Takes the first key from bytes that a terminal has sent. kNone, with `bytes` unchanged: more are needed. Unknown
-// sequences are dropped. `complete`: no more will come, so a lone escape byte is the key.
-TopInput take_key(std::string& bytes, bool complete);
-
 class Screen {
  public:
-  // Whether stdin and stdout are a terminal that can move its cursor.
-  static bool possible();
+  // Why there can be no screen; empty if there can be one.
+  static std::string unavailable();
 
   Screen();
   ~Screen();
@@ -30,18 +28,16 @@ class Screen {
 
   // Columns and lines.
   std::pair<size_t, size_t> size() const;
-  void draw(const std::vector<std::string>& lines);
+  void draw(const std::vector<TopLine>& lines);
 
   struct Event {
     enum class Kind { kTimeout, kKey, kResized, kEnd } kind = Kind::kTimeout;
     TopInput input;
-    int signal = 0;  // kEnd: that ends the command; 0: the terminal is gone
+    int signal = 0;  // of kEnd: the signal that ends the command; 0 if the terminal is gone
   };
   Event wait(std::chrono::milliseconds most);
 
  private:
-  void enter();
-  void leave();
   Event on_signal();
 
   struct Terminal;

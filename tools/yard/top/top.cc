@@ -234,8 +234,8 @@ std::optional<TopSort> sort_named(const std::string& name) {
 
 int show_top(const TopQuestion& q) {
   const bool live = !q.once && !q.json;
-  if (live && !Screen::possible())
-    return fail(kUsage, "expected a terminal for the live table; use --once or --json for pipes");
+  if (live)
+    if (const std::string why = Screen::unavailable(); !why.empty()) return fail(kUsage, why);
   auto remote = Remote::connect(q.pid, std::chrono::seconds(live ? 1 : 10));
   if (!remote.ok()) return fail(exit_code(remote.status()), remote.status());
   Source source(std::move(*remote));
