@@ -74,6 +74,13 @@ std::string call_text(const KernelCase& c) {
     return fmt::format("embedding(out={0}[{1},{2}], ids=i32[{1}], table={0}[{3},{2}])", c.dtype,
                        c.rows, c.hidden, kVocabulary);
   const int64_t heads = c.hidden / kHeadDim;
+  if (c.op == "layer_norm")
+    return fmt::format("layer_norm({0}[{1},{2}], {0}[{2}], {0}[{2}])", c.dtype, c.rows, c.hidden);
+  if (c.op == "rotary_embedding")
+    return fmt::format(
+        "rotary_embedding({0}[{1},{2},{4}], {0}[{1},{3},{4}], i64[{1}], {0}[{1},{5}], "
+        "{0}[{1},{5}])",
+        c.dtype, c.rows, heads, heads / 4, kHeadDim, kHeadDim / 2);
   const bool causal = c.op == "attention.causal";
   const tool::Shapes shapes = {{"rows", {c.rows}},
                                {"tokens", {c.rows}},
@@ -91,7 +98,8 @@ std::string call_text(const KernelCase& c) {
                                {"vocab", {kVocabulary}},
                                {"k", {c.op == "linear" ? c.hidden : kTopExperts}},
                                {"experts", {kExperts}}};
-  return tool::measured_calls(c.op, {c.dtype}, shapes).at(0);
+  const Listing listing = Runtime::shared().list();
+  return tool::measured_calls(*listing.find_op(c.op), {c.dtype}, shapes).value().at(0);
 }
 
 std::unique_ptr<CallTensors> case_tensors(const std::string& text) {

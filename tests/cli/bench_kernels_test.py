@@ -27,7 +27,8 @@ class BenchKernels(Yard):
 
     def test_every_op_can_be_measured(self):
         small = ["rows=2", "tokens=2", "hidden=64", "d=64", "heads=2", "kv_heads=1", "head_dim=8", "m=2", "n=4", "k=32",
-                 "vocab=8", "batch=2", "seq=3", "kv_seq=5", "dim=8", "capacity=6", "blocks=3", "block=4", "experts=64"]
+                 "vocab=8", "batch=2", "seq=3", "kv_seq=5", "dim=8", "capacity=6", "blocks=3", "block=4", "max_blocks=3",
+                 "experts=64"]
         data = self.json(*QUICK, "--dtype", "f32", *[a for s in small for a in ("--shapes", s)])
         measured = {row["call"].split("(")[0] for row in data["rows"]}
         self.assertEqual(measured, {op["name"] for op in self.json("list")["ops"]})

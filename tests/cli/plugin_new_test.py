@@ -62,7 +62,7 @@ class PluginNew(Yard):
                 for file, text in files.items():
                     self.assertNotIn("@", text, file)
                     self.assertNotIn("SPDX", text, file)
-                self.assertNotIn("YARD_DECLINED", files[f"{name}.{suffix}"])
+                self.assertIn("YARD_DECLINED", files[f"{name}.{suffix}"])
 
     def test_existing_ops_are_suggested(self):
         self.assertIn("--for-op: op 'rms_nrm' is not known; did you mean 'rms_norm'?",

@@ -27,8 +27,8 @@ unset(ENV{YARD_PLUGIN_PATH})
 set(ENV{XDG_STATE_HOME} "${work}/state")  # where the command remembers what it verified
 set(yard "${PREFIX}/${BINDIR}/yard")
 
-# Kernels for existing ops, in C and C++ by turns, since verifying takes seconds: each builds and passes its
-# tests as it is, beside a lock file that does not list it, and in an environment whose lock file does not.
+# Kernels for existing ops, in C and C++ by turns. Each builds as it is. They can be verified beside a lock
+# file that does not list them, and in an environment whose lock file does not.
 if(KIND STREQUAL "kernels")
   file(MAKE_DIRECTORY "${work}/all" "${work}/searched")
   string(REPEAT "0" 64 zeros)
@@ -60,7 +60,14 @@ if(KIND STREQUAL "kernels")
        "-DCMAKE_C_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror"
        "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror")
   must("${CMAKE_COMMAND}" --build "${work}/build")
-  must("${CMAKE_CTEST_COMMAND}" --test-dir "${work}/build" --output-on-failure --no-tests=error -j 2)
+  # The kernels decline every call, so that they do not count as verified before they are written.
+  foreach(name IN ITEMS rms_norm softmax)
+    file(GLOB library "${work}/build/${name}_c*/${name}_c*.so")
+    execute_process(COMMAND "${yard}" verify "${library}" RESULT_VARIABLE code ERROR_VARIABLE said)
+    if(NOT code EQUAL 1 OR NOT said MATCHES "not compared on any call: .*not written yet")
+      message(FATAL_ERROR "plugin kernels: expected an unwritten kernel of ${name}, got ${code}: ${said}")
+    endif()
+  endforeach()
   file(REMOVE_RECURSE "${work}")
   return()
 endif()

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files that `yard plugin new` and `yard report` write. They come from `plugin/templates/NAME.in`
-// and `report/templates/NAME.in`, without their licence line. The command replaces each @WORD@.
+// and `report/templates/NAME.in`, without their licence line.
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace yard::tool {
@@ -11,7 +13,12 @@ namespace yard::tool {
 struct Template {
   std::string_view name, text;
 };
-
+// The build writes this function.
 std::span<const Template> templates() noexcept;
+
+using Words = std::map<std::string, std::string, std::less<>>;
+
+// The template of that name with each @WORD@ of `words` replaced. The replacements are not searched.
+std::string fill_in(std::string_view name, const Words& words);
 
 }  // namespace yard::tool

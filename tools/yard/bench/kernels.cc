@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 
@@ -192,62 +191,65 @@ void print_figures(const std::vector<CallFigures>& figures) {
 }
 
 // "rows=1,64".
-Status read_shapes(const std::vector<std::string>& ops, const std::vector<std::string>& texts,
+Status read_shapes(const std::vector<const OpInfo*>& ops, const std::vector<std::string>& texts,
                    Shapes& to) {
+  const auto bad = [](const std::string& problem) {
+    return Status(Code::kInvalidArgument, "invalid --shapes: " + problem);
+  };
   std::vector<std::string> known;
-  for (const std::string& op : ops)
-    for (std::string& d : measured_dimensions(op)) known.push_back(std::move(d));
+  for (const OpInfo* op : ops)
+    for (std::string& d : measured_dimensions(*op)) known.push_back(std::move(d));
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
-    const auto bad = [&](std::string_view expected) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("invalid --shapes: expected {}, got '{}'", expected, text));
-    };
-    if (equals == std::string::npos) return bad("DIMENSION=SIZE,..., as rows=1,64");
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      return Status(Code::kInvalidArgument,
-                    fmt::format("invalid --shapes: none of the ops has a dimension '{}'{}", name,
-                                did_you_mean(name, known)));
-    std::vector<int64_t>& sizes = to[name];
-    for (size_t at = equals; at != std::string::npos;) {
-      const size_t end = text.find(',', at + 1);
-      const std::string number = text.substr(at + 1, end == std::string::npos ? end : end - at - 1);
+    if (equals == std::string::npos)
+      return bad(fmt::format("expected DIMENSION=SIZE,..., as rows=1,64, got '{}'", text));
+    if (std::ranges::find(known, name) == known.end())
+      return bad(
+          fmt::format("none of the ops has a dimension '{}'{}", name, did_you_mean(name, known)));
+    for (const std::string& number : CLI::detail::split(text.substr(equals + 1), ',')) {
       int64_t size = 0;
-      const auto [stop, error] =
-          std::from_chars(number.data(), number.data() + number.size(), size);
-      if (error != std::errc() || stop != number.data() + number.size() || size < 1 ||
-          size > (int64_t{1} << 24))
-        return bad("sizes from 1 to 16777216");
-      sizes.push_back(size);
-      at = end;
+      if (!CLI::detail::lexical_cast(number, size) || size < 1 || size > (int64_t{1} << 24))
+        return bad(fmt::format("expected sizes from 1 to 16777216, got '{}'", text));
+      to[name].push_back(size);
     }
   }
   return {};
 }
 
-// What is measured: the calls that were given, those of a model, or those of the ops.
+// The calls that are measured: those that were given, those of a model, or those of the ops.
 Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
-  const std::vector<std::string>& known = measured_ops();
-  for (const std::string& op : q.ops)
-    if (std::find(known.begin(), known.end(), op) == known.end())
-      return Status(Code::kInvalidArgument,
-                    fmt::format("'{}' is not a built-in op: use --call for others{}", op,
-                                did_you_mean(op, known)));
+  const Listing listing = Runtime::shared().list();
+  std::vector<const OpInfo*> ops;
+  std::vector<std::string> names;
+  for (const OpInfo& op : listing.ops) {
+    names.push_back(op.name);
+    if (q.ops.empty()) ops.push_back(&op);
+  }
+  for (const std::string& op : q.ops) {
+    ops.push_back(listing.find_op(op));
+    if (ops.back() == nullptr)
+      return Status(Code::kUnknownOp,
+                    fmt::format("op '{}' is not known{}", op, did_you_mean(op, names)));
+  }
   if (!q.model.empty()) return model_calls(q.model);
   if (!q.calls.empty()) return q.calls;
-  const std::vector<std::string>& ops = q.ops.empty() ? known : q.ops;
   Shapes shapes;
   YARD_RETURN_IF_ERROR(read_shapes(ops, q.shapes, shapes));
   std::vector<std::string> calls;
-  for (const std::string& op : ops)
-    for (std::string& call : measured_calls(op, q.dtypes, shapes)) calls.push_back(std::move(call));
+  for (const OpInfo* op : ops) {
+    const auto made = measured_calls(*op, q.dtypes, shapes);
+    if (!made.ok())
+      return Status(made.status())
+          .note(fmt::format("no call of {} can be made from its schema; use --call", op->name));
+    calls.insert(calls.end(), made->begin(), made->end());
+  }
   return calls;
 }
 
 int bench_kernels(const KernelsQuestion& q) {
   const auto calls = chosen_calls(q);
-  if (!calls.ok()) return fail(kUsage, std::string(calls.status().message()));
+  if (!calls.ok()) return fail(kUsage, calls.status());
   std::vector<CallFigures> figures;
   Progress progress;
   for (size_t i = 0; i < calls->size(); ++i) {
@@ -272,7 +274,7 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
       parent, action, "kernels", "How fast each kernel is, and how good the choice between them",
       bench_kernels);
   CLI::Option* const ops =
-      c->add_option("op", q->ops, "Built-in ops; all of them if none is given")->type_name("OP");
+      c->add_option("op", q->ops, "Ops; all of them if none is given")->type_name("OP");
   CLI::Option* const shapes =
       c->add_option("--shapes", q->shapes,
                     "Sizes of a dimension, as rows=1,64; repeated for other dimensions")

@@ -1,176 +1,170 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/measured_calls.h"
 
-#include <yard/runtime.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
+#include <cstdlib>
+
+#include "schema.h"
 
 namespace yard::tool {
 namespace {
 
-struct Size {
-  const char* name;
-  std::vector<int64_t> usual;
+constexpr int64_t kUsualSize = 1024;  // of dimensions that are not named below
+constexpr int64_t kResults = 8;  // of dimensions that only outputs have, such as the k of a top-k
+constexpr int kScalar = 256;     // for integers without a default
+
+const Shapes& usual_sizes() {
+  static const auto* const sizes = new Shapes{{"rows", {1, 64, 4096}}, {"tokens", {1, 64, 4096}},
+                                              {"batch", {1}},          {"m", {64, 512}},
+                                              {"hidden", {4096}},      {"d", {4096}},
+                                              {"seq", {512}},          {"kv_seq", {512}},
+                                              {"heads", {32}},         {"kv_heads", {8}},
+                                              {"dim", {128}},          {"head_dim", {128}},
+                                              {"block", {16}}};
+  return *sizes;
+}
+
+// "*rows", "2*d", "hidden|1" or "128": a name with a factor, or a size.
+struct Dimension {
+  std::string name;
+  int64_t factor = 1;
+  explicit Dimension(std::string text) {
+    text = text.substr(0, text.find('|'));
+    if (text[0] >= '0' && text[0] <= '9') {
+      char* end = nullptr;
+      factor = std::strtoll(text.c_str(), &end, 10);
+      text = *end == '*' ? end : "";
+    }
+    name = text.starts_with('*') ? text.substr(1) : text;
+  }
 };
 
-// `{name}` in a call is a size, `{2*name}` twice that, `{T}` the dtype and `{W}` that of the weights.
-struct Form {
-  const char* op;
-  std::string call;
-  std::vector<Size> sizes;
-  std::vector<const char*> weights = {};  // "T": the same dtype
-};
-
-const std::string kAttention =
-    "{T}[{batch},{seq},{heads},{dim}], {T}[{batch},{kv_seq},{kv_heads},{dim}], "
-    "{T}[{batch},{kv_seq},{kv_heads},{dim}]";
-std::vector<Size> attention_sizes() {
-  return {{"batch", {1}}, {"seq", {512}},    {"kv_seq", {512}},
-          {"heads", {8}}, {"kv_heads", {8}}, {"dim", {128}}};
-}
-
-const std::vector<int64_t> kRows = {1, 64, 4096}, kFewRows = {1, 8, 64, 512};
-
-const std::vector<Form>& forms() {
-  static const auto* const all = new std::vector<Form>{
-      {"rms_norm", "{T}[{rows},{hidden}], {T}[{hidden}]", {{"rows", kRows}, {"hidden", {4096}}}},
-      {"add_rms_norm",
-       "{T}[{rows},{hidden}], {T}[{rows},{hidden}], {T}[{hidden}]",
-       {{"rows", kRows}, {"hidden", {4096}}}},
-      {"layer_norm",
-       "{T}[{rows},{hidden}], {T}[{hidden}], {T}[{hidden}]",
-       {{"rows", kRows}, {"hidden", {4096}}}},
-      {"silu_and_mul", "{T}[{rows},{2*d}]", {{"rows", kRows}, {"d", {4096}}}},
-      {"gelu_and_mul", "{T}[{rows},{2*d}]", {{"rows", kRows}, {"d", {4096}}}},
-      {"softmax", "{T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
-      {"rotary_embedding",
-       "{T}[{tokens},{heads},{head_dim}], {T}[{tokens},{kv_heads},{head_dim}], i64[{tokens}], "
-       "{T}[{tokens},{head_dim/2}], {T}[{tokens},{head_dim/2}]",
-       {{"tokens", kRows}, {"heads", {32}}, {"kv_heads", {8}}, {"head_dim", {128}}}},
-      {"add", "{T}[{rows},{d}], {T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
-      {"mul", "{T}[{rows},{d}], {T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
-      {"matmul", "{T}[{m},{k}], {T}[{k},{n}]", {{"m", {64, 512}}, {"n", {512}}, {"k", {512}}}},
-      {"linear",
-       "{T}[{rows},{k}], {W}[{n},{k}]",
-       {{"rows", kFewRows}, {"n", {4096}}, {"k", {4096}}},
-       {"T", "q8_0", "q4_1"}},
-      {"embedding",
-       "i32[{rows}], {W}[{vocab},{d}]",
-       {{"rows", {1, 512}}, {"vocab", {32000}}, {"d", {2048}}},
-       {"T", "q8_0"}},
-      {"quantize_int8", "{T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
-      {"dequantize", "{W}[{rows},{d}]", {{"rows", {64, 4096}}, {"d", {4096}}}, {"q8_0", "q4_1"}},
-      {"attention.full", kAttention, attention_sizes()},
-      {"attention.causal", kAttention, attention_sizes()},
-      {"attention.sliding_window", kAttention + ", window=256", attention_sizes()},
-      {"attention.cross", kAttention, attention_sizes()},
-      {"attention.decode",
-       "{T}[{batch},{heads},{dim}], {T}[{batch},{capacity},{kv_heads},{dim}], "
-       "{T}[{batch},{capacity},{kv_heads},{dim}], i32[{batch}]",
-       {{"batch", {1, 8}},
-        {"capacity", {512, 4096}},
-        {"heads", {32}},
-        {"kv_heads", {8}},
-        {"dim", {128}}}},
-      {"attention.paged_decode",
-       "{T}[{batch},{heads},{dim}], {T}[{blocks},{block},{kv_heads},{dim}], "
-       "{T}[{blocks},{block},{kv_heads},{dim}], i32[{batch},{blocks}], i32[{batch}]",
-       {{"batch", {1, 8}},
-        {"blocks", {32, 256}},
-        {"block", {16}},
-        {"heads", {32}},
-        {"kv_heads", {8}},
-        {"dim", {128}}}},
-      {"topk_softmax",
-       "weights=f32[{rows},{k}], ids=i32[{rows},{k}], x={T}[{rows},{experts}]",
-       {{"rows", kRows}, {"k", {8}}, {"experts", {128}}}},
-      {"argmax", "out=i32[{rows}], x={T}[{rows},{d}]", {{"rows", {1, 64}}, {"d", {50257}}}},
-      {"sample",
-       "out=i32[{rows}], x={T}[{rows},{d}], top_k=40, top_p=0.9",
-       {{"rows", {1, 64}}, {"d", {50257}}}},
-  };
-  return *all;
-}
-
-const Form* find_form(const std::string& op) {
-  for (const Form& f : forms())
-    if (op == f.op) return &f;
-  return nullptr;
-}
+bool is_tensor(const SchemaParameter& p) { return p.type == SchemaParameter::kTensor; }
 
 using Chosen = std::map<std::string, int64_t, std::less<>>;
+using Dtypes = std::map<std::string, std::string, std::less<>>;  // of variables
 
-// The text with everything in braces replaced.
-std::string filled(std::string_view text, const std::string& dtype, const std::string& weights,
-                   const Chosen& sizes) {
-  std::string to;
-  for (size_t at = 0; at < text.size();) {
-    if (text[at] != '{') {
-      to += text[at++];
-      continue;
-    }
-    const size_t end = text.find('}', at);
-    std::string_view name = text.substr(at + 1, end - at - 1);
-    at = end + 1;
-    if (name == "T" || name == "W") {
-      to += name == "T" ? dtype : weights;
-      continue;
-    }
-    const bool twice = name.starts_with("2*"), half = name.ends_with("/2");
-    if (twice) name.remove_prefix(2);
-    if (half) name.remove_suffix(2);
-    const int64_t size = sizes.find(name)->second;
-    to += std::to_string(twice ? 2 * size : half ? size / 2 : size);
+// Every combination of sizes.
+std::vector<Chosen> combinations(const std::vector<SchemaParameter>& parameters,
+                                 const Shapes& shapes) {
+  std::map<std::string, bool> names;  // and whether the dimension is one of an input
+  for (const SchemaParameter& p : parameters)
+    for (const std::string& d : p.dims)
+      if (const Dimension dim(d); !dim.name.empty()) names[dim.name] |= p.read;
+  std::vector<Chosen> to(1);
+  for (const auto& [name, of_input] : names) {
+    std::vector<int64_t> sizes = {of_input ? kUsualSize : kResults};
+    if (const auto usual = usual_sizes().find(name); usual != usual_sizes().end())
+      sizes = usual->second;
+    if (const auto given = shapes.find(name); given != shapes.end()) sizes = given->second;
+    std::vector<Chosen> more;
+    for (const Chosen& c : to)
+      for (const int64_t size : sizes) more.emplace_back(c)[name] = size;
+    to = std::move(more);
   }
   return to;
+}
+
+// The dtypes of the variables: first `dtype` wherever it is possible, then with block-quantised ones.
+std::vector<Dtypes> choices_of(const OpInfo& op, const std::vector<SchemaParameter>& parameters,
+                               const std::string& dtype) {
+  Dtypes plain, quantised;
+  for (const SchemaParameter& p : parameters) {
+    if (!is_tensor(p) || parse_dtype(p.dtype)) continue;
+    const std::vector<std::string> listed = dtypes_of(op.schema, p.dtype);
+    const bool fits = listed.empty() || std::ranges::find(listed, dtype) != listed.end();
+    plain[p.dtype] = quantised[p.dtype] = fits ? dtype : listed[0];
+    const auto block =
+        std::ranges::find_if(listed, [](const std::string& d) { return d.starts_with('q'); });
+    if (block != listed.end()) quantised[p.dtype] = *block;
+  }
+  if (plain == quantised) return {plain};
+  return {plain, quantised};
+}
+
+// A call with the required inputs, and with more: an optional one, all of them, or the outputs.
+struct More {
+  std::string optional;
+  bool all = false, outputs = false;
+};
+std::string call_text(const std::string& op, const std::vector<SchemaParameter>& parameters,
+                      const Chosen& sizes, const Dtypes& dtypes, const More& more) {
+  std::string to = op + "(";
+  bool by_position = !more.outputs, first = true;
+  for (const SchemaParameter& p : parameters) {
+    const bool wanted = is_tensor(p) ? (p.read || more.outputs) &&
+                                           (p.required || more.all || p.name == more.optional)
+                                     : p.required;
+    if (!wanted) {
+      by_position = by_position && !p.read;
+      continue;
+    }
+    std::string value = std::to_string(kScalar);
+    if (is_tensor(p)) {
+      std::vector<int64_t> shape;
+      for (const std::string& d : p.dims) {
+        const Dimension dim(d);
+        shape.push_back(dim.name.empty() ? dim.factor : dim.factor * sizes.at(dim.name));
+      }
+      const auto of = dtypes.find(p.dtype);
+      value =
+          fmt::format("{}[{}]", of != dtypes.end() ? of->second : p.dtype, fmt::join(shape, ","));
+    } else if (p.type == SchemaParameter::kEnum) {
+      value = p.words.at(0);
+    } else if (p.type == SchemaParameter::kBool) {
+      value = "true";
+    }
+    to += fmt::format("{}{}{}", std::exchange(first, false) ? "" : ", ",
+                      by_position && is_tensor(p) ? "" : p.name + "=", value);
+  }
+  return to + ")";
+}
+
+// The first of these calls that the schema accepts, or the error of the first one.
+Result<std::string> valid_call(const std::string& op,
+                               const std::vector<SchemaParameter>& parameters, const Chosen& sizes,
+                               const Dtypes& dtypes) {
+  std::vector<More> ways = {{}};
+  for (const SchemaParameter& p : parameters)
+    if (is_tensor(p) && !p.required) ways.push_back({p.name});
+  ways.push_back({"", true, false}), ways.push_back({"", false, true});
+  Status problem;
+  for (const More& more : ways) {
+    std::string text = call_text(op, parameters, sizes, dtypes, more);
+    const auto call = Runtime::shared().parse(text);
+    if (call.ok()) return text;
+    if (problem.ok()) problem = call.status();
+  }
+  return problem;
 }
 
 }  // namespace
 
-const std::vector<std::string>& measured_ops() {
-  static const auto* const names = [] {
-    const Listing listing = Runtime::shared().list();
-    auto* list = new std::vector<std::string>;
-    for (const Form& f : forms())
-      if (listing.find_op(f.op) != nullptr) list->emplace_back(f.op);
-    return list;
-  }();
-  return *names;
-}
-
-std::vector<std::string> measured_dimensions(const std::string& op) {
+std::vector<std::string> measured_dimensions(const OpInfo& op) {
   std::vector<std::string> to;
-  if (const Form* f = find_form(op))
-    for (const Size& s : f->sizes) to.emplace_back(s.name);
+  for (const SchemaParameter& p : parameters_of(op.schema))
+    for (const std::string& d : p.dims)
+      if (const Dimension dim(d); !dim.name.empty()) to.push_back(dim.name);
   return to;
 }
 
-std::vector<std::string> measured_calls(const std::string& op,
-                                        const std::vector<std::string>& dtypes,
-                                        const Shapes& shapes) {
+Result<std::vector<std::string>> measured_calls(const OpInfo& op,
+                                                const std::vector<std::string>& dtypes,
+                                                const Shapes& shapes) {
+  const std::vector<SchemaParameter> parameters = parameters_of(op.schema);
   std::vector<std::string> to;
-  const Form* const form = find_form(op);
-  if (form == nullptr) return to;
-  std::vector<Chosen> combinations(1);
-  for (const Size& s : form->sizes) {
-    const auto given = shapes.find(s.name);
-    std::vector<Chosen> more;
-    for (const Chosen& c : combinations)
-      for (const int64_t size : given != shapes.end() ? given->second : s.usual) {
-        more.push_back(c);
-        more.back()[s.name] = size;
+  for (const std::string& dtype : dtypes) {
+    const std::vector<Dtypes> choices = choices_of(op, parameters, dtype);
+    for (const Dtypes& choice : choices)
+      for (const Chosen& sizes : combinations(parameters, shapes)) {
+        auto call = valid_call(op.name, parameters, sizes, choice);
+        if (!call.ok() && &choice == &choices[0]) return call.status();
+        // Sizes that do not fit a block are left out.
+        if (call.ok() && std::ranges::find(to, *call) == to.end()) to.push_back(*std::move(call));
       }
-    combinations = std::move(more);
   }
-  const std::vector<const char*> weights =
-      form->weights.empty() ? std::vector<const char*>{"T"} : form->weights;
-  for (const std::string& dtype : dtypes)
-    for (const char* weight : weights)
-      for (const Chosen& c : combinations)
-        to.push_back(
-            op + "(" +
-            filled(form->call, dtype, weight == std::string_view("T") ? dtype : weight, c) + ")");
   return to;
 }
 
@@ -180,14 +174,11 @@ std::unique_ptr<CallTensors> measured_tensors(const ParsedCall& call) {
     const bool cos = a.name == "cos";
     if ((!cos && a.name != "sin") || a.value.c().tag != YARD_TAG_TENSOR) continue;
     const TensorView table(*a.value.c().u.tensor);
-    auto* const at = static_cast<char*>(table.data());
+    const uint16_t one = table.dtype() == DType::f16 ? 0x3c00 : 0x3f80;
     if (table.dtype() == DType::f32)
-      std::fill_n(reinterpret_cast<float*>(at), table.numel(), cos ? 1.0f : 0.0f);
+      std::fill_n(static_cast<float*>(table.data()), table.numel(), cos ? 1.0f : 0.0f);
     else
-      std::fill_n(reinterpret_cast<uint16_t*>(at), table.numel(),
-                  static_cast<uint16_t>(!cos                          ? 0
-                                        : table.dtype() == DType::f16 ? 0x3c00
-                                                                      : 0x3f80));
+      std::fill_n(static_cast<uint16_t*>(table.data()), table.numel(), cos ? one : uint16_t{0});
   }
   return data;
 }

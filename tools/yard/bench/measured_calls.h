@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that kernels of the built-in ops are measured on.
+// The calls on which the kernels of an op are measured, made from its schema.
 #pragma once
 
 #include <yard/call_spec.h>
+#include <yard/runtime.h>
 
 #include <cstdint>
 #include <map>
@@ -15,18 +16,17 @@ namespace yard::tool {
 // Sizes by the names of a schema's dimensions.
 using Shapes = std::map<std::string, std::vector<int64_t>, std::less<>>;
 
-// The ops that are measured, in the order of the documentation; only those that the runtime has.
-const std::vector<std::string>& measured_ops();
-// The dimensions of the calls of an op that can be chosen.
-std::vector<std::string> measured_dimensions(const std::string& op);
-// Calls with every combination of sizes: those of `shapes`, else usual ones; of every dtype in `dtypes` and every usual
-// dtype of weights.
-std::vector<std::string> measured_calls(const std::string& op,
-                                        const std::vector<std::string>& dtypes,
-                                        const Shapes& shapes);
+// The dimensions of an op that can be chosen.
+std::vector<std::string> measured_dimensions(const OpInfo& op);
+// Calls of an op with every combination of sizes and dtypes. Dimensions that `shapes` does not name get
+// usual sizes. Where a tensor may be block-quantised, one such dtype is measured as well. An error
+// if no valid call can be made.
+Result<std::vector<std::string>> measured_calls(const OpInfo& op,
+                                                const std::vector<std::string>& dtypes,
+                                                const Shapes& shapes);
 
-// Tensors of a call whose numbers stay in range however often it is repeated in place: tables of rotations are those of
-// a rotation by nothing.
+// Tensors of a call whose numbers stay in range however often it is repeated in place: tables of
+// cosines and sines are those of a rotation by nothing.
 std::unique_ptr<CallTensors> measured_tensors(const ParsedCall& call);
 
 }  // namespace yard::tool

@@ -12,8 +12,8 @@
 #include "commands.h"
 #include "json.h"
 #include "output.h"
-#include "plugin/kernel_starts.h"
 #include "plugin/show.h"
+#include "schema.h"
 #include "templates.h"
 #include "terminal.h"
 
@@ -114,30 +114,53 @@ std::string wrong_directory(const fs::path& directory) {
                              directory.string());
 }
 
-// Name and contents of each file of the project. `schema` is that of an existing op that gets a kernel.
+// A kernel that declines every call: a function with the parameters of the op.
+std::string kernel_text(const std::string& schema, bool c) {
+  static constexpr const char* kInC[] = {
+      "const yard_tensor_t* {0} = args[{1}].tag == YARD_TAG_TENSOR ? args[{1}].u.tensor : NULL;",
+      "const yard_tensor_t* const* {0} = args[{1}].u.list; /* args[{1}].count of them */",
+      "const int64_t {0} = args[{1}].u.i;",
+      "const double {0} = args[{1}].u.f;",
+      "const int {0} = args[{1}].u.i != 0;",
+      "const char* {0} = args[{1}].u.string; /* args[{1}].count characters */",
+      "const int64_t {0} = args[{1}].u.i; /* the index of a word of the enum */"};
+  static constexpr const char* kInCpp[] = {"Tensor", "TensorList",       "int64_t", "double",
+                                           "bool",   "std::string_view", "int64_t"};
+  std::string declared, unused, signature;
+  const std::vector<SchemaParameter> parameters = parameters_of(schema);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const SchemaParameter& p = parameters[i];
+    declared += fmt::format(fmt::runtime("  " + std::string(kInC[p.type]) + "\n"), p.name, i);
+    unused += fmt::format(", (void){}", p.name);
+    signature += fmt::format(", {} {}", kInCpp[p.type], p.name);
+  }
+  if (!c)
+    return fmt::format(
+        "int32_t run(Call call{}) {{\n  return call.fail(YARD_DECLINED, \"{}\");\n}}\n", signature,
+        "not written yet");
+  return fmt::format(
+      "static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {{\n"
+      "{}  (void)count{};\n"
+      "  return call->host->fail(call->host->self, call, YARD_DECLINED, \"%s\", \"{}\");\n}}\n",
+      declared, unused, "not written yet");
+}
+
+// Name and contents of each file of the project. `schema` is that of the existing op that gets a kernel.
 std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q,
                                                          const std::string& schema) {
   const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
-  const std::string source = (q.for_op.empty() ? "plugin." : "kernel.") + suffix,
-                    readme = q.for_op.empty() ? "README.md" : "kernel.md";
-  Words words = {{"NAME", q.name},
-                 {"OP", q.op},
-                 {"SUFFIX", suffix},
-                 {"LANGUAGE", q.c ? "C" : "CXX"},
-                 {"YARD_VERSION", version.substr(0, version.rfind('.'))}};
-  if (q.for_op.empty())
-    words["LIBS"] = "";
-  else
-    words.merge(kernel_words(q.for_op, schema, q.c));
-  const std::pair<std::string, std::string> names[] = {{"CMakeLists.txt", "CMakeLists.txt"},
-                                                       {source, q.name + "." + suffix},
-                                                       {readme, "README.md"},
-                                                       {"gitignore", ".gitignore"}};
-  std::vector<std::pair<std::string, std::string>> files;
-  for (const auto& [from, to] : names)
-    for (const Template& t : templates())
-      if (t.name == from) files.emplace_back(to, fill_in(t.text, words));
-  return files;
+  const bool existing = !q.for_op.empty();
+  const Words words = {{"NAME", q.name},
+                       {"OP", q.op},
+                       {"SUFFIX", suffix},
+                       {"LANGUAGE", q.c ? "C" : "CXX"},
+                       {"YARD_VERSION", version.substr(0, version.rfind('.'))},
+                       {"SCHEMA", schema},
+                       {"RUN", existing ? kernel_text(schema, q.c) : ""}};
+  return {{"CMakeLists.txt", fill_in("CMakeLists.txt", words)},
+          {q.name + "." + suffix, fill_in((existing ? "kernel." : "plugin.") + suffix, words)},
+          {"README.md", fill_in(existing ? "kernel.md" : "README.md", words)},
+          {".gitignore", fill_in("gitignore", words)}};
 }
 
 // All of the files or none. Returns an error message.
@@ -185,7 +208,7 @@ int make_project(ProjectQuestion q) {
       "  cmake -B build && cmake --build build\n"
       "  ctest --test-dir build --output-on-failure\n",
       paint(Paint::kBold, directory.string()), names, directory.string());
-  if (!q.for_op.empty() && !has_kernel_start(q.for_op))
+  if (!q.for_op.empty())
     print_out("\nThe kernel declines every call of {}: verify fails until it is written.\n",
               q.for_op);
   return kOk;
@@ -209,10 +232,8 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
       "Writes CMakeLists.txt, one source, README.md and .gitignore into a directory that is new "
       "or\n"
       "empty. The project needs an installed Switchyard; its tests probe and verify the plugin.\n"
-      "With --for-op the kernel of a built-in op is simple and correct: make it\n"
-      "fast. For other ops it has the signature, and declines every call until it "
-      "is\n"
-      "written.\n"
+      "With --for-op the kernel has the signature of the op, and declines every call until it is\n"
+      "written: verify fails until then.\n"
       "\n"
       "Examples:\n"
       "  yard plugin new acme                        acme/acme.cc with the op acme\n"

@@ -14,12 +14,6 @@ namespace {
 
 constexpr size_t kMostSeries = 6, kLongestText = 2000;
 
-std::string_view template_named(std::string_view name) {
-  for (const Template& t : templates())
-    if (t.name == name) return t.text;
-  return {};
-}
-
 // Text of which nothing is markup.
 std::string html(std::string_view text) {
   std::string to;
@@ -136,29 +130,12 @@ Json top_series(const std::map<std::string, std::vector<double>>& all) {
 }
 
 std::string report_page(const std::string& title, const Json& data) {
-  const std::pair<std::string_view, std::string> words[] = {
-      {"@TITLE@", html(title)},
-      {"@STYLE@", std::string(template_named("report.css"))},
-      {"@VERSION@", YARD_VERSION},
-      {"@DATA@", script_json(data)},
-      {"@SCRIPT@",
-       std::string(template_named("report.js")) + std::string(template_named("report_charts.js"))}};
-  // In one pass: what is put in is not looked at again.
-  std::string_view from = template_named("report.html");
-  std::string to;
-  while (!from.empty()) {
-    const size_t at = from.find('@');
-    to += from.substr(0, at);
-    if (at == std::string_view::npos) break;
-    from.remove_prefix(at);
-    size_t length = 1;
-    std::string_view with = from.substr(0, 1);
-    for (const auto& [word, text] : words)
-      if (from.starts_with(word)) length = word.size(), with = text;
-    to += with;
-    from.remove_prefix(length);
-  }
-  return to;
+  return fill_in("report.html",
+                 {{"TITLE", html(title)},
+                  {"STYLE", fill_in("report.css", {})},
+                  {"VERSION", YARD_VERSION},
+                  {"DATA", script_json(data)},
+                  {"SCRIPT", fill_in("report.js", {}) + fill_in("report_charts.js", {})}});
 }
 
 }  // namespace yard::tool
