@@ -20,8 +20,8 @@ class Complete(Yard):
         self.assertNotIn("complete", top)
         self.assertEqual(top, sorted(top))
         self.assertEqual(self.words("bench", ""), ["dispatch", "kernels"])
-        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "probe", "upgrade"])
-        self.assertEqual(self.words("plugin", "probe", ""), [])
+        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "upgrade"])
+        self.assertEqual(self.words("plugin", "inspect", ""), [])
         self.assertEqual(self.words("config", ""), ["check", "diff", "history", "load", "rollback", "schema", "simulate"])
         self.assertEqual(self.words("config", "check", ""), [])
         self.assertEqual(self.words("breaker", ""), ["close", "list", "open", "reset"])
@@ -34,7 +34,7 @@ class Complete(Yard):
 
     def test_options_come_from_the_commands_themselves(self):
         for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"],
-                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"], ["plugin", "upgrade"],
+                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "upgrade"],
                         ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "load"],
                         ["top"], ["status"], ["policy"], ["deny"], ["breaker", "open"], ["log"], ["trace"], ["record"]):
             help_text, _ = self.yard(*command, "--help")

@@ -10,7 +10,7 @@ from command import Yard, environment, main
 
 COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench", "dispatch"],
             ["bench", "kernels"], ["doctor"], ["completion"], ["plugin"], ["plugin", "list"],
-            ["hooks"], ["metrics"], ["report"], ["functions"], ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"],
+            ["hooks"], ["metrics"], ["report"], ["functions"], ["plugin", "inspect"], ["plugin", "lock"],
             ["plugin", "upgrade"], ["config"],
             ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "schema"], ["bake"], ["help"],
             ["plugin", "new"], ["ps"], ["top"], ["status"], ["policy"], ["deny"], ["allow"], ["breaker"],

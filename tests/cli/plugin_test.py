@@ -99,7 +99,7 @@ class List(Plugins):
         self.assertEqual(self.json("plugin", "inspect", path, *stated)["state"], "found")
         entry, = self.json("plugin", "list", self.folder, *stated)["plugins"]
         self.assertEqual(entry["state"], "found")
-        self.assertTrue(self.json("plugin", "probe", path, *stated)["passed"])
+        self.json("verify", "--quick", path, *stated)
         self.assertEqual(len(self.json("plugin", "lock", path, *stated)["plugins"]), 1)
         self.assertIn("expected one like cuda:sm_90",
                       self.wrong("plugin", "inspect", path, "--device-feature", "sm_90"))

@@ -159,7 +159,7 @@ class Top(Service):
         wait_for(lambda: "> rms_norm" not in self.screen())
 
     def test_a_very_small_window(self):
-        self.top(width=20, height=4)
+        self.top()
         self.tmux("resize-window", "-x", "8", "-y", "2")
         self.shows("^yard")
         self.tmux("resize-window", "-x", "80", "-y", "24")

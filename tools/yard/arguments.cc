@@ -16,6 +16,17 @@ CLI::Option* option_of(const std::string& message, CLI::App& command) {
 
 }  // namespace
 
+std::vector<std::string> split(const std::string& text, std::string_view separators) {
+  std::vector<std::string> parts(1);
+  for (char c : text) {
+    if (separators.find(c) != std::string_view::npos)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
 CLI::Validator existing_file() {
   return CLI::Validator(
       [](std::string& path) -> std::string {
@@ -33,7 +44,7 @@ CLI::Validator existing_file() {
 CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& word) -> std::string {
-        if (std::find(words.begin(), words.end(), word) != words.end()) return {};
+        if (std::ranges::find(words, word) != words.end()) return {};
         std::string list = words[0];
         for (size_t i = 1; i < words.size(); ++i)
           list += (i + 1 < words.size() ? ", " : " or ") + words[i];
@@ -61,67 +72,39 @@ std::string message_of(const CLI::ParseError& error, CLI::App& command) {
 
 namespace {
 
-constexpr const char* kGroup = "Policy of this call";
-constexpr const char* kFlagGroup = "Flags and labels of this call";
-
-std::vector<std::string> split(const std::string& text, std::string_view separators) {
-  std::vector<std::string> parts(1);
-  for (char c : text) {
-    if (separators.find(c) != std::string_view::npos)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
 Status bad(std::string_view option, std::string_view value, std::string_view right) {
   return Status(Code::kInvalidArgument,
                 fmt::format("{} '{}' is not valid here; expected {}", option, value, right));
 }
 
-std::optional<bool> parse_switch(std::string_view text) {
-  for (const char* on : {"1", "on", "true", "yes"})
-    if (text == on) return true;
-  for (const char* off : {"0", "off", "false", "no"})
-    if (text == off) return false;
-  return std::nullopt;
-}
-
 }  // namespace
 
 void PolicyFlags::add(CLI::App& c) {
-  const auto many = [&](const char* name, std::vector<std::string>& to, const char* type,
-                        const char* help, const char* group) {
-    c.add_option(name, to, help)->type_name(type)->allow_extra_args(false)->group(group);
+  const auto value = [&](const char* name, auto& to, const char* type, const char* help) {
+    add_value(c, name, to, type, help)->group("Policy of this call");
   };
-  c.add_option("--prefer", prefer, "Kind that comes first: default, vendor or reference")
-      ->type_name("KIND")
-      ->group(kGroup);
-  c.add_flag("--strict", strict, "No fallback: the first choice or its error")->group(kGroup);
-  c.add_flag("--reference-only", reference_only, "Only reference kernels")->group(kGroup);
-  c.add_flag("--no-transforms", no_transforms,
-             "Kernels get arguments as they are, or not at all: no copies for them")
-      ->group(kGroup);
-  c.add_option(
-       "--order", order,
-       "What may run, best first: vendor|default, vendor:NAME, impl:ID; excludes all others")
-      ->type_name("TOKENS")
-      ->group(kGroup);
-  c.add_option("--lock", lock, "Lock the op to this kernel")->type_name("ID")->group(kGroup);
-  c.add_option("--force", force, "This kernel or an error; must exist")
-      ->type_name("ID")
-      ->group(kGroup);
-  many("--deny", deny, "GLOB", "Kernels that may not run; repeatable", kGroup);
-  many("--allow", allow, "GLOB", "The only kernels that may run", kGroup);
-  many("--deny-vendor", deny_vendor, "VENDOR", "Vendors whose kernels may not run", kGroup);
-  many("--allow-vendor", allow_vendor, "VENDOR", "The only vendors whose kernels may run", kGroup);
-  many("--backend", backend, "NAME=on|off", "Switch a backend", kGroup);
+  const auto flag = [&](const char* name, bool& to, const char* help) {
+    c.add_flag(name, to, help)->group("Policy of this call");
+  };
+  value("--prefer", prefer, "KIND", "Kind that comes first: default, vendor or reference");
+  flag("--strict", strict, "No fallback: the first choice or its error");
+  flag("--reference-only", reference_only, "Only reference kernels");
+  flag("--no-transforms", no_transforms, "Arguments are not copied or converted for kernels");
+  value("--order", order, "TOKENS",
+        "What may run, best first: vendor|default, vendor:NAME, impl:ID; excludes all others");
+  value("--lock", lock, "ID", "Lock the op to this kernel");
+  value("--force", force, "ID", "This kernel or an error; must exist");
+  value("--deny", deny, "GLOB", "Kernels that may not run; repeatable");
+  value("--allow", allow, "GLOB", "The only kernels that may run");
+  value("--deny-vendor", deny_vendor, "VENDOR", "Vendors whose kernels may not run");
+  value("--allow-vendor", allow_vendor, "VENDOR", "The only vendors whose kernels may run");
+  value("--backend", backend, "NAME=on|off", "Switch a backend");
+  const char* const group = "Flags and labels of this call";
   c.add_flag("--deterministic", deterministic, "Only kernels that give the same bits every time")
-      ->group(kFlagGroup);
-  c.add_flag("--inference", inference, "No gradient is needed")->group(kFlagGroup);
-  c.add_flag("--capturing", capturing, "A graph is being captured")->group(kFlagGroup);
-  many("--label", label, "KEY=VALUE", "A label, for rules and traces", kFlagGroup);
+      ->group(group);
+  c.add_flag("--inference", inference, "No gradient is needed")->group(group);
+  c.add_flag("--capturing", capturing, "A graph is being captured")->group(group);
+  add_value(c, "--label", label, "KEY=VALUE", "A label, for rules and traces")->group(group);
 }
 
 Result<Options> PolicyFlags::options(const std::string& op) const {
@@ -145,9 +128,10 @@ Result<Options> PolicyFlags::options(const std::string& op) const {
   if (!allow_vendor.empty()) p.allow_vendors = allow_vendor;
   for (const std::string& b : backend) {
     const size_t eq = b.find('=');
-    const auto on = eq != std::string::npos ? parse_switch(b.substr(eq + 1)) : std::nullopt;
-    if (!on || eq == 0) return bad("--backend", b, "NAME=on or NAME=off");
-    p.backends[b.substr(0, eq)] = *on;
+    bool on = false;
+    if (eq == std::string::npos || eq == 0 || !CLI::detail::lexical_cast(b.substr(eq + 1), on))
+      return bad("--backend", b, "NAME=on or NAME=off");
+    p.backends[b.substr(0, eq)] = on;
   }
   for (const std::string& l : label) {
     const size_t eq = l.find('=');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options and arguments that commands share: what they accept, and the message for everything else. Messages read
-// `--seconds: expected a number from 0 to 3600, got 'x'`.
+// Options and arguments that commands share: what they accept, and the message for everything else.
+// Messages read `--seconds: expected a number from 0 to 3600, got 'x'`.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,9 @@
 
 namespace yard::tool {
 
-// A file that exists.
+// The parts between any of the separators, empty ones too.
+std::vector<std::string> split(const std::string& text, std::string_view separators);
+
 CLI::Validator existing_file();
 // One of these words.
 CLI::Validator one_of(std::vector<std::string> words);
@@ -35,14 +37,28 @@ CLI::Validator between(T low, T high) {
       "");
 }
 
-// Adds a command. Its options are members of a Q, which lives as long as the command; `run` does it, given the Q, and
-// returns the exit code.
+// Adds an option with a value, which the help calls `type`. A list takes one value each time.
+template <class T>
+CLI::Option* add_value(CLI::App& command, const std::string& name, T& to, const std::string& type,
+                       const std::string& help) {
+  return command.add_option(name, to, help)->type_name(type)->allow_extra_args(false);
+}
+// Adds an option or argument that is a file, which must exist, or a list of them.
+template <class T>
+CLI::Option* add_file(CLI::App& command, const std::string& name, T& to, const std::string& help) {
+  return command.add_option(name, to, help)->type_name("FILE")->check(existing_file());
+}
+
+// Adds a command. Its options are members of a Q, which lives as long as the command. `run(Q&)`
+// does the work and returns the exit code.
 template <class Q, class Run>
 std::pair<CLI::App*, std::shared_ptr<Q>> add_command(CLI::App& parent, Action& action,
                                                      const std::string& name,
                                                      const std::string& text, Run run) {
   auto q = std::make_shared<Q>();
   CLI::App* const c = parent.add_subcommand(name, text);
+  if constexpr (requires { q->json; })
+    c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->callback([q, &action, run] { action = [q, run] { return run(*q); }; });
   return {c, std::move(q)};
 }

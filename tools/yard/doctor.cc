@@ -65,27 +65,28 @@ struct Findings {
   size_t kernels = 0, available = 0;
   std::vector<Trouble> problems;
 
-  // `open`: opens the plugins, so that their backends are known.
+  // With `open`, opens the plugins, so that their backends are known.
   explicit Findings(bool open) {
     look_at_plugins(open);
     for (const OpInfo& op : listing.ops) look_at(op);
     look_at_library();
     for (const BackendInfo& b : listing.backends)
       if (!b.available)
-        problems.push_back({false, fmt::format("backend {} is not available: {}", b.name, why(b)),
-                            "its kernels are skipped; yard list shows which"});
+        note(fmt::format("backend {} is not available: {}", b.name, why(b)),
+             "its kernels are skipped; yard list shows which");
     for (const Variable& v : environment)
       for (const std::string& p : v.problems)
-        problems.push_back(
-            {false, fmt::format("{}={}: {}", v.name, printable(v.value, 80), p), ""});
+        note(fmt::format("{}={}: {}", v.name, printable(v.value, 80), p), "");
     look_at_rules();
   }
-  static std::string why(const BackendInfo& b) { return b.detail.empty() ? b.reason : b.detail; }
-  bool ok() const {
-    for (const Trouble& p : problems)
-      if (p.broken) return false;
-    return true;
+  void broken(std::string what, std::string repair) {
+    problems.push_back({true, std::move(what), std::move(repair)});
   }
+  void note(std::string what, std::string repair) {
+    problems.push_back({false, std::move(what), std::move(repair)});
+  }
+  static std::string why(const BackendInfo& b) { return b.detail.empty() ? b.reason : b.detail; }
+  bool ok() const { return std::ranges::none_of(problems, &Trouble::broken); }
 
  private:
   void look_at(const OpInfo& op) {
@@ -93,8 +94,8 @@ struct Findings {
     for (const KernelInfo& k : op.kernels) able += k.available ? 1 : 0;
     kernels += op.kernels.size(), available += able;
     if (able == 0)
-      problems.push_back({true, fmt::format("op {} has no kernel that is available", op.name),
-                          fmt::format("yard list {} shows why each is not", op.name)});
+      broken(fmt::format("op {} has no kernel that is available", op.name),
+             fmt::format("yard list {} shows why each is not", op.name));
   }
   void look_at_plugins(bool open) {
     Plugins here = Runtime::shared().plugins();
@@ -106,16 +107,14 @@ struct Findings {
     for (PluginInfo& p : plugins) {
       if (p.state == PluginState::kFound) p = here.would_load(p.path);
       if (p.state == PluginState::kRefused)
-        problems.push_back(
-            {true, fmt::format("plugin {} is refused: {}", p.path, why_refused(p)), repair_of(p)});
+        broken(fmt::format("plugin {} is refused: {}", p.path, why_refused(p)), repair_of(p));
     }
     listing = Runtime::shared().list();
   }
-  // Problems of the rule file that the environment names; those of variables are listed with their values.
+  // Problems of the rule file that the environment names. Those of variables are listed already.
   void look_at_rules() {
     const auto is_variable = [&](const Problem& p) {
-      return std::any_of(environment.begin(), environment.end(),
-                         [&](const Variable& v) { return v.name == p.where; });
+      return std::ranges::any_of(environment, [&](const Variable& v) { return v.name == p.where; });
     };
     for (const Problem& p : Runtime::shared().problems())
       if (!is_variable(p))
@@ -126,15 +125,13 @@ struct Findings {
   }
   void look_at_library() {
     if (std::string_view(yard_version()) != YARD_VERSION)
-      problems.push_back({true,
-                          fmt::format("the command is of version {}, the library it found of {}",
-                                      YARD_VERSION, yard_version()),
-                          "install both from one build, or check LD_LIBRARY_PATH"});
+      broken(fmt::format("the command is of version {}, the library it found of {}", YARD_VERSION,
+                         yard_version()),
+             "install both from one build, or check LD_LIBRARY_PATH");
     if (!machine.membarrier)
-      problems.push_back({false, "the kernel refuses membarrier: every call pays for a fence",
-                          "allow the system call membarrier in the sandbox or container"});
-    if (listing.ops.empty())
-      problems.push_back({true, "there are no ops", "build with the backends of backends/"});
+      note("the kernel refuses membarrier: every call pays for a fence",
+           "allow the system call membarrier in the sandbox or container");
+    if (listing.ops.empty()) broken("there are no ops", "build with the backends of backends/");
   }
 };
 
@@ -241,7 +238,7 @@ void print_build(const Findings& f) {
 void print_plugins(const Findings& f) {
   head("\nPlugins");
   if (f.plugins.empty()) return print_out("  none found\n");
-  Table table({{"name"}, {"version"}, {"state"}, {"file"}, {""}});
+  Table table("name|version|state|file|");
   bool unopened = false;
   for (const PluginInfo& p : f.plugins) {
     unopened |= p.state == PluginState::kFound;
@@ -260,7 +257,7 @@ void print_findings(const Findings& f) {
   print_machine(f);
   print_build(f);
   head("\nBackends");
-  Table table({{"name"}, {"vendor"}, {"kernels", Align::kRight}, {"available"}, {""}});
+  Table table("name|vendor|kernels>|available|");
   for (const BackendInfo& b : f.listing.backends)
     table.add({{b.name},
                {b.vendor.empty() ? "-" : b.vendor},
@@ -273,7 +270,7 @@ void print_findings(const Findings& f) {
   print_plugins(f);
   if (!f.environment.empty()) {
     head("\nEnvironment");
-    Table variables({{"variable"}, {"value"}, {""}});
+    Table variables("variable|value|");
     for (const Variable& v : f.environment)
       variables.add({{v.name},
                      {printable(v.value, 160)},
@@ -299,29 +296,13 @@ void add_doctor(CLI::App& app, Action& action) {
   const auto run = [](const DoctorQuestion& q) {  // What would be logged is among the problems.
     for (const char* logger : {"plugin", "policy"}) set_log_level(logger, LogLevel::kOff).ignore();
     const Findings f(q.open);
-    if (q.json)
-      print_json(findings_json(f));
-    else
-      print_findings(f);
+    q.json ? print_json(findings_json(f)) : print_findings(f);
     return f.ok() ? kOk : kFailed;
   };
   const auto [c, q] = add_command<DoctorQuestion>(
       app, action, "doctor", "Show the machine, the build, the backends, the plugins, and problems",
       run);
   c->add_flag("--open", q->open, "Open the plugins, to see whether their backends are available");
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Checks the processor and which of its features the operating system allows, how the\n"
-      "library was built, every backend, the plugins that a program in this environment would\n"
-      "find, the YARD_* variables and the rule file. Shows how to fix problems. Exit code 1 when\n"
-      "something is broken: an op that no kernel can serve, a refused plugin or rule file, a\n"
-      "library of another version. Notes alone give 0.\n"
-      "\n"
-      "Examples:\n"
-      "  yard doctor\n"
-      "  yard doctor --open                       with the backends of plugins\n"
-      "  YARD_BACKEND_ONEDNN=off yard doctor      the effect of a variable\n"
-      "  yard doctor --json");
 }
 
 }  // namespace yard::tool

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard explain: which kernel a call would run, and why not the others.
 #include <fmt/format.h>
-#include <yard/call_spec.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
@@ -23,17 +22,10 @@ namespace {
 struct ExplainQuestion {
   std::string call, config;
   PolicyFlags policy;
-  int64_t pid = 0;           // 0: in this process
-  std::string not_with_pid;  // an option that was given and has no effect on another process
+  int64_t pid = 0;           // 0 for this process
+  std::string not_with_pid;  // an option that was given but has no effect on another process
   bool json = false;
 };
-
-std::vector<PolicyNote> policy_notes(const Json& from) {
-  std::vector<PolicyNote> to;
-  for (const Json& n : list_at(from, "policy"))
-    to.push_back({text_at(n, "field"), text_at(n, "value"), text_at(n, "source")});
-  return to;
-}
 
 Candidate read_candidate(const Json& c) {
   Candidate to;
@@ -59,13 +51,15 @@ Explanation read_explanation(const Json& j) {
   to.op = text_at(j, "op"), to.call = printable(text_at(j, "call"));
   to.selected = text_at(j, "selected"), to.generation = count_at(j, "generation");
   for (const Json& c : list_at(j, "candidates")) to.candidates.push_back(read_candidate(c));
-  to.policy = policy_notes(j);
+  for (const Json& n : list_at(j, "policy"))
+    to.policy.push_back({text_at(n, "field"), text_at(n, "value"), text_at(n, "source")});
   for (const Json& c : list_at(j, "counterfactuals"))
     if (c.is_string()) to.counterfactuals.push_back(printable(c.get<std::string>()));
   return to;
 }
 
-// As a running process would choose. Its policy applies: of the options only labels go with the call.
+// Explains what a running process would choose under its own policy. Of the options only labels
+// apply.
 int explain_in_process(const ExplainQuestion& q) {
   if (!q.not_with_pid.empty())
     return fail(kUsage, fmt::format("--pid: expected no {} beside it: the policy is that of the "
@@ -73,36 +67,24 @@ int explain_in_process(const ExplainQuestion& q) {
                                     q.not_with_pid));
   PolicyFlags labels_only;
   labels_only.label = q.policy.label;
-  const auto options = labels_only.options("");
-  if (!options.ok()) return fail(kUsage, options.status());
+  const auto options = need(labels_only.options(""), kUsage);
   Json args = {{"call", q.call}};
-  for (const auto& [key, value] : options->labels) args["labels"][key] = value;
-  auto remote = Remote::connect(q.pid);
-  if (!remote.ok()) return fail(exit_code(remote.status()), remote.status());
-  const auto result = remote->request("explain", args);
-  if (!result.ok()) return fail(exit_code(result.status()), result.status());
-  const Explanation e = read_explanation(*result);
-  if (q.json)
-    print_json(*result);
-  else
-    print_out("{}", e.to_text(colour()));
+  for (const auto& [key, value] : options.labels) args["labels"][key] = value;
+  auto remote = need(Remote::connect(q.pid));
+  const auto result = need(remote.request("explain", args));
+  const Explanation e = read_explanation(result);
+  q.json ? print_json(result) : print_out("{}", e.to_text(colour()));
   return e.selected.empty() ? kFailed : kOk;
 }
 
 int explain_call(const ExplainQuestion& q) {
   if (q.pid != 0) return explain_in_process(q);
   if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
-  const auto call = Runtime::shared().parse(q.call);
-  if (!call.ok()) return fail(kUsage, call.status());
-  const auto options = q.policy.options(call->op);
-  if (!options.ok()) return fail(kUsage, options.status());
-  const auto e = Runtime::shared().explain(q.call, *options);
-  if (!e.ok()) return fail(exit_code(e.status()), e.status());
-  if (q.json)
-    print_json(Json::parse(e->to_json()));
-  else
-    print_out("{}", e->to_text(colour()));
-  return e->selected.empty() ? kFailed : kOk;
+  const auto call = need(Runtime::shared().parse(q.call), kUsage);
+  const auto options = need(q.policy.options(call.op), kUsage);
+  const auto e = need(Runtime::shared().explain(q.call, options));
+  q.json ? print_json(Json::parse(e.to_json())) : print_out("{}", e.to_text(colour()));
+  return e.selected.empty() ? kFailed : kOk;
 }
 
 }  // namespace
@@ -116,21 +98,6 @@ void add_explain(CLI::App& app, Action& action) {
   add_pid_option(*c, q->pid, "As this running process would choose, under its rules and policy");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
-  c->footer(
-      "Runs the selector; no kernel is run and no tensor is made. Lists the kernels in the order\n"
-      "in which they would be tried, then those that were rejected, each with its reason.\n"
-      "Exit code 1 when no kernel can run the call, 2 when the rule file is invalid.\n"
-      "\n"
-      "Examples:\n"
-      "  yard explain 'rms_norm(f32[8,4096], f32[4096])'\n"
-      "  yard explain 'softmax(bf16[64,32000])' --prefer vendor --strict\n"
-      "  yard explain 'softmax(f32[64,100;128,1])@cpu+deterministic'    padded rows, a flag\n"
-      "  yard explain 'rms_norm(f32[8,64], f32[64], out=&x)'            in place\n"
-      "  yard explain --config new.yaml 'softmax(f32[64,4096])'         under other rules\n"
-      "  yard explain 'softmax(f32[4,8])' --order 'vendor:onednn|reference' --json\n"
-      "\n"
-      "In a running process, see yard ps:\n"
-      "  yard explain --pid 4242 'rms_norm(f32[8,5120], f32[5120]){tenant=B}'");
   c->callback([q, c, &action] {
     for (const CLI::Option* o : c->get_options())
       if (o->count() > 0 && !o->get_positional() && !o->check_lname("pid") &&

@@ -7,11 +7,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 #include <set>
 
+#include "arguments.h"
 #include "commands.h"
 #include "output.h"
+#include "templates.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -46,18 +47,17 @@ std::vector<Section> sections_of(CLI::App& app) {
     to[0].entries.push_back({c->get_name(), c->get_description()});
   for (CLI::Option* o : app.get_options()) {
     const std::string group = o->get_positional() ? "Arguments" : o->get_group();
-    auto at =
-        std::find_if(to.begin(), to.end(), [&](const Section& s) { return s.title == group; });
+    auto at = std::ranges::find_if(to, [&](const Section& s) { return s.title == group; });
     if (at == to.end()) at = to.insert(to.end(), {group, {}});
     at->entries.push_back(
         {label(*o),
          o->get_description() + (!o->get_positional() && o->get_required() ? "; required" : "")});
   }
   std::erase_if(to, [](const Section& s) { return s.entries.empty(); });
-  // The parser has the option for this help first; readers look for others.
+  // The options that every command has come last.
   for (Section& s : to)
-    std::stable_partition(s.entries.begin(), s.entries.end(),
-                          [](const Entry& e) { return e.label != "-h, --help"; });
+    for (const char* last : {"--json", "-h, --help"})
+      std::ranges::stable_partition(s.entries, [&](const Entry& e) { return e.label != last; });
   return to;
 }
 
@@ -101,15 +101,10 @@ int show_help(CLI::App& root, const HelpQuestion& q) {
   if (q.manual) return write_out(manual_page(root)), kOk;
   CLI::App* at = &root;
   for (const std::string& word : q.command) {
-    std::vector<std::string> known;
-    CLI::App* next = nullptr;
-    for (CLI::App* c : commands_below(*at)) {
-      known.push_back(c->get_name());
-      if (c->get_name() == word) next = c;
-    }
+    CLI::App* const next = command_named(*at, word);
     if (next == nullptr)
       return fail(kUsage, fmt::format("{} has no command '{}'{}", full_name(*at), word,
-                                      did_you_mean(word, known)));
+                                      did_you_mean(word, command_names(*at))));
     at = next;
   }
   print_out("{}", help_text(*at));
@@ -127,19 +122,21 @@ std::vector<CLI::App*> commands_below(CLI::App& app) {
   return app.get_subcommands([](CLI::App*) { return true; });
 }
 
+std::vector<std::string> command_names(CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* c : commands_below(app)) names.push_back(c->get_name());
+  return names;
+}
+
+CLI::App* command_named(CLI::App& app, const std::string& name) {
+  for (CLI::App* c : commands_below(app))
+    if (c->get_name() == name) return c;
+  return nullptr;
+}
+
 std::string value_name(const CLI::Option& option) {
   if (option.get_positional() || option.get_items_expected_max() == 0) return {};
-  std::string name = option.get_type_name();
-  // Validators of the parser add what they check.
-  for (int i = 0;; ++i) {
-    try {
-      const std::string more =
-          ":" + const_cast<CLI::Option&>(option).get_validator(i)->get_description();
-      if (more.size() > 1 && name.ends_with(more)) name.resize(name.size() - more.size());
-    } catch (const CLI::OptionNotFound&) {
-      break;
-    }
-  }
+  const std::string name = option.get_type_name();
   static const std::set<std::string> kTypes = {"TEXT", "INT", "UINT", "FLOAT", "BOOLEAN", "ENUM"};
   return name.empty() || kTypes.contains(name) ? "VALUE" : name;
 }
@@ -154,6 +151,16 @@ std::string usage_of(CLI::App& app) {
     if (o->get_positional())
       to += fmt::format(fmt::runtime(o->get_required() ? " {}" : " [{}]"), label(*o));
   return to;
+}
+
+void add_help_texts(CLI::App& app) {
+  static const std::string all = fill_in("help.txt", {});
+  const std::string head = "== " + full_name(app) + "\n";
+  if (const size_t at = all.find(head); at != all.npos) {
+    const size_t from = at + head.size();
+    app.footer(all.substr(from, std::min(all.find("\n== ", from), all.size() - 1) - from));
+  }
+  for (CLI::App* c : commands_below(app)) add_help_texts(*c);
 }
 
 std::string help_text(CLI::App& app) {
@@ -181,18 +188,11 @@ std::string manual_page(CLI::App& root) {
 }
 
 void add_help(CLI::App& app, Action& action) {
-  auto q = std::make_shared<HelpQuestion>();
-  CLI::App* c = app.add_subcommand("help", "Show the help of a command");
+  const auto [c, q] = add_command<HelpQuestion>(
+      app, action, "help", "Show the help of a command",
+      [&app](const HelpQuestion& asked) { return show_help(app, asked); });
   c->add_option("COMMAND", q->command, "The command: plugin list, for example; none: yard itself");
   c->add_flag("--man", q->manual, "The manual page of all commands, for man");
-  c->footer(
-      "The same as --help after the command.\n"
-      "\n"
-      "Examples:\n"
-      "  yard help explain\n"
-      "  yard help plugin list\n"
-      "  yard help --man | man -l -");
-  c->callback([q, &app, &action] { action = [q, &app] { return show_help(app, *q); }; });
 }
 
 }  // namespace yard::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON that commands print: keys in the order in which they are written.
+// The JSON that commands print. Keys stay in the order in which they are added.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,11 +13,11 @@ namespace yard::tool {
 
 using Json = nlohmann::ordered_json;
 
-// Unknown values are null, not "".
+// Null for an empty text, which stands for an unknown value.
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
 
-// Parts of an answer from another process, which may be of another version: what is missing or of another type is null,
-// empty or 0.
+// Parts of an answer from another process, which may be of another version. A part that is missing
+// or of another type is null, empty or 0.
 inline const Json& value_at(const Json& j, const char* key) {
   static const Json kNull;
   const auto at = j.is_object() ? j.find(key) : j.end();
@@ -45,10 +45,10 @@ inline bool flag_at(const Json& j, const char* key) {
   return v.is_boolean() && v.get<bool>();
 }
 
-// The version of all output; a change that programs would notice changes it.
+// The version of all output. It changes when programs would notice a change.
 inline constexpr int kJsonSchema = 1;
 
-// An object, after its version: indented, with a newline; bytes that are not UTF-8 are replaced.
+// Prints an object, indented and after the version. Bytes that are not UTF-8 are replaced.
 inline void print_json(const Json& j) {
   Json all = {{"schema", kJsonSchema}};
   all.update(j);

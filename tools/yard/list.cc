@@ -42,7 +42,7 @@ Json ops_json(const std::vector<const OpInfo*>& ops, const std::vector<Announced
   return {{"ops", std::move(list)}, {"announced", std::move(unopened)}};
 }
 
-std::vector<Cell> kernel_row(const KernelInfo& k) {
+Line kernel_row(const KernelInfo& k) {
   return {{k.id, k.available ? Paint::kPlain : Paint::kDim},
           {to_string(k.kind)},
           {k.vendor.empty() ? "-" : k.vendor},
@@ -54,42 +54,31 @@ std::vector<Cell> kernel_row(const KernelInfo& k) {
                               : k.reason + ": " + k.detail}};
 }
 
-const std::vector<Column>& kernel_columns() {
-  static const std::vector<Column> columns = {
-      {"kernel"},    {"kind"}, {"vendor"}, {"backend"}, {"priority", Align::kRight},
-      {"available"}, {""}};
-  return columns;
-}
+constexpr const char* kKernelColumns = "kernel|kind|vendor|backend|priority>|available|";
 
 // Its kernels are known only after it is opened.
-std::vector<Cell> unopened_row(const Announced& a) {
-  return {{"-"},
-          {"-"},
-          {"-"},
-          {"-"},
-          {"-"},
-          {"-"},
-          {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}};
+Line unopened_row(const Announced& a) {
+  Line to(6, {"-"});
+  to.push_back({fmt::format("plugin {}, not opened", a.plugin), Paint::kDim});
+  return to;
 }
 
 void add_unopened(Table& table, const std::vector<Announced>& waiting, const std::string& op,
                   std::string name) {
   for (const Announced& a : waiting) {
     if (a.name != op) continue;
-    std::vector<Cell> cells = unopened_row(a);
+    Line cells = unopened_row(a);
     cells.insert(cells.begin(), Cell{std::exchange(name, ""), Paint::kBold});
     table.add(std::move(cells));
   }
 }
 
 void print_all(const std::vector<const OpInfo*>& ops, const std::vector<Announced>& waiting) {
-  std::vector<Column> columns = {{"op"}};
-  columns.insert(columns.end(), kernel_columns().begin(), kernel_columns().end());
-  Table table(columns);
+  Table table(std::string("op|") + kKernelColumns);
   for (const OpInfo* op : ops) {
     std::string name = op->name;
     for (const KernelInfo& k : op->kernels) {
-      std::vector<Cell> cells = kernel_row(k);
+      Line cells = kernel_row(k);
       cells.insert(cells.begin(), Cell{std::exchange(name, ""), Paint::kBold});
       table.add(std::move(cells));
     }
@@ -97,7 +86,7 @@ void print_all(const std::vector<const OpInfo*>& ops, const std::vector<Announce
     add_unopened(table, waiting, op->name, "");
   }
   const auto known = [&](const Announced& a) {
-    return std::any_of(ops.begin(), ops.end(), [&](const OpInfo* o) { return o->name == a.name; });
+    return std::ranges::any_of(ops, [&](const OpInfo* o) { return o->name == a.name; });
   };
   std::set<std::string> new_ops;
   for (const Announced& a : waiting)
@@ -110,7 +99,7 @@ void print_one(const OpInfo& op, const std::vector<Announced>& waiting) {
   print_out("{}\n", paint(Paint::kBold, op.name));
   if (!op.summary.empty()) print_out("  {}\n", printable(op.summary));
   print_out("\n  {}\n\n", op.schema);
-  Table table(kernel_columns());
+  Table table(kKernelColumns);
   for (const KernelInfo& k : op.kernels) table.add(kernel_row(k));
   for (const Announced& a : waiting) table.add(unopened_row(a));
   print_out("{}", op.kernels.empty() && waiting.empty() ? "  no kernels\n" : table.text(2));
@@ -132,8 +121,7 @@ std::vector<Announced> unopened(const std::string& op) {
 int list_ops(const ListQuestion& q) {
   if (q.open)
     for (const Announced& a : unopened(q.op))
-      if (const Status s = Runtime::shared().plugins().load(a.path); !s.ok())
-        return fail(kFailed, s.message());
+      need(Runtime::shared().plugins().load(a.path), kFailed);
   const std::vector<Announced> waiting = unopened(q.op);
   const Listing listing = Runtime::shared().list();
   std::vector<const OpInfo*> ops;
@@ -163,18 +151,6 @@ void add_list(CLI::App& app, Action& action) {
       add_command<ListQuestion>(app, action, "list", "List ops and their kernels", list_ops);
   c->add_option("OP", q->op, "Only this op, with its schema");
   c->add_flag("--open", q->open, "Open the plugins that serve ops, to see their kernels");
-  c->add_flag("--json", q->json, "JSON for programs instead of a table");
-  c->footer(
-      "A kernel is available when its backend works here and the processor has what it needs.\n"
-      "Use yard explain to see whether it can serve a certain call.\n"
-      "Plugins are opened when an op is first called: until then only their ops are known.\n"
-      "\n"
-      "Examples:\n"
-      "  yard list                    all ops and kernels\n"
-      "  yard list rms_norm           one op with its schema\n"
-      "  yard list rms_norm --open    with the kernels of plugins\n"
-      "  yard list --json             {\"ops\": [{\"name\", \"schema\", \"kernels\": [...]}], "
-      "\"announced\": [...]}");
 }
 
 }  // namespace yard::tool

@@ -113,46 +113,27 @@ Machine look_at_machine() {
 }
 
 std::vector<Feature> look_at_features() {
+  // Our names, with the name in /proc/cpuinfo where it is another one.
 #if defined(__aarch64__)
-  // Our name, and its name in /proc/cpuinfo.
-  static constexpr std::pair<const char*, const char*> kNames[] = {
-      {"neon", "asimd"},  {"fphp", "fphp"},  {"asimdhp", "asimdhp"}, {"dotprod", "asimddp"},
-      {"lse", "atomics"}, {"crypto", "aes"}, {"bf16", "bf16"},       {"i8mm", "i8mm"},
-      {"sve", "sve"},     {"sve2", "sve2"},  {"svebf16", "svebf16"}, {"svei8mm", "svei8mm"},
-      {"sme", "sme"}};
+  const char* const names =
+      "neon=asimd fphp asimdhp dotprod=asimddp lse=atomics crypto=aes bf16 i8mm sve sve2 svebf16 "
+      "svei8mm sme";
   const std::string listed = field(file_text("/proc/cpuinfo"), "Features");
 #else
-  static constexpr std::pair<const char*, const char*> kNames[] = {{"sse2", "sse2"},
-                                                                   {"sse3", "pni"},
-                                                                   {"ssse3", "ssse3"},
-                                                                   {"sse4.1", "sse4_1"},
-                                                                   {"sse4.2", "sse4_2"},
-                                                                   {"avx", "avx"},
-                                                                   {"avx2", "avx2"},
-                                                                   {"fma", "fma"},
-                                                                   {"f16c", "f16c"},
-                                                                   {"bmi1", "bmi1"},
-                                                                   {"bmi2", "bmi2"},
-                                                                   {"avx512f", "avx512f"},
-                                                                   {"avx512bw", "avx512bw"},
-                                                                   {"avx512cd", "avx512cd"},
-                                                                   {"avx512dq", "avx512dq"},
-                                                                   {"avx512vl", "avx512vl"},
-                                                                   {"avx512vnni", "avx512_vnni"},
-                                                                   {"avx512bf16", "avx512_bf16"},
-                                                                   {"avx512fp16", "avx512_fp16"},
-                                                                   {"avxvnni", "avx_vnni"},
-                                                                   {"amx_tile", "amx_tile"},
-                                                                   {"amx_int8", "amx_int8"},
-                                                                   {"amx_bf16", "amx_bf16"}};
+  const char* const names =
+      "sse2 sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 avx avx2 fma f16c bmi1 bmi2 avx512f "
+      "avx512bw avx512cd avx512dq avx512vl avx512vnni=avx512_vnni avx512bf16=avx512_bf16 "
+      "avx512fp16=avx512_fp16 avxvnni=avx_vnni amx_tile amx_int8 amx_bf16";
   const std::string listed = field(file_text("/proc/cpuinfo"), "flags");
 #endif
-  std::istringstream words(listed);
+  std::istringstream words(listed), entries(names);
   const std::set<std::string> shown{std::istream_iterator<std::string>(words), {}};
   std::vector<Feature> features;
-  for (const auto& [name, kernel_name] : kNames)
-    if (const int has = host_feature(name); has >= 0)
-      features.push_back({name, has == 1, shown.contains(kernel_name)});
+  for (std::string entry; entries >> entry;) {
+    const std::string name = entry.substr(0, entry.find('='));
+    if (const int has = host_feature(name.c_str()); has >= 0)
+      features.push_back({name, has == 1, shown.contains(entry.substr(entry.find('=') + 1))});
+  }
   return features;
 }
 
@@ -168,8 +149,7 @@ std::vector<Variable> look_at_environment(const Runtime& runtime) {
       if (p.where == v.name) v.problems.push_back(p.message);
     found.push_back(std::move(v));
   }
-  std::sort(found.begin(), found.end(),
-            [](const Variable& a, const Variable& b) { return a.name < b.name; });
+  std::ranges::sort(found, [](const Variable& a, const Variable& b) { return a.name < b.name; });
   return found;
 }
 

@@ -5,24 +5,17 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 
 #include "arguments.h"
 #include "commands.h"
-#include "completion.h"
+#include "completion/completion.h"
 #include "help.h"
 #include "output.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
-
-std::vector<std::string> command_names(CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* c : commands_below(app)) names.push_back(c->get_name());
-  return names;
-}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -41,10 +34,10 @@ struct Unknown {
 std::optional<Unknown> unknown_command(CLI::App& app, int argc, char** argv) {
   CLI::App* at = &app;
   for (int i = 1; i < argc; ++i) {
-    const std::vector<std::string> known = command_names(*at);
-    if (known.empty() || argv[i][0] == '-') return std::nullopt;
-    if (std::find(known.begin(), known.end(), argv[i]) == known.end()) return Unknown{at, argv[i]};
-    at = at->get_subcommand(argv[i]);
+    if (commands_below(*at).empty() || argv[i][0] == '-') return std::nullopt;
+    CLI::App* const next = command_named(*at, argv[i]);
+    if (next == nullptr) return Unknown{at, argv[i]};
+    at = next;
   }
   return std::nullopt;
 }
@@ -96,52 +89,19 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("-V,--version", YARD_VERSION, "Show the version");
   app.set_help_flag("-h,--help", "Show this help");
   app.require_subcommand(1);
-  app.footer(
-      "A call is written as text, a CallSpec: op(dtype[shape], ..., name=value)@device\n"
-      "\n"
-      "Examples:\n"
-      "  yard list                                               ops and kernels\n"
-      "  yard explain 'rms_norm(f32[8,4096], f32[4096])'         what would run, and why\n"
-      "  yard run 'softmax(bf16[64,32000])'                      run it, time it, check it\n"
-      "  yard verify --backend simd                              compare with the reference\n"
-      "  yard plugin list                                        found and refused plugins\n"
-      "  yard config check rules.yaml                            whether a rule file is valid\n"
-      "  yard bake --trace calls.txt --yaml baked.yaml           recorded calls as a static map\n"
-      "  yard bench dispatch                                     what a call costs\n"
-      "  yard bench kernels softmax                              how fast its kernels are\n"
-      "  yard ps                                                 running processes\n"
-      "  yard top 4242                                           what one of them calls, live\n"
-      "  yard deny vendor.acme --pid 4242                        steer it while it runs\n"
-      "  yard doctor                                             problems and their fixes\n"
-      "  yard help plugin list                                   the help of a command\n"
-      "\n"
-      "Every command that prints results takes --json; its errors are JSON as well. Exit codes:\n"
-      "0 success, 1 the operation failed (no kernel can run, results differ), 2 invalid input.");
-  add_list(app, action);
-  add_explain(app, action);
-  add_run(app, action);
-  add_verify(app, action);
-  add_config(app, action);
-  add_bake(app, action);
-  add_plugin(app, action);
-  add_metrics(app, action);
-  add_report(app, action);
-  add_functions(app, action);
+  for (AddCommand* add : {add_list, add_explain, add_run, add_verify, add_config, add_bake,
+                          add_plugin, add_metrics, add_report, add_functions})
+    add(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);
-  bench->footer(
-      "Examples:\n"
-      "  yard bench dispatch                 the overhead of a call\n"
-      "  yard bench kernels rms_norm         how fast each kernel of an op is");
   add_bench_dispatch(*bench, action);
   add_bench_kernels(*bench, action);
-  for (const auto add : {add_ps, add_top, add_status, add_policy, add_deny, add_allow, add_breaker,
-                         add_undo, add_changes, add_log, add_verbose, add_trace, add_record})
+  for (AddCommand* add : {add_ps, add_top, add_status, add_policy, add_deny, add_allow, add_breaker,
+                          add_undo, add_changes, add_log, add_verbose, add_trace, add_record,
+                          add_doctor, add_completion, add_help})
     add(app, action);
-  add_doctor(app, action);
-  add_completion(app, action);
-  add_help(app, action);
 
+  add_help_texts(app);
   // Used by the scripts of `yard completion` only, so it is not listed as a command.
   if (argc > 1 && std::string_view(argv[1]) == "complete")
     return print_completions(app, {argv + 2, argv + argc});
@@ -177,13 +137,5 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace yard::tool;
   start_output();
-  int code = kFailed;
-  try {
-    code = parse_and_run(argc, argv);
-  } catch (const std::exception& e) {
-    code = fail(kFailed, exception_message(e));
-  } catch (...) {
-    code = fail(kFailed, "unexpected exception that is not a std::exception");
-  }
-  return finish_output(code);
+  return finish_output(run_action([&] { return parse_and_run(argc, argv); }));
 }

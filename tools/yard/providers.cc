@@ -18,7 +18,7 @@ Cell not_opened(const Announced& a) {
   return {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim};
 }
 
-// Of a function without a provider.
+// Adds the row of a function without a provider.
 void add_row(Table& table, std::string name, std::string signature, Cell note) {
   table.add({{std::move(name), Paint::kBold},
              {"-"},
@@ -84,12 +84,7 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
     print_out("No functions are declared or provided.\n");
     return;
   }
-  Table table({{"function"},
-               {"backend"},
-               {"priority", Align::kRight},
-               {active ? "active" : "on"},
-               {"signature"},
-               {""}});
+  Table table(fmt::format("function|backend|priority>|{}|signature|", active ? "active" : "on"));
   for (const FunctionInfo& f : list) {
     std::string name = f.group + "/" + f.name;
     const std::string note = f.declared ? "" : "not declared";
@@ -116,20 +111,13 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
 int list_functions(const FunctionsQuestion& q) {
   const RuntimeSettings settings = looks_also_at(q.paths);
   Runtime runtime(settings);
-  if (const Status s = none_refused(runtime, settings.plugins.paths); !s.ok())
-    return fail(kFailed, s.message());
-  if (q.open || !q.activate.empty())
-    if (const Status s = open_announced(runtime, &PluginInfo::groups); !s.ok())
-      return fail(kFailed, s.message());
+  need(none_refused(runtime, settings.plugins.paths), kFailed);
+  if (q.open || !q.activate.empty()) need(open_announced(runtime, &PluginInfo::groups), kFailed);
   Functions functions = runtime.functions();
-  for (const std::string& backend : q.activate)
-    if (Status s = functions.activate(backend); !s.ok())
-      return fail(kFailed, std::string(s.message()));
+  for (const std::string& backend : q.activate) need(functions.activate(backend), kFailed);
   const std::vector<Announced> waiting = announced(runtime, &PluginInfo::groups);
-  if (q.json)
-    print_json(functions_json(functions, waiting));
-  else
-    print_functions(functions.list(), waiting, q.active);
+  q.json ? print_json(functions_json(functions, waiting))
+         : print_functions(functions.list(), waiting, q.active);
   return kOk;
 }
 
@@ -146,21 +134,9 @@ void add_functions(CLI::App& app, Action& action) {
     q->active = active;
     c->add_option("PATH", q->paths, "More plugins, or directories of them");
     c->add_flag("--open", q->open, "Open the plugins that serve groups, to list their functions");
-    c->add_option("--activate", q->activate, "Open them, and activate this backend for the process")
-        ->type_name("BACKEND")
-        ->allow_extra_args(false);
+    add_value(*c, "--activate", q->activate, "BACKEND",
+              "Open them, and activate this backend for the process");
     if (!active) c->add_flag("--active", q->active, "Show where backends are active");
-    c->add_flag("--json", q->json, "JSON for programs instead of a table");
-    c->footer(
-        "Functions are declared by programs. This command declares none, so functions of plugins "
-        "are\n"
-        "shown as not declared; a program lists its own with yard::Functions::list().\n"
-        "\n"
-        "Examples:\n"
-        "  yard functions                     what the installed plugins announce\n"
-        "  yard functions --open ./acme.so    backends, signatures and priorities of one\n"
-        "  yard functions --active --activate acme    where backends are active\n"
-        "  yard functions --json              {\"functions\": [...], \"announced\": [...]}");
   }
 }
 

@@ -51,7 +51,7 @@ struct Outcome {
   }
 };
 
-// Runs repeatedly on restored inputs; the time is that of the kernel alone, the median over the runs.
+// Runs repeatedly on restored inputs. The time is the median of the times of the kernel alone.
 void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, Options& options,
                Outcome& out) {
   ResultRecord record;
@@ -73,7 +73,7 @@ void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, 
     if (!first)
       times.push_back(static_cast<double>(record.pre_ns + record.run_ns + record.post_ns));
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   out.runs = times.size();
   out.median_ns = times[times.size() / 2];
   if (out.median_ns > 0) out.gb_per_s = static_cast<double>(data.traffic()) / out.median_ns;
@@ -118,10 +118,17 @@ Json outcome_json(const ParsedCall& call, const Outcome& o) {
   return j;
 }
 
+void line(const char* what, const std::string& text) { print_out("  {:<10} {}\n", what, text); }
+
+// "equal bits (reference.cpp)".
+std::string verdict(const Difference& d, const std::string& against) {
+  const char* const text = d.equal_bits ? "equal bits"
+                           : d.within   ? "within tolerance"
+                                        : "beyond tolerance";
+  return fmt::format("{} ({})", paint(d.within ? Paint::kGood : Paint::kBad, text), against);
+}
+
 void print_outcome(const ParsedCall& call, const Outcome& o) {
-  const auto line = [](const char* what, const std::string& text) {
-    print_out("  {:<10} {}\n", what, text);
-  };
   print_out("{}\n", call.text);
   line("kernel", paint(Paint::kBold, o.kernel) +
                      (o.attempts > 1 ? fmt::format(", after {} that failed", o.attempts - 1) : ""));
@@ -133,13 +140,8 @@ void print_outcome(const ParsedCall& call, const Outcome& o) {
     line("reference", paint(Paint::kWarning, "none to compare with: " + printable(o.no_reference)));
     return;
   }
-  if (d.equal_bits) {
-    line("reference", paint(Paint::kGood, "equal bits") + " (" + o.reference + ")");
-    return;
-  }
-  line("reference", paint(d.within ? Paint::kGood : Paint::kBad,
-                          d.within ? "within tolerance" : "beyond tolerance") +
-                        " (" + o.reference + ")");
+  line("reference", verdict(d, o.reference));
+  if (d.equal_bits) return;
   line("error", fmt::format("at most {:.3g} absolute, {:.3g} relative", d.max_abs, d.max_rel));
   if (!d.worst.empty())
     line("worst", fmt::format("{} is {:.9g} where the reference has {:.9g}", d.worst, d.worst_found,
@@ -148,35 +150,33 @@ void print_outcome(const ParsedCall& call, const Outcome& o) {
 
 int run_call(const RunQuestion& q) {
   if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
-  const auto call = Runtime::shared().parse(q.call);
-  if (!call.ok()) return fail(kUsage, call.status());
-  auto options = q.policy.options(call->op);
-  if (!options.ok()) return fail(kUsage, options.status());
-  options->deterministic |= (call->flags & YARD_CALL_DETERMINISTIC) != 0;
-  options->capturing |= (call->flags & YARD_CALL_CAPTURING) != 0;
-  options->inference |= (call->flags & YARD_CALL_INFERENCE) != 0;
-  for (const auto& [k, v] : call->labels) options->labels.try_emplace(k, v);
-  if ((call->flags & YARD_CALL_TRACING) != 0)
+  const auto call = need(Runtime::shared().parse(q.call), kUsage);
+  auto options = need(q.policy.options(call.op), kUsage);
+  options.deterministic |= (call.flags & YARD_CALL_DETERMINISTIC) != 0;
+  options.capturing |= (call.flags & YARD_CALL_CAPTURING) != 0;
+  options.inference |= (call.flags & YARD_CALL_INFERENCE) != 0;
+  for (const auto& [k, v] : call.labels) options.labels.try_emplace(k, v);
+  if ((call.flags & YARD_CALL_TRACING) != 0)
     return fail(kUsage, "a call with +tracing is not computed; leave the flag out to run it");
-  if ((call->flags & YARD_CALL_LOADED) != 0)
+  if ((call.flags & YARD_CALL_LOADED) != 0)
     return fail(
         kUsage,
         "a call with +loaded is of an instance, which only a program has; leave the flag out "
         "to run it");
   // One set for the kernel and one for the reference.
-  if (Status s = CallTensors::check(*call, 2); !s.ok()) return fail(kUsage, s);
+  need(CallTensors::check(call, 2), kUsage);
 
-  CallTensors data(*call, q.seed, q.contents);
+  CallTensors data(call, q.seed, q.contents);
   Outcome out;
-  time_call(q, *call, data, *options, out);
+  time_call(q, call, data, options, out);
   out.damage = data.damage();
-  if (out.status.ok()) check_against_reference(q, *call, data, out);
-  if (q.json) print_json(outcome_json(*call, out));
+  if (out.status.ok()) check_against_reference(q, call, data, out);
+  if (q.json) print_json(outcome_json(call, out));
   if (!out.status.ok()) {
     const int code = out.status.code() == Code::kNotFound ? kUsage : kFailed;
     return q.json ? code : fail(code, out.status);
   }
-  if (!q.json) print_outcome(*call, out);
+  if (!q.json) print_outcome(call, out);
   return out.ok() ? kOk : kFailed;
 }
 
@@ -214,35 +214,24 @@ Json replay_json(const std::string& path, const CanaryDump& dump, const CanaryRe
 }
 
 void print_replay(const CanaryDump& dump, const CanaryReplay& r) {
-  const auto line = [](const char* what, const std::string& text) {
-    print_out("  {:<10} {}\n", what, text);
-  };
   const Difference& d = r.difference;
   print_out("{}\n", r.call);
   line("kernel", paint(Paint::kBold, r.kernel));
   line("then", fmt::format("{}: {}", dump.mismatch.kernel, to_string(dump.mismatch)));
   if (!r.damage.empty()) line("memory", paint(Paint::kBad, "it " + r.damage));
   if (!r.status.ok()) return line("now", paint(Paint::kBad, printable(r.status.to_string())));
-  if (d.equal_bits) return line("now", paint(Paint::kGood, "equal bits") + " (" + r.against + ")");
-  line("now", paint(d.within ? Paint::kGood : Paint::kBad,
-                    d.within ? "within tolerance" : "beyond tolerance") +
-                  " (" + r.against + ")");
-  if (d.worst.empty()) return;
+  line("now", verdict(d, r.against));
+  if (d.equal_bits || d.worst.empty()) return;
   line("worst", fmt::format("{} is {} where {} has {} ({} times the tolerance)", d.worst,
                             figures(d.worst_found), r.against, figures(d.worst_expected),
                             fmt::format("{:.3g}", d.ratio)));
 }
 
 int run_dump(const std::string& path, const std::string& kernel, bool json) {
-  const auto dump = read_canary_dump(path);
-  if (!dump.ok()) return fail(kUsage, dump.status());
-  const auto again = replay(Runtime::shared(), *dump, kernel);
-  if (!again.ok()) return fail(kUsage, again.status());
-  if (json)
-    print_json(replay_json(path, *dump, *again));
-  else
-    print_replay(*dump, *again);
-  return again->ok() ? kOk : kFailed;
+  const auto dump = need(read_canary_dump(path), kUsage);
+  const auto again = need(replay(Runtime::shared(), dump, kernel), kUsage);
+  json ? print_json(replay_json(path, dump, again)) : print_replay(dump, again);
+  return again.ok() ? kOk : kFailed;
 }
 
 // A dump defines the whole call; options that would change it are refused.
@@ -261,7 +250,7 @@ Status check_from(const CLI::App& command, const RunQuestion& q) {
 }
 
 int run_either(const CLI::App& command, const RunQuestion& q) {
-  if (Status s = check_from(command, q); !s.ok()) return fail(kUsage, s);
+  need(check_from(command, q), kUsage);
   if (q.from.empty()) return run_call(q);
   if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
   return run_dump(q.from, q.kernel, q.json);
@@ -286,33 +275,16 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App* c =
       app.add_subcommand("run", "Run a call; show kernel, time and distance from the reference");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes");
-  c->add_option("--from", q->from, "Run a call that a canary has dumped, instead of a CALLSPEC")
-      ->type_name("DUMP");
-  c->add_option("--kernel", q->kernel, "Of a dump: this kernel instead of its own")
-      ->type_name("ID");
-  c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
-      ->type_name("N");
+  add_value(*c, "--from", q->from, "DUMP",
+            "Run a call that a canary has dumped, instead of a CALLSPEC");
+  add_value(*c, "--kernel", q->kernel, "ID", "Of a dump: this kernel instead of its own");
+  add_value(*c, "--seed", q->seed, "N", "Of the inputs: the same seed, the same numbers (1)");
   add_config_option(*c, q->config);
   add_contents(*c, q->contents);
-  c->add_option("--repeat", q->repeat, "Runs to take the median of (100, or half a second)")
-      ->type_name("N")
+  add_value(*c, "--repeat", q->repeat, "N", "Runs to take the median of (100, or half a second)")
       ->check(between(1, 1000000000));
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
-  c->footer(
-      "Makes tensors with the shapes, strides and alignment of the call: floats from a normal\n"
-      "distribution, integers that are valid indices into the call's tables. Runs it, then runs\n"
-      "the op's reference kernel on the same inputs and compares. Exit code 1 when the call\n"
-      "fails, the kernel writes outside its outputs, or the results are further apart than the\n"
-      "op's tolerance.\n"
-      "\n"
-      "Examples:\n"
-      "  yard run 'rms_norm(f32[8,4096], f32[4096])'\n"
-      "  yard run 'softmax(f16[64,100;128,1]%2)' --repeat 1000         padded rows, odd address\n"
-      "  yard run 'layer_norm(f32[4,64], bias=f32[64])'                an absent optional\n"
-      "  yard run 'rotary_embedding(f32[5,8,64], positions=i64[5], cos=f32[128,32], "
-      "sin=f32[128,32])'\n"
-      "  yard run 'rms_norm(f32[8,64], f32[64], out=&x)' --force reference.cpp --json");
   c->callback([q, c, &action] { action = [q, c] { return run_either(*c, *q); }; });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that `yard plugin new` and `yard report` write. They come from `plugin/templates/NAME.in`
-// and `report/templates/NAME.in`, without their licence line.
+// Texts that the build puts into the command, without their licence lines: `help.txt`, and the
+// files that `yard plugin new` and `yard report` write.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ std::span<const Template> templates() noexcept;
 
 using Words = std::map<std::string, std::string, std::less<>>;
 
-// The template of that name with each @WORD@ of `words` replaced. The replacements are not searched.
+// The template of that name, with each @WORD@ of `words` replaced.
 std::string fill_in(std::string_view name, const Words& words);
 
 }  // namespace yard::tool

@@ -91,13 +91,6 @@ int fail(int code, const Status& status) {
   return code;
 }
 
-std::string exception_message(const std::exception& e) {
-  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return "out of memory";
-  const char* const what = e.what();
-  return fmt::format("unexpected exception: {}",
-                     what != nullptr && *what != '\0' ? printable(what) : "it has no message");
-}
-
 int exit_code(const Status& status) {
   switch (status.code()) {
     case Code::kOk: return kOk;
@@ -107,6 +100,25 @@ int exit_code(const Status& status) {
     case Code::kNotFound:
     case Code::kUnsupported: return kUsage;
     default: return kFailed;
+  }
+}
+
+void need(const Status& status, int code) {
+  if (!status.ok()) throw Failure{code != kOk ? code : exit_code(status), status};
+}
+
+int run_action(const std::function<int()>& action) {
+  try {
+    return action();
+  } catch (const Failure& f) {
+    return fail(f.code, f.status);
+  } catch (const std::bad_alloc&) {
+    return fail(kFailed, "out of memory");
+  } catch (const std::exception& e) {
+    const std::string what = printable(e.what());
+    return fail(kFailed, "unexpected exception: " + (what.empty() ? "it has no message" : what));
+  } catch (...) {
+    return fail(kFailed, "unexpected exception that is not a std::exception");
   }
 }
 
@@ -127,45 +139,74 @@ std::string age_text(double seconds) {
   return fmt::format("{:.0f} days", seconds / 86400);
 }
 
-namespace {
-
-// Code points, as an approximation of columns.
-size_t width(const std::string& s) {
-  return static_cast<size_t>(
-      std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+size_t columns_of(std::string_view s) {
+  return static_cast<size_t>(std::ranges::count_if(s, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-}  // namespace
+std::string clipped(std::string_view text, size_t width) {
+  if (columns_of(text) <= width) return std::string(text);
+  if (width == 0) return {};
+  size_t at = 0;  // becomes the end of the first width - 1 characters
+  for (size_t n = 0; at < text.size(); ++at)
+    if ((text[at] & 0xc0) != 0x80 && n++ == width - 1) break;
+  return std::string(text.substr(0, at)) + '~';
+}
+
+Table::Table(std::string_view columns) {
+  for (bool more = true; more;) {
+    std::string_view title = columns.substr(0, columns.find('|'));
+    more = title.size() < columns.size();
+    columns.remove_prefix(title.size() + (more ? 1 : 0));
+    right_.push_back(title.ends_with('>'));
+    if (right_.back()) title.remove_suffix(1);
+    head_.push_back({std::string(title), Paint::kBold});
+  }
+}
+
+std::vector<Line> Table::lines(size_t width, size_t least) const {
+  constexpr size_t kLeastName = 10;
+  std::vector<Line> all = {head_};
+  std::vector<size_t> widths(head_.size());
+  for (const Line& row : rows_) {
+    all.push_back(row);
+    all.back().resize(head_.size());
+    for (Cell& c : all.back())
+      c.text = printable(c.text, SIZE_MAX);  // kernels' texts are untrusted
+  }
+  for (const Line& line : all)
+    for (size_t i = 0; i < line.size(); ++i)
+      widths[i] = std::max(widths[i], columns_of(line[i].text));
+  const auto sum = [&] { return std::accumulate(widths.begin(), widths.end(), 2 * widths.size()); };
+  while (widths.size() > least && sum() > width) widths.pop_back();
+  while (sum() > width) {
+    size_t& widest = widths[widths.size() > 1 && widths[1] > widths[0] ? 1 : 0];
+    if (widest <= kLeastName) break;
+    --widest;
+  }
+  for (Line& line : all) {
+    size_t last = widths.size();
+    while (last > 0 && line[last - 1].text.empty()) --last;
+    Line aligned;
+    for (size_t i = 0; i < last; ++i) {
+      std::string text = clipped(line[i].text, widths[i]);
+      const std::string blanks(widths[i] - columns_of(text), ' ');
+      if (right_[i]) aligned.push_back({blanks});
+      aligned.push_back({std::move(text), line[i].paint});
+      if (i + 1 < last) aligned.push_back({(right_[i] ? "" : blanks) + "  "});
+    }
+    line = std::move(aligned);
+  }
+  return all;
+}
 
 std::string Table::text(size_t indent) const {
-  std::vector<std::vector<Cell>> lines;
-  auto& head = lines.emplace_back();
-  for (const Column& c : columns_) head.push_back({c.title, Paint::kBold});
-  for (const auto& row : rows_) {
-    auto& line = lines.emplace_back(row);
-    line.resize(columns_.size());
-    for (Cell& cell : line) cell.text = printable(cell.text);  // texts of kernels are untrusted
+  std::string to;
+  for (const Line& line : lines()) {
+    to.append(indent, ' ');
+    for (const Cell& piece : line) to += paint(piece.paint, piece.text);
+    to += '\n';
   }
-  std::vector<size_t> widths(columns_.size(), 0);
-  for (const auto& line : lines)
-    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width(line[i].text));
-
-  std::string out;
-  for (const auto& line : lines) {
-    size_t last = line.size();
-    while (last > 0 && line[last - 1].text.empty()) --last;
-    out.append(indent, ' ');
-    for (size_t i = 0; i < last; ++i) {
-      const std::string blanks(widths[i] - width(line[i].text), ' ');
-      if (columns_[i].align == Align::kRight) out += blanks;
-      out += paint(line[i].paint, line[i].text);
-      if (i + 1 == last) break;
-      if (columns_[i].align == Align::kLeft) out += blanks;
-      out += "  ";
-    }
-    out += '\n';
-  }
-  return out;
+  return to;
 }
 
 namespace {

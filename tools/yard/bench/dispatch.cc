@@ -15,11 +15,7 @@ namespace {
 
 void print_dispatch(const DispatchFigures& f) {
   const double raw = f.rows[0].ns;
-  Table t({{"way to call"},
-           {"time", Align::kRight},
-           {"raw +", Align::kRight},
-           {"raw x", Align::kRight},
-           {""}});
+  Table t("way to call|time>|raw +>|raw x>|");
   const auto add = [&](const char* name, double ns, const char* meaning) {
     t.add({{name, Paint::kBold},
            {duration(ns)},
@@ -52,27 +48,11 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
   };
   const auto [c, q] =
       add_command<Question>(bench, action, "dispatch", "Measure the overhead of a call", run);
-  c->add_option("--seconds", q->seconds, "Approximate duration (2)")
-      ->type_name("SECONDS")
+  add_value(*c, "--seconds", q->seconds, "SECONDS", "Approximate duration (2)")
       ->check(between(0.0, 3600.0));
-  c->add_option("--threads", q->threads,
-                "Threads that call concurrently (one for each processor, at least 2)")
-      ->type_name("N")
+  add_value(*c, "--threads", q->threads, "N",
+            "Threads that call concurrently (one for each processor, at least 2)")
       ->check(between(2, 1024));
-  c->add_flag("--json", q->json, "JSON for programs instead of a table");
-  c->footer(
-      "Registers ops with eight kernels that do nothing, and calls them in every way that the\n"
-      "library offers: the same call again, other shapes in turn, in place, on rows with a\n"
-      "stride, with two outputs, with views rebuilt each time, inside a policy scope, from C, by\n"
-      "name and with a ResultRecord. `raw` is a call through a function pointer with the same\n"
-      "arguments, the lower bound for any dispatcher. Compare ratios rather than nanoseconds: all\n"
-      "are from one run on one machine. Threads start together, each with its own tensors; the\n"
-      "speedup is the number of calls they make together over that of one thread.\n"
-      "\n"
-      "Examples:\n"
-      "  yard bench dispatch\n"
-      "  yard bench dispatch --seconds 10 --json\n"
-      "  yard bench dispatch --threads 8");
 }
 
 }  // namespace yard::tool

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing kernels beside a plain copy: all in turn, round after round, so that noise affects them equally.
+// Times kernels beside a plain copy, all in turn and round after round, so that noise affects them
+// equally.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +12,14 @@
 
 namespace yard::tool {
 
-// Runs something n times and gives the nanoseconds each took.
+// Runs something n times and returns the nanoseconds that each run took.
 using Timed = std::function<double(int64_t n)>;
 
-// The median of each over rounds taken in turn for about `seconds`. A batch lasts some milliseconds;
-// a path that takes longer than a tenth of a second is run only three times.
+// The median of each over rounds that last about `seconds` together. A batch lasts some
+// milliseconds. A path that takes longer than a tenth of a second runs only three times.
 std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds);
 
-// Copies that move `bytes` in all: half of them read, half of them written.
+// Copies that move `bytes` bytes: half of them are read, half of them are written.
 class Copy {
  public:
   explicit Copy(uint64_t bytes);

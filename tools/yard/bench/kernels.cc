@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bench kernels: how fast each kernel is, beside a plain copy, and how good the choice between them is.
+// yard bench kernels: how fast each kernel is beside a plain copy, and how good the choice between
+// kernels is.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
@@ -34,7 +35,8 @@ struct KernelFigure {
   double ns = 0;
 };
 
-// One call, with every kernel that can serve it. A reference kernel counts only where there is no other.
+// One call with every kernel that can serve it. Reference kernels count only where there is no
+// other.
 struct CallFigures {
   std::string call, selected, fastest;
   uint64_t bytes = 0;  // of all tensors, once
@@ -46,7 +48,7 @@ struct CallFigures {
   std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
 };
 
-// A kernel forced on the call's tensors; the time of the kernel alone, without dispatch.
+// Times a kernel that is forced on the call's tensors, without dispatch.
 Timed forced(const ParsedCall& call, const CallTensors& data, const std::string& id) {
   return [&call, &data, id](int64_t n) {
     ResultRecord record;
@@ -148,18 +150,14 @@ Json figures_json(const std::vector<CallFigures>& figures) {
           {"worst_regret", regret.worst}};
 }
 
-// The time of a kernel relative to the slowest shown, on a logarithmic scale of ten steps an order of magnitude.
+// The time of a kernel relative to the fastest, with ten steps for each factor of ten.
 std::string bar(double ns, double fastest) {
   const double steps = 1 + 10 * std::log10(std::max(ns / fastest, 1.0));
   return std::string(static_cast<size_t>(std::min(steps, 30.0)), '#');
 }
 
 void print_figures(const std::vector<CallFigures>& figures) {
-  Table t({{"call, kernel"},
-           {"time", Align::kRight},
-           {"GB/s", Align::kRight},
-           {"of copy", Align::kRight},
-           {"to the fastest"}});
+  Table t("call, kernel|time>|GB/s>|of copy>|to the fastest");
   for (const CallFigures& f : figures) {
     t.add({{f.call, Paint::kBold}});
     t.add({{fmt::format("  copy, {} thread{}", f.copy_threads, f.copy_threads == 1 ? "" : "s"),
@@ -168,9 +166,8 @@ void print_figures(const std::vector<CallFigures>& figures) {
            {fmt::format("{:.1f}", gb_per_s(f.bytes, f.copy_ns)), Paint::kDim}});
     for (const KernelFigure& k : f.kernels) {
       const bool selected = k.id == f.selected;
-      const double fastest = std::find_if(f.kernels.begin(), f.kernels.end(), [&](const auto& o) {
-                               return o.id == f.fastest;
-                             })->ns;
+      const double fastest =
+          std::ranges::find_if(f.kernels, [&](const auto& o) { return o.id == f.fastest; })->ns;
       t.add({{"  " + k.id + (selected ? " *" : ""), selected ? Paint::kBold : Paint::kPlain},
              {duration(k.ns)},
              {fmt::format("{:.1f}", gb_per_s(f.bytes, k.ns))},
@@ -207,7 +204,7 @@ Status read_shapes(const std::vector<const OpInfo*>& ops, const std::vector<std:
     if (std::ranges::find(known, name) == known.end())
       return bad(
           fmt::format("none of the ops has a dimension '{}'{}", name, did_you_mean(name, known)));
-    for (const std::string& number : CLI::detail::split(text.substr(equals + 1), ',')) {
+    for (const std::string& number : split(text.substr(equals + 1), ",")) {
       int64_t size = 0;
       if (!CLI::detail::lexical_cast(number, size) || size < 1 || size > (int64_t{1} << 24))
         return bad(fmt::format("expected sizes from 1 to 16777216, got '{}'", text));
@@ -248,22 +245,18 @@ Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
 }
 
 int bench_kernels(const KernelsQuestion& q) {
-  const auto calls = chosen_calls(q);
-  if (!calls.ok()) return fail(kUsage, calls.status());
+  const auto calls = need(chosen_calls(q), kUsage);
   std::vector<CallFigures> figures;
   Progress progress;
-  for (size_t i = 0; i < calls->size(); ++i) {
-    progress.say(fmt::format("measuring {} of {}: {}", i + 1, calls->size(), (*calls)[i]));
-    auto measured = measure_kernels((*calls)[i], q.seconds);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    progress.say(fmt::format("measuring {} of {}: {}", i + 1, calls.size(), (calls)[i]));
+    auto measured = measure_kernels((calls)[i], q.seconds);
     if (!measured.ok())
       return progress.clear(), fail(exit_code(measured.status()), measured.status());
     figures.push_back(std::move(measured).value());
   }
   progress.clear();
-  if (q.json)
-    print_json(figures_json(figures));
-  else
-    print_figures(figures);
+  q.json ? print_json(figures_json(figures)) : print_figures(figures);
   return kOk;
 }
 
@@ -276,44 +269,21 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
   CLI::Option* const ops =
       c->add_option("op", q->ops, "Ops; all of them if none is given")->type_name("OP");
   CLI::Option* const shapes =
-      c->add_option("--shapes", q->shapes,
-                    "Sizes of a dimension, as rows=1,64; repeated for other dimensions")
-          ->type_name("DIM=N,...")
-          ->allow_extra_args(false);
-  CLI::Option* const calls =
-      c->add_option("--call", q->calls, "Only this call, a CallSpec of any op; repeated")
-          ->type_name("CALLSPEC")
-          ->allow_extra_args(false);
-  c->add_option("--model", q->model, "The calls of a Llama model in this GGUF file")
-      ->type_name("FILE.gguf")
+      add_value(*c, "--shapes", q->shapes, "DIM=N,...",
+                "Sizes of a dimension, as rows=1,64; repeated for other dimensions");
+  CLI::Option* const calls = add_value(*c, "--call", q->calls, "CALLSPEC",
+                                       "Only this call, a CallSpec of any op; repeated");
+  add_value(*c, "--model", q->model, "FILE.gguf", "The calls of a Llama model in this GGUF file")
       ->excludes(ops)
       ->excludes(shapes)
       ->excludes(calls);
-  c->add_option("--dtype", q->dtypes, "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
-      ->type_name("DTYPE")
+  add_value(*c, "--dtype", q->dtypes, "DTYPE",
+            "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(one_of({"f32", "f16", "bf16"}));
-  c->add_option("--seconds", q->seconds, "Approximate duration for each call (0.3)")
-      ->type_name("SECONDS")
+  add_value(*c, "--seconds", q->seconds, "SECONDS", "Approximate duration for each call (0.3)")
       ->check(between(0.0, 3600.0));
-  c->add_flag("--json", q->json, "JSON for programs instead of a table");
-  c->footer(
-      "Runs each kernel that can serve a call, in turn with a plain copy of the same number of\n"
-      "bytes, round after round; the time is that of the kernel alone, the median over the\n"
-      "rounds. The selected kernel is measured twice, which gives its spread. Regret is how much\n"
-      "longer it takes than the fastest one. Reference kernels are measured only where there is\n"
-      "no other.\n"
-      "\n"
-      "--model measures each different call of a pass over the model's layers once: for one token\n"
-      "after 64, 512 and 2,048 others, and for a prompt of 512.\n"
-      "\n"
-      "Examples:\n"
-      "  yard bench kernels rms_norm\n"
-      "  yard bench kernels softmax layer_norm --dtype f32 --shapes rows=64,4096\n"
-      "  yard bench kernels silu_and_mul --shapes d=11008 --json\n"
-      "  yard bench kernels --call 'softmax(f32[8,50257])'\n"
-      "  yard bench kernels --model model.gguf");
 }
 
 }  // namespace yard::tool

@@ -14,7 +14,7 @@ namespace yard::tool {
 namespace {
 
 constexpr int kRounds = 7;  // at least
-// Threads run together for a time that is long compared with their start, and short compared with a time slice.
+// Threads run together for much longer than their start takes, and for less than a time slice.
 constexpr double kTogetherNs = 1.5e6;
 constexpr int kTogetherBatches = 5;
 constexpr auto kSpin = std::chrono::microseconds(100);
@@ -27,8 +27,8 @@ void spin_until(Condition&& holds) {
     if (Clock::now() - start > kSpin) std::this_thread::yield();
 }
 
-// The caller's thread and others that start a loop at the same moment. The others sleep in between, so that they do
-// not disturb what the caller measures alone.
+// The caller's thread and others that start a loop at the same moment. The others sleep in between,
+// so that they do not disturb what the caller measures alone.
 class Team {
  public:
   explicit Team(int threads) : others_(threads - 1) {
@@ -39,7 +39,7 @@ class Team {
     wake();
     for (std::thread& t : threads_) t.join();
   }
-  // Runs loops[0] here and each other one on its thread, n times each; seconds until all have finished.
+  // Runs loops[0] here and the others on their threads, n times each. Returns the seconds it took.
   double together(const std::vector<Loop>& loops, int64_t n) {
     loops_ = &loops, n_ = n;
     ready_ = 0, done_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that `yard bench dispatch` and bench/dispatch_bench measure: every way to call, the effect of kernels of
-// other ops, and how calls scale with threads.
+// Everything that `yard bench dispatch` and bench/dispatch_bench measure: every way to call, the
+// effect of kernels of other ops, and how calls scale with threads.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,8 @@ struct DispatchFigures {
   double raw_speedup = 0, dynamic_speedup = 0, other_speedup = 0;
 };
 
-// The calls of another dispatcher, with their own arguments for each thread. The first one is also run on all threads.
+// The calls of another dispatcher, with arguments of their own for each thread. The first call also
+// runs on all threads.
 using OtherPaths = std::function<std::vector<Path>()>;
 
 // One thread for each processor, and at least two.

@@ -67,7 +67,7 @@ std::vector<Chosen> combinations(const std::vector<SchemaParameter>& parameters,
   return to;
 }
 
-// The dtypes of the variables: first `dtype` wherever it is possible, then with block-quantised ones.
+// The dtypes of the variables: first `dtype` wherever possible, then with block-quantised ones.
 std::vector<Dtypes> choices_of(const OpInfo& op, const std::vector<SchemaParameter>& parameters,
                                const std::string& dtype) {
   Dtypes plain, quantised;

@@ -18,9 +18,9 @@ using Shapes = std::map<std::string, std::vector<int64_t>, std::less<>>;
 
 // The dimensions of an op that can be chosen.
 std::vector<std::string> measured_dimensions(const OpInfo& op);
-// Calls of an op with every combination of sizes and dtypes. Dimensions that `shapes` does not name get
-// usual sizes. Where a tensor may be block-quantised, one such dtype is measured as well. An error
-// if no valid call can be made.
+// Calls of an op with every combination of sizes and dtypes. Dimensions that `shapes` does not name
+// get usual sizes. Where a tensor may be block-quantised, one such dtype is measured as well. An
+// error if no valid call can be made.
 Result<std::vector<std::string>> measured_calls(const OpInfo& op,
                                                 const std::vector<std::string>& dtypes,
                                                 const Shapes& shapes);

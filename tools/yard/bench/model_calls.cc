@@ -15,19 +15,14 @@ namespace {
 constexpr int64_t kPrompt = 512;
 constexpr std::initializer_list<int64_t> kContexts = {64, 512, 2048};
 
-// A list without repetition, in the order of the first occurrence.
-class ModelCalls {
- public:
+// Each call once, in the order of its first occurrence.
+struct ModelCalls {
+  std::vector<std::string> list;
   template <class... Args>
   void add(fmt::format_string<Args...> form, Args&&... args) {
     std::string call = fmt::format(form, std::forward<Args>(args)...);
-    if (std::find(list_.begin(), list_.end(), call) == list_.end())
-      list_.push_back(std::move(call));
+    if (std::ranges::find(list, call) == list.end()) list.push_back(std::move(call));
   }
-  std::vector<std::string> take() { return std::move(list_); }
-
- private:
-  std::vector<std::string> list_;
 };
 
 struct ModelSizes {
@@ -98,7 +93,7 @@ std::vector<std::string> calls_of(const llm::Gguf& file) {
   add_pass(to, file, s, kPrompt);
   to.add("attention.causal(f32[1,{0},{1},{3}], f32[1,{0},{2},{3}], f32[1,{0},{2},{3}])", kPrompt,
          s.heads, s.kv_heads, s.dim);
-  return to.take();
+  return std::move(to.list);
 }
 
 }  // namespace

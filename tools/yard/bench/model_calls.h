@@ -9,8 +9,8 @@
 
 namespace yard::tool {
 
-// CallSpecs of one pass over the layers of a Llama model in a GGUF file: with one token after several lengths of context,
-// and with a prompt of 512. Each call once, however many layers make it.
+// CallSpecs of one pass over the layers of a Llama model in a GGUF file: with one token after
+// several lengths of context, and with a prompt of 512 tokens. Each call is listed once.
 Result<std::vector<std::string>> model_calls(const std::string& path);
 
 }  // namespace yard::tool

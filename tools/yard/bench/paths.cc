@@ -13,16 +13,17 @@ void noop(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, double) 
 void noop_2(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, plugin::Tensor,
             double) noexcept {}
 
-// The target of the raw call: the kernel's typed entry, through a pointer that the compiler cannot resolve.
+// The target of the raw call: the kernel's typed entry, through a pointer that the compiler cannot
+// resolve.
 using Entry = int32_t (*)(yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
                           const yard_tensor_t*, double);
 Entry typed_entry() {
   return reinterpret_cast<Entry>(plugin::Kernel::of<noop>("bench_noop", "default.bench").d.typed);
 }
 
-// Eight candidates. Between them they read dtypes and three things of the call's form (rows, hidden,
-// the alignment of x), as real kernels do. The last that can serve the call has the
-// highest priority; two cannot.
+// Eight candidates. Together they read dtypes and three properties of the call (rows, hidden and
+// the alignment of x), as real kernels do. The last one that can serve the call has the highest
+// priority; two cannot serve it.
 const yard_plugin_t* noop_plugin() {
   using namespace plugin;
   static const yard_limit_t any = dtypes({YARD_F32, YARD_F16, YARD_BF16}), f32 = dtypes({YARD_F32});

@@ -22,7 +22,7 @@ double least(const Path& p) {
 }
 
 double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
+  std::ranges::sort(v);
   return v.empty() ? 0 : v[v.size() / 2];
 }
 

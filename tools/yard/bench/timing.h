@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring ways to call on a busy machine: all in turn, round after round, so that noise affects them equally.
-// A round's figure is the minimum of a few short batches; the result is the median over the rounds.
+// Measures ways to call on a busy machine, all in turn and round after round, so that noise affects
+// them equally. The figure of a round is the minimum of a few short batches. The result is the
+// median over the rounds.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,7 @@ namespace yard::tool {
 
 using Clock = std::chrono::steady_clock;
 
-// Batches of which the minimum counts.
+// The number of batches in a round.
 inline constexpr int kBatches = 3;
 
 double seconds_since(Clock::time_point start);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bake: from recorded calls to one kernel for each op: a static map in a rule file or in a header.
+// yard bake: turns recorded calls into a static map, with one kernel for each op, in a rule file or
+// in a header.
 #include <fmt/format.h>
 #include <yard/config.h>
 #include <yard/runtime.h>
@@ -8,7 +9,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <regex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,9 +22,9 @@
 #include "commands.h"
 #include "config/file.h"
 #include "config/moves.h"
-#include "files.h"
 #include "json.h"
 #include "output.h"
+#include "templates.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -30,11 +35,11 @@ namespace fs = std::filesystem;
 // The calls of one op.
 struct BakedOp {
   std::string op;
-  std::string kernel;  // that served most of them; of equals the first by name
+  std::string kernel;  // the one that serves most of them
   uint64_t calls = 0, served = 0;
-  std::vector<std::pair<std::string, uint64_t>> kernels;  // and how many each served, most first
+  std::vector<std::pair<std::string, uint64_t>> kernels;  // with their calls, most calls first
   std::vector<CountedCall> classes;                       // most frequent first
-  std::vector<std::string> unable;  // calls that another kernel served and this one cannot
+  std::vector<std::string> unable;  // calls of other kernels that this one cannot serve
 
   bool from_plugin = false;  // its kernel exists only after a plugin has been opened
 
@@ -47,15 +52,9 @@ struct Baked {
   std::vector<CountedCall> lost;  // calls that no kernel can run
   UnknownOps unknown;             // whose calls were skipped
   uint64_t calls = 0;
-
-  bool conflict() const {
-    for (const BakedOp& op : ops)
-      if (op.conflict()) return true;
-    return false;
-  }
 };
 
-// Calls of an op that comments list; further ones are only counted.
+// The most calls of an op that comments list.
 constexpr size_t kMostShown = 8;
 
 std::string title(const Baked& b) {
@@ -63,7 +62,7 @@ std::string title(const Baked& b) {
                      b.calls == 1 ? "" : "s", b.ops.size(), b.ops.size() == 1 ? "" : "s");
 }
 
-// The lines of a comment, each after `mark`.
+// A comment, each line of which begins with `mark`.
 std::string comment(const BakedOp& op, const std::string& mark) {
   std::string to =
       fmt::format("{}{}: {} served {} of {} calls", mark, op.op, op.kernel, op.served, op.calls);
@@ -75,43 +74,6 @@ std::string comment(const BakedOp& op, const std::string& mark) {
   if (op.classes.size() > kMostShown)
     to += fmt::format("{}  and {} other calls\n", mark, op.classes.size() - kMostShown);
   return to;
-}
-
-bool is_word(std::string_view s) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !s.empty() && letter(s[0]) && std::all_of(s.begin(), s.end(), [&](char c) {
-    return letter(c) || (c >= '0' && c <= '9');
-  });
-}
-
-// Keywords, also of later standards, and namespaces that a program must not extend.
-constexpr std::string_view kReserved =
-    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t "
-    "char32_t char8_t class co_await co_return co_yield compl concept const const_cast "
-    "consteval constexpr constinit continue contract_assert decltype default delete do "
-    "double dynamic_cast else enum explicit export extern false float for friend goto if "
-    "inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq "
-    "posix private protected public register reinterpret_cast requires return short signed "
-    "sizeof static static_assert static_cast std struct switch template this thread_local "
-    "throw true try typedef typeid typename union unsigned using virtual void volatile "
-    "wchar_t while xor xor_eq ";
-
-bool is_reserved(std::string_view word) {
-  return kReserved.find(fmt::format(" {} ", word)) != kReserved.npos ||
-         word.find("__") != word.npos ||
-         (word[0] == '_' && word.size() > 1 && word[1] >= 'A' && word[1] <= 'Z');
-}
-
-// Whether it is a valid namespace: words with :: between them.
-bool is_namespace(const std::string& text) {
-  for (std::string_view rest = text;;) {
-    const size_t at = rest.find("::");
-    if (!is_word(rest.substr(0, at)) || is_reserved(rest.substr(0, at))) return false;
-    if (at == std::string_view::npos) return true;
-    rest.remove_prefix(at + 2);
-  }
 }
 
 // Equal calls give equal text.
@@ -131,35 +93,11 @@ std::string bake_header(const Baked& baked, const std::string& name_space) {
   std::string rows;
   for (const BakedOp& op : baked.ops)
     rows += comment(op, "    // ") + fmt::format("    {{\"{}\", \"{}\"}},\n", op.op, op.kernel);
-  return fmt::format(
-      R"(// {0} Generate it again instead of editing it.
-#pragma once
-
-#include <yard/runtime.h>
-
-#include <string_view>
-
-namespace {1} {{
-
-inline constexpr ::yard::MappedKernel kKernels[] = {{
-{2}}};
-
-// The kernel that an op was baked with; empty: none.
-constexpr std::string_view kernel_of(std::string_view op) noexcept {{
-  return ::yard::mapped_kernel(kKernels, op);
-}}
-
-// Serves these ops with these kernels from now on. An error, and no change, if one does not exist.
-inline ::yard::Status install(::yard::Runtime& runtime) {{
-  return runtime.set_static_map(::yard::StaticMap(kKernels));
-}}
-
-}}  // namespace {1}
-)",
-      title(baked), name_space, rows);
+  return fill_in("baked.h", {{"TITLE", title(baked)}, {"NAMESPACE", name_space}, {"ROWS", rows}});
 }
 
-// The kernels that would serve the calls. `at_start`: the kernels that exist when a program reads its rules.
+// The kernels that would serve the calls. `at_start` lists the kernels that exist when a program
+// reads its rules.
 Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
            const std::string& source) {
   Baked to;
@@ -179,25 +117,26 @@ Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<Co
     add_count(op.calls, c.count);
     op.classes.push_back(c);
     chosen[c.op].emplace_back(c.call, kernel);
-    const auto it = std::find_if(op.kernels.begin(), op.kernels.end(),
-                                 [&](const auto& k) { return k.first == kernel; });
+    const auto it =
+        std::ranges::find_if(op.kernels, [&](const auto& k) { return k.first == kernel; });
     if (it != op.kernels.end())
       add_count(it->second, c.count);
     else
       op.kernels.emplace_back(kernel, c.count);
   }
   for (auto& [name, op] : ops) {
-    std::sort(op.kernels.begin(), op.kernels.end(), [](const auto& a, const auto& b) {
+    std::ranges::sort(op.kernels, [](const auto& a, const auto& b) {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
-    std::sort(op.classes.begin(), op.classes.end(), [](const CountedCall& a, const CountedCall& b) {
+    std::ranges::sort(op.classes, [](const CountedCall& a, const CountedCall& b) {
       return a.count != b.count ? a.count > b.count : a.call < b.call;
     });
     op.kernel = op.kernels[0].first, op.served = op.kernels[0].second;
     const OpInfo* known = at_start.find_op(name);
     op.from_plugin = known == nullptr ||
-                     std::none_of(known->kernels.begin(), known->kernels.end(),
-                                  [&id = op.kernel](const KernelInfo& k) { return k.id == id; });
+                     std::ranges::none_of(known->kernels, [&id = op.kernel](const KernelInfo& k) {
+                       return k.id == id;
+                     });
     Options forced;
     forced.force = op.kernel;
     for (const auto& [call, kernel] : chosen[name]) {
@@ -215,7 +154,18 @@ struct BakeQuestion {
   bool majority = false, json = false;
 };
 
-// Why nothing is written, one line for each reason; empty if all is well.
+// Words with :: between them. Keywords and names that programs must not use are reserved.
+bool is_namespace(const std::string& text) {
+  static const std::regex kWords("[A-Za-z_]\\w*(::[A-Za-z_]\\w*)*"), kReserved("_[A-Z].*|.*__.*");
+  std::istringstream list(fill_in("cpp_words.txt", {}));
+  const std::set<std::string> reserved{std::istream_iterator<std::string>(list), {}};
+  const auto is_reserved = [&](const std::string& word) {
+    return reserved.contains(word) || std::regex_match(word, kReserved);
+  };
+  return std::regex_match(text, kWords) && std::ranges::none_of(split(text, ":"), is_reserved);
+}
+
+// Why nothing is written, one line for each reason. Empty if there is no reason.
 std::vector<std::string> objections(const BakeQuestion& q, const Baked& b) {
   std::vector<std::string> to;
   for (const CountedCall& c : b.lost) to.push_back(fmt::format("no kernel can run {}", c.call));
@@ -256,11 +206,7 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
 }
 
 void print_baked(const BakeQuestion& q, const Baked& b) {
-  Table table({{"op"},
-               {"kernel"},
-               {"calls", Align::kRight},
-               {"served", Align::kRight},
-               {"distinct", Align::kRight}});
+  Table table("op|kernel|calls>|served>|distinct>");
   for (const BakedOp& op : b.ops)
     table.add({{op.op, Paint::kBold},
                {op.kernel, op.conflict() ? Paint::kWarning : Paint::kPlain},
@@ -285,10 +231,10 @@ int bake_trace(const BakeQuestion& q) {
   if (runtime == nullptr) return kUsage;
   const Listing at_start = runtime->list();  // reading calls opens plugins
   UnknownOps unknown;
-  const auto calls = read_trace(*runtime, q.trace, &unknown);
+  auto read = read_trace(*runtime, q.trace, &unknown);
   if (!q.json) print_unknown_ops(q.trace, unknown);
-  if (!calls.ok()) return fail(kUsage, calls.status());
-  Baked b = bake(*runtime, at_start, *calls, fs::path(q.trace).filename().string());
+  const std::vector<CountedCall> calls = need(std::move(read), kUsage);
+  Baked b = bake(*runtime, at_start, calls, fs::path(q.trace).filename().string());
   b.unknown = std::move(unknown);
   const std::vector<std::string> against = objections(q, b);
   if (!against.empty()) {
@@ -299,11 +245,8 @@ int bake_trace(const BakeQuestion& q) {
     for (const std::string& line : against) print_err("yard: {}\n", line);
     return fail(kFailed, "nothing is written");
   }
-  if (!q.yaml.empty())
-    if (const Status s = write_output(q.yaml, bake_yaml(b)); !s.ok()) return fail(kFailed, s);
-  if (!q.header.empty())
-    if (const Status s = write_output(q.header, bake_header(b, q.name_space)); !s.ok())
-      return fail(kFailed, s);
+  if (!q.yaml.empty()) need(write_output(q.yaml, bake_yaml(b)), kFailed);
+  if (!q.header.empty()) need(write_output(q.header, bake_header(b, q.name_space)), kFailed);
   if (q.json)
     print_baked_json(q, b, true);
   else if (q.yaml.empty() && q.header.empty())
@@ -318,32 +261,15 @@ int bake_trace(const BakeQuestion& q) {
 void add_bake(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<BakeQuestion>(
       app, action, "bake", "From recorded calls to a fixed kernel for each op", bake_trace);
-  c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
-      ->required()
-      ->type_name("FILE")
-      ->check(existing_file());
+  add_file(*c, "--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
+      ->required();
   add_config_option(*c, q->config);
-  c->add_option("--yaml", q->yaml, "Write a rule file with static_kernel_map")->type_name("FILE");
-  c->add_option("--header", q->header, "Write a C++ header with a table fixed at compile time")
-      ->type_name("FILE");
-  c->add_option("--namespace", q->name_space, "Namespace of the header; otherwise baked")
-      ->type_name("NAME");
+  add_value(*c, "--yaml", q->yaml, "FILE", "Write a rule file with static_kernel_map");
+  add_value(*c, "--header", q->header, "FILE",
+            "Write a C++ header with a table fixed at compile time");
+  add_value(*c, "--namespace", q->name_space, "NAME", "Namespace of the header; otherwise baked");
   c->add_flag("--majority", q->majority,
               "Where several kernels serve an op: the one that serves most calls");
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Selects the kernel of each call on this machine, and maps the op to it. Without --yaml\n"
-      "and --header the rule file is printed. Equal calls give equal files. Nothing is run.\n"
-      "\n"
-      "A map has one kernel for an op: where several kernels or none serve the calls of an op,\n"
-      "nothing is written and the exit code is 1. With --majority the kernel that serves most\n"
-      "calls is used.\n"
-      "\n"
-      "Examples:\n"
-      "  yard bake --trace calls.txt                            print the rule file\n"
-      "  yard bake --trace calls.txt --yaml baked.yaml          a rule file, to be included\n"
-      "  yard bake --trace calls.txt --header baked.h --namespace acme::baked\n"
-      "  yard bake --trace calls.txt --config rules.yaml --majority --json");
 }
 
 }  // namespace yard::tool

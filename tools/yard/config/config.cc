@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config: checks of rule files before they are in force, and their schema.
+// yard config: checks of rule files, their schema, and the rules of running processes.
 #include <fmt/format.h>
 #include <yard/config.h>
 #include <yard/log.h>
@@ -7,12 +7,14 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "arguments.h"
 #include "commands.h"
 #include "config/file.h"
 #include "json.h"
+#include "live/remote.h"
 #include "output.h"
 #include "plugin/show.h"
 #include "terminal.h"
@@ -68,8 +70,8 @@ void print_checked(const Checked& c) {
 bool names_later(const Config& config) {
   return !config.kernel_locks.empty() || !config.kernel_denies.empty() || config.kernel_allows ||
          !config.policy.backends.empty() ||
-         std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(),
-                     [](const DispatchRule& r) { return !r.deny.empty() || r.allow; });
+         std::ranges::any_of(config.dispatch_rules,
+                             [](const DispatchRule& r) { return !r.deny.empty() || r.allow; });
 }
 
 // Whether conditions of the file refer to an op of that name.
@@ -77,12 +79,12 @@ bool asks_about(const Config& config, const std::string& op) {
   const auto asks = [&](const auto& rule) {
     return !rule.conditions.empty() && glob_matches(rule.operation, op);
   };
-  return std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(), asks) ||
-         std::any_of(config.score.begin(), config.score.end(), asks);
+  return std::ranges::any_of(config.dispatch_rules, asks) ||
+         std::ranges::any_of(config.score, asks);
 }
 
-// Conditions on ops of a plugin are checked when it is opened, and so are names that were unknown until then: it is opened
-// here. Other errors stay as they were: a program reads the file before it opens the plugin.
+// Opens plugins to check conditions on their ops, and names that are unknown without them. Other
+// errors stay as they were, because a program reads the file before it opens the plugin.
 void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   std::map<std::string, Status> opened;  // by path
   for (Checked& c : all) {
@@ -112,7 +114,8 @@ void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   }
 }
 
-// Rules that are optional because a plugin brings their op: without that plugin nothing about them is checked.
+// Warns of optional rules for unknown ops. Without the plugin that brings the op they are not
+// checked.
 void note_unchecked(const Runtime& runtime, Checked& c) {
   std::vector<std::string> ops;
   for (const OpInfo& op : runtime.list().ops) ops.push_back(op.name);
@@ -123,7 +126,7 @@ void note_unchecked(const Runtime& runtime, Checked& c) {
       const auto& r = rules[i];
       const auto is_named = [&](const std::string& op) { return glob_matches(r.operation, op); };
       if (!r.optional || r.operation.find_first_of("*?") != std::string::npos ||
-          std::any_of(ops.begin(), ops.end(), is_named))
+          std::ranges::any_of(ops, is_named))
         continue;
       const auto& files = config.sources.files;
       c.problems.push_back(
@@ -161,41 +164,39 @@ int check_files(const CheckQuestion& q) {
   return ok ? kOk : kFailed;
 }
 
+// ---- load, rollback and history, in a running process ----
+
+struct LoadQuestion : RemoteQuestion {
+  std::string file;
+};
+struct RollbackQuestion : RemoteQuestion {
+  uint64_t version = 0;
+};
+
+void print_history(int64_t, const Json& result) {
+  const Json& versions = list_at(result, "versions");
+  Table table("version>|age>|sha256|source|");
+  for (const Json& v : versions)
+    table.add({{shown(value_at(v, "version"))},
+               {since_text(value_at(v, "at"))},
+               {text_at(v, "sha256").substr(0, 8)},
+               {text_at(v, "source")},
+               {flag_at(v, "in_force") ? "in force" : "", Paint::kGood}});
+  print_out("{}", versions.empty() ? "no rules were loaded\n" : table.text());
+}
+
 }  // namespace
 
 void add_config_check(CLI::App& config, Action& action) {
   const auto [c, q] = add_command<CheckQuestion>(config, action, "check",
                                                  "Check whether rule files are valid", check_files);
-  c->add_option("FILE", q->files, "Rule files")
-      ->required()
-      ->type_name("FILE")
-      ->check(existing_file());
+  add_file(*c, "FILE", q->files, "Rule files")->required();
   add_mode_option(*c);
   c->add_flag("--strict", q->strict, "Warnings fail, too");
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Prints all problems, each with file, line and column, what is wrong and what was expected.\n"
-      "Ops and kernels are those of this machine, and ops of plugins that this environment names;\n"
-      "in rules, chains and maps a plugin's kernel must be `optional: true`, as in a program.\n"
-      "Plugins are opened to check conditions on their ops, and for names that are unknown\n"
-      "otherwise. Exit code 1 when a file has errors; with --strict also for warnings, such as\n"
-      "unknown names and statements that contradict each other.\n"
-      "\n"
-      "Examples:\n"
-      "  yard config check rules.yaml\n"
-      "  yard config check --strict rules/*.yaml\n"
-      "  YARD_PLUGINS=./acme.so yard config check rules.yaml --json");
 }
 
 void add_config_schema(CLI::App& config, Action& action) {
   CLI::App* c = config.add_subcommand("schema", "JSON Schema of rule files, for editors");
-  c->footer(
-      "Generated from the tables that the parser uses. It does not contain names of ops and\n"
-      "kernels; yard config check checks them.\n"
-      "\n"
-      "Examples:\n"
-      "  yard config schema > rules.schema.json\n"
-      "  # yaml-language-server: $schema=rules.schema.json       first line of a rule file");
   c->callback([&action] {
     action = [] {
       write_out(Json::parse(config_json_schema()).dump(2) + '\n');
@@ -204,28 +205,54 @@ void add_config_schema(CLI::App& config, Action& action) {
   });
 }
 
+void add_config_load(CLI::App& config, Action& action) {
+  const auto run = [](const LoadQuestion& q) {
+    const std::string path = std::filesystem::absolute(q.file).lexically_normal().string();
+    return ask(q, "config.load", {{"path", path}}, [&](int64_t pid, const Json& result) {
+      for (const Json& p : list_at(value_at(result, "effect"), "problems"))
+        print_out("{}\n", shown(p));
+      print_out("loaded {} into process {}\n  to take it back: yard undo --pid {}\n", path, pid,
+                pid);
+    });
+  };
+  const auto [c, q] = add_command<LoadQuestion>(config, action, "load",
+                                                "Load a rule file into a running process", run);
+  add_file(*c, "FILE", q->file, "The rule file")->required();
+  add_pid_option(*c, q->pid, "The process")->required();
+}
+
+void add_config_rollback(CLI::App& config, Action& action) {
+  const auto run = [](const RollbackQuestion& q) {
+    return ask(q, "config.rollback", {{"version", q.version}}, [&](int64_t pid, const Json&) {
+      print_out(
+          "version {} is in force again in process {}\n  to take it back: yard undo --pid {}\n",
+          q.version, pid, pid);
+    });
+  };
+  const auto [c, q] = add_command<RollbackQuestion>(
+      config, action, "rollback", "Put earlier rules of a process in force again", run);
+  c->add_option("VERSION", q->version, "Its number in yard config history")
+      ->required()
+      ->check(between<uint64_t>(1, UINT64_MAX));
+  add_pid_option(*c, q->pid, "The process")->required();
+}
+
+void add_config_history(CLI::App& config, Action& action) {
+  const auto run = [](const RemoteQuestion& q) {
+    return ask(q, "config.history", Json::object(), print_history);
+  };
+  const auto [c, q] = add_command<RemoteQuestion>(
+      config, action, "history", "List the rules that were in force in a process", run);
+  add_pid_option(*c, q->pid, "The process")->required();
+}
+
 void add_config(CLI::App& app, Action& action) {
   CLI::App* config =
       app.add_subcommand("config", "Check rule files, and load them into running processes");
   config->require_subcommand(1);
-  config->footer(
-      "Only load and rollback put rules in force, in the process that --pid names.\n"
-      "\n"
-      "Examples:\n"
-      "  yard config check rules.yaml                         whether it is valid\n"
-      "  yard config diff old.yaml new.yaml                   which calls would change kernel\n"
-      "  yard config simulate new.yaml --trace calls.txt      how many recorded calls would move\n"
-      "  yard config schema > rules.schema.json               for editors\n"
-      "  yard config load rules.yaml --pid 4242               into a running process\n"
-      "  yard config history --pid 4242                       what was in force there\n"
-      "  yard explain --config new.yaml 'softmax(f32[8,64])'  what one call would run, and why");
-  add_config_check(*config, action);
-  add_config_diff(*config, action);
-  add_config_simulate(*config, action);
-  add_config_schema(*config, action);
-  add_config_load(*config, action);
-  add_config_rollback(*config, action);
-  add_config_history(*config, action);
+  for (AddCommand* add : {add_config_check, add_config_diff, add_config_simulate, add_config_schema,
+                          add_config_load, add_config_rollback, add_config_history})
+    add(*config, action);
 }
 
 }  // namespace yard::tool

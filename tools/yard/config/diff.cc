@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config diff and simulate: the differences between two rule files, and which calls change kernel.
+// yard config diff and simulate: the differences between two rule files, and the calls that would
+// change their kernel.
 #include <fmt/format.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
@@ -19,9 +20,9 @@
 namespace yard::tool {
 namespace {
 
-// Calls that are made of one op.
+// The most calls that are made for one op.
 constexpr size_t kMostSamples = 20000;
-// Calls of an op that make the same move; further ones are only counted.
+// The most calls of an op with the same change that are listed.
 constexpr size_t kMostAlike = 8;
 
 struct Calls {
@@ -103,7 +104,7 @@ void print_change(const ConfigChange& c) {
 void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
   if (changes.empty()) print_out("The files are equivalent.\n");
   for (const ConfigChange& c : changes) print_change(c);
-  Table table({{"op"}, {"call"}, {"old"}, {"new"}});
+  Table table("op|call|old|new");
   std::map<std::string, size_t> alike;  // by op and kernels
   std::set<std::string> ops;
   size_t moved = 0, hidden = 0;
@@ -138,20 +139,15 @@ int diff_files(const DiffQuestion& q) {
   if (before == nullptr) return kUsage;
   const auto after = runtime_under(q.new_file);
   if (after == nullptr) return kUsage;
-  const auto calls = calls_of(q, *before, *after);
-  if (!calls.ok()) return fail(kUsage, calls.status());
+  const auto calls = need(calls_of(q, *before, *after), kUsage);
   const auto changes = yard::diff(before->config(), after->config());
-  const auto moves = compare(*before, *after, calls->calls);
-  for (const std::string& op : calls->cut)
+  const auto moves = compare(*before, *after, calls.calls);
+  for (const std::string& op : calls.cut)
     print_err("yard: only {} calls of {} were tried; --call and --trace try others\n", kMostSamples,
               op);
-  if (q.json)
-    print_diff_json(q, changes, moves, calls->unmet);
-  else
-    print_diff(changes, moves);
-  if (!q.json) print_unmet(calls->unmet);
-  return std::any_of(moves.begin(), moves.end(), [](const Move& m) { return m.lost(); }) ? kFailed
-                                                                                         : kOk;
+  q.json ? print_diff_json(q, changes, moves, calls.unmet) : print_diff(changes, moves);
+  if (!q.json) print_unmet(calls.unmet);
+  return std::ranges::any_of(moves, [](const Move& m) { return m.lost(); }) ? kFailed : kOk;
 }
 
 struct SimulateQuestion {
@@ -185,8 +181,8 @@ Totals total(const std::vector<Move>& moves) {
     add_count(s.calls, m.what.count);
   }
   for (auto& [key, s] : streams) t.streams.push_back(std::move(s));
-  std::stable_sort(t.streams.begin(), t.streams.end(),
-                   [](const Stream& a, const Stream& b) { return a.calls > b.calls; });
+  std::ranges::stable_sort(t.streams,
+                           [](const Stream& a, const Stream& b) { return a.calls > b.calls; });
   return t;
 }
 
@@ -206,12 +202,7 @@ void print_totals_json(const SimulateQuestion& q, const Totals& t) {
 }
 
 void print_totals(const Totals& t) {
-  Table table({{"op"},
-               {"calls", Align::kRight},
-               {"distinct", Align::kRight},
-               {"from"},
-               {"to"},
-               {"for example"}});
+  Table table("op|calls>|distinct>|from|to|for example");
   for (const Stream& s : t.streams)
     table.add({{s.op, Paint::kBold},
                {std::to_string(s.calls)},
@@ -231,13 +222,9 @@ int simulate(const SimulateQuestion& q) {
   if (before == nullptr) return kUsage;
   const auto after = runtime_under(q.file);
   if (after == nullptr) return kUsage;
-  const auto calls = read_trace(*before, q.trace);
-  if (!calls.ok()) return fail(kUsage, calls.status());
-  const Totals t = total(compare(*before, *after, *calls));
-  if (q.json)
-    print_totals_json(q, t);
-  else
-    print_totals(t);
+  const auto calls = need(read_trace(*before, q.trace), kUsage);
+  const Totals t = total(compare(*before, *after, calls));
+  q.json ? print_totals_json(q, t) : print_totals(t);
   return t.lost > 0 ? kFailed : kOk;
 }
 
@@ -248,53 +235,22 @@ void add_config_diff(CLI::App& config, Action& action) {
                                                 "What changes between two rule files", diff_files);
   for (const auto& [name, to, help] : {std::tuple{"OLD", &q->old_file, "The old rules"},
                                        std::tuple{"NEW", &q->new_file, "The new rules"}})
-    c->add_option(name, *to, help)->required()->type_name("FILE")->check(existing_file());
+    add_file(*c, name, *to, help)->required();
   CLI::Option* call = c->add_option("--call", q->calls, "Try this call; repeatable");
   call->type_name("CALLSPEC")->allow_extra_args(false);
-  c->add_option("--trace", q->trace, "Try the calls of this file: see yard config simulate")
-      ->type_name("FILE")
-      ->check(existing_file())
+  add_file(*c, "--trace", q->trace, "Try the calls of this file: see yard config simulate")
       ->excludes(call);
   add_mode_option(*c);
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Prints the differences of the files, then the calls that would run another kernel.\n"
-      "Without --call and --trace calls are made for every op: all dtypes, small and large,\n"
-      "layouts, flags; and for each rule one that matches it and others just beside it (511, 512\n"
-      "and 513 for seq_len_gte: 512). Rules that match none of these are listed.\n"
-      "Exit code 1 when a call that could run would have no kernel, 2 when a file is invalid.\n"
-      "\n"
-      "Examples:\n"
-      "  yard config diff old.yaml new.yaml\n"
-      "  yard config diff old.yaml new.yaml --call 'softmax(f32[64,4096]){tenant=acme}'\n"
-      "  yard config diff old.yaml new.yaml --trace calls.txt --json");
 }
 
 void add_config_simulate(CLI::App& config, Action& action) {
   const auto [c, q] = add_command<SimulateQuestion>(
       config, action, "simulate", "How many recorded calls would change kernel", simulate);
-  c->add_option("FILE", q->file, "The new rules")
-      ->required()
-      ->type_name("FILE")
-      ->check(existing_file());
-  c->add_option("--trace", q->trace, "The calls")
-      ->required()
-      ->type_name("FILE")
-      ->check(existing_file());
-  c->add_option("--against", q->against,
-                "The old rules; otherwise those that the environment names")
-      ->type_name("FILE")
-      ->check(existing_file());
+  add_file(*c, "FILE", q->file, "The new rules")->required();
+  add_file(*c, "--trace", q->trace, "The calls")->required();
+  add_file(*c, "--against", q->against,
+           "The old rules; otherwise those that the environment names");
   add_mode_option(*c);
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "A line of the trace is a CallSpec, after a count and a tab if it stands for several calls.\n"
-      "Blank lines and those that begin with # are ignored. Nothing is run. Exit code 1 when\n"
-      "calls that could run would have no kernel, 2 when the file or the trace is invalid.\n"
-      "\n"
-      "Examples:\n"
-      "  yard config simulate new.yaml --trace calls.txt\n"
-      "  yard config simulate new.yaml --trace calls.txt --against old.yaml --json");
 }
 
 }  // namespace yard::tool

@@ -22,9 +22,7 @@ std::string shown(const ConfigProblem& p) {
 }
 
 void add_config_option(CLI::App& command, std::string& to) {
-  command.add_option("--config", to, "Use this rule file instead of the one in force")
-      ->type_name("FILE")
-      ->check(existing_file());
+  add_file(command, "--config", to, "Use this rule file instead of the one in force");
   add_mode_option(command);
 }
 
@@ -64,8 +62,7 @@ int add_program_modes(Runtime& runtime) {
   ModeProvider silent;
   silent.reads.emplace();
   silent.plan = [](const ModeCall&) { return std::vector<std::string>(); };
-  for (const std::string& name : program_modes())
-    if (const Status s = runtime.add_mode(name, silent); !s.ok()) return fail(kUsage, s);
+  for (const std::string& name : program_modes()) need(runtime.add_mode(name, silent), kUsage);
   return kOk;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files named on the command line: shows their problems and puts them in force for this process.
+// Rule files that the command line names: shows their problems and puts them in force in this
+// process.
 #pragma once
 
 #include <yard/runtime.h>
@@ -19,17 +20,18 @@ std::string shown(const ConfigProblem& problem);
 // Adds --config FILE; `to` must outlive the parse.
 void add_config_option(CLI::App& command, std::string& to);
 
-// Adds --program-mode NAME, repeatable: a mode that the program will have added, so that rule files may
-// name it. Here it makes no choice.
+// Adds --program-mode NAME, which can be repeated: a mode that the program adds, so that rule files
+// may name it. Here it makes no choice.
 void add_mode_option(CLI::App& command);
-// Gives these modes to a runtime; errors are exit code 2.
+// Gives these modes to a runtime. Returns exit code 2 for errors.
 int add_program_modes(Runtime& runtime);
 
-// Puts a file in force; an empty path changes nothing. Problems go to stderr; errors are exit code 2.
+// Puts a file in force, unless the path is empty. Writes problems to stderr. Returns exit code 2
+// for errors.
 int use_config(Runtime& runtime, const std::string& path);
 
-// A runtime as this environment makes it, with a file; an empty path: the file that the environment names. Null
-// if the file is invalid, which has been reported then.
+// A runtime in this environment with a rule file, or with the file that the environment names if
+// the path is empty. Returns null after reporting an invalid file.
 std::unique_ptr<Runtime> runtime_under(const std::string& path);
 
 }  // namespace yard::tool

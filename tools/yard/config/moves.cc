@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/moves.h"
 
-#include "files.h"
 #include "output.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <string_view>
 
 namespace yard::tool {

@@ -20,19 +20,19 @@ struct CountedCall {
   uint64_t count = 1;
 };
 
-// Adds counts; the sum stays at the largest number.
+// Adds to a count, without overflow.
 inline void add_count(uint64_t& sum, uint64_t n) {
   sum = n > std::numeric_limits<uint64_t>::max() - sum ? std::numeric_limits<uint64_t>::max()
                                                        : sum + n;
 }
 
-// CallSpecs as given. The message of an error names the CallSpec.
+// Reads CallSpecs. The message of an error names the CallSpec.
 Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,
                                             const std::vector<std::string>& texts);
-// A file with one CallSpec on a line, after a count and a tab if there is one; blank lines and those that
-// begin with # are ignored. Counts of equal calls are added. The error names the first invalid line,
-// and the others as notes.
-// With `unknown`, calls of unknown ops are counted there and left out; they are no error.
+// Reads a file with one CallSpec on each line, which may follow a count and a tab. Blank lines and
+// lines that begin with # are ignored. Counts of equal calls are added. The error names the first
+// invalid line, and its notes the others. With `unknown`, calls of unknown ops are counted there
+// instead.
 struct UnknownOp {
   uint64_t calls = 0;
   std::string message;  // "op 'sofmax' is not known; did you mean 'softmax'?"
@@ -40,10 +40,10 @@ struct UnknownOp {
 using UnknownOps = std::map<std::string, UnknownOp>;  // by name
 Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path,
                                             UnknownOps* unknown = nullptr);
-// "yard: calls.txt: skipped 12 calls: op 'acme_norm' is not known" on stderr, for each.
+// Writes "yard: calls.txt: skipped 12 calls: op 'acme_norm' is not known" to stderr for each op.
 void print_unknown_ops(const std::string& path, const UnknownOps& unknown);
 
-// A call and its kernels; empty: no kernel can run it.
+// A call and its kernels, which are empty where no kernel can run it.
 struct Move {
   CountedCall what;
   std::string from, to;

@@ -4,7 +4,6 @@
 #include <yard/inspect.h>
 
 #include <filesystem>
-#include <memory>
 
 #include "arguments.h"
 #include "commands.h"
@@ -56,12 +55,7 @@ int list_processes(bool json) {
     print_json({{"processes", std::move(list)}});
     return kOk;
   }
-  Table table({{"pid", Align::kRight},
-               {"program"},
-               {"version"},
-               {"up", Align::kRight},
-               {"generation", Align::kRight},
-               {""}});
+  Table table("pid>|program|version|up>|generation>|");
   for (const Seen& s : all) {
     const Json& runtimes = list_at(s.hello, "runtimes");
     table.add({{std::to_string(s.target.pid)},
@@ -112,19 +106,8 @@ void print_status(int64_t pid, const Json& s) {
 }  // namespace
 
 void add_ps(CLI::App& app, Action& action) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* c = app.add_subcommand("ps", "List running processes that use Switchyard");
-  c->add_flag("--json", *json, "JSON for programs instead of a table");
-  c->footer(
-      "Lists the processes of this user that answer. A process answers from its first call on, to\n"
-      "its own user and to root, unless YARD_INSPECT=off or RuntimeSettings::inspect is false.\n"
-      "\n"
-      "Examples:\n"
-      "  yard ps\n"
-      "  yard ps --json               {\"processes\": [{\"pid\", \"program\", \"version\", ...}]}\n"
-      "  yard top 4242                what a process calls, live\n"
-      "  yard status --pid 4242       what is in force there");
-  c->callback([json, &action] { action = [json] { return list_processes(*json); }; });
+  add_command<RemoteQuestion>(app, action, "ps", "List running processes that use Switchyard",
+                              [](const RemoteQuestion& q) { return list_processes(q.json); });
 }
 
 void add_status(CLI::App& app, Action& action) {
@@ -134,15 +117,6 @@ void add_status(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<RemoteQuestion>(
       app, action, "status", "Show what is in force in a running process", run);
   add_remote_options(*c, *q);
-  c->footer(
-      "Policy, rules, rollout, plugins, breakers, what is being recorded, and the last change that "
-      "a\n"
-      "command has made. --pid can be left out if only one process of yours answers.\n"
-      "\n"
-      "Examples:\n"
-      "  yard status\n"
-      "  yard status --pid 4242\n"
-      "  yard status --pid 4242 --json");
 }
 
 }  // namespace yard::tool

@@ -9,7 +9,6 @@
 #include <filesystem>
 
 #include "arguments.h"
-#include "output.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -108,26 +107,30 @@ CLI::Option* add_pid_option(CLI::App& command, int64_t& to, const std::string& h
 
 void add_remote_options(CLI::App& command, RemoteQuestion& to) {
   add_pid_option(command, to.pid, "The process; needed if several of yours answer");
-  command.add_flag("--json", to.json, "JSON for programs instead of text");
 }
 
 int ask(const RemoteQuestion& q, const std::string& command, const Json& args,
         const std::function<void(int64_t, const Json&)>& show) {
-  auto remote = Remote::connect(q.pid);
-  if (!remote.ok()) return fail(exit_code(remote.status()), remote.status());
-  const auto result = remote->request(command, args);
-  if (!result.ok()) return fail(exit_code(result.status()), result.status());
+  auto remote = need(Remote::connect(q.pid));
+  const auto result = need(remote.request(command, args));
   if (q.json) {
-    Json all = {{"pid", remote->pid()}};
-    if (result->is_object())
-      all.update(*result);
-    else if (!result->is_null())
-      all["result"] = *result;
+    Json all = {{"pid", remote.pid()}};
+    if (result.is_object())
+      all.update(result);
+    else if (!result.is_null())
+      all["result"] = result;
     print_json(all);
   } else {
-    show(remote->pid(), *result);
+    show(remote.pid(), result);
   }
   return kOk;
+}
+
+Json arguments(std::initializer_list<std::pair<const char*, std::string>> given) {
+  Json to = Json::object();
+  for (const auto& [name, text] : given)
+    if (!text.empty()) to[name] = text;
+  return to;
 }
 
 std::string shown(const Json& value) {

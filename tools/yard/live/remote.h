@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands for a running process: finding it, asking it, and its answers. docs/reference/inspect.md has the protocol.
+// Finding a running process, asking it, and its answers. docs/reference/inspect.md has the
+// protocol.
 #pragma once
 
 #include <yard/inspect.h>
@@ -22,8 +23,8 @@ namespace yard::tool {
 // A connection to a process.
 class Remote {
  public:
-  // Errors tell what is wrong: no such process, another user's, one that does not answer. `pid` 0: the only process of
-  // this user that answers; an error names them if there are several.
+  // Errors say what is wrong: there is no such process, it is another user's, or it does not
+  // answer. If `pid` is 0, connects to the only process of this user that answers.
   static Result<Remote> connect(int64_t pid,
                                 std::chrono::nanoseconds timeout = std::chrono::seconds(10));
 
@@ -39,9 +40,9 @@ class Remote {
   InspectClient client_;
 };
 
-// What every command for a running process is given.
+// The options of every command for a running process.
 struct RemoteQuestion {
-  int64_t pid = 0;  // 0: the only process
+  int64_t pid = 0;  // 0 for the only process
   bool json = false;
 };
 // Adds --pid and --json; `to` must outlive the parse.
@@ -49,17 +50,20 @@ void add_remote_options(CLI::App& command, RemoteQuestion& to);
 // --pid alone, for commands that also work without a process.
 CLI::Option* add_pid_option(CLI::App& command, int64_t& to, const std::string& help);
 
-// Connects, sends one request and shows its result: as JSON with the process's number, or as `show` prints it. The exit code.
+// Connects, sends one request and shows its result as JSON or with `show`. Returns the exit code.
 int ask(const RemoteQuestion& q, const std::string& command, const Json& args,
         const std::function<void(int64_t pid, const Json& result)>& show);
 
+// The arguments of a request. Empty texts are left out.
+Json arguments(std::initializer_list<std::pair<const char*, std::string>> given);
+
 // ---- Parts of answers as text ----
 
-// "on", "7", "a=b, c=d"; "none" for null and what is empty.
+// "on", "7", "a=b, c=d", and "none" for null and for empty values.
 std::string shown(const Json& value);
-// "12 s", "3 min": the age of a time in seconds since 1970; "-" without one.
+// The age of a time in seconds since 1970: "12 s", "3 min", and "-" without a time.
 std::string since_text(const Json& at);
-// "deny kernel=vendor.acme when=hidden=5120", of an entry of `changes`; and by whom and when.
+// An entry of `changes` as "deny kernel=vendor.acme when=hidden=5120", and by whom and when.
 std::string change_text(const Json& change);
 std::string change_origin(const Json& change);
 

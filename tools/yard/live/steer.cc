@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard policy, deny, allow, breaker, undo and changes: what a running process may use. Each change takes effect at once,
-// is logged by the process and can be undone.
+// yard policy, deny, allow, breaker, undo and changes: what a running process may use. Each change
+// takes effect at once, is logged by the process and can be undone.
 #include <fmt/format.h>
-
-#include <algorithm>
 
 #include "arguments.h"
 #include "commands.h"
@@ -25,10 +23,7 @@ struct DenyQuestion : RemoteQuestion {
 };
 
 Json deny_args(const DenyQuestion& q) {
-  Json args = {{"kernel", q.kernel}};
-  if (!q.op.empty()) args["op"] = q.op;
-  if (!q.when.empty()) args["when"] = q.when;
-  return args;
+  return arguments({{"kernel", q.kernel}, {"op", q.op}, {"when", q.when}});
 }
 
 std::string subject(const DenyQuestion& q) {
@@ -43,21 +38,18 @@ void print_denied(const DenyQuestion& q, int64_t pid, const Json& result) {
   const Json& effect = value_at(result, "effect");
   for (const Json& p : list_at(value_at(effect, "rules"), "problems"))
     print_out("  {}\n", shown(p));
-  std::string statement = text_at(effect, "statement");
+  const std::string statement = text_at(effect, "statement");
   if (statement.empty()) return;
   print_out("  to keep it, put this into the rule file:\n");
-  for (size_t at = 0; at < statement.size();) {
-    const size_t end = std::min(statement.find('\n', at), statement.size());
-    if (end > at) print_out("    {}\n", statement.substr(at, end - at));
-    at = end + 1;
-  }
+  for (const std::string& line : split(statement, "\n"))
+    if (!line.empty()) print_out("    {}\n", line);
 }
 
 void add_deny_options(CLI::App& c, DenyQuestion& q) {
   c.add_option("KERNEL", q.kernel, "The kernel, or a glob over kernels: 'vendor.*'")->required();
-  c.add_option("--op", q.op, "Only for this op, or a glob over ops")->type_name("OP");
-  c.add_option("--when", q.when, "Only for calls with these conditions of rule files")
-      ->type_name("CONDITIONS");
+  add_value(c, "--op", q.op, "OP", "Only for this op, or a glob over ops");
+  add_value(c, "--when", q.when, "CONDITIONS",
+            "Only for calls with these conditions of rule files");
   add_remote_options(c, q);
 }
 
@@ -68,7 +60,7 @@ struct PolicyQuestion : RemoteQuestion {
   bool reset = false;
 };
 
-// As in a rule file: switches, lists and maps, `null` to unset the field; else a text.
+// The value of a field as in a rule file: a switch, list or map, `null` to unset it, or a text.
 Json field_value(const std::string& text) {
   if (text == "on" || text == "yes") return true;
   if (text == "off" || text == "no") return false;
@@ -90,7 +82,7 @@ int change_policy(const PolicyQuestion& q) {
         print_out("nothing set\n");
         return;
       }
-      Table table({{"field"}, {"value"}, {"source"}});
+      Table table("field|value|source");
       for (const auto& [field, value] : policy.items())
         table.add(
             {{field, Paint::kBold}, {shown(value)}, {shown(value_at(sources, field.c_str()))}});
@@ -120,7 +112,7 @@ int list_breakers(const BreakerQuestion& q) {
       print_out("all closed\n");
       return;
     }
-    Table table({{"op"}, {"kernel"}, {"state"}, {"for", Align::kRight}, {"calls"}, {"reason"}});
+    Table table("op|kernel|state|for>|calls|reason");
     for (const Json& b : breakers) {
       const double until = number_at(b, "until_s");
       const std::string key = text_at(b, "key");
@@ -137,25 +129,21 @@ int list_breakers(const BreakerQuestion& q) {
 }
 
 int move_breaker(const BreakerQuestion& q) {
-  Json args = {{"action", q.action}, {"kernel", q.kernel}};
-  if (!q.op.empty()) args["op"] = q.op;
-  if (!q.reason.empty()) args["reason"] = q.reason;
+  const Json args =
+      arguments({{"action", q.action}, {"kernel", q.kernel}, {"op", q.op}, {"reason", q.reason}});
   return ask(q, "breaker", args, [&](int64_t pid, const Json&) {
     print_changed(pid, fmt::format("breaker of {}{}: {}", q.kernel,
                                    q.op.empty() ? "" : " for " + q.op, q.action));
   });
 }
 
-void add_breaker_action(CLI::App& breaker, Action& action, const char* name, const char* text,
-                        const char* footer) {
+void add_breaker_action(CLI::App& breaker, Action& action, const char* name, const char* text) {
   const auto [c, q] = add_command<BreakerQuestion>(breaker, action, name, text, move_breaker);
   q->action = name;
   c->add_option("KERNEL", q->kernel, "The kernel")->required();
-  c->add_option("--op", q->op, "Only for this op")->type_name("OP");
-  if (q->action == "open")
-    c->add_option("--reason", q->reason, "Why, for logs and reports")->type_name("WHY");
+  add_value(*c, "--op", q->op, "OP", "Only for this op");
+  if (q->action == "open") add_value(*c, "--reason", q->reason, "WHY", "Why, for logs and reports");
   add_remote_options(*c, *q);
-  c->footer(footer);
 }
 
 }  // namespace
@@ -168,18 +156,6 @@ void add_deny(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<DenyQuestion>(app, action, "deny",
                                                 "Stop a running process from using a kernel", run);
   add_deny_options(*c, *q);
-  c->footer(
-      "Takes effect with the next call: other kernels serve what the kernel served. Refused, with\n"
-      "nothing changed, if a known call would have no kernel. Conditions are those of rule files:\n"
-      "dimensions, dtypes and labels of the call, with _gte, _lt, _not_in and so on. The output\n"
-      "has the same statement for the rule file, since a change ends with the process.\n"
-      "\n"
-      "Examples:\n"
-      "  yard deny vendor.acme --pid 4242\n"
-      "  yard deny vendor.acme --op rms_norm --pid 4242\n"
-      "  yard deny vendor.acme --when 'hidden=5120,tenant=B' --pid 4242\n"
-      "  yard allow vendor.acme --pid 4242               takes a deny back\n"
-      "  yard undo --pid 4242                            takes the last change back");
 }
 
 void add_allow(CLI::App& app, Action& action) {
@@ -190,15 +166,6 @@ void add_allow(CLI::App& app, Action& action) {
   const auto [c, q] =
       add_command<DenyQuestion>(app, action, "allow", "Take back what yard deny has denied", run);
   add_deny_options(*c, *q);
-  c->footer(
-      "Names the deny as it was given: the same kernel, op and conditions. Denies of rule files "
-      "and\n"
-      "of the program stay.\n"
-      "\n"
-      "Examples:\n"
-      "  yard allow vendor.acme --pid 4242\n"
-      "  yard allow vendor.acme --when 'hidden=5120,tenant=B' --pid 4242\n"
-      "  yard changes --pid 4242                         what was denied");
 }
 
 void add_policy(CLI::App& app, Action& action) {
@@ -207,53 +174,18 @@ void add_policy(CLI::App& app, Action& action) {
   c->add_option("FIELDS", q->fields, "FIELD=VALUE ..., to set; none: show the policy in force");
   c->add_flag("--reset", q->reset, "Unset what was set for the process, by it or by commands");
   add_remote_options(*c, *q);
-  c->footer(
-      "Fields are those of the variables: prefer, strict, deny_vendors and so on. All that are "
-      "given\n"
-      "take effect together.\n"
-      "\n"
-      "Examples:\n"
-      "  yard policy --pid 4242                          fields, values, and who set them\n"
-      "  yard policy prefer=vendor strict=on --pid 4242\n"
-      "  yard policy deny_vendors=acme prefer=null --pid 4242\n"
-      "  yard policy --reset --pid 4242");
 }
 
 void add_breaker(CLI::App& app, Action& action) {
   CLI::App* breaker = app.add_subcommand("breaker", "Circuit breakers of a running process");
   breaker->require_subcommand(1);
-  breaker->footer(
-      "Examples:\n"
-      "  yard breaker list --pid 4242                    breakers that are not closed\n"
-      "  yard breaker open vendor.acme --reason 'bad firmware' --pid 4242\n"
-      "  yard breaker close vendor.acme --pid 4242\n"
-      "  yard breaker reset vendor.acme --pid 4242");
   const auto [list, q] = add_command<BreakerQuestion>(
       *breaker, action, "list", "List the breakers that are not closed", list_breakers);
   add_remote_options(*list, *q);
-  list->footer(
-      "Examples:\n"
-      "  yard breaker list\n"
-      "  yard breaker list --pid 4242 --json");
-  add_breaker_action(*breaker, action, "open", "Open the breaker of a kernel until it is closed",
-                     "The kernel serves no more calls, unless no other is able.\n"
-                     "\n"
-                     "Examples:\n"
-                     "  yard breaker open vendor.acme --pid 4242\n"
-                     "  yard breaker open vendor.acme --op rms_norm --reason 'bad firmware'");
-  add_breaker_action(*breaker, action, "close", "Close the breakers of a kernel",
-                     "The kernel may serve calls again. Earlier failures still count.\n"
-                     "\n"
-                     "Examples:\n"
-                     "  yard breaker close vendor.acme --pid 4242\n"
-                     "  yard breaker close vendor.acme --op rms_norm");
+  add_breaker_action(*breaker, action, "open", "Open the breaker of a kernel until it is closed");
+  add_breaker_action(*breaker, action, "close", "Close the breakers of a kernel");
   add_breaker_action(*breaker, action, "reset",
-                     "Close the breakers of a kernel and forget failures",
-                     "As after the start of the process.\n"
-                     "\n"
-                     "Examples:\n"
-                     "  yard breaker reset vendor.acme --pid 4242\n"
-                     "  yard breaker reset vendor.acme --op rms_norm");
+                     "Close the breakers of a kernel and forget failures");
 }
 
 void add_undo(CLI::App& app, Action& action) {
@@ -265,21 +197,13 @@ void add_undo(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<RemoteQuestion>(
       app, action, "undo", "Take back the last change to a running process", run);
   add_remote_options(*c, *q);
-  c->footer(
-      "Of the changes that commands have made and that are not undone yet, the last. "
-      "Repeated,\n"
-      "it undoes one after the other. yard changes lists them.\n"
-      "\n"
-      "Examples:\n"
-      "  yard undo --pid 4242\n"
-      "  yard changes --pid 4242");
 }
 
 void add_changes(CLI::App& app, Action& action) {
   const auto run = [](const RemoteQuestion& q) {
     return ask(q, "changes", Json::object(), [](int64_t, const Json& result) {
       const Json& changes = list_at(result, "changes");
-      Table table({{"id", Align::kRight}, {"change"}, {"made"}, {""}});
+      Table table("id>|change|made|");
       for (auto at = changes.rbegin(); at != changes.rend(); ++at)
         table.add({{shown(value_at(*at, "id"))},
                    {change_text(*at), flag_at(*at, "undone") ? Paint::kDim : Paint::kPlain},
@@ -291,12 +215,6 @@ void add_changes(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<RemoteQuestion>(
       app, action, "changes", "List changes that commands made to a process", run);
   add_remote_options(*c, *q);
-  c->footer(
-      "Who changed what, the last one first.\n"
-      "\n"
-      "Examples:\n"
-      "  yard changes --pid 4242\n"
-      "  yard changes --pid 4242 --json");
 }
 
 }  // namespace yard::tool

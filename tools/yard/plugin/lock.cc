@@ -34,7 +34,7 @@ std::vector<std::string> files_of(const std::string& path, std::error_code& erro
   std::vector<std::string> files;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
     if (it->path().extension() == ".so") files.push_back(it->path().string());
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 
@@ -72,7 +72,7 @@ int report_lock(const LockQuestion& q, const std::string& output, const LockCont
     print_json(j);
     return kOk;
   }
-  Table table({{"name"}, {"version"}, {"sha256"}, {"file"}});
+  Table table("name|version|sha256|file");
   for (const PluginInfo& p : c.listed)
     table.add({{p.name, Paint::kBold}, {p.version}, {p.sha256, Paint::kDim}, {p.path}});
   std::set<std::tuple<std::string, std::string, std::string>> distinct;
@@ -92,7 +92,7 @@ int lock(const LockQuestion& q) {
     return fail(kUsage,
                 "these are in several directories; give the path of the lock file: "
                 "--output FILE");
-  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  need(check_features(), kUsage);
   const Runtime runtime(looks_for_nothing());
   LockContents c;
   for (const std::string& path : q.paths) {
@@ -112,7 +112,7 @@ int lock(const LockQuestion& q) {
   }
   if (c.listed.empty())
     return fail(kFailed, "there is no plugin to list; an empty lock file would admit none");
-  if (const Status s = write_plugin_lock(output, c.listed); !s.ok()) return fail(kFailed, s);
+  need(write_plugin_lock(output, c.listed), kFailed);
   return report_lock(q, output, c);
 }
 
@@ -122,19 +122,9 @@ void add_plugin_lock(CLI::App& plugin, Action& action) {
   const auto [c, q] = add_command<LockQuestion>(
       plugin, action, "lock", "Write the list of plugins that may be loaded, by digest", lock);
   c->add_option("PATH", q->paths, "Plugins, or directories of them")->required()->type_name("PATH");
-  c->add_option("--output", q->output, "Where to write it; otherwise yard.lock beside the plugins")
-      ->type_name("FILE");
+  add_value(*c, "--output", q->output, "FILE",
+            "Where to write it; otherwise yard.lock beside the plugins");
   add_feature_option(*c);
-  c->add_flag("--json", q->json, "JSON for programs instead of a table");
-  c->footer(
-      "If there is a yard.lock in a searched directory, only plugins are loaded that it lists "
-      "with\n"
-      "name, version and SHA-256. A file with another name or place applies to programs that name\n"
-      "it in PluginSettings::lock_file. An older file is replaced.\n"
-      "\n"
-      "Examples:\n"
-      "  yard plugin lock /opt/acme/plugins              /opt/acme/plugins/yard.lock\n"
-      "  yard plugin lock acme.so beta.so --output /etc/yard.lock");
 }
 
 }  // namespace yard::tool

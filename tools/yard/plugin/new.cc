@@ -28,19 +28,6 @@ struct ProjectQuestion {
 };
 
 constexpr size_t kLongestName = 64;
-// Targets that CMake makes itself.
-const std::vector<std::string> kTaken = {"all",
-                                         "clean",
-                                         "depend",
-                                         "edit_cache",
-                                         "help",
-                                         "install",
-                                         "list_install_components",
-                                         "package",
-                                         "package_source",
-                                         "rebuild_cache",
-                                         "test"};
-
 // What is wrong with the name; empty if nothing is. It names a file, a target and a backend.
 std::string wrong_name(const std::string& name) {
   static const std::regex kFits("[a-z][a-z0-9_]*");
@@ -50,7 +37,10 @@ std::string wrong_name(const std::string& name) {
   if (name.size() > kLongestName)
     return fmt::format("the name has {} characters; expected at most {}", name.size(),
                        kLongestName);
-  if (std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end())
+  static const std::regex kTargets(  // of CMake itself
+      "all|clean|depend|edit_cache|help|install|list_install_components|package|package_source|"
+      "rebuild_cache|test");
+  if (std::regex_match(name, kTargets))
     return fmt::format("'{}' cannot be the name of a plugin: a build has a target of that name",
                        name);
   for (const BackendInfo& b : Runtime::shared().list().backends)
@@ -81,7 +71,7 @@ std::string wrong_op(const std::string& op) {
       op);
 }
 
-// The schema of an existing op; plugins that announce the op are opened. An error names similar ones.
+// The schema of an existing op. Opens plugins that announce the op. The error names similar ops.
 Result<std::string> schema_of(const std::string& op) {
   Runtime& runtime = Runtime::shared();
   const std::vector<Announced> waiting = announced(runtime, &PluginInfo::ops);
@@ -145,7 +135,7 @@ std::string kernel_text(const std::string& schema, bool c) {
       declared, unused, "not written yet");
 }
 
-// Name and contents of each file of the project. `schema` is that of the existing op that gets a kernel.
+// Name and contents of each file of the project. `schema` is that of the op that gets a kernel.
 std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q,
                                                          const std::string& schema) {
   const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
@@ -163,7 +153,7 @@ std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& 
           {".gitignore", fill_in("gitignore", words)}};
 }
 
-// All of the files or none. Returns an error message.
+// Writes all of the files or none. Returns an error message.
 std::string write_project(const fs::path& directory,
                           const std::vector<std::pair<std::string, std::string>>& files) {
   std::error_code error;
@@ -185,13 +175,11 @@ std::string write_project(const fs::path& directory,
 int make_project(ProjectQuestion q) {
   if (q.op.empty()) q.op = q.for_op.empty() ? q.name : q.for_op;
   const fs::path directory = q.directory.empty() ? fs::path(q.name) : fs::path(q.directory);
-  Result<std::string> schema = std::string();
-  if (!q.for_op.empty()) schema = schema_of(q.for_op);
-  if (!schema.ok()) return fail(kUsage, schema.status());
+  const std::string schema = q.for_op.empty() ? "" : need(schema_of(q.for_op), kUsage);
   for (const std::string& wrong :
        {wrong_name(q.name), q.for_op.empty() ? wrong_op(q.op) : "", wrong_directory(directory)})
     if (!wrong.empty()) return fail(kUsage, wrong);
-  const auto files = project(q, *schema);
+  const auto files = project(q, schema);
   if (const std::string wrong = write_project(directory, files); !wrong.empty())
     return fail(kFailed, wrong);
   if (q.json) {
@@ -221,25 +209,12 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
       plugin, action, "new", "Create a plugin project that builds and passes its tests",
       make_project);
   c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
-  c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("DIR");
-  c->add_option("--op", q->op, "Name of the op it adds (NAME)")->type_name("OP");
-  c->add_option("--for-op", q->for_op, "Instead of a new op: a kernel for this one, which exists")
-      ->type_name("OP")
+  add_value(*c, "--dir", q->directory, "DIR", "Where to put it (NAME)");
+  add_value(*c, "--op", q->op, "OP", "Name of the op it adds (NAME)");
+  add_value(*c, "--for-op", q->for_op, "OP",
+            "Instead of a new op: a kernel for this one, which exists")
       ->excludes(c->get_option("--op"));
   c->add_flag("--c", q->c, "In C instead of C++");
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Writes CMakeLists.txt, one source, README.md and .gitignore into a directory that is new "
-      "or\n"
-      "empty. The project needs an installed Switchyard; its tests probe and verify the plugin.\n"
-      "With --for-op the kernel has the signature of the op, and declines every call until it is\n"
-      "written: verify fails until then.\n"
-      "\n"
-      "Examples:\n"
-      "  yard plugin new acme                        acme/acme.cc with the op acme\n"
-      "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
-      "  yard plugin new acme --for-op rms_norm      a kernel for an op that exists\n"
-      "  yard plugin new acme --dir src/acme         in another directory");
 }
 
 }  // namespace yard::tool

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 
 #include "arguments.h"
 #include "commands.h"
@@ -35,14 +34,14 @@ std::vector<Cell> plugin_row(const PluginInfo& p) {
 int list_plugins(const PluginsQuestion& q) {
   // Refused plugins are in the table; those that the environment names are logged, too.
   set_log_level("plugin", LogLevel::kOff).ignore();
-  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  need(check_features(), kUsage);
   const Runtime runtime(looks_also_at(q.paths));
   std::vector<PluginInfo> found = runtime.plugins().list();
   // A digest is checked when a plugin is loaded; would_load() tells the result without loading.
   for (PluginInfo& p : found)
     if (p.state == PluginState::kFound) p = runtime.plugins().would_load(p.path);
   const auto refused = [](const PluginInfo& p) { return p.state == PluginState::kRefused; };
-  const int code = std::any_of(found.begin(), found.end(), refused) ? kFailed : kOk;
+  const int code = std::ranges::any_of(found, refused) ? kFailed : kOk;
   if (q.json) {
     Json j = {{"plugins", Json::array()}};
     for (const PluginInfo& p : found) j["plugins"].push_back(to_json(p));
@@ -53,7 +52,7 @@ int list_plugins(const PluginsQuestion& q) {
     print_out("No plugins were found.\n");
     return kOk;
   }
-  Table table({{"name"}, {"version"}, {"state"}, {"ops"}, {"file"}, {"reason"}});
+  Table table("name|version|state|ops|file|reason");
   for (const PluginInfo& p : found) table.add(plugin_row(p));
   print_out("{}", table.text());
   return code;
@@ -84,17 +83,19 @@ void print_plugin(const PluginInfo& p) {
   line("verified", p.verified ? "yes" : "not yet: yard verify");
 }
 
-int inspect(const std::string& file, bool json) {
+struct InspectQuestion {
+  std::string file;
+  bool json = false;
+};
+
+int inspect(const InspectQuestion& q) {
   set_log_level("plugin", LogLevel::kOff).ignore();  // other refused plugins do not matter here
-  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  need(check_features(), kUsage);
   const Runtime runtime(as_the_environment_has_it());
-  const PluginInfo info = runtime.plugins().would_load(absolute(file));
+  const PluginInfo info = runtime.plugins().would_load(absolute(q.file));
   if (info.reason == PluginReason::kNotFound)
-    return fail(kUsage, fmt::format("{}: {}", file, info.detail));
-  if (json)
-    print_json(to_json(info));
-  else
-    print_plugin(info);
+    return fail(kUsage, fmt::format("{}: {}", q.file, info.detail));
+  q.json ? print_json(to_json(info)) : print_plugin(info);
   return info.state == PluginState::kRefused ? kFailed : kOk;
 }
 
@@ -106,54 +107,21 @@ void add_plugin_list(CLI::App& plugin, Action& action) {
   c->add_option("PATH", q->paths, "Files and directories to search before all others")
       ->type_name("PATH");
   add_feature_option(*c);
-  c->add_flag("--json", q->json, "JSON for programs instead of a table");
-  c->footer(
-      "Searches where a program in this environment would: YARD_PLUGINS, YARD_PLUGIN_PATH and\n"
-      "where plugins are installed. Opens none of them. Lock files and the rule file in force\n"
-      "apply. Exit code 1 when one is refused.\n"
-      "\n"
-      "Examples:\n"
-      "  yard plugin list\n"
-      "  yard plugin list ./build /opt/acme/plugins\n"
-      "  yard plugin list --json             {\"plugins\": [{\"path\", \"name\", \"state\", "
-      "...}]}");
 }
 
 void add_plugin_inspect(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<PluginsQuestion>();
-  q->paths.resize(1);
-  CLI::App* c = plugin.add_subcommand("inspect", "Show the manifest of a file, without running it");
-  c->add_option("FILE", q->paths[0], "A plugin's shared library")->required();
+  const auto [c, q] = add_command<InspectQuestion>(
+      plugin, action, "inspect", "Show the manifest of a file, without running it", inspect);
+  c->add_option("FILE", q->file, "A plugin's shared library")->required();
   add_feature_option(*c);
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Shows the manifest, the digest, and whether yard verify has passed it. Exit code 1 when\n"
-      " a program in this environment would refuse the file, because of a lock file or\n"
-      "`require_verified` for example. Another plugin of the same name does not count here.\n"
-      "\n"
-      "Examples:\n"
-      "  yard plugin inspect ./acme.so\n"
-      "  yard plugin inspect ./acme.so --json");
-  c->callback([q, &action] { action = [q] { return inspect(q->paths[0], q->json); }; });
 }
 
 void add_plugin(CLI::App& app, Action& action) {
   CLI::App* plugin = app.add_subcommand("plugin", "List, check, lock, upgrade and create plugins");
   plugin->require_subcommand(1);
-  plugin->footer(
-      "Examples:\n"
-      "  yard plugin list                    found plugins, and refused ones with the reason\n"
-      "  yard plugin inspect ./acme.so       the manifest of a file\n"
-      "  yard verify --quick ./acme.so       run it in a separate process\n"
-      "  yard verify ./acme.so               compare its kernels with the reference\n"
-      "  yard plugin lock /opt/acme          load only these from now on\n"
-      "  yard plugin upgrade ./acme.so       replace the installed version\n"
-      "  yard plugin new acme                a new plugin project");
-  add_plugin_list(*plugin, action);
-  add_plugin_inspect(*plugin, action);
-  add_plugin_lock(*plugin, action);
-  add_plugin_upgrade(*plugin, action);
-  add_plugin_new(*plugin, action);
+  for (AddCommand* add :
+       {add_plugin_list, add_plugin_inspect, add_plugin_lock, add_plugin_upgrade, add_plugin_new})
+    add(*plugin, action);
 }
 
 }  // namespace yard::tool

@@ -58,9 +58,7 @@ std::string why_refused(const PluginInfo& p) {
 }
 
 std::string joined(const std::vector<std::string>& words) {
-  std::string to;
-  for (const std::string& w : words) to += (to.empty() ? "" : ", ") + w;
-  return to.empty() ? "-" : to;
+  return words.empty() ? "-" : fmt::format("{}", fmt::join(words, ", "));
 }
 
 std::string absolute(const std::string& path) {
@@ -95,8 +93,7 @@ std::vector<Announced> announced(const Runtime& runtime, Announcement what) {
 
 Status none_refused(const Runtime& runtime, const std::vector<std::string>& paths) {
   for (const PluginInfo& p : runtime.plugins().list())
-    if (p.state == PluginState::kRefused &&
-        std::find(paths.begin(), paths.end(), p.path) != paths.end())
+    if (p.state == PluginState::kRefused && std::ranges::find(paths, p.path) != paths.end())
       return Status(Code::kInvalidArgument,
                     fmt::format("{} is refused: {}: {}", p.path, to_string(p.reason), p.detail));
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin upgrade: checks a new version of a plugin as far as one process can, shows what it changes, and puts the
-// file in place of the old one.
+// yard plugin upgrade: checks a new version of a plugin, shows what it changes, and puts the file
+// in place of the old one.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,7 +9,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 
@@ -35,7 +34,7 @@ struct UpgradeChanges {
   std::vector<std::string> added, removed;
 };
 
-// What an upgrade does, as far as it has come.
+// What an upgrade has done so far.
 struct Upgrade {
   PluginInfo before, after;  // after.path is the file that was given
   bool probed = false;       // in a separate process
@@ -60,7 +59,8 @@ std::set<std::string> registered_kernels(const Runtime& runtime) {
   return to;
 }
 
-// The installed file of the plugin: at `into`, in that directory, or where a program of this environment finds it.
+// The installed file of the plugin: at or in `into`, or where a program of this environment finds
+// it.
 Result<PluginInfo> installed(const Runtime& runtime, const UpgradeQuestion& q,
                              const std::string& name) {
   std::error_code error;
@@ -171,7 +171,7 @@ int report_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
 
 int upgrade(const UpgradeQuestion& q) {
   set_log_level("plugin", LogLevel::kOff).ignore();  // other refused plugins do not matter here
-  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  need(check_features(), kUsage);
   RuntimeSettings settings = as_the_environment_has_it();
   if (!q.into.empty()) settings.plugins.paths.push_back(absolute(q.into));
   Runtime runtime(settings);
@@ -183,9 +183,7 @@ int upgrade(const UpgradeQuestion& q) {
     return fail(kFailed, fmt::format("{} would be refused: {}; nothing was written", q.file, why));
   };
   if (u.after.state == PluginState::kRefused) return refused(why_refused(u.after));
-  auto found = installed(runtime, q, u.after.name);
-  if (!found.ok()) return fail(kUsage, found.status());
-  u.before = *std::move(found);
+  u.before = need(installed(runtime, q, u.after.name), kUsage);
   u.ops = changes_between({u.before.ops.begin(), u.before.ops.end()},
                           {u.after.ops.begin(), u.after.ops.end()});
   if (u.before.sha256 == u.after.sha256) return report_upgrade(u, q);
@@ -197,8 +195,7 @@ int upgrade(const UpgradeQuestion& q) {
   if (const Status s = rehearse(runtime, u); !s.ok())
     return fail(kFailed, Status(s).note("nothing was written"));
   if (!q.dry_run) {
-    if (const Status s = put_in_place(runtime, u.after, u.before.path); !s.ok())
-      return fail(kFailed, s);
+    need(put_in_place(runtime, u.after, u.before.path), kFailed);
     u.written = true;
   }
   return report_upgrade(u, q);
@@ -210,26 +207,11 @@ void add_plugin_upgrade(CLI::App& plugin, Action& action) {
   const auto [c, q] = add_command<UpgradeQuestion>(
       plugin, action, "upgrade", "Replace an installed plugin by a new version", upgrade);
   c->add_option("FILE", q->file, "The new version")->required();
-  c->add_option("--into", q->into,
-                "The file to replace, or its directory; otherwise the one that is found")
-      ->type_name("PATH");
+  add_value(*c, "--into", q->into, "PATH",
+            "The file to replace, or its directory; otherwise the one that is found");
   add_feature_option(*c);
   c->add_flag("--dry-run", q->dry_run, "Check and show the changes, but write nothing");
   c->add_flag("--no-probe", q->no_probe, "Do not run it in a separate process first");
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Checks the new version, tries it in a separate process, then loads the installed version\n"
-      "in this one and replaces it, as Plugins::replace() does in a program. If all of that "
-      "works,\n"
-      "a copy of FILE takes the place of the installed file, atomically. Otherwise nothing is\n"
-      "written: exit code 1. A lock file that applies must list the new version.\n"
-      "\n"
-      "Running programs keep the version that they have loaded until they call\n"
-      "Plugins::replace().\n"
-      "\n"
-      "Examples:\n"
-      "  yard plugin upgrade ./acme.so --dry-run\n"
-      "  yard plugin upgrade ./acme.so --into /opt/acme/plugins");
 }
 
 }  // namespace yard::tool

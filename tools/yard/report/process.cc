@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <tuple>
 #include <utility>
@@ -15,12 +16,10 @@ namespace {
 
 using SeriesName = std::tuple<std::string, std::string, std::string, std::string>;
 
-SeriesName series_name(const Json& call) {
-  return {text_at(call, "op"), text_at(call, "kernel"), text_at(call, "mode"),
-          text_at(call, "call")};
-}
+SeriesName series_name(const CallStats& c) { return {c.op, c.kernel, c.mode, c.call}; }
 
-// Calls per second between two counts; null where there is none. Counters that were reset meanwhile start at zero.
+// Calls per second between two counts, or null if no time has passed. Counters that were reset in
+// between start at zero.
 Json rate_of(uint64_t before, uint64_t after, double seconds) {
   if (seconds <= 0) return nullptr;
   return static_cast<double>(after >= before ? after - before : after) / seconds;
@@ -31,56 +30,43 @@ std::string utc(double seconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(t));
 }
 
-Json latency_json(const Json& latency) {
+Json latency_json(const LatencyHistogram& latency) {
   Json buckets = Json::array();
-  for (const Json& b : list_at(latency, "buckets"))
-    buckets.push_back({number_at(b, "up_to_ns"), count_at(b, "count")});
-  return {{"count", count_at(latency, "count")},
-          {"sum_ns", count_at(latency, "sum_ns")},
-          {"buckets", std::move(buckets)}};
-}
-
-Json failures_json(const Json& failures) {
-  Json to = Json::object();
-  if (failures.is_object())
-    for (const auto& [error_class, count] : failures.items())
-      if (count.is_number_unsigned()) to[error_class] = count;
-  return to;
+  for (const auto& b : latency.buckets)
+    buckets.push_back({static_cast<double>(b.up_to_ns), b.count});
+  return {{"count", latency.count}, {"sum_ns", latency.sum_ns}, {"buckets", std::move(buckets)}};
 }
 
 void add_calls(const ProcessAnswers& a, double seconds, Json& to) {
   std::map<SeriesName, uint64_t> before;
-  for (const Json& c : list_at(a.samples.front().stats, "calls"))
-    before[series_name(c)] += count_at(c, "calls");
-  for (const Json& c : list_at(a.samples.back().stats, "calls")) {
-    const Json latency = latency_json(value_at(c, "latency"));
-    const uint64_t calls = count_at(c, "calls"), timed = count_at(latency, "count");
-    const double mean = timed == 0 ? 0 : number_at(latency, "sum_ns") / static_cast<double>(timed);
-    to["calls"].push_back({{"op", text_at(c, "op")},
-                           {"kernel", text_at(c, "kernel")},
-                           {"mode", text_at(c, "mode")},
-                           {"call", text_at(c, "call")},
-                           {"calls", calls},
-                           {"fallbacks", count_at(c, "fallbacks")},
-                           {"failures", failures_json(value_at(c, "failures"))},
-                           {"latency", latency},
-                           {"time_ns", mean * static_cast<double>(calls)},
-                           {"rate", rate_of(before[series_name(c)], calls, seconds)}});
+  for (const CallStats& c : a.samples.front().stats.calls) before[series_name(c)] += c.calls;
+  for (const CallStats& c : a.samples.back().stats.calls) {
+    Json failures = Json::object();
+    for (size_t i = 0; i < c.failures.by_class.size(); ++i)
+      if (c.failures.by_class[i] > 0)
+        failures[to_string(static_cast<ErrorClass>(i))] = c.failures.by_class[i];
+    to["calls"].push_back({{"op", c.op},
+                           {"kernel", c.kernel},
+                           {"mode", c.mode},
+                           {"call", c.call},
+                           {"calls", c.calls},
+                           {"fallbacks", c.fallbacks},
+                           {"failures", std::move(failures)},
+                           {"latency", latency_json(c.latency)},
+                           {"time_ns", c.latency.mean_ns() * static_cast<double>(c.calls)},
+                           {"rate", rate_of(before[series_name(c)], c.calls, seconds)}});
   }
 }
 
 void add_ops(const ProcessAnswers& a, double seconds, Json& to) {
   std::map<std::string, uint64_t> before;
-  for (const Json& o : list_at(a.samples.front().stats, "ops"))
-    before[text_at(o, "op")] = count_at(o, "calls");
-  for (const Json& o : list_at(a.samples.back().stats, "ops")) {
-    const std::string op = text_at(o, "op");
-    to["ops"].push_back({{"op", op},
-                         {"calls", count_at(o, "calls")},
-                         {"hits", count_at(o, "hits")},
-                         {"misses", count_at(o, "misses")},
-                         {"rate", rate_of(before[op], count_at(o, "calls"), seconds)}});
-  }
+  for (const OpStats& o : a.samples.front().stats.ops) before[o.op] = o.calls;
+  for (const OpStats& o : a.samples.back().stats.ops)
+    to["ops"].push_back({{"op", o.op},
+                         {"calls", o.calls},
+                         {"hits", o.hits},
+                         {"misses", o.misses},
+                         {"rate", rate_of(before[o.op], o.calls, seconds)}});
 }
 
 void add_rates(const ProcessAnswers& a, Json& to) {
@@ -89,13 +75,11 @@ void add_rates(const ProcessAnswers& a, Json& to) {
   std::map<std::string, uint64_t> before;
   for (size_t i = 0; i < a.samples.size(); ++i) {
     const double seconds = i == 0 ? 0 : a.samples[i].at - a.samples[i - 1].at;
-    for (const Json& o : list_at(a.samples[i].stats, "ops")) {
-      const std::string op = text_at(o, "op");
-      const uint64_t calls = count_at(o, "calls");
-      const uint64_t last = std::exchange(before[op], calls);
-      if (seconds <= 0 || calls == last) continue;
-      all[op].resize(intervals);
-      all[op][i - 1] = rate_of(last, calls, seconds).get<double>();
+    for (const OpStats& o : a.samples[i].stats.ops) {
+      const uint64_t last = std::exchange(before[o.op], o.calls);
+      if (seconds <= 0 || o.calls == last) continue;
+      all[o.op].resize(intervals);
+      all[o.op][i - 1] = rate_of(last, o.calls, seconds).get<double>();
     }
     to["rates"]["times"].push_back(a.samples[i].at);
   }
@@ -133,9 +117,8 @@ void add_events(const ProcessAnswers& a, Json& to) {
                                 value_at(c, "args").empty() ? "" : ", ", number_at(who, "uid"),
                                 number_at(who, "pid"), text_at(who, "program"))}});
   }
-  std::stable_sort(all.begin(), all.end(), [](const Json& x, const Json& y) {
-    return number_at(x, "at") < number_at(y, "at");
-  });
+  std::ranges::stable_sort(
+      all, [](const Json& x, const Json& y) { return number_at(x, "at") < number_at(y, "at"); });
   for (Json& e : all) to["events"].push_back(std::move(e));
 }
 
@@ -143,13 +126,14 @@ void add_events(const ProcessAnswers& a, Json& to) {
 
 Json report_of_process(const ProcessAnswers& a) {
   Json to = empty_report();
-  const Json& stats = a.samples.back().stats;
+  const RuntimeStats& stats = a.samples.back().stats;
   const double seconds = a.samples.back().at - a.samples.front().at;
   to["seconds"] = seconds;
-  to["sampled_one_in"] = count_at(stats, "sampled_one_in");
+  to["sampled_one_in"] = stats.sampled_one_in;
+  const auto since = std::chrono::duration<double>(stats.since.time_since_epoch()).count();
   to["source"] = fmt::format("Process {} ({}), {}. Counted since {}; rates over {:.1f} s.",
                              number_at(a.hello, "pid"), text_at(a.hello, "program"),
-                             utc(a.samples.back().at), utc(number_at(stats, "since")), seconds);
+                             utc(a.samples.back().at), utc(since), seconds);
   add_calls(a, seconds, to);
   add_ops(a, seconds, to);
   if (a.samples.size() > 1) add_rates(a, to);
@@ -161,20 +145,16 @@ Json report_of_process(const ProcessAnswers& a) {
          {"state", text_at(b, "state")},
          {"reason", text_at(b, "reason")},
          {"until_s", value_at(b, "until_s").is_number() ? Json(number_at(b, "until_s")) : Json()}});
-  const Json& reloads = value_at(stats, "reloads");
-  if (reloads.is_object()) {
-    to["reloads"] = {{"applied", count_at(reloads, "applied")},
-                     {"refused", count_at(reloads, "refused")}};
-    if (count_at(reloads, "applied") + count_at(reloads, "refused") > 0)
-      to["remarks"].push_back(
-          fmt::format("Loads of rules: {} applied, {} refused; rollouts aborted: {}. The last "
-                      "load took {:.1f} "
-                      "ms.",
-                      count_at(reloads, "applied"), count_at(reloads, "refused"),
-                      count_at(reloads, "aborted"), number_at(reloads, "last_ns") / 1e6));
-    if (const std::string error = text_at(reloads, "last_error"); !error.empty())
-      to["remarks"].push_back(fmt::format("The last refused load: {}", error));
-  }
+  const ReloadStats& reloads = stats.reloads;
+  to["reloads"] = {{"applied", reloads.applied}, {"refused", reloads.refused}};
+  if (reloads.applied + reloads.refused > 0)
+    to["remarks"].push_back(
+        fmt::format("Loads of rules: {} applied, {} refused; rollouts aborted: {}. The last load "
+                    "took {:.1f} ms.",
+                    reloads.applied, reloads.refused, reloads.aborted,
+                    static_cast<double>(reloads.last_ns) / 1e6));
+  if (!reloads.last_error.empty())
+    to["remarks"].push_back(fmt::format("The last refused load: {}", reloads.last_error));
   if (const Json& rollout = value_at(a.status, "rollout"); !rollout.is_null() && rollout != false)
     to["remarks"].push_back("A rollout is under way: new rules apply to a share of the calls.");
   add_events(a, to);

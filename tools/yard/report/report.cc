@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard report: one HTML page about a running process or a trace.
 #include <fmt/format.h>
+#include <yard/version.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -10,18 +11,43 @@
 
 #include "arguments.h"
 #include "commands.h"
-#include "files.h"
 #include "json.h"
+#include "live/answers.h"
 #include "live/remote.h"
 #include "output.h"
 #include "report/data.h"
+#include "templates.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
+constexpr size_t kMostSeries = 6, kLongestText = 2000;
 constexpr size_t kMostTrace = size_t{1} << 30;
 constexpr double kMostReportSamples = 60, kLeastInterval = 0.5;
+
+using Replacements = std::map<char, const char*>;
+std::string replaced(std::string_view text, const Replacements& with) {
+  std::string to;
+  for (const char c : text)
+    if (const auto at = with.find(c); at != with.end())
+      to += at->second;
+    else
+      to += c;
+  return to;
+}
+
+// A value as text, such as "b:1,c:..." for an object. What is nested deeper than `depth` is "...".
+std::string value_text(const Json& value, int depth) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_structured()) return value.dump();
+  if (depth == 0) return "...";
+  std::string to;
+  for (const auto& [key, part] : value.items())
+    to += (to.empty() ? "" : ",") + (value.is_object() ? key + ":" : "") +
+          value_text(part, depth - 1);
+  return to;
+}
 
 struct ReportQuestion {
   int64_t pid = 0;
@@ -35,65 +61,49 @@ struct Report {
   Json data;
 };
 
-Result<Report> trace_report(const ReportQuestion& q) {
-  const Result<std::string> text = read_input(q.trace, kMostTrace);
-  if (!text.ok()) return text.status();
-  Result<Json> data = report_of_trace(*text, q.trace);
-  if (!data.ok()) return data.status();
-  return Report{std::filesystem::path(q.trace).filename().string(), std::move(*data)};
+Report trace_report(const ReportQuestion& q) {
+  const std::string text = need(read_input(q.trace, kMostTrace));
+  return {std::filesystem::path(q.trace).filename().string(), need(report_of_trace(text, q.trace))};
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-// The figures now, and a few times until the end of the observation.
-Status take_samples(Remote& remote, double seconds, std::vector<ProcessAnswers::Sample>& to) {
+// Asks for the statistics at once, and a few times until the end of the observation.
+std::vector<ProcessAnswers::Sample> take_samples(Remote& remote, double seconds) {
+  std::vector<ProcessAnswers::Sample> to;
   const auto start = std::chrono::steady_clock::now();
   const auto steps = std::clamp(static_cast<int>(seconds / kLeastInterval), seconds > 0 ? 1 : 0,
                                 static_cast<int>(kMostReportSamples));
   for (int i = 0; i <= steps; ++i) {
     if (i > 0)
       std::this_thread::sleep_until(start + std::chrono::duration<double>(seconds * i / steps));
-    auto stats = remote.request("stats");
-    if (!stats.ok()) return stats.status();
-    to.push_back({now(), std::move(*stats)});
+    const Json stats = need(remote.request("stats"));
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    to.push_back({std::chrono::duration<double>(now).count(), read_stats(stats)});
     // Only the first and the last are shown class by class.
-    if (i > 1) to[to.size() - 2].stats.erase("calls");
+    if (i > 1) to[to.size() - 2].stats.calls.clear();
   }
-  return {};
+  return to;
 }
 
-Result<Report> process_report(const ReportQuestion& q) {
-  auto remote = Remote::connect(q.pid);
-  if (!remote.ok()) return remote.status();
+Report process_report(const ReportQuestion& q) {
+  Remote remote = need(Remote::connect(q.pid));
+  const auto ask = [&](const char* command) { return need(remote.request(command)); };
   ProcessAnswers answers;
-  if (Status s = take_samples(*remote, q.seconds, answers.samples); !s.ok()) return s;
-  const std::pair<const char*, Json*> rest[] = {{"hello", &answers.hello},
-                                                {"status", &answers.status},
-                                                {"health", &answers.health},
-                                                {"config.history", &answers.history},
-                                                {"changes", &answers.changes}};
-  for (const auto& [command, to] : rest) {
-    auto answer = remote->request(command);
-    if (!answer.ok()) return answer.status();
-    *to = std::move(*answer);
-  }
+  answers.samples = take_samples(remote, q.seconds);
+  answers.hello = ask("hello"), answers.status = ask("status"), answers.health = ask("health");
+  answers.history = ask("config.history"), answers.changes = ask("changes");
   const std::string program =
       std::filesystem::path(text_at(answers.hello, "program")).filename().string();
-  return Report{fmt::format("{} ({})", program, remote->pid()), report_of_process(answers)};
+  return {fmt::format("{} ({})", program, remote.pid()), report_of_process(answers)};
 }
 
 int write_report(const ReportQuestion& q) {
-  const Result<Report> report = q.trace.empty() ? process_report(q) : trace_report(q);
-  if (!report.ok()) return fail(exit_code(report.status()), report.status());
-  const Status written = write_output(q.output, report_page(report->title, report->data));
-  if (!written.ok()) return fail(kFailed, written);
+  const Report report = q.trace.empty() ? process_report(q) : trace_report(q);
+  need(write_output(q.output, report_page(report.title, report.data)), kFailed);
   if (q.json)
     print_json({{"file", q.output},
-                {"ops", report->data["ops"].size()},
-                {"classes", report->data["calls"].size()},
-                {"events", report->data["events"].size()}});
+                {"ops", report.data["ops"].size()},
+                {"classes", report.data["calls"].size()},
+                {"events", report.data["events"].size()}});
   else
     print_out("wrote {}\n", q.output);
   return kOk;
@@ -101,28 +111,79 @@ int write_report(const ReportQuestion& q) {
 
 }  // namespace
 
+Json empty_report() {
+  return {{"source", ""},
+          {"remarks", Json::array()},
+          {"relative", false},
+          {"seconds", 0},
+          {"exact", false},
+          {"sampled_one_in", 0},
+          {"calls", Json::array()},
+          {"ops", Json::array()},
+          {"breakers", Json::array()},
+          {"reloads", nullptr},
+          {"rates", {{"unit", ""}, {"times", Json::array()}, {"series", Json::array()}}},
+          {"events", Json::array()}};
+}
+
+std::string members_text(const Json& object) {
+  std::string to;
+  if (object.is_object())
+    for (const auto& [key, value] : object.items())
+      if (to.size() <= kLongestText)
+        to += (to.empty() ? "" : " ") + key + "=" + value_text(value, 1).substr(0, kLongestText);
+  return to;
+}
+
+Json top_series(const std::map<std::string, std::vector<double>>& all) {
+  std::vector<std::pair<double, const std::string*>> order;
+  for (const auto& [op, values] : all) {
+    double sum = 0;
+    for (const double v : values) sum += v;
+    order.emplace_back(-sum, &op);
+  }
+  std::ranges::sort(order, [](const auto& a, const auto& b) {
+    return std::pair(a.first, *a.second) < std::pair(b.first, *b.second);
+  });
+  Json to = Json::array();
+  std::vector<double> rest;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const std::vector<double>& values = all.at(*order[i].second);
+    if (i < kMostSeries) {
+      to.push_back({{"op", *order[i].second}, {"values", values}});
+      continue;
+    }
+    rest.resize(std::max(rest.size(), values.size()));
+    for (size_t k = 0; k < values.size(); ++k) rest[k] += values[k];
+  }
+  if (!rest.empty()) to.push_back({{"op", "other ops"}, {"values", rest}});
+  return to;
+}
+
+std::string report_page(const std::string& title, const Json& data) {
+  static const Replacements kMarkup = {
+      {'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}};
+  // JSON that ends no script element, because names in it may be hostile.
+  static const Replacements kInScript = {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}};
+  const std::string json = data.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return fill_in("report.html",
+                 {{"TITLE", replaced(title, kMarkup)},
+                  {"STYLE", fill_in("report.css", {})},
+                  {"VERSION", YARD_VERSION},
+                  {"DATA", replaced(json, kInScript)},
+                  {"SCRIPT", fill_in("report.js", {}) + fill_in("report_charts.js", {})}});
+}
+
 void add_report(CLI::App& app, Action& action) {
   const auto [c, q] = add_command<ReportQuestion>(
       app, action, "report", "Write an HTML page about calls, kernels and times", write_report);
   CLI::Option* pid =
       add_pid_option(*c, q->pid, "The process to show; needed if several of yours answer");
-  c->add_option("--seconds", q->seconds, "How long to observe the process for rates; 5 by default")
-      ->type_name("N")
+  add_value(*c, "--seconds", q->seconds, "N",
+            "How long to observe the process for rates; 5 by default")
       ->check(between(0.0, 3600.0));
-  c->add_option("--trace", q->trace, "The trace to show instead of a process")
-      ->type_name("FILE")
-      ->check(existing_file())
-      ->excludes(pid);
-  c->add_option("-o,--output", q->output, "The page; report.html by default")->type_name("FILE");
-  c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "The page is one file and uses no network: time by op and kernel, kernel choice by shape\n"
-      "class, latency distributions, fallbacks and failures, reloads and rollouts over time.\n"
-      "\n"
-      "Examples:\n"
-      "  yard report --pid 4242 -o report.html\n"
-      "  yard report --pid 4242 --seconds 60\n"
-      "  yard report --trace t.json -o report.html");
+  add_file(*c, "--trace", q->trace, "The trace to show instead of a process")->excludes(pid);
+  add_value(*c, "-o,--output", q->output, "FILE", "The page; report.html by default");
 }
 
 }  // namespace yard::tool

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -19,7 +20,7 @@ constexpr double kLongest = 1e9;  // of a trace, in seconds
 struct Call {
   uint64_t calls = 0, fallbacks = 0, ns = 0;
   std::map<std::string, uint64_t> failures;  // by class
-  ReportLatency latency;
+  std::map<uint64_t, uint64_t> latencies;    // counts, by the longest time of their bucket
 };
 struct OpCalls {
   uint64_t calls = 0, hits = 0, misses = 0;
@@ -27,6 +28,13 @@ struct OpCalls {
 
 // A call that began before the trace has a negative time.
 bool is_time(double us) { return std::isfinite(us) && std::fabs(us) < kLongest * 1e6; }
+
+// The longest time of the bucket. There are four buckets for each factor of two.
+uint64_t bucket_of(uint64_t ns) {
+  if (ns < 4) return ns;
+  const int shift = std::bit_width(ns) - 3;
+  return ((ns >> shift) << shift) + ((uint64_t{1} << shift) - 1);
+}
 
 // "fault" of "fault: device lost": the class of an error.
 std::string class_of(const std::string& error) {
@@ -63,16 +71,17 @@ class TraceReport {
     to["seconds"] = seconds;
     for (const auto& [name, c] : calls_) {
       const auto& [op, kernel, mode, call] = name;
-      to["calls"].push_back({{"op", op},
-                             {"kernel", kernel},
-                             {"mode", mode},
-                             {"call", call},
-                             {"calls", c.calls},
-                             {"fallbacks", c.fallbacks},
-                             {"failures", c.failures},
-                             {"latency", c.latency.json()},
-                             {"time_ns", c.ns},
-                             {"rate", rate(c.calls, seconds)}});
+      to["calls"].push_back(
+          {{"op", op},
+           {"kernel", kernel},
+           {"mode", mode},
+           {"call", call},
+           {"calls", c.calls},
+           {"fallbacks", c.fallbacks},
+           {"failures", c.failures},
+           {"latency", {{"count", c.calls}, {"sum_ns", c.ns}, {"buckets", c.latencies}}},
+           {"time_ns", c.ns},
+           {"rate", rate(c.calls, seconds)}});
     }
     for (const auto& [op, o] : ops_)
       to["ops"].push_back({{"op", op},
@@ -107,7 +116,7 @@ class TraceReport {
     const auto ns = static_cast<uint64_t>(us * 1e3);
     ++c.calls, c.ns += ns;
     if (flag_at(args, "fallback")) ++c.fallbacks;
-    c.latency.add(ns);
+    ++c.latencies[bucket_of(ns)];
     OpCalls& o = ops_[op];
     ++o.calls, ++(flag_at(args, "hit") ? o.hits : o.misses);
     spans_.emplace_back(at, op);

@@ -5,45 +5,29 @@
 #include <yard/log.h>
 
 #include <algorithm>
+#include <sstream>
+
+#include "templates.h"
 
 namespace yard::tool {
 namespace {
 
 constexpr size_t kNoLimit = SIZE_MAX;
 
-size_t columns_of(std::string_view s) {
-  return static_cast<size_t>(
-      std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
-// At most `width` columns; the end of a longer text is replaced by `~`.
-std::string clipped(std::string_view text, size_t width) {
-  if (columns_of(text) <= width) return std::string(text);
-  if (width == 0) return {};
-  size_t at = 0;
-  for (size_t n = 0; n < width; ++n) do
-      ++at;
-    while (at < text.size() && (text[at] & 0xc0) == 0x80);
-  // `at` is behind `width` characters: the last of them gives way to the mark.
-  do --at;
-  while (at > 0 && (text[at] & 0xc0) == 0x80);
-  return std::string(text.substr(0, at)) + '~';
-}
-
-// A line that is put together from pieces and never wider than the screen.
-class Line {
+// A line that is put together from pieces and is never wider than the screen.
+class Writer {
  public:
-  explicit Line(size_t width) : left_(width) {}
-  Line& add(std::string_view text, Paint p = Paint::kPlain) {
+  explicit Writer(size_t width) : left_(width) {}
+  Writer& add(std::string_view text, Paint p = Paint::kPlain) {
     std::string shown = clipped(printable(text, kNoLimit), left_);
     left_ -= columns_of(shown);
     pieces_.push_back({std::move(shown), p});
     return *this;
   }
-  TopLine take() { return std::move(pieces_); }
+  Line take() { return std::move(pieces_); }
 
  private:
-  TopLine pieces_;
+  Line pieces_;
   size_t left_;
 };
 
@@ -74,68 +58,16 @@ Cell health_cell(const TopRow& r) {
   return {};
 }
 
-// Columns that give way on a narrow screen, the last first; names are clipped before that down to kName.
-constexpr size_t kName = 10;
-
-struct Grid {
-  std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;
-  size_t names = 2;  // columns at the left that may be clipped
-  size_t least = 0;  // columns that are never left out
-
-  std::vector<size_t> widths() const {
-    std::vector<size_t> to;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      size_t most = columns_of(columns[i].title);
-      for (const auto& r : rows) most = std::max(most, columns_of(printable(r[i].text, kNoLimit)));
-      to.push_back(most);
-    }
-    return to;
+// The lines of a table after two columns for the mark of the cursor.
+std::vector<Line> marked(const Table& table, size_t least, size_t width, const size_t* cursor) {
+  std::vector<Line> to = table.lines(width, least);
+  for (size_t i = 0; i < to.size(); ++i) {
+    const bool here = cursor != nullptr && *cursor + 1 == i;
+    Writer line(width);
+    line.add(here ? "> " : "  ", Paint::kBold);
+    for (const Cell& c : to[i]) line.add(c.text, here ? Paint::kBold : c.paint);
+    to[i] = line.take();
   }
-};
-
-size_t sum_of(const std::vector<size_t>& widths) {
-  size_t sum = 0;
-  for (const size_t w : widths) sum += w + 2;
-  return sum;
-}
-
-// Widths that fit: first columns are left out, then names are clipped, the widest first.
-std::vector<size_t> fitted(const Grid& grid, size_t width) {
-  std::vector<size_t> to = grid.widths();
-  if (width == kNoLimit) return to;
-  while (to.size() > grid.least && sum_of(to) > width) to.pop_back();
-  while (sum_of(to) > width) {
-    const auto widest = std::max_element(to.begin(), to.begin() + static_cast<long>(grid.names));
-    if (*widest <= kName) break;
-    --*widest;
-  }
-  return to;
-}
-
-// The head and the rows as lines; every line begins with two columns for the mark of the cursor.
-std::vector<TopLine> lines_of(const Grid& grid, size_t width, const size_t* cursor) {
-  const std::vector<size_t> widths = fitted(grid, width);
-  const auto line = [&](const std::vector<Cell>& cells, bool head, bool marked) {
-    Line to(width);
-    to.add(marked ? "> " : "  ", Paint::kBold);
-    for (size_t i = 0; i < widths.size(); ++i) {
-      const std::string text = clipped(printable(cells[i].text, kNoLimit), widths[i]);
-      const std::string blanks(widths[i] - columns_of(text), ' ');
-      if (grid.columns[i].align == Align::kRight) to.add(blanks);
-      to.add(text, head || marked ? Paint::kBold : cells[i].paint);
-      if (i + 1 == widths.size()) break;
-      if (grid.columns[i].align == Align::kLeft) to.add(blanks);
-      to.add("  ");
-    }
-    return to.take();
-  };
-  std::vector<TopLine> to;
-  std::vector<Cell> head;
-  for (const Column& c : grid.columns) head.push_back({c.title});
-  to.push_back(line(head, true, false));
-  for (size_t i = 0; i < grid.rows.size(); ++i)
-    to.push_back(line(grid.rows[i], false, cursor != nullptr && *cursor == i));
   return to;
 }
 
@@ -147,33 +79,27 @@ std::string title(const char* text, TopSort of, const TopView& view) {
 
 Paint row_paint(const TopRow& r) { return r.calls_per_s > 0 ? Paint::kPlain : Paint::kDim; }
 
-Grid kernel_grid(const std::vector<TopRow>& rows, const TopView& view) {
-  Grid to;
-  to.columns = {{title("op", TopSort::kOp, view)},
-                {title("kernel", TopSort::kKernel, view)},
-                {title("calls/s", TopSort::kCalls, view), Align::kRight},
-                {"p50", Align::kRight},
-                {title("p99", TopSort::kLatency, view), Align::kRight},
-                {title("share", TopSort::kShare, view), Align::kRight},
-                {title("health", TopSort::kHealth, view)},
-                {"fallback/s", Align::kRight},
-                {"calls", Align::kRight},
-                {"mean", Align::kRight}};
-  to.least = 7;
+std::vector<Line> kernel_lines(const std::vector<TopRow>& rows, const TopView& view, size_t width,
+                               const size_t* cursor) {
+  Table table(
+      fmt::format("{}|{}|{}>|p50>|{}>|{}>|{}|fallback/s>|calls>|mean>",
+                  title("op", TopSort::kOp, view), title("kernel", TopSort::kKernel, view),
+                  title("calls/s", TopSort::kCalls, view), title("p99", TopSort::kLatency, view),
+                  title("share", TopSort::kShare, view), title("health", TopSort::kHealth, view)));
   for (const TopRow& r : rows) {
     const Paint p = row_paint(r);
-    to.rows.push_back({{r.op},
-                       {r.kernel},
-                       {number(r.calls_per_s), p},
-                       {time_text(r.p50_ns), p},
-                       {time_text(r.p99_ns), p},
-                       {percent(r.share), p},
-                       health_cell(r),
-                       {number(r.fallbacks_per_s), p},
-                       {number(static_cast<double>(r.calls)), p},
-                       {time_text(r.mean_ns), p}});
+    table.add({{r.op},
+               {r.kernel},
+               {number(r.calls_per_s), p},
+               {time_text(r.p50_ns), p},
+               {time_text(r.p99_ns), p},
+               {percent(r.share), p},
+               health_cell(r),
+               {number(r.fallbacks_per_s), p},
+               {number(static_cast<double>(r.calls)), p},
+               {time_text(r.mean_ns), p}});
   }
-  return to;
+  return marked(table, 7, width, cursor);
 }
 
 // "f32[8,64], f32[64]@cpu": the op is in the heading.
@@ -184,31 +110,24 @@ std::string without_op(const TopRow& r) {
   return to;
 }
 
-Grid class_grid(const std::vector<TopRow>& rows, const TopView& view) {
-  Grid to;
-  to.columns = {{"class"},
-                {title("kernel", TopSort::kKernel, view)},
-                {title("calls/s", TopSort::kCalls, view), Align::kRight},
-                {title("p99", TopSort::kLatency, view), Align::kRight},
-                {title("share", TopSort::kShare, view), Align::kRight},
-                {title("health", TopSort::kHealth, view)},
-                {"p50", Align::kRight},
-                {"mode"},
-                {"fallback/s", Align::kRight}};
-  to.least = 6;
+std::vector<Line> class_lines(const std::vector<TopRow>& rows, const TopView& view, size_t width) {
+  Table table(fmt::format(
+      "class|{}|{}>|{}>|{}>|{}|p50>|mode|fallback/s>", title("kernel", TopSort::kKernel, view),
+      title("calls/s", TopSort::kCalls, view), title("p99", TopSort::kLatency, view),
+      title("share", TopSort::kShare, view), title("health", TopSort::kHealth, view)));
   for (const TopRow& r : rows) {
     const Paint p = row_paint(r);
-    to.rows.push_back({{without_op(r)},
-                       {r.kernel},
-                       {number(r.calls_per_s), p},
-                       {time_text(r.p99_ns), p},
-                       {percent(r.share), p},
-                       health_cell(r),
-                       {time_text(r.p50_ns), p},
-                       {r.mode},
-                       {number(r.fallbacks_per_s), p}});
+    table.add({{without_op(r)},
+               {r.kernel},
+               {number(r.calls_per_s), p},
+               {time_text(r.p99_ns), p},
+               {percent(r.share), p},
+               health_cell(r),
+               {time_text(r.p50_ns), p},
+               {r.mode},
+               {number(r.fallbacks_per_s), p}});
   }
-  return to;
+  return marked(table, 6, width, nullptr);
 }
 
 std::string breaker_text(const TopBreaker& b) {
@@ -227,23 +146,23 @@ std::vector<TopRow> rows_of_op(const TopData& data, const TopView& view) {
 }
 
 // Classes, breakers and plans of an op.
-std::vector<TopLine> op_lines(const TopData& data, const TopView& view, size_t width) {
+std::vector<Line> op_lines(const TopData& data, const TopView& view, size_t width) {
   const std::vector<TopRow> rows = rows_of_op(data, view);
-  std::vector<TopLine> to = lines_of(class_grid(rows, view), width, nullptr);
-  if (rows.empty()) to.push_back(Line(width).add("  none").take());
+  std::vector<Line> to = class_lines(rows, view, width);
+  if (rows.empty()) to.push_back(Writer(width).add("  none").take());
   const auto heading = [&](const char* text) {
     to.push_back({});
-    to.push_back(Line(width).add("  ").add(text, Paint::kBold).take());
+    to.push_back(Writer(width).add("  ").add(text, Paint::kBold).take());
   };
   bool first = true;
   for (const TopBreaker& b : data.model.breakers) {
     if (b.op != view.op) continue;
     if (std::exchange(first, false)) heading("breakers");
-    to.push_back(Line(width).add("  ").add(breaker_text(b), Paint::kBad).take());
+    to.push_back(Writer(width).add("  ").add(breaker_text(b), Paint::kBad).take());
   }
   heading("plans and rejected candidates");
   for (const TopPlan& p : data.plans) {
-    to.push_back(Line(width)
+    to.push_back(Writer(width)
                      .add("  ")
                      .add(p.kernel.empty() ? "no kernel" : p.kernel,
                           p.kernel.empty() ? Paint::kBad : Paint::kGood)
@@ -251,23 +170,23 @@ std::vector<TopLine> op_lines(const TopData& data, const TopView& view, size_t w
                      .add(p.call)
                      .take());
     for (const TopPlan::Rejected& r : p.rejected)
-      to.push_back(Line(width)
+      to.push_back(Writer(width)
                        .add("      " + r.kernel + "  ")
                        .add(r.reason, Paint::kWarning)
                        .add(r.detail.empty() ? "" : ": " + r.detail)
                        .take());
   }
-  if (data.plans.empty()) to.push_back(Line(width).add("  none").take());
+  if (data.plans.empty()) to.push_back(Writer(width).add("  none").take());
   return to;
 }
 
-std::vector<TopLine> table_lines(const TopData& data, const TopView& view, size_t width,
-                                 const size_t* cursor) {
+std::vector<Line> table_lines(const TopData& data, const TopView& view, size_t width,
+                              const size_t* cursor) {
   const std::vector<TopRow> rows =
       chosen_rows(data.model.rows, view.filter, view.sort, view.reverse);
-  std::vector<TopLine> to = lines_of(kernel_grid(rows, view), width, cursor);
+  std::vector<Line> to = kernel_lines(rows, view, width, cursor);
   if (rows.empty())
-    to.push_back(Line(width)
+    to.push_back(Writer(width)
                      .add(data.model.rows.empty() ? "  no calls yet"
                                                   : "  no op or kernel has '" + view.filter + "'")
                      .take());
@@ -275,11 +194,11 @@ std::vector<TopLine> table_lines(const TopData& data, const TopView& view, size_
 }
 
 // What stands above the table, in any view.
-std::vector<TopLine> header(const TopData& data, const TopView& view, size_t width) {
+std::vector<Line> header(const TopData& data, const TopView& view, size_t width) {
   const TopProcess& p = data.process;
   const TopModel& m = data.model;
-  std::vector<TopLine> to;
-  to.push_back(Line(width)
+  std::vector<Line> to;
+  to.push_back(Writer(width)
                    .add("yard top", Paint::kBold)
                    .add(p.problem.empty() ? "" : "  " + p.problem, Paint::kBad)
                    .add(view.paused ? "  paused" : "", Paint::kWarning)
@@ -287,7 +206,7 @@ std::vector<TopLine> header(const TopData& data, const TopView& view, size_t wid
                                     age_text(p.up_s), number(m.calls_per_s), percent(m.hit_rate)))
                    .take());
   const ReloadStats& r = m.reloads;
-  Line reloads(width);
+  Writer reloads(width);
   reloads.add(
       fmt::format("generation {}; rules: {}", m.generation, p.rules.empty() ? "none" : p.rules));
   if (p.rules_age_s >= 0) reloads.add(fmt::format(", loaded {} ago", age_text(p.rules_age_s)));
@@ -297,8 +216,8 @@ std::vector<TopLine> header(const TopData& data, const TopView& view, size_t wid
     reloads.add(fmt::format(", last took {}", duration(static_cast<double>(r.last_ns))));
   to.push_back(reloads.take());
   if (!r.last_error.empty())
-    to.push_back(Line(width).add("last error: " + r.last_error, Paint::kBad).take());
-  Line health(width);
+    to.push_back(Writer(width).add("last error: " + r.last_error, Paint::kBad).take());
+  Writer health(width);
   health.add("health: ");
   if (m.breakers.empty())
     health.add("ok", Paint::kGood);
@@ -308,14 +227,15 @@ std::vector<TopLine> header(const TopData& data, const TopView& view, size_t wid
     health.add(fmt::format("{} breakers not closed", m.breakers.size()), Paint::kBad);
   if (!p.switches.empty()) health.add("; on: " + p.switches, Paint::kWarning);
   to.push_back(health.take());
-  if (!p.last_change.empty()) to.push_back(Line(width).add("last change: " + p.last_change).take());
+  if (!p.last_change.empty())
+    to.push_back(Writer(width).add("last change: " + p.last_change).take());
   to.push_back({});
   if (!view.op.empty()) {
     double calls = 0, share = 0;
     for (const TopRow& row : m.rows)
       if (row.op == view.op) calls += row.calls_per_s, share += row.share;
     to.push_back(
-        Line(width)
+        Writer(width)
             .add(view.op, Paint::kBold)
             .add(fmt::format("  {} calls/s, {} of the time", number(calls), percent(share)))
             .take());
@@ -323,9 +243,9 @@ std::vector<TopLine> header(const TopData& data, const TopView& view, size_t wid
   return to;
 }
 
-TopLine footer(const TopView& view, size_t width) {
-  if (view.typing) return Line(width).add("/" + view.filter + "_", Paint::kBold).take();
-  Line to(width);
+Line footer(const TopView& view, size_t width) {
+  if (view.typing) return Writer(width).add("/" + view.filter + "_", Paint::kBold).take();
+  Writer to(width);
   if (!view.op.empty())
     to.add("Esc back  arrows scroll  ");
   else
@@ -336,45 +256,22 @@ TopLine footer(const TopView& view, size_t width) {
   return to.take();
 }
 
-const std::vector<const char*>& help_lines() {
-  static const std::vector<const char*> lines = {
-      "Keys",
-      "  up, down, j, k, PgUp, PgDn, Home, End   move",
-      "  Enter         open an op: its classes, plans and rejected candidates",
-      "  Esc           back; clears the filter",
-      "  /             filter by op, kernel or call; Enter keeps it",
-      "  s c l h o n   sort by share, calls, latency, health, op, name of the kernel",
-      "  r             reverse the order",
-      "  space         pause and go on",
-      "  q             quit",
-      "",
-      "Columns",
-      "  calls/s       calls that the kernel served in the last interval",
-      "  p50, p99      latency that half and 99 % of the sampled calls did not exceed",
-      "  share         mean latency x calls, as part of the time of all kernels",
-      "  health        ok; failures a second; circuit breaker open or half-open",
-      "  fallback/s    calls that it served after another kernel had failed",
-      "  class         calls that are alike in all that the selection reads",
-      "",
-      "Press a key to go on."};
-  return lines;
-}
-
 size_t count_of_rows(const TopData& data, const TopView& view) {
   return chosen_rows(data.model.rows, view.filter, view.sort, view.reverse).size();
 }
 
 }  // namespace
 
-std::vector<TopLine> frame(const TopData& data, TopView& view, size_t width, size_t height) {
-  std::vector<TopLine> to;
+std::vector<Line> frame(const TopData& data, TopView& view, size_t width, size_t height) {
+  std::vector<Line> to;
   if (view.help) {
-    for (const char* line : help_lines()) to.push_back(Line(width).add(line).take());
+    std::istringstream text(fill_in("top_keys.txt", {}));
+    for (std::string line; std::getline(text, line);) to.push_back(Writer(width).add(line).take());
     to.resize(height);
     return to;
   }
   to = header(data, view, width);
-  std::vector<TopLine> body;
+  std::vector<Line> body;
   size_t pinned = 1;  // lines of the body that do not scroll
   if (view.op.empty()) {
     const size_t rows = count_of_rows(data, view);
@@ -401,12 +298,12 @@ std::vector<TopLine> frame(const TopData& data, TopView& view, size_t width, siz
 }
 
 std::string plain_frame(const TopData& data, const TopView& view) {
-  std::vector<TopLine> lines = header(data, view, kNoLimit);
-  for (TopLine& line : view.op.empty() ? table_lines(data, view, kNoLimit, nullptr)
-                                       : op_lines(data, view, kNoLimit))
+  std::vector<Line> lines = header(data, view, kNoLimit);
+  for (Line& line : view.op.empty() ? table_lines(data, view, kNoLimit, nullptr)
+                                    : op_lines(data, view, kNoLimit))
     lines.push_back(std::move(line));
   std::string to;
-  for (const TopLine& line : lines) {
+  for (const Line& line : lines) {
     for (const Cell& piece : line) to += paint(piece.paint, piece.text);
     to += '\n';
   }

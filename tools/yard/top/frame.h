@@ -74,12 +74,9 @@ struct TopInput {
 // Changes the view. Returns false to quit. `height` is that of the screen.
 bool handle_key(const TopInput& input, const TopData& data, size_t height, TopView& view);
 
-// The pieces of a line, from left to right.
-using TopLine = std::vector<Cell>;
-
-// Returns exactly `height` lines of at most `width` columns. Keeps the view's cursor and scroll within
-// the rows and lines that there are.
-std::vector<TopLine> frame(const TopData& data, TopView& view, size_t width, size_t height);
+// Returns exactly `height` lines of at most `width` columns. Keeps the view's cursor and scroll
+// within the rows and lines that there are.
+std::vector<Line> frame(const TopData& data, TopView& view, size_t width, size_t height);
 
 // All rows, without a cursor or keys, for pipes. Coloured where stdout takes colour.
 std::string plain_frame(const TopData& data, const TopView& view);

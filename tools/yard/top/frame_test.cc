@@ -32,7 +32,7 @@ TopData example() {
 }
 std::vector<std::string> screen(const TopData& data, TopView& view, size_t width, size_t height) {
   std::vector<std::string> to;
-  for (const TopLine& line : frame(data, view, width, height)) {
+  for (const Line& line : frame(data, view, width, height)) {
     to.emplace_back();
     for (const Cell& piece : line) to.back() += piece.text;
   }

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <map>
 #include <tuple>
+
+#include "live/answers.h"
 
 namespace yard::tool {
 namespace {
@@ -26,29 +29,11 @@ LatencyHistogram difference(const LatencyHistogram& before, const LatencyHistogr
   return to;
 }
 
-// The last bucket has no bound: that of the one before.
+// The last bucket has no bound and counts as the one before.
 double quantile(const LatencyHistogram& h, double q) {
   uint64_t ns = h.quantile_ns(q);
   if (ns == kUnbounded) ns = h.buckets.size() > 1 ? h.buckets[h.buckets.size() - 2].up_to_ns : 0;
   return static_cast<double>(ns);
-}
-
-LatencyHistogram read_latencies(const Json& j) {
-  LatencyHistogram to;
-  to.count = count_at(j, "count"), to.sum_ns = count_at(j, "sum_ns");
-  for (const Json& b : list_at(j, "buckets"))
-    to.buckets.push_back({count_at(b, "up_to_ns"), count_at(b, "count")});
-  std::sort(to.buckets.begin(), to.buckets.end(),
-            [](const auto& x, const auto& y) { return x.up_to_ns < y.up_to_ns; });
-  return to;
-}
-
-uint64_t all_failures(const Json& j) {
-  uint64_t sum = 0;
-  if (j.is_object())
-    for (const auto& [name, count] : j.items())
-      if (count.is_number_unsigned()) sum += count.get<uint64_t>();
-  return sum;
 }
 
 // A kernel or a class, in the interval and since the process started to count.
@@ -57,12 +42,10 @@ struct Tally {
   LatencyHistogram latency, all;
   double time_ns = 0;
 
-  void add_class(const ClassCounts* before, const ClassCounts& now) {
-    static const ClassCounts kNone;
-    const ClassCounts& old = before != nullptr ? *before : kNone;
+  void add_class(const CallStats& old, const CallStats& now) {
     const uint64_t more = difference(old.calls, now.calls);
     calls += more, total += now.calls;
-    failures += difference(old.failures, now.failures);
+    failures += difference(old.failures.total(), now.failures.total());
     fallbacks += difference(old.fallbacks, now.fallbacks);
     const LatencyHistogram recent = difference(old.latency, now.latency);
     // Classes differ in size: each counts with its own mean.
@@ -88,7 +71,8 @@ struct Tally {
   }
 };
 
-// A breaker with a key is about some calls of the kernel: which classes these are is not known here.
+// A breaker with a key concerns some calls of the kernel. It is not known here which classes they
+// are.
 TopHealth health_of(const std::vector<TopBreaker>& breakers, const TopRow& row) {
   TopHealth worst = row.health;
   for (const TopBreaker& b : breakers)
@@ -139,25 +123,8 @@ Json row_json(const TopRow& r) {
 TopSample read_sample(const Json& stats, const Json& health, double at_s, double now_s) {
   TopSample to;
   to.at_s = at_s;
+  to.stats = read_stats(stats);
   to.counted_s = std::max(0.0, now_s - number_at(stats, "since"));
-  to.generation = count_at(stats, "generation");
-  to.sampled_one_in = count_at(stats, "sampled_one_in");
-  for (const Json& c : list_at(stats, "calls")) {
-    ClassCounts& k = to.classes.emplace_back();
-    k.op = text_at(c, "op"), k.kernel = text_at(c, "kernel"), k.mode = text_at(c, "mode");
-    k.call = text_at(c, "call");
-    k.calls = count_at(c, "calls"), k.fallbacks = count_at(c, "fallbacks");
-    k.failures = all_failures(value_at(c, "failures"));
-    k.latency = read_latencies(value_at(c, "latency"));
-  }
-  for (const Json& o : list_at(stats, "ops"))
-    to.ops[text_at(o, "op")] = {count_at(o, "hits"), count_at(o, "misses")};
-  const Json& reloads = value_at(stats, "reloads");
-  to.reloads.applied = count_at(reloads, "applied");
-  to.reloads.refused = count_at(reloads, "refused");
-  to.reloads.aborted = count_at(reloads, "aborted");
-  to.reloads.last_ns = count_at(reloads, "last_ns");
-  to.reloads.last_error = text_at(reloads, "last_error");
   for (const Json& b : list_at(health, "breakers"))
     to.breakers.push_back({text_at(b, "op"), text_at(b, "kernel"), text_at(b, "key"),
                            text_at(b, "state"), text_at(b, "reason"), number_at(b, "until_s")});
@@ -188,28 +155,29 @@ const char* to_string(TopSort sort) {
 
 TopModel compare(const TopSample* before, const TopSample& now) {
   using Key = std::tuple<std::string, std::string, std::string, std::string>;
-  const auto key = [](const ClassCounts& c) { return Key(c.op, c.kernel, c.mode, c.call); };
-  std::map<Key, const ClassCounts*> old;
-  if (before != nullptr)
-    for (const ClassCounts& c : before->classes) old[key(c)] = &c;
+  const auto key = [](const CallStats& c) { return Key(c.op, c.kernel, c.mode, c.call); };
+  std::map<Key, CallStats> old;
+  std::map<std::string, OpStats> old_ops;
+  if (before != nullptr) {
+    for (const CallStats& c : before->stats.calls) old[key(c)] = c;
+    for (const OpStats& o : before->stats.ops) old_ops[o.op] = o;
+  }
 
   std::map<Key, Tally> by_class, by_kernel;
   double time_ns = 0;
   uint64_t calls = 0;
-  for (const ClassCounts& c : now.classes) {
-    const auto at = old.find(key(c));
-    const ClassCounts* was = at != old.end() ? at->second : nullptr;
+  for (const CallStats& c : now.stats.calls) {
     Tally& one = by_class[key(c)];
-    one.add_class(was, c);
-    by_kernel[Key(c.op, c.kernel, "", "")].add_class(was, c);
+    one.add_class(old[key(c)], c);
+    by_kernel[Key(c.op, c.kernel, "", "")].add_class(old[key(c)], c);
     time_ns += one.time_ns, calls += one.calls;
   }
 
   TopModel to;
   to.interval_s = before != nullptr ? now.at_s - before->at_s : now.counted_s;
   to.calls_per_s = to.interval_s > 0 ? static_cast<double>(calls) / to.interval_s : 0;
-  to.generation = now.generation, to.sampled_one_in = now.sampled_one_in;
-  to.breakers = now.breakers, to.reloads = now.reloads;
+  to.generation = now.stats.generation, to.sampled_one_in = now.stats.sampled_one_in;
+  to.breakers = now.breakers, to.reloads = now.stats.reloads;
   const auto rows_of = [&](const std::map<Key, Tally>& tallies, std::vector<TopRow>& rows) {
     for (const auto& [k, tally] : tallies) {
       TopRow& row = rows.emplace_back(tally.row(to.interval_s, time_ns));
@@ -220,11 +188,9 @@ TopModel compare(const TopSample* before, const TopSample& now) {
   rows_of(by_kernel, to.rows), rows_of(by_class, to.classes);
 
   uint64_t hits = 0, misses = 0;
-  for (const auto& [op, n] : now.ops) {
-    OpCounts was;
-    if (before != nullptr)
-      if (const auto at = before->ops.find(op); at != before->ops.end()) was = at->second;
-    hits += difference(was.hits, n.hits), misses += difference(was.misses, n.misses);
+  for (const OpStats& o : now.stats.ops) {
+    const OpStats& was = old_ops[o.op];
+    hits += difference(was.hits, o.hits), misses += difference(was.misses, o.misses);
   }
   if (hits + misses > 0)
     to.hit_rate = static_cast<double>(hits) / static_cast<double>(hits + misses);
@@ -237,7 +203,7 @@ std::vector<TopRow> chosen_rows(const std::vector<TopRow>& rows, const std::stri
   for (const TopRow& r : rows)
     if (has_text(r.op, filter) || has_text(r.kernel, filter) || has_text(r.call, filter))
       to.push_back(r);
-  std::stable_sort(to.begin(), to.end(), [&](const TopRow& a, const TopRow& b) {
+  std::ranges::stable_sort(to, [&](const TopRow& a, const TopRow& b) {
     return reverse ? comes_first(b, a, sort) : comes_first(a, b, sort);
   });
   return to;

@@ -139,7 +139,7 @@ std::pair<size_t, size_t> Screen::size() const {
   return {static_cast<size_t>(getmaxx(stdscr)), static_cast<size_t>(getmaxy(stdscr))};
 }
 
-void Screen::draw(const std::vector<TopLine>& lines) {
+void Screen::draw(const std::vector<Line>& lines) {
   ::erase();
   for (size_t i = 0; i < lines.size(); ++i) {
     ::move(static_cast<int>(i), 0);
@@ -199,7 +199,7 @@ std::string Screen::unavailable() {
 Screen::Screen() = default;
 Screen::~Screen() = default;
 std::pair<size_t, size_t> Screen::size() const { return {80, 24}; }
-void Screen::draw(const std::vector<TopLine>&) {}
+void Screen::draw(const std::vector<Line>&) {}
 Screen::Event Screen::wait(std::chrono::milliseconds) { return {Event::Kind::kEnd, {}, 0}; }
 
 }  // namespace yard::tool

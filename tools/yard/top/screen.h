@@ -28,7 +28,7 @@ class Screen {
 
   // Columns and lines.
   std::pair<size_t, size_t> size() const;
-  void draw(const std::vector<TopLine>& lines);
+  void draw(const std::vector<Line>& lines);
 
   struct Event {
     enum class Kind { kTimeout, kKey, kResized, kEnd } kind = Kind::kTimeout;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard top: the live table of a running process. It asks once a second over one connection. model.h
-// turns the answers into figures, frame.h turns the figures into lines, and screen.h shows the lines.
+// turns the answers into figures, frame.h turns the figures into lines, and screen.h shows the
+// lines.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -23,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Classes of an op without a listed plan that are explained at each look.
+// The most classes without a listed plan that are explained at each look.
 constexpr size_t kMostExplained = 16;
 
 struct TopQuestion {
@@ -117,16 +118,14 @@ class Source {
     if (flag_at(s, "rollout")) add("rollout");
   }
 
-  // Plans of calls with labels, options or a policy of their own are not listed: how their classes are served is
-  // explained instead, for the busiest.
+  // Plans of calls with labels, options or a policy of their own are not listed. The busiest of
+  // their classes are explained instead.
   Status explain_others(const std::string& op) {
     std::vector<TopRow> others;
     for (const TopRow& r : data_.model.classes) {
       const auto is_of = [&](const TopPlan& p) { return p.call == r.call; };
-      if (r.op == op && r.call != "other" &&
-          std::none_of(data_.plans.begin(), data_.plans.end(), is_of) &&
-          std::none_of(others.begin(), others.end(),
-                       [&](const TopRow& o) { return o.call == r.call; }))
+      if (r.op == op && r.call != "other" && std::ranges::none_of(data_.plans, is_of) &&
+          std::ranges::none_of(others, [&](const TopRow& o) { return o.call == r.call; }))
         others.push_back(r);
     }
     others = chosen_rows(others, "", TopSort::kCalls, false);
@@ -172,7 +171,7 @@ Clock::duration interval(const TopQuestion& q) {
 
 int print_once(const TopQuestion& q, Source& source, const TopView& view) {
   std::this_thread::sleep_for(interval(q));
-  if (const Status s = source.update(q.op); !s.ok()) return fail(exit_code(s), s);
+  need(source.update(q.op));
   if (!q.json) {
     print_out("{}", plain_frame(source.data(), view));
     return kOk;
@@ -184,27 +183,9 @@ int print_once(const TopQuestion& q, Source& source, const TopView& view) {
   return kOk;
 }
 
-// What one turn of the loop has found.
-struct Turn {
-  bool go_on = true;
-  int signal = 0;
-  Status problem;
-};
-
-Turn react(const Screen::Event& event, Source& source, TopView& view, size_t height) {
-  Turn to;
-  if (event.kind == Screen::Event::Kind::kEnd) {
-    to.go_on = false;
-    to.signal = event.signal == SIGINT ? 0 : event.signal;
-  } else if (event.kind == Screen::Event::Kind::kKey) {
-    const std::string before = view.op;
-    to.go_on = handle_key(event.input, source.data(), height, view);
-    if (view.op != before) to.problem = source.update_plans(view.op);
-  }
-  return to;
-}
-
-Turn watch(const TopQuestion& q, Source& source, TopView& view) {
+// Shows the screen until the user or a signal ends it. Returns the signal, or 0.
+int watch(const TopQuestion& q, Source& source, TopView& view) {
+  using Kind = Screen::Event::Kind;
   Screen screen;
   Clock::time_point next =
       Clock::now() + std::min<Clock::duration>(interval(q), std::chrono::milliseconds(500));
@@ -213,15 +194,24 @@ Turn watch(const TopQuestion& q, Source& source, TopView& view) {
     screen.draw(frame(source.data(), view, width, height));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
     const auto event = screen.wait(std::max(left, std::chrono::milliseconds(0)));
-    Turn turn = react(event, source, view, height);
-    if (turn.problem.ok() && turn.go_on && Clock::now() >= next) {
-      if (!view.paused) turn.problem = source.update(view.op);
+    if (event.kind == Kind::kEnd) return event.signal == SIGINT ? 0 : event.signal;
+    Status problem;
+    if (event.kind == Kind::kKey) {
+      const std::string before = view.op;
+      if (!handle_key(event.input, source.data(), height, view)) return 0;
+      if (view.op != before) problem = source.update_plans(view.op);
+    }
+    if (problem.ok() && Clock::now() >= next) {
+      if (!view.paused) problem = source.update(view.op);
       next = Clock::now() + interval(q);
     }
+    TopProcess& p = source.data().process;
     // A process that is only slow, or stopped by a debugger, may answer again.
-    if (turn.problem.code() == Code::kDeadline)
-      source.data().process.problem = "not answering", turn.problem = Status();
-    if (!turn.go_on || !turn.problem.ok()) return turn;
+    if (problem.code() == Code::kDeadline)
+      p.problem = "not answering";
+    else if (!problem.ok())
+      need(problem.note(fmt::format("the connection to process {} was lost; has it ended?", p.pid)),
+           kFailed);
   }
 }
 
@@ -236,23 +226,17 @@ int show_top(const TopQuestion& q) {
   const bool live = !q.once && !q.json;
   if (live)
     if (const std::string why = Screen::unavailable(); !why.empty()) return fail(kUsage, why);
-  auto remote = Remote::connect(q.pid, std::chrono::seconds(live ? 1 : 10));
-  if (!remote.ok()) return fail(exit_code(remote.status()), remote.status());
-  Source source(std::move(*remote));
+  auto remote = need(Remote::connect(q.pid, std::chrono::seconds(live ? 1 : 10)));
+  Source source(std::move(remote));
   TopView view;
   view.sort = *sort_named(q.sort), view.filter = q.filter, view.op = q.op;
-  if (const Status s = source.begin(); !s.ok()) return fail(exit_code(s), s);
+  need(source.begin());
   if (!live) return print_once(q, source, view);
-  const Turn end = watch(q, source, view);
-  if (end.signal != 0) {
-    std::signal(end.signal, SIG_DFL);
-    std::raise(end.signal);
+  if (const int signal = watch(q, source, view); signal != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
   }
-  if (end.problem.ok()) return kOk;
-  Status problem = end.problem;
-  problem.note(fmt::format("the connection to process {} was lost; has it ended?",
-                           source.data().process.pid));
-  return fail(kFailed, problem);
+  return kOk;
 }
 
 }  // namespace
@@ -262,33 +246,13 @@ void add_top(CLI::App& app, Action& action) {
       app, action, "top", "Watch the kernels of a running process, live", show_top);
   c->add_option("PID", q->pid, "The process; needed if several of yours answer")
       ->check(between<int64_t>(1, INT32_MAX));
-  c->add_option("--interval", q->interval_s, "Seconds between two looks; 1")
-      ->type_name("S")
+  add_value(*c, "--interval", q->interval_s, "S", "Seconds between two looks; 1")
       ->check(between<double>(0.1, 3600));
-  c->add_option("--sort", q->sort, "share, calls, latency, health, op or kernel")
-      ->type_name("BY")
+  add_value(*c, "--sort", q->sort, "BY", "share, calls, latency, health, op or kernel")
       ->check(one_of({"share", "calls", "latency", "health", "op", "kernel"}));
-  c->add_option("--filter", q->filter, "Only ops, kernels and calls with this text")
-      ->type_name("WORDS");
-  c->add_option("--op", q->op, "Open this op: its classes, plans and rejected candidates")
-      ->type_name("OP");
+  add_value(*c, "--filter", q->filter, "WORDS", "Only ops, kernels and calls with this text");
+  add_value(*c, "--op", q->op, "OP", "Open this op: its classes, plans and rejected candidates");
   c->add_flag("--once", q->once, "Print one look instead, over one interval, for pipes");
-  c->add_flag("--json", q->json, "The same as JSON for programs");
-  c->footer(
-      "Shows for each op and kernel calls per second, latency, share of the time and health; "
-      "above\n"
-      "it rules, reloads, breakers and the last change. Latencies are those of sampled calls.\n"
-      "\n"
-      "Keys: arrows move, Enter opens an op, Esc goes back, / filters, s c l h o n sort, r "
-      "reverses,\n"
-      "space pauses, ? helps, q quits.\n"
-      "\n"
-      "Examples:\n"
-      "  yard top                                        the only process that answers\n"
-      "  yard top 4242\n"
-      "  yard top 4242 --op rms_norm                     classes, plans, rejected candidates\n"
-      "  yard top 4242 --once --sort calls | head\n"
-      "  yard top 4242 --json --interval 10");
 }
 
 }  // namespace yard::tool

@@ -21,34 +21,11 @@
 
 namespace yard::tool {
 
-struct Ward::Page {
-  unsigned long steps;
-  bool verified, failed, finished;
-  char sha256[65];
-  char step[4000], why[2000];
-};
-
 namespace {
-
-template <size_t N>
-void put(char (&to)[N], std::string_view text) noexcept {
-  const size_t n = std::min(text.size(), N - 1);
-  std::memcpy(to, text.data(), n);
-  std::memset(to + n, 0, N - n);
-}
-
-// The child may have written arbitrary bytes.
-template <size_t N>
-std::string get(const char (&from)[N]) {
-  std::string text(from, strnlen(from, N));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
-}
 
 // Waits for the child, or until one step takes too long. False if it had to be killed.
 bool wait_for(pid_t child, const Ward& ward, double patience, int* status) {
-  unsigned long seen = ward.steps();
+  unsigned long seen = ward.page->steps;
   auto since = std::chrono::steady_clock::now();
   auto pause = std::chrono::milliseconds(1);
   for (;;) {
@@ -56,8 +33,8 @@ bool wait_for(pid_t child, const Ward& ward, double patience, int* status) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
     const auto now = std::chrono::steady_clock::now();
-    if (ward.steps() != seen) {
-      seen = ward.steps(), since = now;
+    if (ward.page->steps != seen) {
+      seen = ward.page->steps, since = now;
     } else if (now - since > std::chrono::duration<double>(patience)) {
       ::kill(child, SIGKILL);
       while (::waitpid(child, status, 0) < 0 && errno == EINTR) {
@@ -82,20 +59,15 @@ std::string how_it_ended(bool by_itself, int status, double patience, const std:
 int work_in_child(Ward& ward, const std::function<int(Ward&)>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ward.step("before it was opened");
-  int code = kFailed;
-  try {
-    code = work(ward);
-  } catch (const std::exception& e) {
-    code = fail(kFailed, exception_message(e));
-  }
-  code = finish_child_output(code);
-  ward.finish();  // a plugin that ends the process must not look as if the verification had
+  const int code = finish_child_output(run_action([&] { return work(ward); }));
+  ward.page->finished = true;  // otherwise the plugin has ended the process
   return code;
 }
 
 void remember(const std::string& file, const Ward& ward) {
   const Runtime runtime(looks_for_nothing());
-  const Status s = runtime.plugins().remember_verified(ward.sha256(), ward.verified());
+  const Status s =
+      runtime.plugins().remember_verified(ward.page->sha256.get(), ward.page->verified);
   if (!s.ok()) print_err("yard: {}: the result cannot be recorded: {}\n", file, s.message());
 }
 
@@ -108,40 +80,24 @@ ChildEnd run_in_child(Ward& ward, double patience, const std::function<int(Ward&
   if (child == 0) ::_exit(work_in_child(ward, work));
   int status = 0;
   const bool by_itself = wait_for(child, ward, patience, &status);
-  if (by_itself && WIFEXITED(status) && ward.finished()) return {WEXITSTATUS(status), ""};
-  return {kFailed, how_it_ended(by_itself, status, patience, ward.step())};
+  if (by_itself && WIFEXITED(status) && ward.page->finished) return {WEXITSTATUS(status), ""};
+  return {kFailed, how_it_ended(by_itself, status, patience, ward.page->step.get())};
 }
 
-Ward::Ward(std::string path, std::string name) : path_(std::move(path)), name_(std::move(name)) {
+Ward::Ward(std::string opened, std::string plugin)
+    : path(std::move(opened)), name(std::move(plugin)) {
   void* at =
       ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (at != MAP_FAILED) page_ = static_cast<Page*>(at);
+  if (at != MAP_FAILED) page = static_cast<Page*>(at);
 }
 Ward::~Ward() {
-  if (page_ != nullptr) ::munmap(page_, sizeof(Page));
+  if (page != nullptr) ::munmap(page, sizeof(Page));
 }
-void Ward::step(std::string_view text) noexcept { put(page_->step, text), ++page_->steps; }
-void Ward::digest(std::string_view sha256) noexcept { put(page_->sha256, sha256); }
-void Ward::result(bool verified, bool failed, std::string_view why) noexcept {
-  put(page_->why, why);
-  page_->verified = verified, page_->failed = failed;
-}
-void Ward::finish() noexcept { page_->finished = true; }
-bool Ward::finished() const noexcept { return page_->finished; }
-std::string Ward::step() const { return get(page_->step); }
-std::string Ward::sha256() const { return get(page_->sha256); }
-std::string Ward::why() const { return get(page_->why); }
-bool Ward::verified() const noexcept { return page_->verified; }
-bool Ward::failed() const noexcept { return page_->failed; }
-unsigned long Ward::steps() const noexcept {
-  return *const_cast<const volatile unsigned long*>(&page_->steps);
-}
-
-Json to_json(const Ward& ward, const std::string& file) {
+Json Ward::json(const std::string& file) const {
   return {{"file", file},
-          {"sha256", text_or_null(ward.sha256())},
-          {"verified", ward.verified()},
-          {"why", text_or_null(ward.why())}};
+          {"sha256", text_or_null(page->sha256.get())},
+          {"verified", page->verified},
+          {"why", text_or_null(page->why.get())}};
 }
 
 int verify_file(const std::string& file, bool json, double patience,
@@ -158,20 +114,20 @@ int verify_file(const std::string& file, bool json, double patience,
   // By descriptor: the inspected file is the one that is opened, and no lock file is beside it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
-  if (fd < 0 || !ward.good())
+  if (fd < 0 || ward.page == nullptr)
     return fail(kFailed, fmt::format("{}: {}", file, std::strerror(errno)));
   const ChildEnd end = run_in_child(ward, patience, work);
   ::close(fd);
   if (!end.how.empty()) {
-    ward.digest(info.sha256), ward.result(false, true, end.how);
+    ward.page->sha256.set(info.sha256), ward.result(false, true, end.how);
     remember(file, ward);
     if (!json) return fail(kFailed, fmt::format("{} failed: it {}", file, end.how));
-    auto j = to_json(ward, file);
+    Json j = ward.json(file);
     j["kernels"] = Json::array();
     print_json(j);
     return kFailed;
   }
-  if (ward.verified() || ward.failed()) remember(file, ward);
+  if (ward.page->verified || ward.page->failed) remember(file, ward);
   return end.code;
 }
 

@@ -6,6 +6,7 @@
 
 #include <yard/status.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,61 +15,69 @@
 
 namespace yard::tool {
 
-// Shared memory through which the child reports its last step before a crash, and the result.
-class Ward {
- public:
-  Ward(std::string path, std::string name);
+// A text in shared memory. Longer texts are cut.
+template <size_t N>
+struct SharedText {
+  char bytes[N];
+  void set(std::string_view text) noexcept {
+    const size_t n = text.copy(bytes, N - 1);
+    std::fill(bytes + n, bytes + N, '\0');
+  }
+  // The child may have written arbitrary bytes.
+  std::string get() const {
+    std::string text(bytes, std::find(bytes, bytes + N, '\0'));
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    return text;
+  }
+};
+
+// What the child reports: its last step before a crash, and the result.
+struct Ward {
+  Ward(std::string opened, std::string plugin);
   ~Ward();
   Ward(const Ward&) = delete;
   Ward& operator=(const Ward&) = delete;
-  bool good() const noexcept { return page_ != nullptr; }
 
-  // The path that the child opens, and the plugin's name.
-  const std::string& path() const noexcept { return path_; }
-  const std::string& name() const noexcept { return name_; }
+  // What the child is about to do: "in its query".
+  void step(std::string_view text) noexcept {
+    page->step.set(text);
+    page->steps = page->steps + 1;
+  }
+  void result(bool verified, bool failed, std::string_view why) noexcept {
+    page->why.set(why);
+    page->verified = verified, page->failed = failed;
+  }
+  // {"file", "sha256", "verified", "why"}
+  Json json(const std::string& file) const;
 
-  // ---- Written by the child ----
-  // What it is about to do: "in its query".
-  void step(std::string_view text) noexcept;
-  void digest(std::string_view sha256) noexcept;
-  // Whether it is a pass of the whole plugin, or a failure; `why` it is neither, or a failure.
-  void result(bool verified, bool failed, std::string_view why) noexcept;
-
-  // The report is complete.
-  void finish() noexcept;
-
-  // ---- Read by both ----
-  bool finished() const noexcept;
-  std::string step() const;
-  std::string sha256() const;
-  std::string why() const;
-  bool verified() const noexcept;
-  bool failed() const noexcept;
-  unsigned long steps() const noexcept;  // how many there were
-
- private:
-  struct Page;
-  const std::string path_, name_;
-  Page* page_ = nullptr;
+  struct Page {
+    volatile unsigned long steps;  // how many there were
+    bool verified;                 // the whole plugin passed
+    bool failed;
+    bool finished;  // the report is complete
+    SharedText<65> sha256;
+    SharedText<4000> step;
+    SharedText<2000> why;  // why it has failed, or is not verified
+  };
+  const std::string path, name;  // the path that the child opens, and the plugin's name
+  Page* page = nullptr;          // null if there is no memory for it
 };
 
-// {"file", "sha256", "verified", "why"}
-Json to_json(const Ward& ward, const std::string& file);
-
-// How a child ended: its exit code, and what went wrong if it did not come to an end by itself, as "died of SIGSEGV in its
-// query".
+// How a child ended: its exit code, and what went wrong if it did not end by itself, for instance
+// "died of SIGSEGV in its query".
 struct ChildEnd {
   int code;
   std::string how;
 };
-// Runs `work` in a forked child. A child without a step for `patience` seconds counts as hanging, and is killed.
+// Runs `work` in a forked child. A child without a new step for `patience` seconds is killed.
 ChildEnd run_in_child(Ward& ward, double patience, const std::function<int(Ward&)>& work);
 
 // Runs a smoke test of the plugin in a forked child, and prints nothing.
 Status smoke_test(const std::string& file, const std::string& name);
 
-// Inspects the file, runs `work` on it in a child, and records the result. Returns an exit code. A crash
-// is reported on stderr, or in the JSON that `work` would have printed.
+// Inspects the file, runs `work` on it in a child, and records the result. Returns an exit code. A
+// crash is reported on stderr, or in the JSON that `work` would have printed.
 int verify_file(const std::string& file, bool json, double patience,
                 const std::function<int(Ward&)>& work);
 

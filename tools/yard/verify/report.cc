@@ -25,8 +25,7 @@ Json case_json(const VerifyCase& c) {
           {"weights", text_or_null(c.weights)}};
 }
 
-// " --option window=4 --option causal=true" from "window=4, causal=true". Options are single words and numbers; the
-// sizes of weights contain no blank.
+// " --option window=4 --option causal=true" from "window=4, causal=true".
 std::string repeated(const char* option, const std::string& list) {
   std::string to;
   for (std::string_view rest = list; !rest.empty();) {
@@ -37,7 +36,8 @@ std::string repeated(const char* option, const std::string& list) {
   return to;
 }
 
-// The command that makes the call again. Kernels with state need their options, which `yard run` does not take.
+// The command that makes the call again. `yard run` does not take the options of kernels with
+// state.
 std::string reproducer(const KernelReport& k, const VerifyCase& c) {
   if (c.options.empty() && c.weights.empty())
     return fmt::format("yard run '{}' --force {} --contents {} --seed {}", c.call, k.id,
@@ -80,14 +80,7 @@ std::string short_reasons(const KernelReport& k) {
 }
 
 void print_kernels(const VerifyReport& report) {
-  Table table({{"op"},
-               {"kernel"},
-               {"passed", Align::kRight},
-               {"failed", Align::kRight},
-               {"skipped", Align::kRight},
-               {"declined", Align::kRight},
-               {"worst error", Align::kRight},
-               {"not run because"}});
+  Table table("op|kernel|passed>|failed>|skipped>|declined>|worst error>|not run because");
   for (const KernelReport& k : report.kernels) {
     const bool ran = !k.worst.call.empty();
     table.add({{k.op},
@@ -142,8 +135,7 @@ void print(const VerifyReport& report, const std::string& before) {
             report.kernels.size(), ran, report.failed(),
             expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
   const auto is_verified = [](const KernelReport& k) { return k.verified(); };
-  print_out("{} of {} kernels are verified.\n",
-            std::count_if(report.kernels.begin(), report.kernels.end(), is_verified),
+  print_out("{} of {} kernels are verified.\n", std::ranges::count_if(report.kernels, is_verified),
             report.kernels.size());
   for (const KernelReport& k : report.kernels)
     if (!k.verified() && k.failed == 0) print_out("  {}\n", too_few_runs(k));
@@ -182,12 +174,7 @@ Json function_reports_json(const VerifyReport& report) {
 
 void print_function_reports(const VerifyReport& report) {
   if (report.functions.empty()) return;
-  Table table({{"function"},
-               {"backend"},
-               {"samples", Align::kRight},
-               {"accepted", Align::kRight},
-               {"refused", Align::kRight},
-               {"verifier"}});
+  Table table("function|backend|samples>|accepted>|refused>|verifier");
   size_t unchecked = 0;
   for (const FunctionReport& f : report.functions) {
     unchecked += f.state == State::kNotChecked;

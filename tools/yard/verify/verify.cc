@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard verify: compares kernels with the reference kernels of their ops, and checks the verifiers of functions.
+// yard verify: compares kernels with the reference kernels of their ops, and checks the verifiers
+// of functions.
 #include <fmt/format.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
@@ -14,7 +15,6 @@
 #include "arguments.h"
 #include "commands.h"
 #include "config/moves.h"
-#include "files.h"
 #include "json.h"
 #include "output.h"
 #include "plugin/show.h"
@@ -46,7 +46,7 @@ Result<std::vector<Expectation>> read_expectations(const std::string& path) {
 }
 
 // The part before and after '='. Empty if it is not NAME=TEXT.
-std::pair<std::string_view, std::string_view> split(std::string_view text) {
+std::pair<std::string_view, std::string_view> name_and_value(std::string_view text) {
   const size_t at = text.find('=');
   if (at == 0 || at == std::string_view::npos) return {};
   return {text.substr(0, at), text.substr(at + 1)};
@@ -66,12 +66,11 @@ std::optional<TensorView> tensor_form(std::string_view text) {
   const auto dtype = parse_dtype(text.substr(0, open));
   if (!dtype || open == std::string_view::npos || text.back() != ']') return std::nullopt;
   std::vector<int64_t> shape;
-  for (std::string_view rest = text.substr(open + 1, text.size() - open - 2); !rest.empty();) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    const auto size = number<int64_t>(rest.substr(0, comma));
+  const std::string sizes(text.substr(open + 1, text.size() - open - 2));
+  for (const std::string& part : sizes.empty() ? std::vector<std::string>() : split(sizes, ",")) {
+    const auto size = number<int64_t>(part);
     if (!size || *size < 0 || shape.size() == YARD_MAX_RANK) return std::nullopt;
     shape.push_back(*size);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return TensorView(static_cast<void*>(nullptr), *dtype, shape);
 }
@@ -80,7 +79,7 @@ std::optional<TensorView> tensor_form(std::string_view text) {
 Status read_instance(VerifyQuestion& q) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   for (const std::string& text : q.option_texts) {
-    const auto [name, value] = split(text);
+    const auto [name, value] = name_and_value(text);
     if (name.empty()) return bad(fmt::format("invalid --option '{}': expected NAME=VALUE", text));
     if (value == "true" || value == "false")
       q.options.options.emplace_back(name, value == "true");
@@ -92,7 +91,7 @@ Status read_instance(VerifyQuestion& q) {
       q.options.options.emplace_back(name, value);
   }
   for (const std::string& text : q.weight_texts) {
-    const auto [name, form] = split(text);
+    const auto [name, form] = name_and_value(text);
     const auto tensor = name.empty() ? std::nullopt : tensor_form(form);
     if (!tensor)
       return bad(fmt::format("invalid --weight '{}': expected NAME=TENSOR, as sink=f32[8]", text));
@@ -107,8 +106,8 @@ Status read_trace_calls(VerifyQuestion& q, const Runtime& runtime) {
   auto calls = read_trace(runtime, q.trace, &q.unknown);
   if (!calls.ok()) return calls.status();
   if (!q.json) print_unknown_ops(q.trace, q.unknown);
-  std::stable_sort(calls->begin(), calls->end(),
-                   [](const CountedCall& a, const CountedCall& b) { return a.count > b.count; });
+  std::ranges::stable_sort(
+      *calls, [](const CountedCall& a, const CountedCall& b) { return a.count > b.count; });
   if (q.cases_given && calls->size() > q.options.cases) calls->resize(q.options.cases);
   for (CountedCall& c : *calls) q.options.calls.push_back(std::move(c.call));
   return {};
@@ -146,7 +145,7 @@ std::string failure(const VerifyReport& report) {
 }
 
 void print_report_json(const VerifyQuestion& q, const VerifyReport& report, const Ward* ward) {
-  Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
+  Json j = ward != nullptr ? ward->json(q.file) : Json::object();
   j["kernels"] = to_json(report);
   j["functions"] = function_reports_json(report);
   if (!q.trace.empty()) {
@@ -178,34 +177,33 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
                              backend, f, sample));
     };
   }
-  if (const Status s = read_trace_calls(q, runtime); !s.ok()) return fail(kUsage, s);
-  const auto report = yard::verify(runtime, options);
+  need(read_trace_calls(q, runtime), kUsage);
+  const auto report = need(yard::verify(runtime, options), kUsage);
   progress.clear();
-  if (!report.ok()) return fail(kUsage, report.status());
-  bool ok = report->ok();
+  bool ok = report.ok();
   if (ward != nullptr) {
     ward->step("after all of it had been verified");
-    const std::string idle = ok ? idle_kernel(*report) : "";
-    const std::string partly = ok ? not_whole(q, *report) : "";
+    const std::string idle = ok ? idle_kernel(report) : "";
+    const std::string partly = ok ? not_whole(q, report) : "";
     ok = ok && idle.empty();
     ward->result(ok && partly.empty(), !ok,
-                 !ok && idle.empty() ? failure(*report)
+                 !ok && idle.empty() ? failure(report)
                  : !idle.empty()     ? idle
                                      : partly);
   }
   if (q.silent) return ok ? kOk : kFailed;
   if (q.json) {
-    print_report_json(q, *report, ward);
+    print_report_json(q, report, ward);
   } else {
-    if (!report->kernels.empty())
-      print(*report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
-    if (!report->kernels.empty() && !report->functions.empty()) print_out("\n");
-    print_function_reports(*report);
-    if (ward != nullptr && ward->verified())
-      print_out("{}: all of it passed. sha256:{}\n", q.file, ward->sha256());
-    if (ward != nullptr && !ward->why().empty())
-      print_err("yard: {} does not count as verified: {}\n", q.file, ward->why());
-    for (const Expectation& e : report->unused)
+    if (!report.kernels.empty())
+      print(report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
+    if (!report.kernels.empty() && !report.functions.empty()) print_out("\n");
+    print_function_reports(report);
+    if (ward != nullptr && ward->page->verified)
+      print_out("{}: all of it passed. sha256:{}\n", q.file, ward->page->sha256.get());
+    if (const std::string why = ward != nullptr ? ward->page->why.get() : ""; !why.empty())
+      print_err("yard: {} does not count as verified: {}\n", q.file, why);
+    for (const Expectation& e : report.unused)
       print_err("yard: {}:{}: no call matched this line\n", q.expect, e.line);
   }
   return ok ? kOk : kFailed;
@@ -214,8 +212,8 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
 // In a process that may crash: opens the plugin and verifies it.
 int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
-  settings.plugins.allow_writable = true;  // checked by inspect() in the parent
-  settings.plugins.unlocked = {ward.path(), absolute(q.file)};  // locked after it has been verified
+  settings.plugins.allow_writable = true;                     // checked by inspect() in the parent
+  settings.plugins.unlocked = {ward.path, absolute(q.file)};  // locked after it has been verified
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
   };
@@ -224,8 +222,8 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   runtime.load_config("").ignore();
   Plugins plugins = runtime.plugins();
   for (const PluginInfo& p : plugins.list())
-    if (p.name == ward.name()) plugins.forget(p.path).ignore();
-  const std::string path = ward.path();
+    if (p.name == ward.name) plugins.forget(p.path).ignore();
+  const std::string path = ward.path;
   if (const Status s = plugins.load(path); !s.ok()) {
     ward.result(false, false, s.message());
     if (q.silent) return kFailed;
@@ -236,8 +234,8 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
     return fail(kFailed, s);
   }
   for (const PluginInfo& p : plugins.list())
-    if (p.path == path) ward.digest(p.sha256);
-  q.options.plugin = ward.name();
+    if (p.path == path) ward.page->sha256.set(p.sha256);
+  q.options.plugin = ward.name;
   const int code = verify_runtime(q, runtime, &ward);
   ward.step("while it was stopped and closed");
   return code;
@@ -245,11 +243,10 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
 
 int verify(VerifyQuestion& q) {
   VerifyOptions& options = q.options;
-  if (const Status s = read_instance(q); !s.ok()) return fail(kUsage, s);
+  need(read_instance(q), kUsage);
   if (!q.expect.empty()) {
-    auto expectations = read_expectations(q.expect);
-    if (!expectations.ok()) return fail(kUsage, expectations.status());
-    options.expectations = *std::move(expectations);
+    auto expectations = need(read_expectations(q.expect), kUsage);
+    options.expectations = std::move(expectations);
   }
   q.cases_given = options.cases > 0;
   if (q.quick) {
@@ -258,7 +255,7 @@ int verify(VerifyQuestion& q) {
   }
   if (options.cases == 0) options.cases = VerifyOptions().cases;
   if (!q.file.empty()) {
-    if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+    need(check_features(), kUsage);
     options.smoke_test_only = q.quick;
     return verify_file(q.file, q.json, q.timeout,
                        [&q](Ward& ward) { return verify_plugin(q, ward); });
@@ -272,10 +269,10 @@ Status smoke_test(const std::string& file, const std::string& name) {
   VerifyQuestion q;
   q.file = file, q.quick = q.silent = true, q.options.smoke_test_only = true;
   Ward ward(absolute(file), name);
-  if (!ward.good()) return Status(Code::kInternal, "out of memory");
+  if (ward.page == nullptr) return Status(Code::kInternal, "out of memory");
   const ChildEnd end = run_in_child(ward, q.timeout, [&q](Ward& w) { return verify_plugin(q, w); });
   if (!end.how.empty()) return Status(Code::kInvalidArgument, "it " + end.how);
-  return end.code == kOk ? Status() : Status(Code::kInvalidArgument, ward.why());
+  return end.code == kOk ? Status() : Status(Code::kInvalidArgument, ward.page->why.get());
 }
 
 void add_verify(CLI::App& app, Action& action) {
@@ -283,80 +280,34 @@ void add_verify(CLI::App& app, Action& action) {
   q->options.cases = 0;  // unset
   CLI::App* c = app.add_subcommand("verify", "Compare kernels with the reference of their op");
   c->add_option("FILE", q->file, "Only this plugin, in a separate process")->type_name("FILE.so");
-  c->add_option("--timeout", q->timeout,
-                "With a FILE: seconds that one step may take before it counts as a hang (60)")
-      ->type_name("SECONDS")
+  add_value(*c, "--timeout", q->timeout, "SECONDS",
+            "With a FILE: seconds that one step may take before it counts as a hang (60)")
       ->check(between(0.001, 86400.0))
       ->needs(c->get_option("FILE"));
   add_feature_option(*c);
   CLI::Option* backend =
       c->add_option("--backend", q->options.backend, "Only kernels of this backend");
   backend->type_name("NAME");
-  c->add_option("--kernel", q->options.kernel, "Only kernels with this id")
-      ->type_name("ID")
+  add_value(*c, "--kernel", q->options.kernel, "ID", "Only kernels with this id")
       ->excludes(backend);
-  c->add_option("--op", q->options.op, "Only kernels of this op")->type_name("OP");
-  c->add_option("--function", q->options.function,
-                "Only verifiers of this function, and no kernels")
-      ->type_name("GROUP/NAME");
-  c->add_option("--cases", q->options.cases,
-                "Calls for each op, and again for each kernel (300; 40 with --quick)")
-      ->type_name("N")
+  add_value(*c, "--op", q->options.op, "OP", "Only kernels of this op");
+  add_value(*c, "--function", q->options.function, "GROUP/NAME",
+            "Only verifiers of this function, and no kernels");
+  add_value(*c, "--cases", q->options.cases, "N",
+            "Calls for each op, and again for each kernel (300; 40 with --quick)")
       ->check(between(1, 10000000));
-  c->add_option("--call", q->options.calls, "Only this call; repeatable")
-      ->type_name("CALLSPEC")
-      ->allow_extra_args(false);
-  c->add_option("--trace", q->trace, "Only the calls of a recording, or of a list of CallSpecs")
-      ->type_name("FILE")
-      ->check(existing_file());
-  c->add_option("--option", q->option_texts, "Option of kernels with state; repeatable")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
-  c->add_option("--weight", q->weight_texts, "Weight of kernels with state; repeatable")
-      ->type_name("NAME=TENSOR")
-      ->allow_extra_args(false);
+  add_value(*c, "--call", q->options.calls, "CALLSPEC", "Only this call; repeatable");
+  add_file(*c, "--trace", q->trace, "Only the calls of a recording, or of a list of CallSpecs");
+  add_value(*c, "--option", q->option_texts, "NAME=VALUE",
+            "Option of kernels with state; repeatable");
+  add_value(*c, "--weight", q->weight_texts, "NAME=TENSOR",
+            "Weight of kernels with state; repeatable");
   c->add_flag("--quick", q->quick,
               "Fewer and smaller calls; with a FILE only a smoke test, which compares nothing");
-  c->add_option("--seed", q->options.seed,
-                "Of calls and contents: the same seed, the same ones (1)")
-      ->type_name("N");
-  c->add_option("--expect", q->expect, "List of known failures and unsupported calls")
-      ->type_name("FILE");
+  add_value(*c, "--seed", q->options.seed, "N",
+            "Of calls and contents: the same seed, the same ones (1)");
+  add_value(*c, "--expect", q->expect, "FILE", "List of known failures and unsupported calls");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
-  c->footer(
-      "Makes calls from each op's schema: sizes, dtypes, strides, alignment, aliasing, optionals, "
-      "NaN,\n"
-      "infinities, subnormals; then calls from each kernel's own limits: their boundaries, and "
-      "the\n"
-      "sizes of well-known models. Runs every kernel that accepts a call and the op's reference\n"
-      "kernel on the same numbers and compares, memory around tensors included. Exit code 1 when\n"
-      "a kernel failed, or passed although --expect lists it. A kernel is verified after 100 "
-      "runs.\n"
-      "\n"
-      "Kernels with state get options and weights made from what they declare, or those that are\n"
-      "given. With --call and --trace each call is made with every kind of contents, from --seed.\n"
-      "\n"
-      "Verifiers of functions are called with their sample calls, twice and on other threads, and\n"
-      "must give the same answer; functions without a verifier are run with theirs, which state\n"
-      "what is expected. Exit code 1 when one is broken.\n"
-      "\n"
-      "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash,\n"
-      "a hang or a write out of bounds is a failure. A smoke test on a few small calls comes\n"
-      "first. A complete pass is recorded by digest for `require_verified`. This finds mistakes,\n"
-      "not malice: it is not a sandbox.\n"
-      "\n"
-      "A line of --expect: KERNEL OP CALLSPEC : unsupported|fails : reason       (three globs)\n"
-      "\n"
-      "Examples:\n"
-      "  yard verify\n"
-      "  yard verify --backend reference --quick\n"
-      "  yard verify --op softmax --cases 2000 --seed 7\n"
-      "  yard verify --kernel vendor.acme --call 'rms_norm(f32[8,5120], f32[5120])'\n"
-      "  yard verify --quick ./acme.so\n"
-      "  yard verify ./acme.so --trace calls.txt\n"
-      "  yard verify ./swa_sink.so --option sliding_window=4 --weight 's_aux=f32[8]'\n"
-      "  yard verify ./acme.so --timeout 5\n"
-      "  yard verify --kernel vendor.acme --expect known.txt");
   c->callback([q, &action] { action = [q] { return verify(*q); }; });
 }
 
