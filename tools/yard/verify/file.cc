@@ -58,6 +58,7 @@ std::string how_it_ended(bool by_itself, int status, double patience, const std:
 
 int work_in_child(Ward& ward, const std::function<int(Ward&)>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpgid(0, 0);
   ward.step("before it was opened");
   const int code = finish_child_output(run_action([&] { return work(ward); }));
   ward.page->finished = true;  // otherwise the plugin has ended the process
@@ -80,6 +81,7 @@ ChildEnd run_in_child(Ward& ward, double patience, const std::function<int(Ward&
   if (child == 0) ::_exit(work_in_child(ward, work));
   int status = 0;
   const bool by_itself = wait_for(child, ward, patience, &status);
+  ::kill(-child, SIGKILL);  // processes that the plugin has started
   if (by_itself && WIFEXITED(status) && ward.page->finished) return {WEXITSTATUS(status), ""};
   return {kFailed, how_it_ended(by_itself, status, patience, ward.page->step.get())};
 }
