@@ -62,7 +62,7 @@ enum class PluginState {
 enum class PluginReason {
   kNone = 0,
   kNotFound, kUnreadable, kRelativePath, kWritableByOthers, kTooLarge, kNotElf, kDamaged, kOtherMachine, kNotALibrary,
-  kNoManifest, kBadManifest, kAbiTooNew, kAbiTooOld, kMissingFeature, kOtherSanitizer, kDuplicateName,
+  kNoManifest, kBadManifest, kAbiTooNew, kAbiTooOld, kMissingFeature, kOtherSanitizer, kDuplicateName, kBusy,
   kBadLockFile, kNotInLockFile, kDigestDiffers, kNotVerified,
   kCannotOpen, kNoQuery, kQueryDeclined, kQueryThrew, kBadDescriptor, kManifestDiffers, kConflict, kStartFailed,
 };

@@ -17,12 +17,12 @@
 #include <memory>
 
 #include "base/fork.h"
+#include "base/trusted_path.h"
 
 namespace yard::base {
 namespace {
 
-constexpr int kTimeoutMs = 2000;   // for a pipe or device that accepts nothing
-constexpr int kMostSymlinks = 40;  // limit of the system
+constexpr int kTimeoutMs = 2000;  // for a pipe or device that accepts nothing
 
 // What a path refers to.
 struct Target {
@@ -31,26 +31,19 @@ struct Target {
   std::string problem;    // why it cannot be written
 };
 
-std::string directory_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
-
-// The end of a chain of links; it may be missing.
-std::string follow(std::string path) {
-  for (int i = 0; i < kMostSymlinks; ++i) {
-    char to[PATH_MAX];
-    const ssize_t n = ::readlink(path.c_str(), to, sizeof to);
-    if (n <= 0 || n == static_cast<ssize_t>(sizeof to)) break;
-    const std::string next(to, static_cast<size_t>(n));
-    path = next[0] == '/' ? next : directory_of(path) + next;
-  }
-  return path;
+// Where the links of a path end; that file may be missing.
+std::string end_of_links(const std::string& path) {
+  std::string end = path, real;
+  follow(path, real, [&](const PathEntry& at) {
+    if (at.last && !S_ISLNK(at.info.st_mode)) end = at.path;
+    return true;
+  });
+  return end;
 }
 
 Target resolve(const std::string& path) {
   Target target;
-  target.path = follow(path);
+  target.path = end_of_links(path);
   struct stat there {};
   if (::stat(path.c_str(), &there) != 0) {
     if (errno != ENOENT) target.problem = std::strerror(errno);
@@ -221,23 +214,6 @@ Status write_own_file(const std::string& path, std::string_view content, const O
 Status can_write_own_file(const std::string& path, const OwnFile& kind) {
   const Existing e = look_at(path, kind);
   return e.problem.empty() ? can_write_file(path) : cannot(path, e.problem);
-}
-
-Status write_new_file(const std::string& path, std::string_view content, unsigned mode) {
-#ifdef O_TMPFILE
-  const std::string folder = directory_of(path);
-  const File file(
-      ::open(folder.empty() ? "." : folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
-  if (file) {
-    int error = write_content(file, content);
-    if (error == 0 && ::fsync(file.fd()) != 0) error = errno;
-    if (error != 0) return cannot(path, std::strerror(error));
-    const std::string here = fmt::format("/proc/self/fd/{}", file.fd());
-    if (::linkat(AT_FDCWD, here.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
-    if (errno == EEXIST) return cannot(path, std::strerror(EEXIST));
-  }
-#endif
-  return write_file(path, content, mode);
 }
 
 Status can_write_file(const std::string& path) {

@@ -81,10 +81,6 @@ class WithoutWriteSignals {
 // directory is an error.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
-// Writes a file that does not exist yet, in a folder that does. It has no name until it is complete, so a process that
-// ends meanwhile leaves nothing behind; on file systems that cannot do this it is write_file().
-Status write_new_file(const std::string& path, std::string_view content, unsigned mode = 0644);
-
 // A kind of file that only the library writes, by its first bytes (at most 4096).
 struct OwnFile {
   const char* what;  // "a recording"

@@ -44,16 +44,6 @@ class WriteFile : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(WriteFile, ANewFileIsWrittenOnce) {
-  EXPECT_TRUE(write_new_file(file("a"), "one", 0600).ok());
-  EXPECT_EQ(read("a"), "one");
-  struct stat info {};
-  ASSERT_EQ(::stat(file("a").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u);
-  EXPECT_EQ(files(), 1u);
-  EXPECT_FALSE(write_new_file(file("none/a"), "one").ok());
-}
-
 TEST_F(WriteFile, BeyondTheFileLimitIsAnErrorAndNoSignal) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -134,26 +124,6 @@ TEST_F(WriteFile, NoFileIsHeldBelowDescriptorThree) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   for (const char* name : {"a", "b", "c", "d"}) EXPECT_EQ(read(name), "") << name;
-}
-
-TEST_F(WriteFile, AProcessThatIsKilledLeavesNoUnfinishedNewFile) {
-  const std::string bytes(4 << 20, 'x');
-  {
-    const File probe(::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
-    if (!probe) GTEST_SKIP() << "the file system has no files without a name";
-  }
-  for (int round = 0; round < 5; ++round) {
-    const pid_t child = ::fork();
-    if (child == 0)
-      for (int i = 0;; ++i)
-        if (!write_new_file(folder_ + "/" + std::to_string(round) + "." + std::to_string(i), bytes))
-          _exit(1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(3 + 2 * round));
-    ASSERT_EQ(::kill(child, SIGKILL), 0);
-    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  }
-  for (const auto& e : fs::directory_iterator(folder_))
-    EXPECT_EQ(e.file_size(), bytes.size()) << e.path();
 }
 
 TEST_F(WriteFile, CanBeTriedWithoutChangingAnything) {

@@ -20,7 +20,7 @@
 #include "base/file.h"
 #include "base/lists.h"
 #include "base/log.h"
-#include "base/rights.h"
+#include "base/trusted_path.h"
 
 namespace yard::base {
 namespace {

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/library.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <yard/detail/guard.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <set>
 
 #include "base/append_list.h"
-#include "base/fork.h"
-#include "base/lists.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "base/thread_state.h"
 #include "registry/changes.h"
@@ -24,7 +17,7 @@ namespace yard::plugin {
 namespace {
 
 thread_local int t_inside = 0;
-struct Inside : base::InsidePlugin {
+struct Inside : base::ForeignCode {
   Inside() { ++t_inside; }
   ~Inside() { --t_inside; }
 };
@@ -123,11 +116,11 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
     const std::string* op = nullptr;
     if (const auto* o = std::get_if<registry::AddOp>(&step)) op = &o->op->name;
     if (const auto* k = std::get_if<registry::AddKernel>(&step)) op = &k->kernel->op;
-    if (op != nullptr && !base::contains(manifest.ops, *op))
+    if (op != nullptr && !contains(manifest.ops, *op))
       return {PluginReason::kManifestDiffers,
               fmt::format("it serves op '{}', which its manifest does not list", *op)};
     const auto* f = std::get_if<registry::AddFunction>(&step);
-    if (f != nullptr && !base::contains(manifest.groups, f->function->group))
+    if (f != nullptr && !contains(manifest.groups, f->function->group))
       return {PluginReason::kManifestDiffers,
               fmt::format("it serves group '{}', which its manifest does not list",
                           f->function->group)};
@@ -192,90 +185,6 @@ void Library::stop_and_close() {
   status_->pinned_by = pinned_by;
   status_->stage.store(pinned_by.empty() ? LibraryStatus::kClosed : LibraryStatus::kPinned,
                        std::memory_order_release);
-}
-
-PluginState PluginRecord::state() const noexcept {
-  const bool opened = last_state == PluginState::kLoaded || last_state == PluginState::kUnloading;
-  if (!opened || library_status == nullptr) return last_state;
-  switch (library_status->stage.load(std::memory_order_acquire)) {
-    case LibraryStatus::kOpen: return last_state;
-    case LibraryStatus::kClosed: return PluginState::kUnloaded;
-    case LibraryStatus::kPinned: return PluginState::kPinned;
-  }
-  return last_state;
-}
-
-bool PluginRecord::serves(PluginOffer what, std::string_view name) const noexcept {
-  return base::contains(what == PluginOffer::kOp ? manifest.ops : manifest.groups, name);
-}
-
-PluginInfo PluginRecord::info() const {
-  PluginInfo to;
-  to.path = path, to.state = state(), to.sha256 = sha256;
-  if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
-  if (to.state == PluginState::kUnloading && library_status->ending.load(std::memory_order_acquire))
-    to.detail = "it is being stopped and closed: its stop() or a destructor has not returned";
-  if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;
-  to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
-  to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
-  to.devices = manifest.devices, to.features = manifest.features, to.ops = manifest.ops;
-  to.groups = manifest.groups;
-  return to;
-}
-
-PluginRecord* PluginIndex::find_path(std::string_view path) noexcept {
-  for (PluginRecord& r : records_)
-    if (r.path == path) return &r;
-  return nullptr;
-}
-
-PluginRecord* PluginIndex::find_name(std::string_view name) noexcept {
-  PluginRecord* best = nullptr;
-  const auto rank = [](const PluginRecord& r) {
-    if (r.state() == PluginState::kLoaded) return 0;
-    return r.in_process() ? 1 : r.state() == PluginState::kRefused ? 3 : 2;
-  };
-  for (PluginRecord& r : records_) {
-    if (r.manifest.name != name) continue;
-    // Of several that were loaded by path, the last: the files of the others may be gone.
-    if (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best)))
-      best = &r;
-  }
-  return best;
-}
-
-PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
-  return name_or_path.find('/') != std::string_view::npos ? find_path(name_or_path)
-                                                          : find_name(name_or_path);
-}
-
-const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requested) const noexcept {
-  bool before = true;
-  for (const PluginRecord& r : records_) {
-    if (r.path == of.path) {
-      before = false;
-      continue;
-    }
-    if (r.manifest.name != of.manifest.name) continue;
-    const PluginState state = r.state();
-    const bool out = state == PluginState::kUnloaded || state == PluginState::kPinned;
-    if (requested && out) continue;
-    if (r.in_process() || (before && state != PluginState::kRefused)) return &r;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> PluginIndex::names() const {
-  std::vector<std::string> to;
-  for (const PluginRecord& r : records_)
-    if (!r.manifest.name.empty()) to.push_back(r.manifest.name);
-  return to;
-}
-
-size_t PluginIndex::waiting() const noexcept {
-  return static_cast<size_t>(
-      std::count_if(records_.begin(), records_.end(),
-                    [](const PluginRecord& r) { return r.state() == PluginState::kFound; }));
 }
 
 }  // namespace yard::plugin

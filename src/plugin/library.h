@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins that were found, with their states, and their libraries.
+// The library of a plugin: opened, described, started, stopped and closed.
 //
-// Every record of the registry that came from a library holds it, through the KeepAlive of its load. When
-// the last one is released the plugin is stopped and closed, and LibraryStatus tells whether its code is gone.
+// Every record of the registry that came from a library holds it, through the KeepAlive of its load. When the last one is
+// released the plugin is stopped and closed, and LibraryStatus tells whether its code is gone.
 #pragma once
 
 #include <yard/plugin.h>
-#include <yard/plugins.h>
 
 #include <atomic>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/background.h"
-#include "base/dynamic_library.h"
+#include "base/library.h"
 #include "base/reclaimer.h"
 #include "plugin/manifest.h"
-#include "plugin/search.h"
+#include "plugin/scan.h"
 #include "registry/changes.h"
 
 namespace yard::plugin {
@@ -81,54 +79,6 @@ struct KeepAlive : base::Disposable {
   // First, so that it is destroyed last. Holds base::forks() at the time of the load.
   std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
   std::shared_ptr<Library> library;
-};
-
-// A file that was found, in whatever state.
-struct PluginRecord {
-  std::string path;
-  FileId id;
-  Manifest manifest;
-  std::string sha256;
-  Refusal refusal;
-  PluginState last_state = PluginState::kFound;  // set by the loader; see state()
-  bool by_path = false;                          // requested by path, in no place that is searched
-  std::weak_ptr<KeepAlive> keep_alive;           // of its last load
-  std::weak_ptr<Library> library;
-  std::shared_ptr<LibraryStatus> library_status;
-
-  // The current state: libraries close by themselves when their last record is released.
-  PluginState state() const noexcept;
-  bool in_process() const noexcept {
-    return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
-  }
-  // Another thread is closing its library.
-  bool is_closing() const noexcept {
-    return library_status != nullptr && library.expired() &&
-           library_status->stage.load(std::memory_order_acquire) == LibraryStatus::kOpen;
-  }
-  bool serves(PluginOffer what, std::string_view name) const noexcept;
-  void refuse(Refusal r) { refusal = std::move(r), last_state = PluginState::kRefused; }
-  PluginInfo info() const;
-};
-
-// All of them, in search order.
-class PluginIndex {
- public:
-  std::vector<PluginRecord>& records() noexcept { return records_; }
-  const std::vector<PluginRecord>& records() const noexcept { return records_; }
-  PluginRecord* find_path(std::string_view path) noexcept;
-  // Of several with that name, one that is loaded, else one that could be, else one that was refused.
-  PluginRecord* find_name(std::string_view name) noexcept;
-  // By path if it has a '/', else by name.
-  PluginRecord* find(std::string_view name_or_path) noexcept;
-  // Another plugin of the same name that takes precedence: it is loaded, or comes first and is not refused. If the plugin
-  // is `requested` explicitly, one that has been unloaded does not.
-  const PluginRecord* precedent(const PluginRecord& of, bool requested = false) const noexcept;
-  std::vector<std::string> names() const;
-  size_t waiting() const noexcept;  // number of plugins found and not loaded
-
- private:
-  std::vector<PluginRecord> records_;
 };
 
 }  // namespace yard::plugin

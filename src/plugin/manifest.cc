@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/lists.h"
 #include "base/text.h"
 #include "registry/features.h"
 
@@ -38,7 +37,7 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
                                          : is_name(word);
     if (!fits || word.size() > kLongestWord)
       return bad(fmt::format("invalid {1}: {0}", base::excerpt(word), key));
-    if (!base::contains(to, word)) to.emplace_back(word);
+    if (!contains(to, word)) to.emplace_back(word);
   }
   return {};
 }
@@ -190,6 +189,10 @@ constexpr ReasonInfo kReasons[] = {
      "Plugin and process were not built with the same sanitizer.", kUnsupported},
     {R::kDuplicateName, "duplicate_name", "Another plugin of that name was found before it.",
      Code::kConflict},
+    {R::kBusy, "busy",
+     "Another thread is loading the plugin or one that it builds on, and this thread is loading "
+     "one itself.",
+     Code::kWouldDeadlock},
     {R::kBadLockFile, "bad_lock_file",
      "A lock file cannot be read, or others can write it, so that no plugin may be loaded.",
      kInvalid},

@@ -6,6 +6,7 @@
 #include <yard/plugin.h>
 #include <yard/plugins.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,11 +42,18 @@ std::span<const ReasonInfo> reasons() noexcept;
     if (::yard::plugin::Refusal yard_r_ = (expr); yard_r_.refused()) return yard_r_; \
   } while (false)
 
+inline bool contains(const std::vector<std::string>& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
 struct Manifest {
   uint32_t abi = 0;
   std::string arch, sanitizer, name, version, build;
   std::vector<std::string> devices, features, ops, groups;  // groups of functions
 
+  const std::vector<std::string>& offers(PluginOffer what) const noexcept {
+    return what == PluginOffer::kOp ? ops : groups;
+  }
   bool operator==(const Manifest&) const = default;
 };
 

@@ -14,8 +14,8 @@
 
 #include "base/file.h"
 #include "base/lists.h"
-#include "base/rights.h"
 #include "base/text.h"
+#include "base/trusted_path.h"
 #include "policy/config_keys.h"
 
 namespace yard::policy {

@@ -22,7 +22,7 @@
 #include "base/mutex.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
-#include "plugin/search.h"
+#include "plugin/scan.h"
 #include "policy/process.h"
 #include "rules/callbacks.h"
 

@@ -18,7 +18,7 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "inspect/socket.h"
-#include "plugin/search.h"
+#include "plugin/scan.h"
 #include "rules/callbacks.h"
 
 namespace yard::runtime {

@@ -38,13 +38,13 @@ Status Plugins::forget(std::string_view name_or_path) {
   return base::or_out_of_memory([&] { return loader_->forget(name_or_path); });
 }
 PluginInfo Plugins::would_load(std::string_view path) const {
-  return loader_->would_load(std::string(path));
+  return loader_->inspect(std::string(path), true);
 }
 PluginInfo Plugins::inspect(std::string_view path) const {
-  return loader_->inspect(std::string(path));
+  return loader_->inspect(std::string(path), false);
 }
 Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
-  return loader_->save_verified(sha256, passed);
+  return loader_->results().save(sha256, passed);
 }
 
 namespace {

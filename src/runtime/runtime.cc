@@ -103,8 +103,9 @@ struct Runtime::Parts final : dispatch::CoreServices {
       base::if_memory_allows([&] { close_breakers_of_replaced(steps); });
       return Status();
     };
-    s.in_use = [this](const std::string& op) { return core.sites.in_use(op); };
-    s.group_in_use = [this](const std::string& group) { return functions.in_use(group); };
+    s.in_use = [this](PluginOffer what, const std::string& name) {
+      return what == PluginOffer::kOp ? core.sites.in_use(name) : functions.in_use(name);
+    };
     s.choosing = [] { return select::inside_select(); };
     return s;
   }

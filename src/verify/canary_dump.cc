@@ -314,7 +314,7 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
   }
   std::string path = (fs::path(folder) / dump_name(dump.mismatch)).string();
   // Readable by the owner only: inputs may be confidential.
-  YARD_RETURN_IF_ERROR(base::write_new_file(path, bytes, 0600));
+  YARD_RETURN_IF_ERROR(base::write_file(path, bytes, 0600));
   return path;
 }
 

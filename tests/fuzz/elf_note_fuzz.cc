@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/dynamic_library.h"
+#include "base/elf.h"
 #include "plugin/manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace yard;
   std::string bytes(reinterpret_cast<const char*>(data), size);
   const base::ElfReading reading =
-      base::read_elf_notes(bytes.data(), bytes.size(), YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+      base::read_elf(bytes.data(), bytes.size(), YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
   const bool good = reading.problem == base::ElfProblem::kNone;
   if (good != reading.detail.empty() || (!good && !reading.notes.empty())) std::abort();
   for (const std::string& note : reading.notes) {

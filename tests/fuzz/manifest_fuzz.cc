@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "plugin/lock_file.h"
 #include "plugin/manifest.h"
-#include "plugin/trust.h"
 
 namespace {
 

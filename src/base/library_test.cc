@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // On a library constructed byte by byte, so that every field can have an invalid value. Files as linkers make them are looked
 // at by the tests of plugins.
-#include "base/dynamic_library.h"
+#include "base/library.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/elf.h"
 #include "base/testing_files.h"
 
 namespace yard::base {
@@ -65,7 +66,7 @@ struct Tiny {
   }
   ElfReading read(size_t size = sizeof(Tiny)) const {
     std::string bytes(reinterpret_cast<const char*>(this), size);
-    return read_elf_notes(bytes.data(), bytes.size(), "Yard", 1);
+    return read_elf(bytes.data(), bytes.size(), "Yard", 1);
   }
 };
 
@@ -197,7 +198,7 @@ TEST(DynamicLibraries, AreRefusedIfTheDynamicLoaderMapsAnotherFile) {
 }
 
 TEST(ElfNotes, AFileThatCannotBeReadIsSuch) {
-  EXPECT_EQ(read_elf_notes(File(), "Yard", 1).problem, ElfProblem::kUnreadable);
+  EXPECT_EQ(read_elf(File(), "Yard", 1).problem, ElfProblem::kUnreadable);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/search.h"
+#include "plugin/scan.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -14,8 +14,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/lists.h"
+#include "base/elf.h"
 #include "base/text.h"
+#include "base/trusted_path.h"
 
 namespace yard::plugin {
 namespace fs = std::filesystem;
@@ -30,11 +31,6 @@ Refusal relative(std::string_view path) {
 Refusal unreadable(int error) {
   return {error == ENOENT || error == ENOTDIR ? PluginReason::kNotFound : PluginReason::kUnreadable,
           std::strerror(error)};
-}
-
-std::string directory_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 Refusal open_file(PluginFile& c, const PluginSettings& settings) {
@@ -55,49 +51,52 @@ Refusal open_file(PluginFile& c, const PluginSettings& settings) {
                         settings.max_file_bytes)};
   }
   if (settings.allow_writable) return {};
-  const std::string who = who_else_can_write(info, c.path);
+  const std::string who = base::who_else_can_write(info, c.path);
   if (who.empty()) return {};
   return {PluginReason::kWritableByOthers, fmt::format("the file can be written by {}", who)};
 }
 
-Refusal read_manifest(PluginFile& c) {
-  c.elf = base::read_elf_notes(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
-  const base::ElfReading& elf = c.elf;
-  switch (elf.problem) {
+PluginReason reason_of(base::ElfProblem problem) {
+  switch (problem) {
     case base::ElfProblem::kNone: break;
-    case base::ElfProblem::kUnreadable: return {PluginReason::kUnreadable, elf.detail};
-    case base::ElfProblem::kNotElf: return {PluginReason::kNotElf, elf.detail};
-    case base::ElfProblem::kDamaged: return {PluginReason::kDamaged, elf.detail};
-    case base::ElfProblem::kOtherMachine: return {PluginReason::kOtherMachine, elf.detail};
-    case base::ElfProblem::kNotSharedLibrary: return {PluginReason::kNotALibrary, elf.detail};
+    case base::ElfProblem::kUnreadable: return PluginReason::kUnreadable;
+    case base::ElfProblem::kNotElf: return PluginReason::kNotElf;
+    case base::ElfProblem::kDamaged: return PluginReason::kDamaged;
+    case base::ElfProblem::kOtherMachine: return PluginReason::kOtherMachine;
+    case base::ElfProblem::kNotSharedLibrary: return PluginReason::kNotALibrary;
   }
+  return PluginReason::kNone;
+}
+
+Refusal read_manifest(const base::ElfReading& elf, Manifest& to) {
+  if (elf.problem != base::ElfProblem::kNone) return {reason_of(elf.problem), elf.detail};
   if (elf.notes.empty())
     return {PluginReason::kNoManifest,
             "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
   if (elf.notes.size() > 1)
     return {PluginReason::kBadManifest, fmt::format("it has {} manifests", elf.notes.size())};
-  return parse_manifest(elf.notes[0], c.manifest);
+  return parse_manifest(elf.notes[0], to);
 }
 
 }  // namespace
 
-Refusal Directories::check(const std::string& directory) {
+Refusal TrustedFolders::check(const std::string& folder) {
   if (allow_writable_) return {};
   std::string real;
-  YARD_RETURN_IF_REFUSED(follow(directory, real));
+  YARD_RETURN_IF_REFUSED(follow(folder, real));
   return check_real(real);
 }
 
-Refusal Directories::check_file(const std::string& path, std::string* real) {
+Refusal TrustedFolders::check_file(const std::string& path, std::string* real) {
   if (allow_writable_ && real == nullptr) return {};
   std::string at;
   YARD_RETURN_IF_REFUSED(follow(path, at));
-  at = directory_of(at);
+  at = folder_of(at);
   if (real != nullptr) *real = at;
   return check_real(at);
 }
 
-Refusal Directories::follow(const std::string& path, std::string& real) {
+Refusal TrustedFolders::follow(const std::string& path, std::string& real) {
   Refusal refusal;
   const int error = base::follow(path, real, [&](const base::PathEntry& at) {
     if (S_ISLNK(at.info.st_mode)) refusal = check_real(at.directory);
@@ -106,18 +105,18 @@ Refusal Directories::follow(const std::string& path, std::string& real) {
   return error != 0 ? unreadable(error) : refusal;
 }
 
-Refusal Directories::check_real(const std::string& directory) {
+Refusal TrustedFolders::check_real(const std::string& folder) {
   if (allow_writable_) return {};
-  const auto known = known_.find(directory);
+  const auto known = known_.find(folder);
   if (known != known_.end()) return known->second;
-  Refusal& found = known_[directory];
-  for (std::string at = directory; !found.refused(); at = directory_of(at)) {
+  Refusal& found = known_[folder];
+  for (std::string at = folder; !found.refused(); at = folder_of(at)) {
     struct stat info;
     if (::stat(at.c_str(), &info) != 0) return found = unreadable(errno);
     // Of parents it is enough that others cannot rename entries of root and this user.
     const bool ours = info.st_uid == 0 || info.st_uid == ::geteuid();
-    const bool sticky = at != directory && ours && (info.st_mode & S_ISVTX) != 0;
-    const std::string who = sticky ? std::string() : who_else_can_write(info, at);
+    const bool sticky = at != folder && ours && (info.st_mode & S_ISVTX) != 0;
+    const std::string who = sticky ? std::string() : base::who_else_can_write(info, at);
     if (!who.empty())
       found = {PluginReason::kWritableByOthers,
                fmt::format("directory {} can be written by {}", at, who)};
@@ -129,7 +128,7 @@ Refusal Directories::check_real(const std::string& directory) {
 namespace {
 
 // A missing folder must not be one that others can create.
-Refusal check_run_path(const std::string& path, Directories& directories) {
+Refusal check_run_path(const std::string& path, TrustedFolders& folders) {
   if (path.find("$ORIGIN") != path.npos || path.find("${ORIGIN}") != path.npos)
     return {PluginReason::kRelativePath,
             fmt::format("it looks for libraries in {}: expected an absolute path; a plugin is "
@@ -143,16 +142,16 @@ Refusal check_run_path(const std::string& path, Directories& directories) {
   std::error_code none;
   while (at != "/" && fs::symlink_status(at, none).type() == fs::file_type::not_found)
     at = at.parent_path();
-  Refusal r = directories.check(at.string());
+  Refusal r = folders.check(at.string());
   if (r.refused()) r.detail = fmt::format("it looks for libraries in {}: {}", path, r.detail);
   return r;
 }
 
-Refusal check_library(const std::string& path, Directories& directories, bool allow_writable) {
+Refusal check_library(const std::string& path, TrustedFolders& folders, bool allow_writable) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return {};
-  Refusal r = directories.check_file(path);
-  if (const std::string who = who_else_can_write(info, path); !who.empty() && !allow_writable)
+  Refusal r = folders.check_file(path);
+  if (const std::string who = base::who_else_can_write(info, path); !who.empty() && !allow_writable)
     r = {PluginReason::kWritableByOthers, fmt::format("it can be written by {}", who)};
   if (r.refused()) r.detail = fmt::format("it needs {}: {}", path, r.detail);
   return r;
@@ -160,62 +159,71 @@ Refusal check_library(const std::string& path, Directories& directories, bool al
 
 // Others must not be able to run code through the libraries that the plugin names and the folders where it looks for
 // them. What these libraries need in turn is not checked.
-Refusal check_libraries(const base::ElfReading& elf, Directories& directories,
+Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders,
                         const PluginSettings& settings) {
-  std::vector<std::string> folders;
-  for (const std::string& list : elf.search_paths)
+  std::vector<std::string> run_paths;
+  for (const std::string& list : elf.run_paths)
     for (std::string_view path : base::split(list, ':')) {
-      folders.emplace_back(path);
-      YARD_RETURN_IF_REFUSED(check_run_path(folders.back(), directories));
+      run_paths.emplace_back(path);
+      YARD_RETURN_IF_REFUSED(check_run_path(run_paths.back(), folders));
     }
   for (const std::string& name : elf.needed) {
     if (name.find('/') != name.npos) {
-      YARD_RETURN_IF_REFUSED(check_run_path(name, directories));
-      YARD_RETURN_IF_REFUSED(check_library(name, directories, settings.allow_writable));
+      YARD_RETURN_IF_REFUSED(check_run_path(name, folders));
+      YARD_RETURN_IF_REFUSED(check_library(name, folders, settings.allow_writable));
       continue;
     }
-    for (const std::string& folder : folders)
-      YARD_RETURN_IF_REFUSED(
-          check_library(folder + "/" + name, directories, settings.allow_writable));
+    for (const std::string& folder : run_paths)
+      YARD_RETURN_IF_REFUSED(check_library(folder + "/" + name, folders, settings.allow_writable));
   }
   return {};
 }
 
 }  // namespace
 
-PluginFile open_plugin_file(const std::string& path, Directories& directories,
+PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
                             const PluginSettings& settings, const Process& process) {
   PluginFile c;
   c.path = path;
-  c.refusal = path.starts_with('/')
-                  ? directories.check_file(path, &c.directory)
-                  : Refusal(PluginReason::kRelativePath, "the path does not begin with '/'");
-  if (!c.refusal.refused()) c.refusal = open_file(c, settings);
-  if (!c.refusal.refused()) c.refusal = read_manifest(c);
-  if (!c.refusal.refused()) c.refusal = check_manifest(c.manifest, process);
-  if (!c.refusal.refused()) c.refusal = check_libraries(c.elf, directories, settings);
+  const auto check = [&]() -> Refusal {
+    if (!path.starts_with('/'))
+      return {PluginReason::kRelativePath, "the path does not begin with '/'"};
+    YARD_RETURN_IF_REFUSED(folders.check_file(path, &c.folder));
+    YARD_RETURN_IF_REFUSED(open_file(c, settings));
+    const base::ElfReading elf = base::read_elf(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+    YARD_RETURN_IF_REFUSED(read_manifest(elf, c.manifest));
+    YARD_RETURN_IF_REFUSED(check_manifest(c.manifest, process));
+    return check_libraries(elf, folders, settings);
+  };
+  c.refusal = check();
   return c;
 }
 
-Found search(const std::vector<std::string>& places, Directories& directories) {
+void PluginFile::hash() {
+  if (!file) return;
+  auto digest = base::sha256(file, static_cast<uint64_t>(id.size));
+  if (digest.ok())
+    sha256 = *std::move(digest);
+  else if (!refusal.refused())
+    refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
+}
+
+Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
   Found found;
-  const auto add_directory = [&](const std::string& path) {
-    if (!base::contains(found.directories, path)) found.directories.push_back(path);
-  };
   for (const std::string& place : places) {
     struct stat info {};
     Refusal refusal = !place.starts_with('/')             ? relative(place)
                       : ::stat(place.c_str(), &info) != 0 ? unreadable(errno)
                                                           : Refusal();
-    const bool is_directory = !refusal.refused() && S_ISDIR(info.st_mode);
-    const std::string directory = is_directory ? place : directory_of(place);
-    if (!refusal.refused()) refusal = directories.check(directory);
+    const bool is_folder = !refusal.refused() && S_ISDIR(info.st_mode);
+    const std::string folder = is_folder ? place : folder_of(place);
+    if (!refusal.refused()) refusal = folders.check(folder);
     if (refusal.refused()) {
       found.refused.push_back({place, std::move(refusal)});
       continue;
     }
-    add_directory(directory);
-    if (!is_directory) {
+    if (!contains(found.folders, folder)) found.folders.push_back(folder);
+    if (!is_folder) {
       found.files.push_back(place);
       continue;
     }
@@ -243,9 +251,16 @@ std::vector<std::string> absolute_paths(std::string_view text, char separator,
   return paths;
 }
 
+std::string folder_of(const std::string& path) {
+  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+}
+
 bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
 
-std::string directory_of_this_library() {
+namespace {
+
+// Of this library, or of the program that it is linked into; absolute, empty if unknown.
+std::string folder_of_this_library() {
   Dl_info info;
   static const char anchor = 0;
   if (::dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return {};
@@ -256,16 +271,51 @@ std::string directory_of_this_library() {
     if (n <= 0) return {};
     path.assign(real, static_cast<size_t>(n));
   }
-  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+  return folder_of(path);
 }
 
-std::string installed_directory() {
-  const std::string here = directory_of_this_library();
+}  // namespace
+
+std::string installed_folder() {
+  const std::string here = folder_of_this_library();
   char real[PATH_MAX];
   if (!here.empty())
     for (const char* from_here : {YARD_PLUGINS_FROM_LIBRARY, YARD_PLUGINS_FROM_PROGRAM})
       if (::realpath((here + "/" + from_here).c_str(), real) != nullptr) return real;
   return YARD_PLUGIN_DIRECTORY;
+}
+
+Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
+                   bool installed, TrustedFolders& trusted) {
+  std::vector<RefusedPath> refused;
+  std::vector<std::string> places = given;
+  std::vector<std::string> folders = absolute_paths(environment.path, ':', refused);
+  const auto exists = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
+  if (installed && exists(installed_folder())) folders.push_back(installed_folder());
+  // The file of a plugin given by name; empty if there is none.
+  const auto file_of = [&](const std::string& name) -> std::string {
+    for (const std::string& folder : folders)
+      for (const std::string& file : {folder + "/" + name + ".so", folder + "/lib" + name + ".so"})
+        if (exists(file)) return file;
+    return {};
+  };
+  if (!base::trim(environment.plugins).empty())
+    for (std::string_view word : base::split(environment.plugins, ',')) {
+      const std::string file =
+          base::is_bare_word(word) ? file_of(std::string(word)) : std::string(word);
+      if (base::is_bare_word(word) && file.empty())
+        refused.push_back({std::string(word),
+                           {PluginReason::kNotFound,
+                            fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so "
+                                        "is in a plugin directory",
+                                        word)}});
+      else
+        places.push_back(file);
+    }
+  places.insert(places.end(), folders.begin(), folders.end());
+  Found found = search(places, trusted);
+  std::ranges::move(refused, std::back_inserter(found.refused));
+  return found;
 }
 
 }  // namespace yard::plugin

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/rights.h"
+#include "base/trusted_path.h"
 
 #include <fmt/format.h>
 #include <grp.h>
 #include <linux/magic.h>
-#include <linux/posix_acl.h>
-#include <linux/posix_acl_xattr.h>
-#include <linux/xattr.h>
 #include <pwd.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -15,7 +12,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -24,9 +20,7 @@
 namespace yard::base {
 namespace {
 
-// Limits of the system.
-constexpr int kMostLinksOnAPath = 40;
-constexpr size_t kLargestAcl = 65536;
+constexpr int kMostLinksOnAPath = 40;  // limit of the system
 
 // Whether a group is the user's private group: of the same name, with no other member. Many systems make everything
 // that a user creates writable by that group.
@@ -82,62 +76,18 @@ void push_components(std::vector<std::string>& rest, std::string_view path) {
     if (!name->empty() && *name != ".") rest.emplace_back(*name);
 }
 
-// Little-endian.
-uint32_t number_at(std::string_view bytes, size_t at, size_t size) {
-  uint32_t n = 0;
-  for (size_t i = size; i-- > 0;) n = n << 8 | static_cast<unsigned char>(bytes[at + i]);
-  return n;
-}
-
 }  // namespace
 
-std::string who_else_can_write(const struct stat& info) {
+std::string who_else_can_write(const struct stat& info, const std::string& path) {
   if (!is_ours(info.st_uid)) return fmt::format("its owner, user {}", info.st_uid);
   if ((info.st_mode & S_IWOTH) != 0) return "everybody";
-  if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && !is_private_group(info.st_gid))
+  if ((info.st_mode & S_IWGRP) == 0) return {};
+  if (info.st_gid != 0 && !is_private_group(info.st_gid))
     return fmt::format("group {}", info.st_gid);
+  // The bits of the group are the mask of the list then.
+  if (::getxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) > 0)
+    return "others, by its access control list";
   return {};
-}
-
-std::string who_else_can_write(const struct stat& info, const std::string& path) {
-  std::string who = who_else_can_write(info);
-  return who.empty() && (info.st_mode & S_IWGRP) != 0 ? who_writes_by_acl(path) : who;
-}
-
-std::string who_writes_by_acl_value(std::string_view value) {
-  constexpr size_t kHead = sizeof(posix_acl_xattr_header), kEntry = sizeof(posix_acl_xattr_entry);
-  if (value.size() < kHead || (value.size() - kHead) % kEntry != 0 ||
-      number_at(value, 0, 4) != POSIX_ACL_XATTR_VERSION)
-    return "others, as its ACL is invalid";
-  std::string who;
-  bool masked = false;
-  for (size_t at = kHead; at < value.size(); at += kEntry) {
-    const uint32_t tag = number_at(value, at, 2), id = number_at(value, at + 4, 4);
-    const bool writes = (number_at(value, at + 2, 2) & ACL_WRITE) != 0;
-    if (tag == ACL_MASK && !writes) masked = true;
-    if (!writes) continue;
-    if (tag == ACL_USER && id != 0 && id != ::geteuid())
-      who = fmt::format("user {}, by its ACL", id);
-    else if (tag == ACL_GROUP && id != 0)
-      who = fmt::format("group {}, by its ACL", id);
-  }
-  return masked ? std::string() : who;
-}
-
-std::string who_writes_by_acl(const std::string& path) {
-  std::string value(1024, '\0');
-  for (;;) {
-    const ssize_t n =
-        ::getxattr(path.c_str(), XATTR_NAME_POSIX_ACL_ACCESS, value.data(), value.size());
-    if (n >= 0)
-      return who_writes_by_acl_value(std::string_view(value).substr(0, static_cast<size_t>(n)));
-    if (errno == ERANGE && value.size() < kLargestAcl) {
-      value.resize(kLargestAcl);
-      continue;
-    }
-    if (errno == ENODATA || errno == ENOTSUP) return {};
-    return fmt::format("others, as its ACL cannot be read: {}", std::strerror(errno));
-  }
 }
 
 int follow(const std::string& path, std::string& real, const PathVisitor& visit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/search.h"
+#include "plugin/scan.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/testing_acl.h"
+#include "base/trusted_path.h"
 
 namespace yard::plugin {
 namespace {
@@ -32,14 +32,14 @@ class Search : public ::testing::Test {
     return root_ + "/" + name;
   }
   std::string root_;
-  Directories directories_{false};
+  TrustedFolders directories_{false};
 };
 
-TEST_F(Search, DirectoriesNameTheirLibrariesInOrder) {
+TEST_F(Search, TrustedFoldersNameTheirLibrariesInOrder) {
   touch("b.so"), touch("a.so"), touch("notes.txt"), touch("c.so.1");
   const Found found = search({root_}, directories_);
   EXPECT_THAT(found.files, ElementsAre(root_ + "/a.so", root_ + "/b.so"));
-  EXPECT_THAT(found.directories, ElementsAre(root_));
+  EXPECT_THAT(found.folders, ElementsAre(root_));
   EXPECT_THAT(found.refused, IsEmpty());
 }
 
@@ -47,7 +47,7 @@ TEST_F(Search, FilesKeepTheirOrder) {
   const std::string b = touch("b.so"), a = touch("a.bin");
   const Found found = search({b, a}, directories_);
   EXPECT_THAT(found.files, ElementsAre(b, a));
-  EXPECT_THAT(found.directories, ElementsAre(root_));
+  EXPECT_THAT(found.folders, ElementsAre(root_));
 }
 
 TEST_F(Search, UnusableEntriesAreRefusedWithAReason) {
@@ -59,23 +59,23 @@ TEST_F(Search, UnusableEntriesAreRefusedWithAReason) {
   EXPECT_EQ(found.refused[2].refusal.reason, PluginReason::kNotFound);
 }
 
-TEST_F(Search, ParentDirectoriesAreCheckedToo) {
+TEST_F(Search, ParentTrustedFoldersAreCheckedToo) {
   fs::create_directories(root_ + "/open/inner");
   fs::permissions(root_ + "/open", fs::perms::all);
   EXPECT_EQ(directories_.check(root_ + "/open/inner").reason, PluginReason::kWritableByOthers);
   // Nobody can rename in a sticky one, but anybody can put files into it.
   fs::permissions(root_ + "/open", fs::perms::all | fs::perms::sticky_bit);
-  EXPECT_FALSE(Directories(false).check(root_ + "/open/inner").refused());
-  EXPECT_TRUE(Directories(false).check(root_ + "/open").refused());
-  EXPECT_FALSE(Directories(true).check(root_ + "/open").refused());
+  EXPECT_FALSE(TrustedFolders(false).check(root_ + "/open/inner").refused());
+  EXPECT_TRUE(TrustedFolders(false).check(root_ + "/open").refused());
+  EXPECT_FALSE(TrustedFolders(true).check(root_ + "/open").refused());
   // Through a link it is still the same place.
   fs::permissions(root_ + "/open", fs::perms::all);
   fs::create_symlink(root_ + "/open/inner", root_ + "/link");
-  EXPECT_TRUE(Directories(false).check(root_ + "/link").refused());
+  EXPECT_TRUE(TrustedFolders(false).check(root_ + "/link").refused());
 }
 
 // A writer of the directory could make the link lead elsewhere.
-TEST_F(Search, DirectoriesWithLinksOnTheWayAreChecked) {
+TEST_F(Search, TrustedFoldersWithLinksOnTheWayAreChecked) {
   fs::create_directories(root_ + "/good/plugins");
   fs::create_directory(root_ + "/open");
   std::ofstream(root_ + "/good/plugins/a.so") << "x";
@@ -84,20 +84,20 @@ TEST_F(Search, DirectoriesWithLinksOnTheWayAreChecked) {
   const std::string ways[] = {root_ + "/open/link/a.so", root_ + "/open/a.so"};
   for (const std::string& way : ways) {
     std::string real;
-    EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+    EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
     EXPECT_EQ(real, root_ + "/good/plugins");
   }
   for (const auto mode : {fs::perms::all, fs::perms::all | fs::perms::sticky_bit}) {
     fs::permissions(root_ + "/open", mode);
     for (const std::string& way : ways) {
-      const Refusal r = Directories(false).check_file(way);
+      const Refusal r = TrustedFolders(false).check_file(way);
       EXPECT_EQ(r.reason, PluginReason::kWritableByOthers) << way;
       EXPECT_THAT(r.detail, HasSubstr("directory " + root_ + "/open can be written by everybody"));
     }
-    EXPECT_TRUE(Directories(false).check(root_ + "/open/link").refused());
-    EXPECT_FALSE(Directories(true).check_file(ways[0]).refused());
+    EXPECT_TRUE(TrustedFolders(false).check(root_ + "/open/link").refused());
+    EXPECT_FALSE(TrustedFolders(true).check_file(ways[0]).refused());
   }
-  EXPECT_FALSE(Directories(false).check(root_ + "/good/../good/./plugins").refused());
+  EXPECT_FALSE(TrustedFolders(false).check(root_ + "/good/../good/./plugins").refused());
 }
 
 // By its descriptor a file is where its name is, as long as it has one.
@@ -106,59 +106,41 @@ TEST_F(Search, FilesByDescriptorAreInTheDirectoryOfTheirName) {
   const std::string way = "/proc/self/fd/" + std::to_string(file.fd());
   const std::string descriptors = "/proc/" + std::to_string(::getpid()) + "/fd";
   std::string real;
-  EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+  EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
   EXPECT_EQ(real, root_);
   fs::permissions(root_, fs::perms::all);
-  EXPECT_EQ(Directories(false).check_file(way).reason, PluginReason::kWritableByOthers);
+  EXPECT_EQ(TrustedFolders(false).check_file(way).reason, PluginReason::kWritableByOthers);
   fs::remove(root_ + "/a.so");
-  EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+  EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
   EXPECT_EQ(real, descriptors);
   touch("a.so (deleted)");  // the name that the link then has
-  EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+  EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
   EXPECT_EQ(real, descriptors);
 }
 
 // In a sticky directory its owner can rename everything.
-TEST_F(Search, StickyDirectoriesOfOthersDoNotCount) {
+TEST_F(Search, StickyTrustedFoldersOfOthersDoNotCount) {
   fs::create_directories(root_ + "/open/inner");
   if (::chown((root_ + "/open").c_str(), 54321, 0) != 0) GTEST_SKIP() << "only root can";
   fs::permissions(root_ + "/open", fs::perms::owner_all | fs::perms::sticky_bit);
-  EXPECT_THAT(Directories(false).check(root_ + "/open/inner").detail,
+  EXPECT_THAT(TrustedFolders(false).check(root_ + "/open/inner").detail,
               HasSubstr("its owner, user 54321"));
-}
-
-TEST_F(Search, AccessControlListsCount) {
-  fs::create_directory(root_ + "/shared");
-  const std::string file = root_ + "/shared/a.so";
-  std::ofstream(file) << "x";
-  const auto check = [&] {
-    return open_plugin_file(file, directories_, PluginSettings(), Process()).refusal;
-  };
-  EXPECT_EQ(check().reason, PluginReason::kNotElf);
-  if (!base::let_write(file, 54321)) GTEST_SKIP() << "the file system has no ACLs";
-  EXPECT_EQ(check().reason, PluginReason::kWritableByOthers);
-  EXPECT_EQ(check().detail, "the file can be written by user 54321, by its ACL");
-  ASSERT_EQ(::chmod(file.c_str(), 0755), 0);  // changes the mask
-  EXPECT_EQ(check().reason, PluginReason::kNotElf);
-  ASSERT_TRUE(base::let_write(root_ + "/shared", 54321));
-  EXPECT_EQ(Directories(false).check(root_ + "/shared").detail,
-            "directory " + root_ + "/shared can be written by user 54321, by its ACL");
 }
 
 TEST(WhoElseCanWrite, IsAnyUserButRootAndOurs) {
   struct stat info {};
   info.st_uid = ::geteuid(), info.st_gid = ::getegid(), info.st_mode = 0755;
-  EXPECT_EQ(who_else_can_write(info), "");
+  EXPECT_EQ(base::who_else_can_write(info, ""), "");
   info.st_gid = 0, info.st_mode = 0775;
-  EXPECT_EQ(who_else_can_write(info), "");
+  EXPECT_EQ(base::who_else_can_write(info, ""), "");
   info.st_gid = ::getegid() + 1;
-  EXPECT_THAT(who_else_can_write(info), HasSubstr("group"));
+  EXPECT_THAT(base::who_else_can_write(info, ""), HasSubstr("group"));
   info.st_mode = 0757;
-  EXPECT_EQ(who_else_can_write(info), "everybody");
+  EXPECT_EQ(base::who_else_can_write(info, ""), "everybody");
   info.st_uid = ::geteuid() + 1, info.st_mode = 0700;
-  EXPECT_THAT(who_else_can_write(info), HasSubstr("owner"));
+  EXPECT_THAT(base::who_else_can_write(info, ""), HasSubstr("owner"));
   info.st_uid = 0;
-  EXPECT_EQ(who_else_can_write(info), "");
+  EXPECT_EQ(base::who_else_can_write(info, ""), "");
 }
 
 // That the process is in a group does not mean that nobody else is.
@@ -169,7 +151,7 @@ TEST(WhoElseCanWrite, IncludesTheGroupOfTheProcess) {
   ASSERT_EQ(::setegid(kGroup), 0);
   struct stat info {};
   info.st_uid = ::geteuid(), info.st_gid = kGroup, info.st_mode = 0775;
-  const std::string who = who_else_can_write(info);
+  const std::string who = base::who_else_can_write(info, "");
   ASSERT_EQ(::setegid(before), 0);
   EXPECT_EQ(who, "group 54321");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/trust.h"
+#include "plugin/results.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <yard/version.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -16,94 +17,10 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "plugin/search.h"
+#include "base/trusted_path.h"
+#include "plugin/scan.h"
 
 namespace yard::plugin {
-namespace {
-
-constexpr size_t kLargestLockFile = 4 << 20;
-constexpr std::string_view kDigest = "sha256:";
-
-Status failed(const std::string& path, const char* what) {
-  return Status(Code::kNotFound, fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
-}
-
-}  // namespace
-
-Result<LockFile> LockFile::parse(std::string_view text, const std::string& where) {
-  LockFile file;
-  size_t number = 0;
-  for (std::string_view line : base::split(text, '\n')) {
-    ++number;
-    if (line.empty() || line.starts_with('#')) continue;
-    std::vector<std::string_view> words;
-    for (std::string_view w : base::split(line, ' '))
-      if (!w.empty()) words.push_back(w);
-    const bool good = words.size() == 3 && base::is_bare_word(words[0]) &&
-                      words[2].starts_with(kDigest) &&
-                      base::is_sha256(words[2].substr(kDigest.size()));
-    if (!good)
-      return Status(
-          Code::kParse,
-          fmt::format("{}:{}: invalid entry: expected `name version sha256:digest`, got {}", where,
-                      number, base::excerpt(line)));
-    file.add({std::string(words[0]), std::string(words[1]),
-              std::string(words[2].substr(kDigest.size()))});
-  }
-  return file;
-}
-
-Result<LockFile> LockFile::read(const std::string& path) {
-  const base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info;
-  if (!file || ::fstat(file.fd(), &info) != 0) return failed(path, "cannot be read");
-  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) > kLargestLockFile)
-    return Status(Code::kInvalidArgument, fmt::format("{}: not a lock file", path));
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  const ssize_t n = file.read_at(text.data(), text.size(), 0);
-  if (n < 0) return failed(path, "cannot be read");
-  text.resize(static_cast<size_t>(n));
-  return parse(text, path);
-}
-
-std::string LockFile::text() const {
-  std::string text = "# Only these plugins are loaded. Written by `yard plugin lock`.\n";
-  for (const LockLine& e : lines_)
-    text += fmt::format("{} {} {}{}\n", e.name, e.version, kDigest, e.sha256);
-  return text;
-}
-
-Status LockFile::write(const std::string& path) const { return base::write_file(path, text()); }
-
-void LockFile::add(LockLine line) {
-  const auto at = std::lower_bound(lines_.begin(), lines_.end(), line);
-  if (at == lines_.end() || *at != line) lines_.insert(at, std::move(line));
-}
-
-void LockFile::add(const LockFile& other) {
-  for (const LockLine& e : other.lines_) add(e);
-}
-
-Refusal LockFile::allows(const std::string& name, const std::string& version,
-                         const std::string& sha256) const {
-  std::string versions;
-  bool listed = false;
-  for (const LockLine& e : lines_) {
-    if (e.name != name) continue;
-    versions += (versions.empty() ? "" : ", ") + e.version;
-    if (e.version != version) continue;
-    if (sha256.empty() || e.sha256 == sha256) return {};
-    listed = true;
-  }
-  if (listed)
-    return {PluginReason::kDigestDiffers,
-            fmt::format("version {} is listed with another digest than {}", version, sha256)};
-  return {PluginReason::kNotInLockFile,
-          versions.empty()
-              ? fmt::format("'{}' is not listed", name)
-              : fmt::format("'{}' is listed in version {}, this is {}", name, versions, version)};
-}
-
 namespace {
 
 constexpr const char* kHead =
@@ -119,19 +36,19 @@ std::optional<ResultStore::Line> parse_line(std::string_view line) {
 
 // Serializes read-modify-write between processes. Gives up on a lock that is held for long; at worst a result is lost
 // and computed again.
-class DirectoryLock {
+class FolderLock {
  public:
-  explicit DirectoryLock(const std::string& directory)
-      : file_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit FolderLock(const std::string& folder)
+      : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     for (int i = 0; file_ && i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   // Explicitly: a child that was forked meanwhile keeps the file open.
-  ~DirectoryLock() {
+  ~FolderLock() {
     if (file_) ::flock(file_.fd(), LOCK_UN);
   }
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
   base::File file_;
@@ -139,7 +56,7 @@ class DirectoryLock {
 
 }  // namespace
 
-std::string ResultStore::default_directory() {
+std::string ResultStore::default_folder() {
   if (privileged()) return {};
   const char* state = std::getenv("XDG_STATE_HOME");
   if (state != nullptr && state[0] == '/') return std::string(state) + "/yard";
@@ -167,19 +84,18 @@ std::string ResultStore::text(const std::vector<Line>& lines) {
 }
 
 Status ResultStore::usable() const {
-  if (!directory_.starts_with('/'))
+  if (!folder_.starts_with('/'))
     return Status(Code::kNotFound,
-                  directory_.empty()
+                  folder_.empty()
                       ? std::string("there is no place to store it: neither XDG_STATE_HOME nor "
-                                    "HOME names a directory")
-                      : fmt::format("{} is not an absolute path", base::excerpt(directory_)));
-  Directories directories(false);
-  const Refusal refusal = directories.check(directory_);
+                                    "HOME names a folder")
+                      : fmt::format("{} is not an absolute path", base::excerpt(folder_)));
+  const Refusal refusal = TrustedFolders(false).check(folder_);
   if (refusal.refused())
     return Status(
         refusal.reason == PluginReason::kNotFound ? Code::kNotFound : Code::kInvalidArgument,
         refusal.reason == PluginReason::kNotFound
-            ? fmt::format("{} does not exist", directory_)
+            ? fmt::format("{} does not exist", folder_)
             : fmt::format("{} is not trusted: {}", path(), refusal.detail));
   return {};
 }
@@ -195,7 +111,7 @@ Result<std::vector<ResultStore::Line>> ResultStore::read() const {
     return Status(Code::kInvalidArgument, fmt::format("{} is not trusted: {}", path(), what));
   };
   if (!S_ISREG(info.st_mode)) return wrong("it is not a regular file");
-  if (const std::string who = who_else_can_write(info, path()); !who.empty())
+  if (const std::string who = base::who_else_can_write(info, path()); !who.empty())
     return wrong(fmt::format("it can be written by {}", who));
   if (static_cast<size_t>(info.st_size) > kLargest) return wrong("it is too large");
   std::string bytes(static_cast<size_t>(info.st_size), '\0');
@@ -220,15 +136,15 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
   if (!base::is_sha256(sha256))
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not a SHA-256 digest", base::excerpt(sha256)));
-  if (directory_.starts_with('/')) {
+  if (folder_.starts_with('/')) {
     // Readable by this user only.
-    const std::filesystem::path at(directory_);
+    const std::filesystem::path at(folder_);
     std::error_code error;
     std::filesystem::create_directories(at.parent_path(), error);
     ::mkdir(at.c_str(), 0700);
   }
   YARD_RETURN_IF_ERROR(usable());
-  const DirectoryLock lock(directory_);
+  const FolderLock lock(folder_);
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
   std::vector<Line> lines = known.ok() ? *std::move(known) : std::vector<Line>();

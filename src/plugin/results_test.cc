@@ -13,7 +13,8 @@
 #include <iterator>
 #include <thread>
 
-#include "plugin/trust.h"
+#include "plugin/lock_file.h"
+#include "plugin/results.h"
 
 namespace yard::plugin {
 namespace {
@@ -170,12 +171,12 @@ TEST_F(ResultStoreTest, TheDirectoryComesFromTheEnvironment) {
   const char* home = std::getenv("HOME");
   const std::string before = home != nullptr ? home : "";
   ::setenv("XDG_STATE_HOME", "/x/state", 1);
-  EXPECT_EQ(ResultStore::default_directory(), "/x/state/yard");
+  EXPECT_EQ(ResultStore::default_folder(), "/x/state/yard");
   ::setenv("XDG_STATE_HOME", "relative", 1);
   ::setenv("HOME", "/x", 1);
-  EXPECT_EQ(ResultStore::default_directory(), "/x/.local/state/yard");
+  EXPECT_EQ(ResultStore::default_folder(), "/x/.local/state/yard");
   ::unsetenv("XDG_STATE_HOME"), ::unsetenv("HOME");
-  EXPECT_EQ(ResultStore::default_directory(), "");
+  EXPECT_EQ(ResultStore::default_folder(), "");
   if (home != nullptr) ::setenv("HOME", before.c_str(), 1);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding plugin files, and checking that they can be trusted. Nothing here runs code of a plugin.
+// Finding plugin files, and checking them. Nothing here runs code of a plugin.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,28 +10,24 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dynamic_library.h"
 #include "base/file.h"
-#include "base/rights.h"
 #include "plugin/manifest.h"
 
 namespace yard::plugin {
 
-using base::who_else_can_write;
-
-// Checks the permissions of directories and all their parents, and of those with the symbolic links on the way. Caches the
-// results, for one search.
-class Directories {
+// Checks that others can write neither a folder, nor those above it, nor those with the symbolic links on the way to it.
+// Remembers the results, for one search.
+class TrustedFolders {
  public:
-  explicit Directories(bool allow_writable) : allow_writable_(allow_writable) {}
-  Refusal check(const std::string& directory);
-  // The directories on the way to a file. `real`, if given, gets the directory that the way leads to.
+  explicit TrustedFolders(bool allow_writable) : allow_writable_(allow_writable) {}
+  Refusal check(const std::string& folder);
+  // Checks the folders on the way to a file. `real`, if given, gets the folder that the way leads to.
   Refusal check_file(const std::string& path, std::string* real = nullptr);
 
  private:
   // Where a path leads, without links.
   Refusal follow(const std::string& path, std::string& real);
-  Refusal check_real(const std::string& directory);
+  Refusal check_real(const std::string& folder);
   bool allow_writable_;
   std::map<std::string, Refusal> known_;  // by real path
 };
@@ -55,20 +51,20 @@ struct FileId {
 // A file that may be a plugin, opened once, so that what was checked is what is loaded.
 struct PluginFile {
   std::string path;
-  std::string directory;  // that the path leads to, without links
-  base::File file;
+  std::string folder;  // that the path leads to, without links
+  base::File
+      file;  // closed if it is larger than the settings allow: reading all of it would take too long
   FileId id;
-  base::ElfReading elf;
   Manifest manifest;  // as far as it could be read
   Refusal refusal;
-  // SHA-256 of the file; an error if it has grown since it was opened.
-  Result<std::string> digest() const { return base::sha256(file, static_cast<uint64_t>(id.size)); }
+  std::string sha256;  // see hash()
+
+  // Computes the digest of the whole file. Refuses a file that has grown since it was opened.
+  void hash();
 };
 
-// Opens the file and checks permissions and manifest. The path must be absolute. The permissions of its directory, and
-// of those that symbolic links on the way lead to, are checked, too.
-// A file that is larger than the settings allow is not kept open: whatever reads all of it would take too long.
-PluginFile open_plugin_file(const std::string& path, Directories& directories,
+// Opens the file and checks permissions, manifest and run paths. The path must be absolute.
+PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
                             const PluginSettings& settings, const Process& process);
 
 struct RefusedPath {
@@ -76,13 +72,22 @@ struct RefusedPath {
   Refusal refusal;
 };
 
-// The files that a list of files and directories names. A directory names its *.so, in order of name.
+// The files that a list of files and folders names. A folder names its *.so, in order of name.
 struct Found {
   std::vector<std::string> files;
-  std::vector<std::string> directories;  // of all files; lock files are looked for there
+  std::vector<std::string> folders;  // of all files; lock files are looked for there
   std::vector<RefusedPath> refused;
 };
-Found search(const std::vector<std::string>& places, Directories& directories);
+Found search(const std::vector<std::string>& places, TrustedFolders& folders);
+
+// Settings from the environment; empty where unset.
+struct FromEnvironment {
+  std::string plugins, path;
+  bool operator==(const FromEnvironment&) const = default;
+};
+// The same for the places that are given in code, those of the environment, and where plugins are installed.
+Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
+                   bool installed, TrustedFolders& folders);
 
 // Splits a list of paths; those that are empty or not absolute are refused. Blank text is an empty list.
 std::vector<std::string> absolute_paths(std::string_view text, char separator,
@@ -91,11 +96,11 @@ std::vector<std::string> absolute_paths(std::string_view text, char separator,
 // Whether the process is privileged (setuid and the like); it then ignores the environment.
 bool privileged() noexcept;
 
-// The directory of this library, or of the program that it is linked into; absolute, empty if unknown.
-std::string directory_of_this_library();
-
 // Where plugins are installed: found relative to this library, so that an installation can be moved, else as configured
-// at build time. The directory may be missing.
-std::string installed_directory();
+// at build time. The folder may be missing.
+std::string installed_folder();
+
+// The folder of a path, "/" for one directly below the root.
+std::string folder_of(const std::string& path);
 
 }  // namespace yard::plugin

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a shared library without running its code: whether it can be mapped in this process, its notes, the libraries that
+// it needs and where it looks for them. Files are untrusted. Everything is checked, and nothing is mapped, so that a file
+// that is truncated meanwhile is an error and not a signal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+
+namespace yard::base {
+
+enum class ElfProblem {
+  kNone,
+  kUnreadable,
+  kNotElf,
+  kDamaged,       // truncated or inconsistent
+  kOtherMachine,  // another processor, word size or byte order
+  kNotSharedLibrary,
+};
+
+struct ElfReading {
+  ElfProblem problem = ElfProblem::kNone;
+  std::string detail;                  // of the problem
+  std::vector<std::string> notes;      // texts of the matching notes, without NULs at their ends
+  bool never_unloads = false;          // DF_1_NODELETE
+  std::vector<std::string> needed;     // libraries that are loaded with it, as it names them
+  std::vector<std::string> run_paths;  // RPATH and RUNPATH: lists of folders, separated by ':'
+};
+
+// The notes of an owner and type. Everything that the dynamic loader will map must lie inside of the file.
+ElfReading read_elf(const File& file, std::string_view owner, uint32_t type);
+// The same from memory, for fuzzing. The bytes may be changed.
+ElfReading read_elf(char* bytes, size_t size, std::string_view owner, uint32_t type);
+
+// Up to `most` symbols of a library that keep it from being unloaded (STB_GNU_UNIQUE).
+std::vector<std::string> unique_symbols(const File& file, size_t most);
+
+}  // namespace yard::base

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/elf.h"
+#include "base/mutex.h"
+
+namespace yard::base {
+namespace {
+
+// A path of the open file that differs by `number`, which is written in binary as "/" and "/.": the dynamic loader takes
+// a name that it knows for the same library, and descriptors are recycled.
+std::string name_of(const File& file, uint64_t number) {
+  std::string digits;
+  for (; number > 0; number /= 2) digits.insert(0, number % 2 == 1 ? "/." : "/");
+  return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
+}
+
+// False if other code in the process has closed the descriptor and another file may have its number.
+bool refers_to(const File& file, const FileKey& key) {
+  struct stat info;
+  return ::fstat(file.fd(), &info) == 0 && FileKey{info.st_dev, info.st_ino} == key;
+}
+
+const void* dynamic_section(void* handle) {
+  struct link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return nullptr;
+  return map->l_ld;
+}
+
+bool is_loaded(const void* dynamic) {
+  const auto look = [](struct dl_phdr_info* info, size_t, void* section) {
+    for (int i = 0; i < info->dlpi_phnum; ++i)
+      if (info->dlpi_phdr[i].p_type == PT_DYNAMIC &&
+          reinterpret_cast<void*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) == section)
+        return 1;
+    return 0;
+  };
+  return dl_iterate_phdr(look, const_cast<void*>(dynamic)) != 0;
+}
+
+std::string what_pins(const File& file) {
+  const auto unique = unique_symbols(file, 4);
+  if (!unique.empty())
+    return fmt::format("it defines GNU-unique symbols ({}); build it with -fno-gnu-unique",
+                       fmt::join(unique, ", "));
+  if (read_elf(file, "", 0).never_unloads)
+    return "it is linked with -z nodelete, which forbids to unload it";
+  return "a thread has yet to run the destructor of a thread_local of it, or another library uses "
+         "it";
+}
+
+// The libraries that are open, by their dynamic sections; one that is open twice is listed twice. Never freed.
+constinit StaticMutex g_open_lock{Rank::kLoader};
+constinit std::vector<const void*>* g_open = nullptr;
+
+void note_opened(const void* dynamic) {
+  const std::lock_guard lock(g_open_lock);
+  if (g_open == nullptr) g_open = new std::vector<const void*>;
+  g_open->push_back(dynamic);
+}
+
+// Returns whether it is still open elsewhere in the process.
+bool note_closed(const void* dynamic) {
+  const std::lock_guard lock(g_open_lock);
+  if (const auto it = std::ranges::find(*g_open, dynamic); it != g_open->end()) g_open->erase(it);
+  return std::ranges::find(*g_open, dynamic) != g_open->end();
+}
+
+}  // namespace
+
+bool is_mapped_from(const void* address, const File& file) {
+  // The maps have other device numbers than stat() on some file systems, so the file is mapped to compare.
+  void* const sample = ::mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (sample == MAP_FAILED) return false;
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "re"),
+                                                   std::fclose);
+  using Where = std::tuple<unsigned, unsigned, unsigned long>;  // device and inode
+  std::optional<Where> found, expected;
+  const auto inside = [](const void* p, uintptr_t begin, uintptr_t end) {
+    return begin <= reinterpret_cast<uintptr_t>(p) && reinterpret_cast<uintptr_t>(p) < end;
+  };
+  char* line = nullptr;
+  size_t room = 0;
+  while (maps != nullptr && !(found && expected) && ::getline(&line, &room, maps.get()) > 0) {
+    uintptr_t begin = 0, end = 0;
+    unsigned major = 0, minor = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*x %x:%x %lu", &begin, &end, &major,
+                    &minor, &inode) != 5)
+      continue;
+    if (inside(address, begin, end)) found = Where(major, minor, inode);
+    if (inside(sample, begin, end)) expected = Where(major, minor, inode);
+  }
+  std::free(line);
+  ::munmap(sample, 1);
+  return found && expected && std::get<2>(*found) != 0 && *found == *expected;
+}
+
+Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
+                                            const std::string& path) {
+  if (!refers_to(file, key))
+    return Status(
+        Code::kNotFound,
+        fmt::format("{}: its descriptor {} no longer refers to the file that was checked; "
+                    "other code in the process has closed it",
+                    path, file.release()));
+  static constinit std::atomic<uint64_t> numbers{0};
+  DynamicLibrary library;
+  const std::string name = name_of(file, ++numbers);
+  library.file_ = std::move(file), library.key_ = key;
+  const OpeningLibrary gate;
+  library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library.handle_ == nullptr) {
+    const char* said = dlerror();
+    std::string text = said != nullptr ? said : "dlopen failed and does not say why";
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += path.size())
+      text.replace(at, name.size(), path);
+    return Status(Code::kInvalidArgument, std::move(text));
+  }
+  library.dynamic_ = dynamic_section(library.handle_);
+  note_opened(library.dynamic_);
+  if (!is_mapped_from(library.dynamic_, library.file_))
+    return Status(
+        Code::kConflict,
+        fmt::format("{}: the dynamic loader has mapped another file than the one that was "
+                    "checked, or /proc/self/maps cannot be read",
+                    path));  // `library` closes it
+  return library;
+}
+
+void* DynamicLibrary::symbol(const char* name) const noexcept {
+  void* found = handle_ != nullptr ? dlsym(handle_, name) : nullptr;
+  Dl_info info;
+  struct link_map* map = nullptr;
+  if (found == nullptr ||
+      dladdr1(found, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr || map->l_ld != dynamic_)
+    return nullptr;
+  return found;
+}
+
+std::string DynamicLibrary::close() {
+  if (handle_ == nullptr) return {};
+  const OpeningLibrary gate;
+  if (!refers_to(file_, key_)) file_.release();
+  dlclose(std::exchange(handle_, nullptr));
+  const bool stays = !note_closed(dynamic_) && is_loaded(dynamic_);
+  std::string why = stays ? what_pins(file_) : "";
+  file_ = File();
+  return why;
+}
+
+DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
+    : file_(std::move(other.file_)),
+      key_(other.key_),
+      handle_(std::exchange(other.handle_, nullptr)),
+      dynamic_(other.dynamic_) {}
+
+}  // namespace yard::base

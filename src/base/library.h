@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a shared library from an open file, closing it, and why its code stays in the process.
+//
+// The file is opened by its descriptor, below /proc/self/fd, so that what was hashed and checked is what is mapped, even if
+// its path changes meanwhile. The dynamic loader takes a name that it knows for the library that is loaded, so each open
+// uses a name of its own. It recognises a file that is open already by its device and inode.
+#pragma once
+
+#include <sys/types.h>
+#include <yard/status.h>
+
+#include <string>
+
+#include "base/file.h"
+
+namespace yard::base {
+
+// Identifies a file as long as it is open or mapped.
+struct FileKey {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileKey&) const = default;
+};
+
+// Whether the memory at an address is mapped from that file. Reads /proc/self/maps.
+bool is_mapped_from(const void* address, const File& file);
+
+class DynamicLibrary {
+ public:
+  // Runs the library's constructors. `key` is that of the file when it was checked: an error if the descriptor refers to
+  // another file now, or if another one was mapped. Other errors are what dlerror() said, with `path` in place of the
+  // descriptor's name.
+  static Result<DynamicLibrary> open(File file, const FileKey& key, const std::string& path);
+  ~DynamicLibrary() { close(); }
+  DynamicLibrary(DynamicLibrary&& other) noexcept;
+  DynamicLibrary& operator=(DynamicLibrary&&) = delete;
+
+  // A symbol that this library itself defines, not one it depends on. Null if there is none.
+  void* symbol(const char* name) const noexcept;
+
+  // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the process. Returns why the code
+  // stays; empty if it is gone or in use elsewhere.
+  std::string close();
+
+ private:
+  DynamicLibrary() noexcept = default;
+  File file_;
+  FileKey key_;
+  void* handle_ = nullptr;
+  const void* dynamic_ = nullptr;  // its dynamic section, which no two libraries share
+};
+
+}  // namespace yard::base

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/index.h"
+
+#include <algorithm>
+
+namespace yard::plugin {
+
+PluginState PluginRecord::state() const noexcept {
+  const bool opened = last_state == PluginState::kLoaded || last_state == PluginState::kUnloading;
+  if (!opened || library_status == nullptr) return last_state;
+  switch (library_status->stage.load(std::memory_order_acquire)) {
+    case LibraryStatus::kOpen: return last_state;
+    case LibraryStatus::kClosed: return PluginState::kUnloaded;
+    case LibraryStatus::kPinned: return PluginState::kPinned;
+  }
+  return last_state;
+}
+
+PluginInfo PluginRecord::info() const {
+  PluginInfo to;
+  to.path = path, to.state = state(), to.sha256 = sha256;
+  if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
+  if (to.state == PluginState::kUnloading && library_status->ending.load(std::memory_order_acquire))
+    to.detail = "it is being stopped and closed: its stop() or a destructor has not returned";
+  if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;
+  to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
+  to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
+  to.devices = manifest.devices, to.features = manifest.features, to.ops = manifest.ops;
+  to.groups = manifest.groups;
+  return to;
+}
+
+PluginRecord* PluginIndex::find_path(std::string_view path) noexcept {
+  for (PluginRecord& r : records_)
+    if (r.path == path) return &r;
+  return nullptr;
+}
+
+PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
+  if (name_or_path.find('/') != std::string_view::npos) return find_path(name_or_path);
+  PluginRecord* best = nullptr;
+  const auto rank = [](const PluginRecord& r) {
+    if (r.state() == PluginState::kLoaded) return 0;
+    return r.in_process() ? 1 : r.state() == PluginState::kRefused ? 3 : 2;
+  };
+  for (PluginRecord& r : records_) {
+    if (r.manifest.name != name_or_path) continue;
+    // Of several that were loaded by path, the last counts: the files of the others may be gone.
+    if (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best)))
+      best = &r;
+  }
+  return best;
+}
+
+const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requested) const noexcept {
+  bool before = true;
+  for (const PluginRecord& r : records_) {
+    if (r.path == of.path) {
+      before = false;
+      continue;
+    }
+    if (r.manifest.name != of.manifest.name) continue;
+    const PluginState state = r.state();
+    const bool out = state == PluginState::kUnloaded || state == PluginState::kPinned;
+    if (requested && out) continue;
+    if (r.in_process() || (before && state != PluginState::kRefused)) return &r;
+  }
+  return nullptr;
+}
+
+void PluginIndex::store(PluginRecord record) {
+  if (PluginRecord* old = find_path(record.path))
+    *old = std::move(record);
+  else
+    records_.push_back(std::move(record));
+}
+
+std::vector<std::string> PluginIndex::names() const {
+  std::vector<std::string> to;
+  for (const PluginRecord& r : records_)
+    if (!r.manifest.name.empty()) to.push_back(r.manifest.name);
+  return to;
+}
+
+size_t PluginIndex::waiting() const noexcept {
+  return static_cast<size_t>(
+      std::count_if(records_.begin(), records_.end(),
+                    [](const PluginRecord& r) { return r.state() == PluginState::kFound; }));
+}
+
+}  // namespace yard::plugin

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugins that were found, with their states. The loader guards the index by its lock.
+#pragma once
+
+#include <yard/plugins.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugin/library.h"
+#include "plugin/manifest.h"
+#include "plugin/scan.h"
+
+namespace yard::plugin {
+
+// A file that was found.
+struct PluginRecord {
+  std::string path;
+  FileId id;
+  Manifest manifest;
+  std::string sha256;
+  Refusal refusal;
+  PluginState last_state = PluginState::kFound;  // set by the loader; see state()
+  bool by_path = false;                 // loaded by its path, from no place that is searched
+  std::weak_ptr<KeepAlive> keep_alive;  // of its last load
+  std::weak_ptr<Library> library;
+  std::shared_ptr<LibraryStatus> library_status;
+
+  // The current state. A library closes by itself when its last record in the registry is released.
+  PluginState state() const noexcept;
+  bool in_process() const noexcept {
+    return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
+  }
+  // Whether another thread is closing its library.
+  bool is_closing() const noexcept {
+    return library_status != nullptr && library.expired() &&
+           library_status->stage.load(std::memory_order_acquire) == LibraryStatus::kOpen;
+  }
+  bool serves(PluginOffer what, std::string_view name) const noexcept {
+    return contains(manifest.offers(what), name);
+  }
+  void refuse(Refusal r) { refusal = std::move(r), last_state = PluginState::kRefused; }
+  PluginInfo info() const;
+};
+
+// In search order.
+class PluginIndex {
+ public:
+  std::vector<PluginRecord>& records() noexcept { return records_; }
+  const std::vector<PluginRecord>& records() const noexcept { return records_; }
+  PluginRecord* find_path(std::string_view path) noexcept;
+  // By path if it has a '/', else by name. Of several with that name, returns one that is loaded, else one that could be,
+  // else one that was refused.
+  PluginRecord* find(std::string_view name_or_path) noexcept;
+  // Another plugin of the same name that takes precedence: it is loaded, or it comes first and is not refused. If the
+  // plugin is `requested` explicitly, one that has been unloaded does not take precedence.
+  const PluginRecord* precedent(const PluginRecord& of, bool requested = false) const noexcept;
+  // Replaces the record of that path, or adds one.
+  void store(PluginRecord record);
+  std::vector<std::string> names() const;
+  size_t waiting() const noexcept;  // number of plugins that are found and not loaded
+
+ private:
+  std::vector<PluginRecord> records_;
+};
+
+}  // namespace yard::plugin
