@@ -78,8 +78,10 @@ TEST_F(PluginHangs, CodeThatHangsDoesNotBlockChangesLoadsAndListings) {
     begin();
     std::atomic<bool> ready{false}, hangs{false}, done{false};
     std::thread other([&] {
-      // What a thread makes for itself the first time it registers with the C library, under the same lock.
+      // What a thread makes for itself the first time, as for its first selection, it registers with the C library, under
+      // the same lock.
       EXPECT_TRUE(runtime_.set_policy({}).ok());
+      EXPECT_TRUE(runtime_.call("softmax", {t, t}).ok());
       ready = true;
       while (!hangs) std::this_thread::yield();
       Changes c;
