@@ -238,7 +238,7 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   q.options.plugin = ward.name;
   const int code = verify_runtime(q, runtime, &ward);
   ward.step("while it was stopped and closed");
-  if (const auto gone = plugins.unload(ward.name()); gone.ok()) gone->wait().ignore();
+  if (const auto gone = plugins.unload(ward.name); gone.ok()) gone->wait().ignore();
   return code;
 }
 
