@@ -97,7 +97,7 @@ class Examination {
       guarded(kThrew,
               [&] { site->take_samples.load(std::memory_order_relaxed)(samples, take, this); });
     }
-    return finish(declared ? "its sample calls are none" : "declares no sample arguments");
+    return finish(declared ? "makes no sample call" : "declares no sample arguments");
   }
 
   // Runs the function with the sample calls of its plugin, which state what is expected of it.
@@ -124,7 +124,7 @@ class Examination {
       }
       ++to_.accepted;
     });
-    return finish("its sample calls are none");
+    return finish("makes no sample call");
   }
 
  private:

@@ -311,7 +311,6 @@ std::shared_ptr<const Table> Table::make(const Situation& situation,
     to->entries.push_back({std::move(implementation), std::move(p.eligibility)});
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
-  to->off = situation.off();
   to->strict = situation.policy().strict.value_or(false);
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
   to->original = to->originals->id();
@@ -327,8 +326,7 @@ std::shared_ptr<const Table> Table::make(const Situation& situation,
 }
 
 bool Table::same_as(const Table& other) const {
-  return off == other.off && strict == other.strict && fallbacks == other.fallbacks &&
-         list == other.list &&
+  return strict == other.strict && fallbacks == other.fallbacks && list == other.list &&
          std::ranges::equal(entries, other.entries, [](const Entry& a, const Entry& b) {
            return a.implementation == b.implementation && a.eligibility.same_as(b.eligibility);
          });

@@ -121,7 +121,6 @@ struct Table : detail::FunctionTable {
   std::vector<Entry> entries;  // as providers_of() gives them; the first `count` are the rows
   std::vector<const detail::FunctionRow*> list;
   std::shared_ptr<base::Counter> originals;
-  bool off = false;                 // the master switch
   bool strict = false;              // no fallback after a failure
   std::optional<size_t> fallbacks;  // at most, in one call; unset: all
 

@@ -60,7 +60,7 @@ class Functions(Plugged):
         self.put("hooks_in_c")
         for command in (("functions", "--active"), ("hooks",)):
             out, _ = self.yard(*command, "--activate", "in_c", self.folder)
-            self.assertRegex(out, r"hooked_group/plugged.*in_c +0 +process")
+            self.assertRegex(out, r"(?s)hooked_group/plugged.* in_c +0 +process")
             out, _ = self.yard(*command, "--activate", "in_c", "--json", self.folder)
             data = json.loads(out)
             self.assertEqual(data["activations"], [{"backend": "in_c", "device": None, "waiting": False}])

@@ -100,7 +100,7 @@ TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {
   EXPECT_EQ(r.why, "declares no sample arguments");
   add(
       none, "v_good2", [](char) { return 1; }, [](char) -> Verdict { return Accept(); });
-  EXPECT_EQ(verify("v_group/none").why, "its sample calls are none");
+  EXPECT_EQ(verify("v_group/none").why, "makes no sample call");
 }
 
 TEST_F(FunctionVerify, WithoutAVerifierThereIsNothingToCheck) {
