@@ -9,13 +9,14 @@
 
 namespace yard::tool {
 
-// Valid as long as the process; the same threads and features as for every runtime.
+// The table stays valid. It has the same threads and features as that of every runtime.
 const yard_host_t& host_table();
 
 // Threads that a parallel_for of the caller may use.
 int host_threads();
 
-// 1: the machine has it and the operating system allows it, 0: not, -1: unknown name.
+// Returns 1 if the machine has the feature and the operating system allows it, 0 if not, and -1 for
+// an unknown name.
 int host_feature(const char* name);
 
 // Runs body(begin, end) over [0, count) on the host's threads.

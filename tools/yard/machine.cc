@@ -70,7 +70,7 @@ std::string cpu_model(std::string_view cpuinfo) {
   return fmt::format("implementer {}, part {}", implementer, part);
 }
 
-// From control group version 2; nullopt where there is no limit.
+// The limit of control group version 2, or nullopt if there is none.
 std::optional<uint64_t> group_memory() {
   const std::string text = file_text("/sys/fs/cgroup/memory.max");
   if (text.empty() || text.starts_with("max")) return std::nullopt;

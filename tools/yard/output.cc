@@ -91,7 +91,7 @@ int finish(int code) {
 }  // namespace
 
 void start_output() {
-  // For reading only: writes fail instead of vanishing.
+  // Opened for reading only, so that writes fail instead of vanishing.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0 &&
         ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)

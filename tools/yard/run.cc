@@ -32,7 +32,7 @@ struct RunQuestion {
   PolicyFlags policy;
   uint64_t seed = 1;
   Contents contents = Contents::kNormal;
-  int repeat = 0;  // 0: chosen by time
+  int repeat = 0;  // 0 to run for a time
   bool json = false;
 };
 
@@ -42,7 +42,7 @@ struct Outcome {
   int attempts = 0;
   size_t runs = 0;
   double median_ns = 0, gb_per_s = 0;
-  std::string reference;     // empty: the op has none that could run
+  std::string reference;     // empty if the op has none that could run
   std::string no_reference;  // why not
   Difference difference;
   std::string damage;  // memory that it changed but must not

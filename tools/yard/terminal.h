@@ -16,10 +16,10 @@ namespace yard::tool {
 
 // Exit codes.
 inline constexpr int kOk = 0;
-inline constexpr int kFailed = 1;  // the operation failed: no kernel, a mismatch
+inline constexpr int kFailed = 1;  // the operation failed, for example because results differ
 inline constexpr int kUsage = 2;   // invalid input
 
-// Whether stdout takes colour: a terminal that is not dumb, and NO_COLOR is not set.
+// Whether stdout takes colour: it is a terminal that is not dumb, and NO_COLOR is not set.
 bool colour();
 
 enum class Paint { kPlain, kBold, kGood, kWarning, kBad, kDim };
@@ -29,7 +29,7 @@ std::string paint(Paint p, std::string_view text);
 // "; did you mean 'list'?" or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
-// Whether the command was called with --json: then errors are JSON on stdout.
+// Whether the command was called with --json, so that errors are JSON on stdout.
 void set_json_output(bool json);
 bool json_output();
 
@@ -46,7 +46,7 @@ struct Failure {
   int code;
   Status status;
 };
-// Throws a Failure if there is an error. The default for the code is that of exit_code().
+// Throws a Failure if there is an error. The default code is the result of exit_code().
 void need(const Status& status, int code = kOk);
 // The same, and returns the value.
 template <class T>

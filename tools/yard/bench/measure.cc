@@ -79,7 +79,7 @@ class Team {
 
 // One path on every thread, each with its own arguments.
 struct Scaling {
-  Path path;                // that of the caller's thread
+  Path path;                // for the caller's thread
   std::vector<Loop> loops;  // one for each thread
   double* speedup;
   int64_t calls = 0;  // for some milliseconds, so that the start does not matter

@@ -25,8 +25,8 @@ Result<std::vector<std::string>> measured_calls(const OpInfo& op,
                                                 const std::vector<std::string>& dtypes,
                                                 const Shapes& shapes);
 
-// Tensors of a call whose numbers stay in range however often it is repeated in place: tables of
-// cosines and sines are those of a rotation by nothing.
+// Tensors of a call whose numbers stay in range however often it is repeated in place. Tables of
+// cosines and sines rotate by nothing.
 std::unique_ptr<CallTensors> measured_tensors(const ParsedCall& call);
 
 }  // namespace yard::tool

@@ -37,7 +37,7 @@ struct DiffQuestion {
   bool json = false;
 };
 
-// Of the runtime, and of plugins that it has not opened yet.
+// The ops of the runtime, and of plugins that it has not opened yet.
 std::set<std::string> op_names(const Runtime& runtime) {
   std::set<std::string> names;
   for (const OpInfo& op : runtime.list().ops) names.insert(op.name);
@@ -46,7 +46,7 @@ std::set<std::string> op_names(const Runtime& runtime) {
   return names;
 }
 
-// Of every op, made from its schema and from the conditions of the files.
+// Calls of every op, made from its schema and from the conditions of the files.
 Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config& after) {
   const Config configs[] = {before, after};
   Calls to;
@@ -165,7 +165,7 @@ struct Stream {
 struct Totals {
   uint64_t calls = 0, moved = 0, lost = 0;
   size_t distinct = 0, distinct_moved = 0;
-  std::vector<Stream> streams;  // those that move, most calls first
+  std::vector<Stream> streams;  // most calls first
 };
 
 Totals total(const std::vector<Move>& moves) {

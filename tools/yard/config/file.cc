@@ -34,7 +34,7 @@ std::vector<std::string>& program_modes() {
   return names;
 }
 
-// The rules as they are once in force for all calls: without a rollout, and not watched.
+// Puts the rules in force for all calls, without a rollout and without watching the file.
 Status put_in_force(Runtime& runtime, const std::string& path,
                     std::vector<ConfigProblem>& problems) {
   ConfigReading reading = read_config(path);

@@ -65,7 +65,7 @@ Status add_line(const Runtime& runtime, std::string_view line, Collected& to) {
   return to.add(runtime, trim(line.substr(tab + 1)), count);
 }
 
-// The winner; empty where there is none.
+// The kernel that would serve the call. Empty if there is none.
 std::string winner(const Runtime& runtime, const std::string& call) {
   const auto e = runtime.explain(call);
   return e.ok() ? e->selected : std::string();

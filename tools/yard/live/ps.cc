@@ -18,7 +18,7 @@ double epoch_seconds(std::chrono::system_clock::time_point t) {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-// A process, and its answer to `hello`; null: it did not answer it.
+// A process, and its answer to `hello`, which is null if there was none.
 struct Seen {
   InspectTarget target;
   Json hello;

@@ -81,7 +81,7 @@ Result<Json> Remote::request(const std::string& command, const Json& args) {
   if (!args.empty()) line["args"] = args;
   const auto text = client_.request(line.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!text.ok()) return text.status();
-  // What is deeper than any answer is left out: the parser would copy it by recursion.
+  // Values that are nested deeper than in any answer are left out, because copying is recursive.
   constexpr int kDeepest = 64;
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
   Json answer = Json::parse(*text, is_shallow, false);

@@ -38,7 +38,7 @@ std::vector<std::string> files_of(const std::string& path, std::error_code& erro
   return files;
 }
 
-// Where the lock file belongs: the common directory of all plugins. Empty if there are several.
+// The lock file belongs into the directory of all plugins. Empty if there are several directories.
 std::string place_for(const std::vector<std::string>& paths) {
   fs::path place;
   for (const std::string& p : paths) {

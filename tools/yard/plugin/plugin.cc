@@ -32,7 +32,7 @@ std::vector<Cell> plugin_row(const PluginInfo& p) {
 }
 
 int list_plugins(const PluginsQuestion& q) {
-  // Refused plugins are in the table; those that the environment names are logged, too.
+  // The table has the refused plugins, so the log need not have them.
   set_log_level("plugin", LogLevel::kOff).ignore();
   need(check_features(), kUsage);
   const Runtime runtime(looks_also_at(q.paths));

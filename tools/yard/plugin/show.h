@@ -17,7 +17,7 @@ namespace yard::tool {
 
 Json to_json(const PluginInfo& plugin);
 
-// "writable_by_others: the file can be written by everybody"; empty if it was not refused.
+// "writable_by_others: the file can be written by everybody". Empty if it was not refused.
 std::string why_refused(const PluginInfo& plugin);
 // "rms_norm, softmax", or "-".
 std::string joined(const std::vector<std::string>& words);
@@ -25,10 +25,10 @@ std::string joined(const std::vector<std::string>& words);
 // Adds --device-feature DEVICE:NAME, repeatable: features of devices that a program would state. It
 // applies to the runtimes below.
 void add_feature_option(CLI::App& command);
-// An error if one of those is invalid.
+// An error if one of the features is invalid.
 Status check_features();
 
-// Makes paths absolute: users give them relative to the current directory.
+// Makes a path absolute, which users give relative to the current directory.
 std::string absolute(const std::string& path);
 // A runtime of this environment that searches these paths before all others.
 RuntimeSettings looks_also_at(const std::vector<std::string>& paths);

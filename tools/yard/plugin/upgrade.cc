@@ -113,7 +113,7 @@ Status put_in_place(const Runtime& runtime, const PluginInfo& from, const std::s
       ::fsync(fd) != 0)
     s = cannot(errno_text());
   if (fd >= 0) ::close(fd);
-  // What was checked is what is put there.
+  // The copy must be the file that was checked.
   if (s.ok() && runtime.plugins().inspect(beside).sha256 != from.sha256)
     s = cannot(fmt::format("{} has changed meanwhile", from.path));
   if (s.ok() && ::rename(beside.c_str(), target.c_str()) != 0) s = cannot(errno_text());

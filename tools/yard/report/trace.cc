@@ -36,7 +36,7 @@ uint64_t bucket_of(uint64_t ns) {
   return ((ns >> shift) << shift) + ((uint64_t{1} << shift) - 1);
 }
 
-// "fault" of "fault: device lost": the class of an error.
+// The class of an error, such as "fault" of "fault: device lost".
 std::string class_of(const std::string& error) {
   for (int i = YARD_CALLER; i <= YARD_FATAL; ++i)
     if (const std::string name = to_string(static_cast<ErrorClass>(i));

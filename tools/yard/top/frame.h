@@ -71,7 +71,7 @@ struct TopInput {
   char character = 0;
 };
 
-// Changes the view. Returns false to quit. `height` is that of the screen.
+// Changes the view. Returns false to quit. `height` is the height of the screen.
 bool handle_key(const TopInput& input, const TopData& data, size_t height, TopView& view);
 
 // Returns exactly `height` lines of at most `width` columns. Keeps the view's cursor and scroll

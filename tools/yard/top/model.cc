@@ -48,7 +48,7 @@ struct Tally {
     failures += difference(old.failures.total(), now.failures.total());
     fallbacks += difference(old.fallbacks, now.fallbacks);
     const LatencyHistogram recent = difference(old.latency, now.latency);
-    // Classes differ in size: each counts with its own mean.
+    // Each class counts with its own mean, because classes differ in size.
     const LatencyHistogram& best = recent.count > 0 ? recent : now.latency;
     time_ns += best.mean_ns() * static_cast<double>(more);
     latency.add(recent), all.add(now.latency);

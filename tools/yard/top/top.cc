@@ -55,7 +55,7 @@ class Source {
     return update("");
   }
 
-  // `op`: the plans of this op, too.
+  // Also reads the plans of `op`, unless it is empty.
   Status update(const std::string& op) {
     const auto stats = remote_.request("stats");
     if (!stats.ok()) return stats.status();
@@ -133,7 +133,7 @@ class Source {
     for (const TopRow& r : others) {
       const auto e = remote_.request("explain", {{"call", r.call}});
       if (e.status().code() == Code::kDeadline) return e.status();
-      if (!e.ok()) continue;  // a class whose CallSpec needs what only the process has
+      if (!e.ok()) continue;  // only the process can make this call
       TopPlan& to = data_.plans.emplace_back();
       to.call = r.call, to.kernel = text_at(*e, "selected"), to.mode = r.mode, to.direct = true;
       for (const Json& c : list_at(*e, "candidates"))

@@ -113,7 +113,7 @@ int verify_file(const std::string& file, bool json, double patience,
   if (info.state == PluginState::kRefused)
     return fail(info.reason == PluginReason::kNotFound ? kUsage : kFailed,
                 fmt::format("{} is refused: {}: {}", file, to_string(info.reason), info.detail));
-  // By descriptor: the inspected file is the one that is opened, and no lock file is beside it.
+  // The child opens the descriptor, which is the inspected file and has no lock file beside it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
   if (fd < 0 || ward.page == nullptr)

@@ -128,7 +128,7 @@ std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   return unchecked_function(report);
 }
 
-// A kernel of a plugin that was never compared: nothing is known of it.
+// The first kernel of a plugin that was never compared, and why.
 std::string idle_kernel(const VerifyReport& report) {
   for (const KernelReport& k : report.kernels)
     if (k.ran() == 0)
@@ -209,7 +209,7 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   return ok ? kOk : kFailed;
 }
 
-// In a process that may crash: opens the plugin and verifies it.
+// Opens the plugin and verifies it. Runs in the child, which may crash.
 int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.allow_writable = true;                     // checked by inspect() in the parent
