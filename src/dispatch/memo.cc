@@ -56,8 +56,9 @@ uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
   to = TensorView(at_start).form();
   return true;
 }
-// The same, quickly for vectors and matrices. Returns false if the tensor cannot be read.
-[[gnu::always_inline]] inline bool form_of(const yard_tensor_t& t, TensorView::Form& to) noexcept {
+// The same, quickly for vectors and matrices. Returns false if the tensor cannot be read. Not inlined: the loop of read()
+// keeps its registers.
+[[gnu::noinline]] bool form_of(const yard_tensor_t& t, TensorView::Form& to) noexcept {
   using Form = TensorView::Form;
   const auto inner = static_cast<uint32_t>(t.ndim) - 1;
   const uint32_t dtype = yard_dtype_index(t.dtype);
@@ -125,36 +126,48 @@ bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
 }  // namespace
 
 bool CallForm::read(const detail::ThreadHead& thread, const Site& site,
-                    const Cells& cells) noexcept {
+                    const Cells& given) noexcept {
+  const Cells cells =
+      given;  // a copy, and locals below: stores to members might change what they are read from
   const uint32_t parameters = site.tensors.load(std::memory_order_relaxed);
-  if (cells.count != site.count.load(std::memory_order_relaxed) || cells.count > kMostCells ||
-      std::popcount(parameters) > static_cast<int>(kTensors))
+  if (cells.count != site.count.load(std::memory_order_relaxed) || cells.count > kMostCells)
     return false;
-  uint64_t heads = 0, dims = 0;
+  uint64_t heads = 0, dims = 0, all_tags = 0, bits = 0;
+  uint32_t n = 0;
   for (uint32_t i = 0; i < cells.count; ++i) {
     const yard_value_t& v = cells.at[i];
-    if (v.tag >= YARD_TAG_LIST) return false;
-    tags |= uint64_t{v.tag} << (kTagBits * i);
+    const uint32_t tag = v.tag;
+    if (tag >= YARD_TAG_LIST) return false;
+    all_tags = all_tags << kTagBits | tag;
     if ((parameters >> i & 1) == 0) {
-      if (v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0) return false;
+      if (tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0) return false;
       continue;
     }
-    const uint32_t n = tensors++;
-    form[n] = {0, 0}, address[n] = 0, tensor[n] = nullptr;
-    if (v.tag != YARD_TAG_TENSOR) continue;
-    const yard_tensor_t* const t = tensor[n] = v.u.tensor;
+    if (n == kTensors) return false;
+    TensorView::Form& f = form[n];
+    if (tag != YARD_TAG_TENSOR) [[unlikely]] {
+      f = {0, 0}, address[n] = 0, tensor[n++] = nullptr;
+      continue;
+    }
+    const yard_tensor_t* const t = v.u.tensor;
     if (t == nullptr || t->data == nullptr) return false;
-    if ((cells.views >> i & 1) != 0)
-      form[n] = TensorView::of(*t).form();
-    else if (!form_of(*t, form[n]))
-      return false;
-    address[n] = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
-    any_bit |= address[n];
-    heads ^= detail::hash_part(n, form[n].head);
-    dims += form[n].dims;
+    uint64_t head, rest;
+    if ((cells.views >> i & 1) != 0) {
+      head = TensorView::of(*t).form().head, rest = TensorView::of(*t).form().dims;
+      f.head = head, f.dims = rest;
+    } else {
+      if (!form_of(*t, f)) return false;
+      head = f.head, rest = f.dims;
+    }
+    const uint64_t at = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
+    heads ^= detail::hash_part(n, head);
+    dims += rest;
+    bits |= at;
+    address[n] = at, tensor[n++] = t;
   }
+  tensors = n, tags = all_tags, any_bit = bits;
   written = site.written.load(std::memory_order_relaxed);
-  if (written != 0 && tensors > 1) {
+  if (written != 0 && n > 1) {
     // The first pair of which one is written.
     const auto second = (written & 1) != 0 ? 1 : std::countr_zero(written);
     heads ^= detail::in_place_part(address[0] == address[second]);
@@ -164,16 +177,22 @@ bool CallForm::read(const detail::ThreadHead& thread, const Site& site,
 }
 
 bool CallForm::is_of(const CallMemo& m, const Cells& cells) const noexcept {
-  if (m.tags != tags || m.tensors != tensors || m.written != written ||
-      (any_bit & m.zero_bits) != 0)
-    return false;
+  const uint32_t n = tensors;
+  uint64_t unlike =
+      (m.tags ^ tags) | (any_bit & m.zero_bits) | (m.tensors ^ n) | (m.written ^ written);
   const uint64_t* w = m.words;
-  for (uint32_t i = 0; i < tensors; ++i, w += 2)
-    if (((form[i].head ^ w[0]) | (form[i].dims ^ w[1])) != 0) return false;
-  const bool apart = each_pair(tensors, written, [&](uint32_t i, uint32_t j) {
+  for (uint32_t i = 0; i < n; ++i, w += 2) unlike |= (form[i].head ^ w[0]) | (form[i].dims ^ w[1]);
+  if (unlike != 0) return false;
+  const auto placed = [&](uint32_t i, uint32_t j) {
     w += 2;
     return address[j] - address[i] - w[-2] <= w[-1];
-  });
+  };
+  bool apart = true;
+  if (written == 1) {  // as of most ops
+    for (uint32_t j = 1; apart && j < n; ++j) apart = placed(0, j);
+  } else {
+    apart = each_pair(n, written, placed);
+  }
   return apart && (m.more == 0 || same_more(m, *this, cells, w));
 }
 

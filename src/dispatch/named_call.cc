@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls by name. A thread remembers how the arguments of a call bind to the parameters of its op.
+#include <bit>
 #include <new>
 
 #include "base/results.h"
@@ -24,7 +25,7 @@ struct Binding {
     uint32_t tag = 0;  // with which it is not converted
   };
   std::vector<Argument> arguments;
-  uint32_t count = 0;
+  uint32_t count = 0, defaults = 0;         // bit n of `defaults`: parameter n is not given
   yard_value_t values[YARD_MAX_ARGS] = {};  // defaults of the parameters that are not given
 };
 
@@ -52,16 +53,22 @@ bool apply(const Binding& b, const Core& core, std::string_view op, std::span<co
   if (b.core != core.id || b.arguments.size() != args.size() || b.op != op) return false;
   // Nothing is read that the version would publish: the call itself looks at what may have changed.
   if (b.version->load(kReread) != b.found) return false;
-  for (uint32_t i = 0; i < b.count; ++i) values[i] = b.values[i];
+  uint32_t found = 0;
+  for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(left));
+    values[i] = b.values[i];
+  }
   for (size_t i = 0; i < args.size(); ++i) {
     const Binding::Argument& a = b.arguments[i];
     const yard_value_t& v = args[i].value.cell();
     if (v.tag != a.tag || args[i].name != a.name) return false;
-    values[a.to] = v;
+    yard_value_t& to = values[a.to];
+    to = v;
     if (v.tag != YARD_TAG_TENSOR) continue;
-    if (v.count != Value::kOther) views |= 1u << a.to;
-    values[a.to].count = 0;
+    if (v.count != Value::kOther) found |= 1u << a.to;
+    to.count = 0;
   }
+  views = found;
   return true;
 }
 
@@ -74,7 +81,8 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
   b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value();
   b.found = found;
   b.arguments.resize(args.size());
-  uint32_t given = 0, next = 0;
+  uint32_t next = 0;
+  b.defaults = (1u << bound.count) - 1;
   for (size_t i = 0; i < args.size(); ++i) {
     const yard_value_t& v = args[i].value.c();
     const uint32_t to = args[i].name.empty() ? next++ : bound.index_of[i];
@@ -82,12 +90,12 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
     const yard_value_t& w = bound.values[to];
     if (v.tag != w.tag || v.count != w.count || v.u.i != w.u.i) return;  // it was converted
     b.arguments[i] = {std::string(args[i].name), to, v.tag};
-    given |= 1u << to;
+    b.defaults &= ~(1u << to);
   }
   for (uint32_t i = 0; i < bound.count; ++i) {
     b.values[i] = bound.values[i];
     // The text of a default lives in the op.
-    if ((given >> i & 1) == 0 && b.values[i].tag == YARD_TAG_STRING) return;
+    if ((b.defaults >> i & 1) != 0 && b.values[i].tag == YARD_TAG_STRING) return;
   }
   b.core = core.id;
 }
