@@ -72,15 +72,13 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
          a.policy == b.policy && (!labelled || a.labels == b.labels);
 }
 
-policy::ClauseSources sources_for(const policy::ProcessPolicy& process,
-                                  const registry::OpRecord& op_record,
-                                  const PolicyOverride& extra) {
-  policy::ClauseSources to = policy::sources_for(process, op_record.op->program);
-  to.policy = merge(to.policy, extra.policy);
-  to.force = extra.force;
-  to.deny = extra.deny;
-  if (!extra.mode.empty()) policy::set_mode(to.mode, *process.modes, extra.mode, extra.mode_by);
-  return to;
+policy::ClauseSources with_override(policy::ClauseSources sources, const policy::Modes& modes,
+                                    const PolicyOverride& extra) {
+  sources.policy = merge(sources.policy, extra.policy);
+  sources.force = extra.force;
+  sources.deny = extra.deny;
+  if (!extra.mode.empty()) policy::set_mode(sources.mode, modes, extra.mode, extra.mode_by);
+  return sources;
 }
 
 select::OpSettings settings_for(const policy::ProcessPolicy& policy) {

@@ -56,9 +56,9 @@ PolicyOverride make_override(const Options* options, const ScopeState* scope,
 // Whether the mode that an override names exists.
 Status check_override(const PolicyOverride& extra, const policy::Modes& modes);
 
-// The sources of an op's clauses under an override.
-policy::ClauseSources sources_for(const policy::ProcessPolicy& process,
-                                  const registry::OpRecord& op_record, const PolicyOverride& extra);
+// The sources of an op's clauses under an override. `modes` are those that the program has added.
+policy::ClauseSources with_override(policy::ClauseSources sources, const policy::Modes& modes,
+                                    const PolicyOverride& extra);
 // The settings of an op by the policy of the process; the same with health; and under an override.
 select::OpSettings settings_for(const policy::ProcessPolicy& policy);
 select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record);

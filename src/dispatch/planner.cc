@@ -81,7 +81,9 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
   const bool in_rollout = extra.key.rollout && s->policy->rollout != nullptr;
   const policy::ProcessPolicy& process = in_rollout ? s->policy->rollout->next() : *s->policy;
   select::OpSettings settings = global->candidates().settings();
+  policy::ClauseSources sources = global->candidates().clauses().sources();
   if (in_rollout) {
+    sources = policy::sources_for(process, op_record->op->program);
     auto health = std::move(settings.health);
     settings = settings_for(process);
     settings.watch.observers = s->observers;
@@ -89,10 +91,11 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
     settings.watch.checker =
         make_result_checker(*s->policy, true, op_record, {core_.host, s->forked});
   }
-  auto entry = Entry::make(
-      select::CandidateSet::make(op_record, sources_for(process, *op_record, extra),
-                                 {core_.host, s->forked}, settings_for(std::move(settings), extra)),
-      s->generation, core_.published.overlays_version, core_.calls, global, s.get());
+  auto entry =
+      Entry::make(select::CandidateSet::make(
+                      op_record, with_override(std::move(sources), *process.modes, extra),
+                      {core_.host, s->forked}, settings_for(std::move(settings), extra)),
+                  s->generation, core_.published.overlays_version, core_.calls, global, s.get());
   entry->overlay_key = extra.key;
   if (extra.key.options != nullptr) {
     entry->overlay_options = *extra.key.options;
@@ -342,12 +345,13 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
-  select::ExplainRequest q{s.state->op_records.find(op_record.op->name)->second,
-                           &call,
-                           sources_for(*s.policy, op_record, extra),
-                           {core.host, s.forked},
-                           sources,
-                           settings_for(settings_for(s, op_record), extra)};
+  select::ExplainRequest q{
+      s.state->op_records.find(op_record.op->name)->second,
+      &call,
+      with_override(policy::sources_for(*s.policy, op_record.op->program), *s.policy->modes, extra),
+      {core.host, s.forked},
+      sources,
+      settings_for(settings_for(s, op_record), extra)};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);

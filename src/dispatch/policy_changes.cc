@@ -291,10 +291,10 @@ std::vector<UnservedCall> unserved_under(const Core& core,
     const PolicyOverride none;
     const PolicyOverride& extra =
         entry->policy_override != nullptr ? *entry->policy_override : none;
-    const auto candidates =
-        select::CandidateSet::make(s->state->op_records.find(op_record.op->name)->second,
-                                   sources_for(policy, op_record, extra), {core.host, s->forked},
-                                   settings_for(settings_for(policy), extra));
+    const auto candidates = select::CandidateSet::make(
+        s->state->op_records.find(op_record.op->name)->second,
+        with_override(policy::sources_for(policy, op_record.op->program), *policy.modes, extra),
+        {core.host, s->forked}, settings_for(settings_for(policy), extra));
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };

@@ -295,9 +295,11 @@ std::vector<Able> find_able(const Selection& s) {
   for (size_t i = 0; i < all.size(); ++i) {
     std::string* text = s.notes != nullptr ? &s.notes->entries[i].text : nullptr;
     yard_verdict_t v{};
-    // A rule comes after what excludes the kernel from all calls, and before what the call itself rules out.
+    // Clauses come before what the call itself rules out; those with conditions come after the machine.
     const policy::Ruling& ruling = s.rulings[i];
-    if (all[i].fixed.reason == YARD_REASON_NONE && ruling.excluded != kNoClause)
+    const bool by_machine = all[i].fixed.reason != YARD_REASON_NONE &&
+                            s.candidates.clauses().always(i).excluded == kNoClause;
+    if (ruling.excluded != kNoClause && !by_machine)
       v = verdict_of(s.candidates.clauses(), ruling.excluded);
     else
       v = check(s, all[i], text);
