@@ -231,6 +231,24 @@ Status can_write_file(const std::string& path) {
   return {};
 }
 
+Result<std::string> read_small_file(const std::string& path, size_t most) {
+  const auto wrong = [&](const char* what) {
+    return Status(errno == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
+                  fmt::format("{}: cannot be read: {}", path, what));
+  };
+  errno = 0;
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info;
+  if (!file || ::fstat(file.fd(), &info) != 0) return wrong(std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return wrong("it is not a regular file");
+  if (static_cast<size_t>(info.st_size) > most) return wrong("it is too large");
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  const ssize_t n = file.read_at(text.data(), text.size(), 0);
+  if (n < 0) return wrong(std::strerror(errno));
+  text.resize(static_cast<size_t>(n));
+  return text;
+}
+
 namespace {
 
 // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never

@@ -96,6 +96,9 @@ Status can_write_own_file(const std::string& path, const OwnFile& kind);
 // Whether write_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
 Status can_write_file(const std::string& path);
 
+// The contents of a regular file of at most `most` bytes. Errors have the path; the code is kNotFound if it is missing.
+Result<std::string> read_small_file(const std::string& path, size_t most);
+
 // 64 lower-case hexadecimal digits.
 Result<std::string> sha256(std::string_view bytes);
 // Of a whole file; its position does not change. An error if it has more than `most` bytes.

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/lock_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <set>
 
 #include "base/file.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
 #include "plugin/scan.h"
@@ -47,19 +45,7 @@ Result<LockFile> LockFile::parse(std::string_view text, const std::string& where
 }
 
 Result<LockFile> LockFile::read(const std::string& path) {
-  const base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info;
-  const auto unreadable = [&] {
-    return Status(Code::kNotFound,
-                  fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
-  };
-  if (!file || ::fstat(file.fd(), &info) != 0) return unreadable();
-  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) > kLargestLockFile)
-    return Status(Code::kInvalidArgument, fmt::format("{}: not a lock file", path));
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  const ssize_t n = file.read_at(text.data(), text.size(), 0);
-  if (n < 0) return unreadable();
-  text.resize(static_cast<size_t>(n));
+  YARD_ASSIGN_OR_RETURN(const std::string text, base::read_small_file(path, kLargestLockFile));
   return parse(text, path);
 }
 

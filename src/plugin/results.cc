@@ -8,14 +8,13 @@
 #include <yard/version.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include "base/file.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
 #include "plugin/scan.h"
@@ -67,11 +66,8 @@ std::string ResultStore::default_folder() {
 
 std::vector<ResultStore::Line> ResultStore::parse(std::string_view text) {
   std::vector<Line> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    if (auto e = parse_line(text.substr(0, end))) lines.push_back(*std::move(e));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (std::string_view line : base::split(text, '\n'))
+    if (auto e = parse_line(line)) lines.push_back(*std::move(e));
   if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
   return lines;
 }
@@ -91,34 +87,24 @@ Status ResultStore::usable() const {
                                     "HOME names a folder")
                       : fmt::format("{} is not an absolute path", base::excerpt(folder_)));
   const Refusal refusal = TrustedFolders(false).check(folder_);
-  if (refusal.refused())
-    return Status(
-        refusal.reason == PluginReason::kNotFound ? Code::kNotFound : Code::kInvalidArgument,
-        refusal.reason == PluginReason::kNotFound
-            ? fmt::format("{} does not exist", folder_)
-            : fmt::format("{} is not trusted: {}", path(), refusal.detail));
-  return {};
+  if (!refusal.refused()) return {};
+  if (refusal.reason == PluginReason::kNotFound)
+    return Status(Code::kNotFound, fmt::format("{} does not exist", folder_));
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} is not trusted: {}", path(), refusal.detail));
 }
 
 Result<std::vector<ResultStore::Line>> ResultStore::read() const {
   YARD_RETURN_IF_ERROR(usable());
-  const base::File file(::open(path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
-  if (!file || ::fstat(file.fd(), &info) != 0)
-    return Status(errno == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
-                  fmt::format("{}: {}", path(), std::strerror(errno)));
-  const auto wrong = [&](const std::string& what) {
-    return Status(Code::kInvalidArgument, fmt::format("{} is not trusted: {}", path(), what));
-  };
-  if (!S_ISREG(info.st_mode)) return wrong("it is not a regular file");
-  if (const std::string who = base::who_else_can_write(info, path()); !who.empty())
-    return wrong(fmt::format("it can be written by {}", who));
-  if (static_cast<size_t>(info.st_size) > kLargest) return wrong("it is too large");
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  const ssize_t n = file.read_at(bytes.data(), bytes.size(), 0);
-  if (n < 0) return wrong(std::strerror(errno));
-  bytes.resize(static_cast<size_t>(n));
-  return parse(bytes);
+  const std::string who = ::stat(path().c_str(), &info) == 0 && S_ISREG(info.st_mode)
+                              ? base::who_else_can_write(info, path())
+                              : "";
+  if (!who.empty())
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is not trusted: it can be written by {}", path(), who));
+  YARD_ASSIGN_OR_RETURN(const std::string text, base::read_small_file(path(), kLargest));
+  return parse(text);
 }
 
 std::optional<bool> ResultStore::find(std::string_view sha256, std::string* why) const {

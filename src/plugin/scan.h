@@ -52,8 +52,7 @@ struct FileId {
 struct PluginFile {
   std::string path;
   std::string folder;  // that the path leads to, without links
-  base::File
-      file;  // closed if it is larger than the settings allow: reading all of it would take too long
+  base::File file;     // closed if it is too large or not regular, since it must not be hashed
   FileId id;
   Manifest manifest;  // as far as it could be read
   Refusal refusal;
