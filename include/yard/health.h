@@ -137,7 +137,6 @@ class YARD_API CircuitBreaker {
 
  private:
   friend class BreakerPermit;
-  struct State;
   struct Impl;
   void finish(const BreakerPermit& permit, ErrorClass result, std::string_view why, Time now);
 

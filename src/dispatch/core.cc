@@ -2,14 +2,12 @@
 // Cores, and what happens to them in a forked child.
 #include "dispatch/core.h"
 
-#include <fmt/format.h>
 #include <yard/bound.h>
 
 #include <algorithm>
 
 #include "base/counters.h"
 #include "base/fork.h"
-#include "base/log.h"
 #include "base/reclaimer.h"
 #include "dispatch/memo.h"
 
@@ -34,12 +32,12 @@ uint64_t next_core_id() noexcept {
 
 Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
     : services_(&dispatch::g_no_services),
-      states_(this),
       id(next_core_id()),
       host(h),
       sites(*this),
       planner(*this, plans_per_op),
       published(*this, reads_environment) {
+  state_budget->registry = [this] { return snapshot()->state; };
   base::watch_forks();
 }
 
@@ -68,25 +66,13 @@ std::vector<health::Successes> Core::successes() const {
 
 exec::States* Core::states_for(const Options* o) const {
   if (o == nullptr || o->instance == nullptr) return &states_;
-  const std::shared_ptr<exec::States>& states = o->instance->states_;
-  if (states->first_in_process()) add_instance(states);  // in a forked child, too
-  return states.get();
+  return o->instance->states_.get();
 }
 
-void Core::add_instance(const std::shared_ptr<exec::States>& states) const {
-  Instances& instances = instances_.get();
-  const std::lock_guard lock(instances.lock);
-  std::erase_if(instances.all, [](const auto& i) { return i.expired(); });
-  instances.all.push_back(states);
-}
-
-std::vector<std::shared_ptr<exec::States>> Core::instances() const {
-  std::vector<std::shared_ptr<exec::States>> to;
-  Instances& instances = instances_.get();
-  const std::lock_guard lock(instances.lock);
-  for (const auto& i : instances.all)
-    if (auto states = i.lock()) to.push_back(std::move(states));
-  return to;
+void Core::add_instance(const std::shared_ptr<exec::States>& states) {
+  const std::lock_guard lock(instances_lock_);
+  std::erase_if(instances_, [](const auto& i) { return i.expired(); });
+  instances_.push_back(states);
 }
 
 uint32_t Core::flags_of(const Instance& instance) noexcept {
@@ -94,68 +80,20 @@ uint32_t Core::flags_of(const Instance& instance) noexcept {
 }
 
 void Core::end_states_of_removed_kernels() {
-  const auto of_instances = instances();
+  std::vector<std::shared_ptr<exec::States>> of_instances;
+  {
+    const std::lock_guard lock(instances_lock_);
+    for (const auto& i : instances_)
+      if (auto states = i.lock()) of_instances.push_back(std::move(states));
+  }
   states_.drop_removed();
   for (const auto& states : of_instances) states->drop_removed();
-}
-
-exec::States::Held Core::held_states() const {
-  exec::States::Held to = states_.held();
-  for (const auto& states : instances()) {
-    const exec::States::Held held = states->held();
-    to.states += held.states, to.bytes += held.bytes, to.oldest = std::min(to.oldest, held.oldest);
-  }
-  return to;
-}
-
-void Core::set_most_state_bytes(uint64_t bytes) {
-  const uint64_t before = most_bytes_.exchange(bytes, std::memory_order_relaxed);
-  if (bytes != before) instances_.get().full = false;
-  if (bytes < before) drop_beyond_bound();
-}
-
-void Core::drop_beyond_bound() {
-  const auto of_instances =
-      instances();  // freed, if this was their last owner, after the lock is released
-  std::vector<std::shared_ptr<exec::State>> dropped;
-  const std::lock_guard lock(instances_.get().dropping);
-  for (;;) {
-    exec::States::Held all = states_.held();
-    exec::States* oldest = &states_;
-    for (const auto& states : of_instances) {
-      const exec::States::Held held = states->held();
-      all.bytes += held.bytes;
-      if (held.oldest < all.oldest) all.oldest = held.oldest, oldest = states.get();
-    }
-    if (all.bytes <= most_bytes()) return;
-    auto state = oldest->drop_oldest();
-    if (state == nullptr) return;
-    if (dropped.empty())
-      base::log(LogLevel::kWarn, "dispatch",
-                fmt::format("the states of kernels hold more than {} bytes (state_bytes): those "
-                            "unused for longest are dropped",
-                            most_bytes()));
-    dropped.push_back(std::move(state));
-  }
-}
-
-bool Core::has_room(uint64_t bytes, uint64_t since) {
-  uint64_t used = states_.bytes_used_since(since);
-  for (const auto& states : instances()) used += states->bytes_used_since(since);
-  if (used + bytes <= most_bytes()) return true;
-  if (!instances_.get().full.exchange(true))
-    base::log(LogLevel::kWarn, "dispatch",
-              fmt::format("the states that kernels use in turn hold more than {} bytes "
-                          "(state_bytes): calls whose states do not fit go to other kernels",
-                          most_bytes()));
-  return false;
 }
 
 void Core::restart_in_child() {
   dispatch::forget_memos();
   calls->restart_in_child();
   planner.restart_in_child();
-  instances_.replace();
   published.restart_in_child();
 }
 

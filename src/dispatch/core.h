@@ -66,21 +66,17 @@ class CoreServices {
 
 namespace yard::detail {
 
-class Core final : private exec::StatesOwner {
-  // First, since they outlive the parts below.
-  struct Instances {
-    std::mutex dropping;  // one thread at a time drops states beyond the bound
-    std::mutex lock;
-    std::vector<std::weak_ptr<exec::States>> all;
-    std::atomic<bool> full{
-        false};  // a warning that states do not fit was written, under this bound
-  };
-  std::atomic<dispatch::CoreServices*> services_;
-  mutable exec::States states_;  // of plain calls
-  mutable base::ReplacedInChild<Instances> instances_;
+class Core final {
+ public:
+  // Of the states of plain calls and instances.
+  const std::shared_ptr<exec::StateBudget> state_budget = std::make_shared<exec::StateBudget>();
 
-  std::shared_ptr<const registry::State> registry_now() const override { return snapshot()->state; }
-  std::vector<std::shared_ptr<exec::States>> instances() const;
+ private:
+  // Before the parts below, which they outlive.
+  std::atomic<dispatch::CoreServices*> services_;
+  mutable exec::States states_{state_budget};  // of plain calls
+  base::Mutex instances_lock_{base::Rank::kStates};
+  std::vector<std::weak_ptr<exec::States>> instances_;  // under the lock
 
  public:
   // `reads_environment`: see Published.
@@ -99,7 +95,7 @@ class Core final : private exec::StatesOwner {
   // Of calls inside of kernels on one thread; the rule file may set another. Not less than the inline slots.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
-  const std::shared_ptr<telemetry::CallTable> calls = std::make_shared<telemetry::CallTable>();
+  const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();
   mutable health::Board board;
   dispatch::Sites sites;
   dispatch::Planner planner;
@@ -119,20 +115,12 @@ class Core final : private exec::StatesOwner {
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
   exec::States* states_for(const Options* options) const;
-  // For the states of an instance.
-  exec::StatesOwner* states_owner() noexcept { return this; }
   // YARD_CALL_LOADED, if weights are loaded.
   static uint32_t flags_of(const Instance& instance) noexcept;
-  // Of plain calls and instances.
-  exec::States::Held held_states() const;
-  // What these may hold; drops those beyond it. Holding no lock.
-  void set_most_state_bytes(uint64_t bytes);
-  // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
-  void add_instance(const std::shared_ptr<exec::States>& states) const;
+  // Includes the states of an instance in end_states_of_removed_kernels().
+  void add_instance(const std::shared_ptr<exec::States>& states);
   // After a change; holding no lock.
   void end_states_of_removed_kernels();
-  void drop_beyond_bound() override;
-  bool has_room(uint64_t bytes, uint64_t since) override;
 
  private:
   // A forked child gets a snapshot of its own.

@@ -246,10 +246,9 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   }
   const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
   FrozenKernel frozen;
-  frozen.check_float_state = e.candidates().settings().watch.float_state;
   const bool mapped = kernel->map != nullptr && (!kernel->map->in_order || order.transforms);
   const bool direct = kernel->d.workspace == nullptr && kernel->d.create == nullptr && !mapped;
-  frozen.typed = direct && !frozen.check_float_state ? kernel->d.typed : nullptr;
+  frozen.typed = direct ? kernel->d.typed : nullptr;
   frozen.site = site;
   frozen.flags = call->flags();
   frozen.host = core.host;
@@ -264,9 +263,9 @@ namespace {
 Status failure_of(const FrozenKernel& frozen, int32_t code, const char* message, bool guarded) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   return base::or_out_of_memory([&] {
-    return exec::explain_refusal(base::this_thread(),
-                                 exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
-                                 message, guarded);
+    return exec::refusal_or(base::this_thread(),
+                            exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
+                            guarded);
   });
 }
 
@@ -287,7 +286,6 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
   exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};
   request.args = args, request.count = n;
-  request.check_float_state = frozen.check_float_state;
   std::shared_ptr<const op::Program> program;
   if (kernel.d.create != nullptr) {
     const auto s = frozen.site->core->snapshot();

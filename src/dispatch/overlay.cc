@@ -85,7 +85,6 @@ select::OpSettings settings_for(const policy::ProcessPolicy& policy) {
   select::OpSettings d;
   d.labels = policy.labels;
   d.watch.rollout = policy.rollout;
-  d.watch.float_state = policy.reading->good.check_float_state.value_or(false);
   if (policy.file == nullptr) return d;
   const ConfigSettings& settings = policy.file->config.settings;
   d.cache.enabled = settings.cache.enabled.value_or(true);

@@ -268,7 +268,7 @@ std::vector<Planner::KnownCall> Planner::known_calls(const Entry& entry) const {
     if (plan == nullptr)
       to.push_back({known.call});
     else
-      to.push_back({known.call, plan->attempts[0].kernel, plan->modes[0], plan->is_direct()});
+      to.push_back({known.call, plan->attempts[0].kernel, plan->modes[0], plan->direct});
   }
   return to;
 }

@@ -17,10 +17,12 @@ namespace {
 bool health_differs(const health::HealthSnapshot* before, const health::HealthSnapshot* now,
                     const std::string& op) {
   if (before == now) return false;
-  const auto concerns = [&](const health::HealthSnapshot* h) {
-    return h != nullptr && (!h->devices_lost().empty() || h->of_op(op) != nullptr);
-  };
-  return concerns(before) || concerns(now);
+  const health::HealthSnapshot none;
+  if (before == nullptr) before = &none;
+  if (now == nullptr) now = &none;
+  if (before->devices_lost() != now->devices_lost()) return true;
+  const health::HealthSnapshot::OfOp *was = before->of_op(op), *is = now->of_op(op);
+  return was == nullptr || is == nullptr ? was != is : *was != *is;
 }
 
 // Whether some of these records are in the state.
@@ -243,12 +245,11 @@ void Published::apply_settings() {
     const Config& config = policy.file != nullptr ? policy.file->config : none;
     core_.max_call_depth =
         static_cast<uint32_t>(config.settings.max_call_depth.value_or(Core::kMaxCallDepth));
-    core_.set_most_state_bytes(static_cast<uint64_t>(policy.reading->good.state_bytes.value_or(
-        config.settings.state_bytes.value_or(exec::StatesOwner::kMostBytes))));
+    core_.state_budget->most_bytes =
+        static_cast<uint64_t>(policy.reading->good.state_bytes.value_or(
+            config.settings.state_bytes.value_or(exec::StateBudget::kMostBytes)));
     const BreakerSettings wanted = breaker_of(config, policy.breakers);
-    if (wanted != core_.board->settings() &&
-        core_.board->set_settings(wanted, std::chrono::steady_clock::now()))
-      core_.health_changed();
+    if (core_.board->set_settings(wanted, std::chrono::steady_clock::now())) core_.health_changed();
   }
 }
 
@@ -270,7 +271,7 @@ void Published::restart_in_child() {
       for (const auto& [id, kernel] : op_record->kernels)
         if ((kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) next.ops->insert(name);
   }
-  core_.board.abandon();
+  core_.board->restart();
   publish(last, build(last.get(), std::move(next)));
 }
 

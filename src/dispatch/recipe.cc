@@ -26,7 +26,8 @@ class RecipeCompiler {
       read(c.verify_reads);
       for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
       for (const select::Transformable& t : c.transformable) read_transform(c, t);
-      for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
+      for (const select::KeyBreaker& b : c.key_breakers) read_kind(b.sizes);
+      for (const auto& sizes : c.counting) read_kind(sizes);
     }
     read_rules();
     read(candidates_.mode_reads());
@@ -173,10 +174,11 @@ class RecipeCompiler {
       add_field(recipe_.half_octaves_, op::Field::of(Kind::kSize, t.arg));
   }
 
-  void read_breaker(const select::KeyBreaker& breaker) {
+  // Tells calls of a kind from others.
+  void read_kind(const std::vector<op::Predicate>& sizes) {
     for (size_t i = 0; i < params_.size(); ++i)
       if (params_[i].is_tensor()) read_dtype(i);
-    for (const op::Predicate& p : breaker.sizes) read(p);
+    for (const op::Predicate& p : sizes) read(p);
   }
 
   void read_rules() {

@@ -161,7 +161,7 @@ class ResolvedCall {
     }
     if (traced()) return trace(e, plan);
     if (rollout_ == nullptr) thread_.count_down();  // else that was done before
-    if (plan.is_direct() && rollout_ == nullptr && (o_ == nullptr || !o_->deadline)) [[likely]]
+    if (plan.direct && rollout_ == nullptr && (o_ == nullptr || !o_->deadline)) [[likely]]
       return execute_direct(e, plan);
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     asked.selected = selected_, asked.select_ns = select_ns_;

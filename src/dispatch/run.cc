@@ -70,11 +70,6 @@ class Probes final : public exec::AdmissionCheck {
 };
 
 // What one call reports to the health board.
-//
-// `KernelStats::suspects` keeps successes off the board, whose lock calls that succeed must not take. It is a filter of
-// 64 bits, one for each hash (CallKind::bit) of a kind of call: device, dtypes, sizes. The board sets a kind's bit while it
-// counts failures of the kind, and then no plan of the kernel is direct. So a success whose bit is clear has nothing to
-// report. `suspect_results` is the same for successes whose results were checked; such calls are never direct.
 class Report {
  public:
   Report(const Core& core, const Entry& entry, const exec::Request& r)
@@ -84,41 +79,37 @@ class Report {
     health::FailedOn on;
     on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
     on.text = [this] { return select::call_text(entry_.program(), r_.args); };
-    const health::Key k = key(f.attempt);  // before the lock
     on.sizes = select::sizes_hash(entry_.candidates().dims(), r_.args);
-    const health::BoardUpdate update =
-        core_.board->fault(k, f.error, f.message, now(), on, suspects_of(f.attempt));
-    note(update);
+    if (f.error == ErrorClass::kFault) on.successes = successes(f.attempt);
+    on.kernel = f.attempt->kernel;
+    const health::Key k = key(f.attempt);
+    const health::BoardUpdate update = core_.board->fault(k, f.error, f.message, now(), on);
+    moved_ |= update.changed;
     if (update.opened) opened_ = &f;
   }
-  void succeeded(const exec::Attempt* a, bool checked) {
-    const uint64_t suspects = a->stats->suspects.load();
-    const uint64_t suspect_results = checked ? a->stats->suspect_results.load() : 0;
-    if ((suspects | suspect_results) == 0) return;
-    if (((suspects | suspect_results) & kind().bit()) != 0)
-      note(core_.board->success(key(a), now(), checked, suspects_of(a)));
-    else if (base::one_in(kReview))
-      note(core_.board->review(key(a), now(), suspects_of(a)));
+  // Results that were checked and are right. Other successes are read from counters when a call fails.
+  void checked(const exec::Attempt* a) {
+    const health::Key k = key(a);
+    core_.board->success(k, now(), health::Evidence::kResult);
   }
   bool moved() const noexcept { return moved_; }
   // The failure that has opened a breaker; null: none.
   const exec::Failure* opened() const noexcept { return opened_; }
-  // Whether plans of a kernel have become direct, or are no longer.
-  bool direct_changed() const noexcept { return direct_changed_; }
 
  private:
-  // A kind that failed and is not called again must not keep the kernel's other calls from direct plans for ever.
-  static constexpr uint64_t kReview = 256;
-
-  static health::Suspects suspects_of(const exec::Attempt* a) {
-    return {&a->stats->suspects, &a->stats->suspect_results};
+  // Of all calls of this kind. Once the kind is counting, its calls have plans of their own, and classes that stand for
+  // them count no others.
+  uint64_t successes(const exec::Attempt* a) {
+    const auto is_of_kind = [&](const health::CallClass& c) {
+      return c.program.get() == &entry_.program() && kind_of_call(c.call->args()) == kind();
+    };
+    return core_.calls->totals(entry_.name(), a->kernel->id, is_of_kind).calls;
   }
-  void note(const health::BoardUpdate& update) {
-    moved_ |= update.changed;
-    direct_changed_ |= update.direct_changed;
+  health::CallKind kind_of_call(const yard_value_t* args) const {
+    return select::call_kind(entry_.program(), entry_.candidates().dims(), args);
   }
   const health::CallKind& kind() {
-    if (!kind_) kind_ = select::call_kind(entry_.program(), entry_.candidates().dims(), r_.args);
+    if (!kind_) kind_ = kind_of_call(r_.args);
     return *kind_;
   }
   health::Key key(const exec::Attempt* a) {
@@ -135,7 +126,7 @@ class Report {
   std::optional<health::CallKind> kind_;
   std::optional<Clock::time_point> now_;
   const exec::Failure* opened_ = nullptr;
-  bool moved_ = false, direct_changed_ = false;
+  bool moved_ = false;
 };
 
 // Calls whose times are compared with each other: of one op and kind.
@@ -151,12 +142,7 @@ const exec::Failure* note_outcome(const Core& core, const Entry& entry,
                                   const exec::Request& request, const exec::Outcome& outcome) {
   Report report(core, entry, request);
   for (const exec::Failure& f : outcome.failures) report.failed(f);
-  if (outcome.served != nullptr) report.succeeded(outcome.served, outcome.checked);
-  // Memos call the kernels of direct plans, in all entries of the op.
-  if (report.direct_changed()) {
-    core.published.version(entry.candidates().op_record().op->index).invalidate();
-    core.published.overlays_version.invalidate();
-  }
+  if (outcome.served != nullptr && outcome.checked) report.checked(outcome.served);
   if (report.moved() || core.board.has_events()) core.health_changed();
   return report.opened();
 }
@@ -392,15 +378,14 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
                                         const Cells& cells, uint32_t flags, bool bound) {
-  if (plan.is_direct()) return run_timed(thread, e, core, plan, cells, flags, bound);
+  if (plan.direct) return run_timed(thread, e, core, plan, cells, flags, bound);
   if (bound) flags = bound_flags(e, cells);
   const yard_value_t* const given = cells.at;
   return base::or_out_of_memory([&]() -> Status {
-           if (plan.is_direct_with_workspace())
-             return run_with_workspace(thread, e, core, plan, cells, flags);
+           if (plan.only_workspace) return run_with_workspace(thread, e, core, plan, cells, flags);
            const WithFacts facts(cells);
            const yard_value_t* const args = facts.args();
-           if (plan.is_observed()) return run_observed(thread, core, e, plan, args, given, flags);
+           if (plan.observed) return run_observed(thread, core, e, plan, args, given, flags);
            const auto& watch = e.candidates().settings().watch;
            if (watch.rollout == nullptr)
              return run_watched(thread, core, e, plan,
@@ -421,7 +406,7 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
 
 void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept {
   route.plan = &plan;
-  route.typed = plan.is_direct() ? plan.attempts[0].kernel->d.typed : nullptr;
+  route.typed = plan.direct ? plan.attempts[0].kernel->d.typed : nullptr;
   route.host = core.host, route.self = plan.self, route.counter = plan.counter;
 }
 

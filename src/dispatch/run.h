@@ -91,7 +91,6 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
   r.save = e.candidates().saves_inputs();
   r.checker = e.candidates().settings().watch.checker.get();
   r.labels = &e.candidates().settings().labels;
-  r.check_float_state = e.candidates().settings().watch.float_state;
   return r;
 }
 
@@ -113,7 +112,7 @@ class SampledTime {
     watch_ = base::Stopwatch::start();
   }
   // `series` may be null.
-  void add_to(telemetry::Series* series) noexcept {
+  void add_to(health::Series* series) noexcept {
     const auto ns = static_cast<uint64_t>(watch_.lap());
     if (series != nullptr) series->add_sample(ns);
   }
@@ -138,7 +137,7 @@ uint32_t bound_flags(const Entry& e, const Cells& cells) noexcept;
                                                    const Core& core, const exec::Plan& plan,
                                                    const Cells& cells, uint32_t flags,
                                                    bool bound = false) {
-  if (!plan.is_direct() || thread.is_timed()) [[unlikely]]
+  if (!plan.direct || thread.is_timed()) [[unlikely]]
     return run_plan(thread, e, core, plan, cells, flags, bound);
   char* const error = thread.message();
   const int32_t code = run_direct(error, core, plan, cells.at, cells.count, flags);
@@ -161,7 +160,7 @@ uint32_t bound_flags(const Entry& e, const Cells& cells) noexcept;
 // ---- Running a plan under observation ----
 // Probes of half-open kernels before, observers and health after, times of rules in rollout around it.
 
-// Runs the kernel of a plan that is_observed(). Inside the guard.
+// Runs the kernel of a plan that observed. Inside the guard.
 Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                     const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,
                     uint32_t flags);
@@ -175,9 +174,8 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
   return run_watched(thread, core, entry, plan, request, ignored);
 }
 
-// Reports the outcome of a call to health. A plan whose kernel has failed is not direct while failures are counted, which
-// is for some calls after each: so the successes among these are seen, and others cost nothing.
-// Returns the failure of `outcome` that has opened a breaker; null: none.
+// Reports the outcome of a call to health, and publishes what it has changed. Returns the failure of `outcome` that has
+// opened a breaker; null if none has.
 const exec::Failure* note_outcome(const Core& core, const Entry& entry,
                                   const exec::Request& request, const exec::Outcome& outcome);
 

@@ -66,7 +66,7 @@ void KnownCalls::add(Known known) {
 }
 
 std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
-                                   MemoVersion& memos, std::shared_ptr<telemetry::CallTable> calls,
+                                   MemoVersion& memos, std::shared_ptr<health::CallTable> calls,
                                    const Entry* old, const void* inside) {
   // Allocates nothing: there may be no memory when the last owner goes.
   const auto retire = [](Entry* e) {
@@ -85,7 +85,7 @@ std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t gen
 }
 
 Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-             std::shared_ptr<telemetry::CallTable> calls, const Entry* old, const void* inside)
+             std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside)
     : program_(&candidates.program()),
       recipe_(Recipe::compile(candidates)),
       table_(nullptr),
@@ -129,12 +129,15 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
-  if (watched() || order.transforms) made->simple = made->only_workspace = false;
+  if (watched() || order.transforms) made->direct = made->only_workspace = false;
   if (candidates_.settings().watch.observers != nullptr) {
-    made->observed = std::exchange(made->simple, false);
+    made->observed = std::exchange(made->direct, false);
     made->only_workspace = false;
   }
-  made->count_in(calls_->class_of(name(), candidates_.op_record().op->program, call));
+  const auto& all = candidates_.all();
+  const bool counting =
+      std::any_of(all.begin(), all.end(), [](const auto& c) { return !c.counting.empty(); });
+  made->count_in(calls_->class_of(name(), candidates_.op_record().op->program, call, counting));
   return made;
 }
 

@@ -100,9 +100,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // KernelStats. `inside` is the snapshot whose overlay table will hold the entry; null for the global entry, which
   // also shares the known calls of `old`.
   static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
-                                     MemoVersion& memos,
-                                     std::shared_ptr<telemetry::CallTable> calls, const Entry* old,
-                                     const void* inside = nullptr);
+                                     MemoVersion& memos, std::shared_ptr<health::CallTable> calls,
+                                     const Entry* old, const void* inside = nullptr);
   ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
@@ -179,7 +178,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
  private:
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-        std::shared_ptr<telemetry::CallTable> calls, const Entry* old, const void* inside);
+        std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside);
 
   static bool same_key(const exec::Plan& p, const Key& key) noexcept {
     if (p.key_words != key.words) return false;
@@ -205,7 +204,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   uint64_t generation_;
   MemoVersion& memos_;
   select::CandidateSet candidates_;
-  const std::shared_ptr<telemetry::CallTable> calls_;            // outlives what counts in it
+  const std::shared_ptr<health::CallTable> calls_;               // outlives what counts in it
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
   std::deque<ClassRecord> classes_;
   std::shared_ptr<KnownCalls> known_calls_;

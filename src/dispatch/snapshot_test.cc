@@ -42,7 +42,7 @@ class Entries : public ::testing::Test {
     d.verify = accept_all, d.verify_reads = reads;
     return d;
   }
-  std::shared_ptr<telemetry::CallTable> calls_ = std::make_shared<telemetry::CallTable>();
+  std::shared_ptr<health::CallTable> calls_ = std::make_shared<health::CallTable>();
   std::shared_ptr<Entry> make(const Entry* before) {
     return Entry::make(select::CandidateSet::make(shelf_.op_record("op"), {}, {}), 1, version_,
                        calls_, before);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans, and fallback after failures of their kernels.
+// Running the kernels of a plan, and fallback after failures.
 #include "exec/executor.h"
 
 #include <fmt/format.h>
@@ -27,17 +27,6 @@ constexpr std::string_view kNoMessage = "it left no message";
 std::string message_text(const char* message) {
   const std::string_view text(message, strnlen(message, kErrorBytes));
   return text.empty() ? std::string(kNoMessage) : base::printable(text);
-}
-
-// Whether a kernel that failed since a nested call was refused has no message of its own: none, or that of the refusal.
-bool passes_refusal_on(const base::ThreadRecord& thread, std::string_view message) {
-  const std::string_view why = thread.nesting.why;
-  return message == kNoMessage || message.find(why.substr(0, why.find(';'))) != message.npos;
-}
-// The error of such a kernel: not wrapped at each level, where the reason would be cut off in the end.
-Status with_refusal(const base::ThreadRecord& thread, Status failed, bool passed_on) {
-  const std::string why = thread.nesting.why;
-  return passed_on ? Status(Code::kWouldDeadlock, why) : std::move(failed).note(why);
 }
 
 // Codes from kernels are untrusted. The host runs this code, so it cannot be lost: one kernel must not
@@ -234,7 +223,7 @@ class PlanRun {
       const ErrorClass c = add_failure(a, code, frame.error, returned_ok);
       if (repaired) return {};
       const bool intact = frame.wrote_buffers_only && !returned_ok;
-      if (!may_try_next(a, c, returned_ok || frame.changed_float_state, intact))
+      if (!may_try_next(a, c, returned_ok, intact))
         return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
@@ -244,9 +233,8 @@ class PlanRun {
   // The error text is built only if it is needed: another kernel may succeed.
   ErrorClass add_failure(const Attempt& a, int32_t code, const char* message, bool wrong = false) {
     refused_ = !wrong && thread_.failed_by_refusal(true);
-    passed_on_ = refused_ && passes_refusal_on(thread_, message_text(message));
     const ErrorClass c = class_of(code, *a.kernel);
-    if (telemetry::Series* const s = plan_.series_of(static_cast<size_t>(&a - plan_.attempts)))
+    if (health::Series* const s = plan_.series_of(static_cast<size_t>(&a - plan_.attempts)))
       s->add_failure(c);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);
@@ -261,7 +249,7 @@ class PlanRun {
   // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
   // found wrong, has written even if its failures do not. `intact`: it has written to buffers only.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok, bool intact) const {
-    if (r_.strict || passed_on_ || !allows_fallback(c)) return false;
+    if (r_.strict || refused_ || !allows_fallback(c)) return false;
     if (o_.failures.size() >= plan_.tries) return false;
     if (!inputs_at_risk(r_) || saved_.held() || intact) return true;
     return fails_before_writing(*failed.kernel) && !returned_ok;
@@ -270,7 +258,8 @@ class PlanRun {
   // The error of the whole call: all kernels failed, or no other may be tried after the last.
   Status finish(bool all) const {
     const std::vector<Failure>& failures = o_.failures;
-    if (refused_) return with_refusal(thread_, status(failures.back()), passed_on_);
+    // Not wrapped at each level, where the reason would be cut off in the end.
+    if (refused_) return Status(Code::kWouldDeadlock, thread_.nesting.why);
     if (failures.size() == 1) return status(failures[0]);
     Status s(Code::kKernelFailed, failures.back().error,
              fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
@@ -368,36 +357,12 @@ class PlanRun {
   Outcome& o_;
   ResultRecord* record_;
   SavedInputs saved_;
-  // Of the last kernel: it failed since a call of its own was refused, and left no message of its own.
-  bool refused_ = false, passed_on_ = false;
+  // The last kernel failed because a call that it made was refused. Another kernel is not tried: at each level of nested
+  // calls it would double the number of calls.
+  bool refused_ = false;
 };
 
 }  // namespace
-
-void Plan::Deleter::operator()(Plan* p) const noexcept {
-  p->~Plan();
-  ::operator delete(p);
-}
-
-Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
-                     std::span<const Attempt> attempts) {
-  void* memory = ::operator new(sizeof(Plan) + key.size_bytes());
-  Ptr plan(new (memory) Plan);
-  plan->hash = hash;
-  plan->key_words = static_cast<uint16_t>(key.size());
-  if (!key.empty()) std::memcpy(static_cast<void*>(plan.get() + 1), key.data(), key.size_bytes());
-  plan->attempt_count = static_cast<uint8_t>(std::min(attempts.size(), kMaxAttempts));
-  plan->tries = plan->attempt_count;
-  std::copy_n(attempts.begin(), plan->attempt_count, plan->attempts);
-  std::fill_n(plan->modes, kMaxAttempts, Mode::kDynamic);
-  const registry::Kernel& first = *attempts[0].kernel;
-  plan->run = first.d.run;
-  plan->self = first.d.self;
-  const bool in_order = first.d.create == nullptr && (first.map == nullptr || first.map->in_order);
-  plan->simple = in_order && first.d.workspace == nullptr;
-  plan->only_workspace = in_order && first.d.workspace != nullptr;
-  return plan;
-}
 
 void note_kernel(ResultRecord& record, const std::string& id) noexcept {
   const size_t n = std::min(id.size(), sizeof record.kernel - 1);
@@ -419,10 +384,9 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
   return run.finish(false);
 }
 
-Status explain_refusal(base::ThreadRecord& thread, Status failed, const char* message,
-                       bool guarded) {
+Status refusal_or(base::ThreadRecord& thread, Status failed, bool guarded) {
   if (!thread.failed_by_refusal(guarded)) return failed;
-  return with_refusal(thread, std::move(failed), passes_refusal_on(thread, message_text(message)));
+  return Status(Code::kWouldDeadlock, thread.nesting.why);
 }
 
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,

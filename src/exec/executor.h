@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and running them: the kernels of a shape class in order, the context of a call, workspaces, and fallback after a
-// failure.
+// Running plans: the context of a call, workspaces, and fallback after a failure.
 #pragma once
 
 #include <yard/detail/call.h>
@@ -9,20 +8,16 @@
 #include <yard/status.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "base/reclaimer.h"
+#include "exec/plan.h"
 #include "op/program.h"
 #include "registry/interfaces.h"
 #include "registry/records.h"
-#include "telemetry/call_table.h"
 
 namespace yard::detail {
 
@@ -40,97 +35,6 @@ template <class F>
 namespace yard::exec {
 
 class States;
-
-// ---- Plans ----
-
-// What is kept of a kernel beside its counts (telemetry/call_table.h); shared by all entries that list the kernel.
-struct KernelStats {
-  // What kernels of its id had done before: an upgraded plugin's start at zero.
-  telemetry::CallTable::Totals before;
-  uint64_t forks = base::forks();  // of the process that had done that
-  // `now`: what kernels of its id have done.
-  telemetry::CallTable::Totals own(telemetry::CallTable::Totals now) const noexcept {
-    if (forks != base::forks()) return now;  // a forked child's start at zero, too
-    return {now.calls - before.calls, now.failures - before.failures};
-  }
-  mutable base::LogLimit failed, fell_back;  // of its log messages
-  // Kinds of calls with recent failures, one bit each (health::Suspects): successes of these kinds are reported to health,
-  // all of them, or those whose results were checked. Of other kinds they are kept off the health board, whose lock they
-  // must not take. While `suspects` is not zero, no plan of the kernel is direct.
-  mutable std::atomic<uint64_t> suspects{0}, suspect_results{0};
-};
-
-// One kernel of a plan. Borrowed: the entry that the plan belongs to owns both.
-struct Attempt {
-  const registry::Kernel* kernel;
-  const KernelStats* stats;
-};
-
-// The kernels that run the calls of one shape class, in order. It holds no sizes of a call.
-struct Plan {
-  static constexpr size_t kMaxAttempts = 8;
-
-  // Read by a hit.
-  uint64_t hash = 0;
-  int32_t (*run)(yard_call_t*, const yard_value_t*, uint32_t) = nullptr;
-  void* self = nullptr;
-  uint32_t counter = base::kNoCounter;  // of `series`
-  uint16_t key_words = 0;
-  uint8_t attempt_count = 0;
-  uint8_t tries = 0;    // the limit of attempts that one call may run
-  bool simple = false;  // the first kernel can be called without workspace and state, and unwatched
-  bool only_workspace = false;  // the same but for its workspace
-  bool observed = false;        // the same but for observers, which see the call after it
-  // Whether it was used again since it was made or since the last eviction, which then keeps it.
-  mutable std::atomic<bool> used_again{false};
-  // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
-  mutable std::atomic<uint32_t> pins{0};
-  Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
-  Attempt attempts[kMaxAttempts] = {};
-  // Where its calls are counted: its shape class, and of that the series of the first kernel. Null: they are not.
-  const telemetry::CallClass* call_class = nullptr;
-  telemetry::Series* series = nullptr;
-
-  // Writes at most once between two evictions: calls of other threads read the line.
-  void note_use() const noexcept {
-    if (!used_again.load(std::memory_order_relaxed)) [[unlikely]]
-      used_again.store(true, std::memory_order_relaxed);
-  }
-
-  // Sets where calls are counted, once its modes are known.
-  void count_in(const telemetry::CallClass& c) noexcept {
-    call_class = &c, series = c.series(attempts[0].kernel->id, modes[0]);
-    if (series != nullptr) counter = series->calls.id();
-  }
-  // The series of an attempt; null: it is not counted. Beyond the first it may take a lock.
-  telemetry::Series* series_of(size_t attempt) const noexcept {
-    if (attempt == 0 || call_class == nullptr) return series;
-    return call_class->series(attempts[attempt].kernel->id, modes[attempt]);
-  }
-
-  // Whether the first kernel can be called with nothing before and after it.
-  bool is_direct() const noexcept { return simple && !is_suspect(); }
-  // The same with its workspace before it.
-  bool is_direct_with_workspace() const noexcept { return only_workspace && !is_suspect(); }
-  // The same with nothing after it but its observers.
-  bool is_observed() const noexcept { return observed && !is_suspect(); }
-  bool is_suspect() const noexcept {
-    return attempts[0].stats->suspects.load(std::memory_order_relaxed) != 0;
-  }
-
-  // The key follows the plan in memory.
-  const uint64_t* key() const noexcept { return reinterpret_cast<const uint64_t*>(this + 1); }
-
-  struct Deleter {
-    void operator()(Plan* p) const noexcept;
-  };
-  using Ptr = std::unique_ptr<Plan, Deleter>;
-  // `attempts`: best first, at least one; those beyond kMaxAttempts are ignored.
-  static Ptr make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts);
-};
-static_assert(sizeof(Plan) <= 300 - 4 * sizeof(uint64_t), "a plan stays within 300 bytes");
-
-// ---- Running them ----
 
 inline constexpr size_t kErrorBytes = detail::ThreadHead::kErrorBytes;
 
@@ -184,9 +88,8 @@ struct Request {
   // For kernels with state, which decline a call without them.
   const op::Program* program = nullptr;
   States* states = nullptr;
-  bool trace = false;              // kernels trace the call instead of running it
-  bool check_float_state = false;  // a kernel that changes it has failed
-  bool save = false;               // copy inputs that a kernel may overwrite before it fails
+  bool trace = false;  // kernels trace the call instead of running it
+  bool save = false;   // copy inputs that a kernel may overwrite before it fails
   registry::ResultChecker* checker = nullptr;  // checks the results of kernels
   const op::Labels* labels = nullptr;          // of process and scope, for the checker
   bool check_always = false;                   // checks the call even if it is not sampled
@@ -207,21 +110,20 @@ struct Failure {
 
 // The result of each kernel that a call ran, for health.
 struct Outcome {
-  std::vector<Failure> failures;        // in the order of the attempts
-  const Attempt* served = nullptr;      // null: none
-  telemetry::Series* series = nullptr;  // where the call was counted; null: it was not
-  bool checked = false;                 // the results of `served` were checked and are right
-  bool unjudged = false;                // a check of them began, and could not be made
-  uint64_t checking_ns = 0;             // spent on checks of results, with Request::time_checks
-  bool changed_float_state = false;     // by a kernel, with Request::check_float_state
+  std::vector<Failure> failures;     // in the order of the attempts
+  const Attempt* served = nullptr;   // null: none
+  health::Series* series = nullptr;  // where the call was counted; null: it was not
+  bool checked = false;              // the results of `served` were checked and are right
+  bool unjudged = false;             // a check of them began, and could not be made
+  uint64_t checking_ns = 0;          // spent on checks of results, with Request::time_checks
+  bool changed_float_state = false;  // by a kernel; it was restored
   bool found_wrong() const noexcept {
     return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });
   }
 };
 
 // Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only the forced
-// unwinding of a cancelled thread passes. A changed floating-point control state is also YARD_FAULT, with
-// Request::check_float_state. Of the request, reads only what a kernel needs.
+// unwinding of a cancelled thread passes. Of the request, reads only what a kernel needs.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
@@ -243,10 +145,9 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
 // Stores the id of the kernel that runs.
 void note_kernel(ResultRecord& record, const std::string& id) noexcept;
 
-// The error of a frozen handle whose kernel failed with `message`: with the reason, if that was because a nested call was
-// refused. `guarded`: inside the call's guard.
-Status explain_refusal(base::ThreadRecord& thread, Status failed, const char* message,
-                       bool guarded);
+// Returns `failed`, the error of a kernel, or the refusal of a nested call if the kernel failed because of it. `guarded`
+// says whether the thread is inside the guard of the kernel's call.
+Status refusal_or(base::ThreadRecord& thread, Status failed, bool guarded);
 
 // The error of one failed kernel.
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,

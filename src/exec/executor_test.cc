@@ -50,7 +50,7 @@ struct Stage {
   KernelStats stats[kKernels];
   std::shared_ptr<const op::Program> program = std::make_shared<const op::Program>(
       op::Program::compile("norm(out!: f32[n], x: f32[n])").value());
-  mutable telemetry::CallTable table;
+  mutable health::CallTable table;
   Request request{"norm", nullptr, nullptr, 0, 0, false, false, nullptr};
 
   explicit Stage(uint32_t flags = 0) {

@@ -233,7 +233,7 @@ TEST(MappedCall, StatesArePreparedWithTheKernelsArguments) {
   request.args = c.args, request.count = 4;
   request.program = m.program.get(), request.states = &states;
   EXPECT_EQ(run_kernel(base::this_thread(), *m.kernel, frame, request), YARD_OK);
-  EXPECT_EQ(states.size(), 1u);
+  EXPECT_EQ(states.held().states, 1u);
 }
 
 TEST(MappedCall, ATraceSeesTheKernelsArgumentsAndCopiesNothing) {
@@ -282,7 +282,7 @@ TEST(MappedCall, AfterAFailureAnotherKernelMayRunInPlace) {
     const KernelStats stats[2] = {};
     const Attempt attempts[] = {{first.kernel.get(), &stats[0]}, {second.kernel.get(), &stats[1]}};
     const auto plan = Plan::make(0, {}, attempts);
-    EXPECT_EQ(plan->simple, !buffered) << "in order, it can be called directly";
+    EXPECT_EQ(plan->direct, !buffered) << "in order, it can be called directly";
     Call c;
     c.args[0] = c.args[1];
     Request request{};

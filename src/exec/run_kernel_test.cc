@@ -208,24 +208,20 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
   EXPECT_EQ(p->self, s.kernel->d.self);
   EXPECT_EQ(p->counter, base::kNoCounter);
   EXPECT_EQ(p->attempt_count, 1);
-  EXPECT_TRUE(p->simple);
-  EXPECT_TRUE(p->is_direct());
-  EXPECT_FALSE(p->is_direct_with_workspace());
+  EXPECT_TRUE(p->direct);
+  EXPECT_FALSE(p->only_workspace);
   EXPECT_EQ(p->pins.load(), 0u);
   EXPECT_EQ(Plan::make(0, {}, one)->key_words, 0u);
 }
 
-TEST(Plans, WithAWorkspaceAreNotSimpleAndHoldEightKernels) {
+TEST(Plans, WithAWorkspaceAreNotDirectAndHoldEightKernels) {
   Scene s;
   s.asks([] { return int64_t{1}; });
   const KernelStats stats;
   const std::vector<Attempt> many(20, Attempt{s.kernel.get(), &stats});
   const Plan::Ptr p = Plan::make(0, {}, many);
-  EXPECT_FALSE(p->simple);
-  EXPECT_FALSE(p->is_direct());
-  EXPECT_TRUE(p->is_direct_with_workspace());
-  stats.suspects = 1;
-  EXPECT_FALSE(p->is_direct_with_workspace());
+  EXPECT_FALSE(p->direct);
+  EXPECT_TRUE(p->only_workspace);
   EXPECT_EQ(p->attempt_count, Plan::kMaxAttempts);
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <utility>
 
@@ -111,6 +110,36 @@ Status check_weights(const registry::Kernel& kernel, const Weights& given) {
   return {};
 }
 
+bool StateBudget::fits(uint64_t wanted, uint64_t held) const noexcept {
+  const uint64_t most = most_bytes;
+  return wanted <= most && held <= most - wanted;
+}
+
+bool StateBudget::take(uint64_t wanted) noexcept {
+  uint64_t held = bytes;
+  do {
+    if (!fits(wanted, held)) return false;
+  } while (!bytes.compare_exchange_weak(held, held + wanted));
+  ++states;
+  return true;
+}
+
+void StateBudget::give_back(uint64_t taken) noexcept { --states, bytes -= taken; }
+
+State::~State() {
+  const base::FloatState restored;
+  kernel_->d.destroy(kernel_->d.self, made_);
+  // A forked child counts its own states only.
+  if (budget_ != nullptr && forks_ == base::forks()) budget_->give_back(bytes_);
+}
+
+bool State::charge(std::shared_ptr<StateBudget> budget, uint64_t bytes) noexcept {
+  if (budget == nullptr) return true;
+  if (!budget->take(bytes)) return false;
+  budget_ = std::move(budget), bytes_ = bytes, forks_ = base::forks();
+  return true;
+}
+
 void State::keep(std::shared_ptr<const Weights> weights, const op::Program& program) {
   weights_ = std::move(weights);
   for (size_t i = 0; i < weights_->size(); ++i)
@@ -131,51 +160,16 @@ const std::string* State::find_other_argument(const yard_value_t* args) const no
   return nullptr;
 }
 
-States::States(StatesOwner* owner) : owner_(owner) {
-  auto none = std::make_unique<Loaded>(std::make_shared<Weights>());
-  cache_ = new Cache;  // nothing throws after it
-  weights_ = none.release();
-}
-
-States::~States() {
-  Cache* c = cache_.load(std::memory_order_acquire);
-  if (c->forks == base::forks()) delete c;
-  delete weights_.load(std::memory_order_acquire);
-}
-
-States::Cache& States::cache() const {
-  const uint64_t forks = base::forks();
-  Cache* c = cache_.load(std::memory_order_acquire);
-  while (c->forks != forks) {
-    auto* made = new Cache;
-    if (cache_.compare_exchange_strong(c, made, std::memory_order_acq_rel)) return *made;
-    delete made;
-  }
-  return *c;
-}
-
-bool States::first_in_process() const {
-  Cache& here = cache();
-  return !here.seen.load(std::memory_order_relaxed) && !here.seen.exchange(true);
-}
-
 void States::set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
 
 void States::set_weights(Weights weights) {
-  auto given = std::make_unique<Loaded>(std::make_shared<const Weights>(std::move(weights)));
-  Cache& here = cache();
-  std::unique_ptr<Loaded> before;
+  auto given = std::make_shared<const Weights>(std::move(weights));
   std::list<Kept> ended;  // outside the lock: destroy is plugin code
-  std::lock_guard lock(here.lock);
-  has_weights_.store(!(*given)->empty(), std::memory_order_relaxed);
-  before.reset(weights_.exchange(given.release()));
-  base::in_this_order();
-  ++here.loads;
-  ended.swap(here.kept);
-}
-
-uint64_t States::most_bytes() const noexcept {
-  return owner_ != nullptr ? owner_->most_bytes() : UINT64_MAX;
+  std::lock_guard lock(lock_);
+  has_weights_.store(!given->empty(), std::memory_order_relaxed);
+  weights_ = std::move(given);
+  ++loads_;
+  ended.swap(kept_);
 }
 
 std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
@@ -200,76 +194,57 @@ std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry
   std::vector<int64_t> key;
   for (const std::string& f : kernel->state_fields)
     if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
-  Cache& here = cache();
   // The last one used comes first.
   const auto find_known = [&]() -> Kept* {
-    for (auto it = here.kept.begin(); it != here.kept.end(); ++it)
+    for (auto it = kept_.begin(); it != kept_.end(); ++it)
       if (it->kernel == kernel.get() && it->key == key) {
-        here.kept.splice(here.kept.begin(), here.kept, it);
+        kept_.splice(kept_.begin(), kept_, it);
         return &*it;
       }
     return nullptr;
   };
   const auto refuse = [&](uint64_t bytes) {
     std::snprintf(frame.error, sizeof frame.error,
-                  "its state would hold %llu bytes, and the bound (state_bytes) is %llu",
+                  "its state would hold %llu bytes, and all states together hold at most %llu "
+                  "(state_bytes)",
                   static_cast<unsigned long long>(bytes),
-                  static_cast<unsigned long long>(most_bytes()));
+                  static_cast<unsigned long long>(budget_->most_bytes.load()));
     code = YARD_DECLINED;
     return nullptr;
   };
-  uint64_t loads, dropped = 0, since = 0;
-  bool look = false;  // for room, which takes a while where there are many instances
+  uint64_t loads;
   {
-    std::lock_guard lock(here.lock);
-    loads = here.loads;
-    if (Kept* const known = find_known()) {
-      if (known->state != nullptr) {
-        if (owner_ != nullptr) known->used = owner_->now();
-        return known->state;
-      }
-      if (known->bytes > most_bytes()) return refuse(known->bytes);
-      constexpr uint32_t kSeldom = 64;
-      dropped = known->bytes, since = std::exchange(known->used, owner_->next());
-      look = std::has_single_bit(++known->refused) || known->refused % kSeldom == 0;
+    std::lock_guard lock(lock_);
+    loads = loads_;
+    if (const Kept* const known = find_known()) {
+      if (known->state != nullptr) return known->state;
+      // It is made again only if it would fit now.
+      if (!budget_->fits(known->bytes, budget_->bytes)) return refuse(known->bytes);
     }
-  }
-  if (dropped > 0 && !(look && owner_->has_room(dropped, since))) {
-    std::snprintf(frame.error, sizeof frame.error,
-                  "its state was dropped, and others that were used since fill the bound "
-                  "(state_bytes)");
-    code = YARD_DECLINED;
-    return nullptr;
   }
   // Without the lock: create() and prepare() may call ops.
   uint64_t bytes = 0;
   auto state = make(kernel, program, frame, own, code, bytes);
   if (state == nullptr) return nullptr;
-  const bool fits = bytes <= most_bytes();
-  if (here.forks != base::forks())  // this is a child forked meanwhile
-    return fits ? state : refuse(bytes);
+  const bool fits = state->charge(budget_, bytes);
   {
     std::list<Kept> ended;  // outside the lock
-    std::lock_guard lock(here.lock);
-    if (loads != here.loads) return fits ? state : refuse(bytes);
+    std::lock_guard lock(lock_);
+    if (loads != loads_) return fits ? state : refuse(bytes);
     Kept* to = find_known();
     if (to != nullptr && to->state != nullptr) {  // another thread was first
       ended.push_back({kernel.get(), {}, std::move(state)});
       return to->state;
     }
-    if (to == nullptr) to = &here.kept.emplace_front(Kept{kernel.get(), std::move(key), {}});
-    to->bytes = bytes, to->refused = 0;
-    if (owner_ != nullptr) to->used = owner_->next();
+    if (to == nullptr) to = &kept_.emplace_front(Kept{kernel.get(), std::move(key), {}});
+    to->bytes = bytes;
     if (fits) to->state = state;
-    if (here.kept.size() > kKept)
-      ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
+    if (kept_.size() > kKept) ended.splice(ended.begin(), kept_, std::prev(kept_.end()));
   }
-  if (owner_ == nullptr) return state;
+  if (!fits) return refuse(bytes);
   // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
   // a removal that is not seen here drops the state itself.
-  if (!is_registered(*owner_->registry_now(), *kernel)) drop_removed();
-  if (!fits) return refuse(bytes);
-  if (bytes > 0) owner_->drop_beyond_bound();
+  if (budget_ != nullptr && !is_registered(*budget_->registry(), *kernel)) drop_removed();
   return state;
 }
 
@@ -288,8 +263,8 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   if (!options.ok()) return decline(options.status());
   std::shared_ptr<const Weights> weights;
   {
-    std::lock_guard lock(cache().lock);
-    weights = *weights_.load(std::memory_order_acquire);
+    std::lock_guard lock(lock_);
+    weights = weights_;
   }
   if (const Status s = check_weights(*kernel, *weights); !s.ok()) return decline(s);
   const base::FloatState restored;
@@ -326,48 +301,21 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
 }
 
 void States::drop_removed() {
-  const auto registry = owner_->registry_now();
-  Cache& here = cache();
+  const auto registry = budget_->registry();
   std::list<Kept> ended;
-  std::lock_guard lock(here.lock);
-  for (auto it = here.kept.begin(); it != here.kept.end();) {
+  std::lock_guard lock(lock_);
+  for (auto it = kept_.begin(); it != kept_.end();) {
     const auto at = it++;
-    if (!is_registered(*registry, *at->kernel)) ended.splice(ended.begin(), here.kept, at);
+    if (!is_registered(*registry, *at->kernel)) ended.splice(ended.begin(), kept_, at);
   }
 }
-
-size_t States::size() const { return held().states; }
 
 States::Held States::held() const {
   Held to;
-  Cache& here = cache();
-  std::lock_guard lock(here.lock);
-  for (const Kept& k : here.kept) {
-    if (k.state == nullptr) continue;
-    ++to.states, to.bytes += k.bytes;
-    if (k.bytes > 0) to.oldest = std::min(to.oldest, k.used);
-  }
+  std::lock_guard lock(lock_);
+  for (const Kept& k : kept_)
+    if (k.state != nullptr) ++to.states, to.bytes += k.bytes;
   return to;
-}
-
-uint64_t States::bytes_used_since(uint64_t since) const {
-  uint64_t bytes = 0;
-  Cache& here = cache();
-  std::lock_guard lock(here.lock);
-  for (const Kept& k : here.kept)
-    if (k.state != nullptr && k.used >= since) bytes += k.bytes;
-  return bytes;
-}
-
-std::shared_ptr<State> States::drop_oldest() {
-  Cache& here = cache();
-  std::lock_guard lock(here.lock);
-  for (auto it = here.kept.end(); it != here.kept.begin();) {
-    --it;
-    if (it->state == nullptr || it->bytes == 0) continue;
-    return std::move(it->state);
-  }
-  return nullptr;
 }
 
 }  // namespace yard::exec

@@ -8,10 +8,12 @@
 //     if (board->advance(now)) publish(board->snapshot());
 //   }
 //
-// Not on the path of a call that succeeds, except for kernels that are half-open and for suspects (Suspects).
+// Calls that succeed do not come here. The first fault of a kind of call publishes the kind as *counting*: calls of that
+// kind then have plans of their own, so that the counters of these plans say how many have succeeded when the next one
+// fails. Successes are reported only for checked results and for functions, which have no plans.
+//
 // Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it but
-// FailedOn::text.
-// Memory is bounded: at most kMostKeys breakers of kinds of calls are kept.
+// FailedOn::text. Memory is bounded: at most kMostKeys breakers of kinds of calls are kept.
 //
 // A failure counts once, for the kernel that failed, whether or not it ran as a fallback.
 #pragma once
@@ -31,32 +33,28 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "health/breaker.h"
 #include "health/health_snapshot.h"
 
 namespace yard::health {
-
-// Which successes of a kernel must be reported: one bit for each kind of call (CallKind::bit) whose failures are being
-// counted. Kinds share bits, so some are reported in vain. The board writes them under its lock; calls read them.
-struct Suspects {
-  std::atomic<uint64_t>* calls = nullptr;    // any success
-  std::atomic<uint64_t>* results = nullptr;  // successes whose results were checked
-};
 
 // What is known of a failed call beyond its key.
 struct FailedOn {
   Evidence evidence = Evidence::kCall;
   uint64_t sizes = 0;  // a hash of its sizes
   // The call as a CallSpec; null: unknown. Called under the lock, only for sizes that have not failed before.
-  std::function<std::string()> text;
+  std::function<std::string()> text{};
+  uint64_t successes = 0;  // of calls of this kind so far
+  // Identifies the kernel: another one of the same id may have replaced it.
+  const void* kernel = nullptr;
 };
 
 // The effect of a reported outcome.
 struct BoardUpdate {
-  bool changed = false;         // the snapshot has changed
-  bool suspect = false;         // failures of the key are being counted: report its next success
-  bool opened = false;          // the breaker was closed, and this failure has opened it
-  bool direct_changed = false;  // `Suspects::calls` has become zero, or is no longer
+  bool changed = false;  // the snapshot has changed
+  bool suspect = false;  // of a function: its next success is to be reported
+  bool opened = false;   // the breaker was closed, and this failure has opened it
 };
 
 // Successes that were counted elsewhere, for a report.
@@ -72,7 +70,7 @@ struct Record {
     FailedCall call;
   };
   std::string op, kernel, backend;
-  Breaker breaker;  // of the kernel as a whole
+  const void* identity = nullptr;  // FailedOn::kernel
   HealthCounts counts;
   std::vector<Failed> failed;  // at most kFailedCalls
 
@@ -81,19 +79,20 @@ struct Record {
   std::string failed_text(std::optional<uint64_t> kind) const;
 };
 
-// A Key with a record instead of names.
-struct SmallKey {
+// A Key with a record instead of names. Without a kind it stands for the kernel as a whole.
+struct BreakerKey {
   Record* record;
-  CallKind kind;
-  bool operator==(const SmallKey&) const = default;
+  std::optional<CallKind> kind;
+  bool operator==(const BreakerKey&) const = default;
 };
-struct SmallKeyHash {
-  size_t operator()(const SmallKey& k) const noexcept {
-    return (reinterpret_cast<uintptr_t>(k.record) ^ k.kind.hash()) * 0x9e3779b97f4a7c15u;
+struct BreakerKeyHash {
+  size_t operator()(const BreakerKey& k) const noexcept {
+    const uint64_t kind = k.kind ? k.kind->hash() : 0;
+    return (reinterpret_cast<uintptr_t>(k.record) ^ kind) * 0x9e3779b97f4a7c15u;
   }
 };
-using KeyBreakers = std::unordered_map<SmallKey, Breaker, SmallKeyHash>;
-static_assert(sizeof(KeyBreakers::value_type) <= 112, "a key's breaker stays within 112 bytes");
+using Breakers = std::unordered_map<BreakerKey, Breaker, BreakerKeyHash>;
+static_assert(sizeof(Breakers::value_type) <= 128, "a breaker stays within 128 bytes");
 
 // Breakers of kinds of calls that are kept. Closed ones are dropped first.
 inline constexpr size_t kMostKeys = 1024;
@@ -103,21 +102,17 @@ inline constexpr size_t kKeysToOpenKernel = 4;
 // The breakers, for the thread that holds the lock of a Board.
 class BoardState {
  public:
-  explicit BoardState(const BreakerSettings& settings) : settings_{settings, {}} {}
-  // Complete even if a thread that a fork left behind was setting others.
-  const BreakerSettings& settings() const noexcept {
-    return settings_[in_force_.load(std::memory_order_acquire)];
-  }
+  // Invalid settings are replaced by the defaults.
+  explicit BoardState(const BreakerSettings& settings);
+  const BreakerSettings& settings() const noexcept { return settings_; }
 
   // A call that did not succeed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's
   // device. A probe must have left its slot before. While the breaker is not closed, results of calls that are no probe
   // change nothing, since they began before.
   BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
-                    const FailedOn& on = {}, Suspects suspects = {});
-  // Ends consecutive faults: those of calls, and those of results if they were checked. Not counted in reports.
-  BoardUpdate success(const Key& key, Time now, bool checked = false, Suspects suspects = {});
-  // Clears bits of the key's kernel that no longer need to be set: time has passed, or failures were forgotten.
-  BoardUpdate review(const Key& key, Time now, Suspects suspects);
+                    const FailedOn& on = {});
+  // A success that is not counted elsewhere: of a function, or a checked result.
+  BoardUpdate success(const Key& key, Time now, Evidence evidence = Evidence::kCall);
 
   std::shared_ptr<const HealthSnapshot> snapshot();
   // When advance() has something to do; in the past: now. Empty: not before another report.
@@ -150,6 +145,8 @@ class BoardState {
 
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
+  // Forgets everything but the settings.
+  void restart();
 
  private:
   friend class Board;
@@ -161,44 +158,29 @@ class BoardState {
                  Time now);
   Record* find(const Key& key) const;
   Record* find_or_make(const Key& key);
-  bool evict_record();
-  Breaker* find_or_make(const SmallKey& key, Time now);
-  bool evict_key(Time now);
+  Breaker* find_or_make(const BreakerKey& key, Time now);
+  bool evict(Time now);
 
-  // Makes the bits of a kernel those of the keys whose failures are counted: none without a record, as in a forked child.
-  // Returns what fault() and success() do.
-  BoardUpdate update(const Record* r, Time now, Suspects suspects, bool changed) const;
-
-  // Here and below a null `key` means the kernel as a whole.
-  // Calls f(record, key, breaker) for all breakers.
-  template <class Self, class F>
-  static void for_each(Self& self, const F& f);
-  void open(const Record& r, const SmallKey* key, Breaker& breaker, std::string text, Time now);
+  using Entry = Breakers::value_type;
+  void open(Entry& entry, std::string text, Time now);
   void open_kernel_if_due(Record& r, Time now);
-  void close_keys(const Record& r, Time now);
-  bool apply_probes(const Record& r, const SmallKey* key, Breaker& breaker, std::string_view why,
-                    Time now);
-  void close(const Record& r, const SmallKey* key, Breaker& breaker, std::string_view why,
-             Time now);
-  void emit(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Breaker& breaker,
-            std::string text, Time now);
+  void close_kinds(const Record& r, Time now);
+  bool apply_probes(Entry& entry, std::string_view why, Time now);
+  void close(Entry& entry, std::string_view why, Time now);
+  void emit(BreakerEvent::Kind kind, const Entry& entry, std::string text, Time now);
   void emit(BreakerEvent event);
 
-  BreakerSettings settings_[2];
-  std::atomic<uint32_t> in_force_{0};
+  BreakerSettings settings_;
   std::map<std::string, std::vector<std::unique_ptr<Record>>, std::less<>> records_;  // by op
   size_t record_count_ = 0;
-  KeyBreakers keys_;
+  Breakers breakers_;
   std::vector<Device> lost_;
   std::map<std::string, HealthCounts, std::less<>> external_;  // by backend
   BreakerTotals totals_;
   EventQueue events_;
   std::shared_ptr<const HealthSnapshot> snapshot_;  // null: to be made
 
-  std::recursive_mutex lock_;  // recursive: an expression may use a board twice
   std::atomic<bool> has_events_{false};
-  // In a forked child: the parent's, so that leak checkers find it reachable.
-  BoardState* abandoned_ = nullptr;
 };
 
 // Adds a failure.
@@ -206,35 +188,26 @@ void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now);
 
 class Board {
  public:
-  // Invalid settings are replaced by the defaults.
-  explicit Board(const BreakerSettings& settings = {});
-  ~Board();
-  Board(const Board&) = delete;
-  Board& operator=(const Board&) = delete;
+  explicit Board(const BreakerSettings& settings = {}) : state_(settings) {}
 
-  // The state, locked as long as this exists.
+  // The state, locked as long as this exists. One expression must not use a board twice.
   class Locked {
    public:
-    explicit Locked(BoardState* state) : state_(state), lock_(state->lock_) {}
-    BoardState* operator->() const noexcept { return state_; }
+    Locked(base::Mutex& lock, BoardState& state) : lock_(lock), state_(state) {}
+    BoardState* operator->() const noexcept { return &state_; }
 
    private:
-    BoardState* state_;
-    std::lock_guard<std::recursive_mutex> lock_;
+    const std::lock_guard<base::Mutex> lock_;
+    BoardState& state_;
   };
-  Locked operator->() const { return Locked(state_.load(std::memory_order_acquire)); }
+  Locked operator->() const { return {lock_, state_}; }
 
   // Whether take_events() has something. Takes no lock.
-  bool has_events() const noexcept {
-    return state_.load(std::memory_order_acquire)->has_events_.load(std::memory_order_acquire);
-  }
-
-  // In a forked child, from its handler: breakers, counts and events restart under a new lock; settings stay. The old
-  // state is leaked: a thread that does not exist here may have been changing it.
-  void abandon() noexcept;
+  bool has_events() const noexcept { return state_.has_events_.load(std::memory_order_acquire); }
 
  private:
-  std::atomic<BoardState*> state_;
+  mutable base::Mutex lock_{base::Rank::kBoard};
+  mutable BoardState state_;
 };
 
 }  // namespace yard::health

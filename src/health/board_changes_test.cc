@@ -70,6 +70,20 @@ TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
   EXPECT_TRUE(board->snapshot()->empty());
 }
 
+TEST(Board, RestartingForgetsAllButTheSettings) {
+  BreakerSettings s;
+  s.failure_threshold = 2;
+  Board board(s);
+  fail_times(board, key_of(), 2, t0);
+  board->device_lost({2, 0}, "", t0);
+  board->record_failure("x", ErrorClass::kFault, "", t0);
+  board->restart();
+  const HealthReport r = board->report({}, t0);
+  EXPECT_TRUE(r.kernels.empty() && r.backends.empty() && r.breakers.opened == 0);
+  EXPECT_TRUE(board->snapshot()->empty() && !board.has_events());
+  EXPECT_EQ(board->settings(), s);
+}
+
 TEST(Board, DisabledItCountsAndOpensNothing) {
   Board board;
   fail_times(board, key_of(), 5, t0);

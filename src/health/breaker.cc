@@ -4,9 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <mutex>
-
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "base/text.h"
 
 namespace yard {
@@ -133,7 +131,7 @@ std::string manual_text(std::string_view why) {
 
 }  // namespace health
 
-using Kind = BreakerEvent::Kind;
+using EventKind = BreakerEvent::Kind;
 
 const char* to_string(BreakerState state) noexcept {
   switch (state) {
@@ -146,174 +144,153 @@ const char* to_string(BreakerState state) noexcept {
 
 const char* to_string(BreakerEvent::Kind kind) noexcept {
   switch (kind) {
-    case Kind::kOpened: return "opened";
-    case Kind::kHalfOpen: return "half_open";
-    case Kind::kClosed: return "closed";
-    case Kind::kDeviceLost: return "device_lost";
-    case Kind::kDeviceBack: return "device_back";
+    case EventKind::kOpened: return "opened";
+    case EventKind::kHalfOpen: return "half_open";
+    case EventKind::kClosed: return "closed";
+    case EventKind::kDeviceLost: return "device_lost";
+    case EventKind::kDeviceBack: return "device_back";
   }
   return "?";
 }
 
 std::string to_string(const BreakerEvent& e) {
   std::string text = fmt::format("{}: {}", e.subject, to_string(e.kind));
-  if (e.kind == Kind::kOpened)
+  if (e.kind == EventKind::kOpened)
     text += e.until == std::chrono::steady_clock::time_point::max()
                 ? " until it is closed manually"
                 : " for " + base::seconds_text(e.until - e.at);
   return e.text.empty() ? text : text + ": " + e.text;
 }
 
-struct CircuitBreaker::State {
-  std::mutex lock;
+// The lock is held where a function of it runs.
+struct CircuitBreaker::Impl {
+  Impl(std::string n, const BreakerSettings& s) : name(std::move(n)), settings(s) {}
+
+  const std::string name;
+  const BreakerSettings settings;
+  base::Mutex lock{base::Rank::kBreaker};
   health::Breaker breaker;
   health::EventQueue events;
   BreakerCounters counters;
   // Changes with every state, so that results of calls that began before are recognized. The upper half is the process,
   // so that results of the parent's calls are late in a forked child.
-  uint64_t epoch = uint64_t{base::this_process()} << 32;
+  uint64_t epoch = base::forks() << 32;
+  base::InChild in_child{[this] {
+    breaker = {}, events = {}, counters = {};
+    epoch = base::forks() << 32;
+  }};
 
-  // A forked child restarts.
-  void inherit(State&) {}
-
-  bool same_process(uint64_t other) const { return epoch >> 32 == other >> 32; }
-};
-
-// The lock is held where a State is passed.
-struct CircuitBreaker::Impl {
-  base::OwnedPerProcess<State> state;
-  BreakerSettings settings;
-  std::string name;
-
-  void emit(State& s, Kind kind, std::string text, Time now) {
-    if (kind == Kind::kOpened) ++s.counters.opened;
-    ++s.epoch;
-    s.events.add({kind,
-                  {},
-                  {},
-                  name,
-                  std::move(text),
-                  now,
-                  kind == Kind::kOpened ? s.breaker.until : Time{}});
+  void emit(EventKind kind, std::string text, Time now) {
+    if (kind == EventKind::kOpened) ++counters.opened;
+    ++epoch;
+    const Time until = kind == EventKind::kOpened ? breaker.until : Time{};
+    events.add({kind, {}, {}, name, std::move(text), now, until});
   }
-
-  void open(State& s, std::string why, Time now) {
-    s.breaker.open(settings, now);
-    emit(s, Kind::kOpened, std::move(why), now);
+  void open(std::string why, Time now) {
+    breaker.open(settings, now);
+    emit(EventKind::kOpened, std::move(why), now);
   }
-
-  void close(State& s, Time now) {
-    const bool was_closed = s.breaker.closed();
-    s.breaker.close(now);
-    if (!was_closed) emit(s, Kind::kClosed, {}, now);
+  void close(Time now) {
+    const bool was_closed = breaker.closed();
+    breaker.close(now);
+    if (!was_closed) emit(EventKind::kClosed, {}, now);
   }
-
-  void fault(State& s, std::string_view why, Time now) {
-    if (!settings.enabled || !s.breaker.fault(settings, now)) return;
-    open(s, health::after_failures(settings, s.breaker, health::Evidence::kCall, why), now);
+  void fault(std::string_view why, Time now) {
+    if (settings.enabled && breaker.fault(settings, now))
+      open(health::after_failures(settings, breaker, health::Evidence::kCall, why), now);
   }
 };
 
 CircuitBreaker::CircuitBreaker(std::string name, const BreakerSettings& settings)
-    : impl_(std::make_unique<Impl>()) {
-  if (validate(settings).ok()) impl_->settings = settings;
-  impl_->name = std::move(name);
-}
+    : impl_(new Impl(std::move(name), validate(settings).ok() ? settings : BreakerSettings())) {}
 CircuitBreaker::~CircuitBreaker() = default;
 
 const std::string& CircuitBreaker::name() const noexcept { return impl_->name; }
 
 BreakerPermit CircuitBreaker::try_acquire(Time now) {
   BreakerPermit permit;
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  if (s.breaker.advance(impl_->settings, now)) impl_->emit(s, Kind::kHalfOpen, {}, now);
-  const bool half_open = s.breaker.state == BreakerState::kHalfOpen;
-  if (s.breaker.state == BreakerState::kOpen || (half_open && !s.breaker.probes->try_enter())) {
-    ++s.counters.refused;
+  Impl& i = *impl_;
+  const std::lock_guard lock(i.lock);
+  if (i.breaker.advance(i.settings, now)) i.emit(EventKind::kHalfOpen, {}, now);
+  const bool half_open = i.breaker.state == BreakerState::kHalfOpen;
+  if (i.breaker.state == BreakerState::kOpen || (half_open && !i.breaker.probes->try_enter())) {
+    ++i.counters.refused;
     return permit;
   }
-  ++s.counters.admitted;
+  ++i.counters.admitted;
   permit.breaker_ = this;
-  permit.epoch_ = s.epoch;
+  permit.epoch_ = i.epoch;
   permit.probe_ = half_open;
   return permit;
 }
 
 void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std::string_view why,
                             Time now) {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  if (result == ErrorClass::kOk) ++s.counters.successes;
-  if (result == ErrorClass::kFault) ++s.counters.failures;
+  Impl& i = *impl_;
+  const std::lock_guard lock(i.lock);
+  if (result == ErrorClass::kOk) ++i.counters.successes;
+  if (result == ErrorClass::kFault) ++i.counters.failures;
   // The slot is freed even if the result is late; a probe of the parent process has no slot here.
-  if (permit.probe_ && s.same_process(permit.epoch_)) s.breaker.probes->leave(result);
-  if (permit.epoch_ != s.epoch) {
-    if (result != ErrorClass::kDeclined) ++s.counters.late;
+  if (permit.probe_ && i.epoch >> 32 == permit.epoch_ >> 32) i.breaker.probes->leave(result);
+  if (permit.epoch_ != i.epoch) {
+    if (result != ErrorClass::kDeclined) ++i.counters.late;
     return;
   }
   if (!permit.probe_) {
-    if (result == ErrorClass::kOk) s.breaker.success(impl_->settings, now);
-    if (result == ErrorClass::kFault) impl_->fault(s, why, now);
+    if (result == ErrorClass::kOk) i.breaker.success(i.settings, now);
+    if (result == ErrorClass::kFault) i.fault(why, now);
     return;
   }
-  switch (s.breaker.probed()) {
+  switch (i.breaker.probed()) {
     case health::ProbeSlots::Result::kNone: return;
-    case health::ProbeSlots::Result::kClose: return impl_->close(s, now);
-    case health::ProbeSlots::Result::kReopen: return impl_->open(s, health::after_probe(why), now);
+    case health::ProbeSlots::Result::kClose: return i.close(now);
+    case health::ProbeSlots::Result::kReopen: return i.open(health::after_probe(why), now);
   }
 }
 
 void CircuitBreaker::open(Time now, std::string_view why,
                           std::optional<std::chrono::nanoseconds> duration) {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  s.breaker.open_manually(impl_->settings, now, duration);
-  impl_->emit(s, Kind::kOpened, health::manual_text(why), now);
+  const std::lock_guard lock(impl_->lock);
+  impl_->breaker.open_manually(impl_->settings, now, duration);
+  impl_->emit(EventKind::kOpened, health::manual_text(why), now);
 }
 
 void CircuitBreaker::close(Time now) {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  impl_->close(s, now);
+  const std::lock_guard lock(impl_->lock);
+  impl_->close(now);
 }
 
 void CircuitBreaker::reset(Time now) {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  impl_->close(s, now);
-  s.breaker.repeats = 0;
+  const std::lock_guard lock(impl_->lock);
+  impl_->close(now);
+  impl_->breaker.repeats = 0;
 }
 
 BreakerState CircuitBreaker::state(Time now) const {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  const health::Breaker& b = s.breaker;
+  const std::lock_guard lock(impl_->lock);
+  const health::Breaker& b = impl_->breaker;
   const bool over = b.state == BreakerState::kOpen && b.until <= now && b.until != Time::max();
   return over ? BreakerState::kHalfOpen : b.state;
 }
 
 std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  const health::Breaker& b = s.breaker;
+  const std::lock_guard lock(impl_->lock);
+  const health::Breaker& b = impl_->breaker;
   if (b.state != BreakerState::kOpen || b.until <= now || b.until == Time::max())
     return std::nullopt;
   return b.until;
 }
 
 BreakerCounters CircuitBreaker::counters() const {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  BreakerCounters all = s.counters;
-  all.events_dropped = s.events.dropped();
+  const std::lock_guard lock(impl_->lock);
+  BreakerCounters all = impl_->counters;
+  all.events_dropped = impl_->events.dropped();
   return all;
 }
 
 std::vector<BreakerEvent> CircuitBreaker::take_events() {
-  State& s = impl_->state.get();
-  const std::lock_guard lock(s.lock);
-  return s.events.take();
+  const std::lock_guard lock(impl_->lock);
+  return impl_->events.take();
 }
 
 BreakerPermit& BreakerPermit::operator=(BreakerPermit&& other) noexcept {

@@ -26,8 +26,8 @@ enum class Evidence : uint8_t {
 };
 
 // Failures of one kind of evidence while a breaker is closed: how many in a row, and their share in a window that begins
-// with a failure. The window ends when it has `failure_min_calls` calls and a smaller share of failures than `failure_percent`, or
-// after `failure_window`. So successes need counting only for a while after a failure.
+// with a failure. The window ends when it has `failure_min_calls` calls and a smaller share of failures than
+// `failure_percent`, or after `failure_window`. Both are up to date as of the last failure or reported success.
 struct FailureCount {
   using Time = std::chrono::steady_clock::time_point;
 
@@ -41,19 +41,21 @@ struct FailureCount {
     if (!is_open(s, now) || is_harmless(s)) begin = now, calls = failed = 0;
     if (calls < kMost) ++calls, ++failed;
   }
-  void success(const BreakerSettings& s, Time now) {
+  // So many successes since the last failure or success.
+  void success(const BreakerSettings& s, Time now, uint64_t count) {
+    if (count == 0) return;
     in_a_row = 0;
     if (calls == 0) return;
-    if (calls < kMost) ++calls;
+    calls = static_cast<uint16_t>(std::min<uint64_t>(calls + count, kMost));
     if (!is_open(s, now) || is_harmless(s)) calls = failed = 0;
   }
   // Whether the share of failures is too large.
   bool reached(const BreakerSettings& s) const {
     return s.failure_percent != 0 && calls >= s.failure_min_calls && !is_harmless(s);
   }
-  // Whether successes count. `last`: the time of the last failure.
-  bool counts_successes(const BreakerSettings& s, Time now, Time last) const {
-    return (in_a_row > 0 && now - last <= s.cooldown_cap) || is_open(s, now);
+  // Whether a success would make a difference.
+  bool counts_successes(const BreakerSettings& s, Time now) const {
+    return in_a_row > 0 || is_open(s, now);
   }
 
  private:
@@ -106,6 +108,7 @@ struct Breaker {
   Time until{};  // open: when it becomes half-open; half-open: when the next period begins
   Time since{};  // closed: when the time without faults began
   FailureCount calls, results;  // closed; by Evidence
+  uint64_t seen = 0;            // successes that `calls` knows of
   uint16_t repeats = 0;         // openings in a row; use repeats_at()
   BreakerState state = BreakerState::kClosed;
   bool manual = false;         // opened manually
@@ -125,23 +128,20 @@ struct Breaker {
   const FailureCount& count(Evidence e) const { return e == Evidence::kCall ? calls : results; }
   uint32_t in_a_row() const { return uint32_t{calls.in_a_row} + results.in_a_row; }
 
-  // Only when closed. Whether a threshold is reached.
-  bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
+  // Only when closed. Returns whether a threshold is reached. `successes` is the number of calls that have succeeded so
+  // far, if these are counted elsewhere.
+  bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall,
+             uint64_t successes = 0) {
     repeats = static_cast<uint16_t>(repeats_at(s, now));
-    // Successes between failures that are so far apart may not have been counted.
     if (now - since > s.cooldown_cap) calls.in_a_row = results.in_a_row = 0;
+    if (successes > seen) calls.success(s, now, successes - seen), seen = successes;
     since = std::max(since, now);
     count(e).failure(s, now);
     return in_a_row() >= s.failure_threshold || count(e).reached(s);
   }
-  // Only when closed. `checked`: its results were checked and are right.
-  void success(const BreakerSettings& s, Time now, bool checked = false) {
-    calls.success(s, now);
-    if (checked) results.success(s, now);
-  }
-  // Whether successes that are evidence of this kind count.
-  bool counts_successes(const BreakerSettings& s, Time now, Evidence e) const {
-    return closed() && count(e).counts_successes(s, now, since);
+  // Only when closed. A success that is not counted elsewhere.
+  void success(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
+    count(e).success(s, now, 1);
   }
   void forget_failures() { calls = results = {}; }
 
@@ -179,10 +179,10 @@ struct Breaker {
     end_probes();
   }
 
-  // Whether it is as good as a new one.
-  bool is_default(const BreakerSettings& s, Time now) const {
-    return closed() && !counts_successes(s, now, Evidence::kCall) &&
-           !counts_successes(s, now, Evidence::kResult) && repeats_at(s, now) == 0 && !busy();
+  // When it is as good as a new one, unless there is another fault.
+  Time forgotten_at(const BreakerSettings& s) const {
+    if (!closed() || busy()) return Time::max();
+    return since + std::max(s.cooldown_cap, s.failure_window) + std::chrono::nanoseconds(1);
   }
 
   static std::chrono::nanoseconds cooldown_after(const BreakerSettings& s, uint32_t repeats) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/testing_fork.h"
 #include "health/breaker.h"
 #include "health/testing.h"
 
@@ -135,6 +136,21 @@ TEST(CircuitBreaker, TextsAndEventsAreBounded) {
   const auto events = b.take_events();
   EXPECT_EQ(events.size(), kBreakerEvents);
   for (const BreakerEvent& e : events) EXPECT_LT(e.text.size(), 1000u);
+}
+
+TEST(CircuitBreaker, IsClosedInAForkedChildWhereResultsOfItsParentAreLate) {
+  BreakerSettings s;
+  s.failure_threshold = 1;
+  CircuitBreaker b("x", s);
+  BreakerPermit early = b.try_acquire(t0);
+  fail(b, t0);
+  EXPECT_TRUE(base::true_in_child([&] {
+    early.failure(t0);
+    if (b.state(t0) != kClosed || b.counters().late != 1) return false;
+    fail(b, t0);
+    return b.state(t0) == kOpen && b.counters().opened == 1;
+  }));
+  EXPECT_EQ(b.state(t0), kOpen);
 }
 
 // ---- The defects of LayerZero's breaker ----

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace yard::health {
 namespace {
 
@@ -58,6 +60,12 @@ std::string to_string(const CallKind& kind) {
   }
   part(yard::to_string(device));
   return text;
+}
+
+bool HealthSnapshot::empty() const noexcept {
+  return lost_.empty() && std::all_of(ops_.begin(), ops_.end(), [](const auto& op) {
+           return op.second.kernels.empty() && op.second.keys.empty();
+         });
 }
 
 std::string to_string(const Key& key) {

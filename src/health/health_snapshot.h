@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of breakers, and what a Board publishes for the selector and for plans: all breakers that are not closed,
-// immutable. One breaker decides about a call: that of the kernel as a whole if it is not closed, else that of the key.
+// Keys of breakers, and what a Board publishes for the selector and for plans: all breakers that are not closed, and the
+// kinds of calls that have failed. It is immutable. One breaker decides about a call: that of the kernel as a whole if it is not closed, else that of the key.
 //
 // The last kernel able to run is never excluded. Only the selector can tell which one that is, so it applies the rule.
 #pragma once
@@ -55,8 +55,6 @@ struct CallKind {
   Buckets sizes;
 
   uint64_t hash() const noexcept;
-  // One bit of 64 that stands for it; other kinds may have the same.
-  uint64_t bit() const noexcept { return uint64_t{1} << (hash() >> 58); }
   bool operator==(const CallKind&) const = default;
 };
 // `f32 f32, sizes 8-15 4096-8191, cuda:0`.
@@ -87,6 +85,7 @@ struct BreakerStatus {
   std::shared_ptr<ProbeSlots> probes;  // half-open: enter before the kernel runs
   std::string failed_calls;            // CallSpecs, separated by commas; empty: unknown
   bool wrong_results = false;          // of those that have opened it, some were found by checks
+  bool operator==(const BreakerStatus&) const = default;
 };
 
 class HealthSnapshot {
@@ -94,6 +93,14 @@ class HealthSnapshot {
   struct OfOp {
     std::vector<BreakerStatus> kernels;  // as a whole
     std::vector<BreakerStatus> keys;
+    // Kinds of calls that a kernel has failed on, with closed breakers. They have plans of their own.
+    struct Counting {
+      std::string kernel;
+      CallKind kind;
+      bool operator==(const Counting&) const = default;
+    };
+    std::vector<Counting> counting;
+    bool operator==(const OfOp&) const = default;
     // The breaker that decides about calls of the key; null if it is closed.
     const BreakerStatus* find(const Key& key) const noexcept {
       for (const BreakerStatus& b : kernels)
@@ -104,14 +111,15 @@ class HealthSnapshot {
     }
   };
 
-  // Null if all breakers of the op are closed.
+  // Null if all breakers of the op are closed and none of its kinds is counting.
   const OfOp* of_op(std::string_view op) const noexcept {
     const auto at = ops_.find(op);
     return at == ops_.end() ? nullptr : &at->second;
   }
   const std::vector<Device>& devices_lost() const noexcept { return lost_; }
   bool is_lost(Device device) const noexcept { return base::contains(lost_, device); }
-  bool empty() const noexcept { return ops_.empty() && lost_.empty(); }
+  // Whether all breakers are closed and no device is lost.
+  bool empty() const noexcept;
 
  private:
   friend class BoardState;

@@ -218,8 +218,12 @@ class Day {
   void call(size_t key, ErrorClass outcome) {
     ModelBreaker& judge = model_.deciding(key);
     if (judge.state == ModelBreaker::closed) {
-      board_->fault(key_at(key), outcome, "", now());
-      if (outcome == ErrorClass::kOk) model_.success(key);
+      if (outcome == ErrorClass::kOk) {
+        ++succeeded_[key];  // the board asks at the next failure
+        model_.success(key);
+      } else {
+        report(key, outcome);
+      }
       if (outcome == ErrorClass::kFault) model_.fault(key);
     } else if (begin_probe(key)) {
       end_probe(key, outcome);
@@ -244,7 +248,7 @@ class Day {
     const auto [probes, judge] = *std::exchange(inside_[key], std::nullopt);
     const bool decided = probes->leave(outcome);
     if (outcome != ErrorClass::kOk)
-      board_->fault(key_at(key), outcome, "", now());
+      report(key, outcome);
     else if (decided)
       board_->advance(now());
     model_.end_probe(*judge, key, outcome);
@@ -253,9 +257,10 @@ class Day {
   // Of a call that began long ago.
   void late(size_t key, bool ok) {
     if (model_.deciding(key).state == ModelBreaker::closed) return;
-    const bool changed =
-        ok ? board_->success(key_at(key), now()).changed : fail(board_, key_at(key), now());
-    RC_ASSERT_FALSE(changed);
+    if (ok)
+      ++succeeded_[key];
+    else
+      RC_ASSERT_FALSE(report(key, ErrorClass::kFault).changed);
   }
 
   enum class Manual { kOpen, kClose, kReset };
@@ -297,6 +302,9 @@ class Day {
 
  private:
   Time now() const { return kStart + seconds(second_); }
+  BoardUpdate report(size_t key, ErrorClass outcome) {
+    return board_->fault(key_at(key), outcome, "", now(), {.successes = succeeded_[key]});
+  }
   static Key key_at(size_t i) { return key_of("default.simd", uint64_t{1} << i); }
 
   void compare(const BreakerStatus* held, const ModelBreaker& b) const {
@@ -316,6 +324,7 @@ class Day {
   Board board_;
   Model model_;
   std::optional<Inside> inside_[kKeys];
+  uint64_t succeeded_[kKeys] = {};
   int second_ = 0;
 };
 

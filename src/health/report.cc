@@ -81,12 +81,11 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
       for (const Record::Failed& f : r->failed) k.failed_calls.push_back(f.call);
       std::stable_sort(k.failed_calls.begin(), k.failed_calls.end(),
                        [](const FailedCall& a, const FailedCall& b) { return a.last > b.last; });
-      if (!r->breaker.closed()) k.open.push_back(shown(settings(), {}, r->breaker, now));
     }
-  for (const auto& [key, breaker] : keys_)
+  for (const auto& [key, breaker] : breakers_)
     if (!breaker.closed())
       kernels[{key.record->op, key.record->kernel}].open.push_back(
-          shown(settings(), to_string(key.kind), breaker, now));
+          shown(settings_, key.kind ? to_string(*key.kind) : std::string(), breaker, now));
   for (const Successes& n : successes) kernel(n.op, n.kernel, n.backend).successes += n.count;
 
   HealthReport report;

@@ -46,6 +46,10 @@ inline std::shared_ptr<ProbeSlots> probes_of(const Board& board, const Key& key)
 inline bool fail(Board& board, const Key& key, Time now) {
   return board->fault(key, ErrorClass::kFault, "it broke", now).changed;
 }
+// The same after so many successes.
+inline BoardUpdate fail_after(Board& board, const Key& key, uint64_t successes, Time now) {
+  return board->fault(key, ErrorClass::kFault, "it broke", now, {.successes = successes});
+}
 inline void fail_times(Board& board, const Key& key, uint32_t times, Time now) {
   for (uint32_t i = 0; i < times; ++i) fail(board, key, now);
 }

@@ -126,9 +126,6 @@ inline constexpr auto kFields<Policy> = std::tuple{
 // Variables that are no part of a policy.
 template <>
 inline constexpr auto kFields<Environment> = std::tuple{
-    field("check_float_state", &Environment::check_float_state, {Shape::kSwitch},
-          "whether a kernel that changes the floating-point control state has failed",
-          {.variable = "YARD_CHECK_FLOAT_STATE"}),
     field("config", &Environment::config, {Shape::kPath}, "the rule file in force from the start",
           {.variable = "YARD_CONFIG"}),
     field("inspect", &Environment::inspect, {Shape::kSwitch},
@@ -142,7 +139,7 @@ inline constexpr auto kFields<Environment> = std::tuple{
     field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
           {.variable = "YARD_RECORD"}),
     field("state_bytes", &Environment::state_bytes, Form::whole(0, kMostStateBytes),
-          "bytes that kept states of kernels may hold together", {.variable = "YARD_STATE_BYTES"}),
+          "bytes that states of kernels may hold together", {.variable = "YARD_STATE_BYTES"}),
     field("verbose", &Environment::verbose, Form::word(kVerboseWords),
           "a line on standard error for each call; 2: also for selections and transforms",
           {.variable = "YARD_VERBOSE"}),
@@ -345,8 +342,8 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "error",
           {.fallback = "1000"}),
     field("state_bytes", &Settings::state_bytes, Form::whole(0, kMostStateBytes),
-          "bytes that kept states of kernels may hold together; those unused for longest are "
-          "dropped, and made again where there is room beside those in use",
+          "bytes that states of kernels may hold together; a state that would exceed them is not "
+          "made, and its kernel declines",
           {.fallback = "4294967296"}),
     field("labels", &Settings::labels, {Shape::kLabelNames},
           "labels of the program's own that conditions may name"),

@@ -35,8 +35,7 @@ struct Environment {
   Policy policy;
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
-  std::string config;                     // path of a rule file; empty when not set
-  std::optional<bool> check_float_state;  // after every run of a kernel
+  std::string config;  // path of a rule file; empty when not set
   std::string record;  // path of a file that calls are recorded to; empty when not set
   std::optional<int64_t> state_bytes;  // that kept states of kernels may hold together
   std::string verbose;                 // "0", "1" or "2"; empty when not set

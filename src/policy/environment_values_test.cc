@@ -43,7 +43,7 @@ const std::string kLoggers =
 const std::string kBytes = "expected a whole number from 0 to 1000000000000000";
 const std::string kUnknown = "unknown variable";
 const std::string kVariables =
-    "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_FLOAT_STATE, "
+    "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, "
     "YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_INSPECT, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, "
     "YARD_PREFER, YARD_RECORD, YARD_STATE_BYTES, YARD_STRICT or YARD_VERBOSE";

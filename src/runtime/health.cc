@@ -58,7 +58,8 @@ Status change_breaker(Maintenance& maintenance, std::string_view op, std::string
 
 HealthReport Health::report() const {
   const detail::Core& core = maintenance_->core();
-  return core.board->report(core.successes(), std::chrono::steady_clock::now());
+  const auto successes = core.successes();
+  return core.board->report(successes, std::chrono::steady_clock::now());
 }
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {

@@ -62,9 +62,9 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
-  made.states_ = std::make_shared<exec::States>(runtime.core().states_owner());
+  made.states_ = std::make_shared<exec::States>(runtime.core().state_budget);
   made.states_->set_options(std::move(owned));
-  if (made.states_->first_in_process()) runtime.core().add_instance(made.states_);
+  runtime.core().add_instance(made.states_);
   return made;
 }
 
@@ -102,7 +102,7 @@ Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   return runtime_->call(op_, args, options);
 }
 
-size_t Instance::states() const { return states_->size(); }
+size_t Instance::states() const { return states_->held().states; }
 
 uint64_t Instance::state_bytes() const { return states_->held().bytes; }
 

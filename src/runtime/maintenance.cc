@@ -39,9 +39,9 @@ void Maintenance::work() {
   auto events = core_.board->take_events();
   if (!publish()) core_.published.catch_up();  // with what a call has published
   notify(std::move(events));                   // after they are in force
-  const auto sweep = core_.planner.sweep(Clock::now());
-  schedule(core_.board->next_change());
-  schedule(sweep);
+  const auto next = core_.board->next_change();
+  schedule(next);
+  schedule(core_.planner.sweep(Clock::now()));
 }
 
 void Maintenance::publish_now() {

@@ -403,8 +403,7 @@ RuntimeStats Runtime::stats(bool with_calls) const {
   RuntimeStats to = parts_->core.planner.stats();
   if (with_calls) parts_->core.calls->read(to);
   to.reloads = parts_->rules.stats();
-  const exec::States::Held held = parts_->core.held_states();
-  to.states = held.states, to.state_bytes = held.bytes;
+  to.states = parts_->core.state_budget->states, to.state_bytes = parts_->core.state_budget->bytes;
   return to;
 }
 void Runtime::reset_stats() {

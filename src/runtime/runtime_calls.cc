@@ -145,7 +145,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
 
 namespace {
 
-using Totals = decltype(std::declval<telemetry::CallTable>().totals());
+using Totals = decltype(std::declval<health::CallTable>().totals());
 
 KernelInfo describe_kernel(const dispatch::Entry& entry, size_t i, const yard_host_t* host,
                            const Totals& totals) {

@@ -253,6 +253,9 @@ void CandidateSet::read_health() {
     for (const health::BreakerStatus& h : of->keys)
       if (h.key.kernel == c.kernel->id && h.key.kind.sizes.get().size() == dims_.size())
         c.key_breakers.push_back({note(h), size_predicates(h.key.kind.sizes, dims_)});
+    for (const auto& [kernel, kind] : of->counting)
+      if (kernel == c.kernel->id && kind.sizes.get().size() == dims_.size())
+        c.counting.push_back(size_predicates(kind.sizes, dims_));
   }
 }
 

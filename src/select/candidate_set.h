@@ -104,6 +104,8 @@ struct KernelCandidate {
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;
+  // The sizes of the kinds of calls that are counting (health/health_snapshot.h). The selection does not depend on them.
+  std::vector<std::vector<op::Predicate>> counting;
 
   // The breaker that a call is subject to; null if none is open or half-open.
   const health::BreakerStatus* breaker_for(const op::Program& program, Device device,
@@ -125,10 +127,9 @@ struct WatchSettings {
   std::shared_ptr<const policy::Rollout> rollout;            // of other rules
   std::shared_ptr<registry::ResultChecker> checker;          // runs before and after kernels
   std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
-  bool float_state = false;                                  // kernels must not change it
 
   // Beside observers.
-  bool any() const noexcept { return rollout != nullptr || checker != nullptr || float_state; }
+  bool any() const noexcept { return rollout != nullptr || checker != nullptr; }
 };
 
 struct CacheSettings {

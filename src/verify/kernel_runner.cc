@@ -110,11 +110,14 @@ Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flag
                               .strict = true,
                               .writes_inputs = program.has_inout(),
                               .program = &program,
-                              .states = states != nullptr ? states : states_.get(),
-                              .check_float_state = true};
+                              .states = states != nullptr ? states : states_.get()};
   exec::Outcome outcome;
   Status s = exec::execute(thread, *plan_, request, outcome);
   if (changed_float_state != nullptr) *changed_float_state = outcome.changed_float_state;
+  if (s.ok() && outcome.changed_float_state)
+    return exec::kernel_failure(program.name().c_str(), kernel_, YARD_FAULT,
+                                "it changed the floating-point control state of its thread "
+                                "(rounding mode, flush-to-zero or traps)");
   return s;
 }
 

@@ -74,6 +74,34 @@ TEST_F(HealthOf, NoCallThatStartsAfterABreakerOpenedRunsItsKernel) {
   EXPECT_EQ(too_late, 0);
 }
 
+std::function<void()> g_in_verifier;
+
+TEST_F(HealthOf, AFailureInsideAVerifierOpensABreaker) {
+  static const char* const reads[] = {"n", nullptr};
+  yard_kernel_t asking = kernel_of("outer", "asking", 2, 100);
+  asking.verify_reads = reads;
+  asking.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t {
+    g_in_verifier();
+    return YARD_OK;
+  };
+  Changes c;
+  c.add_op(op_of("outer(out!: T[n], x: T[n], by: int = 0)")).add_kernel(asking);
+  bare_.runtime.apply(std::move(c)).or_throw();
+  bad_.set({.code = YARD_FAULT});
+  uint64_t failed = 0, late = 0;
+  g_in_verifier = [&] {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(call().ok());
+    failed = bad_.calls();
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(call().ok());
+    late = bad_.calls() - failed;
+  };
+  EXPECT_TRUE(bare_.runtime.explain("outer(f32[4])@cpu").ok());
+  EXPECT_EQ(failed, 5u);
+  EXPECT_EQ(late, 0u);
+  EXPECT_TRUE(soon([&] { return opened_ == 1; }));
+  g_in_verifier = nullptr;
+}
+
 TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   std::vector<float> to(4), from(4);
   const TensorView out(to.data(), DType::f32, {4}), x(from.data(), DType::f32, {4});

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding mode and flush-to-zero of a thread outlast code that changes them: libraries that are opened, queries, states of
-// kernels. A kernel that changes them fails verification, and every call where YARD_CHECK_FLOAT_STATE is on.
+// kernels. A kernel that changes them fails verification.
 #include <gmock/gmock.h>
-#include <yard/bound.h>
 #include <yard/verify.h>
 
 #include <cfenv>
-#include <cstdlib>
 #include <limits>
 
 #include "plugin_files.h"
@@ -30,7 +28,6 @@ class FloatState : public ::testing::Test {
   ~FloatState() override {
     EXPECT_TRUE(usual());
     std::fesetenv(FE_DFL_ENV);
-    ::unsetenv("YARD_CHECK_FLOAT_STATE");
   }
 };
 
@@ -146,63 +143,6 @@ TEST_F(FloatState, AKernelThatChangesItFailsVerification) {
   ASSERT_FALSE(report.kernels[0].failures.empty());
   EXPECT_THAT(report.kernels[0].failures[0].what,
               HasSubstr("changed the floating-point control state"));
-}
-
-// With an environment, and otherwise as Bare.
-RuntimeSettings with_environment() {
-  RuntimeSettings s = Bare::settings(4096);
-  s.environment = true;
-  s.plugins.installed = false;
-  return s;
-}
-
-TEST_F(FloatState, IsCheckedAfterEveryCallWhereTheEnvironmentAsksForIt) {
-  ::setenv("YARD_CHECK_FLOAT_STATE", "1", 1);
-  Runtime runtime(with_environment());
-  Changes c;
-  c.add_backend(backend_of("test")).add_op(op_of(kCopy)).add_kernel(rounding_kernel());
-  runtime.apply(std::move(c)).or_throw();
-  Policy strict;
-  strict.strict = true;
-  runtime.set_policy(strict).or_throw();
-  runtime.health().set_settings({.enabled = false}).or_throw();
-  Floats out(4), x(4);
-  const auto on = copy.on(runtime);
-  const auto fails = [&](const Status& s, const char* how) {
-    EXPECT_THAT(s.to_string(), HasSubstr("changed the floating-point control state")) << how;
-    EXPECT_TRUE(usual()) << how;
-  };
-  const auto bound = bind(on, out.view, x.view).value();
-  const auto frozen = freeze(on, out.view, x.view).value();
-  for (int i = 0; i < 4; ++i) {
-    fails(on(out.view, x.view, 0), "typed");
-    fails(runtime.call("copy", {out.view, x.view}), "by name");
-    fails(bound(0), "bound");
-    fails(frozen(0), "frozen");
-    Options o;
-    o.force = "rounding";
-    fails(on.with(o)(out.view, x.view, 0), "with options");
-    const ScopedPolicy scope(Scope().label("tenant", "blue").deny_kernels({"no.such"}));
-    fails(on(out.view, x.view, 0), "in a scope");
-  }
-  ::unsetenv("YARD_CHECK_FLOAT_STATE");
-  runtime.reload_environment().or_throw();
-  EXPECT_TRUE(on(out.view, x.view, 0).ok());
-  std::fesetround(FE_TONEAREST);
-}
-
-// Where another kernel may be tried, it serves the call.
-TEST_F(FloatState, AKernelThatChangesItIsAFaultAfterWhichAnotherServes) {
-  ::setenv("YARD_CHECK_FLOAT_STATE", "1", 1);
-  Runtime runtime(with_environment());
-  Changes c;
-  c.add_backend(backend_of("test")).add_op(op_of(kCopy)).add_kernel(rounding_kernel());
-  c.add_kernel(kernel_of("copy", "other", 2));
-  runtime.apply(std::move(c)).or_throw();
-  Floats out(4), x(4);
-  t_ran = 0;
-  EXPECT_TRUE(copy.on(runtime)(out.view, x.view, 0).ok());
-  EXPECT_EQ(t_ran, 2);
 }
 
 }  // namespace

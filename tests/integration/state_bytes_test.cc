@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/explain.h>
-#include <yard/log.h>
 
 #include <atomic>
 #include <deque>
@@ -18,8 +17,6 @@ namespace yard::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr uint64_t kDefaultBound = uint64_t{4} << 30;
 
 std::atomic<int> g_made{0}, g_ended{0};
 std::atomic<bool> g_wrong_size{false};
@@ -109,88 +106,38 @@ TEST_F(StateBytes, AreReported) {
   EXPECT_THAT(to_json(stats()), HasSubstr("\"states\": 2, \"state_bytes\": 150"));
 }
 
-TEST_F(StateBytes, OfManyWeightsStayWithinTheBound) {
-  bound(1000);
-  std::deque<Loaded> all;
-  for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(call(all.emplace_back(bare_.runtime)), "default.copied");
-    EXPECT_LE(stats().state_bytes, 1000u);
-    call(all[0]);  // used all the time
-  }
-  EXPECT_EQ(stats().states, 10u);
-  EXPECT_EQ(g_made - g_ended, 10);
-  EXPECT_EQ(g_made, 50) << "what is used all the time was dropped";
-  for (size_t i : {0u, 49u, 41u}) EXPECT_EQ(all[i].instance.states(), 1u) << i;
-  for (size_t i : {1u, 40u}) EXPECT_EQ(all[i].instance.states(), 0u) << i;
-  // One that was dropped is made again when it is used and others are not, and another goes.
-  EXPECT_EQ(call(all[1]), "default.plain");
-  EXPECT_EQ(g_made, 50);
-  EXPECT_EQ(call(all[1]), "default.copied");
-  EXPECT_EQ(g_made, 51);
-  EXPECT_EQ(all[41].instance.states(), 0u);
-}
-
-// The layers of a model, one after the other, pass after pass.
-TEST_F(StateBytes, OfMoreThanFitAreNotMadeAgainAndAgain) {
-  std::atomic<int> warnings{0};
-  set_log_sink([&](const LogMessage& m) {
-    warnings += m.text.find("more than 1040 bytes (state_bytes): calls") != std::string::npos;
-  });
-  bound(1040);
-  std::deque<Loaded> model;
-  for (int i = 0; i < 13; ++i) model.emplace_back(bare_.runtime);
-  const auto pass = [&](const std::deque<Loaded>& of) {
-    size_t copied = 0;
-    for (const Loaded& l : of) copied += call(l) == "default.copied" ? 1 : 0;
-    return copied;
-  };
-  EXPECT_EQ(pass(model), 13u);
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(pass(model), 10u) << i;
-  EXPECT_EQ(g_made, 13);
-  EXPECT_EQ(stats().state_bytes, 1000u);
-
-  // Another model takes the room when the first one is no longer used.
-  std::deque<Loaded> next;
-  for (int i = 0; i < 4; ++i) next.emplace_back(bare_.runtime);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(pass(next), 4u);
-  EXPECT_EQ(g_made, 17);
-  for (int i = 0; i < 200; ++i) pass(model);
-  EXPECT_EQ(pass(model), 10u);
-  EXPECT_LE(g_made, 17 + 4);
-  set_log_sink({});
-  EXPECT_EQ(warnings, 1);
-}
-
-TEST_F(StateBytes, FollowTheBound) {
-  std::deque<Loaded> all;
-  for (int i = 0; i < 10; ++i) call(all.emplace_back(bare_.runtime));
-  EXPECT_EQ(stats().state_bytes, 1000u);
+// A state is made once to find out that it does not fit. Other kernels serve.
+TEST_F(StateBytes, AStateBeyondTheBoundIsRefusedUntilThereIsRoom) {
   bound(250);
-  EXPECT_EQ(stats().state_bytes, 200u);
-  EXPECT_EQ(all[9].instance.states(), 1u);
-  EXPECT_EQ(all[7].instance.states(), 0u);
-  bound(static_cast<int64_t>(kDefaultBound));
-  for (const Loaded& l : all) call(l);
-  EXPECT_EQ(stats().state_bytes, 1000u);
-}
-
-// It is made once to find that out; other kernels serve.
-TEST_F(StateBytes, AStateBeyondTheBoundIsRefused) {
-  bound(99);
-  Loaded l(bare_.runtime);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(call(l), "default.plain");
-  EXPECT_EQ(g_made, 1);
+  std::deque<Loaded> all;
+  for (int i = 0; i < 3; ++i) all.emplace_back(bare_.runtime);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(call(all[0]), "default.copied");
+    EXPECT_EQ(call(all[1]), "default.copied");
+    EXPECT_EQ(call(all[2]), "default.plain");
+  }
+  EXPECT_EQ(g_made, 3);
   EXPECT_EQ(g_ended, 1);
-  EXPECT_EQ(l.instance.states(), 0u);
+  EXPECT_EQ(stats().state_bytes, 200u);
+  EXPECT_EQ(all[2].instance.states(), 0u);
   Floats out(4), x(4);
   Options o;
   o.force = "default.copied";
-  const Status s = l.instance.call({out.view, x.view, l.weight.view}, o);
-  EXPECT_THAT(s.to_string(),
-              HasSubstr("its state would hold 100 bytes, and the bound (state_bytes) is 99"));
-  bound(100);
-  EXPECT_EQ(call(l), "default.copied");
-  EXPECT_EQ(g_made, 2);
+  EXPECT_THAT(all[2].instance.call({out.view, x.view, all[2].weight.view}, o).to_string(),
+              HasSubstr("its state would hold 100 bytes, and all states together hold at most 250 "
+                        "(state_bytes)"));
+  // Room comes from another state that ends, or from a higher bound.
+  all.pop_front();
+  EXPECT_EQ(call(all[1]), "default.copied");
+  EXPECT_EQ(g_made, 4);
+  Loaded& last = all.emplace_back(bare_.runtime);
+  EXPECT_EQ(call(last), "default.plain");
+  bound(300);
+  EXPECT_EQ(call(last), "default.copied");
+  // A lower bound ends no state.
+  bound(99);
+  EXPECT_EQ(call(last), "default.copied");
+  EXPECT_EQ(stats().state_bytes, 300u);
 }
 
 TEST_F(StateBytes, AWrongSizeIsAFault) {
@@ -220,7 +167,7 @@ TEST_F(StateBytes, GoWithTheirKernelAndAreMadeAgainWithIt) {
   EXPECT_EQ(stats().state_bytes, 100u);
 }
 
-TEST_F(StateBytes, UnderThreads) {
+TEST_F(StateBytes, StayWithinTheBoundUnderThreads) {
   constexpr int kThreads = 3;
   bound(1000);
   std::deque<Loaded> all;
@@ -234,16 +181,15 @@ TEST_F(StateBytes, UnderThreads) {
         ASSERT_TRUE(l.instance.call({out.view, x.view, l.weight.view}).ok());
         ASSERT_EQ(out.data[0], 1);
         if (k % 50 == 0) l.instance.load({{"w", l.weight.view}}).or_throw();
-        // Beyond the bound are at most those that calls are making.
-        ASSERT_LE(stats().state_bytes, 1000u + 100 * kThreads);
+        ASSERT_LE(stats().state_bytes, 1000u);
       }
     });
-  for (int k = 0; k < scaled(40); ++k) bound(k % 2 == 0 ? 500 : 1000);
   for (std::thread& t : threads) t.join();
-  EXPECT_LE(stats().state_bytes, 1000u);
   EXPECT_EQ(static_cast<size_t>(g_made - g_ended), stats().states);
+  EXPECT_EQ(stats().state_bytes, 100 * stats().states);
   all.clear();
   EXPECT_EQ(g_made, g_ended);
+  EXPECT_EQ(stats().state_bytes, 0u);
 }
 
 #if !defined(YARD_UNDER_TSAN)  // which dies on threads after a fork
@@ -251,22 +197,13 @@ TEST_F(StateBytes, OfAForkedChildAreItsOwn) {
   bound(300);
   std::deque<Loaded> all;
   for (int i = 0; i < 5; ++i) call(all.emplace_back(bare_.runtime));
-  std::atomic<bool> stop{false};
-  std::thread caller([&] {
-    Floats out(4), x(4);
-    for (size_t k = 0; !stop; ++k)
-      all[k % 5].instance.call({out.view, x.view, all[k % 5].weight.view}).ignore();
-  });
-  for (int n = 0; n < 20 && !HasFailure(); ++n)
-    EXPECT_TRUE(base::true_in_child([&] {
-      if (stats().state_bytes != 0) return false;
-      for (const Loaded& l : all)
-        if (call(l) != "default.copied") return false;
-      return stats().state_bytes == 300 && all[4].instance.states() == 1;
-    }));
-  stop = true;
-  caller.join();
-  EXPECT_LE(stats().state_bytes, 300u);
+  EXPECT_TRUE(base::true_in_child([&] {
+    if (stats().state_bytes != 0) return false;
+    for (size_t i = 5; i-- > 0;)
+      if (call(all[i]) != (i >= 2 ? "default.copied" : "default.plain")) return false;
+    return stats().state_bytes == 300;
+  }));
+  EXPECT_EQ(stats().state_bytes, 300u);
 }
 #endif
 

@@ -42,7 +42,6 @@ struct FrozenKernel {
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t flags = 0;
-  bool check_float_state = false;
   std::shared_ptr<void> pin;  // keeps the kernel, its backend and its plugin
   Site* site = nullptr;
   std::string id;

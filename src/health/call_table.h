@@ -3,7 +3,7 @@
 //
 // A plan points to its class and to the series of its first kernel, and hits count in that series' per-thread counter. All
 // else is rare: misses, failures and fallbacks write shared memory, samples one of a few blocks. Classes and series live as
-// long as the table, are only added, and can be walked without a lock, also in a forked child.
+// long as the table, are only added, and can be walked without a lock.
 #pragma once
 
 #include <yard/options.h>
@@ -12,22 +12,22 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/counters.h"
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "op/call.h"
 
-namespace yard::telemetry {
+namespace yard::health {
 
 // The buckets of a LatencyHistogram: one up to 31 ns, then four for each factor of two.
-struct Buckets {
+struct LatencyBuckets {
   static constexpr uint32_t kCount = 128, kFirstOctave = 5;
   static uint32_t index(uint64_t ns) noexcept {
     if (ns < uint64_t{1} << kFirstOctave) return 0;
@@ -71,12 +71,12 @@ class Series {
   struct Block;
   // A few, so that threads seldom write to the same one.
   static constexpr uint32_t kBlocks = 4;
-  // Of this thread; null: a forked child without memory.
-  Block* block() noexcept;
+  // Of this thread.
+  Block& block() noexcept;
   // In a forked child.
   void restart() noexcept;
 
-  std::atomic<Block*> blocks_;  // kBlocks of them; null in a forked child before the first use
+  const std::unique_ptr<Block[]> blocks_;
   Series* next_ = nullptr;
 };
 
@@ -106,10 +106,11 @@ class CallTable {
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
 
-  // The class that a call of a new plan belongs to. Takes a lock.
+  // The class that a call of a new plan belongs to. Takes a lock. Calls of a kind that is counting get a class even if
+  // there are kMaxCallClasses.
   const CallClass& class_of(const std::string& op,
-                            const std::shared_ptr<const op::Program>& program,
-                            const op::Call& call);
+                            const std::shared_ptr<const op::Program>& program, const op::Call& call,
+                            bool counting = false);
 
   // Fills in `calls`, `ops` and `since`.
   void read(RuntimeStats& to) const;
@@ -120,8 +121,9 @@ class CallTable {
     uint64_t calls = 0, failures = 0;
   };
   std::map<std::pair<std::string, std::string>, Totals> totals() const;
-  // The same for one kernel.
-  Totals totals(const std::string& op, const std::string& kernel) const;
+  // The same for one kernel. With `of`, only classes for which it returns true; it is not called for further ones.
+  Totals totals(const std::string& op, const std::string& kernel,
+                const std::function<bool(const CallClass&)>& of = {}) const;
 
   // In the fork handler of a child: everything is zero.
   void restart_in_child() noexcept;
@@ -130,24 +132,9 @@ class CallTable {
   friend struct CallClass;
   // Beyond it, kernels are counted together. Plugins may come and go with new names for ever.
   static constexpr size_t kMaxSeries = 4 * kMaxCallClasses, kMaxOps = 1024;
-  struct Root {
-    std::mutex lock;
-    // Made from the list of classes at the first use.
-    bool indexed = false;
-    std::unordered_map<std::string, const CallClass*> by_key;
-    std::map<std::string, const CallClass*, std::less<>> others;
-    size_t series = 0;
-    // By op and kernel.
-    std::map<std::pair<std::string, std::string>, std::vector<const Series*>> by_kernel;
-    // Of the last reset.
-    std::chrono::system_clock::time_point since = std::chrono::system_clock::now();
-    std::unordered_map<const Series*, CallStats> series_before;
-    std::unordered_map<const CallClass*, uint64_t> misses_before;
-  };
-  // The rest under the lock.
-  void index(Root& r) const;
-  static void add(Root& r, const CallClass& c, const Series& s);
-  static Totals sum(const std::vector<const Series*>& all);
+  using ClassSeries = std::vector<std::pair<const CallClass*, const Series*>>;
+  static Totals sum(const ClassSeries& all, const std::function<bool(const CallClass&)>& of);
+  // Under the lock.
   const CallClass& add(std::string op, std::shared_ptr<const op::Program> program,
                        std::shared_ptr<const op::Call> call, std::string key);
   template <class F>
@@ -161,8 +148,17 @@ class CallTable {
       f(*s);
   }
 
-  base::ReplacedInChild<Root> root_;
   std::atomic<CallClass*> first_{nullptr};
+  mutable base::Mutex lock_{base::Rank::kCalls};
+  // The rest is under the lock.
+  std::unordered_map<std::string, const CallClass*> by_key_;
+  std::map<std::string, const CallClass*, std::less<>> others_;
+  size_t series_ = 0;
+  std::map<std::pair<std::string, std::string>, ClassSeries> by_kernel_;  // by op and kernel
+  // Of the last reset.
+  std::chrono::system_clock::time_point since_ = std::chrono::system_clock::now();
+  std::unordered_map<const Series*, CallStats> series_before_;
+  std::unordered_map<const CallClass*, uint64_t> misses_before_;
 };
 
-}  // namespace yard::telemetry
+}  // namespace yard::health

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "telemetry/call_table.h"
+#include "health/call_table.h"
 
 #include <gtest/gtest.h>
 #include <yard/call_spec.h>
 
 #include <thread>
 
-namespace yard::telemetry {
+namespace yard::health {
 namespace {
 
 TEST(Buckets, EveryTimeIsInTheBucketWhoseBoundsHoldIt) {
   for (int shift = 0; shift < 40; ++shift) {
     for (int64_t by = -1; by <= 1; ++by) {
       const uint64_t ns = (uint64_t{1} << shift) + static_cast<uint64_t>(by);
-      const uint32_t i = Buckets::index(ns);
-      EXPECT_LE(ns, Buckets::up_to_ns(i)) << ns;
+      const uint32_t i = LatencyBuckets::index(ns);
+      EXPECT_LE(ns, LatencyBuckets::up_to_ns(i)) << ns;
       if (i > 0) {
-        EXPECT_GT(ns, Buckets::up_to_ns(i - 1)) << ns;
+        EXPECT_GT(ns, LatencyBuckets::up_to_ns(i - 1)) << ns;
       }
     }
   }
-  EXPECT_EQ(Buckets::index(UINT64_MAX), Buckets::kCount - 1);
+  EXPECT_EQ(LatencyBuckets::index(UINT64_MAX), LatencyBuckets::kCount - 1);
 }
 
 TEST(Buckets, AreAtMostAQuarterWide) {
-  for (uint32_t i = 2; i < Buckets::kCount - 1; ++i) {
-    const auto low = static_cast<double>(Buckets::up_to_ns(i - 1) + 1);
-    EXPECT_LE(static_cast<double>(Buckets::up_to_ns(i) + 1), 1.25 * low + 1) << i;
+  for (uint32_t i = 2; i < LatencyBuckets::kCount - 1; ++i) {
+    const auto low = static_cast<double>(LatencyBuckets::up_to_ns(i - 1) + 1);
+    EXPECT_LE(static_cast<double>(LatencyBuckets::up_to_ns(i) + 1), 1.25 * low + 1) << i;
   }
 }
 
@@ -69,8 +69,10 @@ TEST_F(Tables, CountsByClassKernelAndMode) {
   EXPECT_EQ(s.calls[0].failures.of(ErrorClass::kFault), 1u);
   EXPECT_EQ(s.calls[0].latency.count, 2u);
   EXPECT_EQ(s.calls[0].latency.sum_ns, 1000u);
-  EXPECT_EQ(s.calls[0].latency.quantile_ns(0.5), Buckets::up_to_ns(Buckets::index(100)));
-  EXPECT_EQ(s.calls[0].latency.quantile_ns(1), Buckets::up_to_ns(Buckets::index(900)));
+  EXPECT_EQ(s.calls[0].latency.quantile_ns(0.5),
+            LatencyBuckets::up_to_ns(LatencyBuckets::index(100)));
+  EXPECT_EQ(s.calls[0].latency.quantile_ns(1),
+            LatencyBuckets::up_to_ns(LatencyBuckets::index(900)));
   EXPECT_EQ(s.calls[1].mode, "config");
   EXPECT_EQ(s.calls[1].fallbacks, 1u);
   ASSERT_EQ(s.ops.size(), 1u);
@@ -159,4 +161,4 @@ TEST(LatencyHistogram, AddsBucketsOfAnother) {
 }
 
 }  // namespace
-}  // namespace yard::telemetry
+}  // namespace yard::health

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of classes and series, and reading it.
-#include "telemetry/call_table.h"
+#include "health/call_table.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "op/call.h"
 
-namespace yard::telemetry {
+namespace yard::health {
 namespace {
 
 constexpr std::string_view kOther = "other";
@@ -36,51 +36,38 @@ void subtract(CallStats& from, const CallStats& before) {
 struct alignas(64) Series::Block {
   std::atomic<uint64_t> sum_ns{0}, fallbacks{0};
   std::atomic<uint64_t> failures[kClasses] = {};
-  std::atomic<uint64_t> buckets[Buckets::kCount] = {};
+  std::atomic<uint64_t> buckets[LatencyBuckets::kCount] = {};
 };
 
 Series::Series(std::string kernel_id, Mode m)
     : kernel(std::move(kernel_id)), mode(m), blocks_(new Block[kBlocks]) {}
 
-Series::~Series() { delete[] blocks_.load(std::memory_order_relaxed); }
+Series::~Series() = default;
 
-Series::Block* Series::block() noexcept {
-  Block* all = blocks_.load(std::memory_order_acquire);
-  if (all == nullptr) [[unlikely]] {
-    auto* made = new (std::nothrow) Block[kBlocks];
-    if (made == nullptr || blocks_.compare_exchange_strong(all, made, std::memory_order_acq_rel))
-      all = made;
-    else
-      delete[] made;
-  }
+Series::Block& Series::block() noexcept {
   // Records of threads are apart by more than a page.
   const auto thread = reinterpret_cast<uintptr_t>(detail::t_thread);
   static_assert(kBlocks == 4);
-  return all != nullptr ? all + ((thread * 0x9e3779b97f4a7c15u) >> 62) : nullptr;
+  return blocks_[(thread * 0x9e3779b97f4a7c15u) >> 62];
 }
 
 void Series::add_sample(uint64_t ns) noexcept {
-  Block* const b = block();
-  if (b == nullptr) return;
-  b->sum_ns.fetch_add(ns, std::memory_order_relaxed);
-  b->buckets[Buckets::index(ns)].fetch_add(1, std::memory_order_relaxed);
+  Block& b = block();
+  b.sum_ns.fetch_add(ns, std::memory_order_relaxed);
+  b.buckets[LatencyBuckets::index(ns)].fetch_add(1, std::memory_order_relaxed);
 }
 
 void Series::add_failure(ErrorClass error) noexcept {
-  if (Block* const b = block())
-    b->failures[static_cast<int>(error)].fetch_add(1, std::memory_order_relaxed);
+  block().failures[static_cast<int>(error)].fetch_add(1, std::memory_order_relaxed);
 }
 
-void Series::add_fallback() noexcept {
-  if (Block* const b = block()) b->fallbacks.fetch_add(1, std::memory_order_relaxed);
-}
+void Series::add_fallback() noexcept { block().fallbacks.fetch_add(1, std::memory_order_relaxed); }
 
 CallStats Series::read() const {
   CallStats to;
   to.calls = calls.total();
-  uint64_t buckets[Buckets::kCount] = {};
-  const Block* const all = blocks_.load(std::memory_order_acquire);
-  for (const Block* b = all; all != nullptr && b != all + kBlocks; ++b) {
+  uint64_t buckets[LatencyBuckets::kCount] = {};
+  for (const Block* b = blocks_.get(); b != blocks_.get() + kBlocks; ++b) {
     const auto add = [](uint64_t& sum, const std::atomic<uint64_t>& part) {
       sum += part.load(std::memory_order_relaxed);
     };
@@ -88,24 +75,28 @@ CallStats Series::read() const {
     for (size_t i = 0; i < kClasses; ++i) add(to.failures.by_class[i], b->failures[i]);
     for (size_t i = 0; i < std::size(buckets); ++i) add(buckets[i], b->buckets[i]);
   }
-  for (uint32_t i = 0; i < Buckets::kCount; ++i) {
+  for (uint32_t i = 0; i < LatencyBuckets::kCount; ++i) {
     if (buckets[i] == 0) continue;
     to.latency.count += buckets[i];
-    to.latency.buckets.push_back({Buckets::up_to_ns(i), buckets[i]});
+    to.latency.buckets.push_back({LatencyBuckets::up_to_ns(i), buckets[i]});
   }
   return to;
 }
 
 uint64_t Series::failures() const noexcept {
   uint64_t sum = 0;
-  const Block* const all = blocks_.load(std::memory_order_acquire);
-  for (const Block* b = all; all != nullptr && b != all + kBlocks; ++b)
+  for (const Block* b = blocks_.get(); b != blocks_.get() + kBlocks; ++b)
     for (const auto& n : b->failures) sum += n.load(std::memory_order_relaxed);
   return sum;
 }
 
-// The counter of calls restarts by itself. The parent's blocks are left behind: another thread may have been writing to one.
-void Series::restart() noexcept { blocks_.store(nullptr, std::memory_order_relaxed); }
+// The counter of calls restarts by itself.
+void Series::restart() noexcept {
+  for (Block* b = blocks_.get(); b != blocks_.get() + kBlocks; ++b) {
+    b->~Block();
+    new (b) Block;
+  }
+}
 
 Series* CallClass::series(std::string_view kernel, Mode mode) const noexcept {
   const auto find = [&](std::string_view id) {
@@ -115,13 +106,12 @@ Series* CallClass::series(std::string_view kernel, Mode mode) const noexcept {
   };
   if (Series* const known = find(kernel)) return known;
   try {
-    auto& r = table.root_.get();
-    const std::lock_guard lock(r.lock);
-    table.index(r);
-    if (r.series >= CallTable::kMaxSeries) kernel = kOther;
+    const std::lock_guard lock(table.lock_);
+    if (table.series_ >= CallTable::kMaxSeries) kernel = kOther;
     if (Series* const known = find(kernel)) return known;
     auto made = std::make_unique<Series>(std::string(kernel), mode);
-    CallTable::add(r, *this, *made);
+    table.by_kernel_[{op, made->kernel}].emplace_back(this, made.get());
+    ++table.series_;
     made->next_ = first_series.load(std::memory_order_relaxed);
     first_series.store(made.get(), std::memory_order_release);
     return made.release();
@@ -147,67 +137,51 @@ const CallClass& CallTable::add(std::string op, std::shared_ptr<const op::Progra
   return *made.release();
 }
 
-void CallTable::index(Root& r) const {
-  if (std::exchange(r.indexed, true)) return;
-  for_each_class([&](const CallClass& c) {
-    if (c.call != nullptr)
-      r.by_key.emplace(c.key, &c);
-    else
-      r.others.emplace(c.op, &c);
-    for_each_series(c, [&](const Series& s) { add(r, c, s); });
-  });
-}
-
-void CallTable::add(Root& r, const CallClass& c, const Series& s) {
-  r.by_kernel[{c.op, s.kernel}].push_back(&s);
-  ++r.series;
-}
-
-CallTable::Totals CallTable::sum(const std::vector<const Series*>& all) {
+CallTable::Totals CallTable::sum(const ClassSeries& all,
+                                 const std::function<bool(const CallClass&)>& of) {
   Totals to;
-  for (const Series* s : all) to.calls += s->calls.total(), to.failures += s->failures();
+  for (const auto& [c, s] : all)
+    if (!of || (c->call != nullptr && of(*c)))
+      to.calls += s->calls.total(), to.failures += s->failures();
   return to;
 }
 
 const CallClass& CallTable::class_of(const std::string& op,
                                      const std::shared_ptr<const op::Program>& program,
-                                     const op::Call& call) {
+                                     const op::Call& call, bool counting) {
   op::CallKey made_of;
   made_of.set(*program, call.args(), call.flags());
   made_of.add(std::string_view(op));
   const std::string key(made_of.bytes());
-  Root& r = root_.get();
-  const std::lock_guard lock(r.lock);
-  index(r);
-  if (const auto it = r.by_key.find(key); it != r.by_key.end()) return *it->second;
-  if (r.by_key.size() < kMaxCallClasses) {
+  const std::lock_guard lock(lock_);
+  if (const auto it = by_key_.find(key); it != by_key_.end()) return *it->second;
+  if (by_key_.size() < (counting ? 2 : 1) * kMaxCallClasses) {
     const CallClass& made = add(op, program, std::make_shared<const op::Call>(call), key);
-    r.by_key.emplace(made.key, &made);
+    by_key_.emplace(made.key, &made);
     return made;
   }
-  auto it = r.others.find(op);
-  if (it == r.others.end()) {
-    const std::string name = r.others.size() < kMaxOps ? op : std::string(kOther);
-    it = r.others.find(name);
-    if (it == r.others.end()) it = r.others.emplace(name, &add(name, nullptr, nullptr, {})).first;
+  auto it = others_.find(op);
+  if (it == others_.end()) {
+    const std::string name = others_.size() < kMaxOps ? op : std::string(kOther);
+    it = others_.find(name);
+    if (it == others_.end()) it = others_.emplace(name, &add(name, nullptr, nullptr, {})).first;
   }
   return *it->second;
 }
 
 void CallTable::read(RuntimeStats& to) const {
-  Root& r = root_.get();
-  const std::lock_guard lock(r.lock);
-  to.since = r.since;
+  const std::lock_guard lock(lock_);
+  to.since = since_;
   std::map<std::string, OpStats> ops;
   for_each_class([&](const CallClass& c) {
     OpStats& op = ops[c.op];
-    const auto missed = r.misses_before.find(&c);
+    const auto missed = misses_before_.find(&c);
     op.misses += c.misses.load(std::memory_order_relaxed) -
-                 (missed != r.misses_before.end() ? missed->second : 0);
+                 (missed != misses_before_.end() ? missed->second : 0);
     std::string text;
     for_each_series(c, [&](const Series& s) {
       CallStats stats = s.read();
-      if (const auto before = r.series_before.find(&s); before != r.series_before.end())
+      if (const auto before = series_before_.find(&s); before != series_before_.end())
         subtract(stats, before->second);
       if (stats.calls == 0 && stats.failures.total() == 0) return;
       if (text.empty())
@@ -229,41 +203,38 @@ void CallTable::read(RuntimeStats& to) const {
 }
 
 void CallTable::reset() {
-  Root& r = root_.get();
-  const std::lock_guard lock(r.lock);
-  decltype(r.series_before) series;
-  decltype(r.misses_before) misses;
+  const std::lock_guard lock(lock_);
+  decltype(series_before_) series;
+  decltype(misses_before_) misses;
   for_each_class([&](const CallClass& c) {
     misses[&c] = c.misses.load(std::memory_order_relaxed);
     for_each_series(c, [&](const Series& s) { series[&s] = s.read(); });
   });
-  r.series_before = std::move(series), r.misses_before = std::move(misses);
-  r.since = std::chrono::system_clock::now();
+  series_before_ = std::move(series), misses_before_ = std::move(misses);
+  since_ = std::chrono::system_clock::now();
 }
 
 std::map<std::pair<std::string, std::string>, CallTable::Totals> CallTable::totals() const {
-  Root& r = root_.get();
-  const std::lock_guard lock(r.lock);
-  index(r);
+  const std::lock_guard lock(lock_);
   std::map<std::pair<std::string, std::string>, Totals> to;
-  for (const auto& [kernel, all] : r.by_kernel) to[kernel] = sum(all);
+  for (const auto& [kernel, all] : by_kernel_) to[kernel] = sum(all, {});
   return to;
 }
 
-CallTable::Totals CallTable::totals(const std::string& op, const std::string& kernel) const {
-  Root& r = root_.get();
-  const std::lock_guard lock(r.lock);
-  index(r);
-  const auto it = r.by_kernel.find({op, kernel});
-  return it != r.by_kernel.end() ? sum(it->second) : Totals();
+CallTable::Totals CallTable::totals(const std::string& op, const std::string& kernel,
+                                    const std::function<bool(const CallClass&)>& of) const {
+  const std::lock_guard lock(lock_);
+  const auto it = by_kernel_.find({op, kernel});
+  return it != by_kernel_.end() ? sum(it->second, of) : Totals();
 }
 
 void CallTable::restart_in_child() noexcept {
-  root_.replace();
+  series_before_.clear(), misses_before_.clear();
+  since_ = std::chrono::system_clock::now();
   for_each_class([](const CallClass& c) {
     c.misses.store(0, std::memory_order_relaxed);
     for_each_series(c, [](Series& s) { s.restart(); });
   });
 }
 
-}  // namespace yard::telemetry
+}  // namespace yard::health

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of a shape class: the kernels that run its calls, in order.
+#pragma once
+
+#include <yard/options.h>
+#include <yard/plugin.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/counters.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "health/call_table.h"
+#include "registry/records.h"
+
+namespace yard::exec {
+
+// What is kept of a kernel beside its counts (health/call_table.h); shared by all entries that list the kernel.
+struct KernelStats {
+  // What kernels of its id had done before: an upgraded plugin's start at zero.
+  health::CallTable::Totals before;
+  uint64_t forks = base::forks();  // of the process that had done that
+  // `now`: what kernels of its id have done.
+  health::CallTable::Totals own(health::CallTable::Totals now) const noexcept {
+    if (forks != base::forks()) return now;  // a forked child's start at zero, too
+    return {now.calls - before.calls, now.failures - before.failures};
+  }
+  mutable base::LogLimit failed, fell_back;  // of its log messages
+};
+
+// One kernel of a plan. Borrowed: the entry that the plan belongs to owns both.
+struct Attempt {
+  const registry::Kernel* kernel;
+  const KernelStats* stats;
+};
+
+// The kernels that run the calls of one shape class, in order. It holds no sizes of a call.
+struct Plan {
+  static constexpr size_t kMaxAttempts = 8;
+
+  // Read by a hit.
+  uint64_t hash = 0;
+  int32_t (*run)(yard_call_t*, const yard_value_t*, uint32_t) = nullptr;
+  void* self = nullptr;
+  uint32_t counter = base::kNoCounter;  // of `series`
+  uint16_t key_words = 0;
+  uint8_t attempt_count = 0;
+  uint8_t tries = 0;    // the limit of attempts that one call may run
+  bool direct = false;  // the first kernel can be called without workspace and state, and unwatched
+  bool only_workspace = false;  // the same but for its workspace
+  bool observed = false;        // the same but for observers, which see the call after it
+  // Whether it was used again since it was made or since the last eviction, which then keeps it.
+  mutable std::atomic<bool> used_again{false};
+  // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
+  mutable std::atomic<uint32_t> pins{0};
+  Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
+  Attempt attempts[kMaxAttempts] = {};
+  // Where its calls are counted: its shape class, and of that the series of the first kernel. Null: they are not.
+  const health::CallClass* call_class = nullptr;
+  health::Series* series = nullptr;
+
+  // Writes at most once between two evictions: calls of other threads read the line.
+  void note_use() const noexcept {
+    if (!used_again.load(std::memory_order_relaxed)) [[unlikely]]
+      used_again.store(true, std::memory_order_relaxed);
+  }
+
+  // Sets where calls are counted, once its modes are known.
+  void count_in(const health::CallClass& c) noexcept {
+    call_class = &c, series = c.series(attempts[0].kernel->id, modes[0]);
+    if (series != nullptr) counter = series->calls.id();
+  }
+  // The series of an attempt; null: it is not counted. Beyond the first it may take a lock.
+  health::Series* series_of(size_t attempt) const noexcept {
+    if (attempt == 0 || call_class == nullptr) return series;
+    return call_class->series(attempts[attempt].kernel->id, modes[attempt]);
+  }
+
+  // The key follows the plan in memory.
+  const uint64_t* key() const noexcept { return reinterpret_cast<const uint64_t*>(this + 1); }
+
+  struct Deleter {
+    void operator()(Plan* p) const noexcept;
+  };
+  using Ptr = std::unique_ptr<Plan, Deleter>;
+  // `attempts`: best first, at least one; those beyond kMaxAttempts are ignored.
+  static Ptr make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts);
+};
+static_assert(sizeof(Plan) <= 300 - 4 * sizeof(uint64_t), "a plan stays within 300 bytes");
+
+}  // namespace yard::exec
