@@ -27,13 +27,6 @@ int main() {
   softmax.with(options)(tout, tx).or_throw();
   CHECK(record.cached);
 
-  // [profile]
-  yard::Profile profile;
-  for (int i = 0; i < 10; ++i) profile.call(softmax, tout, tx).or_throw();
-  std::puts(profile.to_text().c_str());  // op, kernel, calls, ms, GB/s
-  // [/profile]
-  CHECK(profile.entries().at(0).calls == 10);
-
   // [policy]
   yard::Options strict;
   strict.policy.emplace().strict = true;  // the first choice or its error

@@ -71,7 +71,7 @@ struct Answer {
   double prompt_ms = 0, decode_ms = 0;
   size_t steps = 0, noted = 0;  // of decoding; those in of_decode
   std::vector<double> outside;  // ms outside of kernels, of some steps
-  yard::Profile of_prompt, of_decode;
+  Profile of_prompt, of_decode;
 };
 
 class Chat {
@@ -133,7 +133,7 @@ class Chat {
 
  private:
   static constexpr int64_t kContext = 2048;  // unless another is asked for
-  int32_t next(std::span<const int32_t> ids, yard::Profile* profile) {
+  int32_t next(std::span<const int32_t> ids, Profile* profile) {
     int32_t id = 0;
     session_.set_profile(profile);
     session_.advance(ids).or_throw();
@@ -156,7 +156,7 @@ class Chat {
   std::vector<int32_t> unseen_;  // the end of the last answer, which the session has not had
 };
 
-void print_json(const Answer& a, const yard::Profile& all) {
+void print_json(const Answer& a, const Profile& all) {
   using Json = nlohmann::ordered_json;
   Json kernels = Json::array();
   for (const auto& e : all.entries())
@@ -185,7 +185,7 @@ double copy_rate(int32_t threads) {
 
 void report(const Flags& flags, Answer& a) {
   const auto steps = static_cast<double>(a.steps);
-  yard::Profile decode, all;
+  Profile decode, all;
   decode.add(a.of_decode, steps / static_cast<double>(std::max<size_t>(a.noted, 1)));
   all.add(a.of_prompt), all.add(decode);
   if (flags.json) print_json(a, all);

@@ -185,8 +185,7 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
   fill_tables(position_ + rows);
   Rows r(*this, 0, rows);
   const TensorView in(ids.data(), DType::i32, {rows});
-  const int64_t unread =
-      yard::Profile::bytes_of(m.embedding) / m.vocabulary * (m.vocabulary - rows);
+  const int64_t unread = Profile::bytes_of(m.embedding) / m.vocabulary * (m.vocabulary - rows);
   YARD_RETURN_IF_ERROR(call_part(unread, embedding, r.x, in, m.embedding));
   YARD_RETURN_IF_ERROR(call(rms_norm, r.h, r.x, m.layers.front().attention_norm, m.epsilon));
   const int64_t cached = context_ * m.kv_heads * m.head_dim;  // of a layer
@@ -233,7 +232,7 @@ Status Session::attend(const Rows& r, int64_t length, const float* keys, const f
     const TensorView k = view(keys, {1, context_, m.kv_heads, m.head_dim}),
                      v = k.with_data(const_cast<float*>(values));
     const auto n = static_cast<int32_t>(length);
-    const int64_t unread = 2 * yard::Profile::bytes_of(k) / context_ * (context_ - length);
+    const int64_t unread = 2 * Profile::bytes_of(k) / context_ * (context_ - length);
     return call_part(unread, attention_decode, r.attended_heads, r.q_heads, k, v,
                      TensorView(&n, DType::i32, {1}), std::nullopt, 0.0f);
   }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "gguf.h"
+#include "profile.h"
 
 namespace llm {
 
@@ -81,7 +82,7 @@ class Session {
     return {logits_.get(), static_cast<size_t>(model_.vocabulary)};
   }
   // Where calls are noted from now on; null: nowhere.
-  void set_profile(yard::Profile* profile) { profile_ = profile; }
+  void set_profile(Profile* profile) { profile_ = profile; }
 
  private:
   struct Rows;  // views of the activations of some rows
@@ -104,7 +105,7 @@ class Session {
   Floats keys_, values_;  // [layers, context, kv_heads, head_dim]
   Floats cos_, sin_;      // [context, pairs]
   Floats x_, h_, q_, attended_, gate_up_, gated_, logits_;
-  yard::Profile* profile_ = nullptr;
+  Profile* profile_ = nullptr;
 };
 
 }  // namespace llm

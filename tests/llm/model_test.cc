@@ -221,13 +221,13 @@ TEST(Profile, NotesEveryCall) {
   const Loaded l;
   Session s(l.model, 64);
   s.advance(kPrompt).or_throw();
-  yard::Profile p, scaled;
+  Profile p, scaled;
   s.set_profile(&p);
   int32_t id = 0;
   s.sample({}, &id).or_throw();
   s.advance({&id, 1}).or_throw();
   int64_t calls = 0, linear_calls = 0;
-  for (const yard::Profile::Entry& e : p.entries()) {
+  for (const Profile::Entry& e : p.entries()) {
     calls += e.calls;
     EXPECT_FALSE(e.kernel.empty()) << e.op;
     EXPECT_GT(e.ns, 0) << e.op;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "profile.h"
+
 #include <fmt/format.h>
-#include <yard/stats.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <string_view>
 
-namespace yard {
+namespace llm {
 
 Profile::Entry& Profile::entry(const char* op, const char* kernel) {
   for (Entry& e : entries_)
@@ -57,4 +58,4 @@ std::string Profile::to_text(const char* title, double total_ms, double copy_rat
   return text;
 }
 
-}  // namespace yard
+}  // namespace llm

@@ -2,12 +2,18 @@
 // Profiles: which kernels served calls, and the table of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/yard.h>
 
 #include <vector>
 
-namespace yard::runtime {
+#include "profile.h"
+
+namespace llm {
 namespace {
+
+using yard::In;
+using yard::Op;
+using yard::Out;
+using yard::Status;
 
 using testing::HasSubstr;
 using testing::Not;
@@ -19,7 +25,7 @@ struct Profiled {
   std::vector<float> a = std::vector<float>(64, 1), b = a;
   Profile profile;
   Status add(int64_t unread = 0) {
-    const auto t = [](std::vector<float>& v) { return view(v, {4, 16}); };
+    const auto t = [](std::vector<float>& v) { return yard::view(v, {4, 16}); };
     return profile.call_part(unread, profiled_add, t(b), t(a), t(b));
   }
 };
@@ -29,7 +35,7 @@ TEST(Profile, NotesWhatServesEachCall) {
   ASSERT_TRUE(p.add().ok());
   ASSERT_TRUE(p.add(100).ok());
   EXPECT_EQ(p.b[5], 3);
-  EXPECT_TRUE(p.profile.call(profiled_softmax, view(p.b, {64}), view(p.a, {64})).ok());
+  EXPECT_TRUE(p.profile.call(profiled_softmax, yard::view(p.b, {64}), yard::view(p.a, {64})).ok());
   ASSERT_EQ(p.profile.entries().size(), 2u);
   const Profile::Entry& e = p.profile.entries()[0];
   EXPECT_STREQ(e.op, "add");
@@ -42,7 +48,7 @@ TEST(Profile, NotesWhatServesEachCall) {
 
 TEST(Profile, PassesErrorsOn) {
   Profiled p;
-  EXPECT_FALSE(p.profile.call(profiled_softmax, view(p.b, {8}), view(p.a, {64})).ok());
+  EXPECT_FALSE(p.profile.call(profiled_softmax, yard::view(p.b, {8}), yard::view(p.a, {64})).ok());
 }
 
 TEST(Profile, AddsAMultipleOfAnother) {
@@ -69,4 +75,4 @@ TEST(Profile, PrintsATable) {
 }
 
 }  // namespace
-}  // namespace yard::runtime
+}  // namespace llm
