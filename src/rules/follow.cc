@@ -24,22 +24,31 @@ void Follower::apply_settings() {
   std::unique_lock lock(lock_);
   while (!applying_) {
     const auto file = core_.snapshot()->policy->file;
-    if (applied_ == file) break;
-    applied_ = file;
-    applying_ = true;
+    if (applied_ == file) return;
+    applied_ = file, applying_ = true;
     lock.unlock();
-    const Config none;
-    const ConfigSettings& settings = (file != nullptr ? file->config : none).settings;
-    loader_.require_verified(settings.plugins.require_verified.value_or(false));
-    if (settings.cache.lifetime) wake_();
-    const std::string wanted = settings.telemetry.record.value_or("");
-    if (wanted != std::exchange(recorded_, wanted))
-      if (const Status status = record_(wanted); !status.ok())
-        base::log(LogLevel::kError, "runtime",
-                  fmt::format("settings.telemetry.record: {}", status.to_string()));
+    try {
+      const Config none;
+      apply((file != nullptr ? file->config : none).settings);
+    } catch (...) {  // no memory: the next follow() tries again
+      lock.lock();
+      applied_ = nullptr, applying_ = false;
+      throw;
+    }
     lock.lock();
     applying_ = false;
   }
+}
+
+void Follower::apply(const ConfigSettings& settings) {
+  loader_.require_verified(settings.plugins.require_verified.value_or(false));
+  if (settings.cache.lifetime) wake_();
+  const std::string wanted = settings.telemetry.record.value_or("");
+  if (wanted == recorded_) return;
+  recorded_ = wanted;
+  if (const Status status = record_(wanted); !status.ok())
+    base::log(LogLevel::kError, "runtime",
+              fmt::format("settings.telemetry.record: {}", status.to_string()));
 }
 
 void Follower::check_later_ops() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is registered, for checks of rules and of the environment.
-
 #include <fmt/format.h>
 
 #include <set>

@@ -216,6 +216,7 @@ class Follower {
 
  private:
   void apply_settings();
+  void apply(const ConfigSettings& settings);
   void check_later_ops();
 
   detail::Core& core_;

@@ -243,14 +243,10 @@ bool Rules::reread() {
 namespace yard {
 
 const char* to_string(ConfigEvent::Kind kind) noexcept {
-  switch (kind) {
-    case ConfigEvent::Kind::kReloaded: return "reloaded";
-    case ConfigEvent::Kind::kRefused: return "refused";
-    case ConfigEvent::Kind::kRolledBack: return "rolled back";
-    case ConfigEvent::Kind::kRollout: return "rollout";
-    case ConfigEvent::Kind::kAborted: return "rollout aborted";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"reloaded", "refused", "rolled back", "rollout",
+                                    "rollout aborted"};
+  const auto i = static_cast<size_t>(kind);
+  return i < std::size(kNames) ? kNames[i] : "?";
 }
 
 std::string to_string(const ConfigEvent& e) {
