@@ -216,6 +216,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     }
     finisher.finish();
   }
+  free_some_old_plans();
   if (!store) return plan;
   if (full) collect_if_due();
   return exec::Plan::Ptr();

@@ -93,6 +93,9 @@ struct ClassRecord {
   std::chrono::steady_clock::time_point since;  // where plans have a lifetime
 };
 
+// Frees a few plans of entries that have been freed. A selection calls it, so that no change has to free thousands.
+void free_some_old_plans();
+
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
   // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare.

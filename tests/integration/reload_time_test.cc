@@ -197,7 +197,9 @@ TEST(ReloadTime, OfAPublicationDoesNotDependOnThePlansInUse) {
   static const char* const reads[] = {"n", nullptr};
   constexpr int64_t kFew = 10, kMany = 4096;
   const auto publish_ms = [](int64_t plans) {
-    Runtime rt(RuntimeSettings{.environment = false});
+    RuntimeSettings settings;
+    settings.environment = settings.builtin_backends = false;
+    Runtime rt(settings);
     yard_kernel_t kernel = kernel_of("each", "default.best", 1);
     kernel.verify = accept,
     kernel.verify_reads = reads;  // each n is a class with a plan of its own
