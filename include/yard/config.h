@@ -312,8 +312,8 @@ class StaticMap {
 };
 
 // How rules change. Whatever offers them (load_config, set_config, a watched file, rollback_config): they are checked against
-// the registered ops and kernels, and by the program's validators; every class of calls that has a plan is selected again
-// under them, and one that would be left without a kernel refuses them; then one store publishes them, and they are kept
+// the registered ops and kernels, and by the program's validators; the last calls of each op that had to select are
+// selected again under them, and one that would be left without a kernel refuses them; then one store publishes them, and they are kept
 // as a version. Refused rules change nothing. None of this waits for calls.
 
 // How a file is watched; settings.reload of the file in force precedes this.

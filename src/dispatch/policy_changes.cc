@@ -305,8 +305,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
       if (base::forks() != process) return to;  // a verifier has forked and this is the child
       if (served) continue;
       const registry::Kernel* kernel = k.kernel;
-      if (kernel ==
-          nullptr) {  // not called since the last change; it may have no kernel now either
+      if (kernel == nullptr) {  // It has no plan since the last change, and maybe no kernel.
         const auto order = able(entry->candidates(), call);
         if (order.empty()) continue;
         kernel = entry->candidates().all()[order[0]].kernel.get();
