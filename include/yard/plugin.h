@@ -346,8 +346,9 @@ typedef struct yard_kernel {
    * with the name of a parameter of the op stands for that argument: the state serves only calls that pass the tensor that
    * was loaded (address, dtype, shape, strides), so it may hold a prepared copy. NULL: not declared. */
   const char* weights_schema;
-  /* The bytes that a state holds; asked once, after prepare. Negative: an error. States that are kept are bounded in
-   * bytes: those unused for longest are destroyed. NULL: they are bounded in number only. */
+  /* The bytes that a state holds; asked once, after prepare. A negative number is an error. All states of a runtime together
+   * are bounded in bytes: one that would exceed the bound is destroyed at once, and its kernel declines. NULL: states are
+   * bounded in number only. */
   int64_t (*state_bytes)(void* self, const void* state);
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
