@@ -4,7 +4,6 @@
 
 find_package(Threads REQUIRED)
 find_package(fmt QUIET)
-find_package(spdlog QUIET)
 find_package(yaml-cpp QUIET)
 if(TARGET yaml-cpp::yaml-cpp AND NOT TARGET yaml-cpp)  # as it is called from version 0.8 on
   add_library(yaml-cpp INTERFACE IMPORTED)
@@ -52,7 +51,6 @@ endif()
 # target | Debian package | find_package name | pkg-config name, or how to link it where it has none
 set(YARD_KNOWN_LIBRARIES
     "fmt::fmt|libfmt-dev|fmt|fmt"
-    "spdlog::spdlog|libspdlog-dev|spdlog|spdlog"
     "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
     "LibElf::LibElf|libelf-dev|LibElf|libelf"
     "OpenSSL::Crypto|libssl-dev|OpenSSL|libcrypto"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs: levels per logger, the program's own sink, what was said and how often.
+// Logs: levels per logger, and the program's own sink.
 #include <yard/log.h>
 
 #include <cstdio>
@@ -39,12 +39,6 @@ int main() {
     lines->all.push_back(std::string(m.logger) + ": " + std::string(m.text));
   });
   // [/sink]
-
-  // [counts]
-  for (const yard::LogCount& c : yard::log_counts())
-    std::printf("%6lu  %s %s: %s\n", static_cast<unsigned long>(c.count), yard::to_string(c.level),
-                c.logger.c_str(), c.text.c_str());
-  // [/counts]
 
   yard::set_log_sink({});  // back to stderr
 }

@@ -15,7 +15,6 @@ build:ninja-build:ninja
 build:pkg-config:pkg-config
 build:ccache?:ccache
 build:libfmt-dev:<fmt/core.h>
-build:libspdlog-dev:<spdlog/spdlog.h>
 build:libdnnl-dev?:<dnnl.hpp>
 build:ocl-icd-opencl-dev?:<CL/cl.h>
 build:libopenblas0-pthread?:openblas

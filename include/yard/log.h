@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: levels, the sink, and counts of messages.
+// Logging: levels and the sink.
 //
 // Loggers are named after the layers of the library (`select`, `plugin`, ...); `backend` is for messages of kernels and
-// plugins. Each distinct message is written once and then only counted; rules that come into force or are refused are
-// logged every time. The default sink writes to stderr, coloured on a terminal.
+// plugins. Each distinct message is written once; rules that come into force or are refused are logged every time. The default sink writes to stderr, coloured on a terminal.
 //
 //   yard::set_log_level(yard::LogLevel::kInfo);
 //   yard::set_log_level("select", yard::LogLevel::kDebug).or_throw();
 //   yard::set_log_sink([](const yard::LogMessage& m) { my_log(m.logger, m.text); });
 //
 // All of this is per process, not per Runtime, and may be called from any thread. A forked child keeps levels and sink,
-// and restarts the counts.
+// and writes each message once itself.
 #pragma once
 
 #include <yard/plugin.h>
@@ -38,12 +37,10 @@ struct LogMessage {
   LogLevel level;
   std::string_view logger;
   std::string_view text;  // without a newline at its end; lines after the first are indented
-  // How often it was logged before without being written, from inside of a sink.
-  uint64_t repeated;
 };
 
-// Called on the thread that logs, possibly on several at once. Exceptions are dropped; messages that it logs itself are
-// counted, not written.
+// Called on the thread that logs, possibly on several at once. Exceptions are dropped, and so are messages that it
+// logs itself.
 using LogSink = std::function<void(const LogMessage&)>;
 
 // Sets the sink; an empty one restores the default. Another thread may still be inside of the old sink when this returns,
@@ -68,16 +65,5 @@ YARD_API Status apply_log_levels(std::string_view text);
 // among them, and bytes that are not UTF-8 are escaped (\n, \x1b); beyond about `most` bytes it is cut. The texts of log
 // messages need no further escaping: they may have several lines, and all but the first are indented.
 YARD_API std::string printable(std::string_view text, size_t most = 2048);
-
-// How often a message was logged, whether written or only counted.
-struct LogCount {
-  LogLevel level;
-  std::string logger;
-  std::string text;
-  uint64_t count;
-};
-// All messages of this process, least recently logged first. The last 4096 are kept; an older one that is logged again
-// counts as new.
-YARD_API std::vector<LogCount> log_counts();
 
 }  // namespace yard

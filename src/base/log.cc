@@ -1,135 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: messages, which are counted in a bounded table and passed to the sink once; levels and their grammar
-// `info,select=debug`; the default sink.
+// Logging: messages, which go to the sink once; levels and their grammar `info,select=debug`; the default sink.
 #include "base/log.h"
 
 #include <fmt/format.h>
-#include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/sink.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <iterator>
-#include <list>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "base/file.h"
-#include "base/fork.h"
-#include "base/stopwatch.h"
+#include "base/mutex.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 
 namespace yard::base {
 namespace {
 
-// Identifies a message; does not own the text.
-struct Key {
-  LogLevel level;
-  uint32_t slot;
-  std::string_view text;
-  bool operator==(const Key&) const = default;
-};
-struct KeyHash {
-  size_t operator()(const Key& k) const noexcept {
-    return std::hash<std::string_view>()(k.text) * 64 + k.slot * 8 + static_cast<size_t>(k.level);
-  }
-};
-
-struct Entry {
-  LogLevel level;
-  uint32_t slot;
-  std::string text;
-  uint64_t count = 0;
-  bool written = false;
-};
-
-// The messages of one process. A forked child restarts, since the parent's lock may be held.
-struct Table {
-  std::mutex mutex;
-  std::list<Entry> entries;  // least recently logged first
-  std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index;
-
-  Entry& find_or_add(LogLevel level, uint32_t slot, std::string&& text) {
-    if (const auto it = index.find({level, slot, text}); it != index.end()) {
-      entries.splice(entries.end(), entries, it->second);
-      return *it->second;
-    }
-    if (entries.size() >= kMostMessages) {
-      const Entry& oldest = entries.front();
-      index.erase({oldest.level, oldest.slot, oldest.text});
-      entries.pop_front();
-    }
-    entries.push_back({level, slot, std::move(text)});
-    Entry& e = entries.back();
-    try {
-      index.emplace(Key{level, slot, e.text}, std::prev(entries.end()));
-    } catch (...) {
-      entries.pop_back();  // unreachable without the index
-      throw;
-    }
-    return e;
-  }
-};
-constinit PerProcess<Table> g_table;
-
-// The program's sink, null for the default. Changed and read under the table's lock. The old holder is freed after the
-// new one is in place, so that a forked child finds a complete one at any time.
-struct Holder {
-  std::shared_ptr<const LogSink> sink;
-};
-constinit std::atomic<Holder*> g_sink{nullptr};
-
-// Where the thread is: it may re-enter from a sink, or from an allocator that logs.
-enum class Where : char { kOutside, kTable, kSink };
-thread_local constinit Where t_where = Where::kOutside;
-
-class Inside {
+// What the process has logged, and its sink.
+class LogTable {
  public:
-  explicit Inside(Where where) noexcept : before_(t_where) { t_where = where; }
-  ~Inside() { t_where = before_; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  // Whether the message is new. Remembers between half of kMostMessages and all of them, those that come again first.
+  bool add(LogLevel level, uint32_t slot, std::string_view text) {
+    if (std::exchange(process_, forks()) != forks()) recent_.clear(), older_.clear();
+    const uint64_t hash =
+        std::hash<std::string_view>()(text) * 64 + slot * 8 + static_cast<uint64_t>(level);
+    if (recent_.contains(hash)) return false;
+    if (recent_.size() >= kMostMessages / 2) older_ = std::exchange(recent_, {});
+    recent_.insert(hash);
+    return !older_.contains(hash);
+  }
+  Mutex lock{Rank::kLog};
+  std::shared_ptr<const LogSink> sink;  // null for the default
 
  private:
-  Where before_;
+  uint64_t process_ = forks();
+  std::unordered_set<uint64_t> recent_, older_;
 };
 
-void count_and_write(LogLevel level, Logger logger, std::string text, bool again) {
+LogTable& log_table() {
+  static constinit std::once_flag once;
+  static constinit LogTable* made = nullptr;  // never destroyed, because threads may log at exit
+  std::call_once(once, [] { made = new LogTable; });
+  return *made;
+}
+
+thread_local constinit bool t_in_sink = false;
+
+void write_once(LogLevel level, Logger logger, std::string text, bool again) {
   text = printable_lines(text, kLongestText);
-  std::string own = text;  // the table may drop its copy while the sink reads
-  LogMessage message{level, logger.name(), own, 0};
   std::shared_ptr<const LogSink> sink;
   {
-    const bool from_sink = t_where == Where::kSink;
-    const Inside inside(Where::kTable);
-    Table& t = g_table.get();
-    std::lock_guard lock(t.mutex);
-    Entry& e = t.find_or_add(level, logger.slot(), std::move(text));
-    message.repeated = again ? 0 : e.count;
-    ++e.count;
-    if ((e.written && !again) || from_sink) return;
-    e.written = true;
-    if (const Holder* h = g_sink.load(std::memory_order_acquire)) sink = h->sink;
+    LogTable& t = log_table();
+    const std::lock_guard lock(t.lock);
+    if (!t.add(level, logger.slot(), text) && !again) return;
+    sink = t.sink;
   }
-  const Inside inside(Where::kSink);
-  if (sink != nullptr)
-    (*sink)(message);
-  else
-    write_to_stderr(message);
+  const LogMessage message{level, logger.name(), text};
+  if (sink == nullptr) return write_to_stderr(message);
+  const ForeignCode inside;
+  (*sink)(message);
 }
 
 void try_to_log(LogLevel level, Logger logger, std::string text, bool again) noexcept {
-  if (!log_enabled(logger, level) || t_where == Where::kTable) return;
+  if (!log_enabled(logger, level) || t_in_sink) return;
   const int before = errno;
-  const CancellationOff deferred;
+  t_in_sink = true;
   try {
-    count_and_write(level, logger, std::move(text), again);
+    write_once(level, logger, std::move(text), again);
   } catch (...) {
     // A sink threw, or memory is short: the message is dropped.
   }
+  t_in_sink = false;
   errno = before;
 }
 
@@ -147,28 +90,16 @@ void log_event(LogLevel level, Logger logger, std::string text) noexcept {
 namespace yard {
 
 void set_log_sink(LogSink sink) {
-  auto* next = sink ? new base::Holder{std::make_shared<const LogSink>(std::move(sink))} : nullptr;
-  base::Holder* old;
+  auto next = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
+  base::LogTable& t = base::log_table();
   {
-    const base::Inside inside(base::Where::kTable);
-    std::lock_guard lock(base::g_table.get().mutex);
-    old = base::g_sink.exchange(next, std::memory_order_acq_rel);
+    const std::lock_guard lock(t.lock);
+    t.sink.swap(next);
   }
-  delete old;  // outside the lock: its destruction may log
+  next.reset();  // without the lock, because its destructor may log
 }
 
 std::string printable(std::string_view text, size_t most) { return base::printable(text, most); }
-
-std::vector<LogCount> log_counts() {
-  const base::Inside inside(base::Where::kTable);
-  base::Table& t = base::g_table.get();
-  std::lock_guard lock(t.mutex);
-  std::vector<LogCount> counts;
-  counts.reserve(t.entries.size());
-  for (const base::Entry& e : t.entries)
-    counts.push_back({e.level, std::string(base::kLoggers[e.slot - 1]), e.text, e.count});
-  return counts;
-}
 
 namespace {
 
@@ -320,26 +251,10 @@ LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& prob
 
 namespace {
 
-// spdlog's own time uses localtime_r or gmtime_r: see UtcTime.
-class MessageTime : public spdlog::custom_flag_formatter {
- public:
-  void format(const spdlog::details::log_msg& message, const std::tm&,
-              spdlog::memory_buf_t& to) override {
-    const UtcTime t(message.time);
-    fmt::format_to(std::back_inserter(to), "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.year,
-                   t.month, t.day, t.hour, t.minute, t.second, t.millisecond);
-  }
-  std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<MessageTime>();
-  }
-};
-
-std::string_view colour_of(spdlog::level::level_enum level) {
-  switch (level) {
-    case spdlog::level::err: return "\x1b[31m";
-    case spdlog::level::warn: return "\x1b[33m";
-    default: return "\x1b[36m";
-  }
+const char* colour_of(LogLevel level) {
+  return level == LogLevel::kError  ? "\x1b[31m"
+         : level == LogLevel::kWarn ? "\x1b[33m"
+                                    : "\x1b[36m";
 }
 
 void write_all(int file, const char* data, size_t size) {
@@ -353,44 +268,26 @@ void write_all(int file, const char* data, size_t size) {
   }
 }
 
-class Stderr : public spdlog::sinks::sink {
- public:
-  void log(const spdlog::details::log_msg& message) override {
-    spdlog::pattern_formatter formatter;
-    formatter.add_flag<MessageTime>('q').set_pattern("%q %^%l%$ yard.%n: %v");
-    spdlog::memory_buf_t line;
-    formatter.format(message, line);
-    if (::isatty(STDERR_FILENO) == 0) return write_all(STDERR_FILENO, line.data(), line.size());
-    const std::string_view text(line.data(), line.size());
-    const size_t from = message.color_range_start, to = message.color_range_end;
-    const std::string coloured =
-        fmt::format("{}{}{}\x1b[0m{}", text.substr(0, from), colour_of(message.level),
-                    text.substr(from, to - from), text.substr(to));
-    write_all(STDERR_FILENO, coloured.data(), coloured.size());
-  }
-  void flush() override {}
-  void set_pattern(const std::string&) override {}
-  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
-};
-
-spdlog::level::level_enum level_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: break;
-  }
-  return spdlog::level::off;
-}
-
 }  // namespace
 
+std::string utc_text(std::chrono::system_clock::time_point at) {
+  using namespace std::chrono;
+  const auto day = floor<days>(at);
+  const year_month_day date(day);
+  const hh_mm_ss time(floor<milliseconds>(at) - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     time.hours().count(), time.minutes().count(), time.seconds().count(),
+                     time.subseconds().count());
+}
+
 void write_to_stderr(const LogMessage& m) {
-  spdlog::logger logger(std::string(m.logger), std::make_shared<Stderr>());
-  logger.set_level(spdlog::level::trace);
-  logger.set_error_handler([](const std::string&) {});  // spdlog's own has a lock
-  logger.log(level_of(m.level), spdlog::string_view_t(m.text.data(), m.text.size()));
+  const bool coloured = ::isatty(STDERR_FILENO) != 0;
+  const std::string line =
+      fmt::format("{} {}{}{} yard.{}: {}\n", utc_text(std::chrono::system_clock::now()),
+                  coloured ? colour_of(m.level) : "", to_string(m.level), coloured ? "\x1b[0m" : "",
+                  m.logger, m.text);
+  write_all(STDERR_FILENO, line.data(), line.size());
 }
 
 }  // namespace yard::base

@@ -57,15 +57,16 @@ constexpr LogLevels level_in_slot(LogLevels levels, uint32_t slot) noexcept {
   return own != 0 ? own : levels & 15;
 }
 
-// Whether a message would be written or counted. One load.
+// Whether a message of this level would be written. One load.
 inline bool log_enabled(Logger logger, LogLevel level) noexcept {
   const LogLevels least =
       level_in_slot(g_log_levels.load(std::memory_order_relaxed), logger.slot());
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
-// Writes the message, unless its level is disabled or it has been written before; then it is only counted. Texts longer
-// than kLongestText are cut, control characters are escaped, and lines after the first are indented.
+// Writes the message, unless its level is disabled or the message has been written before. Texts longer than kLongestText
+// are cut, control characters are escaped, and lines after the first are indented. Runs the program's sink, so no Mutex may
+// be held.
 void log(LogLevel level, Logger logger, std::string text) noexcept;
 // The same for events, which are written each time.
 void log_event(LogLevel level, Logger logger, std::string text) noexcept;
@@ -75,8 +76,11 @@ inline constexpr size_t kMostMessages = 4096;
 // Reads the grammar of apply_log_levels(). Adds errors to `problems`; the result is then unspecified.
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
-// The default sink: one line, one write to stderr, formatted by spdlog. It takes no lock and keeps no state, so it works
-// in a forked child. Messages are rare enough to make a logger for each.
+// Coordinated universal time, as 2026-03-01T12:00:00.123Z. Unlike gmtime_r it takes no lock that another thread may have held
+// at a fork.
+std::string utc_text(std::chrono::system_clock::time_point at);
+
+// The default sink: one line, one write to stderr, coloured on a terminal.
 void write_to_stderr(const LogMessage& message);
 
 // Rate limit for messages about frequent events: at most one per interval, with the number suppressed before it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs from many threads while sinks and levels change: nothing is lost, counted twice or used after it
+// Logs from many threads while sinks and levels change: nothing is lost, written twice or used after it
 // went.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace yard::base {
 namespace {
 
-TEST(LogThreads, EveryMessageIsWrittenOnceAndCountedEachTime) {
+TEST(LogThreads, EveryMessageIsWrittenOnce) {
   constexpr int kThreads = 4, kTexts = 50, kRounds = 40;
   std::atomic<int> written{0};
   set_log_sink([&](const LogMessage&) { written.fetch_add(1, std::memory_order_relaxed); });
@@ -26,10 +26,6 @@ TEST(LogThreads, EveryMessageIsWrittenOnceAndCountedEachTime) {
   for (std::thread& t : threads) t.join();
   set_log_sink({});
   EXPECT_EQ(written.load(), kTexts);
-  uint64_t counted = 0;
-  for (const LogCount& c : log_counts())
-    if (c.logger == "exec") counted += c.count;
-  EXPECT_EQ(counted, uint64_t{kThreads} * kTexts * kRounds);
 }
 
 TEST(LogThreads, SinksAndLevelsMayChangeAtAnyTime) {
@@ -45,7 +41,6 @@ TEST(LogThreads, SinksAndLevelsMayChangeAtAnyTime) {
     while (!stop.load(std::memory_order_relaxed)) {
       set_log_level("verify", LogLevel::kInfo).or_throw();
       apply_log_levels("info,verify=debug").or_throw();
-      EXPECT_LE(log_counts().size(), kMostMessages);
     }
   });
   for (int i = 0; i < 100; ++i) {
