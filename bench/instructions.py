@@ -27,7 +27,7 @@ ROWS = ["raw", "static", "bound", "dynamic", "shapes_4", "shapes_16", "mixed_for
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "instructions.json")
 MOST_FOR_HEALTH = 12
-FEW, MANY = 1000, 21000  # many: calls are timed at random, about one in 64
+FEW, MANY = 1000, 21000  # many: calls are timed at random, about one in 128
 TOLERANCE = 1.03
 SKIPPED = 77
 

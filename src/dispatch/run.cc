@@ -154,7 +154,7 @@ class Observation {
  public:
   explicit Observation(const Entry& entry)
       : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
-    if (all_ != nullptr) start_ = base::Stopwatch::ticks();
+    if (all_ != nullptr) start_ = base::steady_ns();
   }
   // Transforms are timed: in the caller's record, if there is one.
   void prepare(exec::Request& r) {
@@ -174,12 +174,12 @@ class Observation {
           .labels = entry_.candidates().settings().labels,
           .kernel = plan.attempts[0].kernel,
           .start = start_,
-          .end = base::Stopwatch::ticks(),
+          .end = base::steady_ns(),
           .mode = plan.modes[0]});
   }
   void report(const exec::Request& r, const exec::Outcome& outcome) const noexcept {
     if (all_ == nullptr) return;
-    const uint64_t end = base::Stopwatch::ticks();
+    const int64_t end = base::steady_ns();
     // Without memory the call goes on, and is not seen.
     base::if_memory_allows([&] {
       const op::Labels& known = entry_.candidates().settings().labels;
@@ -219,7 +219,7 @@ class Observation {
   const registry::CallObservers* const all_;
   std::optional<ResultRecord> own_;
   const ResultRecord* record_ = nullptr;
-  uint64_t start_ = 0;  // in ticks
+  int64_t start_ = 0;
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ struct ObservedCall {
 
   const Kernel* kernel;   // that served it; null: none did
   bool selected = false;  // it had no plan
-  uint64_t start, end;    // of its kernels, with transforms, in ticks (base/stopwatch.h)
+  int64_t start, end;     // of its kernels, with transforms: base::steady_ns()
   int64_t select_ns = 0;  // where it was selected
   Mode mode;
   int64_t pre_ns = 0, post_ns = 0;  // transforms

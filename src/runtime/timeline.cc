@@ -41,7 +41,7 @@ uint64_t next_timeline() noexcept {
 
 struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
-  uint64_t start, end;         // ticks of base::Stopwatch
+  int64_t start, end;          // base::steady_ns()
   const std::string* text;     // "KERNEL CALL"
   const std::string* message;  // of a failure
   std::string_view kernel() const { return std::string_view(*text).substr(0, text->find(' ')); }
@@ -69,8 +69,7 @@ thread_local Mine t_mine;
 
 class Timeline final : public registry::CallObserver {
  public:
-  explicit Timeline(size_t max_events)
-      : id_(next_timeline()), start_ticks_(base::Stopwatch::ticks()), most_(max_events) {}
+  explicit Timeline(size_t max_events) : id_(next_timeline()), most_(max_events) {}
 
   void seen(const registry::ObservedCall& call) noexcept override;
   // A forked child records nothing: the trace is its parent's.
@@ -96,8 +95,7 @@ class Timeline final : public registry::CallObserver {
   void publish() noexcept;
   void add(Change change);
   const uint64_t id_;  // no other has or had it
-  const Clock::time_point start_ = Clock::now();
-  const uint64_t start_ticks_;
+  const int64_t start_ = base::steady_ns();
   const size_t most_;  // events
   std::atomic<uint64_t> dropped_{0};
   std::atomic<bool> full_{false}, forked_{false};
@@ -159,8 +157,7 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
     if (call.selected) {
       Event selection = e;
       selection.kind = Event::Kind::kSelection;
-      const double ticks = static_cast<double>(call.select_ns) / base::Stopwatch::ns_per_tick();
-      selection.start = call.start - static_cast<uint64_t>(ticks), selection.end = call.start;
+      selection.start = call.start - call.select_ns, selection.end = call.start;
       put(selection);
     }
     for (const registry::ObservedCall::Failure& f : call.failures) {
@@ -216,21 +213,13 @@ std::string Timeline::to_json() {
         R"({{"name": {}, "cat": "{}", "ph": {}, "ts": {:.3f}, {}"pid": {}, "tid": {}, "args": {}}})",
         json_string(name), category, phase, us(ns), duration, pid, thread, args.text());
   };
-  // By both clocks, at the start and now: spans nest as their ticks do, and changes fall between them.
-  const double ns_per_tick =
-      static_cast<double>((Clock::now() - start_).count()) /
-      static_cast<double>(std::max<uint64_t>(base::Stopwatch::ticks() - start_ticks_, 1));
-  const auto at_ns = [&](uint64_t ticks) {  // a selection may have begun before the trace
-    const auto passed = static_cast<int64_t>(ticks - start_ticks_);
-    return static_cast<int64_t>(std::floor(static_cast<double>(passed) * ns_per_tick));
-  };
   uint64_t events = 0;
   for (const auto& chunk : chunks_) {
     const uint32_t used = chunk->used.load(std::memory_order_acquire);
     events += used;
     for (const Event* e = chunk->events; e != chunk->events + used; ++e) {
-      const int64_t start = at_ns(e->start);
-      const std::string duration = fmt::format(R"("dur": {:.3f}, )", us(at_ns(e->end) - start));
+      const int64_t start = e->start - start_;  // negative if a selection began before the trace
+      const std::string duration = fmt::format(R"("dur": {:.3f}, )", us(e->end - e->start));
       JsonObject args;
       args.add("call", e->call()).add("kernel", e->kernel());
       switch (e->kind) {
@@ -253,13 +242,13 @@ std::string Timeline::to_json() {
     }
   }
   for (const Change& c : changes_)
-    put(c.name, c.category, R"("i", "s": "p")", (c.at - start_).count(), "", 0,
+    put(c.name, c.category, R"("i", "s": "p")", c.at.time_since_epoch().count() - start_, "", 0,
         JsonObject().add("text", c.text));
   fmt::format_to(out,
                  "\n], \"otherData\": {{\"events\": {}, \"changes\": {}, \"dropped\": {}, "
                  "\"seconds\": {:.3f}}}}}\n",
                  events, changes_.size(), dropped_.load(std::memory_order_relaxed),
-                 std::chrono::duration<double>(Clock::now() - start_).count());
+                 static_cast<double>(base::steady_ns() - start_) * 1e-9);
   return to;
 }
 

@@ -14,8 +14,8 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/results.h"
-#include "base/stopwatch.h"
 #include "base/text.h"
 #include "verify/canary.h"
 
@@ -217,9 +217,11 @@ std::string dump_name(const CanaryMismatch& m) {
       if (!base::is_bare_word({&c, 1})) c = '_';
     return to;
   };
-  const base::UtcTime t(m.when);
-  return fmt::format("{}{:04}{:02}{:02}-{:02}{:02}{:02}-{:03}-{}-{:04}-{}-{}{}", kPrefix, t.year,
-                     t.month, t.day, t.hour, t.minute, t.second, t.millisecond, ::getpid(),
+  std::string when = base::utc_text(m.when);  // 2026-01-31T23:59:59.123Z
+  std::erase_if(when, [](char c) { return c == '-' || c == ':' || c == 'Z'; });
+  for (char& c : when)
+    if (c == 'T' || c == '.') c = '-';
+  return fmt::format("{}{}-{}-{:04}-{}-{}{}", kPrefix, when, ::getpid(),
                      count.fetch_add(1, std::memory_order_relaxed), plain(m.op), plain(m.kernel),
                      kSuffix);
 }

@@ -40,7 +40,7 @@ struct alignas(64) ThreadHead {
   // Of the inline slots, those that need no fence: none where readers must fence.
   std::atomic<uint32_t> unfenced{kInlineSlots};
   // Calls until the next one that is timed, which finds it at 0. The library sets it again, at random.
-  static constexpr int32_t kSampledOneIn = 64;
+  static constexpr int32_t kSampledOneIn = 128;
   int32_t until_sample = kSampledOneIn / 2;
   // Whether a call is timed. Called once for each, where its plan is found.
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
