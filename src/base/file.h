@@ -14,8 +14,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/thread_state.h"
-
 namespace yard::base {
 
 // Owns a descriptor. All descriptors of the library are held by one, and none is below 3: in a program that has closed
@@ -56,7 +54,6 @@ class File {
   static int moved_up(int fd) noexcept;
   void reset() noexcept {
     if (fd_ < 0) return;
-    const CancellationOff deferred;
     ::close(std::exchange(fd_, -1));
   }
   int fd_ = -1;

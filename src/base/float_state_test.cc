@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/thread_state.h"
+#include "base/float_state.h"
 
 #include <gtest/gtest.h>
 

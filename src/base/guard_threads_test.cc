@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard and the reclaimer under load: readers that check what they hold while writers swap, retire
-// and collect; readers that never end; threads that come, go, are cancelled, or call from destructors.
+// and collect; readers that never end; threads that come, go, or call from destructors.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -277,34 +277,6 @@ TEST(GuardExit, LateKeysMayStillCall) {
   pthread_key_delete(key);
 }
 
-TEST(GuardExit, ACancelledThreadUsesNothing) {
-  WatchedObject object;
-  g_source.store(&object);
-  static std::atomic<bool> inside;
-  inside = false;
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(
-                &thread, nullptr,
-                [](void*) -> void* {
-                  Guard g(this_thread());
-                  (void)g.protect(g_source);
-                  inside = true;
-                  for (;;) pause();
-                },
-                nullptr),
-            0);
-  while (!inside.load()) std::this_thread::yield();
-  Reclaimer r;
-  r.retire(&object, WatchedObject::free, {&object});
-  EXPECT_EQ(r.collect(), 1u);
-  ASSERT_EQ(pthread_cancel(thread), 0);
-  void* result = nullptr;
-  ASSERT_EQ(pthread_join(thread, &result), 0);
-  EXPECT_EQ(result, PTHREAD_CANCELED);
-  EXPECT_EQ(r.collect(), 0u);
-  EXPECT_FALSE(object.alive());
-}
-
 TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
   WatchedObject object;
   std::atomic<WatchedObject*> source{&object};
@@ -348,10 +320,6 @@ TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
   (void)g.protect(mine);
   const pid_t child = fork();
   if (child == 0) {
-    Reclaimer* before = &reclaimer();
-    abandon_other_threads();
-    abandon_reclaimer();
-    if (&reclaimer() == before) _exit(1);
     reclaimer().retire(&held, WatchedObject::free, {&held});
     reclaimer().retire(&own, WatchedObject::free, {&own});
     // The forking thread goes on inside its call; the other one is not there any more.

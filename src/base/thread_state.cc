@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/thread_state.h"
+#include "base/reclaimer.h"
 
+#include <pthread.h>
 #include <yard/bound.h>
 
 #include <algorithm>

@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "exec/mapped_call.h"
 #include "exec/states.h"
 #include "op/overlap.h"
@@ -286,7 +285,6 @@ class PlanRun {
   // A probe is checked always: without a check it is no evidence about a kernel with wrong results.
   std::unique_ptr<registry::ResultCheck> begin_check(const registry::Kernel& k, size_t at) {
     if (r_.checker == nullptr) return nullptr;
-    const base::CancellationOff deferred;
     const bool always = r_.check_always || (r_.admission != nullptr && r_.admission->is_probe(at));
     return check_timed([&] {
       return r_.checker->begin({k, *r_.program, r_.args, r_.flags, r_.labels, r_.options, always});
@@ -295,7 +293,6 @@ class PlanRun {
 
   // The code of a kernel that returned YARD_OK, from the check of its results.
   int32_t judge_result(registry::ResultCheck& check, CallFrame& frame, bool& repaired) {
-    const base::CancellationOff deferred;  // it runs another kernel
     const Status s = check_timed([&] { return check.judge(repaired); });
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();

@@ -5,9 +5,9 @@
 #include <new>
 #include <vector>
 
+#include "base/float_state.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "exec/executor.h"
 #include "exec/mapped_call.h"
 #include "exec/states.h"

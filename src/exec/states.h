@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "base/float_state.h"
 #include "base/mutex.h"
-#include "base/thread_state.h"
 #include "op/program.h"
 #include "registry/changes.h"
 #include "registry/records.h"

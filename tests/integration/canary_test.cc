@@ -33,13 +33,7 @@ int32_t real_copy(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i];
   return YARD_OK;
 }
-// A cancellation point, as plugin code may have anywhere.
-int32_t pause(const yard_query_t*, yard_verdict_t*) {
-  pthread_testcancel();
-  return YARD_OK;
-}
 int32_t reference_copy(plugin::Call call, plugin::Tensor out, plugin::Tensor x, int64_t by) {
-  pthread_testcancel();
   return g_reference_declines ? YARD_DECLINED : real_copy(call, out, x, by);
 }
 int32_t real_add(plugin::Call, plugin::Tensor x, plugin::Tensor y) {
@@ -395,32 +389,6 @@ TEST_F(CanaryOf, ManyThreadsGetRightResults) {
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(count("fault.copy").checked, count("fault.copy").calls);
   EXPECT_EQ(count("fault.copy").mismatches, copy_.corrupted());
-}
-
-TEST_F(CanaryOf, ACancelledThreadEndsAfterTheCheck) {
-  watch({{.op = "copy"}}, 1000);
-  yard_kernel_t plain = reference(plugin::Kernel::of<real_copy>("copy", "plain"));
-  copy_.set({.wrong_numbers = true, .delegate = &plain});
-  ASSERT_TRUE(copies());
-  for (const bool in_verifier : {false, true}) {
-    SCOPED_TRACE(in_verifier);
-    if (in_verifier) {
-      static const char* const kNothing[] = {nullptr};
-      right_copy_.verify = pause, right_copy_.verify_reads = kNothing;
-      Changes c;
-      c.remove_kernel("copy", "reference.cpp").add_kernel(right_copy_);
-      ASSERT_TRUE(runtime().apply(std::move(c)).ok());
-      ASSERT_TRUE(copies());
-    }
-    bool right = false;
-    on_thread([&] {
-      pthread_cancel(pthread_self());  // at the next cancellation point
-      right = copies();
-      pthread_testcancel();
-      ADD_FAILURE() << "it was cancelled";
-    });
-    EXPECT_TRUE(right);
-  }
 }
 
 TEST_F(CanaryOf, ADumpCanBeReplayed) {

@@ -174,36 +174,6 @@ TEST_F(ThreadEnds, InsideAVerifierThatOthersWaitFor) {
   expect_next_is_clean(3);
 }
 
-// Calls that do more than run a kernel: load a plugin, write a file, free what others left. The thread is cancelled after
-// the call, or inside a kernel; the process goes on.
-TEST_F(ThreadEnds, CancelledInCallsThatOpenWriteAndCloseFiles) {
-  Folder folder;
-  folder.put("answer");
-  Runtime runtime(alone({folder.path()}));
-  bool answered = false;
-  on_thread([&] {
-    pthread_cancel(pthread_self());  // at the next cancellation point
-    answered = ask(runtime) == 1;
-    pthread_testcancel();
-    ADD_FAILURE() << "it was cancelled";
-  });
-  EXPECT_TRUE(answered);
-  EXPECT_EQ(ask(runtime), 1);
-  // A call that is the last to use a plugin, and collects what was retired.
-  ASSERT_TRUE(bare_.runtime.set_policy({}).ok());
-  std::optional<Runtime> other;
-  other.emplace(alone({folder.path()}));
-  EXPECT_EQ(ask(*other), 1);
-  on_thread([&] {
-    pthread_cancel(pthread_self());
-    const auto ticket = other->plugins().unload("answer");
-    EXPECT_TRUE(ticket.ok());
-    other.reset();
-    pthread_testcancel();
-    ADD_FAILURE() << "it was cancelled";
-  });
-}
-
 TEST_F(ThreadEnds, WhileItsTicketIsPending) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
