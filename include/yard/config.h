@@ -116,8 +116,6 @@ struct CanaryRule {
   bool operator==(const CanaryRule&) const = default;
 };
 
-enum class Watch : int { kAuto, kInotify, kPoll };
-
 // Unset fields are left to the program, the environment or the default.
 struct ConfigSettings {
   using Duration = std::chrono::nanoseconds;
@@ -155,7 +153,6 @@ struct ConfigSettings {
   } telemetry;
 
   struct Reload {
-    Set<Watch> watch;
     Set<Duration> debounce, poll_interval;
     bool operator==(const Reload&) const = default;
   } reload;
@@ -318,13 +315,11 @@ class StaticMap {
 
 // How a file is watched; settings.reload of the file in force precedes this.
 struct WatchSettings {
-  // auto: inotify and, ten times less often than poll, polling; poll where there is no inotify.
-  Watch watch = Watch::kAuto;
   // How long the files must be unchanged before they are read; less than 20 ms is an error. Files that change all the time
   // are read every ten of these. The last write always counts.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // Of polling; less than 10 ms is an error.
-  std::chrono::nanoseconds poll_interval = std::chrono::seconds(1);
+  // How often the files are checked; less than 10 ms is an error.
+  std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
 };
 
 // Rules that are or were in force.

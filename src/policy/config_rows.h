@@ -86,7 +86,6 @@ inline constexpr const char* kConfigVersion = "1.0";
 inline constexpr const char* kKindWords[] = {"default", "vendor", "reference"};
 inline constexpr const char* kRetryWords[] = {"never", "save"};
 inline constexpr const char* kVerboseWords[] = {"0", "1", "2"};
-inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
 inline constexpr const char* kCheckWords[] = {"values", "finite"};
 inline constexpr const char* kFallbackModes[] = {"dynamic", "config"};
 
@@ -266,14 +265,11 @@ inline constexpr auto kFields<Settings::Cache> = std::tuple{
 
 template <>
 inline constexpr auto kFields<Settings::Reload> = std::tuple{
-    field("watch", &Settings::Reload::watch, Form::word(kWatchWords),
-          "how changes of the file are detected; auto means inotify where it works, else poll",
-          {.fallback = "auto"}),
     field("debounce", &Settings::Reload::debounce, Form::duration(0.02, kDay),
           "how long a file must stay unchanged before it is read; the last write always counts",
           {.fallback = "100ms"}),
     field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.01, kDay),
-          "how often poll checks the files", {.fallback = "1s"}),
+          "how often the files are checked", {.fallback = "200ms"}),
 };
 
 template <>

@@ -87,7 +87,7 @@ settings:
   modes: {rms_norm: static, "attention.*": shadow}
   cache: {enabled: true, size: 5000}
   max_fallback_attempts: 2
-  reload: {watch: poll, debounce: 50ms, poll_interval: 2}
+  reload: {debounce: 50ms, poll_interval: 2}
   breaker:
     enabled: true
     failure_threshold: 7
@@ -170,7 +170,7 @@ TEST(Config, EveryPartSetsItsValue) {
   EXPECT_EQ(*mode_of(c, "rotary"), "config");
   EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000, {}}));
   EXPECT_EQ(s.max_fallback_attempts, 2);
-  EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
+  EXPECT_EQ(s.reload, (ConfigSettings::Reload{50ms, 2s}));
   EXPECT_EQ(breaker_of(c), (BreakerSettings{true, 7, 60, 30, 3s, 5s, 1.5, 1min, 3, 4}));
 }
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/background.h"
-#include "base/file_watcher.h"
+#include "base/file_watch.h"
 #include "base/mutex.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
@@ -157,7 +157,7 @@ class Rules {
   std::map<uint64_t, ConfigEvent> untold_;  // events whose turn has not come
   base::TaskThread listeners_thread_;       // listeners may block
   base::TaskThread rollout_thread_;         // calls no listener
-  base::FileWatcher watcher_;
+  base::FileWatch watcher_;
   base::FirstUse restart_;  // in a forked child: the watch
   base::InChild in_child_{[this] { stats_ = {}; }};
 };

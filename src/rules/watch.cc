@@ -137,11 +137,10 @@ void Rules::unwatch() {
 }
 
 base::WatchHow Rules::watch_settings(const WatchSettings& settings) const {
-  base::WatchHow how{settings.watch, settings.debounce, settings.poll_interval};
+  base::WatchHow how{settings.debounce, settings.poll_interval};
   const auto file = core_.snapshot()->policy->file;
   if (file == nullptr) return how;
   const ConfigSettings::Reload& said = file->config.settings.reload;
-  how.way = said.watch.value_or(how.way);
   how.debounce = said.debounce.value_or(how.debounce);
   how.poll_interval = said.poll_interval.value_or(how.poll_interval);
   return how;

@@ -124,7 +124,7 @@ class Under {
   std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
   // Whether a change of the file is noticed.
   bool follows() {
-    runtime->watch_config(file, {Watch::kInotify, 20ms, 10ms}).or_throw();
+    runtime->watch_config(file, {20ms, 10ms}).or_throw();
     std::this_thread::sleep_for(settling);
     write("", "kernel_locks: {step: default.c}\n");
     base::eventually([&] { return chosen() == "default.c"; }, patience);
@@ -184,11 +184,9 @@ const std::vector<Row>& rows() {
       {"labels", "labels: [region]", "labels: [pool]",
        [](Under& u) { return u.runtime->problems().empty(); },
        "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},
-      // The program asks for inotify, 20 ms and 10 ms.
-      {"reload.watch", "reload: {watch: inotify, poll_interval: 1h}",
-       "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},
-      {"reload.poll_interval", "reload: {watch: poll, poll_interval: 10ms}",
-       "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},
+      // The program asks for 20 ms and 10 ms.
+      {"reload.poll_interval", "reload: {poll_interval: 10ms}", "reload: {poll_interval: 1h}",
+       [](Under& u) { return u.follows(); }},
       {"reload.debounce", "reload: {debounce: 20ms}", "reload: {debounce: 30s}",
        [](Under& u) { return u.follows(); }},
       {"plugins.require_verified", "plugins: {require_verified: true}",

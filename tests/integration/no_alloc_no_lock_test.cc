@@ -313,9 +313,7 @@ TEST_F(Hits, WhileRulesAreReloaded) {
   const base::TempFolder folder;
   base::replace(folder / "rules.yaml", version(0));
   using std::chrono::milliseconds;
-  bare.runtime
-      .watch_config(folder / "rules.yaml", {Watch::kAuto, milliseconds(20), milliseconds(10)})
-      .or_throw();
+  bare.runtime.watch_config(folder / "rules.yaml", {milliseconds(20), milliseconds(10)}).or_throw();
   constexpr Op<void(Out, In)> step{"step"};
   const auto on = step.on(bare.runtime);
   const auto reloads = [&] { return bare.runtime.config_history().back().number; };

@@ -135,7 +135,7 @@ class Processes : public ::testing::Test {
     base::replace(rules_, "version: '1.0'\nkernel_locks: {copy: " + kernel + "}\n");
   }
   void use_everything() {
-    runtime().watch_config(rules_, {Watch::kAuto, milliseconds(20), milliseconds(10)}).or_throw();
+    runtime().watch_config(rules_, {milliseconds(20), milliseconds(10)}).or_throw();
     runtime().record_to(record_).or_throw();
     runtime().plugins().load(plugins_.put("answer")).or_throw();
     ASSERT_EQ(ran(), 1);

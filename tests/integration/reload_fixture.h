@@ -45,8 +45,8 @@ class Reload : public ::testing::Test {
   bool becomes(intptr_t kernel) {
     return base::eventually([&] { return ran() == kernel; });
   }
-  static WatchSettings quick(Watch way = Watch::kAuto) {
-    return {way, std::chrono::milliseconds(20), std::chrono::milliseconds(10)};
+  static WatchSettings quick() {
+    return {std::chrono::milliseconds(20), std::chrono::milliseconds(10)};
   }
 
   std::mutex lock_;

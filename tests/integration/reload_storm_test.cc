@@ -42,7 +42,7 @@ const std::string kBad =
     R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "never.0"}],)"
     R"( "kernel_denials": ["then.0"]})";
 
-class ReloadStorm : public ::testing::TestWithParam<Watch> {
+class ReloadStorm : public ::testing::Test {
  protected:
   ReloadStorm() : bare_("step(out!: T[n], x: T[n])"), file_(folder_ / "rules.json") {
     for (int i = 0; i < kVersions; ++i) {
@@ -88,18 +88,13 @@ class ReloadStorm : public ::testing::TestWithParam<Watch> {
   Bare bare_;
   const std::string file_;
 };
-INSTANTIATE_TEST_SUITE_P(By, ReloadStorm, ::testing::Values(Watch::kInotify, Watch::kPoll),
-                         [](const auto& way) {
-                           return std::string(way.param == Watch::kPoll ? "Poll" : "Inotify");
-                         });
-
-TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
+TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   base::replace(file_, version(0));
   std::atomic<int> reloaded{0}, refused{0};
   const uint64_t id = bare_.runtime.on_config([&](const ConfigEvent& e) {
     ++(e.kind == ConfigEvent::Kind::kRefused ? refused : reloaded);
   });
-  bare_.runtime.watch_config(file_, {GetParam(), 20ms, 10ms}).or_throw();
+  bare_.runtime.watch_config(file_, {20ms, 10ms}).or_throw();
   std::atomic<bool> done{false};
   std::atomic<int64_t> calls{0}, wrong{0};
   std::atomic<uint32_t> seen{0};  // versions, a bit each
@@ -175,7 +170,7 @@ TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   bare.add(kernel_of("copy", "default.b", 2, 1)).or_throw();
   Runtime& rt = bare.runtime;
   rt.on_config([&](const ConfigEvent&) { ++events; });
-  rt.watch_config(file, {Watch::kAuto, 20ms, 10ms}).or_throw();
+  rt.watch_config(file, {20ms, 10ms}).or_throw();
   std::atomic<bool> done{false};
   std::thread caller([&] {
     Floats f(4);
@@ -202,7 +197,7 @@ TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
       const uint64_t id = rt.add_config_validator([](const Config&) { return Status(); });
       base::replace(file, "version: '1.0'\nkernel_denies: [default.b]\n#" + std::to_string(i));
       rt.unwatch_config();
-      EXPECT_TRUE(rt.watch_config(file, {Watch::kPoll, 20ms, 10ms}).ok());
+      EXPECT_TRUE(rt.watch_config(file, {20ms, 10ms}).ok());
       rt.remove_config_callback(id);
     }
   });

@@ -24,15 +24,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Kind = ConfigEvent::Kind;
 
-class ReloadBy : public Reload, public ::testing::WithParamInterface<Watch> {};
-INSTANTIATE_TEST_SUITE_P(Way, ReloadBy, ::testing::Values(Watch::kInotify, Watch::kPoll),
-                         [](const auto& way) {
-                           return std::string(way.param == Watch::kPoll ? "Poll" : "Inotify");
-                         });
-
-TEST_P(ReloadBy, FollowsTheFile) {
+TEST_F(Reload, FollowsTheFile) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick(GetParam())).or_throw();
+  rt_.watch_config(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 2);
   base::replace(file_, locked("default.c"));
   EXPECT_TRUE(becomes(3));
@@ -44,10 +38,10 @@ TEST_P(ReloadBy, FollowsTheFile) {
   EXPECT_EQ(ran(), 1);
 }
 
-TEST_P(ReloadBy, FollowsIncludedFiles) {
+TEST_F(Reload, FollowsIncludedFiles) {
   base::replace(folder_ / "more.yaml", "kernel_locks: {step: default.b}\n");
   base::replace(file_, "version: '1.0'\ninclude: more.yaml\n");
-  rt_.watch_config(file_, quick(GetParam())).or_throw();
+  rt_.watch_config(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 2);
   base::replace(folder_ / "more.yaml", "kernel_locks: {step: default.c}\n");
   EXPECT_TRUE(becomes(3));
@@ -62,17 +56,17 @@ TEST_P(ReloadBy, FollowsIncludedFiles) {
   EXPECT_THAT(rt_.config().kernel_denies, SizeIs(1));
 }
 
-TEST_P(ReloadBy, FollowsALinkThatIsSwapped) {
+TEST_F(Reload, FollowsALinkThatIsSwapped) {
   swap_data(folder_, "..1", "rules.yaml", locked("default.b"));
-  rt_.watch_config(file_, quick(GetParam())).or_throw();
+  rt_.watch_config(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 2);
   swap_data(folder_, "..2", "rules.yaml", locked("default.c"));
   EXPECT_TRUE(becomes(3));
 }
 
-TEST_P(ReloadBy, KeepsTheLastValidRulesWhenTheFileIsDeleted) {
+TEST_F(Reload, KeepsTheLastValidRulesWhenTheFileIsDeleted) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick(GetParam())).or_throw();
+  rt_.watch_config(file_, quick()).or_throw();
   fs::remove(file_);
   ASSERT_TRUE(told(2));
   EXPECT_THAT(to_string(events()[1]),
@@ -278,9 +272,9 @@ TEST_F(Reload, RefusalsOfSetConfigNameTheirSource) {
 
 TEST_F(Reload, AWatchWithTimesBelowTheMinimumIsAnError) {
   base::replace(file_, locked("default.b"));
-  EXPECT_THAT(rt_.watch_config(file_, {Watch::kAuto, 5ms, 10ms}).message(),
+  EXPECT_THAT(rt_.watch_config(file_, {5ms, 10ms}).message(),
               HasSubstr("debounce: expected at least 20 ms, got 5 ms"));
-  EXPECT_THAT(rt_.watch_config(file_, {Watch::kAuto, 20ms, 9ms}).message(),
+  EXPECT_THAT(rt_.watch_config(file_, {20ms, 9ms}).message(),
               HasSubstr("poll_interval: expected at least 10 ms, got 9 ms"));
   EXPECT_EQ(ran(), 1);
   Config c;
@@ -289,9 +283,9 @@ TEST_F(Reload, AWatchWithTimesBelowTheMinimumIsAnError) {
 }
 
 // LayerZero drops what is written while its debounce timer runs.
-TEST_P(ReloadBy, PeersDefectTheDebounceLosesTheLastWrite) {
+TEST_F(Reload, PeersDefectTheDebounceLosesTheLastWrite) {
   base::replace(file_, locked("default.a"));
-  WatchSettings settings = quick(GetParam());
+  WatchSettings settings = quick();
   settings.debounce = 60ms;
   rt_.watch_config(file_, settings).or_throw();
   for (int round = 0; round < 5; ++round) {
@@ -336,12 +330,12 @@ TEST_F(Reload, PeersDefectReloadWaitsOutItsGracePeriodUnderLoad) {
 }
 
 TEST_F(Reload, ObeysTheSettingsOfTheFile) {
-  base::replace(file_, locked("default.b", "settings: {reload: {debounce: 20ms}}\n"));
+  base::replace(file_,
+                locked("default.b", "settings: {reload: {debounce: 20ms, poll_interval: 10ms}}\n"));
   // Said by the program: it would take an hour.
-  rt_.watch_config(file_, {Watch::kInotify, 1h, 1h}).or_throw();
-  base::replace(file_, locked("default.c",
-                              "settings: {reload: {debounce: 20ms, watch: poll, "
-                              "poll_interval: 10ms}}\n"));
+  rt_.watch_config(file_, {1h, 1h}).or_throw();
+  base::replace(file_,
+                locked("default.c", "settings: {reload: {debounce: 20ms, poll_interval: 10ms}}\n"));
   EXPECT_TRUE(becomes(3));
   base::replace(file_, locked("default.a"));
   EXPECT_TRUE(becomes(1));
@@ -440,7 +434,7 @@ TEST(ReloadLife, ARuntimeCanEndWhileItWatches) {
     std::atomic<int> calls{0};
     Bare bare(kStep);
     bare.runtime.on_config([&](const ConfigEvent&) { ++calls; });
-    bare.runtime.watch_config(folder / "r.yaml", {Watch::kAuto, 20ms, 10ms}).or_throw();
+    bare.runtime.watch_config(folder / "r.yaml", {20ms, 10ms}).or_throw();
     base::replace(folder / "r.yaml", "version: '1.0'\n#" + std::to_string(i) + "\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * (i % 8)));
   }

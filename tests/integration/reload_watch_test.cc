@@ -66,7 +66,7 @@ TEST_F(ReloadWatch, WhatTheProgramWatchesIsNotTakenOver) {
 
 TEST_F(ReloadWatch, LoadingTheFileThatTheProgramWatchesKeepsItsSettings) {
   base::replace(file_, locked("default.a", "settings: {mode: hot_reload}\n"));
-  rt_.watch_config(file_, {Watch::kInotify, 1h, 1h}).or_throw();
+  rt_.watch_config(file_, {1h, 1h}).or_throw();
   rt_.load_config(file_).or_throw();
   base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
   std::this_thread::sleep_for(400ms);  // by default it would have been read

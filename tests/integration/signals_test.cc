@@ -101,8 +101,7 @@ class Signals : public ::testing::Test {
 
 TEST_F(Signals, InterruptCallsScopesReloadsAndRecordings) {
   say("default.a");
-  ASSERT_TRUE(
-      runtime().watch_config(rules_, {Watch::kAuto, milliseconds(20), milliseconds(10)}).ok());
+  ASSERT_TRUE(runtime().watch_config(rules_, {milliseconds(20), milliseconds(10)}).ok());
   ASSERT_TRUE(runtime().record_to(folder_ / "calls.txt").ok());
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
