@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/fork.h"
+#include "base/tasks.h"
 
 namespace yard::base {
 namespace {
 
-// The counters of running threads and the sums of ended ones. Behind a pointer, so that a forked child
-// can start with a new table whose lock is free.
+// The counters of running threads and the sums of ended ones.
 struct CounterTable {
-  std::mutex mutex;
+  Mutex mutex{Rank::kCounters};
   std::vector<ThreadCounters*> threads;
   std::vector<uint64_t> ended;  // by id
   std::vector<uint32_t> free_ids;
@@ -30,21 +30,16 @@ struct CounterTable {
   }
 };
 
-std::atomic<CounterTable*> g_counters{nullptr};
-
 void end_thread_counters(void* value);
 
 CounterTable& table() {
-  CounterTable* b = g_counters.load(std::memory_order_acquire);
-  if (b == nullptr) {
-    auto* made = new CounterTable;
-    if (g_counters.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
-      base::set_thread_exit_hook(kCountersLocal, end_thread_counters);
-      return *made;
-    }
-    delete made;
-  }
-  return *b;
+  static constinit std::once_flag once;
+  static constinit CounterTable* made = nullptr;  // never destroyed: threads may end after statics
+  std::call_once(once, [] {
+    made = new CounterTable;
+    set_thread_exit_hook(kCountersLocal, end_thread_counters);
+  });
+  return *made;
 }
 
 void end_thread_counters(void* value) {
@@ -76,15 +71,12 @@ Counter::Counter() {
     id_ = kNoCounter;
   }
   base_ = id_ == kNoCounter ? 0 : b.sum(id_);
-  table_ = &b;
 }
 
 Counter::~Counter() {
   if (id_ == kNoCounter) return;
   CounterTable& b = table();
   std::lock_guard lock(b.mutex);
-  // The id of a counter made before a fork may be above those of the child's table.
-  if (id_ >= b.next_id) return;
   try {
     b.free_ids.push_back(id_);
   } catch (const std::bad_alloc&) {  // it is not used again
@@ -95,22 +87,16 @@ uint64_t Counter::total() const {
   if (id_ == kNoCounter) return 0;
   CounterTable& b = table();
   std::lock_guard lock(b.mutex);
-  return b.sum(id_) - (table_ == &b ? base_ : 0);
+  return b.sum(id_) - (process_ == forks() ? base_ : 0);
 }
 
-void abandon_counters() noexcept {
-  const CounterTable* old = g_counters.load(std::memory_order_acquire);
-  if (old == nullptr) return;
-  // next_id is read without the lock, which another thread of the parent may hold: it only grows, and
-  // aligned loads are atomic on supported machines.
-  auto* made = new CounterTable;
-  made->next_id = old->next_id;
-  g_counters.store(made, std::memory_order_release);
-  base::set_thread_exit_hook(kCountersLocal, end_thread_counters);
-  if (detail::t_thread != nullptr) {
-    base::this_thread().locals[kCountersLocal] = nullptr;
-    detail::t_thread->counters = nullptr;
-  }
+void restart_counters() noexcept {
+  CounterTable& b = table();
+  // What other threads have counted is not freed: they may have been changing it.
+  b.threads.clear(), b.ended.clear();
+  if (detail::t_thread == nullptr) return;
+  this_thread().locals[kCountersLocal] = nullptr;
+  detail::t_thread->counters = nullptr;
 }
 
 // Creates the chunk of a counter.
@@ -141,8 +127,8 @@ ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
     static thread_local constinit ThreadHead::Value lost{};
     return lost;
   }
-  // Reached by the first call in a forked child.
-  base::first_use();
+  base::first_use();  // the first call of a forked child comes here
+  base::start_tasks_of_child();
   return counter(thread, id);
 }
 

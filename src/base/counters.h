@@ -45,11 +45,11 @@ class Counter {
 
  private:
   uint32_t id_;
-  uint64_t base_;      // the sum that earlier counters of this id left
-  const void* table_;  // the process's table; a forked child has another
+  uint64_t base_;                     // the sum that earlier counters of this id left
+  const uint64_t process_ = forks();  // a forked child counts from 0
 };
 
 // In a forked child: counters restart at 0.
-void abandon_counters() noexcept;
+void restart_counters() noexcept;
 
 }  // namespace yard::base

@@ -89,8 +89,6 @@ TEST(Counters, ThousandsOfCounters) {
 
 // The child's checks are its exit status: 0, or the number of the one that failed.
 int in_child(const Counter& before, const Counter& other) {
-  base::abandon_other_threads();
-  abandon_counters();
   if (before.total() != 0 || other.total() != 0) return 1;
   count(base::this_thread(), before.id());
   if (before.total() != 1) return 2;

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 
 namespace yard::base {
 namespace {
@@ -140,8 +139,8 @@ void in_child() {
   release_all();
   g_one_fork.unlock();
   abandon_other_threads();
-  abandon_reclaimer();
-  abandon_counters();
+  restart_reclaimer();
+  restart_counters();
   g_first_use_due.store(true, std::memory_order_relaxed);
   for (const auto& reset : g_resets)
     if (auto* call = reset.load(std::memory_order_acquire)) call();
@@ -301,7 +300,6 @@ FirstUse::~FirstUse() {
 void first_use() noexcept {
   if (!g_first_use_due.load(std::memory_order_relaxed)) return;
   if (!g_first_use_due.exchange(false, std::memory_order_acq_rel)) return;
-  const CancellationOff deferred;
   const std::lock_guard lock(g_first_use_lock.get());
   g_first_uses.for_each([](const FirstUse& item) {
     try {

@@ -13,12 +13,9 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/thread_state.h"
-
 namespace yard::base {
 namespace {
 
-std::atomic<Reclaimer*> g_reclaimer{nullptr};
 // Of the calls that a forked child has inherited; null in any other process. Written by the fork handler alone.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
@@ -43,18 +40,14 @@ void barrier_in_all_threads() noexcept {
 }
 
 Reclaimer& reclaimer() noexcept {
-  Reclaimer* r = g_reclaimer.load(std::memory_order_acquire);
-  if (r == nullptr) {
-    auto* made = new Reclaimer;
-    if (g_reclaimer.compare_exchange_strong(r, made, std::memory_order_acq_rel)) return *made;
-    delete made;
-  }
-  return *r;
+  static constinit std::once_flag once;
+  static constinit Reclaimer* made =
+      nullptr;  // never destroyed, because calls may come until the process ends
+  std::call_once(once, [] { made = new Reclaimer; });
+  return *made;
 }
 
-void abandon_reclaimer() noexcept {
-  // The old one's lock may be held by a thread that does not exist here: not touched, not freed.
-  g_reclaimer.store(new Reclaimer, std::memory_order_release);
+void restart_reclaimer() noexcept {
   register_membarrier();
   g_inherited = when_calls_end();
 }
@@ -140,7 +133,6 @@ size_t Reclaimer::collect() noexcept {
     }
     requeue(std::move(used));
     if (garbage == nullptr) return left;
-    const CancellationOff deferred;
     while (garbage != nullptr) {
       const List item = pop(garbage);
       item->free(item->object);
@@ -190,17 +182,18 @@ void on_thread_exit(void* record) {
     if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
     r->locals[i] = nullptr;
   }
-  forget_use(*r, std::memory_order_release);  // it may have been cancelled inside a call
+  forget_use(*r, std::memory_order_release);  // it may have ended inside a call
   r->in_use.store(false, std::memory_order_release);
 }
 
-constinit Lazy<const pthread_key_t> g_exit_key([]() -> const pthread_key_t* {
-  pthread_key_t key;
-  if (pthread_key_create(&key, on_thread_exit) != 0) std::abort();  // no keys left: cannot go on
-  return new pthread_key_t(key);
-});
+constinit std::once_flag g_once;
+pthread_key_t g_exit_key;
 
-constinit std::once_flag g_asked;
+void prepare_for_threads() {
+  // Before the first read of any thread: it must know by then whether to fence.
+  register_membarrier();
+  if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
+}
 
 ThreadRecord* take_free_record() noexcept {
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
@@ -231,9 +224,7 @@ bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_se
 
 // Puts a record into use for the calling thread. Null: there is no memory.
 detail::ThreadHead* take_record() {
-  // Before the first read of any thread: it must know by then whether to fence.
-  std::call_once(g_asked, register_membarrier);
-  const pthread_key_t key = g_exit_key.get();
+  std::call_once(g_once, prepare_for_threads);
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
@@ -247,7 +238,7 @@ detail::ThreadHead* take_record() {
     fences = reader_fences();
     r->unfenced.store(fences ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
   } while (fences != reader_fences());
-  if (pthread_setspecific(key, r) != 0) {
+  if (pthread_setspecific(g_exit_key, r) != 0) {
     r->in_use.store(false, std::memory_order_release);
     return nullptr;
   }

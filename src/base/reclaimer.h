@@ -20,7 +20,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 
 namespace yard::base {
 
@@ -96,6 +96,10 @@ inline bool inside_call() noexcept {
 // index of `locals`; the hook frees what it put there.
 void set_thread_exit_hook(int local, void (*hook)(void* value)) noexcept;
 
+// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a small stack. False on a stack
+// that is not the thread's own, as that of a fiber. The first question of a thread may read /proc; allocates then only.
+bool stack_is_low() noexcept;
+
 // Calls f(const void*) for everything some thread is using.
 template <class F>
 void for_each_hazard(const F& f);
@@ -169,14 +173,15 @@ class Reclaimer {
   // Adds all of `from`.
   void requeue(List from) noexcept;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_{Rank::kReclaimer};
   List retired_;
   size_t count_ = 0;  // of these
 };
 
-// The process's reclaimer. In a forked child it is a new one: what the old one held is left behind.
+// The process's reclaimer.
 Reclaimer& reclaimer() noexcept;
-void abandon_reclaimer() noexcept;
+// In a forked child, after abandon_other_threads().
+void restart_reclaimer() noexcept;
 
 // Becomes true, at some collect(), when the calls that are in flight now have ended.
 std::shared_ptr<const std::atomic<bool>> when_calls_end();

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <yard/bound.h>
 
+#include "base/reclaimer.h"
 #include "base/results.h"
-#include "base/thread_state.h"
 #include "dispatch/call.h"
 #include "dispatch/run.h"
 #include "op/bind.h"

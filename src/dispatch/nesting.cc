@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/thread_state.h"
+#include "base/reclaimer.h"
 
 namespace yard::dispatch {
 namespace {

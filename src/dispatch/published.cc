@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/background.h"
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
@@ -141,7 +140,6 @@ Status Published::edit(const F& change) {
   if (select::inside_select())
     return Status(Code::kWouldDeadlock,
                   "a probe, verifier or cost hint must not change the registry or the policy");
-  const base::MayWait unless_in_a_call;
   YARD_RETURN_IF_ERROR(publish_change(change));
   follow();
   return {};
@@ -287,7 +285,6 @@ Ticket& Ticket::operator=(const Ticket&) = default;
 
 bool Ticket::done() const {
   if (state_ == nullptr) return true;
-  const base::MayWait unless_in_a_call;
   if (state_->forks != base::forks()) return base::inherited_calls_ended();
   if (state_->calls_ended != nullptr) {
     base::reclaimer().collect();

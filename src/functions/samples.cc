@@ -9,9 +9,9 @@
 #include <thread>
 #include <tuple>
 
+#include "base/float_state.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "dispatch/scope.h"
 #include "functions/declarations.h"
 #include "functions/functions.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/append_list.h"
+#include "base/float_state.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "policy/words.h"
 #include "select/candidate_set.h"
 #include "select/reasons.h"

@@ -352,8 +352,9 @@ void Server::Loop::close_late_ones() {
   connections_.remove_if([&](const Connection& c) { return c.dead || c.deadline <= now; });
 }
 
-Server::Server(std::shared_ptr<Loop> loop, std::shared_ptr<base::BackgroundThread> thread) noexcept
-    : loop_(std::move(loop)), thread_(std::move(thread)) {}
+Server::Server(std::shared_ptr<Loop> loop)
+    : loop_(std::move(loop)),
+      thread_("yard-inspect", {.interrupt = [loop = loop_] { loop->halt(); }}) {}
 
 Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Handler handler,
                                               const Limits& limits) {
@@ -361,20 +362,15 @@ Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Hand
   YARD_RETURN_IF_ERROR(make_directory(directory));
   auto loop = std::make_shared<Loop>(std::move(handler), limits, ::geteuid());
   YARD_RETURN_IF_ERROR(loop->listen(directory));
-  auto thread = base::BackgroundThread::start(
-      "yard-inspect", [loop] { base::ask_for_short_slices(), loop->run(); },
-      [loop] { loop->halt(); });
-  if (!thread.ok()) {
+  std::unique_ptr<Server> server(new Server(loop));
+  if (Status started = server->thread_.post([loop] { loop->run(); }); !started.ok()) {
     loop->remove_socket();
-    return std::move(thread).status();
+    return started;
   }
-  return std::unique_ptr<Server>(new Server(std::move(loop), *std::move(thread)));
+  return server;
 }
 
-Server::~Server() {
-  thread_->halt();
-  thread_->wait();
-}
+Server::~Server() = default;
 
 const std::string& Server::path() const noexcept { return loop_->path(); }
 

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "base/background.h"
+#include "base/tasks.h"
 #include "inspect/protocol.h"
 
 namespace yard::inspect {
@@ -51,13 +51,13 @@ class Server {
 
   const std::string& path() const noexcept;
   // Whether the calling thread is the server's.
-  bool here() const noexcept { return thread_->here(); }
+  bool here() const { return thread_.here(); }
 
  private:
   class Loop;
-  Server(std::shared_ptr<Loop> loop, std::shared_ptr<base::BackgroundThread> thread) noexcept;
+  explicit Server(std::shared_ptr<Loop> loop);
   const std::shared_ptr<Loop> loop_;
-  const std::shared_ptr<base::BackgroundThread> thread_;
+  base::TaskThread thread_;
 };
 
 }  // namespace yard::inspect

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "base/append_list.h"
+#include "base/float_state.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "registry/changes.h"
 
 namespace yard::plugin {
@@ -145,10 +145,10 @@ Refusal Library::start() {
   return {};
 }
 
-std::shared_ptr<KeepAlive> KeepAlive::make(const std::string& path) {
-  return {new KeepAlive("plugin " + path), [](KeepAlive* k) {
+std::shared_ptr<KeepAlive> KeepAlive::make() {
+  return {new KeepAlive, [](KeepAlive* k) {
             if (k->library != nullptr)
-              base::dispose(k);
+              base::end_on_own_thread([k] { delete k; });
             else
               delete k;
           }};

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "base/background.h"
 #include "base/library.h"
 #include "base/reclaimer.h"
 #include "plugin/manifest.h"
@@ -72,10 +71,9 @@ class Library {
 
 // Held by the records of one load. A plugin that is loaded again while calls still use an earlier load shares its
 // library: it is neither opened nor started twice.
-struct KeepAlive : base::Disposable {
-  using Disposable::Disposable;
-  // Ends on a thread of its own (base/background.h) when the last record is released, wherever that is.
-  static std::shared_ptr<KeepAlive> make(const std::string& path);
+struct KeepAlive {
+  // Ends on a thread of its own (base/tasks.h) when the last record is released, wherever that is.
+  static std::shared_ptr<KeepAlive> make();
   // First, so that it is destroyed last. Holds base::forks() at the time of the load.
   std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
   std::shared_ptr<Library> library;

@@ -209,7 +209,6 @@ struct Loader::EndOfSearch {
 
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  const base::MayWait unless_in_a_call;
   {
     Lock lock(mutex_);
     ended_.wait(lock, [&] { return !searching_; });
@@ -336,7 +335,7 @@ Refusal Loader::open_and_commit(PluginRecord& r, PluginFile& c, const PluginReco
     if (settings_.watch) settings_.watch(c.path, step);
   };
   begin("opening");
-  const auto keep_alive = KeepAlive::make(c.path);
+  const auto keep_alive = KeepAlive::make();
   YARD_RETURN_IF_REFUSED(open_library(c, keep_alive->library));
   std::vector<registry::Step> steps;
   if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
@@ -472,7 +471,6 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
       Lock lock(mutex_);
       ended_.wait(lock, [&] { return !searching_; });
     }
-    const base::MayWait not_in_a_call(false);
     return !load_for(what, {std::string(name)}).busy;
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", base::exception_text(e));
@@ -503,7 +501,6 @@ std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view 
 
 Status Loader::load(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  const base::MayWait unless_in_a_call;
   std::string path(name_or_path);
   {
     Lock lock(mutex_);
@@ -530,7 +527,6 @@ Status Loader::load(std::string_view name_or_path) {
 
 Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  const base::MayWait unless_in_a_call;
   Claim claim(*this);
   PluginRecord record;
   {
@@ -553,7 +549,6 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
 
 Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  const base::MayWait unless_in_a_call;
   Claim claim(*this);
   PluginRecord old, next;
   {

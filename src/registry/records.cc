@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "base/thread_state.h"
+#include "base/float_state.h"
 
 namespace yard::registry {
 namespace {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "base/background.h"
 #include "base/file_watch.h"
 #include "base/mutex.h"
+#include "base/tasks.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
 #include "plugin/scan.h"

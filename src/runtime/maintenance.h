@@ -10,8 +10,8 @@
 #include <mutex>
 #include <optional>
 
-#include "base/background.h"
 #include "base/fork.h"
+#include "base/tasks.h"
 #include "dispatch/core.h"
 #include "health/breaker.h"
 #include "rules/callbacks.h"

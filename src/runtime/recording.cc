@@ -79,7 +79,7 @@ struct Recording::Table {
   std::mutex file;  // one writer at a time
   Status problem;   // under file
 
-  base::TaskThread thread{"yard-record", [this] { write_or_log(); }};  // last: it uses the rest
+  base::TaskThread thread{"yard-record", {.at_end = [this] { write_or_log(); }}};  // last
 };
 
 // With the first call, so that a program that makes none, and a child that execs, has no thread.
@@ -165,21 +165,20 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (const auto it = all.by_path.find(path); it != all.by_path.end())
     if (auto recording = it->second.lock()) return recording;
   YARD_RETURN_IF_ERROR(base::can_write_own_file(own_file(path), kRecordingFile));
-  std::shared_ptr<Recording> made(new Recording(path), [](Recording* r) { base::dispose(r); });
+  std::shared_ptr<Recording> made(new Recording(path),
+                                  [](Recording* r) { base::end_on_own_thread([r] { delete r; }); });
   all.by_path[path] = made;
   return made;
 }
 
 Recording::Recording(std::string path)
-    : Disposable("recording to " + path),
-      path_(std::move(path)),
-      state_(new Table(own_file(path_))) {}
+    : path_(std::move(path)), state_(new Table(own_file(path_))) {}
 
 Recording::~Recording() {
   Table& b = table();
   if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
   b.thread.stop();
-  base::if_memory_allows([&] { b.write_or_log(); });
+  b.write_or_log();
   delete &b;
 }
 

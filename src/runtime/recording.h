@@ -10,19 +10,19 @@
 #include <string>
 #include <string_view>
 
-#include "base/background.h"
+#include "base/tasks.h"
 #include "registry/interfaces.h"
 
 namespace yard::runtime {
 
 // The calls that go into one file. Runtimes of a process that record to the same file share one.
-class Recording : public base::Disposable {
+class Recording {
  public:
   // The recording of a path, made if there is none. `%p` in the path stands for the process id; a forked child appends a
-  // dot and its process id. An error if the file cannot be written. Ends on a thread of its own (base/background.h).
+  // dot and its process id. An error if the file cannot be written. Ends on a thread of its own (base/tasks.h).
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
   // Writes the rest of the file.
-  ~Recording() override;
+  ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 

@@ -6,13 +6,11 @@
 
 #include <algorithm>
 
-#include "base/background.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
 #include "functions/functions.h"
@@ -203,14 +201,12 @@ Runtime::Runtime(const RuntimeSettings& settings)
 Runtime::~Runtime() {
   parts_->inspect.end();
   stop_recording().ignore();  // an error has been logged
-  const base::MayWait for_plugins;
   parts_.reset();
 }
 
 // Never destroyed: calls may come until the process ends.
 Runtime& Runtime::shared() {
   static constinit base::Lazy<Runtime> runtime([] {
-    const base::CancellationOff deferred;
     auto* made = new Runtime;
     made->parts_->functions.serve();
     made->parts_->inspect.is_shared();

@@ -14,10 +14,9 @@
 #include <mutex>
 #include <string>
 
-#include "base/background.h"
 #include "base/fork.h"
 #include "base/results.h"
-#include "base/stopwatch.h"
+#include "base/tasks.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call_spec.h"
@@ -79,7 +78,7 @@ class LineBuffers {
   std::array<Shard, 16> shards_;
   std::mutex writing_;
   std::atomic<bool> due_{false};  // some line waits, and the thread knows
-  base::TaskThread thread_{"yard-verbose", [this] { flush(); }};
+  base::TaskThread thread_{"yard-verbose", {.at_end = [this] { flush(); }}};
 };
 
 constinit base::PerProcess<LineBuffers> g_lines;
@@ -163,7 +162,7 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
         : !call.failures.empty() ? "fallback"
         : call.selected          ? "miss"
                                  : "hit",
-        base::Stopwatch::ns_between(call.start, call.end));
+        call.end - call.start);
     lines_.load(std::memory_order_acquire)->add(to);
   });
 }

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/background.h"
+#include "base/float_state.h"
 #include "base/fork.h"
-#include "base/thread_state.h"
+#include "base/tasks.h"
 #include "dispatch/scope.h"
 #include "runtime/host.h"
 
@@ -384,8 +384,6 @@ int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody 
   if (count <= 0) return YARD_OK;
   const int64_t most = count / std::max<int64_t>(grain, 1);
   if (most <= 1 || threads <= 1) return run_here(count, body, context);
-  // A cancelled thread cannot leave a loop that others work on.
-  const base::CancellationOff cancellation_off;
   const uint64_t process = base::forks();
   ParallelLoop loop(Cut(count, most, threads), body, context);
   try {

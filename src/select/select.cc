@@ -11,11 +11,11 @@
 #include <limits>
 #include <tuple>
 
+#include "base/float_state.h"
 #include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/thread_state.h"
 #include "op/numbers.h"
 #include "select/reasons.h"
 

@@ -21,12 +21,12 @@
 #include <tuple>
 #include <vector>
 
-#include "base/background.h"
 #include "base/counters.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/reclaimer.h"
+#include "base/tasks.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"
 #include "select/candidate_set.h"
