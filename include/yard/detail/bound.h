@@ -31,7 +31,7 @@ YARD_API Status::Rep* bound_failed(BoundState* state, const Route* route, const 
                                    int32_t code);
 YARD_API std::string bound_kernel(BoundState* state);
 
-// A nested call below this address would leave the thread's stack too little room (base/thread_state.h). The largest number
+// A nested call below this address would leave the thread's stack too little room (base/reclaimer.h). The largest number
 // until the thread has asked.
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
     __attribute__((tls_model("initial-exec")));
