@@ -15,8 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Op<void(Out, In, int64_t)> copy{"copy"};
-
 bool usual() {
   volatile float smallest = std::numeric_limits<float>::min();
   return std::fegetround() == FE_TONEAREST && smallest / 2 != 0;
