@@ -4,6 +4,7 @@
 #include "base/cpu_features.h"
 
 #include <algorithm>
+#include <mutex>
 
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -13,8 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
-
-#include "base/fork.h"
 
 namespace yard::base {
 namespace {
@@ -120,27 +119,30 @@ std::vector<Feature> detect() {
 
 #endif
 
-constinit Lazy<const std::vector<Feature>> g_features([]() -> const std::vector<Feature>* {
-  return new std::vector<Feature>(detect());
-});
+const std::vector<Feature>& features() {
+  static constinit std::once_flag once;
+  static constinit const std::vector<Feature>* made = nullptr;  // never freed
+  std::call_once(once, [] { made = new std::vector<Feature>(detect()); });
+  return *made;
+}
 
 }  // namespace
 
 int has_cpu_feature(std::string_view name) noexcept {
-  for (const Feature& f : g_features.get())
+  for (const Feature& f : features())
     if (f.name == name) return f.usable ? 1 : 0;
   return -1;
 }
 
 std::vector<std::string_view> known_cpu_features() {
   std::vector<std::string_view> names;
-  for (const Feature& f : g_features.get()) names.push_back(f.name);
+  for (const Feature& f : features()) names.push_back(f.name);
   return names;
 }
 
 std::vector<std::string_view> cpu_features() {
   std::vector<std::string_view> names;
-  for (const Feature& f : g_features.get())
+  for (const Feature& f : features())
     if (f.usable) names.push_back(f.name);
   std::sort(names.begin(), names.end());
   return names;

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <mutex>
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +17,6 @@
 #include <ctime>
 #include <memory>
 
-#include "base/fork.h"
 #include "base/trusted_path.h"
 
 namespace yard::base {
@@ -253,14 +253,17 @@ namespace {
 
 // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
 // freed, since digests may be made until the process ends.
-constinit Lazy<const EVP_MD* const> g_algorithm([]() -> const EVP_MD* const* {
-  return new const EVP_MD*(EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr));
-});
+const EVP_MD* sha256_algorithm() {
+  static constinit std::once_flag once;
+  static constinit const EVP_MD* made = nullptr;
+  std::call_once(once, [] { made = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr); });
+  return made;
+}
 
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    const EVP_MD* algorithm = g_algorithm.get();
+    const EVP_MD* algorithm = sha256_algorithm();
     good_ = context_ != nullptr && algorithm != nullptr &&
             EVP_DigestInit_ex(context_.get(), algorithm, nullptr) == 1;
   }

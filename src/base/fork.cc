@@ -120,7 +120,9 @@ void in_parent() noexcept {
 
 struct ForkHandler {
   static void call_all() {
-    for (const InChild* c = g_first_in_child; c != nullptr; c = c->after_) c->then_();
+    const InChild* const last = g_last_in_child;  // these functions may make others
+    for (const InChild* c = g_first_in_child; c != nullptr; c = c == last ? nullptr : c->after_)
+      c->then_();
   }
 };
 

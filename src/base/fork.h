@@ -9,7 +9,6 @@
 //   with a fresh lock; the parent's is left behind, never touched and never freed. An OwnedPerProcess inherits the parent's
 //   data if no thread was changing it at the fork.
 // - Where readers take the lock, too, it is an EditMutex, and changes lock `for_changes`.
-// - What is made once uses Lazy: a child would wait for ever for a function's static that was being made.
 // - What the child must reset at once, before any code runs in it, is a function registered with at_fork_in_child().
 // - Threads are not started at the fork but at the child's first call: FirstUse.
 //
@@ -200,31 +199,6 @@ class EditMutex {
   std::mutex mutex_;
   std::atomic<bool> editing_{false};
   std::optional<Editing> now_;  // under the mutex
-};
-
-// Made at its first use by one thread while others wait, and never freed. std::call_once restarts in a forked child, as
-// glibc's pthread_once does.
-template <class T>
-class Lazy {
- public:
-  constexpr explicit Lazy(T* (*make)()) noexcept : make_(make) {}
-  Lazy(const Lazy&) = delete;
-  Lazy& operator=(const Lazy&) = delete;
-
-  T& get() {
-    if (T* made = made_.load(detail::kFollow)) [[likely]]
-      return *made;
-    return first();
-  }
-
- private:
-  [[gnu::noinline]] T& first() {
-    std::call_once(once_, [this] { made_.store(make_(), std::memory_order_release); });
-    return *made_.load(std::memory_order_acquire);
-  }
-  T* (*const make_)();
-  std::atomic<T*> made_{nullptr};
-  std::once_flag once_;
 };
 
 // Calls `then` once in each forked child, at its first use of the library, inside that call and holding no lock of a

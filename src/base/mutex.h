@@ -14,8 +14,8 @@
 //   Enclose foreign code by a ForeignCode, which asserts that in debug builds.
 // - Threads of the parent do not exist in the child. An object that notes what threads are doing (loads under way,
 //   selections that others wait for) forgets these notes in an InChild. Conditions have no waiters in the child.
-// - The mutexes of ranks that `is_taken_at_fork` excludes are not taken but made again in the child. They may be held while
-//   a thread writes to a file. The child must drop what they protect, in an InChild.
+// - Mutexes of rank kOutput are not taken but made again in the child, because they are held while a thread writes to a file.
+//   The child must drop what they protect, in an InChild.
 // - Do not use function-local statics that need a constructor: a child would wait for ever for one that another thread of its
 //   parent was making. Use std::call_once, which starts again in the child.
 #pragma once
@@ -42,17 +42,15 @@ enum class Rank : uint8_t {
   kCalls,
   kScopes,
   kBreaker,
-  kOutput,       // a recording, verbose lines, a timeline, a trace; not taken at a fork
-  kOutputShard,  // a part of an output; not taken at a fork
+  kOutput,       // held while a file or stderr is written; not taken at a fork
+  kOutputShard,  // a part of what is to be written
   kTasks,
   kCounters,
   kReclaimer,
   kLog,
 };
 inline constexpr int kRanks = static_cast<int>(Rank::kLog) + 1;
-constexpr bool is_taken_at_fork(Rank rank) noexcept {
-  return rank != Rank::kOutput && rank != Rank::kOutputShard;
-}
+constexpr bool is_taken_at_fork(Rank rank) noexcept { return rank != Rank::kOutput; }
 
 namespace locks {
 
@@ -185,7 +183,7 @@ class Condition {
 
 // A function that every forked child calls on its only thread, after all mutexes have been released and in the order of
 // construction. Make it the last member of its object: a child that is forked while the object is made or ended does not
-// call it. The function must not make or end another InChild.
+// call it. The function must not end another InChild.
 class InChild {
  public:
   explicit InChild(std::function<void()> then);

@@ -4,10 +4,9 @@
 
 #include <cstddef>
 #include <iterator>
+#include <mutex>
 #include <new>
 #include <vector>
-
-#include "base/fork.h"
 
 namespace yard {
 namespace {
@@ -46,11 +45,13 @@ bool is_shared(const Status::Rep* rep) noexcept {
 
 Status Status::out_of_memory() noexcept {
   // The message is short enough to lie inside of the string.
-  static constinit base::Lazy<Rep> made([] {
-    return new (g_out_of_memory)
-        Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
+  static constinit std::once_flag once;
+  static constinit Rep* made = nullptr;
+  std::call_once(once, [] {
+    made =
+        new (g_out_of_memory) Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
   });
-  return adopt(&made.get());
+  return adopt(made);
 }
 
 Status::Rep* Status::copy(Rep& rep) { return is_shared(&rep) ? &rep : new Rep(rep); }

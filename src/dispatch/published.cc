@@ -257,8 +257,6 @@ void Published::restart_in_child() {
   const auto last = snapshot();
   inherited_ = last->state;
   Next next{last->state, last->policy, last->observers, std::nullopt, true};
-  if (next.observers != nullptr)
-    for (const auto& o : *next.observers) o->forked();
   if (next.policy->rollout != nullptr) {
     auto without = std::make_shared<policy::ProcessPolicy>(*next.policy);
     without->rollout = nullptr;

@@ -10,7 +10,6 @@
 #include <optional>
 #include <tuple>
 
-#include "base/fork.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/words.h"
@@ -147,19 +146,19 @@ bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::
 
 using ValueNames = std::vector<std::vector<std::string>>;
 
-constinit base::Lazy<const ValueNames> g_names_of_dtypes([]() -> const ValueNames* {
+ValueNames names_of_dtypes() {
   ValueNames names(kMostDTypes);
   for (int i = 1; i < kMostDTypes; ++i)
     if (const std::string name = to_string(static_cast<DType>(i)); name != "?")
       names[static_cast<size_t>(i)].push_back(name);
   for (const char* name : kLongNames)
     if (const auto t = parse_dtype(name)) names[static_cast<size_t>(*t)].emplace_back(name);
-  return new ValueNames(std::move(names));
-});
+  return names;
+}
 
 // The names of each value of a field with a closed list of them.
 ValueNames names_of_values(const OpField& field) {
-  if (field.type == FieldType::kDType) return g_names_of_dtypes.get();
+  if (field.type == FieldType::kDType) return names_of_dtypes();
   ValueNames names;
   for (const std::string& word : field.words) names.push_back({word});
   return names;

@@ -48,8 +48,6 @@ class CallObserver {
   virtual ~CallObserver() = default;
   // Any thread, concurrently, inside of the guard of the call.
   virtual void seen(const ObservedCall& call) noexcept = 0;
-  // In a forked child, which has only this thread: locks of other threads must not be waited for.
-  virtual void forked() noexcept = 0;
 };
 using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "op/call.h"
 #include "registry/interfaces.h"
 
@@ -19,8 +20,7 @@ namespace yard::runtime {
 // A key for the thread to fill in and use before it calls anything that does the same. It keeps its memory.
 op::CallKey& scratch_key();
 
-// Texts by key; each lives as long as this. Threads find what they looked up lately without a lock. Not for use in a
-// forked child of the process that made it.
+// Texts by key; each lives as long as this. Threads find what they looked up lately without a lock.
 class ObservedTexts {
  public:
   static constexpr size_t kMost = 65536;
@@ -45,7 +45,7 @@ class ObservedTexts {
 
  private:
   struct alignas(64) Shard {
-    std::mutex lock;
+    base::Mutex lock{base::Rank::kOutputShard};
     std::unordered_map<std::string, std::string, op::CallKeyHash, std::equal_to<>> texts;
   };
   const uint64_t id_;  // no other has or had it

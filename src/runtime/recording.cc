@@ -46,7 +46,6 @@ std::string file_of(std::string path) {
 }  // namespace
 
 struct Recording::Table {
-  const uint64_t forks = base::forks();  // of its process
   struct Counted {
     std::string text;
     uint64_t count = 0;
@@ -54,7 +53,7 @@ struct Recording::Table {
 
   // Threads that make different calls seldom share a lock.
   struct alignas(64) Shard {
-    std::mutex lock;
+    base::Mutex lock{base::Rank::kOutputShard};
     std::unordered_map<std::string, Counted, op::CallKeyHash, std::equal_to<>> calls;
   };
 
@@ -76,8 +75,8 @@ struct Recording::Table {
   std::atomic<uint64_t> dropped{0};
   std::atomic<bool> changed{false}, started{false};
 
-  std::mutex file;  // one writer at a time
-  Status problem;   // under file
+  base::Mutex file{base::Rank::kOutput};  // one writer at a time
+  Status problem;                         // under file
 
   base::TaskThread thread{"yard-record", {.at_end = [this] { write_or_log(); }}};  // last
 };
@@ -137,16 +136,28 @@ namespace {
 
 // Recordings of this process by their files.
 struct Open {
-  std::mutex lock;
+  base::Mutex lock{base::Rank::kOutputShard};
   std::map<std::string, std::weak_ptr<Recording>> by_path;
+
+  std::shared_ptr<Recording> find(const std::string& path) {
+    const std::lock_guard l(lock);
+    const auto it = by_path.find(path);
+    return it != by_path.end() ? it->second.lock() : nullptr;
+  }
 };
-constinit base::PerProcess<Open> g_open;
+Open& open_recordings() {
+  static constinit std::once_flag once;
+  static constinit Open* made = nullptr;  // never destroyed: runtimes may end after statics
+  std::call_once(once, [] { made = new Open; });
+  return *made;
+}
 
 // Whether this process was the first to record: its children must not write to its files.
 bool records_first() {
-  static constinit std::atomic<uint32_t> first{0};
-  uint32_t of = 0;
-  return first.compare_exchange_strong(of, base::this_process()) || of == base::this_process();
+  static constinit std::atomic<uint64_t> first{0};
+  uint64_t of = 0;
+  const uint64_t here = base::forks() + 1;
+  return first.compare_exchange_strong(of, here) || of == here;
 }
 
 std::string own_file(const std::string& path) {
@@ -160,14 +171,15 @@ std::string own_file(const std::string& path) {
 Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (path.empty())
     return Status(Code::kInvalidArgument, "there is no file to record to; expected a path");
-  Open& all = g_open.get();
-  const std::lock_guard lock(all.lock);
-  if (const auto it = all.by_path.find(path); it != all.by_path.end())
-    if (auto recording = it->second.lock()) return recording;
+  Open& all = open_recordings();
+  if (auto found = all.find(path)) return found;
   YARD_RETURN_IF_ERROR(base::can_write_own_file(own_file(path), kRecordingFile));
-  std::shared_ptr<Recording> made(new Recording(path),
-                                  [](Recording* r) { base::end_on_own_thread([r] { delete r; }); });
-  all.by_path[path] = made;
+  const std::shared_ptr<Recording> made(
+      new Recording(path), [](Recording* r) { base::end_on_own_thread([r] { delete r; }); });
+  const std::lock_guard lock(all.lock);
+  std::weak_ptr<Recording>& place = all.by_path[path];
+  if (auto another = place.lock()) return another;
+  place = made;
   return made;
 }
 
@@ -176,7 +188,6 @@ Recording::Recording(std::string path)
 
 Recording::~Recording() {
   Table& b = table();
-  if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
   b.thread.stop();
   b.write_or_log();
   delete &b;
@@ -186,7 +197,7 @@ Recording::Table& Recording::table() const noexcept {
   return *state_.load(std::memory_order_acquire);
 }
 
-void Recording::forked() noexcept {
+void Recording::restart_in_child() {
   state_.store(new Table(own_file(path_)), std::memory_order_release);
 }
 

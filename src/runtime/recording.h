@@ -36,9 +36,6 @@ class Recording {
   Status write();
   RecordingStats stats();
 
-  // In a forked child: a recording of its own.
-  void forked() noexcept;
-
   struct Table;
 
  private:
@@ -46,8 +43,10 @@ class Recording {
   Table& table() const noexcept;
 
   const std::string path_;
-  // Never freed in a forked child: its locks may be held by threads that do not exist there.
+  // A forked child begins a recording of its own, and leaves the parent's as it is.
+  void restart_in_child();
   std::atomic<Table*> state_;
+  const base::InChild in_child_{[this] { restart_in_child(); }};
 };
 
 // One runtime's part in a recording.
@@ -55,7 +54,6 @@ class Recorder final : public registry::CallObserver {
  public:
   explicit Recorder(std::shared_ptr<Recording> recording);
   void seen(const registry::ObservedCall& call) noexcept override;
-  void forked() noexcept override { recording_->forked(); }
   Recording& recording() const noexcept { return *recording_; }
 
  private:

@@ -5,8 +5,9 @@
 #include <yard/runtime.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
@@ -206,13 +207,16 @@ Runtime::~Runtime() {
 
 // Never destroyed: calls may come until the process ends.
 Runtime& Runtime::shared() {
-  static constinit base::Lazy<Runtime> runtime([] {
-    auto* made = new Runtime;
+  static constinit std::once_flag once;
+  static constinit std::atomic<Runtime*> shared{nullptr};
+  if (Runtime* const made = shared.load(std::memory_order_acquire)) return *made;
+  std::call_once(once, [] {
+    auto* const made = new Runtime;
     made->parts_->functions.serve();
     made->parts_->inspect.is_shared();
-    return made;
+    shared.store(made, std::memory_order_release);
   });
-  return runtime.get();
+  return *shared.load(std::memory_order_acquire);
 }
 
 detail::Core& Runtime::core() const noexcept { return parts_->core; }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
@@ -72,8 +73,6 @@ class Timeline final : public registry::CallObserver {
   explicit Timeline(size_t max_events) : id_(next_timeline()), most_(max_events) {}
 
   void seen(const registry::ObservedCall& call) noexcept override;
-  // A forked child records nothing: the trace is its parent's.
-  void forked() noexcept override { forked_.store(true, std::memory_order_relaxed); }
 
   void changed(const ConfigEvent& event);
   void changed(const BreakerEvent& event);
@@ -101,9 +100,11 @@ class Timeline final : public registry::CallObserver {
   std::atomic<bool> full_{false}, forked_{false};
   ObservedTexts texts_;
 
-  std::mutex lock_;
+  base::Mutex lock_{base::Rank::kOutputShard};
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<Change> changes_;
+  // A forked child records nothing: the trace is its parent's.
+  const base::InChild in_child_{[this] { forked_.store(true, std::memory_order_relaxed); }};
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "base/results.h"
 #include "base/tasks.h"
 #include "dispatch/core.h"
@@ -34,7 +34,7 @@ void write_all(std::string_view text) noexcept {
   }
 }
 
-// Of the process: lines of all runtimes go the same way.
+// The lines of all runtimes of the process. A forked child drops those that its parent has not written.
 class LineBuffers {
  public:
   void add(std::string_view lines) {
@@ -61,7 +61,7 @@ class LineBuffers {
   static constexpr size_t kFull = 64 << 10;
   static constexpr auto kLinger = std::chrono::milliseconds(10);
   struct alignas(64) Shard {
-    std::mutex lock;
+    base::Mutex lock{base::Rank::kOutputShard};
     std::string lines;
   };
 
@@ -76,12 +76,21 @@ class LineBuffers {
     write_all(lines);
   }
   std::array<Shard, 16> shards_;
-  std::mutex writing_;
+  base::Mutex writing_{base::Rank::kOutput};
   std::atomic<bool> due_{false};  // some line waits, and the thread knows
   base::TaskThread thread_{"yard-verbose", {.at_end = [this] { flush(); }}};
+  const base::InChild in_child_{[this] {
+    for (Shard& s : shards_) s.lines.clear();
+    due_.store(false, std::memory_order_relaxed);
+  }};
 };
 
-constinit base::PerProcess<LineBuffers> g_lines;
+LineBuffers& line_buffers() {
+  static constinit std::once_flag once;
+  static constinit LineBuffers* made = nullptr;  // never destroyed: calls may come until the end
+  std::call_once(once, [] { made = new LineBuffers; });
+  return *made;
+}
 
 // Appends 812ns, 12.4us, 3.1ms, 12.0s.
 void put_time(std::string& to, int64_t ns) {
@@ -106,18 +115,14 @@ void put_time(std::string& to, int64_t ns) {
 
 class Verbose final : public registry::CallObserver {
  public:
-  explicit Verbose(int lines) : level(lines), lines_(&g_lines.get()) {}
+  explicit Verbose(int lines) : level(lines), lines_(line_buffers()) {}
   void seen(const registry::ObservedCall& call) noexcept override;
-  void forked() noexcept override {
-    texts_.replace();
-    lines_.store(&g_lines.get(), std::memory_order_release);
-  }
 
   const int level;  // 1: calls and failures; 2: selections and transforms, too
 
  private:
-  base::ReplacedInChild<ObservedTexts> texts_;
-  std::atomic<LineBuffers*> lines_;  // of the process
+  ObservedTexts texts_;
+  LineBuffers& lines_;
 };
 
 }  // namespace
@@ -126,7 +131,7 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
   base::if_memory_allows([&] {
     std::string to;
     const auto start = [&](std::string_view what, std::string_view kernel) {
-      const std::string& text = texts_.get().find(call, kernel, [&](const op::CallSpec& spec) {
+      const std::string& text = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
         return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));
       });
       to += "yard,", to += what, to += text;
@@ -163,7 +168,7 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
         : call.selected          ? "miss"
                                  : "hit",
         call.end - call.start);
-    lines_.load(std::memory_order_acquire)->add(to);
+    lines_.add(to);
   });
 }
 
@@ -180,7 +185,7 @@ Status Runtime::set_verbose(int level) {
     if ((now != nullptr ? now->level : 0) == level) return {};
     YARD_RETURN_IF_ERROR(core().published.replace_observer(
         now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
-    if (level == 0) base::if_memory_allows([] { runtime::g_lines.get().flush(); });
+    if (level == 0) runtime::line_buffers().flush();
     return {};
   });
 }

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/float_state.h"
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "base/tasks.h"
 #include "dispatch/scope.h"
 #include "runtime/host.h"
@@ -69,18 +69,23 @@ bool spin_until(const F& done) noexcept {
   return done();
 }
 
-constinit base::PerProcess<WorkerPool> g_pool;
-// The same without the system call that g_pool.get() makes; null after a fork.
-constinit std::atomic<WorkerPool*> g_known{nullptr};
+constinit std::atomic<WorkerPool*> g_pool{nullptr};
 
 }  // namespace
 
 WorkerPool& WorkerPool::get() {
-  if (WorkerPool* const known = g_known.load(std::memory_order_acquire)) return *known;
-  base::at_fork_in_child([] { g_known.store(nullptr, std::memory_order_relaxed); });
-  WorkerPool& pool = g_pool.get();
-  g_known.store(&pool, std::memory_order_release);
-  return pool;
+  WorkerPool* pool = g_pool.load(std::memory_order_acquire);
+  if (pool != nullptr) return *pool;
+  // A forked child makes another pool, and leaves the parent's as it is.
+  static constinit std::once_flag once;
+  [[maybe_unused]] static constinit const base::InChild* in_child = nullptr;
+  std::call_once(once, [] {
+    in_child = new base::InChild([] { g_pool.store(nullptr, std::memory_order_relaxed); });
+  });
+  auto made = std::make_unique<WorkerPool>();
+  if (g_pool.compare_exchange_strong(pool, made.get(), std::memory_order_acq_rel))
+    return *made.release();
+  return *pool;
 }
 
 int64_t WorkerPool::Job::take(int32_t thread, std::atomic<int64_t>& taken) const noexcept {

@@ -302,12 +302,6 @@ namespace {
 constexpr auto kFullFor = std::chrono::seconds(1);
 
 }  // namespace
-// Pending dumps are written by the parent.
-void CanaryState::Shared::inherit(Shared& parents) {
-  counters = parents.counters, why_skipped = parents.why_skipped;
-  mismatches = parents.mismatches, problems = parents.problems;
-  last_number = parents.last_number;
-}
 
 CanaryState::~CanaryState() {
   while (write_one()) {
@@ -317,7 +311,7 @@ CanaryState::~CanaryState() {
 std::shared_ptr<CanaryCounters> CanaryState::counters(const std::string& op,
                                                       const std::string& kernel,
                                                       CanaryCheck check) {
-  Shared& s = shared_.get();
+  Shared& s = shared_;
   const std::lock_guard lock(s.lock);
   auto& found = s.counters[{op, kernel, check}];
   if (found == nullptr) found = std::make_shared<CanaryCounters>(op, kernel, check);
@@ -326,7 +320,7 @@ std::shared_ptr<CanaryCounters> CanaryState::counters(const std::string& op,
 
 void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) noexcept try {
   if (c.skipped.fetch_add(1, std::memory_order_relaxed) == 0) {
-    Shared& s = shared_.get();
+    Shared& s = shared_;
     const std::lock_guard lock(s.lock);
     s.why_skipped.emplace(&c, why);
   }
@@ -338,7 +332,7 @@ void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) 
 }
 
 bool CanaryState::takes_dump(const std::string& folder) {
-  Shared& s = shared_.get();
+  Shared& s = shared_;
   const std::lock_guard lock(s.lock);
   const auto at = s.full.find(folder);
   if (at == s.full.end()) return true;
@@ -350,7 +344,7 @@ bool CanaryState::takes_dump(const std::string& folder) {
 void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request) {
   bool queued = false;
   {
-    Shared& s = shared_.get();
+    Shared& s = shared_;
     const std::lock_guard lock(s.lock);
     ++s.last_number;
     if (request != nullptr) request->dump.mismatch = m, request->number = s.last_number;
@@ -372,7 +366,7 @@ void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request)
 
 // Runs on a thread of its own, too, which nothing may leave as an exception.
 bool CanaryState::write_one() noexcept try {
-  Shared& s = shared_.get();
+  Shared& s = shared_;
   std::unique_ptr<DumpRequest> next;
   {
     const std::lock_guard lock(s.lock);
@@ -404,7 +398,7 @@ bool CanaryState::write_one() noexcept try {
 
 void CanaryState::problem(const std::string& op, const std::string& text) {
   {
-    Shared& s = shared_.get();
+    Shared& s = shared_;
     const std::lock_guard lock(s.lock);
     std::set<std::string>& of_op = s.problems[op];
     if (of_op.size() >= kMostProblems || !of_op.insert(text).second) return;
@@ -413,13 +407,13 @@ void CanaryState::problem(const std::string& op, const std::string& text) {
 }
 
 void CanaryState::clear_problems(const std::string& op) {
-  Shared& s = shared_.get();
+  Shared& s = shared_;
   const std::lock_guard lock(s.lock);
   s.problems.erase(op);
 }
 
 std::vector<std::string> CanaryState::problems() {
-  Shared& s = shared_.get();
+  Shared& s = shared_;
   const std::lock_guard lock(s.lock);
   std::vector<std::string> to;
   for (const auto& [op, texts] : s.problems)
@@ -431,7 +425,7 @@ CanaryReport CanaryState::report() {
   CanaryReport to;
   std::vector<std::shared_ptr<CanaryCounters>> counters;
   {
-    Shared& s = shared_.get();
+    Shared& s = shared_;
     const std::lock_guard lock(s.lock);
     for (const auto& [names, t] : s.counters) {
       const auto why = s.why_skipped.find(t.get());

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "base/counters.h"
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/reclaimer.h"
 #include "base/tasks.h"
@@ -98,7 +98,7 @@ class CanaryState {
 
  private:
   struct Shared {
-    std::mutex lock;
+    base::Mutex lock{base::Rank::kCanary};
     std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
         counters;
     std::map<const CanaryCounters*, std::string> why_skipped;
@@ -108,13 +108,14 @@ class CanaryState {
     // By folder: when to try again.
     std::map<std::string, std::chrono::steady_clock::time_point, std::less<>> full;
     uint64_t last_number = 0;
-    void inherit(Shared& parents);
   };
   // Writes the oldest pending dump. False if there is none.
   bool write_one() noexcept;
 
-  base::OwnedPerProcess<Shared> shared_;
-  base::TaskThread thread_;  // last: it uses the rest
+  Shared shared_;
+  base::TaskThread thread_;  // after what it uses
+  // Pending dumps are written by the parent.
+  const base::InChild in_child_{[this] { shared_.waiting.clear(), shared_.full.clear(); }};
 };
 
 // Adds a file with a unique name, and creates the folder if needed. At most `most` dumps are kept, which take at most

@@ -2,11 +2,11 @@
 #include "verify/kernel_runner.h"
 
 #include <fmt/format.h>
+#include <mutex>
 
 #include <algorithm>
 #include <numeric>
 
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
@@ -20,12 +20,15 @@ namespace yard::verification {
 namespace {
 
 // Counts of test runs, which are not reported.
-constinit base::Lazy<const exec::KernelStats> g_unreported([]() -> const exec::KernelStats* {
-  return new exec::KernelStats;
-});
+const exec::KernelStats& unreported() {
+  static constinit std::once_flag once;
+  static constinit const exec::KernelStats* made = nullptr;  // never freed
+  std::call_once(once, [] { made = new exec::KernelStats; });
+  return *made;
+}
 
 std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
-  return {{&kernel, &g_unreported.get()}};
+  return {{&kernel, &unreported()}};
 }
 
 auto bind(const op::Program& program, const CallTensors& tensors) {
