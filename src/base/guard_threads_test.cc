@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork.h"
 #include "base/reclaimer.h"
 
 namespace yard::base {
@@ -305,6 +306,7 @@ TEST(GuardExit, HooksGetTheThreadsValueOnce) {
 }
 
 TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
+  watch_forks();  // as every runtime does
   WatchedObject held, own;
   std::atomic<WatchedObject*> source{&held};
   std::atomic<bool> holds{false}, go{false};

@@ -22,6 +22,7 @@
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call.h"
+#include "runtime/observed_text.h"
 
 namespace yard::runtime {
 namespace {
