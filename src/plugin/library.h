@@ -14,6 +14,7 @@
 
 #include "base/library.h"
 #include "base/reclaimer.h"
+#include "base/tasks.h"
 #include "plugin/manifest.h"
 #include "plugin/scan.h"
 #include "registry/changes.h"
