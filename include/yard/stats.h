@@ -78,7 +78,7 @@ struct RuntimeStats {
 
   // Since Runtime::reset_stats() or the start.
   std::chrono::system_clock::time_point since;
-  uint32_t sampled_one_in = 64;
+  uint32_t sampled_one_in = 128;
   std::vector<CallStats> calls;  // by op, kernel, class
   std::vector<OpStats> ops;      // those called, by name
   ReloadStats reloads;

@@ -88,7 +88,7 @@ class ReportOfAProcess(Service):
         data = json.loads(parsed.texts["data"])
         self.assertFalse(data["exact"])
         self.assertFalse(data["relative"])
-        self.assertEqual(data["sampled_one_in"], 64)
+        self.assertEqual(data["sampled_one_in"], 128)
         def of(kernel, figure):
             return sum(c[figure] for c in data["calls"] if c["kernel"] == kernel)
 
