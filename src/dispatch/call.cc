@@ -74,7 +74,9 @@ namespace {
 
 // A call without options whose form this thread does not remember. If a step finds nothing, resolve_call() takes the same
 // steps again and makes what is missing.
-Status::Rep* look_up(Site* site, const Cells& cells, const CallForm& form) {
+//
+// `form` is null for calls that are nested too deep for memos: it would take 600 bytes of the stack at each level.
+Status::Rep* look_up(Site* site, const Cells& cells, const CallForm* form) try {
   Core& core = *site->core;
   base::ThreadRecord* const registered = base::try_this_thread();
   if (registered == nullptr) [[unlikely]]
@@ -108,10 +110,10 @@ Status::Rep* look_up(Site* site, const Cells& cells, const CallForm& form) {
       if (aliased >= 0) [[likely]] {
         route.flags |= static_cast<uint32_t>(aliased);
         if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-          if (seen_before(thread, form)) {
+          if (form != nullptr && seen_before(thread, *form)) {
             route.entry = entry;
             fill_route(route, core, *plan);
-            remember(thread, *site, form, route, cells);
+            remember(thread, *site, *form, route, cells);
           }
           thread.count_down();
           return run_hit(thread, *entry, core, *plan, cells, route.flags);
@@ -120,15 +122,18 @@ Status::Rep* look_up(Site* site, const Cells& cells, const CallForm& form) {
     }
   }
   return slow(site, cells);
+} catch (const std::bad_alloc&) {  // for the facts of a long list
+  return Status::out_of_memory().release();
 }
 
 }  // namespace
 
 Status::Rep* call(Site* site, const Cells& cells) {
   ThreadHead* const thread = t_thread;
+  if (thread == nullptr || thread->depth >= ThreadHead::kInlineSlots) [[unlikely]]
+    return look_up(site, cells, nullptr);
   CallForm form;
-  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots &&
-      form.read(*thread, *site, cells)) [[likely]] {
+  if (form.read(*thread, *site, cells)) [[likely]] {
     if (const CallMemo* const m = find(*thread, *site, form, cells)) {
       base::Guard guard(*thread);
       guard.announce(m->route.entry);
@@ -136,11 +141,7 @@ Status::Rep* call(Site* site, const Cells& cells) {
         return run_current(static_cast<base::ThreadRecord&>(*thread), *site, m->route, cells);
     }
   }
-  try {
-    return look_up(site, cells, form);
-  } catch (const std::bad_alloc&) {  // for the facts of a long list
-    return Status::out_of_memory().release();
-  }
+  return look_up(site, cells, &form);
 }
 
 uint32_t call_flags(const Options& o) noexcept {

@@ -19,10 +19,15 @@ constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself an
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
-// Plans of entries that have been freed. Freeing thousands of them would make a change slow, so later selections do it.
+// Plans of entries that have been freed, and their table. Freeing thousands of plans would make a change slow, so later
+// selections do it.
 constexpr size_t kFreedAtOnce = 32;
+struct OldPlans {
+  std::deque<ClassRecord> plans;
+  PlanTable::Ptr table;
+};
 constinit base::StaticMutex g_old_plans_lock{base::Rank::kReclaimer};
-constinit std::vector<std::deque<ClassRecord>>* g_old_plans = nullptr;
+constinit std::vector<OldPlans>* g_old_plans = nullptr;
 
 uint64_t next_memo_version() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -123,12 +128,12 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
 }
 
 Entry::~Entry() {
-  free_table(table_.load(std::memory_order_relaxed));
+  PlanTable::Ptr table(table_.load(std::memory_order_relaxed));
   if (classes_.size() <= kFreedAtOnce) return;
   try {
     const std::lock_guard lock(g_old_plans_lock);
-    if (g_old_plans == nullptr) g_old_plans = new std::vector<std::deque<ClassRecord>>;
-    g_old_plans->push_back(std::move(classes_));
+    if (g_old_plans == nullptr) g_old_plans = new std::vector<OldPlans>;
+    g_old_plans->push_back({std::move(classes_), std::move(table)});
   } catch (const std::bad_alloc&) {  // they are freed here
   }
 }
@@ -137,8 +142,8 @@ void free_some_old_plans() {
   const std::lock_guard lock(g_old_plans_lock);
   if (g_old_plans == nullptr) return;
   for (size_t i = 0; i < kFreedAtOnce && !g_old_plans->empty(); ++i) {
-    g_old_plans->back().pop_back();
-    if (g_old_plans->back().empty()) g_old_plans->pop_back();
+    g_old_plans->back().plans.pop_back();
+    if (g_old_plans->back().plans.empty()) g_old_plans->pop_back();
   }
 }
 
