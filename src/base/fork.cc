@@ -30,8 +30,6 @@ constinit ForkSafeList<FirstUse> g_first_uses;
 // Held while one is called or destroyed. Recursive: what is called may end a runtime.
 constinit PerProcess<std::recursive_mutex> g_first_use_lock;
 
-constinit PerProcess<std::recursive_mutex> g_library_lock;
-
 // ---- Libraries that are being opened or closed ----
 
 std::atomic<uint64_t> g_forks{0};
@@ -264,9 +262,6 @@ OpeningLibrary::OpeningLibrary() noexcept {
 OpeningLibrary::~OpeningLibrary() {
   if (--t_depth.opening == 0) g_opening.fetch_sub(1);
 }
-
-LibraryLock::LibraryLock() : mutex_(g_library_lock.get()) { mutex_.lock(); }
-LibraryLock::~LibraryLock() { mutex_.unlock(); }
 
 void at_fork_in_child(void (*reset)()) {
   watch_forks();

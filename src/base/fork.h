@@ -4,11 +4,10 @@
 // In a forked child only the forking thread exists. A lock may be held for ever by a thread that is gone, and what that
 // thread was changing may be half done. The rules:
 //
-// - State with a lock lives in a PerProcess (of the process), an OwnedPerProcess (of an object) or, where the child needs it
-//   at once, in a ReplacedInChild. The child gets its own,
+// - State with a lock lives in a PerProcess (of the process), an OwnedPerProcess (of an object)
+//   The child gets its own,
 //   with a fresh lock; the parent's is left behind, never touched and never freed. An OwnedPerProcess inherits the parent's
 //   data if no thread was changing it at the fork.
-// - Where readers take the lock, too, it is an EditMutex, and changes lock `for_changes`.
 // - What the child must reset at once, before any code runs in it, is a function registered with at_fork_in_child().
 // - Threads are not started at the fork but at the child's first call: FirstUse.
 //
@@ -42,19 +41,6 @@ void watch_forks();
 // The same, and has `reset` called in every forked child, on its only thread, after those of earlier registrations. It must
 // take no lock that another thread may have held. Registering a function again has no effect.
 void at_fork_in_child(void (*reset)());
-
-// An OpeningLibrary that also excludes other threads. Recursive: a library's constructor may open another.
-class LibraryLock {
- public:
-  LibraryLock();
-  ~LibraryLock();
-  LibraryLock(const LibraryLock&) = delete;
-  LibraryLock& operator=(const LibraryLock&) = delete;
-
- private:
-  const OpeningLibrary opening_;
-  std::recursive_mutex& mutex_;
-};
 
 using InsidePlugin = ForeignCode;
 
@@ -109,8 +95,6 @@ class OwnedPerProcess {
         if (n->value.lock.try_lock()) {
           made->value.inherit(n->value);
           n->value.lock.unlock();
-        } else if constexpr (requires { n->value.lock.being_edited(); }) {
-          if (!n->value.lock.being_edited()) made->value.inherit(n->value);
         }
         node_.store(made, std::memory_order_release);
         return made->value;
@@ -128,77 +112,6 @@ class OwnedPerProcess {
   };
   std::atomic<Node*> node_;
   std::atomic<uint32_t> claim_;
-};
-
-// A T with locks in it that the child replaces in a function registered with at_fork_in_child(). The parent's is left as it
-// is and never freed there.
-template <class T>
-class ReplacedInChild {
- public:
-  ReplacedInChild() : now_(new T) {}
-  ~ReplacedInChild() { delete now_.load(std::memory_order_acquire); }
-  ReplacedInChild(const ReplacedInChild&) = delete;
-  ReplacedInChild& operator=(const ReplacedInChild&) = delete;
-
-  T& get() const noexcept { return *now_.load(std::memory_order_acquire); }
-  void replace(T* fresh = new T) noexcept { now_.store(fresh, std::memory_order_release); }
-
- private:
-  std::atomic<T*> now_;
-};
-
-// Orders two writes for a forked child: it never sees what was written after this without what was written before.
-inline void in_this_order() noexcept {
-#if !defined(YARD_UNDER_TSAN)  // which supports no fences, and no fork
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-}
-
-// While this lives, `flag` tells a forked child that something is half changed.
-class Editing {
- public:
-  explicit Editing(std::atomic<bool>& flag) noexcept : flag_(flag) {
-    flag_.store(true, std::memory_order_relaxed);
-    in_this_order();
-  }
-  ~Editing() { flag_.store(false, std::memory_order_release); }
-  Editing(const Editing&) = delete;
-  Editing& operator=(const Editing&) = delete;
-
- private:
-  std::atomic<bool>& flag_;
-};
-
-// A mutex that tells readers from writers, for a forked child: what a reader had locked is whole. Writers lock
-// `for_changes`.
-class EditMutex {
- public:
-  void lock() { mutex_.lock(); }
-  void unlock() { mutex_.unlock(); }
-  bool try_lock() { return mutex_.try_lock(); }
-  bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
-
-  class ForChanges {
-   public:
-    explicit ForChanges(EditMutex& of) noexcept : of_(of) {}
-    void lock() {
-      of_.mutex_.lock();
-      of_.now_.emplace(of_.editing_);
-    }
-    void unlock() {
-      of_.now_.reset();
-      of_.mutex_.unlock();
-    }
-
-   private:
-    EditMutex& of_;
-  };
-  ForChanges for_changes{*this};
-
- private:
-  std::mutex mutex_;
-  std::atomic<bool> editing_{false};
-  std::optional<Editing> now_;  // under the mutex
 };
 
 // Calls `then` once in each forked child, at its first use of the library, inside that call and holding no lock of a
