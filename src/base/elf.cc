@@ -24,7 +24,7 @@ constexpr int kMachine = EM_AARCH64;
 
 constexpr size_t kMostSegments = 256, kMostSections = 65280;
 constexpr uint64_t kLargestNotes = 1 << 20, kLargestDynamic = 1 << 20;
-constexpr uint64_t kMostTexts = 1024, kLongestText = 16384;  // of the dynamic segment
+constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // of the dynamic segment
 
 using ElfHandle = std::unique_ptr<Elf, int (*)(Elf*)>;
 
@@ -154,7 +154,7 @@ class Reader {
       Elf_Data* data = !table || at >= size
                            ? nullptr
                            : elf_getdata_rawchunk(elf_, static_cast<int64_t>(*table + at),
-                                                  std::min(size - at, kLongestText), ELF_T_BYTE);
+                                                  std::min(size - at, kLongestName), ELF_T_BYTE);
       const char* const text = data != nullptr ? static_cast<const char*>(data->d_buf) : nullptr;
       const size_t length = text != nullptr ? ::strnlen(text, data->d_size) : 0;
       if (text == nullptr || length == data->d_size)

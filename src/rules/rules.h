@@ -104,6 +104,7 @@ class Rules {
     bool watch_ended = false;  // nothing, since their file is not watched any more
   };
   class Inside;
+  class Loading;
 
   // submit.cc
   static Submission submission(Config config, std::string source);
@@ -134,7 +135,7 @@ class Rules {
   void watch_loaded(const std::string& source, const std::string& sha256, bool asks);
   // On the watcher's thread. Returns false to be called again.
   bool reread();
-  // Whether the file of a submission is not watched any more.
+  // Whether the file of a submission is not watched any more, or another file is being loaded, which may end the watch.
   bool watch_ended(const Submission& o);
   // Under the lock. Whether submitting the file's text again would change nothing.
   bool is_known(const std::string& sha256) const;
@@ -153,13 +154,17 @@ class Rules {
   Problems problems_;
   ReloadStats stats_;
   Watched watched_;
+  int loads_ = 0;                           // files that are being loaded
   uint64_t told_ = 0;                       // the last version that listeners know
   std::map<uint64_t, ConfigEvent> untold_;  // events whose turn has not come
   base::TaskThread listeners_thread_;       // listeners may block
   base::TaskThread rollout_thread_;         // calls no listener
   base::FileWatch watcher_;
   base::FirstUse restart_;  // in a forked child: the watch
-  base::InChild in_child_{[this] { stats_ = {}; }};
+  base::InChild in_child_{[this] {
+    stats_ = {};
+    loads_ = 0;
+  }};
 };
 
 // ---- names.cc: what is registered, for checks of rules and environment ----

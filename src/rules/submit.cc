@@ -156,9 +156,27 @@ std::shared_ptr<const policy::FileRules> Rules::check(ConfigReading& reading) {
   return reading.ok() ? rules : nullptr;
 }
 
+// While one lives, a changed file that is watched is not put in force: the load may end its watch.
+class Rules::Loading {
+ public:
+  Loading(Rules& of, Origin from) : of_(from == Origin::kFile ? &of : nullptr) { add(1); }
+  ~Loading() { add(-1); }
+  Loading(const Loading&) = delete;
+  Loading& operator=(const Loading&) = delete;
+
+ private:
+  void add(int n) {
+    if (of_ == nullptr) return;
+    const std::lock_guard lock(of_->lock_);
+    of_->loads_ = std::max(0, of_->loads_ + n);  // a forked child starts at 0
+  }
+  Rules* const of_;
+};
+
 Status Rules::submit(Submission o, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
   const Inside inside(this);
+  const Loading loading(*this, o.from);
   const auto start = Clock::now();
   const auto rules = check(o.reading);
   if (rules == nullptr && watch_ended(o)) return {};

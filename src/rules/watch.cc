@@ -181,7 +181,7 @@ bool Rules::is_known(const std::string& sha256) const {
 bool Rules::watch_ended(const Submission& o) {
   const std::lock_guard lock(lock_);
   return o.from == Origin::kWatchedFile &&
-         (watched_.path != o.source || watched_.number != o.watch);
+         (watched_.path != o.source || watched_.number != o.watch || (!o.by_program && loads_ > 0));
 }
 
 bool Rules::stop_unwanted_watch() {
@@ -213,6 +213,7 @@ bool Rules::reread() {
   o.reading = policy::read_config_from(now.path,
                                        [&](const std::string& file) { return stable.open(file); });
   const std::vector<std::string> files = o.reading.files;
+  const std::string sha256 = o.reading.sha256;
   if (!stable.is_stable()) {
     watcher_.set(files, watch_settings(now.settings));
     return false;
@@ -234,7 +235,9 @@ bool Rules::reread() {
   }
   if (stop_unwanted_watch()) return true;
   watcher_.set(files, watch_settings(now.settings));
-  return true;
+  // While another file is being loaded, the text is not submitted. If the load does not end the watch, it is read again.
+  const std::lock_guard lock(lock_);
+  return known || watched_.number != now.number || watched_.path.empty() || watched_.seen == sha256;
 }
 
 }  // namespace yard::rules

@@ -25,10 +25,12 @@ class OutOfMemory : public ::testing::Test {
   Status call() { return copy.on(bare_.runtime)(out_.view, x_.view, 0); }
 
   // Calls `boundary` with the first allocations succeeding, for a growing number of them, until it succeeds.
-  void fail(const std::function<Status()>& boundary) {
+  void fail(
+      const std::function<Status()>& boundary, const std::function<void()>& prepare = [] {}) {
     bool refused = false, failed = true;
     for (uint64_t n = 0; failed; ++n) {
       SCOPED_TRACE(n);
+      prepare();
       FailingAllocations failing(n, FailingAllocations::kAllLater);
       Status got;
       ASSERT_NO_THROW(got = boundary());
@@ -49,11 +51,12 @@ class OutOfMemory : public ::testing::Test {
 };
 
 TEST_F(OutOfMemory, AChangeOfTheRegistryIsRefused) {
-  fail([&] {
-    Changes c;
-    c.add_kernel(kernel_of("copy", "second", 2, 5)).remove_kernel("copy", "second");
-    return bare_.runtime.apply(std::move(c));
-  });
+  Changes c;
+  fail([&] { return bare_.runtime.apply(std::move(c)); },
+       [&] {
+         c = Changes();
+         c.add_kernel(kernel_of("copy", "second", 2, 5)).remove_kernel("copy", "second");
+       });
 }
 
 TEST_F(OutOfMemory, AChangeOfThePolicyIsRefused) {
