@@ -15,13 +15,16 @@
 
 namespace yard::rules {
 
+// The last id that was given out. Validators and listeners share it, because one function removes either by its id.
+inline std::atomic<uint64_t> g_last_callback{0};
+
 // Any thread. No lock is held while a function runs. In a forked child no function is running except on the forking
 // thread.
 template <class F>
 class Callbacks {
  public:
   uint64_t add(F f) {
-    auto made = std::make_shared<Callback>(last_id.fetch_add(1) + 1, std::move(f));
+    auto made = std::make_shared<Callback>(g_last_callback.fetch_add(1) + 1, std::move(f));
     const std::lock_guard hold(lock_);
     return all_.emplace_back(std::move(made))->id;
   }
@@ -88,7 +91,6 @@ class Callbacks {
   base::Mutex lock_{base::Rank::kRules};
   base::Condition ended_;
   std::vector<std::shared_ptr<Callback>> all_;
-  static inline std::atomic<uint64_t> last_id{0};  // no two functions have the same id
   base::InChild in_child_{[this] { forget_other_threads(); }};
 };
 
