@@ -57,7 +57,8 @@ std::vector<Section> sections_of(CLI::App& app) {
   // The options that every command has come last.
   for (Section& s : to)
     for (const char* last : {"--json", "-h, --help"})
-      std::ranges::stable_partition(s.entries, [&](const Entry& e) { return e.label != last; });
+      std::stable_partition(s.entries.begin(), s.entries.end(),
+                            [&](const Entry& e) { return e.label != last; });
   return to;
 }
 
