@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What parts of the library use to survive fork() that have not moved to mutex.h.
+// Older helpers for surviving fork(). New code uses mutex.h instead.
 //
 // In a forked child only the forking thread exists. A lock may be held for ever by a thread that is gone, and what that
 // thread was changing may be half done. The rules:
 //
-// - State with a lock lives in a PerProcess (of the process), an OwnedPerProcess (of an object)
-//   The child gets its own,
-//   with a fresh lock; the parent's is left behind, never touched and never freed. An OwnedPerProcess inherits the parent's
-//   data if no thread was changing it at the fork.
+// - State with a lock lives in a PerProcess (for the process) or an OwnedPerProcess (for an object). The child gets state of
+//   its own with a new lock. The parent's state is left behind, never touched and never freed. An OwnedPerProcess inherits
+//   the parent's data if no thread was changing it at the fork.
 // - What the child must reset at once, before any code runs in it, is a function registered with at_fork_in_child().
 // - Threads are not started at the fork but at the child's first call: FirstUse.
 //
