@@ -173,13 +173,15 @@ bool TaskThread::Queue::wait(std::optional<seconds> longest) {
   return true;
 }
 
-// Threads must not run on while the statics that they use are destroyed.
+// Threads must not run on while the statics that they use are destroyed. A forked child does not wait for its parent's.
 void TaskThread::Queue::at_exit() {
   std::vector<std::shared_ptr<Queue>> all;
   {
     const std::lock_guard lock(known().lock);
-    for (const auto& q : known().running)
-      if (auto alive = q.lock()) all.push_back(std::static_pointer_cast<Queue>(alive));
+    for (const auto& weak : known().running)
+      if (const auto q = std::static_pointer_cast<Queue>(weak.lock());
+          q != nullptr && q->process == forks())
+        all.push_back(q);
   }
   for (const auto& q : all) q->halt();
   for (const auto& q : all) q->wait(kLongestExit);
