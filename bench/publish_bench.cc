@@ -92,7 +92,7 @@ int main() {
   add_op(runtime);
   const Config versions[2] = {thousand_rules(0), thousand_rules(1)};
   const double rules = median_ms([&] { call_classes(runtime, 64); },
-                                 [&](int i) { runtime.set_config(versions[i % 2]).or_throw(); });
+                                 [&](int i) { runtime.rules().set(versions[i % 2]).or_throw(); });
   fmt::print(
       "{{\n{}  \"publish_1000_rules_ms\": {:.3f},\n  \"budget_ms\": {:.1f},\n"
       "  \"within_budget\": {}\n}}\n",

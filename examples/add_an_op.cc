@@ -107,7 +107,7 @@ int main() {
       "version: '1.0'\n"
       "dispatch_rules: [{operation: 'bag.*', kernel: reference.bag}]\n",
       "rules.yaml");
-  runtime.set_config(rules.config).or_throw();
+  runtime.rules().set(rules.config).or_throw();
   CHECK(runtime.resolve("bag.mean(i64[4,2], f32[10,8])").value().kernel == "reference.bag");
   // [/rules]
 }

@@ -26,7 +26,7 @@ int main() {
   // [/outputs]
 
   // [describe]
-  std::string text = runtime.describe("rms_norm", {tout, tx, tweight}).value();
+  std::string text = runtime.explain("rms_norm", {tout, tx, tweight}).value().call;
   yard::Resolution r = yard::resolve(text).value();  // a CallSpec is enough: no tensors
   std::printf("%s runs %s\n", text.c_str(), r.kernel.c_str());
   // [/describe]

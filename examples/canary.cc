@@ -38,7 +38,7 @@ int main() {
   std::string folder = (std::filesystem::temp_directory_path() / "yard-example-XXXXXX").string();
   CHECK(mkdtemp(folder.data()) != nullptr);
   config.canary[0].dump = folder;
-  runtime.set_config(config).or_throw();
+  runtime.rules().set(config).or_throw();
 
   std::vector<float> x = {1, 2, 3, 4}, out(4);
   // [call]
@@ -48,13 +48,13 @@ int main() {
   // [/call]
 
   // [report]
-  const yard::CanaryReport report = runtime.canaries();
+  const yard::CanaryReport report = runtime.health().canaries();
   for (const yard::CanaryMismatch& m : report.mismatches)
     std::printf("%s, %s: %s\n", m.kernel.c_str(), m.call.c_str(), to_string(m).c_str());
   // [/report]
   CHECK(report.mismatches.size() == 1 && report.mismatches[0].kernel == "vendor.acme");
 
-  const auto dumped = [&] { return runtime.canaries().mismatches[0].dump; };
+  const auto dumped = [&] { return runtime.health().canaries().mismatches[0].dump; };
   for (int i = 0; dumped().empty() && i < 60'000; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::string path = dumped();

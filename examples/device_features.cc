@@ -10,9 +10,9 @@ int main() {
   settings.device_features = {"cuda:0:sm_80", "cuda:1:sm_90"};
   yard::Runtime runtime(settings);
   // Or later, and on any runtime:
-  yard::Runtime::shared().state_device_features({"cuda:sm_90"}).or_throw();
+  yard::Runtime::shared().plugins().state_device_features({"cuda:sm_90"}).or_throw();
   // [/state]
-  CHECK(runtime.ensure_initialized().ok());
-  CHECK(!runtime.state_device_features({"sm_90"}).ok());  // of which device?
+  CHECK(runtime.problems().empty());
+  CHECK(!runtime.plugins().state_device_features({"sm_90"}).ok());  // of which device?
   return 0;
 }

@@ -41,8 +41,8 @@ int main() {
   rms_norm(tx, tx, tw, 1e-6f)
       .or_throw();  // if a kernel fails half way, the next one gets x as it was
   // [/save]
-  runtime.reset_policy().or_throw();
+  runtime.set_policy({}).or_throw();
 
-  CHECK(runtime.check_config(YARD_EXAMPLES "/rollout.yaml").empty());
+  CHECK(runtime.rules().check(YARD_EXAMPLES "/rollout.yaml").empty());
   return 0;
 }

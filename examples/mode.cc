@@ -18,24 +18,24 @@ int main() {
   // [map]
   yard::StaticMap map;
   map.set("softmax", "reference.cpp");
-  runtime.set_static_map(map).or_throw();  // names are checked; with an error nothing changes
+  runtime.rules().set_static_map(map).or_throw();  // with an error nothing changes
   CHECK(chosen("softmax(f32[64,1000])") == "reference.cpp");
-  runtime.set_static_map({}).or_throw();  // takes it back
+  runtime.rules().set_static_map({}).or_throw();  // takes it back
   // [/map]
   CHECK(chosen("softmax(f32[64,1000])") == usual);
-  CHECK(!runtime.set_static_map(yard::StaticMap().set("sofmax", "reference.cpp")).ok());
+  CHECK(!runtime.rules().set_static_map(yard::StaticMap().set("sofmax", "reference.cpp")).ok());
 
   // [fallback]
   yard::Config rules;
   rules.settings.mode = "static";
   rules.settings.mode_fallback = {"config", "dynamic"};
-  runtime.set_config(rules).or_throw();
+  runtime.rules().set(rules).or_throw();
   CHECK(chosen("softmax(f32[64,1000])") == usual);  // no map, no rule: as in mode dynamic
   // [/fallback]
   rules.settings.mode_fallback.clear();
-  runtime.set_config(rules).or_throw();
+  runtime.rules().set(rules).or_throw();
   CHECK(!runtime.resolve("softmax(f32[64,1000])").ok());
-  runtime.load_config("").or_throw();
+  runtime.rules().load("").or_throw();
 
   // [provider]
   yard::ModeProvider small_by_reference;
@@ -44,7 +44,7 @@ int main() {
     if (call.read[0] < 16) return {"reference.cpp"};
     return {};  // no answer: as in mode dynamic
   };
-  runtime.add_mode("small_by_reference", small_by_reference).or_throw();
+  runtime.rules().add_mode("small_by_reference", small_by_reference).or_throw();
   // [/provider]
 
   // [named]
@@ -58,24 +58,24 @@ int main() {
   }
   yard::Config config;
   config.settings.modes["softmax"] = "small_by_reference";  // as a rule file would say it
-  runtime.set_config(config).or_throw();
+  runtime.rules().set(config).or_throw();
   CHECK(chosen("softmax(f32[4,1000])") == "reference.cpp");
   // [/named]
-  CHECK(runtime.remove_mode("small_by_reference").code() == yard::Code::kConflict);
+  CHECK(runtime.rules().remove_mode("small_by_reference").code() == yard::Code::kConflict);
 
   // [kernel]
   yard::ModeProvider looked_up;  // a table of tuned calls, say
   looked_up.kernel = [](std::string_view call) -> std::string {
     return call == "softmax(f32[4,1000])@cpu" ? "reference.cpp" : "";
   };
-  runtime.add_mode("looked_up", looked_up).or_throw();
+  runtime.rules().add_mode("looked_up", looked_up).or_throw();
   // [/kernel]
   options.mode_name = "looked_up";
   CHECK(chosen("softmax(f32[4,1000])", options) == "reference.cpp");
 
   // [remove]
-  runtime.load_config("").or_throw();  // a mode that rules in force name is not removed
-  runtime.remove_mode("small_by_reference").or_throw();
+  runtime.rules().load("").or_throw();  // a mode that rules in force name is not removed
+  runtime.rules().remove_mode("small_by_reference").or_throw();
   options.mode_name = "small_by_reference";
   std::puts(runtime.resolve("softmax(f32[4,1000])", options).status().to_string().c_str());
   // [/remove]

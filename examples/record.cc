@@ -23,12 +23,12 @@ int main() {
   const yard::TensorView in = yard::view(x, {2, 4}), out = yard::view(y, {2, 4});
 
   // [record]
-  runtime.record_to(file).or_throw();  // a path that cannot be written is an error here
+  runtime.recording().to(file).or_throw();  // a path that cannot be written is an error here
   for (int i = 0; i < 100; ++i) softmax(out, in).or_throw();
-  const yard::RecordingStats stats = runtime.recording();
+  const yard::RecordingStats stats = runtime.recording().stats();
   std::printf("%s: %llu calls, %zu distinct\n", stats.path.c_str(),
               static_cast<unsigned long long>(stats.calls), stats.distinct);
-  runtime.stop_recording().or_throw();
+  runtime.recording().stop().or_throw();
   // [/record]
   CHECK(stats.calls == 100 && stats.distinct == 1 && stats.dropped == 0);
 

@@ -67,13 +67,13 @@ int main() {
   // [conflict]
   yard::Changes other;
   other.add_kernel(plugin::Kernel::of<declines>("scale", "default.rows"));
-  CHECK(runtime.apply(std::move(other)).code() == yard::Code::kConflict);
+  CHECK(runtime.apply(std::move(other)).status().code() == yard::Code::kConflict);
   // [/conflict]
 
   // [remove]
   yard::Changes removal;
   removal.remove_kernel("scale", "default.first");
-  yard::Ticket ticket = runtime.apply_with_ticket(std::move(removal)).value();
+  yard::Ticket ticket = runtime.apply(std::move(removal)).value();
   ticket.wait().or_throw();  // no call uses it any more
   // [/remove]
   CHECK(yard::resolve("scale(f32[2,3])").value().kernel == "default.rows");

@@ -41,18 +41,18 @@ int main() {
   const auto chosen = [&](const char* call) { return runtime.resolve(call, free).value().kernel; };
 
   // [check]
-  for (const yard::ConfigProblem& p : runtime.check_config(file)) std::puts(to_string(p).c_str());
+  for (const yard::ConfigProblem& p : runtime.rules().check(file)) std::puts(to_string(p).c_str());
   // [/check]
-  CHECK(runtime.check_config(file).empty());
+  CHECK(runtime.rules().check(file).empty());
 
   // [load]
-  runtime.load_config(file).or_throw();  // with an error nothing changes
+  runtime.rules().load(file).or_throw();  // with an error nothing changes
   CHECK(chosen("rms_norm(f32[64,4096], f32[4096])") == "reference.cpp");
   // [/load]
   CHECK(chosen("rms_norm(f32[128,4096], f32[4096])") != "reference.cpp");
 
   // [validate]
-  runtime.add_config_validator([](const yard::Config& c) {
+  runtime.rules().add_validator([](const yard::Config& c) {
     if (c.dispatch_rules.size() <= 500) return yard::Status();
     return yard::Status(yard::Code::kInvalidArgument, "we agreed on 500 rules at most");
   });
@@ -60,12 +60,12 @@ int main() {
 
   std::atomic<int> events{0}, refused{0};
   // [watch]
-  runtime.on_config([&](const yard::ConfigEvent& e) {
+  runtime.rules().on_change([&](const yard::ConfigEvent& e) {
     std::puts(to_string(e).c_str());  // reloaded, refused or rolled back, and all problems
     if (e.kind == yard::ConfigEvent::Kind::kRefused) ++refused;
     ++events;
   });
-  runtime.watch_config(file).or_throw();
+  runtime.rules().watch(file).or_throw();
   // [/watch]
   wait_for(events, 1);
 
@@ -77,20 +77,20 @@ int main() {
   CHECK(chosen("rms_norm(f32[64,4096], f32[4096])") != "reference.cpp");
 
   // [back]
-  for (const yard::ConfigVersion& v : runtime.config_history()) {
+  for (const yard::ConfigVersion& v : runtime.rules().history()) {
     std::printf("%llu %s %.8s%s\n", static_cast<unsigned long long>(v.number), v.source.c_str(),
                 v.sha256.c_str(), v.in_force ? " (in force)" : "");
     for (const yard::ConfigChange& c : v.changes)
       std::printf("  %s: %s -> %s\n", c.path.c_str(), c.before.c_str(), c.after.c_str());
   }
-  runtime.rollback_config(1).or_throw();
+  runtime.rules().roll_back(1).or_throw();
   CHECK(chosen("rms_norm(f32[64,4096], f32[4096])") == "reference.cpp");
   // [/back]
   wait_for(events, 4);
 
   // [stop]
-  runtime.unwatch_config();            // what is in force stays
-  runtime.load_config("").or_throw();  // nothing is
+  runtime.rules().unwatch();            // what is in force stays
+  runtime.rules().load("").or_throw();  // nothing is
   // [/stop]
   CHECK(chosen("rms_norm(f32[64,4096], f32[4096])") != "reference.cpp");
   fs::remove_all(folder);

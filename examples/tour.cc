@@ -64,7 +64,7 @@ void add_kernels() {
   using plugin::Backend, plugin::Kernel;
   yard::Changes c;
   // The tour's own kernels are to compete with each other.
-  for (const yard::KernelInfo& k : yard::Runtime::shared().find_kernels("default.simd"))
+  for (const yard::KernelInfo& k : yard::Runtime::shared().list().find_kernels("default.simd"))
     if (k.op == "rms_norm") c.remove_kernel(k.op, k.id);
   c.add_backend(Backend("acme").vendor("acme"));
   c.add_kernel(
@@ -154,7 +154,7 @@ void fail_and_remove() {
   heading("The kernel is removed while the program runs. The ticket reports when no call uses it.");
   yard::Changes removal;
   removal.remove_backend("acme");
-  yard::Ticket ticket = runtime.apply_with_ticket(std::move(removal)).value();
+  yard::Ticket ticket = runtime.apply(std::move(removal)).value();
   ticket.wait().or_throw();
   CHECK(run().ok() && record.attempts == 1 && std::string(record.kernel) == "default.unrolled");
 }

@@ -99,7 +99,7 @@ TEST(MetricsServer, AnswersWithTheExactNumberOfCalls) {
   for (int i = 0; i < 5; ++i) {  // reloads and scrapes meanwhile
     Config config;
     if (i % 2 == 0) config.kernel_locks["softmax"].id = "reference.cpp";
-    runtime.set_config(config).or_throw();
+    runtime.rules().set(config).or_throw();
     EXPECT_THAT(answer(server->address(), kGet), StartsWith("HTTP/1.1 200"));
   }
   for (std::thread& t : threads) t.join();

@@ -59,10 +59,10 @@ void switches() {
   yard::ScopedPolicy inference(yard::Scope().inference());
   yard::Runtime& runtime = yard::Runtime::shared();
   ::setenv("FLALIKE_FLASH", "off", 1);
-  runtime.reload_environment().or_throw();
+  runtime.rules().reload_environment().or_throw();
   CHECK(who_runs(Data(8, 4, 64)) == "tile");
   ::unsetenv("FLALIKE_FLASH");
-  runtime.reload_environment().or_throw();
+  runtime.rules().reload_environment().or_throw();
   // [rules]
   yard::Config rules = yard::parse_config(
                            "version: \"1.0\"\n"
@@ -71,10 +71,10 @@ void switches() {
                            "  kda/attention_grad: {enabled: false}\n",
                            "rules.yaml")
                            .config;
-  runtime.set_config(rules).or_throw();
+  runtime.rules().set(rules).or_throw();
   CHECK(who_runs(Data(8, 4, 64)) == "tile");
   // [/rules]
-  runtime.set_config({}).or_throw();
+  runtime.rules().set({}).or_throw();
   CHECK(who_runs(Data(8, 4, 64)) == "flash");
 }
 

@@ -250,7 +250,7 @@ int run(int argc, char** argv) {
   if (f.threads == 0)
     f.threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
   yard::Runtime& runtime = yard::Runtime::shared();
-  if (!f.config.empty()) runtime.load_config(f.config).or_throw();
+  if (!f.config.empty()) runtime.rules().load(f.config).or_throw();
   yard::Policy policy;
   if (f.policy == "reference") policy.reference_only = true;
   if (f.policy == "simd") policy.allow_kernels = {"default.simd*", "reference.*"};

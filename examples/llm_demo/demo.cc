@@ -51,7 +51,7 @@ class Rules {
       : path_(std::filesystem::temp_directory_path() /
               ("yard_demo_" + std::to_string(::getpid()) + ".yaml")) {}
   ~Rules() {
-    Runtime::shared().unwatch_config();
+    Runtime::shared().rules().unwatch();
     std::error_code ignored;
     std::filesystem::remove(path_, ignored);
   }
@@ -59,14 +59,14 @@ class Rules {
     write(text);
     yard::WatchSettings settings;
     settings.debounce = std::chrono::milliseconds(20);
-    Runtime::shared().watch_config(path_.string(), settings).or_throw();
+    Runtime::shared().rules().watch(path_.string(), settings).or_throw();
   }
   // Returns when the new text is in force.
   void change(const std::string& text) {
-    const uint64_t before = Runtime::shared().config_history().back().number;
+    const uint64_t before = Runtime::shared().rules().history().back().number;
     write(text);
     for (const auto start = Clock::now();
-         Runtime::shared().config_history().back().number == before;) {
+         Runtime::shared().rules().history().back().number == before;) {
       if (seconds_since(start) > 10) throw std::runtime_error("the rule file was not read again");
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -87,7 +87,7 @@ class Rules {
 // Calls and failures of the plugin's kernels so far.
 std::string counts() {
   uint64_t calls = 0, failures = 0;
-  for (const yard::KernelInfo& k : Runtime::shared().find_kernels("vendor.acme"))
+  for (const yard::KernelInfo& k : Runtime::shared().list().find_kernels("vendor.acme"))
     calls += k.calls, failures += k.failures;
   return std::to_string(calls) + " calls served, " + std::to_string(failures) + " failed";
 }
@@ -166,7 +166,7 @@ int run(char** argv) {
   });
   if (tokens != expected) return std::puts("\n\n    The tokens differ: this is a defect."), 1;
   std::printf("\n\n    %zu tokens, all equal to those of the undisturbed run.\n", tokens.size());
-  Runtime::shared().load_config("").or_throw();
+  Runtime::shared().rules().load("").or_throw();
   print_rates(model, prompt);
   return 0;
 }

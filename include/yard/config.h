@@ -5,11 +5,11 @@
 //   for (const yard::ConfigProblem& p : r.problems) std::puts(to_string(p).c_str());
 //   if (r.ok()) std::puts(yard::to_yaml(r.config).c_str());
 //
-//   runtime.on_config([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
-//   runtime.watch_config("/etc/acme/rules.yaml").or_throw();                        // again after each change
-//   runtime.rollback_config(runtime.config_history()[0].number).or_throw();
+//   runtime.rules().on_change([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
+//   runtime.rules().watch("/etc/acme/rules.yaml").or_throw();                       // again after each change
+//   runtime.rules().roll_back(runtime.rules().history()[0].number).or_throw();
 //
-//   runtime.set_static_map(yard::StaticMap().set("rms_norm", "default.simd")).or_throw();
+//   runtime.rules().set_static_map(yard::StaticMap().set("rms_norm", "default.simd")).or_throw();
 //
 // Reading checks the form of a file and all that does not need ops and kernels; a runtime checks the rest when it is given
 // the value. Functions here are pure but for reading files, may be called from any thread, and do not throw.
@@ -308,10 +308,10 @@ class StaticMap {
   Kernels kernels_;
 };
 
-// How rules change. Whatever offers them (load_config, set_config, a watched file, rollback_config): they are checked against
-// the registered ops and kernels, and by the program's validators; the last calls of each op that had to select are
-// selected again under them, and one that would be left without a kernel refuses them; then one store publishes them, and they are kept
-// as a version. Refused rules change nothing. None of this waits for calls.
+// How rules change. Whatever offers them (load, set, a watched file, roll_back), they are checked against the registered ops
+// and kernels, and by the program's validators. The last calls of each op that had to select are selected again under them;
+// one that would be left without a kernel refuses them. Then one store publishes them, and they are kept as a version.
+// Refused rules change nothing. None of this waits for calls.
 
 // How a file is watched; settings.reload of the file in force precedes this.
 struct WatchSettings {
@@ -327,7 +327,7 @@ struct ConfigVersion {
   uint64_t number = 0;  // 1, 2, ... in the order in which they came into force
   std::string sha256;   // of the texts it was read from; of its YAML for a value
   std::chrono::system_clock::time_point time;
-  std::string source;                 // a path, "set_config", "rollback to 3", or "none": no rules
+  std::string source;                 // a path, "Rules::set", "rollback to 3", or "none": no rules
   std::vector<ConfigChange> changes;  // against the version before
   bool in_force = false;
 };
@@ -359,5 +359,54 @@ using ConfigListener = std::function<void(const ConfigEvent&)>;
 // Called before rules come into force: an error or an exception refuses them. Runs on the thread that offers them, which may
 // be the watcher's. Must not change the rules itself: that is the error would_deadlock.
 using ConfigValidator = std::function<Status(const Config&)>;
+
+// Rules, labels, static kernels and modes of one runtime; valid as long as it. Any thread may call any function.
+class YARD_API Rules {
+ public:
+  // Reads a rule file, checks it against the registered ops and kernels and puts it in force; on error nothing changes. The
+  // status is the first error with the others as notes; `problems` gets all of them, and warnings. An empty path removes
+  // the rules and ends the watch.
+  Status load(const std::string& path, std::vector<ConfigProblem>* problems = nullptr);
+  Status set(Config config, std::vector<ConfigProblem>* problems = nullptr);
+  // The rules in force; empty if there are none.
+  Config config() const;
+  std::vector<ConfigProblem> check(const std::string& path) const;
+  // As load(), and again, on a thread of the runtime, whenever the file or one that it includes changes. The file is
+  // watched even if it is invalid now; if it cannot be watched, none is. One file at a time. load() of a file in mode
+  // hot_reload does this.
+  Status watch(const std::string& path, const WatchSettings& settings = {},
+               std::vector<ConfigProblem>* problems = nullptr);
+  // The rules in force stay.
+  void unwatch();
+  // The last versions, oldest first. Computes their differences.
+  std::vector<ConfigVersion> history() const;
+  // Puts an earlier version in force, as a new one, if it is valid now. A watched file stays watched.
+  Status roll_back(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
+
+  // The number is for remove_callback(), after which the function is no longer called.
+  uint64_t add_validator(ConfigValidator validator);
+  uint64_t on_change(ConfigListener listener);
+  void remove_callback(uint64_t id);
+
+  // Labels of every call, for rules; those of a scope or of a call precede them.
+  Status set_labels(std::map<std::string, std::string, std::less<>> labels);
+  // The static kernels of ops, replacing those set before; they precede static_kernel_map of the rule file. Ops and kernels
+  // that do not exist are an error that names all of them; then nothing changes. An empty map removes all.
+  Status set_static_map(StaticMap map);
+  StaticMap static_map() const;
+  // A mode of the program (policy.h); the provider is held until no call uses it. An error if the name is in use. A rule file
+  // that names it must be loaded later: see RuntimeSettings::modes.
+  Status add_mode(std::string_view name, ModeProvider provider);
+  // Calls in flight finish; later calls and scopes that name it fail. An error while the rules in force name it.
+  Status remove_mode(std::string_view name);
+  // Reads the environment again; otherwise it is read once. A variable with an invalid value keeps its previous meaning and
+  // is the error; the others take effect. Like getenv, not while another thread changes the environment.
+  Status reload_environment();
+
+ private:
+  friend class Runtime;
+  explicit Rules(const Runtime& runtime) : runtime_(&runtime) {}
+  const Runtime* runtime_;
+};
 
 }  // namespace yard

@@ -222,7 +222,11 @@ YARD_API std::string to_string(const HealthReport& report,
 namespace runtime {
 class Maintenance;
 }
+namespace verification {
+class CanaryState;
+}
 class Runtime;
+struct CanaryReport;  // verify.h
 
 // Called for each event, one after the other, on a thread of the runtime, so that it delays neither calls nor breakers.
 // May use the runtime, but not destroy it. Exceptions are logged. While it blocks, the last kBreakerEvents are kept.
@@ -232,6 +236,8 @@ using BreakerListener = std::function<void(const BreakerEvent&)>;
 class YARD_API Health {
  public:
   HealthReport report() const;
+  // Results of the rule file's canary checks since the runtime was made.
+  CanaryReport canaries() const;
 
   // Manual operations on a kernel as a whole; or on a backend's implementation of a dispatched function, with
   // "group/name" as the op and the backend as the kernel. An error if there is no such kernel. In effect on return.
@@ -260,8 +266,9 @@ class YARD_API Health {
 
  private:
   friend class Runtime;
-  explicit Health(runtime::Maintenance& m) : maintenance_(&m) {}
+  Health(runtime::Maintenance& m, verification::CanaryState& c) : maintenance_(&m), canaries_(&c) {}
   runtime::Maintenance* maintenance_;
+  verification::CanaryState* canaries_;
 };
 
 }  // namespace yard

@@ -128,12 +128,18 @@ class YARD_API Plugins {
   // For `require_verified`.
   Status remember_verified(std::string_view sha256, bool passed = true) const;
 
+  // States what devices other than the cpu have, for kernels and plugins that need it, as "cuda:sm_90" (of every cuda
+  // device) or "cuda:1:sm_90"; those refused for lack of it are considered again. A number after the last '_' is a level,
+  // which satisfies lower ones; the latest one counts, and a device's own precedes that of its type.
+  Status state_device_features(const std::vector<std::string>& features);
+
   // For the library itself.
   plugin::Loader& loader() const noexcept { return *loader_; }
 
  private:
   friend class Runtime;
-  explicit Plugins(plugin::Loader& loader) : loader_(&loader) {}
+  Plugins(const Runtime& runtime, plugin::Loader& loader) : runtime_(&runtime), loader_(&loader) {}
+  const Runtime* runtime_;
   plugin::Loader* loader_;
 };
 

@@ -162,7 +162,7 @@ class [[nodiscard]] ScopedPolicy {
 //     if (c.read[0] < 64) return {"reference.cpp"};
 //     return {};                                               // no answer: as in mode dynamic
 //   };
-//   runtime.add_mode("by_table", table).or_throw();
+//   runtime.rules().add_mode("by_table", table).or_throw();
 //
 // It is named like any other mode: in the rule file (`settings.mode`, `settings.modes`), by Scope::mode or by
 // Options::mode_name. It orders kernels that are allowed, able and healthy, and bypasses neither deny nor capability.

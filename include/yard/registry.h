@@ -110,6 +110,7 @@ struct Listing {
   std::vector<OpInfo> ops;            // by name
   std::vector<BackendInfo> backends;  // by name
   YARD_API const OpInfo* find_op(std::string_view name) const noexcept;
+  YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
 };
 
 }  // namespace yard

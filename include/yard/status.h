@@ -150,6 +150,7 @@ class [[nodiscard]] Result {
   T& value() & { return check(), *value_; }
   const T& value() const& { return check(), *value_; }
   T&& value() && { return check(), std::move(*value_); }
+  void or_throw() const { check(); }
 
   // Only when ok().
   T& operator*() & noexcept { return *value_; }

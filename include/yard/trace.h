@@ -14,29 +14,20 @@
 // scopes entered inside of it are traced, too. Frozen handles ignore scopes, and run.
 //
 // A call of a dispatched function (yard/function.h) is recorded, with the backend that was chosen and why earlier ones
-// were not, and is also run, since only the function can compute its result. What it calls is traced. Functions that are
-// called with tensors without data must support that; those that only call ops do. While the master switch disables
-// functions they are neither dispatched nor recorded.
+// were not, and is also run, since only the function can compute its result. What it calls is traced. While the master
+// switch disables functions they are neither dispatched nor recorded.
 //
-// A recording of a runtime counts the calls that run, as text that the command reads:
+// A Recording writes what a runtime does: its calls with their counts, as text that the command reads, or over time, in the
+// format that Perfetto and Chrome's tracing page open. Each costs some hundred nanoseconds per call, and nothing when it is
+// off. Calls through bound handles are included, calls through frozen handles are not.
 //
-//   runtime.record_to("calls.txt").or_throw();      // or YARD_RECORD=calls.txt in the environment
-//   ...                                             // a warm-up
-//   runtime.stop_recording().or_throw();
-//   // yard bake --trace calls.txt --header baked.h
+//   runtime.recording().to("calls.txt").or_throw();  // or YARD_RECORD=calls.txt in the environment
+//   ...                                              // a warm-up
+//   runtime.recording().stop().or_throw();           // yard bake --trace calls.txt --header baked.h
 //
-// A line of the file is a count, a tab and a CallSpec, the most frequent first. Calls through bound handles are included,
-// calls through frozen handles are not. Recording costs some hundred nanoseconds per call, and nothing when it is off.
-//
-// A trace over time shows what a runtime does, in the format that Perfetto and Chrome's tracing page open:
-//
-//   runtime.start_trace().or_throw();
+//   runtime.recording().start_trace().or_throw();
 //   ...
-//   std::ofstream("trace.json") << runtime.stop_trace().value();
-//
-// Spans are calls and selections, by thread, with CallSpec and kernel; instants are failures of kernels, reloads, rollouts and
-// changes of circuit breakers. Beyond `max_events` further calls are counted as dropped. It costs some hundred nanoseconds
-// per call, and nothing when it is off.
+//   std::ofstream("trace.json") << runtime.recording().stop_trace().value();
 #pragma once
 
 #include <yard/status.h>
@@ -80,7 +71,6 @@ class [[nodiscard]] TraceScope {
 
   // The calls so far, in order.
   YARD_API std::vector<TraceNode> nodes() const;
-  // One line per node.
   YARD_API std::string to_text() const;
   // {"nodes": [{"op", "call", "kernel", "note", "args": [{"name", "text", "reads", "writes"}]}]}; null where nothing is
   // read or written.
@@ -93,7 +83,7 @@ class [[nodiscard]] TraceScope {
   const detail::ScopeState* outer_;
 };
 
-// Of Runtime::start_trace(): about 100 bytes each; rounded up to chunks of a thread.
+// Of Recording::start_trace(): about 100 bytes each; rounded up to chunks of a thread.
 inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;
 
 // The most distinct calls of a recording; further ones are dropped.
@@ -105,6 +95,37 @@ struct RecordingStats {
   uint64_t dropped = 0;  // not recorded, since there were too many distinct ones
   size_t distinct = 0;
   std::string problem;  // why the last attempt to write the file failed; empty: it did not
+};
+
+class Runtime;
+
+// What one runtime writes about its calls; valid as long as the runtime. Any thread may call any function.
+class YARD_API Recording {
+ public:
+  // Counts calls from now on and writes them to the file: every few seconds, at the end of the recording and of the process.
+  // A line is a count, a tab and a CallSpec, the most frequent first. Ends another recording. A file that cannot be written
+  // is an error at once; an existing one is replaced with the first call. A forked child continues in a file of that name
+  // with `.PID` appended.
+  Status to(const std::string& path);
+  Status stop();  // no error if nothing is recorded
+  RecordingStats stats() const;
+
+  // Level 1 prints a line on standard error for each call, `yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us`,
+  // which `yard run` and `yard explain` read, and one for each failure of a kernel; level 2 also for selections and
+  // transforms; level 0 none. At the start it is YARD_VERBOSE. Lines are buffered for some milliseconds.
+  Status set_verbose(int level);
+  int verbose() const;
+
+  // A trace has spans for calls and selections, by thread, and instants for failures of kernels, reloads, rollouts and
+  // changes of breakers. Beyond `max_events` further calls are counted as dropped. One trace at a time.
+  Status start_trace(size_t max_events = kTraceEvents);
+  Result<std::string> stop_trace();
+  bool is_tracing() const;
+
+ private:
+  friend class Runtime;
+  explicit Recording(const Runtime& runtime) : runtime_(&runtime) {}
+  const Runtime* runtime_;
 };
 
 }  // namespace yard

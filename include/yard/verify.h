@@ -2,23 +2,20 @@
 // Verification: whether kernels compute the right results, before and while they are in use, and sample calls on which
 // to try rules.
 //
-// Conformance compares every kernel with its op's reference kernel, which defines correct results, on calls generated
-// from the op's schema and from the kernel's own limits; so it works for ops and kernels of any plugin. Policy is ignored: each kernel is run
-// directly, as if it were the only candidate. Of dispatched functions (yard/function.h) the verifiers are checked, on
-// their sample calls. docs/guides/verify.md describes the cases and the criteria.
+// Conformance compares every kernel with its op's reference kernel, on calls generated from the op's schema and from the
+// kernel's own limits. Policy is ignored. Of dispatched functions (yard/function.h) the verifiers are checked, on their
+// sample calls. docs/guides/verify.md describes the cases and the criteria.
 //
 //   yard::VerifyOptions options;
 //   options.kernel = "vendor.acme";
 //   yard::VerifyReport report = yard::verify(yard::Runtime::shared(), options).value();
-//   for (const yard::KernelReport& k : report.kernels)
-//     std::printf("%s %s: %zu passed, %zu failed\n", k.op.c_str(), k.id.c_str(), k.passed, k.failed);
+//   for (const yard::KernelReport& k : report.kernels) std::printf("%s: %zu failed\n", k.id.c_str(), k.failed);
 //
 // Canary checks test the results of sampled calls while a program runs; the rule file configures them (`canary`,
 // docs/guides/canaries.md). A wrong result counts as a fault of its kernel. If another kernel has computed the call on
 // copies, the caller gets its result. Inputs can be dumped to a file and replayed.
 //
-//   for (const yard::CanaryMismatch& m : runtime.canaries().mismatches)
-//     std::printf("%s %s: %s\n", m.op.c_str(), m.kernel.c_str(), to_string(m).c_str());
+//   for (const yard::CanaryMismatch& m : runtime.health().canaries().mismatches) std::puts(to_string(m).c_str());
 //   yard::CanaryDump dump = yard::read_canary_dump("dumps/canary-....yarddump").value();
 //   yard::CanaryReplay again = yard::replay(yard::Runtime::shared(), dump).value();
 //   std::puts(again.ok() ? "right now" : again.difference.worst.c_str());
@@ -55,8 +52,7 @@ struct Expectation {
 
 // Lines `KERNEL OP CALLSPEC : unsupported|fails : reason`, where the first three are globs; blank lines and those that
 // begin with # are ignored. The third glob matches the whole CallSpec, or the CallSpec followed by ` contents=NAME`.
-// `name` is the name of the text in messages, as a file name. The error is the first invalid line, with the others as
-// notes.
+// `name` stands for the text in messages. The error is the first invalid line, with the others as notes.
 YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view text,
                                                              std::string_view name);
 
@@ -133,9 +129,8 @@ struct KernelReport {
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
-// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/verdict.h), twice
-// and on two other threads, and must give the same answer. Or how a function without a verifier did: it is run twice with each of its
-// sample calls (yard/plugin_function.hpp), which state what is expected.
+// How one backend's verifier of a dispatched function did: it is asked about every sample call, twice and on two other
+// threads, and must give the same answer. A function without a verifier is run twice with each of its sample calls.
 struct FunctionReport {
   enum class State : uint8_t {
     kPassed,
@@ -164,8 +159,7 @@ struct VerifyReport {
   bool ok() const noexcept { return failed() == 0 && broken() == 0; }
 };
 
-// Runs on the calling thread, for some seconds. Fails only if an option names something unknown. A kernel that crashes
-// ends the process.
+// Runs on the calling thread, for some seconds. Fails only if an option names something unknown.
 YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options = {});
 
 // The difference of two results of one call, by what its op states: compare() of call_spec.h with the op's tolerances and

@@ -88,7 +88,7 @@ Status Rules::check_reentry() const {
 }
 
 Status Rules::set(Config config, Problems* problems) {
-  return submit(submission(std::move(config), "set_config"), problems);
+  return submit(submission(std::move(config), "Rules::set"), problems);
 }
 
 Status Rules::change(Config config, std::string source, Problems* problems) {

@@ -278,7 +278,7 @@ int32_t yard_register(const yard_plugin_t* plugin, char* error, size_t error_siz
     if (plugin == nullptr) return yard::missing("the descriptor");
     yard::Changes c;
     c.add_plugin(*plugin);
-    return Runtime::shared().apply(std::move(c));
+    return Runtime::shared().apply(std::move(c)).status();
   });
 }
 

@@ -59,7 +59,7 @@ TEST_F(EnvironmentTest, IsTheWeakerOneBesideWhatIsSet) {
   r.set_policy(p).or_throw();
   EXPECT_EQ(r.policy().prefer, Kind::kDefault);
   EXPECT_EQ(r.policy().deny_vendors, (std::vector<std::string>{"acme", "zeta"}));
-  r.reset_policy().or_throw();
+  r.set_policy({}).or_throw();
   EXPECT_EQ(r.policy().prefer, Kind::kReference);
   EXPECT_EQ(r.policy().deny_vendors, (std::vector<std::string>{"acme"}));
 }
@@ -68,11 +68,11 @@ TEST_F(EnvironmentTest, IsReadAgainOnlyOnRequest) {
   Runtime r;
   set("YARD_DISABLE", "1");
   EXPECT_EQ(r.policy().reference_only, std::nullopt);
-  r.reload_environment().or_throw();
+  r.rules().reload_environment().or_throw();
   EXPECT_EQ(r.policy().reference_only, true);
   EXPECT_EQ(selected(r), "reference.cpp");
   ::unsetenv("YARD_DISABLE");
-  r.reload_environment().or_throw();
+  r.rules().reload_environment().or_throw();
   EXPECT_EQ(r.policy().reference_only, std::nullopt);
 }
 
@@ -82,7 +82,7 @@ TEST_F(EnvironmentTest, KeepsTheLastThatMeantSomething) {
   EXPECT_TRUE(r.problems().empty());
   set("YARD_PREFER", "refrence");
   set("YARD_STRICT", "yes");
-  const Status s = r.reload_environment();
+  const Status s = r.rules().reload_environment();
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
   EXPECT_THAT(s.to_string(), HasSubstr("YARD_PREFER"));
   EXPECT_THAT(s.to_string(), HasSubstr("reference"));
@@ -132,7 +132,7 @@ TEST_F(EnvironmentTest, SwitchesBackendsThatComeLater) {
   r.apply(std::move(c)).or_throw();
   EXPECT_NE(selected(r), "default.late");
   set("YARD_BACKEND_LATE_ONE", "on");
-  r.reload_environment().or_throw();
+  r.rules().reload_environment().or_throw();
   EXPECT_EQ(selected(r), "default.late");
 }
 

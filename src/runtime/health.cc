@@ -6,6 +6,7 @@
 #include "dispatch/policy_changes.h"
 #include "functions/table.h"
 #include "runtime/maintenance.h"
+#include "verify/canary.h"
 
 namespace yard {
 
@@ -61,6 +62,8 @@ HealthReport Health::report() const {
   const auto successes = core.successes();
   return core.board->report(successes, std::chrono::steady_clock::now());
 }
+
+CanaryReport Health::canaries() const { return canaries_->report(); }
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
   return change_breaker(*maintenance_, op, kernel, [&](health::Board& board, const auto& key) {

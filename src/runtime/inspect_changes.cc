@@ -66,7 +66,8 @@ Result<Changed> policy_reset(const Inspected& s, const CommandArgs&) { return pu
 class Restore {
  public:
   explicit Restore(const Inspected& s)
-      : before_(s.rules.standing()), config_(std::make_shared<const Config>(s.runtime.config())) {}
+      : before_(s.rules.standing()),
+        config_(std::make_shared<const Config>(s.runtime.rules().config())) {}
 
   const Config& config() const noexcept { return *config_; }
 
@@ -74,9 +75,9 @@ class Restore {
     const rules::Rules::Standing now = s.rules.standing();
     // The file that was watched is the truth of its rules.
     if (before_.watched_for_file && !before_.watched.empty() && now.watched != before_.watched)
-      return s.runtime.load_config(before_.watched);
-    if (!before_.rules && before_.watched.empty()) return s.runtime.load_config("");
-    if (before_.watched.empty() && !now.watched.empty()) s.runtime.unwatch_config();
+      return s.runtime.rules().load(before_.watched);
+    if (!before_.rules && before_.watched.empty()) return s.runtime.rules().load("");
+    if (before_.watched.empty() && !now.watched.empty()) s.runtime.rules().unwatch();
     return s.rules.change(*config_, fmt::format("undo, as version {}", before_.version), nullptr);
   }
 
@@ -232,8 +233,8 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
   effect.add_json("rules", rules_effect(s, problems)).add("statement", statement(d));
   const auto after = std::make_shared<const Config>(std::move(next));
   return Changed{effect.text(), [restore, d, deny, after](const Inspected& to) {
-                   if (to.runtime.config() == *after) return restore(to);
-                   Config now = to.runtime.config();
+                   if (to.runtime.rules().config() == *after) return restore(to);
+                   Config now = to.runtime.rules().config();
                    if (!(deny ? remove_denial(now, d) : add_denial(now, d)))
                      return Status(Code::kConflict, "the rules have been replaced since");
                    return to.rules.change(
@@ -258,7 +259,7 @@ Result<Changed> config_load(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.load_config(path, &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rules().load(path, &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
@@ -268,7 +269,7 @@ Result<Changed> config_rollback(const Inspected& s, const CommandArgs& args) {
     return invalid("version", "a number above 0", version ? std::to_string(*version) : "none");
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rollback_config(static_cast<uint64_t>(*version), &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rules().roll_back(static_cast<uint64_t>(*version), &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
@@ -286,7 +287,7 @@ Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const Com
   if (op)
     to.push_back({*op, kernel});
   else
-    for (const KernelInfo& k : s.runtime.find_kernels(kernel)) to.push_back({k.op, k.id});
+    for (const KernelInfo& k : s.runtime.list().find_kernels(kernel)) to.push_back({k.op, k.id});
   if (to.empty()) {
     std::vector<std::string> known;
     for (const OpInfo& o : s.runtime.list().ops)
@@ -347,17 +348,17 @@ Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
 
 Result<Changed> record(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
-  if (const std::string now = s.runtime.recording().path; !now.empty())
+  if (const std::string now = s.runtime.recording().stats().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
-  YARD_RETURN_IF_ERROR(s.runtime.record_to(path));
-  return Changed{JsonObject().add("path", s.runtime.recording().path).text(),
-                 [](const Inspected& to) { return to.runtime.stop_recording(); }};
+  YARD_RETURN_IF_ERROR(s.runtime.recording().to(path));
+  return Changed{JsonObject().add("path", s.runtime.recording().stats().path).text(),
+                 [](const Inspected& to) { return to.runtime.recording().stop(); }};
 }
 
 Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
-  const RecordingStats before = s.runtime.recording();
+  const RecordingStats before = s.runtime.recording().stats();
   if (before.path.empty()) return Status(Code::kNotFound, "no calls are recorded");
-  YARD_RETURN_IF_ERROR(s.runtime.stop_recording());
+  YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
   JsonObject effect;
   effect.add("path", before.path).add("calls", before.calls).add("distinct", before.distinct);
   // Beside the first part, which a recording of that name would replace.
@@ -365,7 +366,8 @@ Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
                    for (int part = 2; part <= 1000; ++part) {
                      const std::string next = fmt::format("{}.{}", path, part);
                      std::error_code ignored;
-                     if (!std::filesystem::exists(next, ignored)) return to.runtime.record_to(next);
+                     if (!std::filesystem::exists(next, ignored))
+                       return to.runtime.recording().to(next);
                    }
                    return Status(Code::kConflict, "too many parts of a recording");
                  }};
@@ -375,9 +377,9 @@ Result<Changed> verbose(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto level, args.number("level"));
   if (!level || *level < 0 || *level > 2)
     return invalid("level", "0, 1 or 2", level ? std::to_string(*level) : "none");
-  const int before = s.runtime.verbose();
-  YARD_RETURN_IF_ERROR(s.runtime.set_verbose(static_cast<int>(*level)));
-  return Changed{"{}", [before](const Inspected& to) { return to.runtime.set_verbose(before); }};
+  const int before = s.runtime.recording().verbose();
+  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(static_cast<int>(*level)));
+  return Changed{"{}", [=](const auto& to) { return to.runtime.recording().set_verbose(before); }};
 }
 
 // An answer must hold all of them.
@@ -387,12 +389,13 @@ Result<Changed> trace_start(const Inspected& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto most, args.number("max_events"));
   if (most && (*most < 1 || *most > kMostEvents))
     return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(*most));
-  YARD_RETURN_IF_ERROR(s.runtime.start_trace(static_cast<size_t>(most.value_or(kMostEvents))));
+  const auto events = static_cast<size_t>(most.value_or(kMostEvents));
+  YARD_RETURN_IF_ERROR(s.runtime.recording().start_trace(events));
   return Changed();
 }
 
 Result<Changed> trace_stop(const Inspected& s, const CommandArgs&) {
-  YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.stop_trace());
+  YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.recording().stop_trace());
   return Changed{std::move(trace), {}, true};
 }
 

@@ -127,7 +127,7 @@ Result<std::string> config_history(const Inspected& s, const CommandArgs&) {
     o.add("at", seconds_since_1970(v.time)).add("source", v.source).add("in_force", v.in_force);
     return o.add_json("changes", each(v.changes, change_json)).text();
   };
-  return JsonObject().add_json("versions", each(s.runtime.config_history(), version_json)).text();
+  return JsonObject().add_json("versions", each(s.runtime.rules().history(), version_json)).text();
 }
 
 Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
@@ -135,7 +135,7 @@ Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
   JsonObject to;
   to.add("version", now.version).add_or_null("source", now.source);
   to.add_or_null("watched", now.watched);
-  return to.add("yaml", now.rules ? to_yaml(s.runtime.config()) : "").text();
+  return to.add("yaml", now.rules ? to_yaml(s.runtime.rules().config()) : "").text();
 }
 
 Result<std::string> stats(const Inspected& s, const CommandArgs&) {
@@ -194,8 +194,9 @@ Result<std::string> status(const Inspected& s, const CommandArgs&) {
   to.add("policy", yard::to_string(snapshot->policy->in_force));
   to.add_json("config", config.text());
   to.add("plugins", loaded).add("open_breakers", open);
-  to.add_or_null("recording", s.runtime.recording().path);
-  to.add("verbose", s.runtime.verbose()).add("trace", s.runtime.is_tracing());
+  to.add_or_null("recording", s.runtime.recording().stats().path);
+  to.add("verbose", s.runtime.recording().verbose())
+      .add("trace", s.runtime.recording().is_tracing());
   to.add("rollout", snapshot->policy->rollout != nullptr);
   return to.add_json("last_change", last_change()).text();
 }

@@ -297,28 +297,28 @@ Status write_last(runtime::Recording& recording) {
 
 }  // namespace
 
-Status Runtime::record_to(const std::string& path) {
+Status Recording::to(const std::string& path) {
   return base::or_out_of_memory([&]() -> Status {
     YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
-    const auto before = dispatch::find_observer<runtime::Recorder>(core());
+    const auto before = dispatch::find_observer<runtime::Recorder>(runtime_->core());
     if (before != nullptr && &before->recording() == recording.get()) return {};
-    YARD_RETURN_IF_ERROR(core().published.replace_observer(
+    YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(
         before, std::make_shared<runtime::Recorder>(std::move(recording))));
     return before != nullptr ? write_last(before->recording()) : Status();
   });
 }
 
-Status Runtime::stop_recording() {
+Status Recording::stop() {
   return base::or_out_of_memory([&]() -> Status {
-    const auto recorder = dispatch::find_observer<runtime::Recorder>(core());
+    const auto recorder = dispatch::find_observer<runtime::Recorder>(runtime_->core());
     if (recorder == nullptr) return {};
-    YARD_RETURN_IF_ERROR(core().published.replace_observer(recorder, nullptr));
+    YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(recorder, nullptr));
     return write_last(recorder->recording());
   });
 }
 
-RecordingStats Runtime::recording() const {
-  const auto recorder = dispatch::find_observer<runtime::Recorder>(core());
+RecordingStats Recording::stats() const {
+  const auto recorder = dispatch::find_observer<runtime::Recorder>(runtime_->core());
   return recorder != nullptr ? recorder->recording().stats() : RecordingStats();
 }
 

@@ -149,7 +149,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
                                             ? core.published.apply(c.list_->steps).status()
                                             : c.list_->problem;
                                }};
-  Status initialized;
+  std::vector<Problem> problems;  // of the settings
   std::weak_ptr<runtime::Recorder> recorder_of_rules;
   rules::Follower follower{core, loader, [this] { maintenance.wake(); },
                            [this](const std::string& path) { return record_for_rules(path); }};
@@ -182,26 +182,26 @@ Status add_builtin(detail::Core& core) {
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings)
     : parts_(std::make_unique<Parts>(settings, *this)) {
-  if (settings.breakers != BreakerSettings()) {
-    if (Status s = dispatch::set_breakers(parts_->core, settings.breakers); !s.ok())
-      base::log(LogLevel::kError, "runtime", std::string(s.message()));
-  }
-  parts_->initialized = parts_->host.state(settings.device_features);
-  if (parts_->initialized.ok() && settings.builtin_backends)
-    parts_->initialized = add_builtin(parts_->core);
-  for (const auto& [name, provider] : settings.modes)
-    if (Status s = add_mode(name, provider); !s.ok() && parts_->initialized.ok())
-      parts_->initialized = std::move(s);
-  // Problems of the environment are logged; they do not keep the runtime from working.
+  // Problems of settings and environment are logged; they do not keep the runtime from working.
+  const auto check = [&](const Status& s) {
+    if (s.ok()) return;
+    base::log(LogLevel::kError, "runtime", std::string(s.message()));
+    parts_->problems.push_back({"RuntimeSettings", "", std::string(s.message()), true});
+  };
+  if (settings.breakers != BreakerSettings())
+    check(dispatch::set_breakers(parts_->core, settings.breakers));
+  check(parts_->host.state(settings.device_features));
+  if (settings.builtin_backends) check(add_builtin(parts_->core));
+  for (const auto& [name, provider] : settings.modes) check(rules().add_mode(name, provider));
   if (settings.environment)
-    reload_environment().ignore();
+    rules().reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
   if (!settings.config.empty()) parts_->rules.load(settings.config, nullptr, true).ignore();
 }
 Runtime::~Runtime() {
   parts_->inspect.end();
-  stop_recording().ignore();  // an error has been logged
+  recording().stop().ignore();  // an error has been logged
   parts_.reset();
 }
 
@@ -221,13 +221,12 @@ Runtime& Runtime::shared() {
 
 detail::Core& Runtime::core() const noexcept { return parts_->core; }
 
-Status Runtime::ensure_initialized() { return parts_->initialized; }
-
-Status Runtime::state_device_features(const std::vector<std::string>& features) {
+Status Plugins::state_device_features(const std::vector<std::string>& features) {
+  Runtime::Parts& parts = *runtime_->parts_;
   return base::or_out_of_memory([&]() -> Status {
-    YARD_RETURN_IF_ERROR(parts_->host.state(features));
-    YARD_RETURN_IF_ERROR(parts_->core.published.renew_entries());
-    const Status searched = parts_->loader.discover({});
+    YARD_RETURN_IF_ERROR(parts.host.state(features));
+    YARD_RETURN_IF_ERROR(parts.core.published.renew_entries());
+    const Status searched = parts.loader.discover({});
     // A loaded plugin whose file has changed has nothing to do with features.
     return searched.code() == Code::kWouldDeadlock ? searched : Status();
   });
@@ -251,66 +250,63 @@ void add_provider(std::string group, FunctionSetup setup, std::string name) {
   Runtime::shared().functions().add_provider(std::move(group), std::move(setup), std::move(name));
 }
 
-Health Runtime::health() const noexcept { return Health(parts_->maintenance); }
-CanaryReport Runtime::canaries() const { return parts_->canaries->report(); }
-
+Health Runtime::health() const noexcept { return Health(parts_->maintenance, *parts_->canaries); }
+Rules Runtime::rules() const noexcept { return Rules(*this); }
+Recording Runtime::recording() const noexcept { return Recording(*this); }
 Functions Runtime::functions() const noexcept { return Functions(parts_->functions); }
-Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
+Plugins Runtime::plugins() const noexcept { return Plugins(*this, parts_->loader); }
 
-Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
+Result<Ticket> Runtime::apply(Changes changes) {
   return base::or_out_of_memory([&]() -> Result<Ticket> {
     if (!changes.list_->problem.ok()) return changes.list_->problem;
     return parts_->core.published.apply(changes.list_->steps);
   });
 }
 
-Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(changes)).status(); }
-
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
 Status Runtime::set_policy(Policy policy) {
   return base::or_out_of_memory(
       [&] { return dispatch::set_policy(parts_->core, std::move(policy)); });
 }
-Status Runtime::reset_policy() {
-  return base::or_out_of_memory([&] { return dispatch::set_policy(parts_->core, {}); });
-}
 
-Status Runtime::reload_environment() {
+Status Rules::reload_environment() {
+  Runtime::Parts& parts = *runtime_->parts_;
   return base::or_out_of_memory([&]() -> Status {
-    const auto s = parts_->core.snapshot();
+    const auto s = parts.core.snapshot();
     auto reading = rules::read_environment(*s->policy->reading, [](const std::string& path) {
       return runtime::Recording::open(path).status();
     });
     const Status problem = rules::first_error(*reading);
     if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
         !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
-      YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(reading)));
+      YARD_RETURN_IF_ERROR(dispatch::set_environment(parts.core, std::move(reading)));
     const policy::Environment before = s->policy->reading->good;
-    const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
-    parts_->loader.set_environment({now.plugins, now.plugin_path});
-    parts_->inspect.allow(parts_->settings.inspect && now.inspect.value_or(true));
+    const policy::Environment now = parts.core.snapshot()->policy->reading->good;
+    parts.loader.set_environment({now.plugins, now.plugin_path});
+    parts.inspect.allow(parts.settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
-    const auto found = parts_->core.snapshot();
+    const auto found = parts.core.snapshot();
     if (auto more = rules::with_unknown_names(*found->policy->reading, *found->state,
-                                              rules::announced(parts_->loader)))
-      YARD_RETURN_IF_ERROR(dispatch::set_environment(parts_->core, std::move(more)));
-    Status recording;
+                                              rules::announced(parts.loader)))
+      YARD_RETURN_IF_ERROR(dispatch::set_environment(parts.core, std::move(more)));
+    Recording recording = runtime_->recording();
+    Status recorded;
     if (now.record != before.record)
-      recording = now.record.empty() ? stop_recording()
-                                     : record_to(now.record).note("named by YARD_RECORD");
+      recorded = now.record.empty() ? recording.stop()
+                                    : recording.to(now.record).note("named by YARD_RECORD");
     if (now.verbose != before.verbose)
-      YARD_RETURN_IF_ERROR(set_verbose(now.verbose.empty() ? 0 : now.verbose[0] - '0'));
+      YARD_RETURN_IF_ERROR(recording.set_verbose(now.verbose.empty() ? 0 : now.verbose[0] - '0'));
     // After plugins: a file may name what they bring.
     Status read;
-    if (parts_->settings.config.empty() && now.config != before.config)
-      read = parts_->rules.load(now.config, nullptr, true).note("named by YARD_CONFIG");
+    if (parts.settings.config.empty() && now.config != before.config)
+      read = parts.rules.load(now.config, nullptr, true).note("named by YARD_CONFIG");
     if (!problem.ok()) return problem;
-    return read.ok() ? recording : read;
+    return read.ok() ? recorded : read;
   });
 }
 
 std::vector<Problem> Runtime::problems() const {
-  std::vector<Problem> to;
+  std::vector<Problem> to = parts_->problems;
   const auto s = parts_->core.snapshot();
   for (const policy::EnvProblem& p : s->policy->reading->problems)
     to.push_back({p.variable, p.found, p.message, p.error});
@@ -329,74 +325,76 @@ std::vector<Problem> Runtime::problems() const {
   return to;
 }
 
-Status Runtime::load_config(const std::string& path, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->rules.load(path, problems); });
+Status Rules::load(const std::string& path, std::vector<ConfigProblem>* problems) {
+  return base::or_out_of_memory([&] { return runtime_->parts_->rules.load(path, problems); });
 }
 
-Status Runtime::set_config(Config config, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->rules.set(std::move(config), problems); });
+Status Rules::set(Config config, std::vector<ConfigProblem>* problems) {
+  return base::or_out_of_memory(
+      [&] { return runtime_->parts_->rules.set(std::move(config), problems); });
 }
 
-Status Runtime::watch_config(const std::string& path, const WatchSettings& settings,
-                             std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->rules.watch(path, settings, problems); });
+Status Rules::watch(const std::string& path, const WatchSettings& settings,
+                    std::vector<ConfigProblem>* problems) {
+  return base::or_out_of_memory(
+      [&] { return runtime_->parts_->rules.watch(path, settings, problems); });
 }
 
-void Runtime::unwatch_config() { parts_->rules.unwatch(); }
+void Rules::unwatch() { runtime_->parts_->rules.unwatch(); }
+std::vector<ConfigVersion> Rules::history() const { return runtime_->parts_->rules.history(); }
 
-std::vector<ConfigVersion> Runtime::config_history() const { return parts_->rules.history(); }
-
-Status Runtime::rollback_config(uint64_t number, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return parts_->rules.roll_back(number, problems); });
+Status Rules::roll_back(uint64_t number, std::vector<ConfigProblem>* problems) {
+  return base::or_out_of_memory(
+      [&] { return runtime_->parts_->rules.roll_back(number, problems); });
 }
 
-uint64_t Runtime::add_config_validator(ConfigValidator validator) {
-  return parts_->rules.validators.add(std::move(validator));
+uint64_t Rules::add_validator(ConfigValidator validator) {
+  return runtime_->parts_->rules.validators.add(std::move(validator));
 }
 
-uint64_t Runtime::on_config(ConfigListener listener) {
-  return parts_->rules.listeners.add(std::move(listener));
+uint64_t Rules::on_change(ConfigListener listener) {
+  return runtime_->parts_->rules.listeners.add(std::move(listener));
 }
 
-void Runtime::remove_config_callback(uint64_t id) {
-  parts_->rules.listeners.remove(id);
-  parts_->rules.validators.remove(id);
+void Rules::remove_callback(uint64_t id) {
+  runtime_->parts_->rules.listeners.remove(id);
+  runtime_->parts_->rules.validators.remove(id);
 }
 
-Config Runtime::config() const {
-  const auto s = parts_->core.snapshot();
+Config Rules::config() const {
+  const auto s = runtime_->core().snapshot();
   return s->policy->file != nullptr ? s->policy->file->config : Config();
 }
 
-std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
+std::vector<ConfigProblem> Rules::check(const std::string& path) const {
   ConfigReading reading = read_config(path);
-  const auto s = parts_->core.snapshot();
-  rules::make_rules(reading, *s->state, *s->policy, rules::announced(parts_->loader));
+  const auto s = runtime_->core().snapshot();
+  rules::make_rules(reading, *s->state, *s->policy, rules::announced(runtime_->parts_->loader));
   return std::move(reading.problems);
 }
 
-Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
+Status Rules::set_labels(std::map<std::string, std::string, std::less<>> labels) {
   return base::or_out_of_memory([&] {
-    return dispatch::set_labels(parts_->core, {labels.begin(), labels.end()});
+    return dispatch::set_labels(runtime_->core(), {labels.begin(), labels.end()});
   });
 }
 
-Status Runtime::set_static_map(StaticMap map) {
+Status Rules::set_static_map(StaticMap map) {
   return base::or_out_of_memory(
-      [&] { return dispatch::set_static_map(parts_->core, std::move(map)); });
+      [&] { return dispatch::set_static_map(runtime_->core(), std::move(map)); });
 }
 
-StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->mapped; }
+StaticMap Rules::static_map() const { return runtime_->core().snapshot()->policy->mapped; }
 
-Status Runtime::add_mode(std::string_view name, ModeProvider provider) {
+Status Rules::add_mode(std::string_view name, ModeProvider provider) {
   return base::or_out_of_memory([&]() -> Status {
     YARD_ASSIGN_OR_RETURN(auto mode, policy::make_mode(name, std::move(provider)));
-    return dispatch::add_mode(parts_->core, std::move(mode));
+    return dispatch::add_mode(runtime_->core(), std::move(mode));
   });
 }
 
-Status Runtime::remove_mode(std::string_view name) {
-  return base::or_out_of_memory([&] { return dispatch::remove_mode(parts_->core, name); });
+Status Rules::remove_mode(std::string_view name) {
+  return base::or_out_of_memory([&] { return dispatch::remove_mode(runtime_->core(), name); });
 }
 
 RuntimeStats Runtime::stats(bool with_calls) const {

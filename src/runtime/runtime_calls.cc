@@ -120,13 +120,6 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
   return verification::parsed_call(*op.program, call);
 }
 
-Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,
-                                      const Options& o) const {
-  YARD_ASSIGN_OR_RETURN(auto named, name_arguments(core(), op, {args.begin(), args.size()}));
-  YARD_ASSIGN_OR_RETURN(auto call, checked_call(named, o));
-  return op::to_string(call.to_spec(*named.record->op->program));
-}
-
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
                                                std::initializer_list<Arg> args) const {
   auto named = name_arguments(core(), op, {args.begin(), args.size()}, op::Positional::kInputs);
@@ -204,11 +197,11 @@ Listing Runtime::list() const {
   return to;
 }
 
-std::vector<KernelInfo> Runtime::find_kernels(std::string_view id) const {
+std::vector<KernelInfo> Listing::find_kernels(std::string_view id) const {
   std::vector<KernelInfo> to;
-  for (OpInfo& op : list().ops)
-    for (KernelInfo& k : op.kernels)
-      if (k.id == id) to.push_back(std::move(k));
+  for (const OpInfo& op : ops)
+    for (const KernelInfo& k : op.kernels)
+      if (k.id == id) to.push_back(k);
   return to;
 }
 

@@ -257,7 +257,7 @@ std::string Timeline::to_json() {
 
 namespace yard {
 
-Status Runtime::start_trace(size_t max_events) {
+Status Recording::start_trace(size_t max_events) {
   if (max_events == 0 || max_events > kMostTraceEvents)
     return Status(
         Code::kInvalidArgument,
@@ -266,35 +266,37 @@ Status Runtime::start_trace(size_t max_events) {
     if (is_tracing()) return Status(Code::kConflict, "a trace is running; stop it first");
     auto made = std::make_shared<runtime::Timeline>(max_events);
     // Listeners may outlast the trace by one event.
-    made->config_listener = on_config([made = std::weak_ptr(made)](const ConfigEvent& e) {
-      if (const auto t = made.lock()) t->changed(e);
-    });
-    made->breaker_listener = health().on_event([made = std::weak_ptr(made)](const BreakerEvent& e) {
-      if (const auto t = made.lock()) t->changed(e);
-    });
-    Status s = core().published.replace_observer(nullptr, made);
+    made->config_listener =
+        runtime_->rules().on_change([made = std::weak_ptr(made)](const ConfigEvent& e) {
+          if (const auto t = made.lock()) t->changed(e);
+        });
+    made->breaker_listener =
+        runtime_->health().on_event([made = std::weak_ptr(made)](const BreakerEvent& e) {
+          if (const auto t = made.lock()) t->changed(e);
+        });
+    Status s = runtime_->core().published.replace_observer(nullptr, made);
     if (!s.ok()) {
-      remove_config_callback(made->config_listener);
-      health().remove_listener(made->breaker_listener);
+      runtime_->rules().remove_callback(made->config_listener);
+      runtime_->health().remove_listener(made->breaker_listener);
     }
     return s;
   });
 }
 
-Result<std::string> Runtime::stop_trace() {
-  const auto timeline = dispatch::find_observer<runtime::Timeline>(core());
+Result<std::string> Recording::stop_trace() {
+  const auto timeline = dispatch::find_observer<runtime::Timeline>(runtime_->core());
   if (timeline == nullptr) return Status(Code::kNotFound, "no trace is running");
   return base::or_out_of_memory([&]() -> Result<std::string> {
-    if (Status ended = core().published.replace_observer(timeline, nullptr); !ended.ok())
+    if (Status ended = runtime_->core().published.replace_observer(timeline, nullptr); !ended.ok())
       return ended;
-    remove_config_callback(timeline->config_listener);
-    health().remove_listener(timeline->breaker_listener);
+    runtime_->rules().remove_callback(timeline->config_listener);
+    runtime_->health().remove_listener(timeline->breaker_listener);
     return timeline->to_json();
   });
 }
 
-bool Runtime::is_tracing() const {
-  return dispatch::find_observer<runtime::Timeline>(core()) != nullptr;
+bool Recording::is_tracing() const {
+  return dispatch::find_observer<runtime::Timeline>(runtime_->core()) != nullptr;
 }
 
 }  // namespace yard

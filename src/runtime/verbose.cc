@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbose runtimes: a line on standard error for each call (op/call_spec.h). See Runtime::set_verbose(). Lines are put into
+// Verbose runtimes: a line on standard error for each call (op/call_spec.h). See Recording::set_verbose(). Lines are put into
 // buffers, so that no call waits for the terminal, and are written by a thread that sleeps while there are none.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -176,22 +176,22 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
 
 namespace yard {
 
-Status Runtime::set_verbose(int level) {
+Status Recording::set_verbose(int level) {
   if (level < 0 || level > 2)
     return Status(Code::kInvalidArgument,
                   fmt::format("invalid verbose level: expected 0, 1 or 2, got {}", level));
   return base::or_out_of_memory([&]() -> Status {
-    const auto now = dispatch::find_observer<runtime::Verbose>(core());
+    const auto now = dispatch::find_observer<runtime::Verbose>(runtime_->core());
     if ((now != nullptr ? now->level : 0) == level) return {};
-    YARD_RETURN_IF_ERROR(core().published.replace_observer(
+    YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(
         now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
     if (level == 0) runtime::line_buffers().flush();
     return {};
   });
 }
 
-int Runtime::verbose() const {
-  const auto now = dispatch::find_observer<runtime::Verbose>(core());
+int Recording::verbose() const {
+  const auto now = dispatch::find_observer<runtime::Verbose>(runtime_->core());
   return now != nullptr ? now->level : 0;
 }
 

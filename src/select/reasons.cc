@@ -108,7 +108,7 @@ std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
   if (n.of_processor()) return fmt::format("needs {}, which this machine does not offer", n.text);
   const Device type{n.device.type, 0};
   return fmt::format(
-      "needs {}, which the program has not stated{} (Runtime::state_device_features)", n.text,
+      "needs {}, which the program has not stated{} (Plugins::state_device_features)", n.text,
       figures[1] < 0 ? "" : fmt::format(" of {}:{}", to_string(type), figures[1]));
 }
 

@@ -190,7 +190,7 @@ TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForThreads) {
       "failure_window: 5s}\n",
       "r.yaml");
   ASSERT_TRUE(reading.ok());
-  ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(reading.config).ok());
   EXPECT_EQ(bare_.runtime.health().settings().failure_percent, 20u);
   bad_.set({.rate = 0.4, .code = YARD_FAULT});
   std::atomic<bool> stop{false};
@@ -219,7 +219,7 @@ TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
         other.deny_vendors = {"acme"};
         bare_.runtime.set_policy(other).or_throw();
         EXPECT_TRUE(call().ok());
-        bare_.runtime.reset_policy().or_throw();
+        bare_.runtime.set_policy({}).or_throw();
       },
       [&] {
         const ScopedPolicy in(scope);
@@ -429,13 +429,13 @@ TEST_F(HealthOf, SettingsComeFromTheRuleFile) {
   auto reading = parse_config(
       "version: \"1.0\"\nsettings:\n  breaker: {failure_threshold: 2, cooldown: 5m}\n", "r.yaml");
   ASSERT_TRUE(reading.ok()) << to_string(reading.problems.at(0));
-  ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(reading.config).ok());
   EXPECT_EQ(bare_.runtime.health().settings().failure_threshold, 2u);
   bad_.set({.code = YARD_FAULT});
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(call().ok());
   EXPECT_TRUE(soon([&] { return opened_ > 0; }));
   EXPECT_TRUE(is_out());
-  ASSERT_TRUE(bare_.runtime.load_config("").ok());
+  ASSERT_TRUE(bare_.runtime.rules().load("").ok());
   EXPECT_EQ(bare_.runtime.health().settings(), BreakerSettings());
 }
 

@@ -121,7 +121,7 @@ dispatch_rules:
   - {operation: step, conditions: {tenant: blue}, kernel: b, priority: 9}
   - {operation: step, conditions: {tenant: red, n_gte: 3}, kernel: c, priority: 8}
 )";
-  bare_.runtime.set_config(parse_config(yaml, "rules.yaml").config).or_throw();
+  bare_.runtime.rules().set(parse_config(yaml, "rules.yaml").config).or_throw();
   const Scope scopes[] = {Scope(),
                           Scope().deny_kernels({"a"}),
                           Scope().deny_kernels({"b"}),

@@ -126,9 +126,9 @@ TEST_F(Calls, EmptyTensorsShareNothing) {
   const TensorView empty(memory_[1], DType::f32, {0, 8});
   ASSERT_TRUE(call({empty, empty, w_}).ok());
   EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, 0u);
-  const auto e = bare_.runtime.describe("norm", {empty, empty, w_});
+  const auto e = bare_.runtime.explain("norm", {empty, empty, w_});
   ASSERT_TRUE(e.ok());
-  EXPECT_EQ(e->find('&'), std::string::npos) << *e;
+  EXPECT_EQ(e->call.find('&'), std::string::npos) << e->call;
 }
 
 // ---- Typed ----
@@ -263,8 +263,8 @@ TEST_F(Calls, ExplainAndResolveNameTheKernelThatRuns) {
     }
 }
 
-TEST_F(Calls, ADescribedCallCanBeExplained) {
-  const std::string text = bare_.runtime.describe("norm", {x_, x_, w_, {"by", 5}}).value();
+TEST_F(Calls, AnExplainedCallCanBeExplainedFromItsText) {
+  const std::string text = bare_.runtime.explain("norm", {x_, x_, w_, {"by", 5}}).value().call;
   EXPECT_THAT(text, HasSubstr("out=&x"));
   const Explanation e = bare_.runtime.explain(text).value();
   EXPECT_EQ(e.call, text);

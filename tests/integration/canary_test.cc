@@ -60,7 +60,7 @@ class CanaryOf : public ::testing::Test {
     c.canary = std::move(rules);
     c.settings.breaker.failure_threshold = threshold;
     if (threshold > 5) c.settings.breaker.failure_percent = 0;
-    ASSERT_TRUE(runtime().set_config(c).ok());
+    ASSERT_TRUE(runtime().rules().set(c).ok());
   }
   // Results of fault.copy become wrong, the first of which opens its breaker; one good probe closes it.
   void watch_a_breaker(CanaryRule rule) {
@@ -70,7 +70,7 @@ class CanaryOf : public ::testing::Test {
     c.settings.breaker.failure_threshold = 1;
     c.settings.breaker.half_open_max_calls = 1;
     c.settings.breaker.success_threshold = 1;
-    ASSERT_TRUE(runtime().set_config(c).ok());
+    ASSERT_TRUE(runtime().rules().set(c).ok());
     copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
     runtime().health().on_event([this](const BreakerEvent& e) {
       opened_ += e.kind == BreakerEvent::Kind::kOpened;
@@ -93,7 +93,7 @@ class CanaryOf : public ::testing::Test {
   }
   Runtime& runtime() { return bare_.runtime; }
   CanaryCount count(const std::string& kernel) {
-    for (const CanaryCount& c : runtime().canaries().kernels)
+    for (const CanaryCount& c : runtime().health().canaries().kernels)
       if (c.kernel == kernel) return c;
     return {};
   }
@@ -121,7 +121,7 @@ TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   const uint64_t ran = copy_.calls();
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
   EXPECT_EQ(copy_.calls(), ran);
-  const CanaryReport report = runtime().canaries();
+  const CanaryReport report = runtime().health().canaries();
   ASSERT_EQ(report.mismatches.size(), 5u);
   const CanaryMismatch& m = report.mismatches[0];
   EXPECT_EQ(m.op, "copy");
@@ -257,7 +257,7 @@ TEST_F(CanaryOf, LabelsAreInTheLogAndInDumps) {
   }
   set_log_sink({});
   EXPECT_THAT(log, HasSubstr("tenant=" + tenant));
-  const auto mismatches = [&] { return runtime().canaries().mismatches; };
+  const auto mismatches = [&] { return runtime().health().canaries().mismatches; };
   ASSERT_TRUE(eventually([&] { return !mismatches().at(1).dump.empty(); }));
   EXPECT_THAT(read_canary_dump(mismatches()[0].dump)->mismatch.call, HasSubstr("tenant=" + tenant));
   const CanaryDump dump = read_canary_dump(mismatches()[1].dump).value();
@@ -272,7 +272,7 @@ TEST_F(CanaryOf, AnOpInPlaceIsRepairedFromItsOriginalInputs) {
   x.data = {1, 2}, y.data = {10, 20};
   EXPECT_TRUE(add.on(runtime())(x.view, y.view).ok());
   EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
-  EXPECT_EQ(runtime().canaries().mismatches.size(), 1u);
+  EXPECT_EQ(runtime().health().canaries().mismatches.size(), 1u);
 }
 
 TEST_F(CanaryOf, StrictCallsAreRepairedToo) {
@@ -290,7 +290,7 @@ TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
              .offset = std::numeric_limits<double>::infinity(),
              .delegate = &right_copy_});
   EXPECT_TRUE(copies());
-  EXPECT_EQ(runtime().canaries().mismatches.at(0).against, "");
+  EXPECT_EQ(runtime().health().canaries().mismatches.at(0).against, "");
   // Without the inputs the call cannot be retried.
   add_.set({.wrong_numbers = true,
             .offset = std::numeric_limits<double>::infinity(),
@@ -371,7 +371,7 @@ TEST_F(CanaryOf, ACanaryRunIsNotCheckedItself) {
 TEST_F(CanaryOf, CanariesEndWithTheirRules) {
   watch({{.op = "copy"}});
   EXPECT_TRUE(copies());
-  ASSERT_TRUE(runtime().set_config({}).ok());
+  ASSERT_TRUE(runtime().rules().set({}).ok());
   EXPECT_TRUE(copies());
   EXPECT_EQ(count("fault.copy").calls, 1u);
 }
@@ -400,14 +400,16 @@ TEST_F(CanaryOf, ADumpCanBeReplayed) {
     x.data = {1, 2, static_cast<float>(i)};
     ASSERT_TRUE(add.on(runtime())(x.view, y.view).ok());
     if (i >= 2) continue;
-    ASSERT_TRUE(eventually([&] { return !runtime().canaries().mismatches.back().dump.empty(); }));
+    ASSERT_TRUE(
+        eventually([&] { return !runtime().health().canaries().mismatches.back().dump.empty(); }));
   }
   int files = 0;
   for (const auto& e : std::filesystem::directory_iterator(folder / "dumps")) files += e.exists();
   EXPECT_EQ(files, 2);
   // The first ones are kept.
-  EXPECT_EQ(runtime().canaries().mismatches.back().dump, "");
-  const CanaryDump dump = read_canary_dump(runtime().canaries().mismatches.at(1).dump).value();
+  EXPECT_EQ(runtime().health().canaries().mismatches.back().dump, "");
+  const CanaryDump dump =
+      read_canary_dump(runtime().health().canaries().mismatches.at(1).dump).value();
   // The canary itself plays no part in it.
   const CanaryReplay wrong = replay(runtime(), dump).value();
   EXPECT_FALSE(wrong.ok());

@@ -46,7 +46,7 @@ TEST(Catalogue, RulesMatchAFamily) {
   const ConfigReading rules = parse_config(
       "version: '1.0'\ndispatch_rules: [{operation: 'attention.*', deny: ['*']}]\n", "rules.yaml");
   ASSERT_TRUE(rules.ok());
-  ASSERT_TRUE(runtime.set_config(rules.config).ok());
+  ASSERT_TRUE(runtime.rules().set(rules.config).ok());
   const char* call = "attention.full(f32[1,2,1,4], f32[1,2,1,4], f32[1,2,1,4])";
   EXPECT_EQ(runtime.resolve(call).status().code(), Code::kNoKernel);
   EXPECT_TRUE(runtime.resolve("add(f32[2,2], f32[2,2])").ok());

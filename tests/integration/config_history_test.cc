@@ -31,21 +31,21 @@ class ConfigHistory : public Reload {
 };
 
 TEST_F(ConfigHistory, RemembersVersions) {
-  EXPECT_THAT(rt_.config_history(), IsEmpty());
+  EXPECT_THAT(rt_.rules().history(), IsEmpty());
   base::replace(file_, locked("default.b"));
-  rt_.load_config(file_).or_throw();
-  Config value = rt_.config();
+  rt_.rules().load(file_).or_throw();
+  Config value = rt_.rules().config();
   value.kernel_locks["step"].id = "default.c";
-  rt_.set_config(value).or_throw();
-  EXPECT_FALSE(rt_.load_config(folder_ / "nowhere.yaml").ok());
-  rt_.load_config("").or_throw();
-  const auto h = rt_.config_history();
+  rt_.rules().set(value).or_throw();
+  EXPECT_FALSE(rt_.rules().load(folder_ / "nowhere.yaml").ok());
+  rt_.rules().load("").or_throw();
+  const auto h = rt_.rules().history();
   ASSERT_THAT(h, SizeIs(3));
   EXPECT_EQ(h[0].number, 1u);
   EXPECT_EQ(h[0].source, file_);
   EXPECT_EQ(h[0].sha256, read_config(file_).sha256);
   EXPECT_THAT(h[0].changes, SizeIs(1));
-  EXPECT_EQ(h[1].source, "set_config");
+  EXPECT_EQ(h[1].source, "Rules::set");
   EXPECT_THAT(h[1].sha256, SizeIs(64));
   ASSERT_THAT(h[1].changes, SizeIs(1));
   EXPECT_THAT(h[1].changes[0].before, HasSubstr("default.b"));
@@ -61,49 +61,50 @@ TEST_F(ConfigHistory, ForgetsTheOldestVersions) {
   Config value;
   for (int i = 0; i < 40; ++i) {
     value.kernel_locks["step"].id = i % 2 ? "default.a" : "default.b";
-    rt_.set_config(value).or_throw();
+    rt_.rules().set(value).or_throw();
   }
-  const auto h = rt_.config_history();
+  const auto h = rt_.rules().history();
   ASSERT_THAT(h, SizeIs(kConfigHistory));
   EXPECT_EQ(h.back().number, 40u);
   EXPECT_THAT(h[0].changes, SizeIs(1));
-  EXPECT_THAT(rt_.rollback_config(3).to_string(), HasSubstr("no version 3 of the rules; 9 to 40"));
+  EXPECT_THAT(rt_.rules().roll_back(3).to_string(),
+              HasSubstr("no version 3 of the rules; 9 to 40"));
 }
 
 TEST_F(ConfigHistory, RollsBackToAnyVersion) {
-  EXPECT_THAT(rt_.rollback_config(1).to_string(), HasSubstr("there is none"));
+  EXPECT_THAT(rt_.rules().roll_back(1).to_string(), HasSubstr("there is none"));
   Config value;
   for (const char* id : {"default.a", "default.b", "default.c"}) {
     value.kernel_locks["step"].id = id;
-    rt_.set_config(value).or_throw();
+    rt_.rules().set(value).or_throw();
   }
   EXPECT_EQ(ran(), 3);
-  rt_.rollback_config(2).or_throw();
+  rt_.rules().roll_back(2).or_throw();
   EXPECT_EQ(ran(), 2);
-  rt_.rollback_config(1).or_throw();
+  rt_.rules().roll_back(1).or_throw();
   EXPECT_EQ(ran(), 1);
-  rt_.rollback_config(4).or_throw();
+  rt_.rules().roll_back(4).or_throw();
   EXPECT_EQ(ran(), 2);
   ASSERT_TRUE(told(6));
   EXPECT_EQ(events()[3].kind, Kind::kRolledBack);
   EXPECT_EQ(events()[3].version, 4u);
   EXPECT_EQ(events()[5].source, "rollback to 4");
-  EXPECT_TRUE(rt_.config_history().back().in_force);
+  EXPECT_TRUE(rt_.rules().history().back().in_force);
   // What does not make sense any more is refused.
-  rt_.rollback_config(3).or_throw();
+  rt_.rules().roll_back(3).or_throw();
   bare_.remove("step", "default.b").or_throw();
   std::vector<ConfigProblem> problems;
-  EXPECT_FALSE(rt_.rollback_config(2, &problems).ok());
+  EXPECT_FALSE(rt_.rules().roll_back(2, &problems).ok());
   EXPECT_THAT(problems, SizeIs(2));  // and the warning that there is no such kernel
   EXPECT_EQ(ran(), 3);
 }
 
 TEST_F(ConfigHistory, ARolledBackFileIsNotLoadedUntilItChanges) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   base::replace(file_, locked("default.c"));
   EXPECT_TRUE(becomes(3));
-  rt_.rollback_config(1).or_throw();
+  rt_.rules().roll_back(1).or_throw();
   base::replace(file_, locked("default.c"));  // touched only
   std::this_thread::sleep_for(150ms);
   EXPECT_EQ(ran(), 2);
@@ -113,51 +114,51 @@ TEST_F(ConfigHistory, ARolledBackFileIsNotLoadedUntilItChanges) {
 
 TEST_F(ConfigHistory, CallsTheProgramsValidators) {
   std::atomic<int> asked{0};
-  const uint64_t id = rt_.add_config_validator([&](const Config& c) {
+  const uint64_t id = rt_.rules().add_validator([&](const Config& c) {
     ++asked;
     if (c.kernel_locks.empty()) throw std::runtime_error("no locks");
     if (c.kernel_locks.at("step").id == "default.c") return Status(Code::kInvalidArgument, "not c");
     return Status();
   });
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   base::replace(file_, locked("default.c"));
   ASSERT_TRUE(told(2));
   EXPECT_THAT(to_string(events()[1]), HasSubstr("refused by a validator of the program: "));
   EXPECT_THAT(to_string(events()[1]), HasSubstr("not c"));
   EXPECT_EQ(ran(), 2);
-  EXPECT_THAT(rt_.set_config({}).to_string(), HasSubstr("threw: no locks"));
+  EXPECT_THAT(rt_.rules().set({}).to_string(), HasSubstr("threw: no locks"));
   EXPECT_GE(asked, 3);
-  rt_.remove_config_callback(id);
+  rt_.rules().remove_callback(id);
   const int before = asked;
-  rt_.set_config({}).or_throw();
+  rt_.rules().set({}).or_throw();
   EXPECT_EQ(asked, before);
 }
 
 TEST_F(ConfigHistory, AValidatorCannotChangeTheRules) {
   Status inside;
-  rt_.add_config_validator([&](const Config&) {
-    inside = rt_.set_config({});
+  rt_.rules().add_validator([&](const Config&) {
+    inside = rt_.rules().set({});
     return Status();
   });
-  rt_.set_config({}).or_throw();
+  rt_.rules().set({}).or_throw();
   EXPECT_EQ(inside.code(), Code::kWouldDeadlock);
 }
 
 TEST_F(ConfigHistory, AValidatorThatHangsBlocksNoChangeThatItIsNotAskedAbout) {
   std::atomic<bool> asked{false}, go_on{false}, cleared{false};
   const Config by_b = read_config(written(locked("default.b"))).config;
-  rt_.set_config(by_b).or_throw();
+  rt_.rules().set(by_b).or_throw();
   EXPECT_EQ(ran(), 2);
-  rt_.add_config_validator([&](const Config&) {
+  rt_.rules().add_validator([&](const Config&) {
     asked = true;
     return eventually([&] { return go_on.load(); }, 60s) ? Status()
                                                          : Status(Code::kDeadline, "waits");
   });
-  std::thread first([&] { rt_.set_config(by_b).or_throw(); });
+  std::thread first([&] { rt_.rules().set(by_b).or_throw(); });
   ASSERT_TRUE(eventually([&] { return asked.load(); }));
   std::thread other([&] {
-    rt_.load_config("").or_throw();
+    rt_.rules().load("").or_throw();
     cleared = true;
   });
   EXPECT_TRUE(eventually([&] { return cleared.load(); }, 20s));
@@ -165,7 +166,7 @@ TEST_F(ConfigHistory, AValidatorThatHangsBlocksNoChangeThatItIsNotAskedAbout) {
   go_on = true;
   first.join(), other.join();
   EXPECT_EQ(ran(), 2);  // submitted first, in force last
-  EXPECT_THAT(rt_.config_history(), SizeIs(3));
+  EXPECT_THAT(rt_.rules().history(), SizeIs(3));
 }
 
 TEST_F(ConfigHistory, ALogSinkMayWaitForAThreadThatChangesTheRules) {
@@ -173,10 +174,10 @@ TEST_F(ConfigHistory, ALogSinkMayWaitForAThreadThatChangesTheRules) {
   int told = 0;
   set_log_sink([&](const LogMessage& m) {
     if (m.logger != "policy" || ++told > 1) return;
-    here = rt_.set_config({});
-    std::thread([&] { elsewhere = rt_.set_config({}); }).join();
+    here = rt_.rules().set({});
+    std::thread([&] { elsewhere = rt_.rules().set({}); }).join();
   });
-  const Status refused = rt_.load_config(file_ + ".missing");
+  const Status refused = rt_.rules().load(file_ + ".missing");
   set_log_sink({});
   EXPECT_FALSE(refused.ok());
   EXPECT_GE(told, 1);
@@ -188,21 +189,21 @@ TEST_F(ConfigHistory, ListenersMayDoEverything) {
   std::atomic<int> calls{0};
   uint64_t id = 0;
   const auto caller = std::this_thread::get_id();
-  id = rt_.on_config([&](const ConfigEvent& e) {
+  id = rt_.rules().on_change([&](const ConfigEvent& e) {
     EXPECT_NE(std::this_thread::get_id(), caller);
     if (++calls == 1) {
-      rt_.unwatch_config();
-      rt_.set_config({}).or_throw();
-      EXPECT_THAT(rt_.config_history(), SizeIs(2));
+      rt_.rules().unwatch();
+      rt_.rules().set({}).or_throw();
+      EXPECT_THAT(rt_.rules().history(), SizeIs(2));
       throw std::runtime_error("is logged");
     }
     EXPECT_EQ(e.version, 2u);
-    rt_.remove_config_callback(id);
+    rt_.rules().remove_callback(id);
   });
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_TRUE(eventually([&] { return calls == 2; }));
-  rt_.set_config({}).or_throw();
+  rt_.rules().set({}).or_throw();
   ASSERT_TRUE(told(3));
   EXPECT_EQ(calls, 2);
 }
@@ -214,22 +215,23 @@ TEST_F(ConfigHistory, RefusesRulesThatLeaveACallWithoutAKernel) {
   bare_.add(few).or_throw();
   // Not seen yet: nothing is known to break.
   base::replace(file_, locked("default.few"));
-  rt_.load_config(file_).or_throw();
-  rt_.load_config("").or_throw();
+  rt_.rules().load(file_).or_throw();
+  rt_.rules().load("").or_throw();
   EXPECT_EQ(ran(100), 1);
   EXPECT_EQ(ran(101), 1);
   std::vector<ConfigProblem> problems;
-  EXPECT_FALSE(rt_.load_config(file_, &problems).ok());
+  EXPECT_FALSE(rt_.rules().load(file_, &problems).ok());
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(to_string(problems[0]),
               AllOf(HasSubstr("step(f32[101]"), HasSubstr("would be left without a kernel"),
                     HasSubstr("default.a serves it now")));
   EXPECT_EQ(ran(101), 1);
-  EXPECT_THAT(rt_.set_config([] {
-                   Config c;
-                   c.kernel_denies = {{"default.*", false, {}}};
-                   return c;
-                 }())
+  EXPECT_THAT(rt_.rules()
+                  .set([] {
+                    Config c;
+                    c.kernel_denies = {{"default.*", false, {}}};
+                    return c;
+                  }())
                   .to_string(),
               HasSubstr("denied"));
 }
@@ -238,7 +240,7 @@ TEST_F(ConfigHistory, ARefusalNamesTheKernelThatTheRulesChose) {
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b", "kernel_denies: [default.b]\n"));
   std::vector<ConfigProblem> problems;
-  EXPECT_FALSE(rt_.load_config(file_, &problems).ok());
+  EXPECT_FALSE(rt_.rules().load(file_, &problems).ok());
   ASSERT_THAT(problems, SizeIs(2));  // and the warning that the lock is denied
   EXPECT_THAT(to_string(problems[0]) + to_string(problems[1]),
               AllOf(HasSubstr("(default.b: denied_kernel: "), HasSubstr("; default.a: locked_out"),
@@ -255,13 +257,13 @@ TEST_F(ConfigHistory, RefusesRulesThatLeaveACallOfAScopeWithoutAKernel) {
   }
   Config deny;
   deny.kernel_denies = {{"default.c", false, {}}};
-  EXPECT_THAT(rt_.set_config(deny).to_string(), HasSubstr("default.c serves it now"));
+  EXPECT_THAT(rt_.rules().set(deny).to_string(), HasSubstr("default.c serves it now"));
   // A call that forces its kernel answers for that itself.
   deny.kernel_denies = {{"default.b", false, {}}};
   Options force;
   force.force = "default.b";
   EXPECT_EQ(ran(4, force), 2);
-  EXPECT_TRUE(rt_.set_config(deny).ok());
+  EXPECT_TRUE(rt_.rules().set(deny).ok());
 }
 
 }  // namespace

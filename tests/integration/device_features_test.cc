@@ -19,9 +19,9 @@ TEST(DeviceFeatures, APluginIsRefusedUntilItsFeaturesAreStated) {
   EXPECT_THAT(refused.detail, HasSubstr("'cuda:sm_90', which has not been stated"));
   EXPECT_THAT(refused.detail, HasSubstr("RuntimeSettings::device_features"));
   // Another feature, or the same of another device, is not the one.
-  runtime.state_device_features({"cuda:sm_80", "vulkan:sm_90"}).or_throw();
+  runtime.plugins().state_device_features({"cuda:sm_80", "vulkan:sm_90"}).or_throw();
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kRefused);
-  runtime.state_device_features({"cuda:sm_90"}).or_throw();
+  runtime.plugins().state_device_features({"cuda:sm_90"}).or_throw();
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kFound);
   EXPECT_EQ(ask(runtime), 1);
 }
@@ -46,7 +46,7 @@ TEST(DeviceFeatures, AKernelRunsOnceItsFeatureIsStated) {
   EXPECT_EQ(bare.runtime.resolve(call).value().kernel, "plain");
   EXPECT_THAT(bare.runtime.explain(call).value().to_text(),
               HasSubstr("needs cuda:sm_90, which the program has not stated"));
-  bare.runtime.state_device_features({"cuda:sm_90"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:sm_90"}).or_throw();
   EXPECT_EQ(bare.runtime.resolve(call).value().kernel, "quick");
   Floats out(4), x(4);
   bare.runtime.call("copy", {out.view, x.view}).or_throw();
@@ -75,7 +75,7 @@ struct OnCuda : Bare {
 TEST(DeviceFeatures, AreThoseOfTheDeviceThatACallIsOn) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("quick", 2, 900, "cuda:sm_90")).ok());
-  bare.runtime.state_device_features({"cuda:0:sm_80", "cuda:1:sm_90"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:0:sm_80", "cuda:1:sm_90"}).or_throw();
   EXPECT_EQ(bare.on(0), "plain");
   EXPECT_EQ(bare.on(1), "quick");
   EXPECT_EQ(bare.on(2), "plain");
@@ -83,14 +83,14 @@ TEST(DeviceFeatures, AreThoseOfTheDeviceThatACallIsOn) {
   EXPECT_EQ(e.candidates[1].reason, "device_feature");
   EXPECT_EQ(e.candidates[1].detail,
             "needs cuda:sm_90, which the program has not stated of cuda:0 "
-            "(Runtime::state_device_features)");
+            "(Plugins::state_device_features)");
 }
 
 // Plans and memos of one device are not those of another.
 TEST(DeviceFeatures, RepeatedCallsOnTwoDevicesRunTheirOwnKernels) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("quick", 2, 900, "cuda:sm_90")).ok());
-  bare.runtime.state_device_features({"cuda:0:sm_80", "cuda:1:sm_90"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:0:sm_80", "cuda:1:sm_90"}).or_throw();
   Floats out(4), x(4);
   const auto on = [](const Floats& f, int device) {
     yard_tensor_t t = f.view.c();
@@ -102,7 +102,7 @@ TEST(DeviceFeatures, RepeatedCallsOnTwoDevicesRunTheirOwnKernels) {
       bare.runtime.call("copy", {on(out, device), on(x, device)}).or_throw();
       EXPECT_EQ(t_ran, device + 1);
     }
-  bare.runtime.state_device_features({"cuda:0:sm_90"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:0:sm_90"}).or_throw();
   bare.runtime.call("copy", {on(out, 0), on(x, 0)}).or_throw();
   EXPECT_EQ(t_ran, 2);
 }
@@ -111,7 +111,7 @@ TEST(DeviceFeatures, AHigherLevelServesAndARangeEnds) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("least", 2, 500, "cuda:sm_80")).ok());
   ASSERT_TRUE(bare.add(bare.on_cuda("range", 3, 900, "cuda:sm_80..89")).ok());
-  bare.runtime
+  bare.runtime.plugins()
       .state_device_features({"cuda:0:sm_75", "cuda:1:sm_80", "cuda:2:sm_89", "cuda:3:sm_90"})
       .or_throw();
   EXPECT_EQ(bare.on(0), "plain");
@@ -123,20 +123,20 @@ TEST(DeviceFeatures, AHigherLevelServesAndARangeEnds) {
 TEST(DeviceFeatures, ADevicesOwnLevelPrecedesThatOfItsType) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("range", 2, 900, "cuda:sm_80..89")).ok());
-  bare.runtime.state_device_features({"cuda:sm_86", "cuda:1:sm_90"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:sm_86", "cuda:1:sm_90"}).or_throw();
   EXPECT_EQ(bare.on(0), "range");
   EXPECT_EQ(bare.on(1), "plain");
-  bare.runtime.state_device_features({"cuda:1:sm_89"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:1:sm_89"}).or_throw();
   EXPECT_EQ(bare.on(1), "range") << "the latest statement counts";
 }
 
 TEST(DeviceFeatures, AKernelThatNoDeviceCanRunIsListedAsUnavailable) {
   OnCuda bare;
   ASSERT_TRUE(bare.add(bare.on_cuda("quick", 2, 900, "cuda:sm_90")).ok());
-  const auto info = [&] { return bare.runtime.find_kernels("quick").at(0); };
+  const auto info = [&] { return bare.runtime.list().find_kernels("quick").at(0); };
   EXPECT_FALSE(info().available);
   EXPECT_EQ(info().reason, "device_feature");
-  bare.runtime.state_device_features({"cuda:7:sm_100"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:7:sm_100"}).or_throw();
   EXPECT_TRUE(info().available);
 }
 
@@ -151,7 +151,7 @@ TEST(DeviceFeatures, VerifiersAskTheHostAboutOneDevice) {
   static const char* const nothing[] = {nullptr};
   k.verify_reads = nothing;
   ASSERT_TRUE(bare.add(k).ok());
-  bare.runtime.state_device_features({"cuda:1:sm_90"}).or_throw();
+  bare.runtime.plugins().state_device_features({"cuda:1:sm_90"}).or_throw();
   EXPECT_EQ(bare.on(0), "plain");
   EXPECT_EQ(bare.on(1), "asks");
 }
@@ -160,9 +160,9 @@ TEST(DeviceFeatures, APluginNeedsADeviceThatHasThem) {
   Folder folder;
   folder.put("gpu_feature");
   Runtime runtime(alone({folder.path()}));
-  runtime.state_device_features({"cuda:0:sm_80"}).or_throw();
+  runtime.plugins().state_device_features({"cuda:0:sm_80"}).or_throw();
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kRefused);
-  runtime.state_device_features({"cuda:3:sm_100"}).or_throw();
+  runtime.plugins().state_device_features({"cuda:3:sm_100"}).or_throw();
   EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kFound);
 }
 
@@ -183,14 +183,15 @@ TEST(DeviceFeatures, AnInvalidDeviceFeatureIsAnError) {
   Runtime runtime(alone());
   for (const char* wrong : {"sm_90", "cuda:", ":sm_90", "toaster:hot", "cuda:a b", "cuda:x:sm_90",
                             "cuda:sm_80..89", ""}) {
-    const Status s = runtime.state_device_features({"cuda:sm_70", wrong});
+    const Status s = runtime.plugins().state_device_features({"cuda:sm_70", wrong});
     EXPECT_EQ(s.code(), Code::kInvalidArgument) << wrong;
     EXPECT_THAT(s.to_string(), HasSubstr("expected one like cuda:sm_90")) << wrong;
   }
-  EXPECT_THAT(runtime.state_device_features({"cpu:avx2"}).to_string(), HasSubstr("detected"));
+  EXPECT_THAT(runtime.plugins().state_device_features({"cpu:avx2"}).to_string(),
+              HasSubstr("detected"));
   RuntimeSettings settings = alone();
   settings.device_features = {"sm_90"};
-  EXPECT_EQ(Runtime(settings).ensure_initialized().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Runtime(settings).problems().at(0).where, "RuntimeSettings");
 }
 
 }  // namespace

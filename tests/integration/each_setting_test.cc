@@ -42,7 +42,7 @@ class Under {
     c.add_kernel(kernel_of("step", "default.c", 3, 100));
     runtime->apply(std::move(c)).or_throw();
     write(settings, more);
-    runtime->load_config(file).or_throw();
+    runtime->rules().load(file).or_throw();
   }
   ~Under() { EXPECT_TRUE(runtime->reset().ok()); }
 
@@ -124,11 +124,11 @@ class Under {
   std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
   // Whether a change of the file is noticed.
   bool follows() {
-    runtime->watch_config(file, {20ms, 10ms}).or_throw();
+    runtime->rules().watch(file, {20ms, 10ms}).or_throw();
     std::this_thread::sleep_for(settling);
     write("", "kernel_locks: {step: default.c}\n");
     base::eventually([&] { return chosen() == "default.c"; }, patience);
-    runtime->unwatch_config();
+    runtime->rules().unwatch();
     return chosen() == "default.c";
   }
 
@@ -195,7 +195,7 @@ const std::vector<Row>& rows() {
       {"telemetry.record", "telemetry: {record: calls.txt}", "",
        [](Under& u) {
          u.call();
-         u.runtime->stop_recording().or_throw();
+         u.runtime->recording().stop().or_throw();
          return std::filesystem::exists(u.folder / "calls.txt");
        }},
       {"telemetry.directory", "telemetry: {directory: logs}", "telemetry: {directory: .}",
@@ -203,7 +203,7 @@ const std::vector<Row>& rows() {
          const Config now = read_config(u.file).config;
          u.write("telemetry: {record: calls.txt, directory: " +
                  now.settings.telemetry.directory.value() + "}");
-         return !u.runtime->load_config(u.file).ok();
+         return !u.runtime->rules().load(u.file).ok();
        }},
       {"breaker.enabled", "breaker: {enabled: true}", "breaker: {enabled: false}",
        [](Under& u) { return u.fault(50), u.totals().opened > 0; }},

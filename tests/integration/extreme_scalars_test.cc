@@ -22,14 +22,14 @@ class ExtremeScalars : public ::testing::Test {
     bare_.add(kernel_of("shift", "default.b", 2, 100)).or_throw();
   }
   void rule(const std::string& condition) {
-    bare_.runtime.load_config("").or_throw();  // and with it all plans
+    bare_.runtime.rules().load("").or_throw();  // and with it all plans
     const ConfigReading r = parse_config(
         "version: \"1.0\"\ndispatch_rules:\n"
         "  - {operation: shift, conditions: {" +
             condition + "}, kernel: default.b}\n",
         "rules.yaml");
     ASSERT_TRUE(r.ok()) << to_string(r.problems[0]);
-    bare_.runtime.set_config(r.config).or_throw();
+    bare_.runtime.rules().set(r.config).or_throw();
   }
   // Which kernel runs, and whether a fresh selection agrees.
   intptr_t ran(int64_t n) {

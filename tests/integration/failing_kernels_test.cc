@@ -75,7 +75,7 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
       "settings: {breaker: {cooldown: 1ms, cooldown_cap: 1ms, failure_threshold: 6}}\n",
       "rules.yaml");
   ASSERT_TRUE(reading.ok()) << to_string(reading.problems.at(0));
-  ASSERT_TRUE(runtime.set_config(reading.config).ok());
+  ASSERT_TRUE(runtime.rules().set(reading.config).ok());
 
   std::atomic<uint64_t> failed{0}, wrong{0};
   std::vector<std::thread> threads;

@@ -152,7 +152,7 @@ TEST_P(InPlace, RetryInplaceIsReadFromARuleFile) {
   w.made[0]->set({.after_writing = true, .code = YARD_FAULT});
   auto reading = parse_config("version: \"1.0\"\npolicy: {retry_inplace: save}\n", "rules.yaml");
   ASSERT_TRUE(reading.ok());
-  ASSERT_TRUE(w.runtime.set_config(reading.config).ok());
+  ASSERT_TRUE(w.runtime.rules().set(reading.config).ok());
   Tensors t;
   EXPECT_TRUE(GetParam().call(w.runtime, t, {}).ok());
   EXPECT_EQ(t.*GetParam().result, right_result(GetParam()));
@@ -262,7 +262,7 @@ TEST(Fallback, ObeysDenyAndTheMostAttempts) {
 
   Config config;
   config.settings.max_fallback_attempts = 1;
-  ASSERT_TRUE(w.runtime.set_config(config).ok());
+  ASSERT_TRUE(w.runtime.rules().set(config).ok());
   const Status s = kPlain.call(w.runtime, t, {});
   EXPECT_EQ(s.code(), Code::kKernelFailed);
   EXPECT_THAT(s.to_string(),

@@ -61,7 +61,7 @@ struct World {
           i % 8, i % 1000, 1000 + i % 10, 16 * (1 + i % 10));
     const auto r = parse_config(text, "rules.yaml");
     ASSERT_TRUE(r.ok()) << to_string(r.problems.at(0));
-    ASSERT_TRUE(bare.runtime.set_config(r.config).ok());
+    ASSERT_TRUE(bare.runtime.rules().set(r.config).ok());
   }
   Status call(int64_t n, const Options& o = {}) {
     return attend.on(bare.runtime)
@@ -131,7 +131,7 @@ TEST(Figures, ADecodeLoopNeedsFewPlans) {
       "  - {operation: attend, kernel: k3, conditions: {seq_len_gte: 4096}}\n",
       "rules.yaml");
   ASSERT_TRUE(r.ok());
-  ASSERT_TRUE(w.bare.runtime.set_config(r.config).ok());
+  ASSERT_TRUE(w.bare.runtime.rules().set(r.config).ok());
   for (int64_t n = 1; n <= 8192; ++n) ASSERT_TRUE(w.call(n).ok());
   const size_t plans = w.bare.runtime.stats(false).plans;
   std::printf("sequence lengths 1 to 8192: %zu plans\n", plans);

@@ -68,7 +68,7 @@ class ForkStorm : public ::testing::Test {
       if (answer != 1 && answer != 2 && why.code() != Code::kUnknownOp) return 5;
       if (bare_.runtime.plugins().list().size() > 2) return 6;
     }
-    if (i % 16 == 0 && !bare_.runtime.set_config(Config()).ok()) return 7;
+    if (i % 16 == 0 && !bare_.runtime.rules().set(Config()).ok()) return 7;
     return 0;
   }
 
@@ -157,7 +157,7 @@ TEST_F(ForkStorm, WithReloadsScopesAndPlugins) {
     for (int i = 0; !stop_; ++i) {
       Config c;
       c.settings.max_fallback_attempts = 1 + i % 3;
-      if (!bare_.runtime.set_config(c).ok()) ++wrong_;
+      if (!bare_.runtime.rules().set(c).ok()) ++wrong_;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   });

@@ -66,7 +66,7 @@ class Fork : public ::testing::Test {
   Status add(const yard_kernel_t& k) {
     Changes c;
     c.add_kernel(k);
-    return runtime_.apply(std::move(c));
+    return runtime_.apply(std::move(c)).status();
   }
   // Everything a process does.
   void work(int64_t n) {
@@ -85,7 +85,7 @@ class Fork : public ::testing::Test {
     YARD_IN_CHILD(forked(out.view, x.view, 0).ok() && t_ran == 77);
     Changes c;
     c.remove_kernel("forked", "child");
-    const auto ticket = runtime_.apply_with_ticket(std::move(c));
+    const auto ticket = runtime_.apply(std::move(c));
     YARD_IN_CHILD(ticket.ok() && ticket->wait(std::chrono::seconds(20)).ok());
     t_ran = 0;
     YARD_IN_CHILD(forked(out.view, x.view, 0).ok() && t_ran != 77);
@@ -168,7 +168,7 @@ TEST_F(Fork, BackendsThatCannotSurviveAForkAreExcluded) {
   ASSERT_EQ(t_ran, 9);
   const auto bound = bind(forked, out.view, x.view).value();
   const auto reason = [&] {
-    for (const KernelInfo& info : runtime_.find_kernels("fragile")) return info.reason;
+    for (const KernelInfo& info : runtime_.list().find_kernels("fragile")) return info.reason;
     return std::string("not there");
   };
   EXPECT_EQ(reason(), "");
@@ -264,17 +264,17 @@ TEST_F(Fork, InsideAVerifierThatAChangeCalls) {
   };
   Config config;
   config.kernel_denies = {{"of.nobody", false, {}}};
-  const Status s = runtime_.set_config(config);
+  const Status s = runtime_.rules().set(config);
   ASSERT_NE(child, -1);
   if (child == 0) {
     YARD_IN_CHILD(s.ok());
-    YARD_IN_CHILD(runtime_.config() == config && runtime_.config_history().size() == 1);
+    YARD_IN_CHILD(runtime_.rules().config() == config && runtime_.rules().history().size() == 1);
     YARD_IN_CHILD(forked(out.view, x.view, 0).ok() && t_ran == 3);
     work(8);
     _exit(0);
   }
   ASSERT_TRUE(s.ok());
-  EXPECT_TRUE(runtime_.load_config("").ok());
+  EXPECT_TRUE(runtime_.rules().load("").ok());
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);

@@ -26,7 +26,7 @@ class Active : public FunctionTest {
   static void provide(const Function<S>& f, const char* name, F run, int priority = 0) {
     Changes c;
     implement(c, f, name, std::move(run), {}, {.priority = priority});
-    const Status s = runtime().apply(std::move(c));
+    const Status s = runtime().apply(std::move(c)).status();
     ASSERT_TRUE(s.ok()) << s.to_string();
   }
   template <class S, class F>
@@ -35,7 +35,7 @@ class Active : public FunctionTest {
     ASSERT_TRUE(functions().activate(name).ok());
   }
   static Ticket remove(const char* name) {
-    return runtime().apply_with_ticket(std::move(Changes().remove_backend(name))).value();
+    return runtime().apply(std::move(Changes().remove_backend(name))).value();
   }
 };
 

@@ -212,7 +212,7 @@ TEST_F(Groups, AGroupThatWasFirstCalledUnderTheMasterSwitchIsLoadedOnceThatIsOff
   runtime().set_policy(off).or_throw();
   EXPECT_EQ(f(1), 1);
   EXPECT_EQ(asked, 0);
-  runtime().reset_policy().or_throw();
+  runtime().set_policy({}).or_throw();
   EXPECT_EQ(f(1), 2);
   EXPECT_EQ(asked, 1);
 }

@@ -95,7 +95,7 @@ TEST_F(FunctionHealth, RulesLimitHowManyAreTried) {
   add(f, "h_bad", [](int) -> int { throw std::runtime_error("first"); }, {}, {.priority = 5});
   add(f, "h_next", [](int) -> int { throw std::runtime_error("second"); });
   EXPECT_EQ(f(5), 5);
-  runtime().set_config(rules("settings: {max_fallback_attempts: 1}")).or_throw();
+  runtime().rules().set(rules("settings: {max_fallback_attempts: 1}")).or_throw();
   try {
     f(5);
     FAIL() << "was tried a third time";

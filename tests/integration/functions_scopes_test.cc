@@ -121,7 +121,7 @@ TEST_F(ScopedFunctions, ChangesOfTheProcessAreSeenInsideTheScope) {
   EXPECT_EQ(scoped_half(8), 2);
   runtime().set_policy(with_switch("c_plain", false)).or_throw();
   EXPECT_EQ(scoped_half(8), 4);
-  runtime().reset_policy().or_throw();
+  runtime().set_policy({}).or_throw();
   EXPECT_EQ(scoped_half(8), 2);
   Changes c;
   c.remove_backend("c_plain");

@@ -68,8 +68,7 @@ TEST_F(FunctionsStress, SwitchingWhileThreadsCall) {
     ASSERT_TRUE(functions.activate("a").ok());
     ASSERT_TRUE(functions.activate("b", {2, 0}).ok());
     ASSERT_TRUE(functions.activate("c").ok());
-    const Ticket gone =
-        runtime().apply_with_ticket(std::move(Changes().remove_backend("a"))).value();
+    const Ticket gone = runtime().apply(std::move(Changes().remove_backend("a"))).value();
     ASSERT_TRUE(functions.deactivate("b", {2, 0}).ok());
     provide("a");
     if (i % 16 == 0) {

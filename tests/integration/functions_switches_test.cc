@@ -32,12 +32,12 @@ class Switches : public FunctionTest {
   }
   void TearDown() override {
     for (const char* v : kVariables) ::unsetenv(v);
-    runtime().reload_environment().ignore();
+    runtime().rules().reload_environment().ignore();
     FunctionTest::TearDown();
   }
   static void set(const char* variable, const char* value) {
     ::setenv(variable, value, 1);
-    runtime().reload_environment().ignore();
+    runtime().rules().reload_environment().ignore();
   }
   static constexpr const char* kVariables[] = {"T_AUTO", "T_OFF", "YARD_DISABLE",
                                                "YARD_BACKEND_S_AUTO"};
@@ -63,7 +63,7 @@ TEST_F(Switches, TheVariableIsReadOnceUntilTheEnvironmentIsReadAgain) {
   EXPECT_EQ(half(8), 1);
   ::setenv("T_AUTO", "off", 1);
   EXPECT_EQ(half(8), 1);
-  runtime().reload_environment().or_throw();
+  runtime().rules().reload_environment().or_throw();
   EXPECT_EQ(half(8), 4);
 }
 
@@ -126,7 +126,7 @@ TEST_F(Switches, TheMasterSwitchMakesEveryCallTheOriginal) {
   EXPECT_EQ(half.explain(8).why, "the master switch: every call is the original");
   EXPECT_EQ(provider("t_switch/half", "s_auto").reason, "reference_only");
   ::unsetenv("YARD_DISABLE");
-  runtime().reload_environment().or_throw();
+  runtime().rules().reload_environment().or_throw();
   EXPECT_EQ(half(8), 1);
 }
 
@@ -140,15 +140,16 @@ TEST_F(Switches, UnderTheMasterSwitchTheOriginalWasSelected) {
 }
 
 TEST_F(Switches, RulesSwitchGroupsAndFunctions) {
-  runtime().set_config(rules("functions: {t_switch: {enabled: false}}")).or_throw();
+  runtime().rules().set(rules("functions: {t_switch: {enabled: false}}")).or_throw();
   EXPECT_EQ(half(8), 4);
   EXPECT_EQ(third(9), 3);
   EXPECT_EQ(other(8), 1);
-  runtime().set_config(rules("functions: {t_switch/half: {enabled: off}}")).or_throw();
+  runtime().rules().set(rules("functions: {t_switch/half: {enabled: off}}")).or_throw();
   EXPECT_EQ(half(8), 4);
   EXPECT_EQ(third(9), 1);
   runtime()
-      .set_config(rules("functions: {\"t_*\": {enabled: no}, t_switch/half: {enabled: yes}}"))
+      .rules()
+      .set(rules("functions: {\"t_*\": {enabled: no}, t_switch/half: {enabled: yes}}"))
       .or_throw();
   EXPECT_EQ(half(8), 1);
   EXPECT_EQ(third(9), 3);
@@ -158,14 +159,15 @@ TEST_F(Switches, RulesSwitchGroupsAndFunctions) {
 TEST_F(Switches, RulesDenyAndOrderBackends) {
   set("T_OFF", "on");
   EXPECT_EQ(half(8), 1);
-  runtime().set_config(rules("functions: {t_switch: {backends: [s_off, s_auto]}}")).or_throw();
+  runtime().rules().set(rules("functions: {t_switch: {backends: [s_off, s_auto]}}")).or_throw();
   EXPECT_EQ(half(8), 2);
   EXPECT_EQ(third(9), 1);
-  runtime().set_config(rules("functions: {t_switch: {backends: [s_off]}}")).or_throw();
+  runtime().rules().set(rules("functions: {t_switch: {backends: [s_off]}}")).or_throw();
   EXPECT_EQ(third(9), 3);
   EXPECT_EQ(provider("t_switch/third", "s_auto").reason, "not_in_order");
   runtime()
-      .set_config(rules("functions: {t_switch: {deny: [s_off]}, t_switch/half: {deny: [s_auto]}}"))
+      .rules()
+      .set(rules("functions: {t_switch: {deny: [s_off]}, t_switch/half: {deny: [s_auto]}}"))
       .or_throw();
   EXPECT_EQ(half(8), 4);
   EXPECT_EQ(third(9), 1);

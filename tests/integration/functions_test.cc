@@ -224,7 +224,7 @@ TEST_F(Functions, ABackendProvidesAFunctionOnce) {
   add(twice, "b1", [](int x) { return x; });
   Changes c;
   implement(c, twice, "b1", [](int x) { return -x; });
-  const Status s = runtime().apply(std::move(c));
+  const Status s = runtime().apply(std::move(c)).status();
   EXPECT_EQ(s.code(), Code::kConflict);
   EXPECT_EQ(twice(1), 1);
 }
@@ -233,7 +233,7 @@ TEST_F(Functions, NoBackendMayHaveTheNameOfTheOriginal) {
   Changes c;
   c.add_backend(backend("original"));
   implement(c, twice, "original", [](int x) { return -x; });
-  const Status s = runtime().apply(std::move(c));
+  const Status s = runtime().apply(std::move(c)).status();
   EXPECT_FALSE(s.ok());
   EXPECT_NE(s.to_string().find("its backend is called 'original', which is what the function's own "
                                "body is called"),
@@ -273,7 +273,7 @@ TEST_F(Functions, ATypeOfAnUnnamedNamespaceIsOfItsFile) {
   Changes c;
   c.add_backend(backend("of_other"));
   bring_from_another_file(c);
-  const Status s = runtime().apply(std::move(c));
+  const Status s = runtime().apply(std::move(c)).status();
   EXPECT_EQ(s.code(), Code::kConflict) << s.to_string();
   EXPECT_EQ(f({1, 2.0}), 0);
 }
@@ -298,7 +298,7 @@ TEST_F(Functions, RemovingABackendRunsTheNextAndReportsWhenItIsReleased) {
   EXPECT_EQ(twice(3), 3);
   Changes c;
   c.remove_backend("b1");
-  Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
+  Ticket gone = runtime().apply(std::move(c)).value();
   EXPECT_EQ(twice(3), 6);
   EXPECT_TRUE(gone.wait(std::chrono::seconds(10)).ok());
   EXPECT_TRUE(watch.expired());

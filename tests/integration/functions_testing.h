@@ -23,7 +23,7 @@ class FunctionTest : public ::testing::Test {
   void SetUp() override { clean(); }
   void TearDown() override { clean(); }
   static void clean() {
-    ASSERT_TRUE(runtime().load_config("").ok());
+    ASSERT_TRUE(runtime().rules().load("").ok());
     ASSERT_TRUE(runtime().reset().ok());
     set_log_sink({});
     set_log_level(LogLevel::kWarn);
@@ -37,7 +37,7 @@ class FunctionTest : public ::testing::Test {
     Changes c;
     c.add_backend(backend(name));
     implement(c, f, name, std::move(run), std::move(verify), o);
-    const Status s = runtime().apply(std::move(c));
+    const Status s = runtime().apply(std::move(c)).status();
     ASSERT_TRUE(s.ok()) << s.to_string();
   }
 

@@ -57,7 +57,7 @@ TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
         });
         Changes c;
         c.remove_backend("racing");
-        Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
+        Ticket gone = runtime().apply(std::move(c)).value();
         EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
       });
 }
@@ -100,22 +100,22 @@ TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {
           p.reference_only = i % 2 == 0;
           runtime().set_policy(p).or_throw();
         } else {
-          runtime().set_config(i % 2 == 0 ? off : Config()).or_throw();
+          runtime().rules().set(i % 2 == 0 ? off : Config()).or_throw();
         }
       });
   // What was said last counts, of each switch by itself.
-  runtime().reset_policy().or_throw();
-  runtime().set_config(off).or_throw();
+  runtime().set_policy({}).or_throw();
+  runtime().rules().set(off).or_throw();
   EXPECT_EQ(f(1), 1);
   EXPECT_EQ(provider("c_group/f", "ruled").reason, "disabled");
-  runtime().set_config({}).or_throw();
+  runtime().rules().set({}).or_throw();
   EXPECT_EQ(f(1), 2);
   EXPECT_STREQ(f.last_selected(), "ruled");
   Policy original;
   original.reference_only = true;
   runtime().set_policy(original).or_throw();
   EXPECT_EQ(f(1), 1);
-  runtime().reset_policy().or_throw();
+  runtime().set_policy({}).or_throw();
   EXPECT_EQ(f(1), 2);
   EXPECT_EQ(f(0), 0);
 }
@@ -138,7 +138,7 @@ TEST_F(FunctionThreads, ScopesHoldWhileBackendsAndPoliciesChange) {
         runtime().set_policy(all).or_throw();
         Changes c;
         c.remove_backend("racing");
-        Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
+        Ticket gone = runtime().apply(std::move(c)).value();
         EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
       });
 }
@@ -167,7 +167,7 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
   const Config denied = rules("functions: {c_group/f: {deny: [c_switched]}}");
   const auto variable = [](const char* name, bool set, const char* value) {
     set ? ::setenv(name, value, 1) : ::unsetenv(name);
-    runtime().reload_environment().ignore();
+    runtime().rules().reload_environment().ignore();
   };
   race(
       [] {
@@ -181,7 +181,7 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
           case 0: return variable("C_SWITCH", set, "off");
           case 1: return variable("YARD_BACKEND_C_SWITCHED", set, "off");
           case 2: return variable("YARD_DISABLE", set, "1");
-          case 3: return runtime().set_config(set ? denied : Config()).or_throw();
+          case 3: return runtime().rules().set(set ? denied : Config()).or_throw();
           default:
             if (set) p.backends["c_switched"] = false, p.deny_vendors = {"c_vendor"};
             return runtime().set_policy(p).or_throw();
@@ -189,8 +189,8 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
       });
   for (const char* name : {"C_SWITCH", "YARD_BACKEND_C_SWITCHED", "YARD_DISABLE"})
     variable(name, false, "");
-  runtime().reset_policy().or_throw();
-  runtime().set_config({}).or_throw();
+  runtime().set_policy({}).or_throw();
+  runtime().rules().set({}).or_throw();
   EXPECT_EQ(f(1), 2);
 }
 

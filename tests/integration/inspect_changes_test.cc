@@ -38,7 +38,7 @@ TEST(InspectChanges, ADenyUnderConditionsTakesEffectAtOnceAndIsUndone) {
   EXPECT_THAT(undone, HasSubstr("\"undone\": true"));
   EXPECT_THAT(undone, HasSubstr("\"pid\": " + std::to_string(::getpid())));
   EXPECT_EQ(w.call(5120, "B"), "vendor.acme");
-  EXPECT_EQ(w.runtime.config(), Config());
+  EXPECT_EQ(w.runtime.rules().config(), Config());
   EXPECT_THAT(ask("config.show"), HasSubstr("\"yaml\": \"\""));
   EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
@@ -64,7 +64,7 @@ TEST(InspectChanges, AllowTakesADenyBack) {
   EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme"})"), HasSubstr("\"ok\": true"));
   EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": "label.tier=gold|silver"})"),
               HasSubstr("\"ok\": true"));
-  EXPECT_EQ(w.runtime.config().settings.labels, std::vector<std::string>{"tier"});
+  EXPECT_EQ(w.runtime.rules().config().settings.labels, std::vector<std::string>{"tier"});
   EXPECT_EQ(w.call(), "default.b");
   EXPECT_THAT(ask("allow", R"({"kernel": "vendor.*", "op": "norm"})"), HasSubstr("\"ok\": true"));
   EXPECT_EQ(w.call(), "default.b");
@@ -73,7 +73,7 @@ TEST(InspectChanges, AllowTakesADenyBack) {
   EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"allow\""));
   EXPECT_EQ(w.call(), "default.b");
   for (int i = 0; i < 4; ++i) EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
-  EXPECT_EQ(w.runtime.config(), Config());
+  EXPECT_EQ(w.runtime.rules().config(), Config());
 }
 
 // The rules were replaced by the program meanwhile: what is undone is the deny alone.
@@ -81,14 +81,14 @@ TEST(InspectChanges, UndoLeavesLaterRules) {
   World w;
   w.call();
   ask("deny", R"({"kernel": "vendor.acme"})");
-  Config now = w.runtime.config();
+  Config now = w.runtime.rules().config();
   now.policy.prefer = Kind::kVendor;
-  ASSERT_TRUE(w.runtime.set_config(now).ok());
+  ASSERT_TRUE(w.runtime.rules().set(now).ok());
   EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
-  EXPECT_EQ(w.runtime.config().policy.prefer, Kind::kVendor);
-  EXPECT_TRUE(w.runtime.config().kernel_denies.empty());
+  EXPECT_EQ(w.runtime.rules().config().policy.prefer, Kind::kVendor);
+  EXPECT_TRUE(w.runtime.rules().config().kernel_denies.empty());
   ask("deny", R"({"kernel": "vendor.acme"})");
-  ASSERT_TRUE(w.runtime.set_config({}).ok());
+  ASSERT_TRUE(w.runtime.rules().set({}).ok());
   EXPECT_THAT(ask("undo"), HasSubstr("the rules have been replaced since"));
 }
 
@@ -163,7 +163,7 @@ TEST(InspectChanges, ARolloutSectionDoesNotDelayADeny) {
   w.call();
   Config rules;
   rules.rollout.emplace();
-  ASSERT_TRUE(w.runtime.set_config(rules).ok());
+  ASSERT_TRUE(w.runtime.rules().set(rules).ok());
   EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme"})"), HasSubstr("\"rollout\": false"));
   for (int i = 0; i < 50; ++i) EXPECT_EQ(w.call(), "default.b");
 }
@@ -190,9 +190,9 @@ TEST(InspectChanges, LogsAndRecordings) {
   EXPECT_TRUE(std::filesystem::exists(path));
   EXPECT_THAT(ask("record.stop"), HasSubstr("no calls are recorded"));
   EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"record.stop\""));
-  EXPECT_EQ(w.runtime.recording().path, path + ".2");
+  EXPECT_EQ(w.runtime.recording().stats().path, path + ".2");
   EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"record\""));
-  EXPECT_EQ(w.runtime.recording().path, "");
+  EXPECT_EQ(w.runtime.recording().stats().path, "");
 
   EXPECT_THAT(ask("stats.reset"), HasSubstr("\"ok\": true"));
   EXPECT_TRUE(w.runtime.stats().calls.empty());
@@ -205,9 +205,9 @@ TEST(InspectChanges, VerboseLinesAndTraces) {
   EXPECT_THAT(ask("verbose", R"({"level": 3})"), HasSubstr("invalid level: expected 0, 1 or 2"));
   EXPECT_THAT(ask("verbose", R"({"level": 1})"), HasSubstr("\"ok\": true"));
   EXPECT_THAT(ask("status"), HasSubstr("\"verbose\": 1, \"trace\": false"));
-  EXPECT_EQ(w.runtime.verbose(), 1);
+  EXPECT_EQ(w.runtime.recording().verbose(), 1);
   EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"verbose\""));
-  EXPECT_EQ(w.runtime.verbose(), 0);
+  EXPECT_EQ(w.runtime.recording().verbose(), 0);
 
   EXPECT_THAT(ask("trace.stop"), HasSubstr("\"ok\": false"));
   EXPECT_THAT(ask("trace.start", R"({"max_events": 0})"), HasSubstr("expected 1 to 100000"));
@@ -218,7 +218,7 @@ TEST(InspectChanges, VerboseLinesAndTraces) {
   EXPECT_THAT(trace, HasSubstr("\"traceEvents\": ["));
   EXPECT_THAT(trace, ::testing::Not(HasSubstr("\"effect\"")));
   EXPECT_THAT(trace, HasSubstr("vendor.acme"));
-  EXPECT_FALSE(w.runtime.is_tracing());
+  EXPECT_FALSE(w.runtime.recording().is_tracing());
   EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 

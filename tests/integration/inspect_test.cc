@@ -143,7 +143,7 @@ TEST(Inspect, CanBeSwitchedOff) {
   w.call();
   EXPECT_TRUE(servers(1));
   ::setenv("YARD_INSPECT", "off", 1);
-  ASSERT_TRUE(w.runtime.reload_environment().ok());
+  ASSERT_TRUE(w.runtime.rules().reload_environment().ok());
   EXPECT_TRUE(servers(0));
   {
     World other;
@@ -151,9 +151,10 @@ TEST(Inspect, CanBeSwitchedOff) {
     EXPECT_TRUE(servers(0));
   }
   ::setenv("YARD_INSPECT", "maybe", 1);
-  EXPECT_THAT(std::string(w.runtime.reload_environment().message()), HasSubstr("YARD_INSPECT"));
+  EXPECT_THAT(std::string(w.runtime.rules().reload_environment().message()),
+              HasSubstr("YARD_INSPECT"));
   ::unsetenv("YARD_INSPECT");
-  ASSERT_TRUE(w.runtime.reload_environment().ok());
+  ASSERT_TRUE(w.runtime.rules().reload_environment().ok());
   w.call(128);
   w.call(1 << 12);
   EXPECT_TRUE(servers(1));

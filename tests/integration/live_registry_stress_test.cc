@@ -75,7 +75,7 @@ class Stress : public ::testing::Test {
     auto v = std::make_shared<Version>(0);
     Changes add;
     add.add_kernel(versioned("scratch", id.c_str(), v), v);
-    const Status added = runtime_.apply(std::move(add));
+    const Status added = runtime_.apply(std::move(add)).status();
     if (added.ok()) {
       Changes remove;
       remove.remove_kernel("scratch", id);
@@ -120,7 +120,7 @@ class Stress : public ::testing::Test {
       v.reset();
       ledgers_[w].begin(remove ? kNone : version);
       if (random() % 16 == 0) {
-        const auto ticket = runtime_.apply_with_ticket(std::move(c));
+        const auto ticket = runtime_.apply(std::move(c));
         failures_ += !ticket.ok() || !ticket->wait(std::chrono::seconds(60)).ok();
       } else {
         failures_ += !runtime_.apply(std::move(c)).ok();
@@ -251,7 +251,7 @@ TEST_F(Stress, EveryCallRunsWhatWasAllowed) {
   Changes c;
   for (const char* op : {"live0", "live1", "chosen", "nested", "changing", "blocked", "scratch"})
     c.remove_op(op);
-  EXPECT_TRUE(runtime_.apply_with_ticket(std::move(c)).value().wait(std::chrono::seconds(60)).ok());
+  EXPECT_TRUE(runtime_.apply(std::move(c)).value().wait(std::chrono::seconds(60)).ok());
   EXPECT_EQ(Version::g_living, 0);
 }
 

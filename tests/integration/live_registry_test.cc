@@ -49,7 +49,7 @@ TEST(Registry, ReplacingAKernelRunsTheNewOne) {
   EXPECT_EQ(ran(bare.runtime), 2);
   Changes none;
   none.replace_kernel(kernel_of("copy", "b", 2));
-  EXPECT_EQ(bare.runtime.apply(std::move(none)).code(), Code::kNotFound);
+  EXPECT_EQ(bare.runtime.apply(std::move(none)).status().code(), Code::kNotFound);
 }
 
 TEST(Registry, RegisteringTheSameTwiceIsAcceptedAndAnotherIsAConflict) {
@@ -71,7 +71,7 @@ TEST(Registry, ABatchIsAppliedCompletelyOrNotAtAll) {
       .add_kernel(kernel_of("second", "a", 1))
       .add_kernel(kernel_of("copy", "a", 2))
       .remove_kernel("copy", "nobody");
-  const Status s = bare.runtime.apply(std::move(c));
+  const Status s = bare.runtime.apply(std::move(c)).status();
   EXPECT_EQ(s.code(), Code::kNotFound);
   EXPECT_EQ(bare.runtime.list().find_op("second"), nullptr);
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
@@ -125,13 +125,13 @@ TEST(Registry, LooksUpByIdAndLists) {
       .add_kernel(kernel_of("copy", "other", 1))
       .add_kernel(k);
   ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
-  const auto found = bare.runtime.find_kernels("shared");
+  const auto found = bare.runtime.list().find_kernels("shared");
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].op, "copy");
   EXPECT_EQ(found[1].op, "second");
   EXPECT_EQ(found[1].vendor, "acme");
   EXPECT_EQ(found[1].priority, 100);
-  EXPECT_TRUE(bare.runtime.find_kernels("nobody").empty());
+  EXPECT_TRUE(bare.runtime.list().find_kernels("nobody").empty());
 
   const Listing listing = bare.runtime.list();
   ASSERT_EQ(listing.ops.size(), 2u);
@@ -212,7 +212,6 @@ TEST(Registry, CountsCallsAndFailures) {
 
 TEST(Registry, ResetRestoresTheInitialState) {
   Runtime runtime;
-  ASSERT_TRUE(runtime.ensure_initialized().ok());
   const size_t ops = runtime.list().ops.size();
   ASSERT_GT(ops, 0u);
   Changes c;
@@ -312,7 +311,7 @@ TEST(Changes, ADryRunCoversClassesThatWereNotCalledLately) {
   for (int i = 0; i < 3; ++i) bare.runtime.set_policy({}).or_throw();
   Config config;
   config.kernel_denies.push_back({"a", false, {}});
-  const Status s = bare.runtime.set_config(config);
+  const Status s = bare.runtime.rules().set(config);
   EXPECT_THAT(s.to_string(), HasSubstr("f32[5]"));
 }
 

@@ -42,7 +42,7 @@ class Modes : public ::testing::Test {
   Status load(const std::string& yaml) {
     ConfigReading r = parse_config("version: '1.0'\n" + yaml, "rules.yaml");
     if (!r.ok()) return Status(Code::kInvalidArgument, to_string(r.problems[0]));
-    return runtime().set_config(r.config);
+    return runtime().rules().set(r.config);
   }
   Status call(int64_t rows, const Options& o = {}, int64_t by = 0) {
     std::vector<float> data(static_cast<size_t>(rows) * 4), out(data.size());
@@ -81,9 +81,9 @@ class Modes : public ::testing::Test {
 
 TEST_F(Modes, AStaticMapPutsItsKernelFirst) {
   EXPECT_EQ(ran(4), 1);
-  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
   EXPECT_EQ(ran(4), 2);
-  EXPECT_EQ(runtime().static_map().kernels().at("step"), "default.b");
+  EXPECT_EQ(runtime().rules().static_map().kernels().at("step"), "default.b");
   ResultRecord record;
   Options o;
   o.result = &record;
@@ -93,7 +93,7 @@ TEST_F(Modes, AStaticMapPutsItsKernelFirst) {
   EXPECT_EQ(ran(4, o), 2);
   o.mode = Mode::kDynamic;
   EXPECT_EQ(ran(4, o), 1);
-  runtime().set_static_map({}).or_throw();
+  runtime().rules().set_static_map({}).or_throw();
   EXPECT_EQ(ran(4), 1);
   o.mode = Mode::kStatic;
   EXPECT_EQ(call(4, o).code(), Code::kUnmapped);
@@ -105,17 +105,17 @@ TEST_F(Modes, AStaticMapInCodeIsStrongerThanTheFiles) {
   EXPECT_EQ(explain(4).candidates[0].detail, "chosen by static_kernel_map (rules.yaml:2)");
   EXPECT_EQ(explain(4).candidates[1].detail,
             "the op is mapped to default.c by static_kernel_map (rules.yaml:2)");
-  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
   EXPECT_EQ(ran(4), 2);
   EXPECT_EQ(explain(4).candidates[0].detail, "chosen by the program's static map");
   EXPECT_THAT(explain(4).to_text(), HasSubstr("chosen by the program's static map"));
-  runtime().set_static_map({}).or_throw();
+  runtime().rules().set_static_map({}).or_throw();
   EXPECT_EQ(ran(4), 3);
 }
 
 TEST_F(Modes, AStaticMapWithUnknownNamesChangesNothing) {
-  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
-  const Status s = runtime().set_static_map(
+  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  const Status s = runtime().rules().set_static_map(
       StaticMap().set("step", "default.bb").set("stepp", "default.a").set("zzz", "default.a"));
   EXPECT_EQ(s.code(), Code::kNotFound);
   EXPECT_THAT(s.to_string(), HasSubstr("'default.bb' for op 'step', which has no such kernel; did "
@@ -126,7 +126,7 @@ TEST_F(Modes, AStaticMapWithUnknownNamesChangesNothing) {
 }
 
 TEST_F(Modes, AStaticMapBypassesNeitherDenyNorCapability) {
-  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
   Policy p;
   p.deny_kernels = {"default.b"};
   runtime().set_policy(p).or_throw();
@@ -180,10 +180,10 @@ TEST_F(Modes, StaticWithoutAMapGoesOnInTheNextMode) {
 TEST_F(Modes, StaticIsSetByCallScopeAndFile) {
   Config config;
   config.settings.mode = "static";
-  runtime().set_config(config).or_throw();
+  runtime().rules().set(config).or_throw();
   EXPECT_EQ(call(4).code(), Code::kUnmapped);
   config.settings.mode_fallback = {"dynamic"};
-  runtime().set_config(config).or_throw();
+  runtime().rules().set(config).or_throw();
   EXPECT_EQ(ran(4), 1);
   load("settings: {mode_fallback: [dynamic]}\n").or_throw();
   EXPECT_EQ(ran(4, in_mode("static")), 1);
@@ -272,27 +272,27 @@ TEST_F(Modes, FallbackModesAreChecked) {
   EXPECT_FALSE(load("settings: {mode_fallback: [dynamic, dynamic]}\n").ok());
   Config config;
   config.settings.mode_fallback = {"dynamic", "confg"};
-  EXPECT_THAT(runtime().set_config(config).to_string(), HasSubstr("did you mean 'config'?"));
+  EXPECT_THAT(runtime().rules().set(config).to_string(), HasSubstr("did you mean 'config'?"));
 }
 
 TEST_F(Modes, ATableOfCompileTimeIsAMap) {
   static constexpr MappedKernel kTable[] = {{"step", "default.c"}};
   static_assert(mapped_kernel(kTable, "step") == "default.c");
   static_assert(mapped_kernel(kTable, "other").empty());
-  runtime().set_static_map(StaticMap(kTable)).or_throw();
+  runtime().rules().set_static_map(StaticMap(kTable)).or_throw();
   EXPECT_EQ(ran(4), 3);
 }
 
 TEST_F(Modes, ResetRemovesTheStaticMap) {
   Runtime r;
-  r.set_static_map(StaticMap().set("softmax", "reference.cpp")).or_throw();
+  r.rules().set_static_map(StaticMap().set("softmax", "reference.cpp")).or_throw();
   EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
   r.reset().or_throw();
-  EXPECT_TRUE(r.static_map().empty());
+  EXPECT_TRUE(r.rules().static_map().empty());
 }
 
 TEST_F(Modes, OfTheProgramAreNamedByCallScopeAndFile) {
-  runtime().add_mode("by_rows", by_rows()).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
   EXPECT_EQ(ran(4), 1);
   EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
   EXPECT_EQ(ran(15, in_mode("by_rows")), 3);
@@ -311,7 +311,7 @@ TEST_F(Modes, OfTheProgramAreNamedByCallScopeAndFile) {
 }
 
 TEST_F(Modes, WithoutAnAnswerFallBackToDynamic) {
-  runtime().add_mode("by_rows", by_rows()).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
   ResultRecord record;
   Options o = in_mode("by_rows");
   o.result = &record;
@@ -324,7 +324,7 @@ TEST_F(Modes, WithoutAnAnswerFallBackToDynamic) {
 }
 
 TEST_F(Modes, NeverRunAKernelTwiceThatHasFailed) {
-  runtime().add_mode("by_rows", by_rows()).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
   t_code = YARD_DECLINED;
   EXPECT_EQ(ran(4, in_mode("by_rows")), 3);
   EXPECT_THAT(t_tried, ElementsAre(2, 1, 3));
@@ -335,7 +335,7 @@ TEST_F(Modes, NeverRunAKernelTwiceThatHasFailed) {
 TEST_F(Modes, OrderTheirKernelsBeforeAFallbackChain) {
   ModeProvider p;
   p.plan = [](const ModeCall&) { return std::vector<std::string>{"default.b"}; };
-  runtime().add_mode("b_first", p).or_throw();
+  runtime().rules().add_mode("b_first", p).or_throw();
   load("fallback_chains: {step: [default.c, default.a]}\nsettings: {mode: b_first}\n").or_throw();
   const Explanation e = explain(4);
   EXPECT_EQ(e.candidates[0].id + " " + e.candidates[1].id + " " + e.candidates[2].id,
@@ -355,7 +355,7 @@ TEST_F(Modes, BypassNeitherDenyNorCapability) {
     for (const ModeCandidate& k : c.candidates) seen.emplace_back(k.id);
     return std::vector<std::string>{"default.d", "default.b", "default.b", "default.nobody"};
   };
-  runtime().add_mode("wants_d", p).or_throw();
+  runtime().rules().add_mode("wants_d", p).or_throw();
   EXPECT_EQ(ran(8, in_mode("wants_d")), 4);
   EXPECT_EQ(ran(9, in_mode("wants_d")), 2);
   EXPECT_THAT(seen, ElementsAre("default.a", "default.b", "default.c"));
@@ -371,7 +371,7 @@ TEST_F(Modes, BypassNeitherDenyNorCapability) {
 
 TEST_F(Modes, AreCalledOnceForEachClassOfWhatTheyRead) {
   std::atomic<int> asked = 0;
-  runtime().add_mode("by_rows", by_rows(&asked)).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows(&asked)).or_throw();
   const Options o = in_mode("by_rows");
   for (int i = 0; i < 5; ++i)
     for (const int64_t by : {0, 1, 2}) EXPECT_EQ(ran(4, o, by), 2);
@@ -387,14 +387,14 @@ TEST_F(Modes, ThatDeclareNothingAreTakenToReadEverything) {
       if (name == "tenant" && value == "blue") return {"default.c"};
     return {c.args[2].u.i % 2 == 0 ? "default.a" : "default.b"};
   };
-  runtime().add_mode("parity", p).or_throw();
+  runtime().rules().add_mode("parity", p).or_throw();
   Options o = in_mode("parity");
   for (const int64_t by : {0, 1, 2, 3, 1, 0}) EXPECT_EQ(ran(4, o, by), by % 2 == 0 ? 1 : 2) << by;
   o.labels["tenant"] = "blue";
   EXPECT_EQ(ran(4, o, 1), 3);
   o.labels["tenant"] = "red";
   EXPECT_EQ(ran(4, o, 1), 2);
-  runtime().set_labels({{"tenant", "blue"}}).or_throw();
+  runtime().rules().set_labels({{"tenant", "blue"}}).or_throw();
   EXPECT_EQ(ran(4, in_mode("parity"), 1), 3);
 }
 
@@ -405,7 +405,7 @@ TEST_F(Modes, MayAnswerForACallSpec) {
     seen = call;
     return call.find("[7,4]") != std::string_view::npos ? "default.c" : "";
   };
-  runtime().add_mode("by_text", p).or_throw();
+  runtime().rules().add_mode("by_text", p).or_throw();
   EXPECT_EQ(runtime().resolve("step(f32[7,4])", in_mode("by_text")).value().kernel, "default.c");
   EXPECT_EQ(seen, "step(f32[7,4], by=0)@cpu");
   EXPECT_EQ(ran(7, in_mode("by_text")), 3);
@@ -417,13 +417,13 @@ TEST_F(Modes, MayAnswerForACallSpec) {
     if (c.read[0] == 8) return {"default.b"};
     return {};
   };
-  runtime().add_mode("both", both).or_throw();
+  runtime().rules().add_mode("both", both).or_throw();
   EXPECT_EQ(ran(7, in_mode("both")), 3);
   EXPECT_EQ(ran(8, in_mode("both")), 2);
 }
 
 TEST_F(Modes, AreExplained) {
-  runtime().add_mode("by_rows", by_rows()).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
   const Explanation e = explain(4, in_mode("by_rows"));
   EXPECT_EQ(e.selected, "default.b");
   EXPECT_EQ(e.candidates[0].detail, "chosen by mode 'by_rows'");
@@ -437,7 +437,7 @@ TEST_F(Modes, AreExplained) {
 TEST_F(Modes, ThatThrowGiveNoAnswer) {
   ModeProvider p;
   p.plan = [](const ModeCall&) -> std::vector<std::string> { throw std::runtime_error("broken"); };
-  runtime().add_mode("throws", p).or_throw();
+  runtime().rules().add_mode("throws", p).or_throw();
   EXPECT_EQ(ran(4, in_mode("throws")), 1);
   EXPECT_EQ(explain(4, in_mode("throws")).policy.back().value,
             "throws (it threw: broken: as in dynamic)");
@@ -450,25 +450,26 @@ TEST_F(Modes, MustNotChangeTheRuntimeWhileTheyRun) {
     inner = runtime().set_policy({});
     return {};
   };
-  runtime().add_mode("meddles", p).or_throw();
+  runtime().rules().add_mode("meddles", p).or_throw();
   EXPECT_EQ(ran(4, in_mode("meddles")), 1);
   EXPECT_EQ(inner.code(), Code::kWouldDeadlock);
 }
 
 TEST_F(Modes, InvalidNamesAreRefused) {
-  EXPECT_EQ(runtime().add_mode("static", by_rows()).code(), Code::kConflict);
-  EXPECT_EQ(runtime().add_mode("program", by_rows()).code(), Code::kConflict);
+  EXPECT_EQ(runtime().rules().add_mode("static", by_rows()).code(), Code::kConflict);
+  EXPECT_EQ(runtime().rules().add_mode("program", by_rows()).code(), Code::kConflict);
   for (const char* name : {"", "By rows", "9", "a-b", "a\nb"})
-    EXPECT_EQ(runtime().add_mode(name, by_rows()).code(), Code::kInvalidArgument) << name;
-  EXPECT_THAT(runtime().add_mode("idle", {}).to_string(), HasSubstr("neither plan nor kernel"));
-  runtime().add_mode("by_rows", by_rows()).or_throw();
-  const Status again = runtime().add_mode("by_rows", by_rows());
+    EXPECT_EQ(runtime().rules().add_mode(name, by_rows()).code(), Code::kInvalidArgument) << name;
+  EXPECT_THAT(runtime().rules().add_mode("idle", {}).to_string(),
+              HasSubstr("neither plan nor kernel"));
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
+  const Status again = runtime().rules().add_mode("by_rows", by_rows());
   EXPECT_EQ(again.code(), Code::kConflict);
   EXPECT_THAT(again.to_string(), HasSubstr("mode 'by_rows' exists already"));
 }
 
 TEST_F(Modes, UnknownNamesAreErrorsInCallsScopesAndFiles) {
-  runtime().add_mode("by_rows", by_rows()).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
   const Status s = call(4, in_mode("by_row"));
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
   EXPECT_THAT(s.to_string(), HasSubstr("no mode is called \"by_row\"; did you mean 'by_rows'?"));
@@ -491,30 +492,30 @@ TEST_F(Modes, UnknownNamesAreErrorsInCallsScopesAndFiles) {
 }
 
 TEST_F(Modes, InUseByTheFileCannotBeRemoved) {
-  runtime().add_mode("by_rows", by_rows()).or_throw();
+  runtime().rules().add_mode("by_rows", by_rows()).or_throw();
   load("settings:\n  modes:\n    step: by_rows\n").or_throw();
   EXPECT_EQ(ran(4), 2);
-  const Status s = runtime().remove_mode("by_rows");
+  const Status s = runtime().rules().remove_mode("by_rows");
   EXPECT_EQ(s.code(), Code::kConflict);
   EXPECT_THAT(s.to_string(), HasSubstr("mode 'by_rows' is in use: settings.modes.step"));
   EXPECT_THAT(s.to_string(), HasSubstr("rules.yaml:4"));
   EXPECT_EQ(ran(4), 2);
-  runtime().load_config("").or_throw();
-  runtime().remove_mode("by_rows").or_throw();
+  runtime().rules().load("").or_throw();
+  runtime().rules().remove_mode("by_rows").or_throw();
   EXPECT_EQ(ran(4, in_mode("by_rows")), -1);
-  EXPECT_THAT(runtime().remove_mode("by_rows").to_string(), HasSubstr("has added no mode"));
+  EXPECT_THAT(runtime().rules().remove_mode("by_rows").to_string(), HasSubstr("has added no mode"));
   // Rules of before that name it do not come back.
-  EXPECT_THAT(runtime().rollback_config(1).to_string(), HasSubstr("no mode is called 'by_rows'"));
+  EXPECT_THAT(runtime().rules().roll_back(1).to_string(), HasSubstr("no mode is called 'by_rows'"));
 }
 
 TEST_F(Modes, ReleaseTheirProviderWhenTheyAreRemoved) {
   auto held = std::make_shared<int>(1);
   ModeProvider p = by_rows();
   p.plan = [held, plan = p.plan](const ModeCall& c) { return plan(c); };
-  runtime().add_mode("by_rows", std::move(p)).or_throw();
+  runtime().rules().add_mode("by_rows", std::move(p)).or_throw();
   EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
   EXPECT_GT(held.use_count(), 1);
-  runtime().remove_mode("by_rows").or_throw();
+  runtime().rules().remove_mode("by_rows").or_throw();
   runtime().set_policy({}).or_throw();  // a change releases what is not in use
   EXPECT_EQ(held.use_count(), 1);
 }
@@ -527,13 +528,14 @@ TEST_F(Modes, OfTheSettingsExistBeforeTheFile) {
   p.plan = [](const ModeCall&) { return std::vector<std::string>{"reference.cpp"}; };
   settings.modes["exact"] = p;
   Runtime r(settings);
-  r.ensure_initialized().or_throw();
+  EXPECT_TRUE(r.problems().empty());
   Config config;
   config.settings.mode = "exact";
-  r.set_config(config).or_throw();
+  r.rules().set(config).or_throw();
   EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
   settings.modes["static"] = p;
-  EXPECT_EQ(Runtime(settings).ensure_initialized().code(), Code::kConflict);
+  EXPECT_THAT(Runtime(settings).problems().at(0).message,
+              HasSubstr("'static' is the name of a mode"));
 }
 
 }  // namespace

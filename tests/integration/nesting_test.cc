@@ -203,7 +203,7 @@ TEST_F(Nesting, EndsSoonWhateverKernelsDoAfterTheError) {
       .or_throw();
   Config config;
   config.settings.max_call_depth = 100;
-  ASSERT_TRUE(bare_.runtime.set_config(config).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(config).ok());
   g_reports = Reports::kNothing;
   g_again = [this](auto&&...) {
     call().ignore();
@@ -239,13 +239,13 @@ TEST_F(Nesting, LeavesTheThreadAsItWas) {
 TEST_F(Nesting, IsBoundedByTheRuleFile) {
   Config config;
   config.settings.max_call_depth = 20;
-  ASSERT_TRUE(bare_.runtime.set_config(config).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(config).ok());
   on_stack_of(kStack, [&] {
     const Status s = call();
     expect_refused(s);
     EXPECT_NE(s.to_string().find("expected at most 20 on a thread"), std::string::npos);
     EXPECT_EQ(g_deepest, 20);
-    ASSERT_TRUE(bare_.runtime.set_config(Config()).ok());
+    ASSERT_TRUE(bare_.runtime.rules().set(Config()).ok());
     call().ignore();
     EXPECT_GT(g_deepest, kLargeFrames ? 20 : 900);
   });
@@ -288,7 +288,7 @@ TEST_F(NestingOfFunctions, IsBounded) {
   });
   const std::string why = refused([] { deeper(1'000'000); });
   expect_in(why, "function 'nesting/deeper': calls nest too deep");
-  ASSERT_TRUE(runtime().set_config(at_most(20)).ok());
+  ASSERT_TRUE(runtime().rules().set(at_most(20)).ok());
   calls = 0;
   expect_in(refused([] { deeper(1'000'000); }), "expected at most 20 on a thread");
   EXPECT_EQ(calls, 20);
@@ -307,7 +307,7 @@ TEST_F(NestingOfFunctions, EndsSoonWhateverTheyDoAfterTheError) {
     }
     return deeper(x);
   });
-  ASSERT_TRUE(runtime().set_config(at_most(100)).ok());
+  ASSERT_TRUE(runtime().rules().set(at_most(100)).ok());
   refused([] { deeper(0); });
   EXPECT_LT(calls, 300'000u);
 }

@@ -320,10 +320,12 @@ TEST_F(Hits, WhileRulesAreReloaded) {
   const base::TempFolder folder;
   base::replace(folder / "rules.yaml", version(0));
   using std::chrono::milliseconds;
-  bare.runtime.watch_config(folder / "rules.yaml", {milliseconds(20), milliseconds(10)}).or_throw();
+  bare.runtime.rules()
+      .watch(folder / "rules.yaml", {milliseconds(20), milliseconds(10)})
+      .or_throw();
   constexpr Op<void(Out, In)> step{"step"};
   const auto on = step.on(bare.runtime);
-  const auto reloads = [&] { return bare.runtime.config_history().back().number; };
+  const auto reloads = [&] { return bare.runtime.rules().history().back().number; };
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (int i = 1; !stop; ++i) {
@@ -349,7 +351,7 @@ TEST_F(Hits, WhileRulesAreReloaded) {
   }
   stop = true;
   writer.join();
-  bare.runtime.unwatch_config();
+  bare.runtime.rules().unwatch();
   EXPECT_GE(reloads(), first + 10);
   EXPECT_EQ(by[0] + by[1], 0u) << "calls that no version of the rules sends there";
   EXPECT_GT(by[2], 0u);
@@ -366,12 +368,12 @@ TEST_F(Hits, UnderACanaryForOtherCalls) {
   ASSERT_TRUE(bare.add(right).ok());
   Config c;
   c.canary.push_back({.op = "copy", .one_in = 1'000'000'000});
-  ASSERT_TRUE(bare.runtime.set_config(c).ok());
+  ASSERT_TRUE(bare.runtime.rules().set(c).ok());
   Floats out(4), x(4);
   constexpr Op<void(Out, In, int)> copy{"copy"};
   const auto on = copy.on(bare.runtime);
   EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
-  EXPECT_GT(bare.runtime.canaries().kernels.at(0).calls, 0u);
+  EXPECT_GT(bare.runtime.health().canaries().kernels.at(0).calls, 0u);
 }
 
 }  // namespace

@@ -78,10 +78,10 @@ TEST(Verbose, PrintsALineForEachCallThatCanBeExplained) {
   Runtime r;
   Tensors t;
   Captured captured;
-  ASSERT_TRUE(r.set_verbose(1).ok());
-  EXPECT_EQ(r.verbose(), 1);
+  ASSERT_TRUE(r.recording().set_verbose(1).ok());
+  EXPECT_EQ(r.recording().verbose(), 1);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(t.call(r).ok());
-  ASSERT_TRUE(r.set_verbose(0).ok());
+  ASSERT_TRUE(r.recording().set_verbose(0).ok());
   ASSERT_TRUE(t.call(r).ok());
   const std::vector<std::string> lines = captured.end();
   ASSERT_EQ(lines.size(), 3u);
@@ -98,24 +98,24 @@ TEST(Verbose, SecondLevelAddsSelections) {
   Runtime r;
   Tensors t;
   Captured captured;
-  ASSERT_TRUE(r.set_verbose(2).ok());
+  ASSERT_TRUE(r.recording().set_verbose(2).ok());
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(t.call(r).ok());
-  ASSERT_TRUE(r.set_verbose(0).ok());
+  ASSERT_TRUE(r.recording().set_verbose(0).ok());
   const std::vector<std::string> lines = captured.end();
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_THAT(lines[0], StartsWith("yard,select,rms_norm,"));
   EXPECT_THAT(lines[0], HasSubstr(",dynamic,"));
   EXPECT_THAT(lines[1], StartsWith("yard,exec,rms_norm,"));
-  EXPECT_FALSE(r.set_verbose(3).ok());
+  EXPECT_FALSE(r.recording().set_verbose(3).ok());
 }
 
 TEST(Verbose, PrintsFailuresAndFallbacks) {
   Failing f;
   Tensors t;
   Captured captured;
-  ASSERT_TRUE(f.runtime.set_verbose(1).ok());
+  ASSERT_TRUE(f.runtime.recording().set_verbose(1).ok());
   ASSERT_TRUE(t.call(f.runtime).ok());
-  ASSERT_TRUE(f.runtime.set_verbose(0).ok());
+  ASSERT_TRUE(f.runtime.recording().set_verbose(0).ok());
   const std::vector<std::string> all = captured.end();
   std::vector<std::string> lines;
   for (const std::string& l : all)
@@ -133,11 +133,11 @@ TEST(Verbose, PrintsTheFailureOfAHit) {
   Tensors t;
   f.kernel.set({});
   Captured captured;
-  ASSERT_TRUE(f.runtime.set_verbose(1).ok());
+  ASSERT_TRUE(f.runtime.recording().set_verbose(1).ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(t.call(f.runtime).ok());
   f.kernel.set({.code = YARD_TRANSIENT, .message = "bad, very"});
   ASSERT_TRUE(t.call(f.runtime).ok());
-  ASSERT_TRUE(f.runtime.set_verbose(0).ok());
+  ASSERT_TRUE(f.runtime.recording().set_verbose(0).ok());
   std::vector<std::string> lines = captured.end();
   std::erase_if(lines, [](const std::string& l) { return !l.starts_with("yard,"); });
   ASSERT_EQ(lines.size(), 5u);
@@ -156,7 +156,7 @@ TEST(Verbose, PrintsTheFailureOfAHit) {
 TEST(Verbose, LinesOfManyThreadsAreWhole) {
   Runtime r;
   Captured captured;
-  ASSERT_TRUE(r.set_verbose(1).ok());
+  ASSERT_TRUE(r.recording().set_verbose(1).ok());
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
@@ -164,7 +164,7 @@ TEST(Verbose, LinesOfManyThreadsAreWhole) {
       for (int k = 0; k < 2000; ++k) EXPECT_TRUE(t.call(r).ok());
     });
   for (std::thread& t : threads) t.join();
-  ASSERT_TRUE(r.set_verbose(0).ok());
+  ASSERT_TRUE(r.recording().set_verbose(0).ok());
   const std::vector<std::string> lines = captured.end();
   EXPECT_EQ(lines.size(), 8000u);
   for (const std::string& l : lines) ASSERT_THAT(l, StartsWith("yard,exec,rms_norm,"));
@@ -175,17 +175,17 @@ TEST(Verbose, AForkedChildPrintsItsOwnLines) {
   Runtime r;
   Tensors t;
   Captured captured;
-  ASSERT_TRUE(r.set_verbose(1).ok());
+  ASSERT_TRUE(r.recording().set_verbose(1).ok());
   ASSERT_TRUE(t.call(r).ok());
   const pid_t child = fork();
   if (child == 0) {
-    const bool ok = t.call(r).ok() && t.call(r).ok() && r.set_verbose(0).ok();
+    const bool ok = t.call(r).ok() && t.call(r).ok() && r.recording().set_verbose(0).ok();
     _exit(ok ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  ASSERT_TRUE(r.set_verbose(0).ok());
+  ASSERT_TRUE(r.recording().set_verbose(0).ok());
   EXPECT_EQ(captured.end().size(), 3u);
 }
 #endif
@@ -196,15 +196,15 @@ TEST(Verbose, CanBeUsedWithARecording) {
   Runtime r;
   Tensors t;
   Captured captured;
-  ASSERT_TRUE(r.record_to(path).ok());
-  ASSERT_TRUE(r.set_verbose(1).ok());
-  ASSERT_TRUE(r.start_trace().ok());
+  ASSERT_TRUE(r.recording().to(path).ok());
+  ASSERT_TRUE(r.recording().set_verbose(1).ok());
+  ASSERT_TRUE(r.recording().start_trace().ok());
   ASSERT_TRUE(t.call(r).ok());
-  ASSERT_TRUE(r.stop_recording().ok());
+  ASSERT_TRUE(r.recording().stop().ok());
   ASSERT_TRUE(t.call(r).ok());
-  EXPECT_TRUE(r.is_tracing());
-  EXPECT_TRUE(r.stop_trace().ok());
-  ASSERT_TRUE(r.set_verbose(0).ok());
+  EXPECT_TRUE(r.recording().is_tracing());
+  EXPECT_TRUE(r.recording().stop_trace().ok());
+  ASSERT_TRUE(r.recording().set_verbose(0).ok());
   EXPECT_EQ(captured.end().size(), 2u);
   std::ifstream file(path);
   std::stringstream text;
@@ -223,13 +223,13 @@ std::vector<json> of(const json& trace, const std::string& category) {
 TEST(Trace, HasSpansOfCallsAndSelections) {
   Runtime r;
   Tensors t;
-  ASSERT_TRUE(r.start_trace().ok());
+  ASSERT_TRUE(r.recording().start_trace().ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(t.call(r).ok());
   std::thread([&] {
     Tensors other;
     ASSERT_TRUE(other.call(r).ok());
   }).join();
-  const auto text = r.stop_trace();
+  const auto text = r.recording().stop_trace();
   ASSERT_TRUE(text.ok());
   const json trace = json::parse(*text);
   const auto kernels = of(trace, "kernel"), selections = of(trace, "selection");
@@ -242,7 +242,7 @@ TEST(Trace, HasSpansOfCallsAndSelections) {
   EXPECT_NE(kernels[3].at("tid"), kernels[0].at("tid"));
   EXPECT_LE(selections[0].at("ts").get<double>() + selections[0].at("dur").get<double>(),
             kernels[0].at("ts").get<double>() + 0.002);
-  EXPECT_FALSE(r.stop_trace().ok());
+  EXPECT_FALSE(r.recording().stop_trace().ok());
 }
 
 // A kernel that calls an op.
@@ -256,9 +256,9 @@ TEST(Trace, SpansNest) {
     return s.ok() ? YARD_OK : YARD_FAULT;
   }});
   Tensors t;
-  ASSERT_TRUE(f.runtime.start_trace().ok());
+  ASSERT_TRUE(f.runtime.recording().start_trace().ok());
   ASSERT_TRUE(t.call(f.runtime).ok());
-  const json trace = json::parse(f.runtime.stop_trace().value());
+  const json trace = json::parse(f.runtime.recording().stop_trace().value());
   std::vector<std::pair<double, double>> spans;
   for (const json& e : of(trace, "kernel"))
     spans.emplace_back(e.at("ts").get<double>(),
@@ -271,18 +271,18 @@ TEST(Trace, SpansNest) {
 TEST(Trace, HasFailuresReloadsAndBreakers) {
   Failing f;
   Tensors t;
-  ASSERT_TRUE(f.runtime.start_trace().ok());
+  ASSERT_TRUE(f.runtime.recording().start_trace().ok());
   ASSERT_TRUE(t.call(f.runtime).ok());
-  ASSERT_TRUE(f.runtime.set_config(Config()).ok());
+  ASSERT_TRUE(f.runtime.rules().set(Config()).ok());
   ASSERT_TRUE(f.runtime.health().open("rms_norm", "vendor.bad", "by \"hand\"").ok());
   // Listeners are called on threads of the runtime.
   json trace;
   for (int i = 0; i < 500; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    trace = json::parse(f.runtime.stop_trace().value());
+    trace = json::parse(f.runtime.recording().stop_trace().value());
     if (!of(trace, "reload").empty() && !of(trace, "breaker").empty()) break;
-    ASSERT_TRUE(f.runtime.start_trace().ok());
-    ASSERT_TRUE(f.runtime.set_config(Config()).ok());
+    ASSERT_TRUE(f.runtime.recording().start_trace().ok());
+    ASSERT_TRUE(f.runtime.rules().set(Config()).ok());
     ASSERT_TRUE(f.runtime.health().close("rms_norm", "vendor.bad").ok());
     ASSERT_TRUE(t.call(f.runtime).ok());
     ASSERT_TRUE(f.runtime.health().open("rms_norm", "vendor.bad", "by \"hand\"").ok());
@@ -296,8 +296,8 @@ TEST(Trace, HasFailuresReloadsAndBreakers) {
 
 TEST(Trace, IsBounded) {
   Runtime r;
-  ASSERT_TRUE(r.start_trace(1000).ok());
-  EXPECT_FALSE(r.start_trace().ok());
+  ASSERT_TRUE(r.recording().start_trace(1000).ok());
+  EXPECT_FALSE(r.recording().start_trace().ok());
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
@@ -305,31 +305,31 @@ TEST(Trace, IsBounded) {
       for (int k = 0; k < 3000; ++k) EXPECT_TRUE(t.call(r).ok());
     });
   for (std::thread& t : threads) t.join();
-  const json trace = json::parse(r.stop_trace().value());
+  const json trace = json::parse(r.recording().stop_trace().value());
   const auto events = trace.at("otherData").at("events").get<uint64_t>();
   EXPECT_LE(events, 1024u);
   EXPECT_GE(events, 1000u);
   EXPECT_GE(events + trace.at("otherData").at("dropped").get<uint64_t>(), 12000u);
-  EXPECT_FALSE(r.start_trace(0).ok());
+  EXPECT_FALSE(r.recording().start_trace(0).ok());
 }
 
 #if !defined(YARD_UNDER_TSAN)  // which does not follow forks
 TEST(Trace, AForkedChildAddsNothing) {
   Runtime r;
   Tensors t;
-  ASSERT_TRUE(r.start_trace().ok());
+  ASSERT_TRUE(r.recording().start_trace().ok());
   ASSERT_TRUE(t.call(r).ok());
   const pid_t child = fork();
   if (child == 0) {
     bool ok = t.call(r).ok();
-    const auto trace = r.stop_trace();
+    const auto trace = r.recording().stop_trace();
     ok &= trace.ok() && t.call(r).ok();
     _exit(ok ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(of(json::parse(r.stop_trace().value()), "kernel").size(), 1u);
+  EXPECT_EQ(of(json::parse(r.recording().stop_trace().value()), "kernel").size(), 1u);
 }
 #endif
 

@@ -52,7 +52,7 @@ class OutOfMemory : public ::testing::Test {
 
 TEST_F(OutOfMemory, AChangeOfTheRegistryIsRefused) {
   Changes c;
-  fail([&] { return bare_.runtime.apply(std::move(c)); },
+  fail([&] { return bare_.runtime.apply(std::move(c)).status(); },
        [&] {
          c = Changes();
          c.add_kernel(kernel_of("copy", "second", 2, 5)).remove_kernel("copy", "second");

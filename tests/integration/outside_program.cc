@@ -13,11 +13,11 @@ int main() {
       out(y.data(), yard::DType::f32, {2, 4});
   if (!runtime.call("softmax", {{"out", out}, {"x", in}}).ok()) return 1;
   std::printf("secure=%d rules=%zu recording=%d plugins=%zu\n", ::getauxval(AT_SECURE) != 0,
-              runtime.config().dispatch_rules.size(), !runtime.recording().path.empty(),
-              runtime.plugins().list().size());
+              runtime.rules().config().dispatch_rules.size(),
+              !runtime.recording().stats().path.empty(), runtime.plugins().list().size());
   for (const yard::PluginInfo& p : runtime.plugins().list())
     std::printf("%s: %s\n", p.path.c_str(), yard::to_string(p.state));
   for (const yard::Problem& p : runtime.problems())
     std::printf("%s: %s\n", p.where.c_str(), p.message.c_str());
-  return runtime.stop_recording().ok() ? 0 : 1;
+  return runtime.recording().stop().ok() ? 0 : 1;
 }

@@ -42,10 +42,10 @@ TEST_F(OwnSwitch, SwitchesKernelsOffAndOnAgain) {
   EXPECT_EQ(runs(*r), 1);
   ::setenv("OS_SWITCH", "off", 1);
   EXPECT_EQ(runs(*r), 1);  // not yet read again
-  r->reload_environment().or_throw();
+  r->rules().reload_environment().or_throw();
   EXPECT_EQ(runs(*r), 2);
   ::setenv("OS_SWITCH", "auto", 1);
-  r->reload_environment().or_throw();
+  r->rules().reload_environment().or_throw();
   EXPECT_EQ(runs(*r), 1);
 }
 
@@ -64,7 +64,7 @@ TEST_F(OwnSwitch, IsWeakerThanYardsVariableAndTheProgram) {
   auto r = make();
   EXPECT_EQ(runs(*r), 1);
   ::unsetenv("YARD_BACKEND_OS_FAST");
-  r->reload_environment().or_throw();
+  r->rules().reload_environment().or_throw();
   EXPECT_EQ(runs(*r), 2);
   Policy p;
   p.backends["os_fast"] = true;

@@ -31,7 +31,7 @@ class CacheKeyOmits : public ::testing::Test {
             condition + "}}]\n",
         "rules.yaml");
     for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
-    ASSERT_TRUE(bare_.runtime.set_config(r.config).ok());
+    ASSERT_TRUE(bare_.runtime.rules().set(r.config).ok());
   }
   struct Call {
     bool padded = false, transposed = false, mask = false;

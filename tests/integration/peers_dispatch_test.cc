@@ -50,7 +50,7 @@ class KnownDefects : public ::testing::Test {
   void rules(const std::string& text) {
     const auto r = parse_config("version: \"1.0\"\n" + text, "rules.yaml");
     for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
-    const Status s = bare_.runtime.set_config(r.config);
+    const Status s = bare_.runtime.rules().set(r.config);
     ASSERT_TRUE(s.ok()) << s.to_string();
   }
   KernelHealth health_of(const std::string& id) {
@@ -173,7 +173,7 @@ TEST(KnownDefectsOfNames, SeqLenConditionsNeverMatch) {
       "{seq_len_gte: 64, seq_len_not_in: [100], batch_size: 2}}]\n",
       "rules.yaml");
   ASSERT_TRUE(r.ok());
-  ASSERT_TRUE(bare.runtime.set_config(r.config).ok());
+  ASSERT_TRUE(bare.runtime.rules().set(r.config).ok());
   const auto chosen = [&](const char* call) { return bare.runtime.resolve(call).value().kernel; };
   EXPECT_EQ(chosen("attend(f32[2,63])"), "first");
   EXPECT_EQ(chosen("attend(f32[2,64])"), "second");
@@ -350,7 +350,7 @@ TEST_F(KnownDefects, NoForkHandling) {
     alarm(30);
     // Rules and kernels stay; breakers, counts and threads restart, and work.
     bool ok =
-        bare_.runtime.stats(false).selections == 0 && bare_.runtime.config_history().size() == 1;
+        bare_.runtime.stats(false).selections == 0 && bare_.runtime.rules().history().size() == 1;
     const uint64_t before = first_.calls();
     ok = ok && ran() == 2 && first_.calls() == before + 1;  // it is tried again
     ok = ok && ran() == 2 && soon([&] { return !health_of("fault.first").open.empty(); });

@@ -74,7 +74,7 @@ TEST_F(PeersFunctions, FalseAndNothingDoNotEnable) {
     c.add_backend(plugin::Backend("p_switched").env("P_SWITCH").d);
     implement(c, f, "p_switched", [](int) { return 1; });
     runtime().apply(std::move(c)).or_throw();
-    runtime().reload_environment().ignore();
+    runtime().rules().reload_environment().ignore();
     EXPECT_EQ(f(5), 5) << off;
     runtime().apply(std::move(Changes().remove_backend("p_switched"))).or_throw();
   }
@@ -84,7 +84,7 @@ TEST_F(PeersFunctions, FalseAndNothingDoNotEnable) {
   c.add_backend(plugin::Backend("p_switched").env("P_SWITCH").enable(YARD_ENABLE_OFF).d);
   implement(c, f, "p_switched", [](int) { return 1; });
   runtime().apply(std::move(c)).or_throw();
-  runtime().reload_environment().ignore();
+  runtime().rules().reload_environment().ignore();
   EXPECT_EQ(f(5), 5);
   ::unsetenv("P_SWITCH");
 }

@@ -31,7 +31,7 @@ TEST(UnloadedPlugins, StayUnloadedUntilRequested) {
   ASSERT_TRUE(runtime.plugins().discover().ok());
   EXPECT_EQ(info_of(runtime, "answer").state, State::kUnloaded);
   ASSERT_TRUE(runtime.plugins().discover({empty.path()}).ok());
-  ASSERT_TRUE(runtime.state_device_features({"cuda:sm_90"}).ok());
+  ASSERT_TRUE(runtime.plugins().state_device_features({"cuda:sm_90"}).ok());
   EXPECT_EQ(info_of(runtime, "answer").state, State::kUnloaded);
   EXPECT_EQ(ask(runtime), -1);
   ASSERT_TRUE(runtime.plugins().discover({path}).ok());
@@ -184,7 +184,7 @@ class OnlyVerified : public ::testing::Test {
   void require(bool yes) {
     Config c;
     c.settings.plugins.require_verified = yes;
-    runtime_->set_config(c).or_throw();
+    runtime_->rules().set(c).or_throw();
   }
 
   Folder folder_, state_;

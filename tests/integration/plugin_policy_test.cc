@@ -194,7 +194,7 @@ TEST_F(FromEnvironment, IsReadAgainOnRequest) {
   Runtime runtime(settings());
   EXPECT_EQ(ask(runtime), -1);
   set(nullptr, folder.path().c_str());
-  ASSERT_TRUE(runtime.reload_environment().ok());
+  ASSERT_TRUE(runtime.rules().reload_environment().ok());
   EXPECT_EQ(ask(runtime), 1);
 }
 

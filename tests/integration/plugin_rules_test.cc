@@ -19,7 +19,7 @@ class PluginRules : public ::testing::Test {
   PluginRules() : path_(folder_.put("answer")), runtime_(alone({folder_.path()})) {}
 
   Status load(const std::string& text) {
-    return runtime_.load_config(folder_.put_bytes("version: '1.0'\n" + text, "rules.yaml"));
+    return runtime_.rules().load(folder_.put_bytes("version: '1.0'\n" + text, "rules.yaml"));
   }
   std::vector<std::string> errors() const {
     std::vector<std::string> to;

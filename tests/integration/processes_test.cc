@@ -128,15 +128,15 @@ class Processes : public ::testing::Test {
     bare_.add(kernel_of("copy", "default.b", 2, 10)).or_throw();
     say("default.a");
   }
-  ~Processes() override { runtime().unwatch_config(); }
+  ~Processes() override { runtime().rules().unwatch(); }
 
   Runtime& runtime() { return bare_.runtime; }
   void say(const std::string& kernel) {
     base::replace(rules_, "version: '1.0'\nkernel_locks: {copy: " + kernel + "}\n");
   }
   void use_everything() {
-    runtime().watch_config(rules_, {milliseconds(20), milliseconds(10)}).or_throw();
-    runtime().record_to(record_).or_throw();
+    runtime().rules().watch(rules_, {milliseconds(20), milliseconds(10)}).or_throw();
+    runtime().recording().to(record_).or_throw();
     runtime().plugins().load(plugins_.put("answer")).or_throw();
     ASSERT_EQ(ran(), 1);
     ASSERT_EQ(ask(runtime()), 1);
@@ -151,7 +151,7 @@ class Processes : public ::testing::Test {
   Ticket remove(const char* id) {
     Changes c;
     c.remove_kernel("copy", id);
-    return runtime().apply_with_ticket(std::move(c)).value();
+    return runtime().apply(std::move(c)).value();
   }
 
   base::TempFolder folder_;
@@ -178,8 +178,8 @@ TEST_F(Processes, AStartedProgramInheritsNoFilesWhileTheyAreOpenedAndClosed) {
     while (!stop) {
       wrong += !runtime().plugins().load(path).ok();
       wrong += !runtime().plugins().unload("of_a_group").ok();
-      wrong += !runtime().load_config(rules_).ok();
-      wrong += !runtime().stop_recording().ok() || !runtime().record_to(record_).ok();
+      wrong += !runtime().rules().load(rules_).ok();
+      wrong += !runtime().recording().stop().ok() || !runtime().recording().to(record_).ok();
     }
   });
   for (int i = 0; i < 20; ++i) EXPECT_EQ(files_of(i % 2 == 0 ? Way::kVfork : Way::kSpawn), before);
@@ -222,7 +222,7 @@ TEST_F(Processes, AChildWatchesAgainAfterItsFirstCall) {
     say("default.b");
     EXPECT_TRUE(eventually([&] { return ran() == 2; }, seconds(20)));
     // A version is in force a moment before it is in the history.
-    EXPECT_TRUE(eventually([&] { return runtime().config_history().size() == 2; }, seconds(20)));
+    EXPECT_TRUE(eventually([&] { return runtime().rules().history().size() == 2; }, seconds(20)));
     return !HasFailure();
   }));
   EXPECT_TRUE(eventually([&] { return ran() == 2; })) << "the parent watches, too";
@@ -251,7 +251,7 @@ TEST_F(Processes, AChildForkedWhileTheSharedRuntimeIsMadeMakesItsOwn) {
 TEST_F(Processes, AChildDoesNotWatchAfterUnwatch) {
   use_everything();
   EXPECT_TRUE(true_in_child([&] {
-    runtime().unwatch_config();
+    runtime().rules().unwatch();
     if (ran() != 1) return false;
     say("default.b");
     std::this_thread::sleep_for(milliseconds(200));
@@ -286,7 +286,7 @@ TEST_F(Processes, AChildForkedInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFi
     }
     if (child != 0) return;
     if (ran() != 1) ::_exit(3);
-    if (!runtime().stop_recording().ok()) ::_exit(4);
+    if (!runtime().recording().stop().ok()) ::_exit(4);
     const std::string own = record_ + "." + std::to_string(::getpid());
     ::_exit(read_file(own).find("copy(") != std::string::npos ? 0 : 5);
   }).join();
@@ -344,10 +344,10 @@ TEST_F(Processes, ATicketIsNotDoneBeforeTheChildHasLeftItsCall) {
 TEST_F(Processes, AnEndedRecordingDoesNotBlockAChild) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
-  runtime().record_to(record_).or_throw();
+  runtime().recording().to(record_).or_throw();
   pid_t child = -1;
   forks.set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
-    std::thread([&] { runtime().stop_recording().or_throw(); }).join();
+    std::thread([&] { runtime().recording().stop().or_throw(); }).join();
     child = ::fork();
     if (child == 0) base::end_after_a_minute();
     return YARD_OK;

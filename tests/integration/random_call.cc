@@ -126,8 +126,8 @@ Options World::options() {
 }
 
 std::string World::describe() const {
-  std::string text =
-      schema_ + "\npolicy: " + to_string(runtime_.policy()) + "\n" + to_yaml(runtime_.config());
+  std::string text = schema_ + "\npolicy: " + to_string(runtime_.policy()) + "\n" +
+                     to_yaml(runtime_.rules().config());
   for (const RandomKernel* k : present_) {
     text += "\n" + k->id + " #" + std::to_string(k->number) + " (" + k->backend + ") flags " +
             std::to_string(k->d.flags) + " limits";

@@ -142,7 +142,7 @@ Config World::config() {
 }
 
 void World::change_config() {
-  const Status s = runtime_.set_config(config());
+  const Status s = runtime_.rules().set(config());
   // What was called before must still find a kernel; else all stays as it is.
   if (!s.ok() && s.to_string().find("would be left without a kernel") == std::string::npos)
     throw std::runtime_error(s.to_string());

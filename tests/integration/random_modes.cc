@@ -50,7 +50,7 @@ void World::add_modes() {
     for (const size_t i : whole) h = hash_value(h, c.args[i]);
     return answer(h, c);
   };
-  runtime_.add_mode(kWorldModes[0], std::move(some)).or_throw();
+  runtime_.rules().add_mode(kWorldModes[0], std::move(some)).or_throw();
 
   ModeProvider all;
   if (random_.chance(50)) {
@@ -67,7 +67,7 @@ void World::add_modes() {
       return h % 3 == 0 ? "" : "k" + std::to_string(h % 10);
     };
   }
-  runtime_.add_mode(kWorldModes[1], std::move(all)).or_throw();
+  runtime_.rules().add_mode(kWorldModes[1], std::move(all)).or_throw();
 }
 
 }  // namespace yard::testing

@@ -317,7 +317,7 @@ void World::change() {
   if (what == 0) return runtime_.set_policy(policy()).or_throw();
   if (what == 4) return change_config();
   if (what == 5)
-    return runtime_.set_labels({{"tenant", std::to_string(random_.below(3))}}).or_throw();
+    return runtime_.rules().set_labels({{"tenant", std::to_string(random_.below(3))}}).or_throw();
   Changes c;
   if (what == 1 && !present_.empty()) {
     const size_t i = random_.below(present_.size());

@@ -82,10 +82,10 @@ TEST_F(Record, AFloatIsWrittenWithTheShortestTextThatGivesIt) {
   const Op<void(Out, In, In, float)> norm{"rms_norm"};
   Runtime whole;
   Aligned weight(64);
-  whole.record_to(path_).or_throw();
+  whole.recording().to(path_).or_throw();
   norm.on(whole)(out_of(64), x_of(64), weight.view, 1e-6f).or_throw();
   norm.on(whole)(out_of(64), x_of(64), weight.view, 0.1f).or_throw();
-  whole.stop_recording().or_throw();
+  whole.recording().stop().or_throw();
   EXPECT_THAT(read(path_),
               UnorderedElementsAre(Pair("rms_norm(f32[64], f32[64], eps=1e-6)@cpu", 1),
                                    Pair("rms_norm(f32[64], f32[64], eps=0.1)@cpu", 1)));
@@ -93,14 +93,14 @@ TEST_F(Record, AFloatIsWrittenWithTheShortestTextThatGivesIt) {
 
 TEST_F(Record, CountsDistinctCalls) {
   call(4);
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   for (int i = 0; i < 5; ++i) call(4);
   for (int i = 0; i < 3; ++i) call(8, 1);
   call(8, 2);
-  EXPECT_EQ(runtime().recording().calls, 9u);
-  EXPECT_EQ(runtime().recording().distinct, 3u);
-  EXPECT_EQ(runtime().recording().path, path_);
-  runtime().stop_recording().or_throw();
+  EXPECT_EQ(runtime().recording().stats().calls, 9u);
+  EXPECT_EQ(runtime().recording().stats().distinct, 3u);
+  EXPECT_EQ(runtime().recording().stats().path, path_);
+  runtime().recording().stop().or_throw();
   call(4);
   EXPECT_THAT(read(path_), UnorderedElementsAre(Pair("noted(f32[4], by=0)@cpu", 5),
                                                 Pair("noted(f32[8], by=1)@cpu", 3),
@@ -108,11 +108,11 @@ TEST_F(Record, CountsDistinctCalls) {
   EXPECT_THAT(text(path_), HasSubstr("# 9 calls, 3 distinct"));
   // The most frequent first.
   EXPECT_LT(text(path_).find("5\tnoted"), text(path_).find("3\tnoted"));
-  EXPECT_EQ(runtime().recording().path, "");
+  EXPECT_EQ(runtime().recording().stats().path, "");
 }
 
 TEST_F(Record, ContainsEveryKindOfCallExceptFrozenHandles) {
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   call(4);                                                                       // typed
   call(4);                                                                       // remembered
   runtime().call("noted", {out_of(4), x_of(4), {"by", int64_t{0}}}).or_throw();  // by name
@@ -123,18 +123,18 @@ TEST_F(Record, ContainsEveryKindOfCallExceptFrozenHandles) {
     TraceScope trace;  // runs nothing
     runtime().call("noted", {out_of(4), x_of(4), {"by", int64_t{0}}}).or_throw();
   }
-  runtime().stop_recording().or_throw();
+  runtime().recording().stop().or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 4)));
 }
 
 TEST_F(Record, CountsCallsInTheRolloutOnce) {
-  runtime().set_config({}).or_throw();
+  runtime().rules().set({}).or_throw();
   Config c;
   c.kernel_denies = {{"default.b", true, {}}};
   c.rollout.emplace();
   c.rollout->percent = 100, c.rollout->hold_s = 3600;
-  runtime().set_config(c).or_throw();
-  runtime().record_to(path_).or_throw();
+  runtime().rules().set(c).or_throw();
+  runtime().recording().to(path_).or_throw();
   const Options labelled = [] {
     Options o;
     o.labels = {{"tenant", "beta"}};
@@ -142,7 +142,7 @@ TEST_F(Record, CountsCallsInTheRolloutOnce) {
   }();
   for (int i = 0; i < 5; ++i) call(4);
   for (int i = 0; i < 2; ++i) call(4, 0, &labelled);
-  EXPECT_EQ(runtime().recording().calls, 7u);
+  EXPECT_EQ(runtime().recording().stats().calls, 7u);
 }
 
 TEST_F(Record, ContainsBoundHandlesWheneverTheyWereBound) {
@@ -153,18 +153,18 @@ TEST_F(Record, ContainsBoundHandlesWheneverTheyWereBound) {
   shared.apply(std::move(c)).or_throw();
   auto bound = bind(noted, out_of(16), x_of(16)).value();
   bound(0).or_throw();
-  shared.record_to(path_).or_throw();
+  shared.recording().to(path_).or_throw();
   for (int i = 0; i < 3; ++i) bound(0).or_throw();
   auto frozen = freeze(noted, out_of(16), x_of(16)).value();
   frozen(out_of(16), x_of(16), 0).or_throw();
-  shared.stop_recording().or_throw();
+  shared.recording().stop().or_throw();
   bound(0).or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[16], by=0)@cpu", 3)));
 }
 
 TEST_F(Record, ContainsWhatAChoiceMayDependOn) {
-  runtime().set_labels({{"model", "m1"}}).or_throw();
-  runtime().record_to(path_).or_throw();
+  runtime().rules().set_labels({{"model", "m1"}}).or_throw();
+  runtime().recording().to(path_).or_throw();
   call(4);
   {
     const ScopedPolicy in(Scope().label("tenant", "blue").inference());
@@ -175,7 +175,7 @@ TEST_F(Record, ContainsWhatAChoiceMayDependOn) {
     call(4, 0, &o);
   }
   noted.on(runtime())(out_of(4), out_of(4), 0).or_throw();  // in place
-  runtime().stop_recording().or_throw();
+  runtime().recording().stop().or_throw();
   EXPECT_THAT(read(path_), UnorderedElementsAre(
                                Pair("noted(f32[4], by=0)@cpu{model=m1}", 1),
                                Pair("noted(f32[4], by=0)@cpu+inference{model=m1, tenant=blue}", 1),
@@ -189,7 +189,7 @@ TEST_F(Record, ContainsWhatAChoiceMayDependOn) {
 }
 
 TEST_F(Record, AddsUpWhatSeveralThreadsCall) {
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
@@ -197,14 +197,14 @@ TEST_F(Record, AddsUpWhatSeveralThreadsCall) {
       for (int i = 0; i < 500; ++i) noted.on(runtime())(out.view, x.view, i % 5).or_throw();
     });
   for (std::thread& t : threads) t.join();
-  runtime().stop_recording().or_throw();
+  runtime().recording().stop().or_throw();
   const auto calls = read(path_);
   EXPECT_EQ(calls.size(), 5u);
   for (const auto& [spec, count] : calls) EXPECT_EQ(count, 400) << spec;
 }
 
 TEST_F(Record, IsWrittenPeriodically) {
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   EXPECT_FALSE(fs::exists(path_));  // what was there stays until there is a call
   call(4);
   EXPECT_TRUE(base::eventually([&] { return fs::exists(path_); }));
@@ -213,37 +213,37 @@ TEST_F(Record, IsWrittenPeriodically) {
 
 TEST_F(Record, SwitchesFilesWithoutLosingTheFirst) {
   const std::string other = folder_ / "other.txt";
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   call(4);
-  runtime().record_to(other).or_throw();
+  runtime().recording().to(other).or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
   call(8);
-  runtime().record_to(other).or_throw();  // the same again changes nothing
-  runtime().stop_recording().or_throw();
+  runtime().recording().to(other).or_throw();  // the same again changes nothing
+  runtime().recording().stop().or_throw();
   EXPECT_THAT(read(other), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
 }
 
 TEST_F(Record, ReportsAtOnceAFileThatCannotBeWritten) {
-  EXPECT_THAT(runtime().record_to("").to_string(), HasSubstr("expected a path"));
+  EXPECT_THAT(runtime().recording().to("").to_string(), HasSubstr("expected a path"));
   const std::string nowhere = folder_ / "no/such/folder/calls.txt";
-  const Status s = runtime().record_to(nowhere);
+  const Status s = runtime().recording().to(nowhere);
   EXPECT_THAT(s.to_string(), HasSubstr(nowhere + ": cannot be written: No such file or directory"));
-  EXPECT_THAT(runtime().record_to(folder_ / ".").to_string(), HasSubstr("Is a directory"));
-  EXPECT_EQ(runtime().recording().path, "");
-  runtime().stop_recording().or_throw();
+  EXPECT_THAT(runtime().recording().to(folder_ / ".").to_string(), HasSubstr("Is a directory"));
+  EXPECT_EQ(runtime().recording().stats().path, "");
+  runtime().recording().stop().or_throw();
 }
 
 TEST_F(Record, OfTwoRuntimesToOneFileIsShared) {
   Bare second(kSchema);
   second.add(kernel_of("noted", "default.a", 1)).or_throw();
-  runtime().record_to(path_).or_throw();
-  second.runtime.record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
+  second.runtime.recording().to(path_).or_throw();
   call(4);
   noted.on(second.runtime)(out_of(4), x_of(4), 0).or_throw();
-  runtime().stop_recording().or_throw();
+  runtime().recording().stop().or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 2)));
   noted.on(second.runtime)(out_of(4), x_of(4), 0).or_throw();
-  second.runtime.stop_recording().or_throw();
+  second.runtime.recording().stop().or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 3)));
 }
 
@@ -251,7 +251,7 @@ TEST_F(Record, EndsWithItsRuntime) {
   {
     Bare other(kSchema);
     other.add(kernel_of("noted", "default.a", 1)).or_throw();
-    other.runtime.record_to(path_).or_throw();
+    other.runtime.recording().to(path_).or_throw();
     noted.on(other.runtime)(out_of(4), x_of(4), 0).or_throw();
   }
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
@@ -261,29 +261,29 @@ TEST_F(Record, IsStartedByTheEnvironment) {
   ::setenv("YARD_RECORD", path_.c_str(), 1);
   RuntimeSettings settings;
   Runtime r(settings);
-  EXPECT_EQ(r.recording().path, path_);
+  EXPECT_EQ(r.recording().stats().path, path_);
   ::setenv("YARD_RECORD", (folder_ / "none/calls.txt").c_str(), 1);
-  const Status s = r.reload_environment();
+  const Status s = r.rules().reload_environment();
   EXPECT_THAT(s.to_string(), HasSubstr("YARD_RECORD="));
   EXPECT_THAT(s.to_string(), HasSubstr("cannot be written"));
-  EXPECT_EQ(r.recording().path, path_);  // what it said before stays
+  EXPECT_EQ(r.recording().stats().path, path_);  // what it said before stays
   ASSERT_FALSE(r.problems().empty());
   EXPECT_EQ(r.problems()[0].where, "YARD_RECORD");
   ::unsetenv("YARD_RECORD");
-  r.reload_environment().or_throw();
-  EXPECT_EQ(r.recording().path, "");
+  r.rules().reload_environment().or_throw();
+  EXPECT_EQ(r.recording().stats().path, "");
 }
 
 TEST_F(Record, PutsTheProcessIdIntoThePath) {
-  runtime().record_to(folder_ / "calls.%p.txt").or_throw();
+  runtime().recording().to(folder_ / "calls.%p.txt").or_throw();
   call(4);
-  runtime().stop_recording().or_throw();
+  runtime().recording().stop().or_throw();
   EXPECT_TRUE(fs::exists(folder_ / ("calls." + std::to_string(::getpid()) + ".txt")));
 }
 
 // A child has a file of its own; the parent's counts are not in it.
 TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   call(4);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -291,14 +291,14 @@ TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
     ::alarm(60);
     call(8);
     call(8);
-    const bool ok = runtime().stop_recording().ok();
+    const bool ok = runtime().recording().stop().ok();
     ::_exit(ok ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   call(4);
-  runtime().stop_recording().or_throw();
+  runtime().recording().stop().or_throw();
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 2)));
   EXPECT_THAT(read(path_ + "." + std::to_string(child)),
               ElementsAre(Pair("noted(f32[8], by=0)@cpu", 2)));
@@ -310,25 +310,26 @@ TEST_F(Record, NeverReplacesAFileThatIsNoRecordingAndFollowsNoLink) {
   fs::create_symlink(precious, link);
   Config config;
   for (const std::string& path : {precious, link}) {
-    EXPECT_THAT(runtime().record_to(path).to_string(), HasSubstr("expected a recording or a new"));
+    EXPECT_THAT(runtime().recording().to(path).to_string(),
+                HasSubstr("expected a recording or a new"));
     config.settings.telemetry.record = path;
-    runtime().set_config(config).or_throw();
-    EXPECT_EQ(runtime().recording().path, "");
-    runtime().set_config({}).or_throw();
+    runtime().rules().set(config).or_throw();
+    EXPECT_EQ(runtime().recording().stats().path, "");
+    runtime().rules().set({}).or_throw();
   }
   // Also one that appears while calls are recorded.
-  runtime().record_to(path_).or_throw();
+  runtime().recording().to(path_).or_throw();
   call(4);
   fs::create_symlink(precious, path_);
-  EXPECT_THAT(runtime().stop_recording().to_string(), HasSubstr("it is a symbolic link"));
+  EXPECT_THAT(runtime().recording().stop().to_string(), HasSubstr("it is a symbolic link"));
   EXPECT_EQ(text(precious), "1\tprecious\n");
 }
 
 TEST_F(Record, ReplacesAnOlderRecordingAndKeepsItsMode) {
   for (int i = 0; i < 2; ++i) {
-    runtime().record_to(path_).or_throw();
+    runtime().recording().to(path_).or_throw();
     call(4 << i);
-    runtime().stop_recording().or_throw();
+    runtime().recording().stop().or_throw();
     if (i == 0) fs::permissions(path_, fs::perms(0640));
   }
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
@@ -341,34 +342,34 @@ TEST_F(Record, IsChangedAndEndedByTheFile) {
   Config says;
   for (const char* name : {"file.%p.txt", "plain.txt"}) {
     says.settings.telemetry.record = folder_ / name;
-    runtime().set_config(says).or_throw();
+    runtime().rules().set(says).or_throw();
     call(4);
-    EXPECT_NE(runtime().recording().path, "") << name;
-    runtime().set_config({}).or_throw();
-    EXPECT_EQ(runtime().recording().path, "") << name;
+    EXPECT_NE(runtime().recording().stats().path, "") << name;
+    runtime().rules().set({}).or_throw();
+    EXPECT_EQ(runtime().recording().stats().path, "") << name;
   }
   EXPECT_THAT(read(own), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
   says.settings.telemetry.record = folder_ / "file.%p.txt";
-  runtime().set_config(says).or_throw();
-  EXPECT_EQ(runtime().recording().path, own);
+  runtime().rules().set(says).or_throw();
+  EXPECT_EQ(runtime().recording().stats().path, own);
   says.settings.telemetry.record = path_;
-  runtime().set_config(says).or_throw();
-  EXPECT_EQ(runtime().recording().path, path_);
+  runtime().rules().set(says).or_throw();
+  EXPECT_EQ(runtime().recording().stats().path, path_);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     ::alarm(60);
-    const bool before = runtime().recording().path != "";
-    const bool ok = runtime().set_config({}).ok() && runtime().recording().path == "";
+    const bool before = runtime().recording().stats().path != "";
+    const bool ok = runtime().rules().set({}).ok() && runtime().recording().stats().path == "";
     ::_exit(before && ok ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   // What the program records is its own.
-  runtime().record_to(folder_ / "mine.txt").or_throw();
-  runtime().set_config({}).or_throw();
-  EXPECT_EQ(runtime().recording().path, folder_ / "mine.txt");
+  runtime().recording().to(folder_ / "mine.txt").or_throw();
+  runtime().rules().set({}).or_throw();
+  EXPECT_EQ(runtime().recording().stats().path, folder_ / "mine.txt");
 }
 
 // The process ends by exit() without stopping the recording: the thread writes the rest.
@@ -382,7 +383,7 @@ TEST_F(Record, IsWrittenWhenTheProcessEnds) {
     ::alarm(60);
     static Bare* const kept = new Bare(kSchema);  // never destroyed, as Runtime::shared() is
     kept->add(kernel_of("noted", "default.a", 1)).or_throw();
-    kept->runtime.record_to(folder_ / "end.%p.txt").or_throw();
+    kept->runtime.recording().to(folder_ / "end.%p.txt").or_throw();
     for (int i = 0; i < 7; ++i) noted.on(kept->runtime)(out_of(4), x_of(4), 0).or_throw();
     std::exit(0);
   }

@@ -71,13 +71,13 @@ TEST_F(Registering, AKernelWithoutABackendBelongsToTheOneItsIdBeginsWith) {
   Changes removal;
   removal.remove_backend("default");
   EXPECT_TRUE(runtime_.apply(std::move(removal)).ok());
-  EXPECT_TRUE(runtime_.find_kernels("default.blend").empty());
+  EXPECT_TRUE(runtime_.list().find_kernels("default.blend").empty());
 }
 
 TEST_F(Registering, AVendorsKernelNeedsADeclaredBackend) {
   Changes c;
   c.add_kernel(plugin::Kernel::of<run_blend>("blend", "vendor.acme").kind(YARD_KIND_VENDOR));
-  EXPECT_THAT(runtime_.apply(std::move(c)).to_string(), HasSubstr("needs a vendor"));
+  EXPECT_THAT(runtime_.apply(std::move(c)).status().to_string(), HasSubstr("needs a vendor"));
 }
 
 void wrong_result(plugin::Call, plugin::Tensor, plugin::Tensor) {}
@@ -89,13 +89,13 @@ TEST_F(Registering, TheReferenceOfABuiltInOpCannotBeAddedOrReplaced) {
   };
   Changes added, replaced, own;
   added.add_kernel(kernel("silu_and_mul", "mine.wrong"));
-  const Status why = runtime_.apply(std::move(added));
+  const Status why = runtime_.apply(std::move(added)).status();
   EXPECT_EQ(why.code(), Code::kConflict);
   EXPECT_THAT(why.to_string(),
               HasSubstr("kernel 'mine.wrong' of the program has kind reference, and "
                         "op 'silu_and_mul' is defined by a built-in backend"));
   replaced.replace_kernel(kernel("silu_and_mul", "reference.cpp"));
-  EXPECT_EQ(runtime_.apply(std::move(replaced)).code(), Code::kConflict);
+  EXPECT_EQ(runtime_.apply(std::move(replaced)).status().code(), Code::kConflict);
   own.add_op(plugin::OpDef("mine(out!: T[n], x: T[n])")).add_kernel(kernel("mine", "mine.cpp"));
   EXPECT_TRUE(runtime_.apply(std::move(own)).ok());
 

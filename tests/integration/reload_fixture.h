@@ -22,12 +22,12 @@ class Reload : public ::testing::Test {
          {kernel_of("step", "default.a", 1, 30), kernel_of("step", "default.b", 2, 20),
           kernel_of("step", "default.c", 3, 10)})
       bare_.add(k).or_throw();
-    rt_.on_config([this](const ConfigEvent& e) {
+    rt_.rules().on_change([this](const ConfigEvent& e) {
       const std::lock_guard lock(lock_);
       events_.push_back(e);
     });
   }
-  ~Reload() override { rt_.unwatch_config(); }
+  ~Reload() override { rt_.rules().unwatch(); }
 
   intptr_t ran(int64_t n = 4, const Options& o = {}) {
     std::vector<float> data(2 * static_cast<size_t>(n));

@@ -91,10 +91,10 @@ class ReloadStorm : public ::testing::Test {
 TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   base::replace(file_, version(0));
   std::atomic<int> reloaded{0}, refused{0};
-  const uint64_t id = bare_.runtime.on_config([&](const ConfigEvent& e) {
+  const uint64_t id = bare_.runtime.rules().on_change([&](const ConfigEvent& e) {
     ++(e.kind == ConfigEvent::Kind::kRefused ? refused : reloaded);
   });
-  bare_.runtime.watch_config(file_, {20ms, 10ms}).or_throw();
+  bare_.runtime.rules().watch(file_, {20ms, 10ms}).or_throw();
   std::atomic<bool> done{false};
   std::atomic<int64_t> calls{0}, wrong{0};
   std::atomic<uint32_t> seen{0};  // versions, a bit each
@@ -144,16 +144,16 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   }
   base::replace(file_, version(0));
   EXPECT_TRUE(base::eventually(
-      [&] { return read_config(file_).sha256 == bare_.runtime.config_history().back().sha256; }));
+      [&] { return read_config(file_).sha256 == bare_.runtime.rules().history().back().sha256; }));
   done = true;
   for (auto& r : readers) r.join();
-  bare_.runtime.unwatch_config();
-  bare_.runtime.remove_config_callback(id);
+  bare_.runtime.rules().unwatch();
+  bare_.runtime.rules().remove_callback(id);
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(obeyed(1), 0);
   EXPECT_GE(reloaded, kVersions);
   EXPECT_GE(refused, kVersions);
-  EXPECT_EQ(read_config(file_).sha256, bare_.runtime.config_history().back().sha256);
+  EXPECT_EQ(read_config(file_).sha256, bare_.runtime.rules().history().back().sha256);
   std::printf("%lld calls, %d reloads, %d refusals, %llu snapshots\n",
               static_cast<long long>(calls), reloaded.load(), refused.load(),
               static_cast<unsigned long long>(bare_.runtime.stats(false).generation));
@@ -169,8 +169,8 @@ TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   bare.add(kernel_of("copy", "default.a", 1, 2)).or_throw();
   bare.add(kernel_of("copy", "default.b", 2, 1)).or_throw();
   Runtime& rt = bare.runtime;
-  rt.on_config([&](const ConfigEvent&) { ++events; });
-  rt.watch_config(file, {20ms, 10ms}).or_throw();
+  rt.rules().on_change([&](const ConfigEvent&) { ++events; });
+  rt.rules().watch(file, {20ms, 10ms}).or_throw();
   std::atomic<bool> done{false};
   std::thread caller([&] {
     Floats f(4);
@@ -181,12 +181,12 @@ TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
     for (int i = 0; i < 50; ++i) {
       Config c;
       c.kernel_locks["copy"].id = i % 2 ? "default.a" : "default.b";
-      EXPECT_TRUE(rt.set_config(c).ok());
+      EXPECT_TRUE(rt.rules().set(c).ok());
     }
   });
   changers.emplace_back([&] {
     for (int i = 0; i < 50;) {
-      const Status s = rt.rollback_config(rt.config_history().back().number);
+      const Status s = rt.rules().roll_back(rt.rules().history().back().number);
       if (s.code() == Code::kNotFound) continue;  // so many others have come meanwhile
       EXPECT_TRUE(s.ok()) << s.to_string();
       ++i;
@@ -194,17 +194,17 @@ TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   });
   changers.emplace_back([&] {
     for (int i = 0; i < 20; ++i) {
-      const uint64_t id = rt.add_config_validator([](const Config&) { return Status(); });
+      const uint64_t id = rt.rules().add_validator([](const Config&) { return Status(); });
       base::replace(file, "version: '1.0'\nkernel_denies: [default.b]\n#" + std::to_string(i));
-      rt.unwatch_config();
-      EXPECT_TRUE(rt.watch_config(file, {20ms, 10ms}).ok());
-      rt.remove_config_callback(id);
+      rt.rules().unwatch();
+      EXPECT_TRUE(rt.rules().watch(file, {20ms, 10ms}).ok());
+      rt.rules().remove_callback(id);
     }
   });
   for (auto& c : changers) c.join();
   done = true;
   caller.join();
-  EXPECT_GE(rt.config_history().back().number, 121u);
+  EXPECT_GE(rt.rules().history().back().number, 121u);
   EXPECT_TRUE(base::eventually([&] { return events >= 121; }));
 }
 

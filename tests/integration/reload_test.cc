@@ -26,13 +26,13 @@ using Kind = ConfigEvent::Kind;
 
 TEST_F(Reload, FollowsTheFile) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 2);
   base::replace(file_, locked("default.c"));
   EXPECT_TRUE(becomes(3));
   base::write_in_place(file_, locked("default.a"));
   EXPECT_TRUE(becomes(1));
-  rt_.unwatch_config();
+  rt_.rules().unwatch();
   base::replace(file_, locked("default.b"));
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(ran(), 1);
@@ -41,7 +41,7 @@ TEST_F(Reload, FollowsTheFile) {
 TEST_F(Reload, FollowsIncludedFiles) {
   base::replace(folder_ / "more.yaml", "kernel_locks: {step: default.b}\n");
   base::replace(file_, "version: '1.0'\ninclude: more.yaml\n");
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 2);
   base::replace(folder_ / "more.yaml", "kernel_locks: {step: default.c}\n");
   EXPECT_TRUE(becomes(3));
@@ -53,12 +53,12 @@ TEST_F(Reload, FollowsIncludedFiles) {
   base::replace(folder_ / "late.yaml", "kernel_denies: [default.b]\n");
   ASSERT_TRUE(told(4));
   EXPECT_EQ(events()[3].kind, Kind::kReloaded);
-  EXPECT_THAT(rt_.config().kernel_denies, SizeIs(1));
+  EXPECT_THAT(rt_.rules().config().kernel_denies, SizeIs(1));
 }
 
 TEST_F(Reload, FollowsALinkThatIsSwapped) {
   swap_data(folder_, "..1", "rules.yaml", locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 2);
   swap_data(folder_, "..2", "rules.yaml", locked("default.c"));
   EXPECT_TRUE(becomes(3));
@@ -66,7 +66,7 @@ TEST_F(Reload, FollowsALinkThatIsSwapped) {
 
 TEST_F(Reload, KeepsTheLastValidRulesWhenTheFileIsDeleted) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   fs::remove(file_);
   ASSERT_TRUE(told(2));
   EXPECT_THAT(to_string(events()[1]),
@@ -100,23 +100,23 @@ TEST_F(Reload, AVerifierMayWaitForAThreadThatSetsRules) {
   first.kernel_denies = {{"default.a", false, {}}};
   second.kernel_denies = {{"default.b", false, {}}};
   Status other;
-  WaitingVerifier::act = [&] { std::thread([&] { other = rt_.set_config(second); }).join(); };
+  WaitingVerifier::act = [&] { std::thread([&] { other = rt_.rules().set(second); }).join(); };
   WaitingVerifier::t_until = 0;  // in the dry run
-  EXPECT_TRUE(rt_.set_config(first).ok());
+  EXPECT_TRUE(rt_.rules().set(first).ok());
   EXPECT_EQ(WaitingVerifier::t_until, -1);
   WaitingVerifier::act = nullptr;
   EXPECT_TRUE(other.ok()) << other.to_string();
   // The other rules came first, so these were tried once more.
-  EXPECT_EQ(rt_.config().kernel_denies, first.kernel_denies);
-  const auto history = rt_.config_history();
+  EXPECT_EQ(rt_.rules().config().kernel_denies, first.kernel_denies);
+  const auto history = rt_.rules().history();
   ASSERT_THAT(history, SizeIs(2));
   EXPECT_EQ(history[0].number, 1u);
   EXPECT_EQ(history[1].number, 2u);
-  EXPECT_TRUE(rt_.set_config(second).ok());
+  EXPECT_TRUE(rt_.rules().set(second).ok());
 }
 
 TEST_F(Reload, LoadsAFileThatIsCreatedLater) {
-  const Status s = rt_.watch_config(file_, quick());
+  const Status s = rt_.rules().watch(file_, quick());
   EXPECT_THAT(s.to_string(), HasSubstr("No such file"));
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b"));
@@ -125,7 +125,7 @@ TEST_F(Reload, LoadsAFileThatIsCreatedLater) {
 
 TEST_F(Reload, ReportsABadFileOnceWithAllItsErrors) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   const std::string bad =
       "version: '1.0'\nkernel_locks: {step: default.aa}\ndispatch_rules: [{operation: stepp, "
       "kernel: "
@@ -136,7 +136,7 @@ TEST_F(Reload, ReportsABadFileOnceWithAllItsErrors) {
   EXPECT_EQ(events()[1].version, 1u);
   EXPECT_THAT(events()[1].problems, SizeIs(2));
   EXPECT_EQ(ran(), 2);
-  EXPECT_THAT(rt_.config_history(), SizeIs(1));
+  EXPECT_THAT(rt_.rules().history(), SizeIs(1));
   // The same again is nothing new; another one is, and so is the way out.
   base::replace(file_, bad);
   std::this_thread::sleep_for(150ms);
@@ -154,7 +154,7 @@ TEST_F(Reload, LoadsARefusedFileOnceItIsValid) {
   const std::string text =
       "version: '1.0'\ndispatch_rules: [{operation: step, kernel: default.d}]\n";
   base::replace(file_, text);
-  EXPECT_FALSE(rt_.watch_config(file_, quick()).ok());
+  EXPECT_FALSE(rt_.rules().watch(file_, quick()).ok());
   bare_.add(kernel_of("step", "default.d", 4)).or_throw();
   base::replace(file_, text);
   EXPECT_TRUE(becomes(4));
@@ -168,7 +168,7 @@ TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
         "static_kernel_map: {step: flash_v9}", "defaults: {fallback_policy: flash_v9}"}) {
     base::replace(file_, std::string("version: '1.0'\n") + text + "\n");
     std::vector<ConfigProblem> problems;
-    EXPECT_FALSE(rt_.load_config(file_, &problems).ok()) << text;
+    EXPECT_FALSE(rt_.rules().load(file_, &problems).ok()) << text;
     ASSERT_THAT(problems, SizeIs(1)) << text;
     EXPECT_THAT(to_string(problems[0]), HasSubstr("flash_v9"));
     EXPECT_EQ(ran(), 1);
@@ -179,7 +179,7 @@ TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
 TEST_F(Reload, ADenyOfAKernelThatIsNotRegisteredYetHoldsAfterARestart) {
   base::replace(file_, "version: '1.0'\nkernel_denies: [default.zeta]\n");
   Runtime again(RuntimeSettings{.builtin_backends = false, .environment = false, .config = file_});
-  ASSERT_EQ(again.config().kernel_denies.size(), 1u);
+  ASSERT_EQ(again.rules().config().kernel_denies.size(), 1u);
   ASSERT_THAT(again.problems(), SizeIs(1));
   EXPECT_FALSE(again.problems()[0].error);
   EXPECT_THAT(again.problems()[0].message, HasSubstr("no kernel is called 'default.zeta' yet"));
@@ -205,8 +205,8 @@ TEST_F(Reload, AFileThatIsRefusedAtTheStartIsWatchedUntilItIsCorrected) {
     if (*refused != '\0') base::replace(file_, refused + settings);
     Runtime started(RuntimeSettings{.environment = false, .config = file_});
     EXPECT_THAT(started.problems(), SizeIs(1)) << refused;
-    EXPECT_THAT(started.config_history(), IsEmpty());
-    const auto versions = [&] { return started.config_history().size(); };
+    EXPECT_THAT(started.rules().history(), IsEmpty());
+    const auto versions = [&] { return started.rules().history().size(); };
     base::replace(file_, "version: '1.0'\nkernel_denies: [default.simd]\n" + settings);
     EXPECT_TRUE(eventually([&] { return versions() == 1; })) << refused << settings;
     // The version is part of what is published; the watcher's thread notes the problems after that.
@@ -224,7 +224,7 @@ TEST_F(Reload, AFileThatIsRefusedAtTheStartIsWatchedUntilItIsCorrected) {
 TEST_F(Reload, ARefusedFileThatAsksForItIsWatched) {
   const std::string hot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
   base::replace(file_, locked("default.aa", hot));
-  EXPECT_FALSE(rt_.load_config(file_).ok());
+  EXPECT_FALSE(rt_.rules().load(file_).ok());
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b", hot));
   EXPECT_TRUE(becomes(2));
@@ -242,7 +242,7 @@ TEST_F(Reload, WhatHappensToAWatchedFileIsLoggedOnceAtTheDefaultLevel) {
     const std::lock_guard hold(lock);
     if (m.logger == "policy") logged.emplace_back(m.text);
   });
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_THAT(lines(), IsEmpty());  // the program knows
   base::replace(file_, locked("default.b"));
   EXPECT_TRUE(base::eventually([&] { return lines().size() == 1; }));
@@ -264,23 +264,23 @@ TEST_F(Reload, RefusalsOfSetConfigNameTheirSource) {
   wrong.kernel_locks["step"] = {"default.aa", false, {}};
   for (const Config& c : {none, wrong}) {
     std::vector<ConfigProblem> problems;
-    const Status s = rt_.set_config(c, &problems);
+    const Status s = rt_.rules().set(c, &problems);
     ASSERT_FALSE(problems.empty());
-    for (const ConfigProblem& p : problems) EXPECT_EQ(p.file, "set_config");
-    EXPECT_THAT(s.message(), ::testing::StartsWith("set_config: error: "));
+    for (const ConfigProblem& p : problems) EXPECT_EQ(p.file, "Rules::set");
+    EXPECT_THAT(s.message(), ::testing::StartsWith("Rules::set: error: "));
   }
 }
 
 TEST_F(Reload, AWatchWithTimesBelowTheMinimumIsAnError) {
   base::replace(file_, locked("default.b"));
-  EXPECT_THAT(rt_.watch_config(file_, {5ms, 10ms}).message(),
+  EXPECT_THAT(rt_.rules().watch(file_, {5ms, 10ms}).message(),
               HasSubstr("debounce: expected at least 20 ms, got 5 ms"));
-  EXPECT_THAT(rt_.watch_config(file_, {20ms, 9ms}).message(),
+  EXPECT_THAT(rt_.rules().watch(file_, {20ms, 9ms}).message(),
               HasSubstr("poll_interval: expected at least 10 ms, got 9 ms"));
   EXPECT_EQ(ran(), 1);
   Config c;
   c.settings.reload.debounce = 1ms;
-  EXPECT_THAT(rt_.set_config(c).message(), HasSubstr("settings.reload.debounce: expected a time"));
+  EXPECT_THAT(rt_.rules().set(c).message(), HasSubstr("settings.reload.debounce: expected a time"));
 }
 
 // LayerZero drops what is written while its debounce timer runs.
@@ -288,7 +288,7 @@ TEST_F(Reload, PeersDefectTheDebounceLosesTheLastWrite) {
   base::replace(file_, locked("default.a"));
   WatchSettings settings = quick();
   settings.debounce = 60ms;
-  rt_.watch_config(file_, settings).or_throw();
+  rt_.rules().watch(file_, settings).or_throw();
   for (int round = 0; round < 5; ++round) {
     for (int i = 0; i < 8; ++i) {
       base::replace(file_, locked(i % 2 ? "default.a" : "default.b", "#" + std::to_string(i)));
@@ -296,7 +296,7 @@ TEST_F(Reload, PeersDefectTheDebounceLosesTheLastWrite) {
     }
     base::write_in_place(file_, locked(round % 2 ? "default.b" : "default.c"));
     ASSERT_TRUE(eventually(
-        [&] { return rt_.config_history().back().sha256 == read_config(file_).sha256; }));
+        [&] { return rt_.rules().history().back().sha256 == read_config(file_).sha256; }));
     std::this_thread::sleep_for(100ms);
     ASSERT_EQ(ran(), round % 2 ? 2 : 3);
   }
@@ -319,11 +319,11 @@ TEST_F(Reload, PeersDefectReloadWaitsOutItsGracePeriodUnderLoad) {
   ASSERT_TRUE(eventually([] { return g_inside.load(); }));
   // The call does not end before the reloads have.
   base::replace(file_, locked("default.a"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b"));
   EXPECT_TRUE(becomes(2));
-  EXPECT_TRUE(rt_.rollback_config(1).ok());
+  EXPECT_TRUE(rt_.rules().roll_back(1).ok());
   EXPECT_EQ(ran(), 1);
   EXPECT_TRUE(g_block);
   g_block = false;
@@ -334,7 +334,7 @@ TEST_F(Reload, ObeysTheSettingsOfTheFile) {
   base::replace(file_,
                 locked("default.b", "settings: {reload: {debounce: 20ms, poll_interval: 10ms}}\n"));
   // Said by the program: it would take an hour.
-  rt_.watch_config(file_, {1h, 1h}).or_throw();
+  rt_.rules().watch(file_, {1h, 1h}).or_throw();
   base::replace(file_,
                 locked("default.c", "settings: {reload: {debounce: 20ms, poll_interval: 10ms}}\n"));
   EXPECT_TRUE(becomes(3));
@@ -345,11 +345,11 @@ TEST_F(Reload, ObeysTheSettingsOfTheFile) {
 TEST_F(Reload, AFileInModeHotReloadIsWatched) {
   const std::string hot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
   base::replace(file_, locked("default.b", hot));
-  rt_.load_config(file_).or_throw();
+  rt_.rules().load(file_).or_throw();
   EXPECT_EQ(ran(), 2);
   base::replace(file_, locked("default.c", hot));
   EXPECT_TRUE(becomes(3));
-  rt_.load_config("").or_throw();
+  rt_.rules().load("").or_throw();
   base::replace(file_, locked("default.b", hot));
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(ran(), 1);
@@ -358,20 +358,20 @@ TEST_F(Reload, AFileInModeHotReloadIsWatched) {
 TEST_F(Reload, AFileThatLeavesHotReloadIsNotWatched) {
   const std::string hot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
   base::replace(file_, locked("default.b", hot));
-  rt_.load_config(file_).or_throw();
+  rt_.rules().load(file_).or_throw();
   base::replace(file_, locked("default.c", "settings: {mode: config}\n"));
   EXPECT_TRUE(becomes(3));
   base::replace(file_, locked("default.a", hot));
   std::this_thread::sleep_for(400ms);
   EXPECT_EQ(ran(), 3);
   // Loaded again it is.
-  rt_.load_config(file_).or_throw();
+  rt_.rules().load(file_).or_throw();
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b", hot));
   EXPECT_TRUE(becomes(2));
   // Another file takes its place.
   base::replace(folder_ / "other.yaml", locked("default.c"));
-  rt_.load_config(folder_ / "other.yaml").or_throw();
+  rt_.rules().load(folder_ / "other.yaml").or_throw();
   base::replace(file_, locked("default.a", hot));
   std::this_thread::sleep_for(400ms);
   EXPECT_EQ(ran(), 3);
@@ -379,8 +379,8 @@ TEST_F(Reload, AFileThatLeavesHotReloadIsNotWatched) {
 
 TEST_F(Reload, FilesWatchedByTheProgramStayWatchedInAnyMode) {
   base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
-  rt_.watch_config(file_, quick()).or_throw();
-  rt_.load_config(file_).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
+  rt_.rules().load(file_).or_throw();
   base::replace(file_, locked("default.c", "settings: {mode: config}\n"));
   EXPECT_TRUE(becomes(3));
   base::replace(file_, locked("default.a"));
@@ -397,7 +397,7 @@ TEST_F(Reload, ARefusalIsLoggedInFullEachTime) {
   const std::string bad = "version: '1.0'\nkernel_lock: {}\n";
   for (int i = 0; i < 3; ++i) {
     base::replace(file_, bad);
-    EXPECT_FALSE(rt_.load_config(file_).ok());
+    EXPECT_FALSE(rt_.rules().load(file_).ok());
     const std::lock_guard hold(lock);
     ASSERT_THAT(logged, SizeIs(2)) << i;
     EXPECT_THAT(logged[0], HasSubstr("kernel_lock"));
@@ -409,17 +409,17 @@ TEST_F(Reload, ARefusalIsLoggedInFullEachTime) {
 
 TEST_F(Reload, AForkedChildContinuesWithoutTheThreads) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   ASSERT_TRUE(told(1));
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
-    bool ok = ran() == 2 && rt_.config_history().size() == 1;
+    bool ok = ran() == 2 && rt_.rules().history().size() == 1;
     base::replace(file_, locked("default.c"));
-    ok = ok && rt_.watch_config(file_, quick()).ok() && becomes(3);
+    ok = ok && rt_.rules().watch(file_, quick()).ok() && becomes(3);
     base::replace(file_, locked("default.a"));
-    ok = ok && becomes(1) && rt_.rollback_config(1).ok() && ran() == 2;
-    rt_.unwatch_config();
+    ok = ok && becomes(1) && rt_.rules().roll_back(1).ok() && ran() == 2;
+    rt_.rules().unwatch();
     ::_exit(ok ? 0 : 1);
   }
   int status = -1;
@@ -434,8 +434,8 @@ TEST(ReloadLife, ARuntimeCanEndWhileItWatches) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<int> calls{0};
     Bare bare(kStep);
-    bare.runtime.on_config([&](const ConfigEvent&) { ++calls; });
-    bare.runtime.watch_config(folder / "r.yaml", {20ms, 10ms}).or_throw();
+    bare.runtime.rules().on_change([&](const ConfigEvent&) { ++calls; });
+    bare.runtime.rules().watch(folder / "r.yaml", {20ms, 10ms}).or_throw();
     base::replace(folder / "r.yaml", "version: '1.0'\n#" + std::to_string(i) + "\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * (i % 8)));
   }

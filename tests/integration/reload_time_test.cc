@@ -69,7 +69,7 @@ struct Served {
     c.add_kernel(with(kernel_of("pair", "then.0", 1), serve_pair));
     c.add_kernel(with(kernel_of("pair", "then.1", 2), serve_pair));
     rt.apply(std::move(c)).or_throw();
-    rt.set_labels({{"tenant", "t4"}}).or_throw();
+    rt.rules().set_labels({{"tenant", "t4"}}).or_throw();
   }
   static yard_kernel_t with(yard_kernel_t k, decltype(yard_kernel_t::run) run) {
     return k.run = run, k;
@@ -149,7 +149,7 @@ std::vector<Clock::duration> publish_for(Runtime& rt, const ConfigReading (&vers
     std::this_thread::sleep_until(next);
     Config config = versions[times.size() % 2].config;
     const auto begin = Clock::now();
-    rt.set_config(std::move(config)).or_throw();
+    rt.rules().set(std::move(config)).or_throw();
     times.push_back(Clock::now() - begin);
   }
   return times;
@@ -179,7 +179,7 @@ TEST(ReloadTime, OfAThousandRules) {
     Config c = readings[i % 2].config;
     const double begin = cpu_ms();
     const auto wall = Clock::now();
-    rt.set_config(std::move(c)).or_throw();
+    rt.rules().set(std::move(c)).or_throw();
     publish = std::min(publish, cpu_ms() - begin);
     publish_wall = std::min(publish_wall, ms(Clock::now() - wall));
   }
@@ -236,7 +236,7 @@ TEST(ReloadTime, CallersDoNotWaitForPublications) {
   ConfigReading versions[2];
   for (const int i : {0, 1}) versions[i] = parse_config(rules_text(200, i), "rules.yaml");
   ASSERT_TRUE(versions[0].ok() && versions[1].ok());
-  rt.set_config(versions[0].config).or_throw();
+  rt.rules().set(versions[0].config).or_throw();
   Calls quiet, busy;
   std::vector<Clock::duration> publications;
   const auto measure = [&](Calls& to, const auto& meanwhile) {

@@ -23,15 +23,15 @@ class ReloadWatch : public Reload {
 
 TEST_F(ReloadWatch, AChangeOfTheOldFileDoesNotOvertakeTheNewOne) {
   base::replace(file_, locked("default.a", kHot));
-  rt_.load_config(file_).or_throw();
-  rt_.add_config_validator([&](const Config& c) {
+  rt_.rules().load(file_).or_throw();
+  rt_.rules().add_validator([&](const Config& c) {
     if (c.kernel_locks.at("step").id != "default.b") return Status();
     base::replace(file_, locked("default.c", kHot));
     std::this_thread::sleep_for(300ms);  // the watcher has read it, and waits
     return Status();
   });
   base::replace(other_, locked("default.b"));
-  rt_.load_config(other_).or_throw();
+  rt_.rules().load(other_).or_throw();
   EXPECT_EQ(ran(), 2);
   std::this_thread::sleep_for(150ms);
   EXPECT_EQ(ran(), 2);
@@ -39,9 +39,9 @@ TEST_F(ReloadWatch, AChangeOfTheOldFileDoesNotOvertakeTheNewOne) {
 
 TEST_F(ReloadWatch, ARefusedFileDoesNotReplaceTheWatch) {
   base::replace(file_, locked("default.a", kHot));
-  rt_.load_config(file_).or_throw();
+  rt_.rules().load(file_).or_throw();
   base::replace(other_, locked("default.aa", kHot));
-  EXPECT_FALSE(rt_.load_config(other_).ok());
+  EXPECT_FALSE(rt_.rules().load(other_).ok());
   base::replace(file_, locked("default.b", kHot));
   EXPECT_TRUE(becomes(2));
   base::replace(other_, locked("default.c", kHot));
@@ -51,10 +51,10 @@ TEST_F(ReloadWatch, ARefusedFileDoesNotReplaceTheWatch) {
 
 TEST_F(ReloadWatch, WhatTheProgramWatchesIsNotTakenOver) {
   base::replace(file_, locked("default.a"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   for (const char* kernel : {"default.aa", "default.c"}) {
     base::replace(other_, locked(kernel, "settings: {mode: hot_reload}\n"));
-    rt_.load_config(other_).ignore();
+    rt_.rules().load(other_).ignore();
   }
   EXPECT_EQ(ran(), 3);
   base::replace(file_, locked("default.b"));
@@ -66,8 +66,8 @@ TEST_F(ReloadWatch, WhatTheProgramWatchesIsNotTakenOver) {
 
 TEST_F(ReloadWatch, LoadingTheFileThatTheProgramWatchesKeepsItsSettings) {
   base::replace(file_, locked("default.a", "settings: {mode: hot_reload}\n"));
-  rt_.watch_config(file_, {1h, 1h}).or_throw();
-  rt_.load_config(file_).or_throw();
+  rt_.rules().watch(file_, {1h, 1h}).or_throw();
+  rt_.rules().load(file_).or_throw();
   base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
   std::this_thread::sleep_for(400ms);  // by default it would have been read
   EXPECT_EQ(ran(), 1);
@@ -76,12 +76,12 @@ TEST_F(ReloadWatch, LoadingTheFileThatTheProgramWatchesKeepsItsSettings) {
 TEST_F(ReloadWatch, AValidatorCannotWatchAFile) {
   base::replace(other_, locked("default.b"));
   Status inside;
-  const uint64_t id = rt_.add_config_validator([&](const Config&) {
-    inside = rt_.watch_config(other_, quick());
+  const uint64_t id = rt_.rules().add_validator([&](const Config&) {
+    inside = rt_.rules().watch(other_, quick());
     return Status();
   });
-  rt_.set_config({}).or_throw();
-  rt_.remove_config_callback(id);
+  rt_.rules().set({}).or_throw();
+  rt_.rules().remove_callback(id);
   EXPECT_EQ(inside.code(), Code::kWouldDeadlock);
   base::replace(other_, locked("default.c"));
   std::this_thread::sleep_for(150ms);
@@ -90,38 +90,38 @@ TEST_F(ReloadWatch, AValidatorCannotWatchAFile) {
 
 TEST_F(ReloadWatch, AValidatorMayEndTheWatch) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
-  rt_.add_config_validator([&](const Config&) {
+  rt_.rules().watch(file_, quick()).or_throw();
+  rt_.rules().add_validator([&](const Config&) {
     base::replace(file_, locked("default.c"));
     std::this_thread::sleep_for(150ms);  // the watcher has read it, and waits
-    rt_.unwatch_config();
+    rt_.rules().unwatch();
     return Status();
   });
-  rt_.set_config({}).or_throw();
+  rt_.rules().set({}).or_throw();
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(ran(), 1);
 }
 
 TEST_F(ReloadWatch, AFileThatReturnsUnchangedDoesNotUndoARollback) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   base::replace(file_, locked("default.c"));
   ASSERT_TRUE(becomes(3));
-  rt_.rollback_config(1).or_throw();
+  rt_.rules().roll_back(1).or_throw();
   std::filesystem::remove(file_);
   ASSERT_TRUE(base::eventually([&] { return !rt_.problems().empty(); }));
   base::replace(file_, locked("default.c"));
   EXPECT_TRUE(base::eventually([&] { return rt_.problems().empty(); }));
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(ran(), 2);
-  EXPECT_THAT(rt_.config_history(), SizeIs(3));
+  EXPECT_THAT(rt_.rules().history(), SizeIs(3));
   base::replace(file_, locked("default.a"));
   EXPECT_TRUE(becomes(1));
 }
 
 TEST_F(ReloadWatch, AFileThatIsRestoredUnchangedIsReported) {
   base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
+  rt_.rules().watch(file_, quick()).or_throw();
   std::filesystem::remove(file_);
   ASSERT_TRUE(told(2));
   base::replace(file_, locked("default.b"));

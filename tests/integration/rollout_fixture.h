@@ -25,8 +25,8 @@ class RolloutOf : public ::testing::Test {
     c.add_backend(backend_.descriptor());
     c.add_kernel(new_.descriptor()).add_kernel(kernel_of("copy", "old", 1, 200));
     bare_.runtime.apply(std::move(c)).or_throw();
-    bare_.runtime.set_config({}).or_throw();  // a rollout needs rules in force
-    bare_.runtime.on_config([this](const ConfigEvent& e) {
+    bare_.runtime.rules().set({}).or_throw();  // a rollout needs rules in force
+    bare_.runtime.rules().on_change([this](const ConfigEvent& e) {
       const std::lock_guard l(lock_);
       events_.push_back(e);
     });

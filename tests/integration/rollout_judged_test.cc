@@ -44,18 +44,18 @@ class RolloutJudged : public RolloutOf {
 };
 
 TEST_F(RolloutJudged, RulesAreInForceAtOnceWhereThereAreNone) {
-  bare_.runtime.load_config("").or_throw();
-  bare_.runtime.set_config(rules(1, 3600)).or_throw();
+  bare_.runtime.rules().load("").or_throw();
+  bare_.runtime.rules().set(rules(1, 3600)).or_throw();
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(call());
-  EXPECT_FALSE(bare_.runtime.config_history().back().changes.empty());
+  EXPECT_FALSE(bare_.runtime.rules().history().back().changes.empty());
   EXPECT_FALSE(saw(Kind::kRollout));
 }
 
 TEST_F(RolloutJudged, RefusedRulesDoNotAffectTheActiveRollout) {
   Config c = rules(50, 0.5);
   c.rollout->max_slowdown = 1000;
-  bare_.runtime.set_config(c).or_throw();
-  const Status s = bare_.runtime.set_config(rules(500, 1));
+  bare_.runtime.rules().set(c).or_throw();
+  const Status s = bare_.runtime.rules().set(rules(500, 1));
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
   EXPECT_THAT(s.to_string(), HasSubstr("rollout.percent"));
   ASSERT_TRUE(ends_by(Kind::kReloaded));
@@ -66,18 +66,18 @@ TEST_F(RolloutJudged, RulesWhoseModeIsRemovedAreWithdrawn) {
   ModeProvider mode;
   mode.reads.emplace();
   mode.plan = [](const ModeCall&) { return std::vector<std::string>{"fault.new"}; };
-  bare_.runtime.add_mode("mine", mode).or_throw();
+  bare_.runtime.rules().add_mode("mine", mode).or_throw();
   Config c = patient_rules(50, 2);
   c.settings.mode = "mine", c.dispatch_rules.clear();
   c.kernel_denies = {{"old", false, {}}};
-  bare_.runtime.set_config(c).or_throw();
-  bare_.runtime.remove_mode("mine").or_throw();
+  bare_.runtime.rules().set(c).or_throw();
+  bare_.runtime.rules().remove_mode("mine").or_throw();
   ASSERT_TRUE(ends_by(Kind::kAborted));
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(call());
 }
 
 TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
-  bare_.runtime.set_config(only_few(50, 3600)).or_throw();
+  bare_.runtime.rules().set(only_few(50, 3600)).or_throw();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!saw(Kind::kAborted) && std::chrono::steady_clock::now() < end) try_call(200).ignore();
   ASSERT_TRUE(saw(Kind::kAborted));
@@ -85,7 +85,7 @@ TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
 }
 
 TEST_F(RolloutJudged, RulesThatWouldLeaveACallWithoutAKernelAreNotPutInForce) {
-  bare_.runtime.set_config(only_few(0.01, 2)).or_throw();
+  bare_.runtime.rules().set(only_few(0.01, 2)).or_throw();
   EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not in rollout
   ASSERT_TRUE(ends_by(Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("left without a kernel"));
@@ -94,14 +94,14 @@ TEST_F(RolloutJudged, RulesThatWouldLeaveACallWithoutAKernelAreNotPutInForce) {
 
 TEST_F(RolloutJudged, FewCallsSufficeAtTheEnd) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
-  bare_.runtime.set_config(rules(100, 2)).or_throw();
+  bare_.runtime.rules().set(rules(100, 2)).or_throw();
   for (int i = 0; i < 5; ++i) call();
   ASSERT_TRUE(ends_by(Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("5 of 5 calls"));
 }
 
 TEST_F(RolloutJudged, RulesWithoutAnyCallComeIntoForce) {
-  bare_.runtime.set_config(rules(100, 0.1)).or_throw();
+  bare_.runtime.rules().set(rules(100, 0.1)).or_throw();
   ASSERT_TRUE(ends_by(Kind::kReloaded));
 }
 
@@ -124,14 +124,14 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
     for (const bool in_new_file : {true, false}) {
       Config before;
       if (!in_new_file) before.canary = {canary};
-      bare_.runtime.set_config(before).or_throw();
+      bare_.runtime.rules().set(before).or_throw();
       {
         const std::lock_guard l(lock_);
         events_.clear();
       }
       Config c = patient_rules(50, 3);
       if (in_new_file) c.canary = {canary};
-      bare_.runtime.set_config(c).or_throw();
+      bare_.runtime.rules().set(c).or_throw();
       ASSERT_TRUE(call_until(Kind::kAborted)) << one_in;
       EXPECT_THAT(bare_.runtime.problems().at(0).message,
                   HasSubstr("checked results in the rollout were wrong"));
@@ -156,13 +156,13 @@ TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
       events_.clear();
     };
     forget();
-    bare_.runtime.set_config({}).or_throw();
+    bare_.runtime.rules().set({}).or_throw();
     ASSERT_TRUE(ends_by(Kind::kReloaded));
     forget();
     Config c = patient_rules(50, 2);
     c.rollout->max_error_rate = 0.5;
     if (wrong) c.canary = {{.op = "*", .kernel = "fault.new", .one_in = 2}};
-    bare_.runtime.set_config(c).or_throw();
+    bare_.runtime.rules().set(c).or_throw();
     ASSERT_TRUE(call_until(Kind::kAborted)) << wrong;
     EXPECT_FALSE(saw(Kind::kReloaded));
     bare_.runtime.health().reset("copy", "fault.new").or_throw();
@@ -180,10 +180,10 @@ TEST_F(RolloutJudged, BothSidesAreChecked) {
   Config c = patient_rules(50, 3600);
   c.rollout->max_error_rate = 1;
   c.canary = {{.op = "*", .check = CanaryCheck::kFinite}};
-  bare_.runtime.set_config(c).or_throw();
+  bare_.runtime.rules().set(c).or_throw();
   for (int i = 0; i < 200; ++i) call();
   uint64_t of_old = 0, of_new = 0;
-  for (const CanaryCount& k : bare_.runtime.canaries().kernels)
+  for (const CanaryCount& k : bare_.runtime.health().canaries().kernels)
     (k.kernel == "old" ? of_old : of_new) += k.checked;
   EXPECT_GT(of_old, 20u);
   EXPECT_GT(of_new, 20u);
@@ -204,16 +204,16 @@ TEST_F(RolloutJudged, TheTimeOfChecksIsNotThatOfCalls) {
   r.operation = "copy", r.kernel = "fault.new";
   before.dispatch_rules.push_back(r);
   before.canary = {{.op = "*", .kernel = "fault.new", .one_in = 1'000'000}};
-  bare_.runtime.set_config(before).or_throw();
+  bare_.runtime.rules().set(before).or_throw();
   Config c = rules(50, 0.4);
   c.rollout->max_slowdown = 3;
   c.rollout->max_error_rate = 1;
   c.canary = {{.op = "*", .kernel = "fault.new", .one_in = 1}};
-  bare_.runtime.set_config(c).or_throw();
-  const size_t versions = bare_.runtime.config_history().size();
+  bare_.runtime.rules().set(c).or_throw();
+  const size_t versions = bare_.runtime.rules().history().size();
   EXPECT_TRUE(base::eventually([&] {
     call();
-    return saw(Kind::kAborted) || bare_.runtime.config_history().size() > versions;
+    return saw(Kind::kAborted) || bare_.runtime.rules().history().size() > versions;
   }));
   EXPECT_FALSE(saw(Kind::kAborted)) << bare_.runtime.problems().at(0).message;
 }
@@ -230,33 +230,33 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
     const std::lock_guard l(lock);
     return log.find(text) != std::string::npos;
   };
-  bare_.runtime.set_config(patient_rules(20, 0.1)).or_throw();
-  EXPECT_TRUE(logged("set_config: rollout started: 20 % of calls for 0.1 s"));
+  bare_.runtime.rules().set(patient_rules(20, 0.1)).or_throw();
+  EXPECT_TRUE(logged("Rules::set: rollout started: 20 % of calls for 0.1 s"));
   ASSERT_TRUE(call_until(Kind::kReloaded));
   // It may be logged after listeners were told.
-  EXPECT_TRUE(base::eventually([&] { return logged("set_config: rollout promoted: "); }));
+  EXPECT_TRUE(base::eventually([&] { return logged("Rules::set: rollout promoted: "); }));
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   Config bad = rules(100, 3);
-  bare_.runtime.set_config({}).or_throw();
-  bare_.runtime.set_config(bad).or_throw();
+  bare_.runtime.rules().set({}).or_throw();
+  bare_.runtime.rules().set(bad).or_throw();
   ASSERT_TRUE(call_until(Kind::kAborted));
-  EXPECT_TRUE(base::eventually([&] { return logged("set_config: rollout aborted: "); }));
+  EXPECT_TRUE(base::eventually([&] { return logged("Rules::set: rollout aborted: "); }));
   set_log_sink({});
-  EXPECT_THAT(log, ::testing::ContainsRegex("set_config: rollout aborted: [0-9]+ of [0-9]+ calls"));
+  EXPECT_THAT(log, ::testing::ContainsRegex("Rules::set: rollout aborted: [0-9]+ of [0-9]+ calls"));
 }
 
 // Calls in the rollout are the long ones, as they were before.
 TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
   Config same = rules(50, 1);
   same.rollout.reset();
-  bare_.runtime.set_config(same).or_throw();
+  bare_.runtime.rules().set(same).or_throw();
   new_.set(
       {.when = [](const yard_value_t* args, uint32_t) { return args[0].u.tensor->shape[0] > 99; },
        .delay = milliseconds(2)});
   same.rollout.emplace();
   same.rollout->percent = 50, same.rollout->hold_s = 1, same.rollout->max_slowdown = 20;
   same.rollout->labels = {{"tenant", "beta"}};
-  bare_.runtime.set_config(same).or_throw();
+  bare_.runtime.rules().set(same).or_throw();
   const auto end = std::chrono::steady_clock::now() + milliseconds(900);
   const ScopedPolicy alpha(Scope().label("tenant", "alpha"));
   while (std::chrono::steady_clock::now() < end && !saw(Kind::kAborted)) {
@@ -269,12 +269,12 @@ TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
 
 TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheRollout) {
   std::atomic<bool> blocked{false}, go_on{false};
-  const uint64_t id = bare_.runtime.on_config([&](const ConfigEvent&) {
+  const uint64_t id = bare_.runtime.rules().on_change([&](const ConfigEvent&) {
     blocked = true;
     while (!go_on) std::this_thread::sleep_for(milliseconds(1));
   });
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
-  bare_.runtime.set_config(rules(50, 3600)).or_throw();
+  bare_.runtime.rules().set(rules(50, 3600)).or_throw();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto aborted = [&] { return !bare_.runtime.problems().empty(); };
   while ((!aborted() || !blocked) && std::chrono::steady_clock::now() < end) call();
@@ -283,7 +283,7 @@ TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheRollout) {
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
   go_on = true;
   EXPECT_TRUE(ends_by(Kind::kAborted));
-  bare_.runtime.remove_config_callback(id);
+  bare_.runtime.rules().remove_callback(id);
 }
 
 }  // namespace

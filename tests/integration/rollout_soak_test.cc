@@ -71,7 +71,7 @@ TEST_F(RolloutSoak, BreakersOpenAndCloseUnderASampledCanary) {
   c.settings.breaker.enabled = true;
   c.settings.breaker.cooldown = milliseconds(5);
   c.settings.breaker.cooldown_growth = 1;
-  bare_.runtime.set_config(c).or_throw();
+  bare_.runtime.rules().set(c).or_throw();
   const fault::Behaviour bad[] = {
       {.wrong_numbers = true, .delegate = &right_},
       {.when = six, .wrong_numbers = true, .delegate = &right_},
@@ -100,7 +100,7 @@ TEST_F(RolloutSoak, RulesForABadKernelAreAlwaysRolledBack) {
     }
     Config c = patient_rules(30, 5);
     c.canary = {canary()};
-    bare_.runtime.set_config(c).or_throw();
+    bare_.runtime.rules().set(c).or_throw();
     ASSERT_TRUE(soon([&] { return saw(Kind::kAborted); })) << round;
     EXPECT_FALSE(saw(Kind::kReloaded));
   }

@@ -15,16 +15,16 @@ namespace yard::testing::rollout {
 namespace {
 
 TEST_F(RolloutOf, TheShareOfCallsIsAccurate) {
-  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(25, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(patient_rules(25, 3600)).ok());
   int in_rollout = 0;
   for (int i = 0; i < 4000; ++i) in_rollout += call() ? 1 : 0;
-  EXPECT_NEAR(in_rollout, 1000, 150);                    // more than five standard deviations
-  EXPECT_EQ(bare_.runtime.config_history().size(), 1u);  // not in force yet
-  EXPECT_EQ(bare_.runtime.config(), Config());
+  EXPECT_NEAR(in_rollout, 1000, 150);                     // more than five standard deviations
+  EXPECT_EQ(bare_.runtime.rules().history().size(), 1u);  // not in force yet
+  EXPECT_EQ(bare_.runtime.rules().config(), Config());
 }
 
 TEST_F(RolloutOf, AlternatingCallsAllHaveTheirShare) {
-  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(50, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(patient_rules(50, 3600)).ok());
   int small = 0, large = 0;
   for (int i = 0; i < 1000; ++i) small += call(4) ? 1 : 0, large += call(64) ? 1 : 0;
   EXPECT_NEAR(small, 500, 100);
@@ -32,7 +32,7 @@ TEST_F(RolloutOf, AlternatingCallsAllHaveTheirShare) {
 }
 
 TEST_F(RolloutOf, ThreadsOfFewCallsHaveTheirShare) {
-  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(5, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(patient_rules(5, 3600)).ok());
   for (int i = 0; i < 200; ++i)
     std::thread([&] {
       for (int k = 0; k < 15; ++k) call();
@@ -41,10 +41,10 @@ TEST_F(RolloutOf, ThreadsOfFewCallsHaveTheirShare) {
 }
 
 TEST_F(RolloutOf, GoodRulesAreInForceForAllAtTheEnd) {
-  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(10, 0.2)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(patient_rules(10, 0.2)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kReloaded));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(call());
-  EXPECT_EQ(bare_.runtime.config_history().size(), 2u);
+  EXPECT_EQ(bare_.runtime.rules().history().size(), 2u);
 }
 
 TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
@@ -53,12 +53,12 @@ TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
   set_log_sink([&](const LogMessage& m) {
     if (m.logger != "policy") return;
     ++lines;
-    rt.config_history();
+    rt.rules().history();
     rt.problems();
-    refused += rt.set_config({}).code() == Code::kWouldDeadlock;
+    refused += rt.rules().set({}).code() == Code::kWouldDeadlock;
   });
-  EXPECT_TRUE(rt.set_config(patient_rules(10, 0.2)).ok());  // the rollout starts
-  EXPECT_TRUE(call_until(ConfigEvent::Kind::kReloaded));    // and ends
+  EXPECT_TRUE(rt.rules().set(patient_rules(10, 0.2)).ok());  // the rollout starts
+  EXPECT_TRUE(call_until(ConfigEvent::Kind::kReloaded));     // and ends
   // It may be logged after listeners were told.
   EXPECT_TRUE(base::eventually([&] { return lines >= 2 && lines == refused; }));
   set_log_sink({});
@@ -66,16 +66,16 @@ TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
 
 TEST_F(RolloutOf, RulesWhoseKernelsFailAreWithdrawnInTime) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
-  ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(rules(50, 3600)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kAborted));  // and every call went well
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("calls in the rollout"));
-  EXPECT_EQ(bare_.runtime.config_history().size(), 1u);
+  EXPECT_EQ(bare_.runtime.rules().history().size(), 1u);
 }
 
 TEST_F(RolloutOf, SlowRulesAreWithdrawn) {
   new_.set({.delay = milliseconds(2)});
-  ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(rules(50, 3600)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kAborted));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("times as long"));
 }
@@ -83,7 +83,7 @@ TEST_F(RolloutOf, SlowRulesAreWithdrawn) {
 TEST_F(RolloutOf, OnlyCallsWithItsLabelsTakePart) {
   Config c = rules(100, 3600);
   c.rollout->labels = {{"tenant", "beta"}};
-  ASSERT_TRUE(bare_.runtime.set_config(c).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(c).ok());
   EXPECT_FALSE(call());
   {
     const ScopedPolicy beta(Scope().label("tenant", "beta"));
@@ -93,7 +93,7 @@ TEST_F(RolloutOf, OnlyCallsWithItsLabelsTakePart) {
     const ScopedPolicy other(Scope().label("tenant", "alpha"));
     EXPECT_FALSE(call());
   }
-  ASSERT_TRUE(bare_.runtime.set_labels({{"tenant", "beta"}}).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set_labels({{"tenant", "beta"}}).ok());
   EXPECT_TRUE(call());
 }
 
@@ -101,7 +101,7 @@ TEST_F(RolloutOf, OnlyCallsWithItsLabelsTakePart) {
 TEST_F(RolloutOf, ItsRulesReadLabelsOfCallScopeAndProcess) {
   Config c = patient_rules(100, 3600);
   c.dispatch_rules[0].conditions = {{"tenant", {{"beta", false}}, false, {}}};
-  ASSERT_TRUE(bare_.runtime.set_config(c).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(c).ok());
   std::vector<float> y(4), x(4);
   const TensorView to(y.data(), DType::f32, {4}), from(x.data(), DType::f32, {4});
   const auto runs_new = [&](const std::function<Status()>& f) {
@@ -127,23 +127,23 @@ TEST_F(RolloutOf, ItsRulesReadLabelsOfCallScopeAndProcess) {
     EXPECT_TRUE(call());
     EXPECT_FALSE(typed(alpha));
   }
-  ASSERT_TRUE(bare_.runtime.set_labels({{"tenant", "beta"}}).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set_labels({{"tenant", "beta"}}).ok());
   EXPECT_TRUE(call());
   EXPECT_FALSE(by_name(alpha));
 }
 
 TEST_F(RolloutOf, OtherRulesEndARollout) {
-  ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(rules(100, 3600)).ok());
   EXPECT_TRUE(call());
-  ASSERT_TRUE(bare_.runtime.set_config(Config()).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(Config()).ok());
   EXPECT_FALSE(call());
-  ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
-  ASSERT_TRUE(bare_.runtime.load_config("").ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(rules(100, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().load("").ok());
   EXPECT_FALSE(call());
 }
 
 TEST_F(RolloutOf, ThePolicyAppliesInTheRolloutToo) {
-  ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(rules(100, 3600)).ok());
   EXPECT_TRUE(call());
   Policy p;
   p.deny_kernels = {"fault.new"};
@@ -153,7 +153,7 @@ TEST_F(RolloutOf, ThePolicyAppliesInTheRolloutToo) {
 
 TEST_F(RolloutOf, InvalidNumbersAreRefused) {
   Config c = rules(0, 1);
-  const Status s = bare_.runtime.set_config(c);
+  const Status s = bare_.runtime.rules().set(c);
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
   EXPECT_THAT(s.to_string(), HasSubstr("rollout.percent"));
   const auto reading =
@@ -181,7 +181,7 @@ TEST_F(RolloutOf, ThreadsCallWhileRulesComeAndGo) {
     new_.set({.rate = round % 2 == 0 ? 0.0 : 1.0, .code = YARD_FAULT});
     Config c = rules(30, 0.02);
     c.rollout->max_slowdown = 1000;
-    EXPECT_TRUE(bare_.runtime.set_config(c).ok());
+    EXPECT_TRUE(bare_.runtime.rules().set(c).ok());
     std::this_thread::sleep_for(milliseconds(30));
   }
   stop = true;

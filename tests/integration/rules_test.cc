@@ -32,7 +32,7 @@ class Rules : public ::testing::Test {
     ConfigReading r = parse_config(yaml, "rules.yaml");
     problems_ = r.problems;
     if (!r.ok()) return Status(Code::kInvalidArgument, to_string(r.problems[0]));
-    return bare_.runtime.set_config(r.config, &problems_);
+    return bare_.runtime.rules().set(r.config, &problems_);
   }
   // Which kernel a call of this length runs; -1 for an error.
   intptr_t ran(int64_t seq, int64_t by = 0, const Options& o = {}) {
@@ -68,7 +68,7 @@ dispatch_rules:
   EXPECT_EQ(ran(1, 7), 3);
   EXPECT_EQ(ran(64, 7), 3);  // unset priority: 50
   EXPECT_EQ(ran(64, 8), 2);
-  bare_.runtime.load_config("").or_throw();
+  bare_.runtime.rules().load("").or_throw();
   EXPECT_EQ(ran(256, 7), 1);
 }
 
@@ -147,7 +147,7 @@ TEST_F(Rules, DenyAndAllowCountInEveryMode) {
       parse_config(std::string(kRestricting) +
                        "static_kernel_map: {step: default.a}\nsettings: {mode: static}\n",
                    "rules.yaml");
-  other.runtime.set_config(fixed.config).or_throw();
+  other.runtime.rules().set(fixed.config).or_throw();
   EXPECT_TRUE(other.runtime.resolve("step(f32[63,4])").ok());
   EXPECT_FALSE(other.runtime.resolve("step(f32[64,4])").ok());
 }
@@ -183,7 +183,7 @@ TEST_F(Rules, HoldForKernelsThatAreRegisteredLater) {
   bare_.add(zeta).or_throw();
   EXPECT_EQ(ran(4), 9);
   bare_.remove("step", "default.zeta").or_throw();
-  bare_.runtime.load_config("").or_throw();
+  bare_.runtime.rules().load("").or_throw();
   // A deny counts once there is such a kernel.
   load(
       "version: '1.0'\ndispatch_rules: [{operation: step, conditions: {seq_len_gte: 8}, deny: "
@@ -259,7 +259,7 @@ dispatch_rules:
     EXPECT_EQ(explain(4, red).selected, "default.a");
   }
   EXPECT_EQ(ran(4), 1);
-  bare_.runtime.set_labels({{"tier", "gold"}}).or_throw();
+  bare_.runtime.rules().set_labels({{"tier", "gold"}}).or_throw();
   EXPECT_EQ(ran(4), 3);
   const ScopedPolicy in(Scope().label("tier", "tin"));
   EXPECT_EQ(ran(4), 1);
@@ -416,7 +416,7 @@ dispatch_rules:
   EXPECT_THAT(to_string(problems_[1]), HasSubstr("did you mean 'step'"));
   EXPECT_EQ(ran(4), 2);
   EXPECT_THAT(bare_.runtime.problems(), SizeIs(2));
-  EXPECT_EQ(bare_.runtime.config().kernel_locks.size(), 1u);
+  EXPECT_EQ(bare_.runtime.rules().config().kernel_locks.size(), 1u);
 }
 
 // vllm-plugin-FL ignores a configuration file that is not there in silence.
@@ -424,7 +424,7 @@ TEST(PeersDefects, AMissingConfigurationFileIsReported) {
   Runtime runtime(RuntimeSettings{.environment = false, .config = "/nowhere/rules.yaml"});
   ASSERT_THAT(runtime.problems(), SizeIs(1));
   EXPECT_THAT(runtime.problems()[0].message, HasSubstr("/nowhere/rules.yaml"));
-  EXPECT_FALSE(runtime.load_config("/nowhere/rules.yaml").ok());
+  EXPECT_FALSE(runtime.rules().load("/nowhere/rules.yaml").ok());
   ::setenv("YARD_CONFIG", "/nowhere/else.yaml", 1);
   Runtime named;
   ::unsetenv("YARD_CONFIG");
@@ -482,7 +482,7 @@ TEST_F(Rules, OnOpsThatAreRegisteredLaterAreCheckedThen) {
   more.add_kernel(kernel_of("later", "default.z", 7));
   bare_.runtime.apply(std::move(more)).or_throw();
   EXPECT_THAT(told(), both);
-  bare_.runtime.load_config("").or_throw();
+  bare_.runtime.rules().load("").or_throw();
   EXPECT_THAT(told(), SizeIs(0));
 }
 
@@ -559,7 +559,7 @@ fallback_chains: {attention.causal: [flash_attention_v2, xformers_memory_efficie
 )",
                                        "layerzero.yaml");
   ASSERT_TRUE(r.ok()) << to_string(r.problems[0]);
-  ASSERT_TRUE(bare.runtime.set_config(r.config).ok());
+  ASSERT_TRUE(bare.runtime.rules().set(r.config).ok());
   // It locks the op to a kernel that it does not allow: nothing is left, and it says so.
   const Status s = bare.runtime.resolve("attention.causal(bf16[8,4,4])").status();
   EXPECT_EQ(s.code(), Code::kNoKernel);

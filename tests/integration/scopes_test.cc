@@ -101,7 +101,7 @@ TEST_F(Scopes, UnsetFieldsFollowTheProcess) {
   EXPECT_EQ(ran(), 1);  // both vendors are denied now
   bare_.remove("copy", "default.a").or_throw();
   EXPECT_EQ(ran(), 4);
-  bare_.runtime.reset_policy().or_throw();
+  bare_.runtime.set_policy({}).or_throw();
   EXPECT_EQ(ran(), 3);
   bare_.add(kernel_of("copy", "default.late", 9, 90)).or_throw();
   EXPECT_EQ(ran(), 9);
@@ -279,7 +279,7 @@ TEST_F(Scopes, UnderChangesFromOtherThreads) {
       Policy p;
       p.deny_vendors = {"zeta"};
       bare_.runtime.set_policy(p).or_throw();
-      bare_.runtime.reset_policy().or_throw();
+      bare_.runtime.set_policy({}).or_throw();
     }
   });
   std::vector<std::thread> callers;

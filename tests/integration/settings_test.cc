@@ -31,10 +31,10 @@ struct Plain {
 
 TEST(FileSettings, RequireVerifiedRefusesUnverifiedPlugins) {
   Plain p;
-  ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {require_verified: true}}")).ok());
+  ASSERT_TRUE(p.runtime->rules().set(settings("{plugins: {require_verified: true}}")).ok());
   const Status s = p.runtime->plugins().load(p.folder.put("answer"));
   EXPECT_THAT(s.to_string(), HasSubstr("yard verify"));
-  ASSERT_TRUE(p.runtime->load_config("").ok());
+  ASSERT_TRUE(p.runtime->rules().load("").ok());
   EXPECT_TRUE(p.runtime->plugins().load(p.folder.file("answer.so")).ok());
 }
 
@@ -45,24 +45,24 @@ std::string recording_to(const std::string& path) {
 TEST(FileSettings, RecordWritesCallsUntilTheFileChanges) {
   Plain p;
   const std::string path = p.folder.file("calls.txt");
-  ASSERT_TRUE(p.runtime->set_config(settings(recording_to(path))).ok());
-  EXPECT_EQ(p.runtime->recording().path, path);
+  ASSERT_TRUE(p.runtime->rules().set(settings(recording_to(path))).ok());
+  EXPECT_EQ(p.runtime->recording().stats().path, path);
   std::vector<float> x(8), y(8);
   const TensorView in(x.data(), DType::f32, {2, 4}), out(y.data(), DType::f32, {2, 4});
   ASSERT_TRUE(p.runtime->call("softmax", {{"out", out}, {"x", in}}).ok());
-  ASSERT_TRUE(p.runtime->load_config("").ok());
-  EXPECT_EQ(p.runtime->recording().path, "");
+  ASSERT_TRUE(p.runtime->rules().load("").ok());
+  EXPECT_EQ(p.runtime->recording().stats().path, "");
   EXPECT_THAT(read_file(path), HasSubstr("softmax(f32[2,4]"));
 }
 
 TEST(FileSettings, RecordDoesNotReplaceARecordingOfTheProgram) {
   Plain p;
   const std::string mine = p.folder.file("mine.txt"), theirs = p.folder.file("theirs.txt");
-  ASSERT_TRUE(p.runtime->record_to(mine).ok());
-  ASSERT_TRUE(p.runtime->set_config(settings(recording_to(theirs))).ok());
-  EXPECT_EQ(p.runtime->recording().path, mine);
-  ASSERT_TRUE(p.runtime->load_config("").ok());
-  EXPECT_EQ(p.runtime->recording().path, mine);
+  ASSERT_TRUE(p.runtime->recording().to(mine).ok());
+  ASSERT_TRUE(p.runtime->rules().set(settings(recording_to(theirs))).ok());
+  EXPECT_EQ(p.runtime->recording().stats().path, mine);
+  ASSERT_TRUE(p.runtime->rules().load("").ok());
+  EXPECT_EQ(p.runtime->recording().stats().path, mine);
 }
 
 }  // namespace

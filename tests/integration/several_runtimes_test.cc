@@ -54,18 +54,18 @@ TEST(SeveralRuntimes, PoliciesRulesAndModesAreSeparate) {
   EXPECT_TRUE(two.runtime().policy().empty());
   const base::TempFolder folder;
   base::replace(folder / "r.yaml", "version: '1.0'\nkernel_locks: {copy: second}\n");
-  ASSERT_TRUE(two.runtime().load_config(folder / "r.yaml").ok());
+  ASSERT_TRUE(two.runtime().rules().load(folder / "r.yaml").ok());
   ASSERT_TRUE(one.runtime().set_policy({}).ok());
   EXPECT_EQ(one.ran(), 11);
   EXPECT_EQ(two.ran(), 22);
-  EXPECT_THAT(one.runtime().config_history(), IsEmpty());
-  ASSERT_TRUE(one.runtime().set_static_map(StaticMap().set("copy", "second")).ok());
-  EXPECT_TRUE(two.runtime().static_map().empty());
-  ASSERT_TRUE(two.runtime().record_to(folder / "calls.txt").ok());
+  EXPECT_THAT(one.runtime().rules().history(), IsEmpty());
+  ASSERT_TRUE(one.runtime().rules().set_static_map(StaticMap().set("copy", "second")).ok());
+  EXPECT_TRUE(two.runtime().rules().static_map().empty());
+  ASSERT_TRUE(two.runtime().recording().to(folder / "calls.txt").ok());
   EXPECT_EQ(one.ran(), one.ran());
   EXPECT_EQ(two.ran(), 22);
-  EXPECT_EQ(two.runtime().recording().calls, 1u);
-  EXPECT_EQ(one.runtime().recording().path, "");
+  EXPECT_EQ(two.runtime().recording().stats().calls, 1u);
+  EXPECT_EQ(one.runtime().recording().stats().path, "");
 }
 
 TEST(SeveralRuntimes, PluginsAreSeparate) {

@@ -101,8 +101,8 @@ class Signals : public ::testing::Test {
 
 TEST_F(Signals, InterruptCallsScopesReloadsAndRecordings) {
   say("default.a");
-  ASSERT_TRUE(runtime().watch_config(rules_, {milliseconds(20), milliseconds(10)}).ok());
-  ASSERT_TRUE(runtime().record_to(folder_ / "calls.txt").ok());
+  ASSERT_TRUE(runtime().rules().watch(rules_, {milliseconds(20), milliseconds(10)}).ok());
+  ASSERT_TRUE(runtime().recording().to(folder_ / "calls.txt").ok());
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::atomic<uint64_t> calls{0};
@@ -122,7 +122,7 @@ TEST_F(Signals, InterruptCallsScopesReloadsAndRecordings) {
       add.add_kernel(kernel_of("copy", "comes", 3, 1));
       remove.remove_kernel("copy", "comes");
       wrong += !runtime().apply(std::move(add)).ok();
-      const auto ticket = runtime().apply_with_ticket(std::move(remove));
+      const auto ticket = runtime().apply(std::move(remove));
       wrong += !ticket.ok() || !ticket->wait(seconds(60)).ok();
     }
   });
@@ -141,11 +141,11 @@ TEST_F(Signals, InterruptCallsScopesReloadsAndRecordings) {
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(g_signals, 100);
-  EXPECT_GE(runtime().recording().calls, calls.load());
-  EXPECT_EQ(runtime().recording().problem, "");
-  EXPECT_TRUE(runtime().stop_recording().ok());
+  EXPECT_GE(runtime().recording().stats().calls, calls.load());
+  EXPECT_EQ(runtime().recording().stats().problem, "");
+  EXPECT_TRUE(runtime().recording().stop().ok());
   EXPECT_NE(read_file(folder_ / "calls.txt").find("copy("), std::string::npos);
-  runtime().unwatch_config();
+  runtime().rules().unwatch();
 }
 
 TEST_F(Signals, InterruptLoading) {
@@ -174,7 +174,7 @@ TEST_F(Signals, InterruptAWaitAndAKernel) {
   storm.begin();
   Changes c;
   c.remove_kernel("copy", "slow");
-  const Ticket t = runtime().apply_with_ticket(std::move(c)).value();
+  const Ticket t = runtime().apply(std::move(c)).value();
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(t.wait(milliseconds(100)).code(), Code::kDeadline);
   EXPECT_GE(std::chrono::steady_clock::now() - before, milliseconds(100));

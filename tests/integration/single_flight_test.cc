@@ -159,7 +159,7 @@ TEST(SingleFlight, VerifiersMayNotChangeWhatIsBeingSelectedFrom) {
   asked.then = [&] {
     Changes c;
     c.remove_kernel("copy", "a");
-    apply = bare.runtime.apply(std::move(c));
+    apply = bare.runtime.apply(std::move(c)).status();
     policy = bare.runtime.set_policy({});
     reset = bare.runtime.reset();
   };

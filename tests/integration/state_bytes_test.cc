@@ -75,7 +75,7 @@ class StateBytes : public ::testing::Test {
   void bound(int64_t bytes) {
     Config config;
     config.settings.state_bytes = bytes;
-    bare_.runtime.set_config(config).or_throw();
+    bare_.runtime.rules().set(config).or_throw();
   }
   // The kernel that served a call with this weight.
   std::string call(const Instance& instance, const TensorView& weight) {

@@ -269,7 +269,7 @@ TEST_F(States, EndWhenTheirKernelIsRemovedAndNoCallUsesThem) {
   ASSERT_TRUE(i.call({out_.view, x_.view}).ok());
   Changes c;
   c.remove_kernel("copy", "default.scale");
-  const Ticket t = bare_.runtime.apply_with_ticket(std::move(c)).value();
+  const Ticket t = bare_.runtime.apply(std::move(c)).value();
   EXPECT_EQ(g_log.destroyed, 1);
   EXPECT_TRUE(t.done());
   EXPECT_EQ(i.call({out_.view, x_.view}).code(), Code::kNoKernel);
@@ -290,7 +290,7 @@ TEST_F(States, RemovalFinishesThoughACallCreatesItsStateDuringIt) {
     while (g_log.gate != Log::kReached) std::this_thread::yield();
     Changes c;
     c.remove_kernel("copy", "default.scale");
-    const Ticket ticket = bare_.runtime.apply_with_ticket(std::move(c)).value();
+    const Ticket ticket = bare_.runtime.apply(std::move(c)).value();
     EXPECT_FALSE(ticket.done());
     g_log.gate = Log::kOpen;
     caller.join();
@@ -319,7 +319,7 @@ TEST_F(States, RemovalFinishesWhileCallsGoOn) {
     while (served == before) std::this_thread::yield();
     Changes c;
     c.remove_kernel("copy", "default.scale");
-    const Ticket ticket = bare_.runtime.apply_with_ticket(std::move(c)).value();
+    const Ticket ticket = bare_.runtime.apply(std::move(c)).value();
     EXPECT_TRUE(ticket.wait(std::chrono::seconds(10)).ok()) << "removal " << n;
     bare_.add(stateful()).or_throw();
   }

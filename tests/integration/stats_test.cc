@@ -88,7 +88,7 @@ TEST(Stats, WatchedCallsAreTimedAsOftenAsOthers) {
   CanaryRule rule;
   rule.op = "twice", rule.one_in = 1'000'000, rule.check = CanaryCheck::kFinite;
   rules.canary.push_back(rule);
-  w.runtime.set_config(rules).or_throw();
+  w.runtime.rules().set(rules).or_throw();
   const TensorView out(w.out.data(), DType::f32, {64}), in(w.in.data(), DType::f32, {64});
   for (int i = 0; i < 12800; ++i) ASSERT_TRUE(twice.on(w.runtime)(out, in).ok());
   const RuntimeStats s = w.runtime.stats();
@@ -161,7 +161,7 @@ TEST(Stats, FailuresAndFallbacksAreCountedByClass) {
 TEST(Stats, AResetStartsAtZero) {
   World w;
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(w.call(8).ok());
-  ASSERT_TRUE(w.runtime.set_config(Config()).ok());
+  ASSERT_TRUE(w.runtime.rules().set(Config()).ok());
   EXPECT_EQ(w.runtime.stats().reloads.applied, 1u);
   const auto before = std::chrono::system_clock::now();
   w.runtime.reset_stats();
@@ -175,7 +175,7 @@ TEST(Stats, AResetStartsAtZero) {
 
 TEST(Stats, ReloadsAreCountedWithTheirErrors) {
   World w;
-  EXPECT_FALSE(w.runtime.load_config("/nonexistent/rules.yaml").ok());
+  EXPECT_FALSE(w.runtime.rules().load("/nonexistent/rules.yaml").ok());
   const ReloadStats s = w.runtime.stats().reloads;
   EXPECT_EQ(s.refused, 1u);
   EXPECT_EQ(s.applied, 0u);

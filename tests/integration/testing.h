@@ -54,12 +54,12 @@ struct Bare {
   Status add(const yard_kernel_t& k, std::shared_ptr<void> keep = {}) {
     Changes c;
     c.add_kernel(k, std::move(keep));
-    return runtime.apply(std::move(c));
+    return runtime.apply(std::move(c)).status();
   }
   Status remove(const char* op, const char* id) {
     Changes c;
     c.remove_kernel(op, id);
-    return runtime.apply(std::move(c));
+    return runtime.apply(std::move(c)).status();
   }
   static RuntimeSettings settings(size_t plans_per_op) {
     RuntimeSettings s{false, plans_per_op, false};

@@ -68,7 +68,7 @@ class ThreadEnds : public ::testing::Test {
   Ticket remove(const char* id) {
     Changes c;
     c.remove_kernel("copy", id);
-    return bare_.runtime.apply_with_ticket(std::move(c)).value();
+    return bare_.runtime.apply(std::move(c)).value();
   }
   // A new thread, which is given what the last one left.
   void expect_next_is_clean(intptr_t kernel) {

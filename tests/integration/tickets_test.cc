@@ -23,7 +23,7 @@ class Tickets : public ::testing::Test {
   Ticket remove(const char* id) {
     Changes c;
     c.remove_kernel("copy", id);
-    return bare_.runtime.apply_with_ticket(std::move(c)).value();
+    return bare_.runtime.apply(std::move(c)).value();
   }
   Bare bare_;
   fault::FaultKernel kernel_;
@@ -109,7 +109,7 @@ TEST_F(Tickets, CoverEverythingThatABatchRemoved) {
   ASSERT_TRUE(bare_.add(kernel_of("copy", "b", 2), std::move(keep)).ok());
   Changes c;
   c.remove_op("copy").remove_backend("test");
-  EXPECT_TRUE(bare_.runtime.apply_with_ticket(std::move(c)).value().wait(seconds(10)).ok());
+  EXPECT_TRUE(bare_.runtime.apply(std::move(c)).value().wait(seconds(10)).ok());
   EXPECT_TRUE(watch.expired());
 }
 

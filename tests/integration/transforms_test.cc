@@ -141,7 +141,7 @@ TEST_F(CompactKernel, TransformsAreForbiddenByFileOrProcess) {
       parse_config("version: \"1.0\"\npolicy: {transforms: {copy: false}}\n", "rules.yaml");
   ASSERT_TRUE(reading.ok());
   EXPECT_EQ(parse_config(to_yaml(reading.config), "again.yaml").config, reading.config);
-  ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
+  ASSERT_TRUE(bare_.runtime.rules().set(reading.config).ok());
   EXPECT_EQ(call().code(), Code::kNoKernel);
   Policy p;
   p.transforms["copy"] = true;
@@ -296,7 +296,7 @@ TEST(TransformCanary, ChecksAndRepairsTheCallersTensors) {
   Config c;
   c.canary.emplace_back();
   c.canary[0].op = "copy", c.canary[0].one_in = 1;
-  ASSERT_TRUE(bare.runtime.set_config(c).ok());
+  ASSERT_TRUE(bare.runtime.rules().set(c).ok());
   std::vector<float> from(16, 2.0f), to(16, 0.0f);
   const TensorView x(from.data(), DType::f32, {8}, {2}), out(to.data(), DType::f32, {8}, {2});
   ASSERT_TRUE(copy_op.on(bare.runtime)(out, x, 0).ok());

@@ -41,7 +41,7 @@ TEST(Verify, IgnoresPolicyAndCaches) {
   EXPECT_EQ(after.plans, before.plans);
   EXPECT_EQ(after.overlays, before.overlays);
   EXPECT_EQ(after.selections, before.selections);
-  for (const KernelInfo& k : runtime.find_kernels("reference.cpp")) EXPECT_EQ(k.calls, 0u);
+  for (const KernelInfo& k : runtime.list().find_kernels("reference.cpp")) EXPECT_EQ(k.calls, 0u);
 }
 
 TEST(Verify, ReportsProgressAndCanBeEnded) {

@@ -81,11 +81,7 @@ class FailingKernels {
     Runtime::shared().apply(std::move(c)).or_throw();
   }
   ~FailingKernels() {
-    Runtime::shared()
-        .apply_with_ticket(std::move(Changes().remove_backend("fault")))
-        .value()
-        .wait()
-        .or_throw();
+    Runtime::shared().apply(std::move(Changes().remove_backend("fault"))).value().wait().or_throw();
   }
   // Of the kernel that has failed least often.
   uint64_t failures() const {
@@ -115,8 +111,8 @@ class Storm : public ::testing::Test {
     Runtime::shared().set_policy(p).or_throw();
   }
   void TearDown() override {
-    Runtime::shared().reset_policy().or_throw();
-    Runtime::shared().load_config("").or_throw();
+    Runtime::shared().set_policy({}).or_throw();
+    Runtime::shared().rules().load("").or_throw();
     Runtime::shared().health().set_settings({}).or_throw();
   }
 };
@@ -153,7 +149,7 @@ TEST_F(Storm, RulesReload) {
   {
     const Meanwhile reload([&](int i) {
       std::ofstream(path) << "version: \"1.0\"\n" << rules[i % 5];
-      Runtime::shared().load_config(path).or_throw();
+      Runtime::shared().rules().load(path).or_throw();
     });
     expect_tokens([&] { return reload.rounds() > 10; });
   }
@@ -165,14 +161,14 @@ TEST_F(Storm, PluginsComeAndGo) {
       "version: \"1.0\"\nscore:\n  - {kernel: vendor.acme, add: 500, optional: true}\n",
       "storm.yaml");
   ASSERT_TRUE(rules.ok());
-  Runtime::shared().set_config(rules.config).or_throw();
+  Runtime::shared().rules().set(rules.config).or_throw();
   set_breakers(false), set_policy();
   std::atomic<uint64_t> served{0}, failed{0};
   const Meanwhile change([&](int) {
     yard::Plugins plugins = Runtime::shared().plugins();
     const auto count = [&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      for (const yard::KernelInfo& k : Runtime::shared().find_kernels("vendor.acme"))
+      for (const yard::KernelInfo& k : Runtime::shared().list().find_kernels("vendor.acme"))
         served += k.calls, failed += k.failures;
     };
     plugins.load(TEST_BROKEN_PLUGIN).or_throw();
@@ -191,7 +187,7 @@ TEST_F(Storm, ANewVersionOfAPluginServesAtOnce) {
       "version: \"1.0\"\nscore:\n  - {kernel: vendor.acme, add: 500, optional: true}\n",
       "storm.yaml");
   ASSERT_TRUE(rules.ok());
-  Runtime::shared().set_config(rules.config).or_throw();
+  Runtime::shared().rules().set(rules.config).or_throw();
   set_policy();
   yard::BreakerSettings s;
   s.cooldown = std::chrono::minutes(10);
@@ -211,7 +207,8 @@ TEST_F(Storm, ANewVersionOfAPluginServesAtOnce) {
   EXPECT_EQ(open(), 0u);
   EXPECT_EQ(generated(test_model(), e), e.tokens);
   uint64_t served = 0;
-  for (const yard::KernelInfo& k : Runtime::shared().find_kernels("vendor.acme")) served += k.calls;
+  for (const yard::KernelInfo& k : Runtime::shared().list().find_kernels("vendor.acme"))
+    served += k.calls;
   EXPECT_GT(served, 0u);
   plugins.unload("acme").value().wait().or_throw();
   plugins.forget("acme").or_throw();

@@ -65,7 +65,7 @@ const yard_plugin_t* noop_plugin() {
 Status BenchCall::prepare() {
   Changes c;
   c.add_plugin(*noop_plugin());
-  return Runtime::shared().apply(std::move(c));
+  return Runtime::shared().apply(std::move(c)).status();
 }
 
 BenchCall::BenchCall()
@@ -256,13 +256,13 @@ Status add_other_kernels() {
       c.add_kernel(kernel);
     }
   }
-  return Runtime::shared().apply(std::move(c));
+  return Runtime::shared().apply(std::move(c)).status();
 }
 
 Status remove_other_kernels() {
   Changes c;
   for (int o = 0; o < 10; ++o) c.remove_op("bench_other_" + std::to_string(o));
-  return Runtime::shared().apply(std::move(c));
+  return Runtime::shared().apply(std::move(c)).status();
 }
 
 }  // namespace yard::tool

@@ -99,7 +99,7 @@ void check_announced(Runtime& runtime, std::vector<Checked>& all) {
     std::erase_if(c.problems,
                   [](const ConfigProblem& p) { return p.severity == Severity::kWarning; });
     const size_t errors = c.problems.size();
-    for (ConfigProblem& p : runtime.check_config(c.file)) {
+    for (ConfigProblem& p : runtime.rules().check(c.file)) {
       const auto same = [&](const ConfigProblem& o) { return o.path == p.path; };
       const auto end = c.problems.begin() + static_cast<ptrdiff_t>(errors);
       if (std::none_of(c.problems.begin(), end, same)) c.problems.push_back(std::move(p));
@@ -146,7 +146,7 @@ int check_files(const CheckQuestion& q) {
   if (const int code = add_program_modes(runtime); code != kOk) return code;
   std::vector<Checked> all;
   bool ok = true;
-  for (const std::string& file : q.files) all.push_back({file, runtime.check_config(file)});
+  for (const std::string& file : q.files) all.push_back({file, runtime.rules().check(file)});
   check_announced(runtime, all);
   for (Checked& c : all) {
     note_unchecked(runtime, c);

@@ -67,7 +67,7 @@ Result<Calls> calls_of(const DiffQuestion& q, const Runtime& before, const Runti
     if (!given.ok()) return std::move(given).status();
     return Calls{*std::move(given), {}, {}};
   }
-  auto made = sampled(before, before.config(), after.config());
+  auto made = sampled(before, before.rules().config(), after.rules().config());
   if (!made.ok()) return made;
   std::vector<std::string> texts;
   for (const CountedCall& c : made->calls) texts.push_back(c.call);
@@ -140,7 +140,7 @@ int diff_files(const DiffQuestion& q) {
   const auto after = runtime_under(q.new_file);
   if (after == nullptr) return kUsage;
   const auto calls = need(calls_of(q, *before, *after), kUsage);
-  const auto changes = yard::diff(before->config(), after->config());
+  const auto changes = yard::diff(before->rules().config(), after->rules().config());
   const auto moves = compare(*before, *after, calls.calls);
   for (const std::string& op : calls.cut)
     print_err("yard: only {} calls of {} were tried; --call and --trace try others\n", kMostSamples,

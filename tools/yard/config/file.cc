@@ -39,11 +39,11 @@ Status put_in_force(Runtime& runtime, const std::string& path,
                     std::vector<ConfigProblem>& problems) {
   ConfigReading reading = read_config(path);
   if (!reading.ok()) {
-    problems = runtime.check_config(path);
+    problems = runtime.rules().check(path);
     return Status(Code::kInvalidArgument, path + " is not a rule file");
   }
   reading.config.rollout.reset();
-  Status s = runtime.set_config(std::move(reading.config), &problems);
+  Status s = runtime.rules().set(std::move(reading.config), &problems);
   problems.insert(problems.begin(), reading.problems.begin(), reading.problems.end());
   return s;
 }
@@ -62,7 +62,7 @@ int add_program_modes(Runtime& runtime) {
   ModeProvider silent;
   silent.reads.emplace();
   silent.plan = [](const ModeCall&) { return std::vector<std::string>(); };
-  for (const std::string& name : program_modes()) need(runtime.add_mode(name, silent), kUsage);
+  for (const std::string& m : program_modes()) need(runtime.rules().add_mode(m, silent), kUsage);
   return kOk;
 }
 

@@ -29,7 +29,7 @@ void add_feature_option(CLI::App& command) {
 Status check_features() {
   RuntimeSettings s = looks_for_nothing();
   s.device_features.clear();
-  return Runtime(s).state_device_features(device_features());
+  return Runtime(s).plugins().state_device_features(device_features());
 }
 
 Json to_json(const PluginInfo& p) {

@@ -219,7 +219,7 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   };
   Runtime runtime(settings);
   // Rules with require_verified must not refuse the plugin here.
-  runtime.load_config("").ignore();
+  runtime.rules().load("").ignore();
   Plugins plugins = runtime.plugins();
   for (const PluginInfo& p : plugins.list())
     if (p.name == ward.name) plugins.forget(p.path).ignore();
