@@ -126,6 +126,8 @@ class YARD_API Scope {
   friend class ScopedPolicy;
   friend Scope current_scope();
   explicit Scope(std::shared_ptr<detail::ScopeSpec> spec) noexcept : spec_(std::move(spec)) {}
+  template <class F>
+  Scope with(const F& change) const;
   std::shared_ptr<detail::ScopeSpec> spec_;  // never changed once shared
 };
 

@@ -66,82 +66,21 @@ yard_tensor_t& WithFacts::more_room() {
   return more_->tensors.emplace_back();
 }
 
-namespace {
-
-[[gnu::noinline]] Status::Rep* slow(Site* site, const Cells& cells) {
-  return resolve_call(*site, cells, nullptr).release();
-}
-
-// A call without options whose form this thread does not remember. If a step finds nothing, resolve_call() takes the same
-// steps again and makes what is missing.
-//
-// `form` is null for calls that are nested too deep for memos: it would take 600 bytes of the stack at each level.
-Status::Rep* look_up(Site* site, const Cells& cells, const CallForm* form) try {
-  Core& core = *site->core;
-  base::ThreadRecord* const registered = base::try_this_thread();
-  if (registered == nullptr) [[unlikely]]
-    return Status::out_of_memory().release();
-  base::ThreadRecord& thread = *registered;
-  if (Status::Rep* const refused = check_depth(thread, core, site->name)) [[unlikely]]
-    return refused;
-  {
-    base::Guard guard(thread);
-    const uint32_t index = site->index.load(std::memory_order_relaxed);
-    const bool scoped = thread.scope != 0;
-    // Read before what it covers is found.
-    const MemoVersion& version =
-        scoped ? core.published.overlays_version : core.published.version(index);
-    Route route;
-    route.version = &version.value(), route.found = version.read();
-    const Entry* const entry =
-        find_entry(guard, core, index, [&](const Snapshot& snapshot, const Entry* global) {
-          if (!scoped) [[likely]]
-            return global;
-          // Scopes that are traced have no overlay here: resolve_call() records their calls.
-          const Entry* const overlay =
-              snapshot.overlay(index, {.scope = thread.scope, .hash = scope_hash(thread.scope)});
-          if (overlay != nullptr) route.flags = thread.scope_state->flags;
-          return overlay;
-        });
-    // Before anything is read: arguments beyond those of the schema may not be there.
-    if (entry != nullptr && cells.count == entry->program().arg_count()) [[likely]] {
-      const WithFacts facts(cells);
-      const int32_t aliased = check_args(entry->program(), facts.args(), cells.count);
-      if (aliased >= 0) [[likely]] {
-        route.flags |= static_cast<uint32_t>(aliased);
-        if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-          if (form != nullptr && seen_before(thread, *form)) {
-            route.entry = entry;
-            fill_route(route, core, *plan);
-            remember(thread, *site, *form, route, cells);
-          }
-          thread.count_down();
-          return run_hit(thread, *entry, core, *plan, cells, route.flags);
-        }
-      }
-    }
-  }
-  return slow(site, cells);
-} catch (const std::bad_alloc&) {  // for the facts of a long list
-  return Status::out_of_memory().release();
-}
-
-}  // namespace
-
 Status::Rep* call(Site* site, const Cells& cells) {
+  // Calls that are nested deeper use no memos: a form would take 600 bytes of the stack at each level.
   ThreadHead* const thread = t_thread;
   if (thread == nullptr || thread->depth >= ThreadHead::kInlineSlots) [[unlikely]]
-    return look_up(site, cells, nullptr);
+    return resolve_call(*site, cells, nullptr).release();
   CallForm form;
   if (form.read(*thread, *site, cells)) [[likely]] {
     if (const CallMemo* const m = find(*thread, *site, form, cells)) {
       base::Guard guard(*thread);
       guard.announce(m->route.entry);
       if (m->route.is_current()) [[likely]]
-        return run_current(static_cast<base::ThreadRecord&>(*thread), *site, m->route, cells);
+        return run_hit(static_cast<base::ThreadRecord&>(*thread), *site, m->route, cells);
     }
   }
-  return look_up(site, cells, &form);
+  return resolve_call(*site, cells, nullptr, &form).release();
 }
 
 uint32_t call_flags(const Options& o) noexcept {
@@ -199,7 +138,7 @@ Status::Rep* dispatch(Site* site, const yard_value_t* args) {
 }
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
-  return run_current(base::this_thread(), *site, route, cells_of(*site, args));
+  return run_hit(base::this_thread(), *site, route, cells_of(*site, args));
 }
 
 Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
@@ -214,9 +153,10 @@ Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& en
     cells[i] = {
         tag_of(kept.site->letters[i], args[i] != 0), 0, {.i = static_cast<int64_t>(args[i])}};
   base::ThreadRecord& thread = base::this_thread();
-  return after_failure(thread, *static_cast<const Entry*>(entry.load(std::memory_order_relaxed)),
-                       *kept.site->core, *static_cast<const exec::Plan*>(kept.plan),
-                       cells_of(*kept.site, cells), kept.call.flags, code, thread.message());
+  return after_failure(
+      {thread, *kept.site, *static_cast<const Entry*>(entry.load(std::memory_order_relaxed)),
+       *static_cast<const exec::Plan*>(kept.plan), cells_of(*kept.site, cells), kept.call.flags},
+      code, thread.message());
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {

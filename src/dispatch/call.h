@@ -23,8 +23,9 @@ namespace yard::dispatch {
 // One call without options. Its arguments may be anything; no more of them are read than the op has parameters. Returns
 // null when it succeeded. Any thread.
 Status::Rep* call(Site* site, const Cells& cells);
-// One call of any kind: makes what a hit did not find. `options` may be null.
-Status resolve_call(Site& site, const Cells& cells, const Options* options);
+// A call that no memo serves. `options` may be null. `form` (may be null) is remembered when it has been seen before.
+Status resolve_call(Site& site, const Cells& cells, const Options* options,
+                    const CallForm* form = nullptr);
 // The same by the rules in rollout.
 Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout);

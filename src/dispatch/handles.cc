@@ -27,18 +27,17 @@ std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_v
     if (p.is_tensor() || values[i].tag != YARD_TAG_NONE) continue;
     values[i] = op::default_value(p);
     if (values[i].tag != YARD_TAG_NONE) continue;
-    switch (p.kind) {
-      case op::Kind::kFloat: values[i].tag = YARD_TAG_FLOAT; break;
-      case op::Kind::kBool: values[i].tag = YARD_TAG_BOOL; break;
-      case op::Kind::kString: values[i].tag = YARD_TAG_STRING, values[i].u.string = ""; break;
-      default: values[i].tag = YARD_TAG_INT; break;
-    }
+    values[i].tag = p.kind == op::Kind::kFloat    ? YARD_TAG_FLOAT
+                    : p.kind == op::Kind::kBool   ? YARD_TAG_BOOL
+                    : p.kind == op::Kind::kString ? YARD_TAG_STRING
+                                                  : YARD_TAG_INT;
+    if (p.kind == op::Kind::kString) values[i].u.string = "";
   }
   return values;
 }
 
 // The call to plan for, checked.
-Result<op::Call> representative(const Entry& e, const yard_value_t* args) {
+Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
   const auto values = with_defaults(e.program(), args);
   const WithFacts facts({values.data(), static_cast<uint32_t>(values.size())});
   YARD_RETURN_IF_ERROR(e.program().explain_mismatch(facts.args(), e.program().arg_count()));
@@ -108,9 +107,7 @@ Status rebind(Bound& state) {
     const uint32_t index = state.site->index.load(std::memory_order_acquire);
     const MemoVersion& version = core.published.version(index);
     route->version = &version.value(), route->found = version.read();
-    auto found = entry_of(*state.site);
-    if (!found.ok()) return std::move(found).status();
-    entry = *std::move(found);
+    YARD_ASSIGN_OR_RETURN(entry, entry_of(*state.site));
     // The op may have come back under another index.
     same_index = entry->candidates().op_record().op->index == index;
   }
@@ -121,8 +118,7 @@ Status rebind(Bound& state) {
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
   Key key;
   if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), route->flags, key)) {
-    if (auto made = core.planner.make_plan(e, key, state.call); !made.ok())
-      return std::move(made).status();
+    YARD_RETURN_IF_ERROR(core.planner.make_plan(e, key, state.call).status());
     if (const exec::Plan* plan = core.planner.pin_plan(e, key, static_cast<Route*>(route.get()))) {
       fill_route(*route, core, *plan);
       if (kCheckForm) route->typed = nullptr;  // a checking library sees every call
@@ -132,67 +128,54 @@ Status rebind(Bound& state) {
   return {};
 }
 
-[[gnu::noinline]] Status::Rep* bound_slow(Bound& state, const yard_value_t* args) {
-  bool look_up;
-  {
-    base::Guard guard(base::this_thread());
-    const Route* route = guard.protect(state.route);
-    look_up = route->plan == nullptr && route->is_current();
-  }
-  if (!look_up)
-    if (Status s = base::or_out_of_memory([&] { return rebind(state); }); !s) return s.release();
-  return call(state.site, cells_of(state, args));
-}
-
 // Whether the arguments have the form the handle is bound to.
-bool same_form(const Entry& e, const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
+bool same_form(const Route& route, const yard_value_t* args) {
+  const auto& e = *static_cast<const Entry*>(route.entry);
   if (!e.program().tags_fit(args, e.program().arg_count())) return false;
   const WithFacts facts({args, e.program().arg_count(), Cells::kAllViews});
   Key key;
-  return e.program().fits(facts.args()) >= 0 && e.recipe().fold(facts.args(), flags, key) &&
-         Entry::is_for(plan, key);
+  return e.program().fits(facts.args()) >= 0 && e.recipe().fold(facts.args(), route.flags, key) &&
+         Entry::is_for(*static_cast<const exec::Plan*>(route.plan), key);
 }
 
 }  // namespace
 
 Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args) {
-  auto entry = entry_of(*site);
-  if (!entry.ok()) return std::move(entry).status();
-  auto call = representative(**entry, args);
-  if (!call.ok()) return std::move(call).status();
-  auto state = std::make_shared<Bound>(site, *std::move(call));
+  YARD_ASSIGN_OR_RETURN(const auto entry, entry_of(*site));
+  YARD_ASSIGN_OR_RETURN(auto call, call_for(*entry, args));
+  auto state = std::make_shared<Bound>(site, std::move(call));
   YARD_RETURN_IF_ERROR(rebind(*state));
   return std::shared_ptr<BoundState>(std::move(state));
 }
 
 Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
-  Core& core = *state.site->core;
-  base::ThreadRecord* const registered = base::try_this_thread();
-  if (registered == nullptr) [[unlikely]]
+  const Cells cells = cells_of(state, args);
+  base::ThreadRecord* const thread = base::try_this_thread();
+  if (thread == nullptr) [[unlikely]]
     return Status::out_of_memory().release();
-  base::ThreadRecord& thread = *registered;
   // A handle is bound under the policy of the process; a call inside a scope is a plain call.
-  if (thread.scope != 0) [[unlikely]]
-    return call(state.site, cells_of(state, args));
-  if (Status::Rep* const refused = check_depth(thread, core, state.site->name)) [[unlikely]]
+  if (thread->scope != 0) [[unlikely]]
+    return call(state.site, cells);
+  if (Status::Rep* const refused = check_depth(*thread, *state.site)) [[unlikely]]
     return refused;
+  bool current;
   {
-    base::Guard guard(thread);
+    base::Guard guard(*thread);
     const Route& route = *guard.protect(state.route);
-    if (route.plan != nullptr && route.is_current()) [[likely]] {
-      const auto& entry = *static_cast<const Entry*>(route.entry);
-      const auto& plan = *static_cast<const exec::Plan*>(route.plan);
-      if (kCheckForm && !same_form(entry, plan, args, route.flags))
+    current = route.is_current();
+    if (route.plan != nullptr && current) [[likely]] {
+      if (kCheckForm && !same_form(route, args))
         return Status(Code::kInvalidArgument,
                       fmt::format("{}: a bound handle was called on tensors of another form",
-                                  entry.name()))
+                                  state.site->name))
             .release();
-      thread.count_down();  // one that is timed stays so
-      return run_hit(thread, entry, core, plan, cells_of(state, args), route.flags, true);
+      return run_hit(*thread, *state.site, route, cells, true);
     }
   }
-  return bound_slow(state, args);
+  if (!current)
+    if (Status s = base::or_out_of_memory([&] { return rebind(state); }); !s) return s.release();
+  return call(state.site, cells);
 }
 
 std::string bound_kernel(BoundState* handle) {
@@ -213,18 +196,16 @@ std::string bound_kernel(BoundState* handle) {
 Status::Rep* bound_failed(BoundState* handle, const Route* route, const yard_value_t* args,
                           int32_t code) {
   base::ThreadRecord& thread = base::this_thread();
-  const auto& entry = *static_cast<const Entry*>(route->entry);
   const auto& state = *static_cast<const Bound*>(handle);
-  const Cells cells = cells_of(state, args);
-  return after_failure(thread, entry, *state.site->core,
-                       *static_cast<const exec::Plan*>(route->plan), cells,
-                       bound_flags(entry, cells), code, thread.message());
+  return after_failure(
+      {thread, *state.site, *static_cast<const Entry*>(route->entry),
+       *static_cast<const exec::Plan*>(route->plan), cells_of(state, args), route->flags, true},
+      code, thread.message());
 }
 
 Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
-  auto entry = entry_of(*site);
-  if (!entry.ok()) return std::move(entry).status();
+  YARD_ASSIGN_OR_RETURN(auto entry, entry_of(*site));
   // Selected as a call now would be: in the thread's scope.
   const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && scope->policy_id != 0) {
@@ -233,72 +214,66 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
     const PolicyOverride extra =
         make_override(nullptr, scope, OverlayKey::make(nullptr, scope, false));
     YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
-    if (auto scoped = core.planner.overlay(s, (*entry)->candidates().op_record().op->index, extra))
-      *entry = std::move(scoped);
+    if (auto scoped = core.planner.overlay(s, entry->candidates().op_record().op->index, extra))
+      entry = std::move(scoped);
   }
-  const Entry& e = **entry;
-  auto call = representative(e, args);
-  if (!call.ok()) return std::move(call).status();
-  const auto order = select::select(e.candidates(), call->args(), call->count(), call->flags());
-  if (order.empty()) {
-    Key key{};
-    return core.planner.fresh_plan(e, key, *call).status();  // the error
-  }
-  const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
-  FrozenKernel frozen;
+  YARD_ASSIGN_OR_RETURN(const auto call, call_for(*entry, args));
+  const auto& candidates = entry->candidates();
+  const auto order = select::select(candidates, call.args(), call.count(), call.flags());
+  if (order.empty()) return core.planner.fresh_plan(*entry, Key{}, call).status();  // the error
+  const std::shared_ptr<const registry::Kernel>& kernel = candidates.all()[order[0]].kernel;
   const bool mapped = kernel->map != nullptr && (!kernel->map->in_order || order.transforms);
   const bool direct = kernel->d.workspace == nullptr && kernel->d.create == nullptr && !mapped;
-  frozen.typed = direct ? kernel->d.typed : nullptr;
-  frozen.site = site;
-  frozen.flags = call->flags();
-  frozen.host = core.host;
-  frozen.self = kernel->d.self;
-  frozen.pin = std::const_pointer_cast<registry::Kernel>(kernel);
-  frozen.id = kernel->id;
-  return frozen;
+  return FrozenKernel{.typed = direct ? kernel->d.typed : nullptr,
+                      .host = core.host,
+                      .self = kernel->d.self,
+                      .flags = call.flags(),
+                      .pin = std::const_pointer_cast<registry::Kernel>(kernel),
+                      .site = site,
+                      .id = kernel->id};
 }
 
 namespace {
 
-Status failure_of(const FrozenKernel& frozen, int32_t code, const char* message, bool guarded) {
+Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const char* message,
+                        bool guarded) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   return base::or_out_of_memory([&] {
-    return exec::refusal_or(base::this_thread(),
-                            exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
-                            guarded);
-  });
+           return exec::refusal_or(base::this_thread(),
+                                   exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
+                                   guarded);
+         })
+      .release();
 }
 
 }  // namespace
 
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
-  base::ThreadRecord* const registered = base::try_this_thread();
-  if (registered == nullptr) return Status::out_of_memory().release();
-  base::ThreadRecord& thread = *registered;
   const Core& core = *frozen.site->core;
-  if (thread.depth >= ThreadHead::kInlineSlots || base::stack_is_low())
+  base::ThreadRecord* const thread = base::try_this_thread();
+  if (thread == nullptr) return Status::out_of_memory().release();
+  if (thread->depth >= ThreadHead::kInlineSlots || base::stack_is_low())
     if (Status::Rep* const refused = refuse_if_too_deep(
-            thread, core.max_call_depth.load(std::memory_order_relaxed), frozen.site->name))
+            *thread, core.max_call_depth.load(std::memory_order_relaxed), frozen.site->name))
       return refused;
   // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
-  base::Guard guard(thread);
+  base::Guard guard(*thread);
   exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};
   request.args = args, request.count = n;
   std::shared_ptr<const op::Program> program;
-  if (kernel.d.create != nullptr) {
-    const auto s = frozen.site->core->snapshot();
-    if (const registry::OpRecord* f = s->state->find(kernel.op)) program = f->op->program;
-    if (program != nullptr)
-      request.program = program.get(), request.states = frozen.site->core->states_for(nullptr);
-  }
-  const int32_t code = exec::run_kernel(thread, kernel, frame, request);
-  return code == YARD_OK ? nullptr : failure_of(frozen, code, frame.error, true).release();
+  if (kernel.d.create != nullptr)
+    if (const auto s = core.snapshot(); const auto* record = s->state->find(kernel.op)) {
+      program = record->op->program;
+      request.program = program.get(), request.states = core.states_for(nullptr);
+    }
+  const int32_t code = exec::run_kernel(*thread, kernel, frame, request);
+  return code == YARD_OK ? nullptr : failure_of(frozen, code, frame.error, true);
 }
 
 Status::Rep* frozen_failed(const FrozenKernel& frozen, int32_t code, const char* message) {
-  return failure_of(frozen, code, message, false).release();
+  return failure_of(frozen, code, message, false);
 }
 
 }  // namespace yard::detail

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/memo.h"
 
+#include <sys/mman.h>
+
 #include <bit>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -18,30 +19,17 @@ namespace {
 
 constexpr int kThreadLocal = 2;  // our index in ThreadRecord::locals
 
-// From zeroed pages, which cost nothing until a set is used.
-CallMemos* allocate_memos() noexcept {
-  constexpr size_t kAlign = alignof(CallMemos);
-  auto* memory = static_cast<char*>(std::calloc(1, sizeof(CallMemos) + kAlign));
-  if (memory == nullptr) return nullptr;
-  const size_t gap = kAlign - reinterpret_cast<uintptr_t>(memory) % kAlign;  // at least 16
-  auto* memos = reinterpret_cast<CallMemos*>(memory + gap);
-  std::memcpy(memory + gap - sizeof memory, &memory, sizeof memory);
-  return memos;
-}
-void free_memos(void* memos) noexcept {
-  char* memory;
-  std::memcpy(&memory, static_cast<char*>(memos) - sizeof memory, sizeof memory);
-  std::free(memory);
-}
+void free_memos(void* memos) noexcept { ::munmap(memos, sizeof(CallMemos)); }
 
-// Returns null if there is no memory.
+// Returns null if there is no memory. Zeroed pages cost nothing until they are used.
 CallMemos* memos_of(base::ThreadRecord& thread) noexcept {
   if (thread.memos == &detail::kNoMemos) {
-    CallMemos* const made = allocate_memos();
-    if (made == nullptr) return nullptr;
+    void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) return nullptr;
     base::set_thread_exit_hook(kThreadLocal, free_memos);
     thread.locals[kThreadLocal] = made;
-    thread.memos = made;
+    thread.memos = static_cast<CallMemos*>(made);
   }
   return thread.memos;
 }
@@ -183,16 +171,10 @@ bool CallForm::is_of(const CallMemo& m, const Cells& cells) const noexcept {
   const uint64_t* w = m.words;
   for (uint32_t i = 0; i < n; ++i, w += 2) unlike |= (form[i].head ^ w[0]) | (form[i].dims ^ w[1]);
   if (unlike != 0) return false;
-  const auto placed = [&](uint32_t i, uint32_t j) {
+  const bool apart = each_pair(n, written, [&](uint32_t i, uint32_t j) {
     w += 2;
     return address[j] - address[i] - w[-2] <= w[-1];
-  };
-  bool apart = true;
-  if (written == 1) {  // as of most ops
-    for (uint32_t j = 1; apart && j < n; ++j) apart = placed(0, j);
-  } else {
-    apart = each_pair(n, written, placed);
-  }
+  });
   return apart && (m.more == 0 || same_more(m, *this, cells, w));
 }
 

@@ -23,8 +23,7 @@ struct Cells {
   static constexpr uint32_t kAllViews = ~uint32_t{0};
   const yard_value_t* at;
   uint32_t count;
-  uint32_t views =
-      0;  // bit n: if cell n is a tensor, it belongs to a TensorView, whose form is known
+  uint32_t views = 0;  // bit n: a tensor in cell n belongs to a TensorView, whose form is known
 };
 
 // The form of a call that may have any arguments.
@@ -59,7 +58,7 @@ bool seen_before(base::ThreadRecord& thread, const CallForm& form) noexcept;
 void remember(base::ThreadRecord& thread, const detail::Site& site, const CallForm& form,
               const detail::Route& route, const Cells& cells);
 
-// In a forked child: drops the memos of the forking thread, whose counters are replaced.
+// Drops the memos of this thread: a forked child replaces the counters that they point to.
 void forget_memos() noexcept;
 
 }  // namespace yard::dispatch

@@ -139,30 +139,17 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
   return plan;
 }
 
-// Ends a selection that its thread left early: a verifier may end the thread, and memory may run out. Threads that wait
-// for it then select by themselves.
-class Planner::Finisher {
- public:
-  Finisher(Planner& planner, std::shared_ptr<Pending> pending)
-      : planner_(planner), pending_(std::move(pending)) {}
+// Ends a selection, also if its thread leaves it early: a verifier may end the thread, and memory may run out. Threads that
+// wait for it then select by themselves.
+struct Planner::Finisher {
+  Planner& planner;
+  const std::shared_ptr<Pending> pending;
   ~Finisher() {
-    if (pending_->done) return;
-    const std::lock_guard lock(planner_.lock_);
-    finish();
+    const std::lock_guard lock(planner.lock_);
+    pending->done = true;
+    std::erase(planner.pending_, pending);
+    planner.finished_.notify_all();
   }
-  Finisher(const Finisher&) = delete;
-  Finisher& operator=(const Finisher&) = delete;
-
-  // Under the plan lock.
-  void finish() {
-    pending_->done = true;
-    std::erase(planner_.pending_, pending_);
-    planner_.finished_.notify_all();
-  }
-
- private:
-  Planner& planner_;
-  const std::shared_ptr<Pending> pending_;
 };
 
 Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
@@ -193,7 +180,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     mine->key.assign(key.w, key.w + key.words);
     pending_.push_back(mine);
   }
-  Finisher finisher(*this, mine);
+  const Finisher finisher{*this, mine};
   auto plan = fresh_plan(entry, key, call);
   // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
   // stores no more.
@@ -214,7 +201,6 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     } else if (!plan.ok()) {
       mine->status = plan.status();
     }
-    finisher.finish();
   }
   free_some_old_plans();
   if (!store) return plan;

@@ -83,7 +83,7 @@ class Planner {
     bool done = false;
     Status status;
   };
-  class Finisher;
+  struct Finisher;
 
   size_t limit_of(const Entry& entry) const noexcept;  // of stored plans
 

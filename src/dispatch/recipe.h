@@ -35,23 +35,16 @@ class Recipe {
   // The key of a call that fits its schema. False if it does not fit into a Key; then the call needs a selection each
   // time. No allocation, no lock.
   bool fold(const yard_value_t* args, uint32_t flags, Key& key) const noexcept {
-    key.w[0] = fold_first(args, flags);
-    key.words = 1;
-    key.hash = mix(0, key.w[0]);
-    return !longer_ || fold_rest(args, key);
-  }
-
-  // Whether the first word is the whole key, as for most ops; then fold_first() is enough.
-  bool one_word() const noexcept { return !longer_; }
-  uint64_t fold_first(const yard_value_t* args, uint32_t flags) const noexcept {
     const uint64_t facts = lead_ == kNoLead ? 0 : args[lead_].u.tensor->facts & lead_mask_;
     const Test* test = tests_.data();
     uint64_t bits = 0;
     const Group* g = groups_.data();
     for (uint32_t n = first_groups_; n > 0; --n, ++g) bits = fold_group(*g, test, bits, args);
-    return (facts << 32) | (bits << kFlagBits) | (flags & kFlagMask);
+    key.w[0] = (facts << 32) | (bits << kFlagBits) | (flags & kFlagMask);
+    key.words = 1;
+    key.hash = mix(0, key.w[0]);
+    return !longer_ || fold_rest(args, key);
   }
-  static uint64_t hash_of(uint64_t first_word) noexcept { return mix(0, first_word); }
 
   // Whether scalars are part of the key: then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }

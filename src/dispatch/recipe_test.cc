@@ -384,14 +384,5 @@ TEST_F(Recipes, ALongListHasNoKeyAndAShortOneHas) {
   EXPECT_TRUE(fold({.list = 4}, k));
 }
 
-TEST_F(Recipes, TheShortWayAndTheLongWayAgree) {
-  add({limit(YARD_LIMIT_MIN, "d", 8), limit(YARD_LIMIT_ALIGN, "x", 16)});
-  ASSERT_TRUE(recipe_.one_word());
-  Key k;
-  ASSERT_TRUE(fold({.d = 9}, k));
-  EXPECT_EQ(k.words, 1u);
-  EXPECT_EQ(k.hash, Recipe::hash_of(k.w[0]));
-}
-
 }  // namespace
 }  // namespace yard::dispatch

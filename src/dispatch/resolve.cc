@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call that is not a plain hit: calls with options, traced calls, calls without a plan, and calls of an op that was
-// removed or replaced.
+// Every call that no memo serves: it is checked, its plan is looked up by its key, and what is missing is made: the op, the
+// overlay, the plan.
 #include <fmt/format.h>
 
 #include "base/results.h"
@@ -13,31 +13,29 @@ namespace yard::dispatch {
 
 namespace {
 
-// One call. run() takes the steps of run.h; where one finds nothing, it makes what is missing and takes them again.
 class ResolvedCall {
  public:
-  ResolvedCall(Site& site, const Cells& cells, const Options* options,
-               std::shared_ptr<const policy::Rollout> rollout = nullptr)
+  ResolvedCall(Site& site, const Cells& cells, const Options* options, const CallForm* form,
+               std::shared_ptr<const policy::Rollout> rollout)
       : core_(*site.core),
         site_(site),
         cells_(cells),
-        given_(cells.at),
-        count_(cells.count),
         o_(options),
+        form_(form),
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
-        rollout_(std::move(rollout)),
-        overlay_key_(OverlayKey::make(options, scope_, false, rollout_ != nullptr)) {
+        rollout_(std::move(rollout)) {
+    if (o_ != nullptr || scope_ != nullptr || rollout_ != nullptr)
+      overlay_key_ = OverlayKey::make(o_, scope_, false, rollout_ != nullptr);
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
-      if (o_->result != nullptr) *o_->result = {}, selecting_ = base::Stopwatch::start();
+      if (o_->result != nullptr) *o_->result = {}, start_ = base::steady_ns();
     }
   }
 
   Status run() {
-    if (Status::Rep* const refused = check_depth(thread_, core_, site_.name))
-      return Status::adopt(refused);
+    if (Status::Rep* const refused = check_depth(thread_, site_)) return Status::adopt(refused);
     if (scope_ != nullptr && !scope_->problem.ok()) return scope_->problem;
     for (;;) {
       Status status;
@@ -48,9 +46,9 @@ class ResolvedCall {
       }
       const std::shared_ptr<const Entry> entry = entry_;
       if (core_.sites.first_need(entry->name(), &entry->candidates().op_record())) continue;
-      auto time = base::Stopwatch::start();
+      const int64_t start = base::steady_ns();
       auto plan = select_plan(*entry);
-      select_ns_ += time.lap();
+      select_ns_ += base::steady_ns() - start;
       if (!plan.ok()) {
         if (rollout_ != nullptr) tally_unserved(*rollout_, *entry, args_, plan.status());
         return std::move(plan).status();
@@ -64,25 +62,35 @@ class ResolvedCall {
   }
 
  private:
-  // Takes the steps. Returns true if the call has ended, with `status`. Otherwise entry_ is the one that lacks a plan, or
-  // null if it has been replaced meanwhile, or if the op or the overlay is not there.
+  // Returns true if the call has ended, with `status`. Otherwise entry_ is the one that lacks a plan, or null if it has
+  // been replaced meanwhile, or if the op or the overlay is not there.
   bool try_hit(Status& status) {
     base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
-    gone_ = true;
-    const Entry* const e =
-        find_entry(guard, core_, index, [&](const Snapshot& snapshot, const Entry* global) {
-          gone_ = false;
-          return overlay_or_global(snapshot, index, *global);
-        });
+    // Read before what it covers is found.
+    const MemoVersion& version =
+        overlay_key_.hash != 0 ? core_.published.overlays_version : core_.published.version(index);
+    const uint64_t found = version.read();
+    const Snapshot* const snapshot = guard.protect(core_.published.current);
+    const Entry* e = snapshot->entry(index);
+    gone_ = e == nullptr;
+    if (!gone_) e = overlay_or_global(*snapshot, index, *e);
     if (e == nullptr) return entry_ = nullptr, false;
+    guard.move_to_after_reading(e);
     if (e != entry_.get()) {  // else the call was checked and its key folded before
       status = check(e->program());
       if (!status.ok()) return true;
       has_key_ = e->recipe().fold(args_, flags_, key_);
     }
     if (const exec::Plan* plan = has_key_ && uses_cache() ? e->find(key_) : nullptr) {
-      if (!selected_) plan->note_use();
+      if (!selected_) {
+        plan->note_use();
+        if (form_ != nullptr && !traced() && seen_before(thread_, *form_)) {
+          Route route{.version = &version.value(), .found = found, .entry = e, .flags = flags_};
+          fill_route(route, core_, *plan);
+          remember(thread_, site_, *form_, route, cells_);
+        }
+      }
       status = execute(*e, *plan);
       return true;
     }
@@ -108,13 +116,15 @@ class ResolvedCall {
 
   bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
 
+  // Computes the facts of the arguments and adds YARD_CALL_ALIASED to flags_.
   Status check(const op::Program& program) {
     // Before anything is read: arguments beyond those of the schema may not be there.
-    if (count_ != program.arg_count()) return program.explain_mismatch(given_, count_);
+    if (cells_.count != program.arg_count())
+      return program.explain_mismatch(cells_.at, cells_.count);
     if (args_ == nullptr) args_ = facts_.emplace(cells_).args();
-    int32_t aliased = check_args(program, args_, count_);
-    if (aliased < 0) {
-      YARD_RETURN_IF_ERROR(program.explain_mismatch(args_, count_));
+    int32_t aliased = program.tags_fit(args_, cells_.count) ? program.fits_live(args_) : -1;
+    if (aliased < 0) [[unlikely]] {
+      YARD_RETURN_IF_ERROR(program.explain_mismatch(args_, cells_.count));
       if (!traced()) return null_data(program);
       aliased = program.fits(args_);
     }
@@ -124,7 +134,7 @@ class ResolvedCall {
 
   // The error of a call that fits, but has elements without data.
   Status null_data(const op::Program& program) const {
-    for (uint32_t i = 0; i < count_; ++i) {
+    for (uint32_t i = 0; i < cells_.count; ++i) {
       const yard_value_t& v = args_[i];
       if (v.tag == YARD_TAG_TENSOR && v.u.tensor->data == nullptr &&
           (v.u.tensor->facts >> YARD_FACTS_SPAN_SHIFT) != 0)
@@ -152,44 +162,30 @@ class ResolvedCall {
   }
 
   Status execute(const Entry& e, const exec::Plan& plan) {
+    int64_t found = 0;
     if (o_ != nullptr && o_->result != nullptr) {
       o_->result->cached = !selected_;
       o_->result->mode = plan.modes[0];
       if (plan.modes[0] == Mode::kProgram)
         o_->result->mode_name = e.candidates().mode().program->name;
-      o_->result->select_ns = selecting_.lap();
+      found = base::steady_ns();
+      o_->result->select_ns = found - start_;
     }
-    if (traced()) return trace(e, plan);
+    const PlannedCall call{.thread = thread_,
+                           .site = site_,
+                           .entry = e,
+                           .plan = plan,
+                           .cells = cells_,
+                           .flags = flags_,
+                           .args = args_,
+                           .options = o_,
+                           .rollout = rollout_.get(),
+                           .selected = selected_,
+                           .select_ns = select_ns_,
+                           .started = found};
+    if (traced()) return trace(call);
     if (rollout_ == nullptr) thread_.count_down();  // else that was done before
-    if (plan.direct && rollout_ == nullptr && (o_ == nullptr || !o_->deadline)) [[likely]]
-      return execute_direct(e, plan);
-    exec::Request asked = request(e, core_, args_, given_, flags_, o_);
-    asked.selected = selected_, asked.select_ns = select_ns_;
-    if (rollout_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *rollout_, true);
-    const auto& rollout = e.candidates().settings().watch.rollout;
-    if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
-    if (takes_rollout(*rollout, e, o_, scope_)) return call_in_rollout(site_, cells_, o_, rollout);
-    return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
-  }
-
-  Status execute_direct(const Entry& e, const exec::Plan& plan) {
-    char* const error = thread_.message();
-    std::optional<SampledTime> time;
-    if (thread_.is_timed()) time.emplace(thread_);
-    const int32_t code = run_direct(error, core_, plan, given_, count_, flags_);
-    if (time && code == YARD_OK) time->add_to(plan.series);
-    ResultRecord* const record = o_ != nullptr ? o_->result : nullptr;
-    if (record != nullptr) {
-      exec::note_kernel(*record, plan.attempts[0].kernel->id);
-      record->run_ns = selecting_.lap();
-      record->attempts = 1;
-    }
-    if (code == YARD_OK) [[likely]] {
-      count(thread_, plan.counter);
-      return {};
-    }
-    return fall_back(thread_, core_, e, plan, request(e, core_, args_, given_, flags_, o_), code,
-                     error);
+    return dispatch::run(call);
   }
 
   // Labels of the call count only where rules or a mode of the program read them.
@@ -209,17 +205,18 @@ class ResolvedCall {
   bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
 
   // Records the call instead of running it. The kernel may refuse, or leave a note.
-  Status trace(const Entry& e, const exec::Plan& plan) {
-    const registry::Kernel& kernel = *plan.attempts[0].kernel;
-    exec::Request asked = request(e, core_, args_, given_, flags_, o_);
+  Status trace(const PlannedCall& c) {
+    const registry::Kernel& kernel = *c.plan.attempts[0].kernel;
+    exec::Request asked = request(c, args_);
     asked.trace = true;
     exec::CallFrame frame(core_.host, flags_, kernel.d.self);
     if (o_ != nullptr && o_->result != nullptr) exec::note_kernel(*o_->result, kernel.id);
     const int32_t code = exec::run_kernel(thread_, kernel, frame, asked);
     frame.error[sizeof frame.error - 1] = '\0';
     if (code != YARD_OK) return exec::kernel_failure(asked.op, kernel, code, frame.error);
-    const op::Call call = op::Call::capture(e.program(), args_, flags_, labels());
-    scope_->tracer->add(e.program(), args_, op::to_string(call.to_spec(e.program())), kernel.id,
+    const op::Program& program = c.entry.program();
+    const op::Call call = op::Call::capture(program, args_, flags_, labels());
+    scope_->tracer->add(program, args_, op::to_string(call.to_spec(program)), kernel.id,
                         frame.error);
     return {};
   }
@@ -229,36 +226,35 @@ class ResolvedCall {
   Core& core_;
   Site& site_;
   const Cells cells_;
-  const yard_value_t* given_;  // the caller's own
   // With facts. Made when the call first has as many arguments as its op.
   std::optional<WithFacts> facts_;
   const yard_value_t* args_ = nullptr;
-  uint32_t count_;
-  const Options* o_;
+  const Options* const o_;
+  const CallForm* const form_;
   base::ThreadRecord& thread_;
-  const ScopeState* scope_;
-  const std::shared_ptr<const policy::Rollout>
-      rollout_;  // whose rules apply to the call; null: none
-  const OverlayKey overlay_key_;
+  const ScopeState* const scope_;
+  const std::shared_ptr<const policy::Rollout> rollout_;  // whose rules apply; null: none
+  OverlayKey overlay_key_;
   std::shared_ptr<const Entry> entry_;  // for which the call was checked
   Key key_;                             // in that entry
   bool has_key_ = false;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, selected_ = false;
-  int64_t select_ns_ = 0;      // of selections
-  base::Stopwatch selecting_;  // runs where there is a record to fill in
+  int64_t select_ns_ = 0;  // of selections
+  int64_t start_ = 0;      // of the call, where there is a record to fill in
 };
 
 }  // namespace
 
-Status resolve_call(Site& site, const Cells& cells, const Options* options) {
-  return base::or_out_of_memory([&] { return ResolvedCall(site, cells, options).run(); });
+Status resolve_call(Site& site, const Cells& cells, const Options* options, const CallForm* form) {
+  return base::or_out_of_memory(
+      [&] { return ResolvedCall(site, cells, options, form, nullptr).run(); });
 }
 
 Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout) {
-  return ResolvedCall(site, cells, options, std::move(rollout)).run();
+  return ResolvedCall(site, cells, options, nullptr, std::move(rollout)).run();
 }
 
 }  // namespace yard::dispatch

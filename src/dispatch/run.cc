@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running plans: under observation, with probes, reports to health, observers and rollouts; and after a failure.
 #include "dispatch/run.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 
 #include "base/random.h"
 #include "base/results.h"
+#include "base/stopwatch.h"
 #include "dispatch/call.h"
 #include "select/candidate_set.h"
 
@@ -14,6 +14,71 @@ namespace yard::dispatch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// The cells of a call with facts, computed unless the call has them.
+class ArgsOf {
+ public:
+  explicit ArgsOf(const PlannedCall& c) : args_(c.args) {
+    if (args_ == nullptr) args_ = made_.emplace(c.cells).args();
+  }
+  const yard_value_t* get() const noexcept { return args_; }
+
+ private:
+  std::optional<WithFacts> made_;
+  const yard_value_t* args_;
+};
+
+// Tensors of a bound handle's call may overlap otherwise than those it was bound to.
+uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
+  if (!c.bound) return c.flags;
+  const int32_t aliased = c.entry.program().fits(args);
+  return aliased >= 0 ? static_cast<uint32_t>(aliased) : YARD_CALL_ALIASED;
+}
+
+}  // namespace
+
+exec::Request request(const PlannedCall& c, const yard_value_t* args) {
+  const Entry& e = c.entry;
+  exec::Request r{.op = e.name().c_str(),
+                  .host = c.site.core->host,
+                  .args = args,
+                  .count = e.program().arg_count(),
+                  .flags = flags_of(c, args),
+                  .strict = e.strict(),
+                  .writes_inputs = e.program().has_inout(),
+                  .options = c.options,
+                  .given = c.cells.at,
+                  .program = &e.program(),
+                  .states = c.site.core->states_for(c.options)};
+  r.save = e.candidates().saves_inputs();
+  r.checker = e.candidates().settings().watch.checker.get();
+  r.labels = &e.candidates().settings().labels;
+  r.selected = c.selected, r.select_ns = c.select_ns;
+  return r;
+}
+
+namespace {
+
+// Times one call in about ThreadHead::kSampledOneIn, and restarts the thread's countdown before the kernel, which may call
+// ops.
+class SampledTime {
+ public:
+  explicit SampledTime(base::ThreadRecord& thread) noexcept : timed_(thread.is_timed()) {
+    if (!timed_) return;
+    constexpr auto kMean = static_cast<uint64_t>(ThreadHead::kSampledOneIn);
+    thread.until_sample = static_cast<int32_t>(kMean / 2 + base::thread_random() % (kMean + 1));
+    start_ = base::steady_ns();
+  }
+  // `series` may be null.
+  void add_to(health::Series* series) noexcept {
+    if (timed_ && series != nullptr)
+      series->add_sample(static_cast<uint64_t>(base::steady_ns() - start_));
+  }
+
+ private:
+  const bool timed_;
+  int64_t start_ = 0;
+};
 
 // The probes of one call: each half-open kernel runs only if its breaker has a probe slot left, which is given back.
 class Probes final : public exec::AdmissionCheck {
@@ -65,156 +130,94 @@ class Probes final : public exec::AdmissionCheck {
   const exec::Plan& plan_;
   const yard_value_t* const args_;
   health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
-  bool of_results_[exec::Plan::kMaxAttempts] =
-      {};  // probes of breakers that wrong results have opened
+  bool of_results_[exec::Plan::kMaxAttempts] = {};  // opened by wrong results
 };
 
-// What one call reports to the health board.
-class Report {
- public:
-  Report(const Core& core, const Entry& entry, const exec::Request& r)
-      : core_(core), entry_(entry), r_(r) {}
+health::CallKind kind_of(const Entry& entry, const yard_value_t* args) {
+  return select::call_kind(entry.program(), entry.candidates().dims(), args);
+}
 
-  void failed(const exec::Failure& f) {
-    health::FailedOn on;
-    on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
-    on.text = [this] { return select::call_text(entry_.program(), r_.args); };
-    on.sizes = select::sizes_hash(entry_.candidates().dims(), r_.args);
-    if (f.error == ErrorClass::kFault) on.successes = successes(f.attempt);
-    on.kernel = f.attempt->kernel;
-    const health::Key k = key(f.attempt);
-    const health::BoardUpdate update = core_.board->fault(k, f.error, f.message, now(), on);
-    moved_ |= update.changed;
-    if (update.opened) opened_ = &f;
-  }
-  // Results that were checked and are right. Other successes are read from counters when a call fails.
-  void checked(const exec::Attempt* a) {
-    const health::Key k = key(a);
-    core_.board->success(k, now(), health::Evidence::kResult);
-  }
-  bool moved() const noexcept { return moved_; }
-  // The failure that has opened a breaker; null: none.
-  const exec::Failure* opened() const noexcept { return opened_; }
-
- private:
-  // Of all calls of this kind. Once the kind is counting, its calls have plans of their own, and classes that stand for
-  // them count no others.
-  uint64_t successes(const exec::Attempt* a) {
-    const auto is_of_kind = [&](const health::CallClass& c) {
-      return c.program.get() == &entry_.program() && kind_of_call(c.call->args()) == kind();
+// Reports the outcome of a call to health, and publishes what it has changed. Successes are not reported, but read from
+// counters when a call fails, except those whose results were checked.
+void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outcome& outcome) {
+  const Core& core = *c.site.core;
+  const bool checked = outcome.served != nullptr && outcome.checked;
+  bool changed = false;
+  if (!outcome.failures.empty() || checked) {
+    const health::CallKind kind = kind_of(c.entry, r.args);
+    const Clock::time_point now = Clock::now();
+    const auto key = [&](const exec::Attempt* a) {
+      return health::Key{a->kernel->op, a->kernel->id, a->kernel->backend_name, kind};
     };
-    return core_.calls->totals(entry_.name(), a->kernel->id, is_of_kind).calls;
+    // Once the kind is counting, its calls have plans of their own, and classes that stand for them count no others.
+    const auto is_of_kind = [&](const health::CallClass& k) {
+      return k.program.get() == &c.entry.program() && kind_of(c.entry, k.call->args()) == kind;
+    };
+    for (const exec::Failure& f : outcome.failures) {
+      const registry::Kernel& kernel = *f.attempt->kernel;
+      health::FailedOn on;
+      on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
+      on.text = [&] { return select::call_text(c.entry.program(), r.args); };
+      on.sizes = select::sizes_hash(c.entry.candidates().dims(), r.args);
+      if (f.error == ErrorClass::kFault)
+        on.successes = core.calls->totals(c.entry.name(), kernel.id, is_of_kind).calls;
+      on.kernel = &kernel;
+      const auto update = core.board->fault(key(f.attempt), f.error, f.message, now, on);
+      changed |= update.changed;
+      if (update.opened && c.rollout != nullptr) c.rollout->note_opened(kernel.id, f.message);
+    }
+    if (checked) core.board->success(key(outcome.served), now, health::Evidence::kResult);
   }
-  health::CallKind kind_of_call(const yard_value_t* args) const {
-    return select::call_kind(entry_.program(), entry_.candidates().dims(), args);
-  }
-  const health::CallKind& kind() {
-    if (!kind_) kind_ = kind_of_call(r_.args);
-    return *kind_;
-  }
-  health::Key key(const exec::Attempt* a) {
-    return {a->kernel->op, a->kernel->id, a->kernel->backend_name, kind()};
-  }
-  Clock::time_point now() {
-    if (!now_) now_ = Clock::now();
-    return *now_;
-  }
-
-  const Core& core_;
-  const Entry& entry_;
-  const exec::Request& r_;
-  std::optional<health::CallKind> kind_;
-  std::optional<Clock::time_point> now_;
-  const exec::Failure* opened_ = nullptr;
-  bool moved_ = false;
-};
-
-// Calls whose times are compared with each other: of one op and kind.
-uint64_t kind_of(const Entry& entry, const yard_value_t* args) {
-  const select::CandidateSet& candidates = entry.candidates();
-  const uint64_t kind = select::call_kind(entry.program(), candidates.dims(), args).hash();
-  return (kind ^ candidates.op_record().op->index) * 0x9e3779b97f4a7c15u;
+  if (changed || core.board.has_events()) core.health_changed();
 }
-
-}  // namespace
-
-const exec::Failure* note_outcome(const Core& core, const Entry& entry,
-                                  const exec::Request& request, const exec::Outcome& outcome) {
-  Report report(core, entry, request);
-  for (const exec::Failure& f : outcome.failures) report.failed(f);
-  if (outcome.served != nullptr && outcome.checked) report.checked(outcome.served);
-  if (report.moved() || core.board.has_events()) core.health_changed();
-  return report.opened();
-}
-
-namespace {
 
 // One call, from before its kernels run until its observers have seen it.
 class Observation {
  public:
-  explicit Observation(const Entry& entry)
-      : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
-    if (all_ != nullptr) start_ = base::steady_ns();
-  }
   // Transforms are timed: in the caller's record, if there is one.
-  void prepare(exec::Request& r) {
+  Observation(const Entry& entry, exec::Request& r)
+      : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
     if (all_ == nullptr) return;
+    start_ = base::steady_ns();
     if (r.options != nullptr && r.options->result != nullptr)
       record_ = r.options->result;
     else
       record_ = r.record = &own_.emplace();
   }
 
-  // The plan's first kernel has succeeded, and nothing else was done.
-  void report(const exec::Plan& plan, const yard_value_t* args, uint32_t flags) const noexcept {
-    tell({.program = entry_.program(),
-          .index = entry_.candidates().op_record().op->index,
-          .args = args,
-          .flags = flags,
-          .labels = entry_.candidates().settings().labels,
-          .kernel = plan.attempts[0].kernel,
-          .start = start_,
-          .end = base::steady_ns(),
-          .mode = plan.modes[0]});
-  }
-  void report(const exec::Request& r, const exec::Outcome& outcome) const noexcept {
+  void report(const exec::Request& r, const exec::Outcome& outcome) const {
     if (all_ == nullptr) return;
     const int64_t end = base::steady_ns();
-    // Without memory the call goes on, and is not seen.
-    base::if_memory_allows([&] {
-      const op::Labels& known = entry_.candidates().settings().labels;
-      op::Labels all;
-      if (r.options != nullptr && !r.options->labels.empty()) {
-        // Labels that no rule reads are not part of the entry.
-        std::map<std::string, std::string, std::less<>> both = r.options->labels;
-        both.insert(known.begin(), known.end());
-        all.assign(both.begin(), both.end());
-      }
-      std::vector<registry::ObservedCall::Failure> failures;
-      for (const exec::Failure& f : outcome.failures)
-        failures.push_back({*f.attempt->kernel, f.error, f.message});
-      tell({.program = entry_.program(),
-            .index = entry_.candidates().op_record().op->index,
-            .args = r.args,
-            .flags = r.flags,
-            .labels = all.empty() ? known : all,
-            .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
-            .selected = r.selected,
-            .start = start_,
-            .end = end,
-            .select_ns = r.select_ns,
-            .mode = record_->mode,
-            .pre_ns = record_->pre_ns,
-            .post_ns = record_->post_ns,
-            .failures = failures});
-    });
-  }
-
- private:
-  void tell(const registry::ObservedCall& call) const noexcept {
+    const op::Labels& known = entry_.candidates().settings().labels;
+    op::Labels all;
+    if (r.options != nullptr && !r.options->labels.empty()) {
+      // Labels that no rule reads are not part of the entry.
+      std::map<std::string, std::string, std::less<>> both = r.options->labels;
+      both.insert(known.begin(), known.end());
+      all.assign(both.begin(), both.end());
+    }
+    std::vector<registry::ObservedCall::Failure> failures;
+    for (const exec::Failure& f : outcome.failures)
+      failures.push_back({*f.attempt->kernel, f.error, f.message});
+    const registry::ObservedCall call{
+        .program = entry_.program(),
+        .index = entry_.candidates().op_record().op->index,
+        .args = r.args,
+        .flags = r.flags,
+        .labels = all.empty() ? known : all,
+        .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
+        .selected = r.selected,
+        .start = start_,
+        .end = end,
+        .select_ns = r.select_ns,
+        .mode = record_->mode,
+        .pre_ns = record_->pre_ns,
+        .post_ns = record_->post_ns,
+        .failures = failures};
     for (const auto& o : *all_) o->seen(call);
   }
 
+ private:
   const Entry& entry_;
   const registry::CallObservers* const all_;
   std::optional<ResultRecord> own_;
@@ -222,186 +225,115 @@ class Observation {
   int64_t start_ = 0;
 };
 
-}  // namespace
-
-[[gnu::noinline]] uint32_t bound_flags(const Entry& e, const Cells& cells) noexcept {
-  try {
-    const WithFacts facts(cells);
-    if (const int32_t aliased = e.program().fits(facts.args()); aliased >= 0)
-      return static_cast<uint32_t>(aliased);
-  } catch (const std::bad_alloc&) {
-  }
-  return YARD_CALL_ALIASED;  // not known
+// Where the times of a call are compared with those of other calls of its op and kind.
+policy::RolloutTally& tally_of(const policy::Rollout& rollout, const Entry& entry,
+                               const yard_value_t* args, bool in_rollout) {
+  const uint64_t kind = kind_of(entry, args).hash() ^ entry.candidates().op_record().op->index;
+  return rollout.tally(kind * 0x9e3779b97f4a7c15u, in_rollout);
 }
 
-Status fall_back(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                 const exec::Plan& plan, const exec::Request& request, int32_t code,
-                 const char* message) {
-  exec::Outcome outcome;
-  Status s = exec::execute_after_failure(thread, plan, request, code, message, outcome);
-  note_outcome(core, entry, request, outcome);
-  return s;
-}
-
-Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                    const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,
-                    uint32_t flags) {
-  std::optional<SampledTime> time;
-  if (thread.is_timed()) time.emplace(thread);
-  char* const error = thread.message();
-  Observation observation(entry);
-  const int32_t code = run_direct(error, core, plan, given, entry.program().arg_count(), flags);
-  if (code == YARD_OK) {
-    if (time) time->add_to(plan.series);
-    observation.report(plan, args, flags);
-    count(thread, plan.counter);
-    return {};
-  }
-  exec::Request asked = request(entry, core, args, given, flags, nullptr);
-  observation.prepare(asked);
-  exec::Outcome outcome;
-  Status s = exec::execute_after_failure(thread, plan, asked, code, error, outcome);
-  observation.report(asked, outcome);
-  note_outcome(core, entry, asked, outcome);
-  return s;
-}
-
-Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,
-                   const exec::Failure** opened) {
-  Probes probes(entry, plan, request);
-  Observation observation(entry);
-  observation.prepare(request);
-  std::optional<SampledTime> time;
-  if (thread.is_timed()) time.emplace(thread);
-  Status s = exec::execute(thread, plan, request, outcome);
-  if (time) time->add_to(outcome.series);
-  observation.report(request, outcome);
-  const bool decided = probes.leave(outcome);
-  const exec::Failure* const opening = note_outcome(core, entry, request, outcome);
-  if (opened != nullptr) *opened = opening;
-  if (decided) core.health_changed();
-  return s;
-}
-
-Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                   const exec::Plan& plan, const exec::Request& request,
-                   const policy::Rollout& rollout, bool in_rollout) {
-  policy::RolloutTally& tally = rollout.tally(kind_of(entry, request.args), in_rollout);
-  exec::Request asked = request;
-  asked.time_checks = true;
-  asked.check_always = in_rollout && tally.wants_check();
-  exec::Outcome outcome;
-  const auto start = std::chrono::steady_clock::now();
-  const exec::Failure* opened = nullptr;
-  Status s = run_watched(thread, core, entry, plan, asked, outcome, &opened);
-  if (in_rollout && opened != nullptr)
-    rollout.note_opened(opened->attempt->kernel->id, opened->message);
-  // A caller's mistake is not due to the rules.
-  if (s.error_class() == ErrorClass::kCaller) return s;
-  const auto took = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
-  tally.add(took - std::min(took, outcome.checking_ns), !outcome.failures.empty());
-  if (const bool wrong = outcome.found_wrong(); wrong || outcome.checked) tally.add_check(wrong);
-  return s;
-}
-
-void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
-                    const Status& why) {
-  if (why.error_class() != ErrorClass::kCaller)
-    rollout.tally(kind_of(entry, args), true).add_unserved();
-}
-
-bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Options* options,
-                   const ScopeState* scope) {
-  const op::Labels& known = entry.candidates().settings().labels;
-  const bool said = (options != nullptr && !options->labels.empty()) ||
-                    (scope != nullptr && !scope->content.labels.empty());
-  if (rollout.rule().labels.empty() || !said) return rollout.takes(known);
-  op::Labels all = call_labels(options, scope);  // call and scope over the process
+// Whether a call takes the rules in rollout.
+bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
+  const op::Labels& known = c.entry.candidates().settings().labels;
+  if (rollout.rule().labels.empty()) return rollout.takes(known);
+  op::Labels all = call_labels(c.options, c.thread.scope_state);  // over those of the process
+  if (all.empty()) return rollout.takes(known);
   for (const auto& label : known)
     if (std::none_of(all.begin(), all.end(), [&](const auto& l) { return l.first == label.first; }))
       all.push_back(label);
   return rollout.takes(all);
 }
 
-// ---- Plans that are not direct, and what follows a failure ----
-
-[[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
-                                             const Core& core, const exec::Plan& plan,
-                                             const Cells& cells, uint32_t flags, int32_t code,
-                                             const char* message) {
-  return base::or_out_of_memory([&] {
-           const WithFacts facts(cells);
-           return fall_back(thread, core, e, plan,
-                            request(e, core, facts.args(), cells.at, flags, nullptr), code,
-                            message);
-         })
-      .release();
+// Runs a plan by the executor. `rollout` (may be null) gets the time. Not inlined, as the next two: their facts would be on
+// the stack of calls that do not need them.
+[[gnu::noinline]] Status run_watched(const PlannedCall& c, const policy::Rollout* rollout) {
+  const ArgsOf args(c);
+  exec::Request asked = request(c, args.get());
+  const bool in_rollout = c.rollout != nullptr;
+  policy::RolloutTally* const tally =
+      rollout != nullptr ? &tally_of(*rollout, c.entry, asked.args, in_rollout) : nullptr;
+  asked.time_checks = tally != nullptr;
+  asked.check_always = in_rollout && tally->wants_check();
+  const int64_t start = tally != nullptr ? base::steady_ns() : 0;
+  Probes probes(c.entry, c.plan, asked);
+  const Observation observation(c.entry, asked);
+  SampledTime time(c.thread);
+  exec::Outcome outcome;
+  Status s = exec::execute(c.thread, c.plan, asked, outcome);
+  time.add_to(outcome.series);
+  observation.report(asked, outcome);
+  const bool decided = probes.leave(outcome);
+  note_outcome(c, asked, outcome);
+  if (decided) c.site.core->health_changed();
+  // A caller's mistake is not due to the rules.
+  if (tally == nullptr || s.error_class() == ErrorClass::kCaller) return s;
+  const auto took = static_cast<uint64_t>(base::steady_ns() - start);
+  tally->add(took - std::min(took, outcome.checking_ns), !outcome.failures.empty());
+  if (const bool wrong = outcome.found_wrong(); wrong || outcome.checked) tally->add_check(wrong);
+  return s;
 }
 
-// A call of a direct plan that is timed.
-static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                              const exec::Plan& plan, const Cells& cells, uint32_t flags,
-                              bool bound) {
-  SampledTime time(thread);
-  char* const error = thread.message();
-  const int32_t code = run_direct(error, core, plan, cells.at, cells.count, flags);
-  if (code != YARD_OK)
-    return after_failure(thread, e, core, plan, cells, bound ? bound_flags(e, cells) : flags, code,
-                         error);
-  time.add_to(plan.series);
-  count(thread, plan.counter);
-  return nullptr;
+[[gnu::noinline]] Status fall_back(const PlannedCall& c, int32_t code, const char* message) {
+  const ArgsOf args(c);
+  const exec::Request asked = request(c, args.get());
+  exec::Outcome outcome;
+  Status s = exec::execute_after_failure(c.thread, c.plan, asked, code, message, outcome);
+  note_outcome(c, asked, outcome);
+  return s;
 }
 
-// A call of a plan that is direct but for its kernel's workspace.
-static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                                 const exec::Plan& plan, const Cells& cells, uint32_t flags) {
-  const WithFacts facts(cells);
-  const registry::Kernel& kernel = *plan.attempts[0].kernel;
-  char* const error = thread.message();
-  std::optional<SampledTime> time;
-  if (thread.is_timed()) time.emplace(thread);
+[[gnu::noinline]] int32_t give_workspace(const PlannedCall& c, yard_call_t& call) {
+  const ArgsOf args(c);
+  call.flags = flags_of(c, args.get());
+  return exec::give_workspace(c.thread, *c.plan.attempts[0].kernel, call, args.get(),
+                              c.cells.count);
+}
+
+// Calls the kernel of a plan that is direct, perhaps but for its workspace.
+Status run_directly(const PlannedCall& c) {
+  char* const error = c.thread.message();
+  SampledTime time(c.thread);
   yard_call_t call;
-  start_call(call, error, flags, core.host, plan.self);
+  start_call(call, error, c.flags, c.site.core->host, c.plan.self);
   const int32_t code = call_kernel(call, [&]() -> int32_t {
-    const int32_t failed = exec::give_workspace(thread, kernel, call, facts.args(), cells.count);
-    return failed == YARD_OK ? plan.run(&call, cells.at, cells.count) : failed;
+    const int32_t failed = c.plan.direct ? YARD_OK : give_workspace(c, call);
+    return failed == YARD_OK ? c.plan.run(&call, c.cells.at, c.cells.count) : failed;
   });
-  if (code != YARD_OK)
-    return Status::adopt(after_failure(thread, e, core, plan, cells, flags, code, error));
-  if (time) time->add_to(plan.series);
-  count(thread, plan.counter);
+  if (ResultRecord* const record = c.options != nullptr ? c.options->result : nullptr) {
+    exec::note_kernel(*record, c.plan.attempts[0].kernel->id);
+    record->run_ns = base::steady_ns() - c.started;
+    record->attempts = 1;
+  }
+  if (code != YARD_OK) return fall_back(c, code, error);
+  time.add_to(c.plan.series);
+  count(c.thread, c.plan.counter);
   return {};
 }
 
-[[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
-                                        const Core& core, const exec::Plan& plan,
-                                        const Cells& cells, uint32_t flags, bool bound) {
-  if (plan.direct) return run_timed(thread, e, core, plan, cells, flags, bound);
-  if (bound) flags = bound_flags(e, cells);
-  const yard_value_t* const given = cells.at;
-  return base::or_out_of_memory([&]() -> Status {
-           if (plan.only_workspace) return run_with_workspace(thread, e, core, plan, cells, flags);
-           const WithFacts facts(cells);
-           const yard_value_t* const args = facts.args();
-           if (plan.observed) return run_observed(thread, core, e, plan, args, given, flags);
-           const auto& watch = e.candidates().settings().watch;
-           if (watch.rollout == nullptr)
-             return run_watched(thread, core, e, plan,
-                                request(e, core, args, given, flags, nullptr));
-           if (!takes_rollout(*watch.rollout, e, nullptr, thread.scope_state))
-             return run_tallied(thread, core, e, plan,
-                                request(e, core, args, given, flags, nullptr), *watch.rollout,
-                                false);
-           Status why;
-           Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPackedLetters, &why);
-           if (site == nullptr)  // the op has just been removed; this call ends as it began
-             return run_watched(thread, core, e, plan,
-                                request(e, core, args, given, flags, nullptr));
-           return call_in_rollout(*site, cells, nullptr, watch.rollout);
-         })
-      .release();
+}  // namespace
+
+Status run(const PlannedCall& c) {
+  if (c.rollout != nullptr) return run_watched(c, c.rollout);
+  if ((c.plan.direct || c.plan.only_workspace) && (c.options == nullptr || !c.options->deadline))
+    return run_directly(c);
+  const auto& rollout = c.entry.candidates().settings().watch.rollout;
+  if (rollout != nullptr && takes_rollout(*rollout, c))
+    return call_in_rollout(c.site, c.cells, c.options, rollout);
+  return run_watched(c, rollout.get());
+}
+
+[[gnu::noinline]] Status::Rep* run_plan(const PlannedCall& c) {
+  return base::or_out_of_memory([&] { return run(c); }).release();
+}
+
+[[gnu::noinline]] Status::Rep* after_failure(const PlannedCall& c, int32_t code,
+                                             const char* message) {
+  return base::or_out_of_memory([&] { return fall_back(c, code, message); }).release();
+}
+
+void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
+                    const Status& why) {
+  if (why.error_class() != ErrorClass::kCaller) tally_of(rollout, entry, args, true).add_unserved();
 }
 
 void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept {

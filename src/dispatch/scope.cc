@@ -105,10 +105,6 @@ StatePtr intern(ScopeContent content) {
   return state;
 }
 
-StatePtr make_state(const ScopeState* outer, const ScopeSpec& spec) {
-  return intern(outer != nullptr ? outer->content.under(spec.content) : spec.content);
-}
-
 StatePtr traced_copy(const ScopeState& plain, Tracer* tracer) {
   auto state = std::make_shared<ScopeState>(plain);
   state->id = next_scope_id() | ThreadHead::kTraced | (plain.id & ThreadHead::kProviders);
@@ -118,19 +114,16 @@ StatePtr traced_copy(const ScopeState& plain, Tracer* tracer) {
 
 // The state of `spec` inside of `outer`: kept by the spec, or `own`.
 const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr& own) {
-  if (outer != nullptr && outer->tracer != nullptr) [[unlikely]] {
-    own = traced_copy(*make_state(outer, spec), outer->tracer);
-    return own.get();
-  }
+  const bool traced = outer != nullptr && outer->tracer != nullptr;
   const uint64_t id = outer != nullptr ? outer->id : 0;
   int n = 0;
   for (const ScopeSpec::Inside& i : spec.inside) {
     if (i.outer == id) return i.state.get();
     ++n;
   }
-  StatePtr state = make_state(outer, spec);
-  if (n >= ScopeSpec::kInside) {
-    own = std::move(state);
+  StatePtr state = intern(outer != nullptr ? outer->content.under(spec.content) : spec.content);
+  if (traced || n >= ScopeSpec::kInside) {
+    own = traced ? traced_copy(*state, outer->tracer) : std::move(state);
     return own.get();
   }
   std::unique_ptr<ScopeSpec::Inside> made(new ScopeSpec::Inside{id, std::move(state)});
@@ -159,16 +152,8 @@ std::shared_ptr<ScopeSpec> spec_of(ScopeContent c) {
   return std::make_shared<ScopeSpec>(std::move(c));
 }
 
-// A copy of `spec` with other content.
-template <class F>
-std::shared_ptr<ScopeSpec> changed(const ScopeSpec& spec, const F& change) {
-  ScopeContent c = spec.content;
-  change(c);
-  return spec_of(std::move(c));
-}
-
-void append(std::vector<std::string>& to, std::vector<std::string> more) {
-  for (std::string& m : more) to.push_back(std::move(m));
+void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
+  to.insert(to.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -177,56 +162,55 @@ Scope::Scope() : spec_(spec_of({})) {}
 Scope::Scope(Policy policy)
     : spec_(spec_of(ScopeContent{std::move(policy), {}, {}, {}, {}, {}, {}})) {}
 
+// A copy with other content.
+template <class F>
+Scope Scope::with(const F& change) const {
+  ScopeContent c = spec_->content;
+  change(c);
+  return Scope(spec_of(std::move(c)));
+}
+
 Scope Scope::strict(bool on) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.strict = on; }));
+  return with([&](auto& c) { c.policy.strict = on; });
 }
 Scope Scope::prefer(Kind kind) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.prefer = kind; }));
+  return with([&](auto& c) { c.policy.prefer = kind; });
 }
 Scope Scope::order(std::string op, std::vector<std::string> tokens) const {
-  return Scope(changed(
-      *spec_, [&](ScopeContent& c) { c.policy.per_op[std::move(op)] = std::move(tokens); }));
+  return with([&](auto& c) { c.policy.per_op[op] = tokens; });
 }
 Scope Scope::allow_vendors(std::vector<std::string> names) const {
-  return Scope(
-      changed(*spec_, [&](ScopeContent& c) { c.policy.allow_vendors = std::move(names); }));
+  return with([&](auto& c) { c.policy.allow_vendors = names; });
 }
 Scope Scope::deny_vendors(std::vector<std::string> names) const {
-  return Scope(
-      changed(*spec_, [&](ScopeContent& c) { append(c.policy.deny_vendors, std::move(names)); }));
+  return with([&](auto& c) { append(c.policy.deny_vendors, names); });
 }
 Scope Scope::allow_kernels(std::vector<std::string> globs) const {
-  return Scope(
-      changed(*spec_, [&](ScopeContent& c) { c.policy.allow_kernels = std::move(globs); }));
+  return with([&](auto& c) { c.policy.allow_kernels = globs; });
 }
 Scope Scope::deny_kernels(std::vector<std::string> globs) const {
-  return Scope(
-      changed(*spec_, [&](ScopeContent& c) { append(c.policy.deny_kernels, std::move(globs)); }));
+  return with([&](auto& c) { append(c.policy.deny_kernels, globs); });
 }
 Scope Scope::label(std::string name, std::string value) const {
-  return Scope(
-      changed(*spec_, [&](ScopeContent& c) { c.labels[std::move(name)] = std::move(value); }));
+  return with([&](auto& c) { c.labels[name] = value; });
 }
 Scope Scope::inference(bool on) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.inference = on; }));
+  return with([&](auto& c) { c.inference = on; });
 }
 Scope Scope::deterministic(bool on) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.deterministic = on; }));
+  return with([&](auto& c) { c.deterministic = on; });
 }
 Scope Scope::mode(std::string name) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.mode = std::move(name); }));
+  return with([&](auto& c) { c.mode = name; });
 }
-
 Scope Scope::backend(std::string name) const {
-  return Scope(changed(
-      *spec_, [&](ScopeContent& c) { c.backends.insert(c.backends.begin(), std::move(name)); }));
+  return with([&](auto& c) { c.backends.insert(c.backends.begin(), name); });
 }
 Scope Scope::device(Device device) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.device = device; }));
+  return with([&](auto& c) { c.device = device; });
 }
-
 Scope Scope::transforms(bool on, std::string op) const {
-  return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.transforms[std::move(op)] = on; }));
+  return with([&](auto& c) { c.policy.transforms[op] = on; });
 }
 
 const Policy& Scope::policy() const noexcept { return spec_->content.policy; }

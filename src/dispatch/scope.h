@@ -11,17 +11,13 @@
 #include <yard/plugin.h>
 #include <yard/policy.h>
 
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/append_list.h"
-#include "op/program.h"
 
 namespace yard::detail {
 

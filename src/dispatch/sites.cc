@@ -155,15 +155,11 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
     // Two threads may make one each; both serve.
     static std::atomic<uint64_t> last_id{0};
     if (id == 0) id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
-    std::unique_ptr<Site> made(new Site{&core_,
-                                        id,
-                                        {0},
-                                        {0},
-                                        {0},
-                                        {0},
-                                        letters != kPackedLetters,
-                                        std::string(name),
-                                        std::string(letters)});
+    std::unique_ptr<Site> made(new Site{.core = &core_,
+                                        .id = id,
+                                        .typed = letters != kPackedLetters,
+                                        .name = std::string(name),
+                                        .letters = std::string(letters)});
     aim(*made, op);
     site = &sites_.append(std::move(made));
   }
@@ -172,15 +168,10 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
 }
 
 Status Sites::attach_again(Site& site) {
-  Status why;
-  const Site* again = attach(site.name, site.letters, &why);
-  if (again == nullptr) return why;
-  if (again != &site) {
-    for (const auto field : {&Site::count, &Site::tensors, &Site::written})
-      (site.*field)
-          .store((again->*field).load(std::memory_order_relaxed), std::memory_order_relaxed);
-    site.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
-  }
+  YARD_ASSIGN_OR_RETURN(const auto found, find(site.name));
+  const registry::Op& op = *found.record->op;
+  if (site.typed) YARD_RETURN_IF_ERROR(check_signature(*op.program, site.letters));
+  aim(site, op);
   return {};
 }
 

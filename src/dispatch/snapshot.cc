@@ -13,10 +13,10 @@
 namespace yard::dispatch {
 namespace {
 
-constexpr uint32_t kFirstTable = 16;
+constexpr size_t kFirstTable = 16;
 constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself and what it lies in
 
-void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
+void free_table(void* t) { delete static_cast<PlanTable*>(t); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
 // Plans of entries that have been freed, and their table. Freeing thousands of plans would make a change slow, so later
@@ -24,7 +24,7 @@ void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 constexpr size_t kFreedAtOnce = 32;
 struct OldPlans {
   std::deque<ClassRecord> plans;
-  PlanTable::Ptr table;
+  std::unique_ptr<PlanTable> table;
 };
 constinit base::StaticMutex g_old_plans_lock{base::Rank::kReclaimer};
 constinit std::vector<OldPlans>* g_old_plans = nullptr;
@@ -45,22 +45,11 @@ void MemoVersion::invalidate() noexcept {
   }
 }
 
-PlanTable::Ptr PlanTable::make(uint32_t size) {
-  void* memory = ::operator new(sizeof(PlanTable) + size * sizeof(Slot));
-  auto* table = new (memory) PlanTable(size);
-  auto* slots = reinterpret_cast<Slot*>(table + 1);
-  for (uint32_t i = 0; i < size; ++i) new (slots + i) Slot(nullptr);
-  return Ptr(table);
-}
-
-void PlanTable::Deleter::operator()(PlanTable* t) const noexcept { ::operator delete(t); }
-
 void PlanTable::put(const exec::Plan* plan) noexcept {
-  auto* slots = reinterpret_cast<Slot*>(this + 1);
-  uint32_t i = static_cast<uint32_t>(plan->hash) & mask_;
-  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & mask_;
+  size_t i = plan->hash & (slots.size() - 1);
+  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & (slots.size() - 1);
   slots[i].store(plan, std::memory_order_release);
-  ++used_;
+  ++used;
 }
 
 KnownCalls::Known KnownCalls::make(const op::Program& program, const op::Call& call) {
@@ -124,11 +113,11 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
     }
     stats_.push_back(std::move(stats));
   }
-  table_ = PlanTable::make(kFirstTable).release();  // last: from here on ~Entry() frees it
+  table_ = new PlanTable(kFirstTable);  // last: from here on ~Entry() frees it
 }
 
 Entry::~Entry() {
-  PlanTable::Ptr table(table_.load(std::memory_order_relaxed));
+  std::unique_ptr<PlanTable> table(table_.load(std::memory_order_relaxed));
   if (classes_.size() <= kFreedAtOnce) return;
   try {
     const std::lock_guard lock(g_old_plans_lock);
@@ -162,10 +151,6 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
   if (watched() || order.transforms) made->direct = made->only_workspace = false;
-  if (candidates_.settings().watch.observers != nullptr) {
-    made->observed = std::exchange(made->direct, false);
-    made->only_workspace = false;
-  }
   const auto& all = candidates_.all();
   const bool counting =
       std::any_of(all.begin(), all.end(), [](const auto& c) { return !c.counting.empty(); });
@@ -173,17 +158,15 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
   return made;
 }
 
-void Entry::replace_table(PlanTable::Ptr next) {
-  PlanTable* old = table_.load(std::memory_order_relaxed);
-  table_.store(next.release(), std::memory_order_release);
+void Entry::make_table(size_t size) {
+  auto table = std::make_unique<PlanTable>(size);
+  for (const ClassRecord& c : classes_) table->put(c.plan.get());
+  PlanTable* const old = table_.exchange(table.release(), std::memory_order_acq_rel);
   base::reclaimer().retire(old, free_table, {this});
 }
 
 void Entry::drop(std::vector<exec::Plan::Ptr> plans) {
-  auto table = PlanTable::make(
-      std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
-  for (const ClassRecord& c : classes_) table->put(c.plan.get());
-  replace_table(std::move(table));
+  make_table(std::max(kFirstTable, std::bit_ceil(classes_.size() * 2 + 2)));
   forget_memos();  // before they are retired
   for (exec::Plan::Ptr& p : plans) base::reclaimer().retire(p.release(), free_plan, {this});
 }
@@ -195,14 +178,11 @@ void Entry::evict(size_t keep) {
   for (size_t looks = 2 * classes_.size(); looks > 0 && classes_.size() > keep; --looks) {
     ClassRecord c = std::move(classes_.front());
     classes_.pop_front();
-    exec::Plan& plan = *c.plan;
-    if (plan.pins.load(std::memory_order_relaxed) > 0) {
+    if (c.plan->pins.load(std::memory_order_relaxed) > 0 ||
+        c.plan->used_again.exchange(false, std::memory_order_relaxed))
       classes_.push_back(std::move(c));
-    } else if (plan.used_again.exchange(false, std::memory_order_relaxed)) {
-      classes_.push_back(std::move(c));
-    } else {
+    else
       gone.push_back(std::move(c.plan));
-    }
   }
   drop(std::move(gone));
 }
@@ -230,31 +210,20 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
 }
 
 const exec::Plan* Entry::insert(exec::Plan::Ptr plan, size_t limit) {
-  Key key;
-  key.hash = plan->hash, key.words = plan->key_words;
-  std::copy_n(plan->key(), key.words, key.w);
-  const exec::Plan* result = find(key);
-  if (result == nullptr) {
-    if (classes_.size() >= limit) evict(limit - std::max<size_t>(1, limit / 4));
-    PlanTable* table = table_.load(std::memory_order_relaxed);
-    if ((table->used() + 1) * 2 > table->mask() + 1) {
-      auto bigger = PlanTable::make((table->mask() + 1) * 2);
-      for (const ClassRecord& c : classes_) bigger->put(c.plan.get());
-      replace_table(std::move(bigger));
-      table = table_.load(std::memory_order_relaxed);
-    }
-    result = plan.get();
-    classes_.push_back({std::move(plan), now()});
-    table->put(result);
-  }
-  return result;
+  const exec::Plan* const stored = find(plan->hash, {plan->key(), plan->key_words});
+  if (stored != nullptr) return stored;
+  if (classes_.size() >= limit) evict(limit - std::max<size_t>(1, limit / 4));
+  if (const PlanTable& table = *table_.load(std::memory_order_relaxed);
+      (table.used + 1) * 2 > table.slots.size())
+    make_table(table.slots.size() * 2);
+  const exec::Plan* const added = plan.get();
+  classes_.push_back({std::move(plan), now()});
+  table_.load(std::memory_order_relaxed)->put(added);
+  return added;
 }
 
 std::shared_ptr<Snapshot> Snapshot::make() {
-  const auto retire = [](Snapshot* s) {
-    auto retired = std::move(s->retired_);
-    base::reclaimer().retire(std::move(retired));
-  };
+  const auto retire = [](Snapshot* s) { base::reclaimer().retire(std::move(s->retired_)); };
   std::unique_ptr<Snapshot> made(new Snapshot);
   made->retired_ = std::make_unique<base::Retired>(
       base::Retired{made.get(), [](void* p) { delete static_cast<Snapshot*>(p); }, {made.get()}});

@@ -7,11 +7,13 @@
 
 #include <yard/detail/function.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,26 +50,13 @@ class MemoVersion {
   std::atomic<uint64_t> value_{0};
 };
 
-// Open addressing, at most half full, never shrunk in place: a change makes a new table. The slots follow
-// the header in memory, one load less on every hit.
-class PlanTable {
- public:
-  using Slot = std::atomic<const exec::Plan*>;
-  struct Deleter {
-    void operator()(PlanTable* t) const noexcept;
-  };
-  using Ptr = std::unique_ptr<PlanTable, Deleter>;
-  static Ptr make(uint32_t size);  // a power of two
-
-  const Slot* slots() const noexcept { return reinterpret_cast<const Slot*>(this + 1); }
+// Plans by the hash of their keys. Open addressing, at most half full, never shrunk in place: a change makes a new table.
+struct PlanTable {
+  explicit PlanTable(size_t size) : slots(size) {}  // a power of two
   void put(const exec::Plan* plan) noexcept;
-  uint32_t mask() const noexcept { return mask_; }
-  uint32_t used() const noexcept { return used_; }
 
- private:
-  explicit PlanTable(uint32_t size) : mask_(size - 1) {}
-  uint32_t mask_;
-  uint32_t used_ = 0;
+  std::vector<std::atomic<const exec::Plan*>> slots;
+  size_t used = 0;
 };
 
 // The last calls for which an op has selected plans, each once. A change passes them from the old entry to the new one,
@@ -111,29 +100,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
   // The plan for a key, null if there is none yet. Inside a guard that holds the entry.
   const exec::Plan* find(const Key& key) const noexcept {
-    const PlanTable* table = table_.load(base::kFollow);
-    const uint32_t mask = table->mask();
-    for (uint32_t i = static_cast<uint32_t>(key.hash) & mask;; i = (i + 1) & mask) {
-      const exec::Plan* p = table->slots()[i].load(base::kFollow);
-      if (p == nullptr) [[unlikely]]
-        return nullptr;
-      if (p->hash == key.hash && same_key(*p, key)) [[likely]]
-        return p;
-    }
-  }
-
-  // The same for a key of one word.
-  const exec::Plan* find_one(uint64_t word) const noexcept {
-    const uint64_t hash = Recipe::hash_of(word);
-    const PlanTable* table = table_.load(base::kFollow);
-    const uint32_t mask = table->mask();
-    for (uint32_t i = static_cast<uint32_t>(hash) & mask;; i = (i + 1) & mask) {
-      const exec::Plan* p = table->slots()[i].load(base::kFollow);
-      if (p == nullptr) [[unlikely]]
-        return nullptr;
-      if (p->key()[0] == word) [[likely]]
-        return p;
-    }
+    return find(key.hash, {key.w, key.words});
   }
 
   // ---- Under the plan lock ----
@@ -158,14 +125,15 @@ class Entry : public std::enable_shared_from_this<Entry> {
   bool strict() const noexcept { return candidates_.strict(); }
   // Something is done before or after kernels: no plan is direct.
   bool watched() const noexcept {
-    return candidates_.settings().watch.any() || candidates_.saves_inputs() ||
+    const auto& watch = candidates_.settings().watch;
+    return watch.any() || watch.observers != nullptr || candidates_.saves_inputs() ||
            candidates_.half_open();
   }
   // Invalidates what threads remember of its plans.
   void forget_memos() const noexcept { memos_.invalidate(); }
   // Whether a plan is the one for a key. Does not read the plan table.
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
-    return plan.hash == key.hash && same_key(plan, key);
+    return is_for(plan, key.hash, {key.w, key.words});
   }
   const std::string& name() const noexcept { return candidates_.op_record().op->name; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
@@ -183,12 +151,17 @@ class Entry : public std::enable_shared_from_this<Entry> {
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
         std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside);
 
-  static bool same_key(const exec::Plan& p, const Key& key) noexcept {
-    if (p.key_words != key.words) return false;
-    const uint64_t* k = p.key();
-    for (uint32_t i = 0; i < key.words; ++i)
-      if (k[i] != key.w[i]) return false;
-    return true;
+  static bool is_for(const exec::Plan& p, uint64_t hash, std::span<const uint64_t> words) noexcept {
+    return p.hash == hash && p.key_words == words.size() &&
+           std::equal(words.begin(), words.end(), p.key());
+  }
+  const exec::Plan* find(uint64_t hash, std::span<const uint64_t> words) const noexcept {
+    const PlanTable& table = *table_.load(base::kFollow);
+    const size_t mask = table.slots.size() - 1;
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+      const exec::Plan* const p = table.slots[i].load(base::kFollow);
+      if (p == nullptr || is_for(*p, hash, words)) return p;
+    }
   }
   // Read only where plans have a lifetime: a clock costs more than the rest of an insertion.
   std::chrono::steady_clock::time_point now() const {
@@ -196,7 +169,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
                ? std::chrono::steady_clock::now()
                : std::chrono::steady_clock::time_point();
   }
-  void replace_table(PlanTable::Ptr next);
+  // Puts the plans of all classes into a new table.
+  void make_table(size_t size);
   void evict(size_t keep);
   // Retires plans that are no longer in classes_.
   void drop(std::vector<exec::Plan::Ptr> plans);

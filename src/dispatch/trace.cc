@@ -17,8 +17,7 @@ namespace {
 std::string scalar_text(const op::Param& param, const yard_value_t& v) {
   switch (v.tag) {
     case YARD_TAG_INT:
-      if (param.kind == op::Kind::kEnum && v.u.i >= 0 &&
-          static_cast<size_t>(v.u.i) < param.enumerators.size())
+      if (param.kind == op::Kind::kEnum && static_cast<uint64_t>(v.u.i) < param.enumerators.size())
         return param.enumerators[static_cast<size_t>(v.u.i)];
       return std::to_string(v.u.i);
     case YARD_TAG_BOOL: return v.u.i != 0 ? "true" : "false";

@@ -52,7 +52,6 @@ struct Plan {
   uint8_t tries = 0;    // the limit of attempts that one call may run
   bool direct = false;  // the first kernel can be called without workspace and state, and unwatched
   bool only_workspace = false;  // the same but for its workspace
-  bool observed = false;        // the same but for observers, which see the call after it
   // Whether it was used again since it was made or since the last eviction, which then keeps it.
   mutable std::atomic<bool> used_again{false};
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.

@@ -24,11 +24,11 @@ class Core;
 struct Site {
   Core* core;
   uint64_t id;  // of the op: sites of one op share it. Unique in the process, never 0
-  std::atomic<uint32_t> index;    // of the op in snapshots
-  std::atomic<uint32_t> count;    // of parameters
-  std::atomic<uint32_t> tensors;  // bit n: parameter n is a tensor
-  std::atomic<uint32_t> written;  // bit n: the n-th of these is written
-  bool typed;                     // its tensors belong to TensorViews
+  std::atomic<uint32_t> index{0};    // of the op in snapshots
+  std::atomic<uint32_t> count{0};    // of parameters
+  std::atomic<uint32_t> tensors{0};  // bit n: parameter n is a tensor
+  std::atomic<uint32_t> written{0};  // bit n: the n-th of these is written
+  bool typed;                        // its tensors belong to TensorViews
   std::string name, letters;
   Site* next = nullptr;
 };
