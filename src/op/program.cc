@@ -43,45 +43,9 @@ std::vector<std::string> Program::field_names() const {
   return names;
 }
 
-[[gnu::always_inline]] inline bool Program::fits_lanes_sharing(const yard_value_t* args,
-                                                               int32_t& flags) const noexcept {
-  const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;
-  const Lane& first = lanes_[0];
-  const uint64_t rank = (lead.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
-  if (((static_cast<uint32_t>(lead.facts) ^ first.want) & first.fixed & ~YARD_FACTS_PLAIN) != 0 ||
-      rank < min_rank_ || ((dtypes_ >> (lead.facts & YARD_FACTS_DTYPE)) & 1) == 0 ||
-      ((lead.facts & YARD_FACTS_PLAIN) == 0 && overlaps_itself(lead)))
-    return false;
-  for (uint32_t i = 1; i < lane_count_; ++i) {
-    const yard_tensor_t& t = *args[lane_args_[i]].u.tensor;
-    if (!lane_fits(lanes_[i], lead, t)) return false;
-    if (!ranges_may_meet(lead, t)) continue;
-    // Common in-place calls: compact tensors of equal type at the same address are the same memory.
-    const bool in_place = lanes_[i].kind == Lane::Kind::kSame && lead.data == t.data && lead.data &&
-                          lead.byte_offset == t.byte_offset && span_of(t.facts) != 0 &&
-                          (lead.facts & t.facts & YARD_FACTS_COMPACT) != 0;
-    const Overlap o = in_place ? Overlap::kSame : overlap(lead, t);
-    if (o == Overlap::kNone) continue;
-    if (o != Overlap::kSame || !lanes_[i].may_alias) return false;
-    flags = static_cast<int32_t>(YARD_CALL_ALIASED);
-  }
-  return true;
-}
-
-int32_t Program::fits_rest(const yard_value_t* args, int32_t flags) const noexcept {
-  StepRunner runner(cold_->schema, args, args[lane_args_[0]].u.tensor->facts & YARD_FACTS_DEVICE);
-  return runner.run(cold_->rest) == nullptr ? flags | runner.flags() : -1;
-}
-
 int32_t Program::fits_steps(const yard_value_t* args) const noexcept {
   StepRunner runner(cold_->schema, args);
   return runner.run(cold_->steps) == nullptr ? runner.flags() : -1;
-}
-
-int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
-  int32_t flags = 0;
-  if (lane_count_ == 0 || !fits_lanes_sharing(args, flags)) return fits_steps(args);
-  return has_rest_ ? fits_rest(args, flags) : flags;
 }
 
 bool Program::pointers_fit(const yard_value_t& v) noexcept {

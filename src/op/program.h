@@ -5,9 +5,9 @@
 //   Result<Program> p = Program::compile("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])");
 //   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->explain_mismatch(args, n);
 //
-// The conditions are a list of steps (steps.h). Most calls need none of them run: a written tensor, the
-// *lead*, is compared with the others directly; how each relates to it is a *lane*. Lanes accept a
-// call only if the steps that they cover hold; all other calls are left to the steps.
+// The conditions are a list of steps (steps.h). Calls of simple schemas, as of norms and elementwise ops, need none of them
+// run: the output is compared with the other tensors directly. A call that this quick check does not accept is left to the
+// steps.
 //
 // A Program is immutable; copies share the parts that are not hot. Thread-safe.
 #pragma once
@@ -70,19 +70,6 @@ class Program {
 
   // Whether fits() depends on integer arguments: an enum's range, a dimension that equals an argument.
   bool checks_scalars() const noexcept;
-  // The bytes that a tensor may cover. Conservative.
-  struct Range {
-    explicit Range(const yard_tensor_t& t) noexcept
-        : begin(reinterpret_cast<uintptr_t>(t.data) + t.byte_offset), span(span_of(t.facts)) {}
-    // Whether `t` has data outside this range. False if that is uncertain.
-    bool apart(const yard_tensor_t& t) const noexcept {
-      if (t.data == nullptr) return false;
-      const uint64_t away = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset - begin;
-      return away / 64 >= span && (0 - away) / 64 >= span_of(t.facts);
-    }
-    uint64_t begin, span;
-  };
-
   // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
   bool has_null_data(const yard_value_t* args) const noexcept;
 
@@ -112,60 +99,34 @@ class Program {
  private:
   friend class Compiler;
 
-  // How one required tensor relates to the lead tensor.
-  struct Lane {
-    enum class Kind : uint8_t {
-      kSame,   // dtype, device, rank and every size equal the lead's
-      kLast,   // one dimension, equal to the lead's last; dtype and device equal the lead's
-      kOther,  // as given by the other members
-    };
-    Kind kind = Kind::kOther;
+  // How a tensor of a simple schema relates to the output.
+  struct Relation {
     uint8_t arg = 0;
-    uint8_t dims = 0;    // number of trailing dimensions that equal the lead's; kAllDims: all
-    uint8_t scale = 1;   // the last of them is `scale` times the lead's
-    uint32_t same = 0;   // facts bits that equal the lead's
+    uint8_t dims = 0;    // number of trailing dimensions that equal the output's; kAllDims: all
+    uint8_t scale = 1;   // the last of them is `scale` times the output's
+    uint32_t same = 0;   // facts bits that equal the output's
     uint32_t fixed = 0;  // facts bits that equal those of `want`
     uint32_t want = 0;
-    bool may_alias = false;
   };
   static constexpr uint8_t kAllDims = 255;
   static constexpr uint8_t kOptional = 128;
-  static constexpr uint32_t kTypeBits = YARD_FACTS_DTYPE | YARD_FACTS_DEVICE;
-
-  // Common schemas whose lanes are unrolled.
-  enum class Form : uint8_t { kAny, kSameLast, kSameSame };
-  struct Lead;
+  static constexpr size_t kMaxRelations = 8;
 
   bool tag_fits(uint32_t i, const yard_value_t& v) const noexcept;
   static bool pointers_fit(const yard_value_t& v) noexcept;
   Status explain(const yard_value_t* args, uint32_t n, bool outputs_may_be_missing) const;
-  template <uint32_t kSameLanes, uint32_t kLastLanes>
-  bool fits_form(const yard_value_t* args) const noexcept;
-  bool fits_lanes(const yard_value_t* args) const noexcept;
+  static bool is_related(const Relation& r, const yard_tensor_t& out,
+                         const yard_tensor_t& t) noexcept;
+  // Accepts calls of plain tensors that have data and do not overlap.
   bool fits_quickly(const yard_value_t* args) const noexcept;
-  bool lane_fits(const Lane& lane, const yard_tensor_t& lead,
-                 const yard_tensor_t& t) const noexcept;
-  // fits() for calls that fits_quickly() did not accept.
-  int32_t fits_exactly(const yard_value_t* args) const noexcept;
-  // As fits_lanes(), for tensors that may overlap; `flags` gets YARD_CALL_ALIASED.
-  bool fits_lanes_sharing(const yard_value_t* args, int32_t& flags) const noexcept;
-  // The steps that lanes do not cover. Adds to `flags`; -1 if one fails.
-  int32_t fits_rest(const yard_value_t* args, int32_t flags) const noexcept;
-  // All steps.
   [[gnu::noinline]] int32_t fits_steps(const yard_value_t* args) const noexcept;
 
-  // Hot. The lead is a required tensor that is written, an output if possible; without one lane_count_
-  // is 0. lane_args_ repeats the arguments of the lanes: first the lead, then the lanes of kind kSame,
-  // of kind kLast, and the others.
   uint8_t arg_count_ = 0;
-  uint8_t lane_count_ = 0;
-  uint8_t same_end_ = 0, last_end_ = 0;
-  uint8_t min_rank_ = 0;  // of the lead
-  bool has_rest_ = false;
-  Form form_ = Form::kAny;
-  uint8_t lane_args_[YARD_MAX_ARGS]{};
-  uint64_t dtypes_ = ~0ull;  // of the lead
-  Lane lanes_[YARD_MAX_ARGS];
+  // Of a simple schema: the output, then the other tensors. None if the schema is not simple.
+  uint8_t relation_count_ = 0;
+  uint8_t min_rank_ = 0;     // of the output
+  uint64_t dtypes_ = ~0ull;  // of the output
+  Relation relations_[kMaxRelations];
   uint8_t tags_[YARD_MAX_ARGS]{};  // the expected tag, plus kOptional where NONE is allowed
   std::shared_ptr<const ProgramCold> cold_;
 };
@@ -184,106 +145,45 @@ inline bool Program::tags_fit(const yard_value_t* args, uint32_t n) const noexce
   return true;
 }
 
-// A lane of any kind.
-inline bool Program::lane_fits(const Lane& lane, const yard_tensor_t& lead,
-                               const yard_tensor_t& t) const noexcept {
-  const auto f = static_cast<uint32_t>(t.facts), g = static_cast<uint32_t>(lead.facts);
-  if ((((f ^ g) & lane.same) | ((f ^ lane.want) & lane.fixed)) != 0) return false;
-  const uint64_t rank = (lead.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
-  uint64_t n = lane.dims < rank ? lane.dims : rank;
-  const int64_t* const a = lead.shape + (rank - n);
+inline bool Program::is_related(const Relation& r, const yard_tensor_t& out,
+                                const yard_tensor_t& t) noexcept {
+  const auto f = static_cast<uint32_t>(t.facts), g = static_cast<uint32_t>(out.facts);
+  if ((((f ^ g) & r.same) | ((f ^ r.want) & r.fixed)) != 0) return false;
+  const uint64_t rank = (out.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
+  uint64_t n = r.dims < rank ? r.dims : rank;
+  const int64_t* const a = out.shape + (rank - n);
   const int64_t* const b = t.shape;
-  if (lane.scale != 1) {
+  if (r.scale != 1) {
     int64_t last;
     --n;
-    if (__builtin_mul_overflow(a[n], int64_t{lane.scale}, &last) || last != b[n]) return false;
+    if (__builtin_mul_overflow(a[n], int64_t{r.scale}, &last) || last != b[n]) return false;
   }
   for (uint64_t i = 0; i < n; ++i)
     if (a[i] != b[i]) return false;
-  return true;
+  return t.data != nullptr && !ranges_may_meet(out, t);
 }
 
-// The lead's values that lanes compare with, kept in CPU registers.
-struct Program::Lead : Range {
-  explicit Lead(const yard_tensor_t& t) noexcept
-      : Range(t),
-        shape(t.shape),
-        facts(t.facts),
-        rank((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT) {}
-
-  // Facts of 0 differ from the lead's, since no valid facts have device type 0.
-  bool same(const yard_tensor_t& t) const noexcept {
-    if (((facts ^ t.facts) & (kTypeBits | YARD_FACTS_RANK)) != 0 || !apart(t)) return false;
-    const int64_t *const a = shape, *const b = t.shape;
-    if (rank == 2) return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;  // the common case
-    for (uint64_t i = 0; i < rank; ++i)
-      if (a[i] != b[i]) return false;
-    return true;
-  }
-  bool last(const yard_tensor_t& t) const noexcept {
-    return ((facts ^ t.facts) & kTypeBits) == 0 &&
-           (t.facts & YARD_FACTS_RANK) == (1ull << YARD_FACTS_RANK_SHIFT) && apart(t) &&
-           t.shape[0] == shape[rank - 1];
-  }
-
-  const int64_t* shape;
-  uint64_t facts, rank;
-};
-
-// The arguments are the lead, kSameLanes of kind kSame and kLastLanes of kind kLast, in this order; any
-// dtype and rank are allowed.
-template <uint32_t kSameLanes, uint32_t kLastLanes>
-inline bool Program::fits_form(const yard_value_t* args) const noexcept {
-  const Lead lead(*args[0].u.tensor);
-  if ((lead.facts & YARD_FACTS_VALID) == 0 || (lead.facts & YARD_FACTS_PLAIN) == 0 ||
-      lead.rank == 0 || args[0].u.tensor->data == nullptr)
-    return false;
-  for (uint32_t i = 1; i <= kSameLanes; ++i)
-    if (!lead.same(*args[i].u.tensor)) return false;
-  for (uint32_t i = kSameLanes + 1; i <= kSameLanes + kLastLanes; ++i)
-    if (!lead.last(*args[i].u.tensor)) return false;
-  return true;
-}
-
-inline bool Program::fits_lanes(const yard_value_t* args) const noexcept {
-  if (lane_count_ == 0) return false;
-  const yard_tensor_t& first = *args[lane_args_[0]].u.tensor;
-  const Lead lead(first);
-  if (((static_cast<uint32_t>(lead.facts) ^ lanes_[0].want) & lanes_[0].fixed) != 0 ||
-      lead.rank < min_rank_ || ((dtypes_ >> (lead.facts & YARD_FACTS_DTYPE)) & 1) == 0 ||
-      first.data == nullptr)
-    return false;
-  const uint8_t* at = lane_args_ + 1;
-  for (const uint8_t* end = lane_args_ + same_end_; at != end; ++at)
-    if (!lead.same(*args[*at].u.tensor)) return false;
-  for (const uint8_t* end = lane_args_ + last_end_; at != end; ++at)
-    if (!lead.last(*args[*at].u.tensor)) return false;
-  for (const uint8_t* end = lane_args_ + lane_count_; at != end; ++at) {
-    const yard_tensor_t& t = *args[*at].u.tensor;
-    if (!lane_fits(lanes_[at - lane_args_], first, t) || !lead.apart(t)) return false;
-  }
-  return true;
-}
-
-// Accepts calls of plain tensors that have data and do not overlap; leaves others to fits_exactly().
 inline bool Program::fits_quickly(const yard_value_t* args) const noexcept {
-  switch (form_) {
-    case Form::kSameLast: return fits_form<1, 1>(args);
-    case Form::kSameSame: return fits_form<2, 0>(args);
-    default: return fits_lanes(args);
-  }
+  if (relation_count_ == 0) return false;
+  const yard_tensor_t& out = *args[relations_[0].arg].u.tensor;
+  const uint64_t rank = (out.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
+  if (((static_cast<uint32_t>(out.facts) ^ relations_[0].want) & relations_[0].fixed) != 0 ||
+      rank < min_rank_ || ((dtypes_ >> (out.facts & YARD_FACTS_DTYPE)) & 1) == 0 ||
+      out.data == nullptr)
+    return false;
+  for (uint32_t i = 1; i < relation_count_; ++i)
+    if (!is_related(relations_[i], out, *args[relations_[i].arg].u.tensor)) return false;
+  return true;
 }
 
 inline int32_t Program::fits(const yard_value_t* args) const noexcept {
-  if (!fits_quickly(args)) return fits_exactly(args);
-  return has_rest_ ? fits_rest(args, 0) : 0;
+  return fits_quickly(args) ? 0 : fits_steps(args);
 }
 
 inline int32_t Program::fits_live(const yard_value_t* args) const noexcept {
-  const bool quick = fits_quickly(args);
-  if (quick && !has_rest_) [[likely]]
+  if (fits_quickly(args)) [[likely]]
     return 0;
-  const int32_t flags = quick ? fits_rest(args, 0) : fits_exactly(args);
+  const int32_t flags = fits_steps(args);
   return flags >= 0 && has_null_data(args) ? -1 : flags;
 }
 

@@ -2,8 +2,7 @@
 // The steps that a schema compiles to, and the code that runs them. Internal to src/op.
 //
 // The steps are the whole check of a call's arguments, in the order in which mistakes are reported. A
-// call fits when all of them hold; explain_mismatch() describes the first that does not. The lanes of
-// program.h are a shortcut: they accept common calls, after which only `rest` has to run.
+// call fits when all of them hold; explain_mismatch() describes the first that does not.
 #pragma once
 
 #include <string>
@@ -52,7 +51,7 @@ struct Step {
   bool is_for_tensor() const noexcept { return op >= Op::kType; }
 };
 
-// The parts of a Program that calls accepted by the lanes alone do not read.
+// The parts of a Program that its quick check does not read.
 struct ProgramCold {
   Schema schema;
   std::string signature;
@@ -60,8 +59,7 @@ struct ProgramCold {
   bool has_inout = false;
   std::vector<std::pair<uint8_t, uint8_t>> aliases;  // (output, input)
   std::vector<std::pair<std::string, Field>> fields;
-  std::vector<Step> steps;         // the whole check
-  std::vector<Step> rest;          // the steps that are left once the lanes accept a call
+  std::vector<Step> steps;
   std::vector<std::string> names;  // of the registers; "*rows" for a leading group
 };
 
@@ -80,11 +78,8 @@ struct Tensors {
 // Runs steps over the arguments of one call. No allocation.
 class StepRunner {
  public:
-  static constexpr uint64_t kNoDevice = ~0ull;
-
-  // `device`: the facts bits of the device that all tensors must have; kNoDevice: the first one's.
-  StepRunner(const Schema& schema, const yard_value_t* args, uint64_t device = kNoDevice) noexcept
-      : schema_(schema), args_(args), device_(device) {}
+  StepRunner(const Schema& schema, const yard_value_t* args) noexcept
+      : schema_(schema), args_(args) {}
 
   // The first step that fails; null if all hold.
   const Step* run(const std::vector<Step>& steps) noexcept;
@@ -105,6 +100,8 @@ class StepRunner {
   Overlap overlap_found() const noexcept { return overlap_; }
 
  private:
+  static constexpr uint64_t kNoDevice = ~0ull;
+
   bool call_step(const Step& s) noexcept;
   bool tensor_step(const Step& s, const yard_tensor_t& t) noexcept;
   bool given(uint8_t arg) const noexcept { return args_[arg].tag != YARD_TAG_NONE; }
@@ -122,7 +119,7 @@ class StepRunner {
 
   const Schema& schema_;
   const yard_value_t* args_;
-  uint64_t device_;
+  uint64_t device_ = kNoDevice;  // of all tensors: the facts bits of the first one
   uint64_t known_ = 0;
   int32_t flags_ = 0;
   // Set by the step that fails.
