@@ -50,13 +50,8 @@ class BoundOp<void(P...), std::tuple<S...>> {
             detail::count(*thread, route->counter);
             return {};
           }
-          if (call.host_data != nullptr) detail::free_call_scratch(&call);
-          if (code == YARD_OK) {
-            detail::count(*thread, route->counter);
-            return {};
-          }
           const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-          return Status::adopt(detail::bound_failed(state_.get(), route, args, code));
+          return Status::adopt(detail::after_bound(state_.get(), *route, call, args, code));
         }
       }
     }

@@ -75,7 +75,7 @@ Status::Rep* call(Site* site, const Cells& cells) {
   if (form.read(*thread, *site, cells)) [[likely]] {
     if (const CallMemo* const m = find(*thread, *site, form, cells)) {
       base::Guard guard(*thread);
-      guard.announce(m->route.entry);
+      guard.move_to(m->route.entry);
       if (m->route.is_current()) [[likely]]
         return run_hit(static_cast<base::ThreadRecord&>(*thread), *site, m->route, cells);
     }

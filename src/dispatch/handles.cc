@@ -193,13 +193,18 @@ std::string bound_kernel(BoundState* handle) {
   }
 }
 
-Status::Rep* bound_failed(BoundState* handle, const Route* route, const yard_value_t* args,
-                          int32_t code) {
+Status::Rep* after_bound(BoundState* handle, const Route& route, yard_call_t& call,
+                         const yard_value_t* args, int32_t code) {
+  if (call.host_data != nullptr) free_call_scratch(&call);
   base::ThreadRecord& thread = base::this_thread();
+  if (code == YARD_OK) {
+    count(thread, route.counter);
+    return nullptr;
+  }
   const auto& state = *static_cast<const Bound*>(handle);
   return after_failure(
-      {thread, *state.site, *static_cast<const Entry*>(route->entry),
-       *static_cast<const exec::Plan*>(route->plan), cells_of(state, args), route->flags, true},
+      {thread, *state.site, *static_cast<const Entry*>(route.entry),
+       *static_cast<const exec::Plan*>(route.plan), cells_of(state, args), route.flags, true},
       code, thread.message());
 }
 

@@ -246,26 +246,21 @@ std::string why_not(const select::CandidateSet& candidates, const op::Call& call
                     const registry::Kernel& kernel) {
   select::Notes notes;
   (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
-  const auto passed_over = [&](size_t i) {
-    const int32_t reason = notes.entries[i].verdict.reason;
-    return reason == YARD_REASON_LOCKED_OUT || reason == YARD_REASON_NOT_MAPPED;
-  };
-  const auto note = [&](size_t i) {
+  std::string own, wanted;
+  bool passed_over = false;  // in favour of another one
+  for (size_t i = 0; i < candidates.all().size(); ++i) {
     const select::KernelCandidate& c = candidates.all()[i];
     const yard_verdict_t& v = notes.entries[i].verdict;
-    return fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
-                       select::describe(candidates, c, v, notes.entries[i].text));
-  };
-  const size_t none = candidates.all().size();
-  size_t own = none, wanted = none;
-  for (size_t i = 0; i < none; ++i) {
-    if (candidates.all()[i].kernel->id == kernel.id)
-      own = i;
-    else if (wanted == none && !passed_over(i))
-      wanted = i;
+    const bool locked = v.reason == YARD_REASON_LOCKED_OUT || v.reason == YARD_REASON_NOT_MAPPED;
+    const bool is_own = c.kernel->id == kernel.id;
+    if (!is_own && (locked || !wanted.empty())) continue;
+    if (is_own) passed_over = locked;
+    (is_own ? own : wanted) =
+        fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
+                    select::describe(candidates, c, v, notes.entries[i].text));
   }
-  if (own == none) return wanted == none ? "no other kernel may" : note(wanted);
-  return wanted == none || !passed_over(own) ? note(own) : note(wanted) + "; " + note(own);
+  if (own.empty()) return wanted.empty() ? "no other kernel may" : wanted;
+  return wanted.empty() || !passed_over ? own : wanted + "; " + own;
 }
 
 }  // namespace

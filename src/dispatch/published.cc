@@ -12,31 +12,32 @@
 namespace yard::dispatch {
 namespace {
 
-// Whether health of an op differs between two snapshots.
+// Whether health of an op differs between two snapshots; either may be null.
 bool health_differs(const health::HealthSnapshot* before, const health::HealthSnapshot* now,
                     const std::string& op) {
   if (before == now) return false;
   const health::HealthSnapshot none;
-  if (before == nullptr) before = &none;
-  if (now == nullptr) now = &none;
-  if (before->devices_lost() != now->devices_lost()) return true;
-  const health::HealthSnapshot::OfOp *was = before->of_op(op), *is = now->of_op(op);
-  return was == nullptr || is == nullptr ? was != is : *was != *is;
+  const auto &was = before != nullptr ? *before : none, &is = now != nullptr ? *now : none;
+  const auto *a = was.of_op(op), *b = is.of_op(op);
+  return was.devices_lost() != is.devices_lost() ||
+         (a == nullptr || b == nullptr ? a != b : *a != *b);
 }
 
 // Whether some of these records are in the state.
 bool holds_any(const registry::State* state,
                const std::vector<std::shared_ptr<const void>>& records) {
   if (state == nullptr) return false;
-  std::set<const void*> all;
-  for (const auto& [name, op_record] : state->op_records) {
-    all.insert(op_record->op.get());
-    for (const auto& [id, kernel] : op_record->kernels) all.insert(kernel.get());
+  const auto is_removed = [&](const auto& of_state) {
+    return std::ranges::any_of(records, [&](const auto& r) { return r.get() == of_state.get(); });
+  };
+  for (const auto& [name, record] : state->op_records) {
+    if (is_removed(record->op)) return true;
+    for (const auto& [id, kernel] : record->kernels)
+      if (is_removed(kernel)) return true;
   }
-  for (const auto& [name, backend] : state->backends) all.insert(backend.get());
-  for (const auto& f : state->functions) all.insert(f.get());
-  return std::any_of(records.begin(), records.end(),
-                     [&](const auto& r) { return all.count(r.get()) != 0; });
+  for (const auto& [name, backend] : state->backends)
+    if (is_removed(backend)) return true;
+  return std::ranges::any_of(state->functions, is_removed);
 }
 
 }  // namespace
@@ -125,8 +126,7 @@ bool Published::publish(const std::shared_ptr<const Snapshot>& old,
   return true;
 }
 
-template <class F>
-Status Published::publish_change(const F& change) {
+Status Published::publish_change(const Change& change) {
   for (;;) {
     const auto before = snapshot();
     Next next{before->state, before->policy, before->observers, std::nullopt, before->forked};
@@ -135,8 +135,7 @@ Status Published::publish_change(const F& change) {
   }
 }
 
-template <class F>
-Status Published::edit(const F& change) {
+Status Published::edit(const Change& change) {
   if (select::inside_select())
     return Status(Code::kWouldDeadlock,
                   "a probe, verifier or cost hint must not change the registry or the policy");
@@ -289,8 +288,7 @@ bool Ticket::done() const {
     return state_->calls_ended->load(std::memory_order_acquire);
   }
   const auto freed = [&] {
-    return std::all_of(state_->removed.begin(), state_->removed.end(),
-                       [](const auto& w) { return w.expired(); });
+    return std::ranges::all_of(state_->removed, [](const auto& w) { return w.expired(); });
   };
   if (freed()) return true;
   base::reclaimer().collect();

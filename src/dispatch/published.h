@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/append_list.h"
 #include "base/mutex.h"
 #include "base/reclaimer.h"
 #include "dispatch/snapshot.h"
@@ -31,14 +32,6 @@ namespace yard::dispatch {
 template <class T>
 class ByIndex {
  public:
-  ByIndex() = default;
-  ~ByIndex() {
-    for (Chunk* c = first_.next.load(std::memory_order_acquire); c != nullptr;)
-      delete std::exchange(c, c->next.load(std::memory_order_acquire));
-  }
-  ByIndex(const ByIndex&) = delete;
-  ByIndex& operator=(const ByIndex&) = delete;
-
   T& operator[](uint32_t index) const {
     return index < Chunk::kCount ? first_.of[index] : beyond_first(index);
   }
@@ -47,24 +40,18 @@ class ByIndex {
   struct Chunk {
     static constexpr uint32_t kCount = 256;
     T of[kCount]{};
-    std::atomic<Chunk*> next{nullptr};
+    Chunk* next = nullptr;
   };
   [[gnu::noinline]] T& beyond_first(uint32_t index) const {
-    Chunk* at = &first_;
-    for (; index >= Chunk::kCount; index -= Chunk::kCount) {
-      Chunk* next = at->next.load(std::memory_order_acquire);
-      if (next == nullptr) {
-        auto* made = new Chunk;
-        if (at->next.compare_exchange_strong(next, made, std::memory_order_acq_rel))
-          next = made;
-        else
-          delete made;
-      }
-      at = next;
+    for (;;) {
+      uint32_t at = index;
+      for (Chunk& c : more_)
+        if ((at -= Chunk::kCount) < Chunk::kCount) return c.of[at];
+      more_.append(std::make_unique<Chunk>());  // another thread may append one, too
     }
-    return at->of[index];
   }
   mutable Chunk first_;
+  mutable base::OwnedAppendList<Chunk> more_;
 };
 
 class Published {
@@ -124,12 +111,11 @@ class Published {
     std::optional<std::set<std::string>> ops;
     bool forked;
   };
-  // Publishes what `change(old, next)` makes of the current snapshot.
-  template <class F>
-  Status publish_change(const F& change);
+  // Publishes what the change makes of the current snapshot; called again if another change came first.
+  using Change = std::function<Status(const Snapshot& old, Next& next)>;
+  Status publish_change(const Change& change);
   // The same outside of selections; then brings the rest of the runtime up to date.
-  template <class F>
-  Status edit(const F& change);
+  Status edit(const Change& change);
   // Runs foreign code. `old` may be null.
   std::shared_ptr<Snapshot> build(const Snapshot* old, Next next) const;
   // Returns false if `old` is not the current snapshot: another thread has published one, or foreign code that ran while

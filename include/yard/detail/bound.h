@@ -26,9 +26,9 @@ struct BoundState {  // the library derives from it
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
 // Calls packed; finds a new route after a change.
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
-// After the route's kernel failed; inside the guard.
-YARD_API Status::Rep* bound_failed(BoundState* state, const Route* route, const yard_value_t* args,
-                                   int32_t code);
+// After the route's kernel failed or was given scratch. Inside the guard.
+YARD_API Status::Rep* after_bound(BoundState* state, const Route& route, yard_call_t& call,
+                                  const yard_value_t* args, int32_t code);
 YARD_API std::string bound_kernel(BoundState* state);
 
 // A nested call below this address would leave the thread's stack too little room (base/reclaimer.h). The largest number

@@ -271,7 +271,7 @@ template <class... P>
                                             Status::Rep*& failed, const P&... p) {
   char* const error = thread.next_message();
   BasicGuard<true> guard(thread);
-  guard.announce(m.route.entry);
+  guard.move_to(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
     return false;
   const auto typed = m.route.typed;

@@ -16,7 +16,7 @@ struct FunctionCalls;
 struct ScopeState;
 
 // How a reader orders the announcement of p before its check that p is still current. The reclaimer calls membarrier;
-// where the operating system refuses it, readers fence. The thread sanitizer supports neither: sequentially consistent accesses.
+// where the operating system refuses it, readers fence. The thread sanitizer supports neither.
 #if defined(YARD_UNDER_TSAN)
 inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
 inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
@@ -129,11 +129,9 @@ class BasicGuard {
     }
   }
 
-  // Announces `p`, which may be gone. It is held if whatever changes before `p` is retired is found unchanged afterwards.
-  [[gnu::always_inline]] void announce(const void* p) noexcept { move_to(p); }
-
-  // Holds `part` instead of what was held, which must own it. `part` must have been read out of the whole, and nothing
-  // else may have been: the dependency orders that read before the release of the whole.
+  // Announces `part` instead of what was held. It is held if that owns it and nothing else was read out of that (the
+  // dependency orders the read before the release of the whole), or if whatever changes before `part` is retired is found
+  // unchanged afterwards.
   [[gnu::always_inline]] void move_to(const void* part) noexcept {
     slot_.store(part, kAnnounce);
     if constexpr (!kUnfenced)
@@ -174,8 +172,7 @@ YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexce
 }
 inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
-// In a catch (...): whether it caught the unwinding of a cancelled thread, which must be rethrown, instead of a C++
-// exception.
+// In a catch (...): whether it caught the forced unwinding of a thread, which must be rethrown.
 YARD_API bool thread_is_unwinding() noexcept;
 
 }  // namespace yard::detail
