@@ -44,23 +44,40 @@ uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
   to = TensorView(at_start).form();
   return true;
 }
-// The same, quickly for vectors and matrices. Returns false if the tensor cannot be read. Not inlined: the loop of read()
-// keeps its registers.
-[[gnu::noinline]] bool form_of(const yard_tensor_t& t, TensorView::Form& to) noexcept {
+// The part of a form that dtype and device give; 0 if they are unusual. Most tensors of a call share it.
+struct TypePart {
+  uint64_t device = 0;
+  uint32_t dtype = 0;
+  uint64_t bits = 0;
+
+  [[gnu::always_inline]] bool is_of(const yard_tensor_t& t) const noexcept {
+    return word_at(&t.device) == device && std::bit_cast<uint32_t>(t.dtype) == dtype;
+  }
+  [[gnu::noinline]] static uint64_t bits_of(const yard_tensor_t& t) noexcept {
+    const uint32_t index = yard_dtype_index(t.dtype);
+    const auto device_type = static_cast<uint32_t>(t.device.type);
+    const auto device_index = static_cast<uint32_t>(t.device.index);
+    if (index == 0 || device_type - 1 >= 31 || device_index > 255) return 0;
+    return index | device_type << 6 | device_index << 11;
+  }
+};
+// The same as any_form(), quickly for vectors and matrices.
+[[gnu::always_inline]] inline bool form_of(const yard_tensor_t& t, TypePart& type,
+                                           TensorView::Form& to) noexcept {
   using Form = TensorView::Form;
+  if (!type.is_of(t)) [[unlikely]]
+    type = {word_at(&t.device), std::bit_cast<uint32_t>(t.dtype), TypePart::bits_of(t)};
   const auto inner = static_cast<uint32_t>(t.ndim) - 1;
-  const uint32_t dtype = yard_dtype_index(t.dtype);
-  if (inner > 1 || t.shape == nullptr || dtype == 0) return any_form(t, to);
+  if (inner > 1 || t.shape == nullptr || type.bits == 0) [[unlikely]]
+    return any_form(t, to);
   const uint64_t rows = word(t.shape[0]), row = word(t.shape[inner]);
-  const uint64_t by = t.strides != nullptr ? word(t.strides[0]) : inner == 0 ? 1 : row;
-  const uint64_t in = t.strides != nullptr ? word(t.strides[inner]) : 1;
-  const auto type = static_cast<uint32_t>(t.device.type);
-  const auto index = static_cast<uint32_t>(t.device.index);
-  if (((rows >> 37) | (row >> 20) | (by >> 20) | (in >> 20)) != 0 || type - 1 >= 31 || index > 255)
+  uint64_t by = row, in = 1;
+  if (t.strides != nullptr) by = word(t.strides[0]), in = word(t.strides[inner]);
+  if (((rows >> 37) | ((row | by | in) >> 20)) != 0) [[unlikely]]
     return any_form(t, to);
   const bool compact = in == 1 && (inner == 0 || by == row);
-  to.head = dtype | type << 6 | index << 11 | (inner + 1) << Form::kRank |
-            (compact ? Form::kCompact : 0) | rows << Form::kFirst;
+  to.head = type.bits | uint64_t{inner + 1} << Form::kRank | (compact ? Form::kCompact : 0) |
+            rows << Form::kFirst;
   to.dims = inner == 0 ? in : row | by << 20 | in << 40;
   return true;
 }
@@ -121,6 +138,7 @@ bool CallForm::read(const detail::ThreadHead& thread, const Site& site,
   if (cells.count != site.count.load(std::memory_order_relaxed) || cells.count > kMostCells)
     return false;
   uint64_t heads = 0, dims = 0, all_tags = 0, bits = 0;
+  TypePart type;
   uint32_t n = 0;
   for (uint32_t i = 0; i < cells.count; ++i) {
     const yard_value_t& v = cells.at[i];
@@ -132,26 +150,22 @@ bool CallForm::read(const detail::ThreadHead& thread, const Site& site,
       continue;
     }
     if (n == kTensors) return false;
-    TensorView::Form& f = form[n];
     if (tag != YARD_TAG_TENSOR) [[unlikely]] {
-      f = {0, 0}, address[n] = 0, tensor[n++] = nullptr;
+      form[n] = {0, 0}, address[n] = 0, tensor[n++] = nullptr;
       continue;
     }
     const yard_tensor_t* const t = v.u.tensor;
     if (t == nullptr || t->data == nullptr) return false;
-    uint64_t head, rest;
-    if ((cells.views >> i & 1) != 0) {
-      head = TensorView::of(*t).form().head, rest = TensorView::of(*t).form().dims;
-      f.head = head, f.dims = rest;
-    } else {
-      if (!form_of(*t, f)) return false;
-      head = f.head, rest = f.dims;
-    }
+    TensorView::Form f;
+    if ((cells.views >> i & 1) != 0)
+      f = TensorView::of(*t).form();
+    else if (!form_of(*t, type, f))
+      return false;
     const uint64_t at = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
-    heads ^= detail::hash_part(n, head);
-    dims += rest;
+    heads ^= detail::hash_part(n, f.head);
+    dims += f.dims;
     bits |= at;
-    address[n] = at, tensor[n++] = t;
+    form[n] = f, address[n] = at, tensor[n++] = t;
   }
   tensors = n, tags = all_tags, any_bit = bits;
   written = site.written.load(std::memory_order_relaxed);
@@ -171,10 +185,16 @@ bool CallForm::is_of(const CallMemo& m, const Cells& cells) const noexcept {
   const uint64_t* w = m.words;
   for (uint32_t i = 0; i < n; ++i, w += 2) unlike |= (form[i].head ^ w[0]) | (form[i].dims ^ w[1]);
   if (unlike != 0) return false;
-  const bool apart = each_pair(n, written, [&](uint32_t i, uint32_t j) {
+  const auto placed = [&](uint32_t i, uint32_t j) {
     w += 2;
     return address[j] - address[i] - w[-2] <= w[-1];
-  });
+  };
+  bool apart = true;
+  if (written == 1) {  // as of most ops
+    for (uint32_t j = 1; apart && j < n; ++j) apart = placed(0, j);
+  } else {
+    apart = each_pair(n, written, placed);
+  }
   return apart && (m.more == 0 || same_more(m, *this, cells, w));
 }
 
