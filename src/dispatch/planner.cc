@@ -180,32 +180,31 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     mine->key.assign(key.w, key.w + key.words);
     pending_.push_back(mine);
   }
-  const Finisher finisher{*this, mine};
-  auto plan = fresh_plan(entry, key, call);
-  // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
-  // stores no more.
-  bool full;
-  {
-    const std::lock_guard lock(lock_);
-    full = entry.plan_count() >= limit;
-  }
-  const size_t many = 4 * limit + 256;
-  auto known = KnownCalls::make(entry.program(), call);
-  const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
-                                    base::reclaimer().collect() > many);
-  {
-    const std::lock_guard lock(lock_);
-    if (store) {
-      with_plans(entry).insert(*std::move(plan), limit);
-      entry.known_calls().add(std::move(known));
-    } else if (!plan.ok()) {
-      mine->status = plan.status();
+  bool full = false;
+  const auto select_and_store = [&]() -> Result<exec::Plan::Ptr> {
+    const Finisher finisher{*this, mine};
+    auto plan = fresh_plan(entry, key, call);
+    {
+      const std::lock_guard lock(lock_);
+      full = entry.plan_count() >= limit;
     }
-  }
+    // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
+    // stores no more.
+    const size_t many = 4 * limit + 256;
+    const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
+                                      base::reclaimer().collect() > many);
+    auto known = KnownCalls::make(entry.program(), call);
+    const std::lock_guard lock(lock_);
+    if (!plan.ok()) mine->status = plan.status();
+    if (!store) return plan;
+    with_plans(entry).insert(*std::move(plan), limit);
+    entry.known_calls().add(std::move(known));
+    return exec::Plan::Ptr();
+  };
+  auto plan = select_and_store();
   free_some_old_plans();
-  if (!store) return plan;
   if (full) collect_if_due();
-  return exec::Plan::Ptr();
+  return plan;
 }
 
 const exec::Plan* Planner::pin_plan(const Entry& entry, const Key& key, const void* node) {
