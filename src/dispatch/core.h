@@ -21,8 +21,8 @@
 
 namespace yard::dispatch {
 
-// What the dispatcher asks of the runtime around it. Core::set_services() installs it before the first call. Every function may be called by several threads at once. The
-// default bodies are those of a core without a runtime.
+// What the dispatcher asks of the runtime around it. Core::set_services() installs it before the first call. Every function
+// may be called by several threads at once. The default bodies are those of a core without a runtime.
 class CoreServices {
  public:
   // Loads plugins on demand; null: none. Called with any lock held, or none.

@@ -215,12 +215,11 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
-    const auto s = core.snapshot();
-    const PolicyOverride extra =
-        make_override(nullptr, scope, OverlayKey::make(nullptr, scope, false));
-    YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
-    if (auto scoped = core.planner.overlay(s, entry->candidates().op_record().op->index, extra))
-      entry = std::move(scoped);
+    const uint32_t index = entry->candidates().op_record().op->index;
+    YARD_ASSIGN_OR_RETURN(auto scoped,
+                          core.planner.overlay(core.snapshot(), index, nullptr, scope,
+                                               OverlayKey::make(nullptr, scope, false)));
+    if (scoped != nullptr) entry = std::move(scoped);
   }
   YARD_ASSIGN_OR_RETURN(const auto call, call_for(*entry, args));
   const auto& candidates = entry->candidates();

@@ -73,10 +73,16 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
       next.generation, core_.published.version(op_record.op->index), core_.calls, old);
 }
 
-std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
-                                              uint32_t index, const PolicyOverride& extra) {
+Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
+                                                      uint32_t index, const Options* options,
+                                                      const ScopeState* scope,
+                                                      const OverlayKey& key) {
   const Entry* global = s->entry(index);
-  if (global == nullptr) return nullptr;
+  if (global == nullptr) return std::shared_ptr<const Entry>();
+  if (options != nullptr)
+    YARD_RETURN_IF_ERROR(check_options(global->candidates().op_record(), *options));
+  PolicyOverride extra = make_override(options, scope, key);
+  YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
   const auto op_record = s->state->op_records.find(global->name())->second;
   const bool in_rollout = extra.key.rollout && s->policy->rollout != nullptr;
   const policy::ProcessPolicy& process = in_rollout ? s->policy->rollout->next() : *s->policy;
@@ -102,9 +108,8 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
     entry->overlay_options.result = nullptr;
     entry->overlay_key.options = &entry->overlay_options;
   }
-  auto kept = std::make_shared<PolicyOverride>(extra);
-  kept->key = entry->overlay_key;
-  entry->policy_override = std::move(kept);
+  extra.key = entry->overlay_key;
+  entry->policy_override = std::make_shared<const PolicyOverride>(std::move(extra));
   std::shared_ptr<Entry> replaced;
   {
     const std::lock_guard lock(lock_);
@@ -113,7 +118,7 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
   if (replaced != nullptr) core_.published.overlays_version.invalidate();
   replaced.reset();
   collect_if_due();
-  return entry;
+  return std::shared_ptr<const Entry>(std::move(entry));
 }
 
 Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,

@@ -34,9 +34,11 @@ class Planner {
   // `old` (may be null) is the op's entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
-  // The entry of an op under a policy override, made if it is not there; null if the op is gone.
-  std::shared_ptr<const Entry> overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
-                                       const PolicyOverride& extra);
+  // Makes the entry of an op for calls with these options in this scope; null if the op is gone. `options` and `scope` may
+  // be null.
+  Result<std::shared_ptr<const Entry>> overlay(const std::shared_ptr<const Snapshot>& s,
+                                               uint32_t index, const Options* options,
+                                               const ScopeState* scope, const OverlayKey& key);
 
   // ---- Plans ----
   // Selects a plan for the class of `call` and stores it; one thread selects, others that need the same wait for it.

@@ -154,10 +154,7 @@ class ResolvedCall {
     const uint32_t index = site_.index.load(std::memory_order_acquire);
     const Entry* global = s->entry(index);
     if (global == nullptr || key_for(*global).hash == 0) return {};
-    if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->candidates().op_record(), *o_));
-    const PolicyOverride extra = make_override(o_, scope_, key_for(*global));
-    YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
-    overlay_ = core_.planner.overlay(s, index, extra);
+    YARD_ASSIGN_OR_RETURN(overlay_, core_.planner.overlay(s, index, o_, scope_, key_for(*global)));
     return {};
   }
 

@@ -79,29 +79,23 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
 void Tracer::add(std::string function, const void* args,
                  void (*describe)(const void*, SayArgument, void*), std::string_view backend,
                  std::string_view note) {
-  struct Said {
-    std::string text;
-    const yard_tensor_t* tensor;
+  using Said = std::vector<std::pair<std::string, const yard_tensor_t*>>;
+  Said said;
+  const auto say = [](void* to, const char* text, const yard_tensor_t* t) {
+    static_cast<Said*>(to)->emplace_back(t != nullptr ? op::brief(*t) : std::string(text), t);
   };
-  std::vector<Said> said;
-  describe(
-      args,
-      [](void* to, const char* text, const yard_tensor_t* tensor) {
-        static_cast<std::vector<Said>*>(to)->push_back(
-            {tensor != nullptr ? op::brief(*tensor) : std::string(text), tensor});
-      },
-      &said);
+  describe(args, say, &said);
   const std::lock_guard lock(lock_);
   TraceNode node{std::move(function), {}, std::string(backend), std::string(note), {}};
   std::vector<Written> written;
   node.call = node.op + "(";
-  for (const Said& s : said) {
-    node.call += fmt::format("{}{}", node.args.empty() ? "" : ", ", s.text);
+  for (const auto& [text, tensor] : said) {
+    node.call += (node.args.empty() ? "" : ", ") + text;
     TraceArg& arg = node.args.emplace_back();
-    arg.text = s.text;
-    if (s.tensor == nullptr) continue;
-    arg.reads = read(place_of(*s.tensor));
-    written.push_back({node.args.size() - 1, place_of(*s.tensor)});
+    arg.text = text;
+    if (tensor == nullptr) continue;
+    arg.reads = read(place_of(*tensor));
+    written.push_back({node.args.size() - 1, place_of(*tensor)});
   }
   node.call += ")";
   finish(std::move(node), written);
