@@ -52,7 +52,7 @@ class WithFacts {
   const yard_value_t* args() const noexcept { return args_; }
 
  private:
-  static constexpr uint32_t kRoom = 2 * YARD_MAX_ARGS;
+  static constexpr uint32_t kRoom = YARD_MAX_ARGS;
   const yard_tensor_t* add(const yard_tensor_t* t, bool view);
   void add_list(yard_value_t& v);
   yard_tensor_t& more_room();
