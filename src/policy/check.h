@@ -4,11 +4,11 @@
 
 #include <yard/config.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "op/program.h"
@@ -22,13 +22,13 @@ class Known {
  public:
   virtual ~Known() = default;
   virtual std::vector<std::string> ops() const = 0;
-  // Null: the op is announced by a plugin that is not loaded; its fields are not known yet.
+  // Null if the op is announced by a plugin that is not loaded, so that its fields are not known yet.
   virtual const op::Program* program(std::string_view op) const = 0;
   // Ids of the op's kernels.
   virtual std::vector<std::string> kernels(std::string_view op) const = 0;
   virtual std::vector<std::string> backends() const = 0;
   virtual std::vector<std::string> vendors() const = 0;
-  // Beside auto, static, dynamic, config and hot_reload.
+  // Modes that the program has added.
   virtual std::vector<std::string> modes() const { return {}; }
   // Dispatched functions, declared or provided, as group/name.
   virtual std::vector<std::string> functions() const { return {}; }
@@ -45,8 +45,8 @@ using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::les
 
 // Errors: unknown ops, kernels, fields, backends and modes, values of the wrong type. Warnings: patterns that match
 // nothing; unknown kernels and ops of denies, allows and locks, unless they are near misses of known ones; statements
-// that contradict each other or have no effect. In the order of the file's sections. `compiled` gets the rules of every op
-// whose program is known and that has any, so that nothing is compiled twice; meaningful only without errors.
+// that contradict each other or have no effect. `compiled` gets the rules of every op whose program is known and that
+// has any, so that nothing is compiled twice; meaningful only without errors.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
@@ -57,68 +57,11 @@ std::vector<ConfigProblem> check_conditions(const Config& config, const Known& k
 // warnings are cut first, and the last problem is that there are more.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
-// ---- Shared by the checks ----
-
-// "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
-std::string advice(std::string_view word, const Names& known, const std::string& otherwise);
-void sort_names(Names& names);
-// The known name that was probably meant: a few letters differ. Names that differ in digits alone are two names.
-std::string_view near_miss(std::string_view word, const Names& known);
-
-// What an unknown name is. kLater: a warning, or an error for a near miss.
-enum class Unknown : uint8_t { kError, kLater, kFine };
-
-// Borrows both.
-class Checker {
- public:
-  Checker(const Config& config, const Known& known);
-
-  const Config& config() const noexcept { return config_; }
-  const Known& known() const noexcept { return known_; }
-  const Names& ops() const noexcept { return ops_; }
-  std::vector<ConfigProblem>& problems() noexcept { return problems_; }
-
-  void problem(Severity severity, ConfigPlace at, std::string path, std::string found,
-               std::string right);
-  void error(ConfigPlace at, std::string path, std::string found, std::string right) {
-    problem(Severity::kError, at, std::move(path), std::move(found), std::move(right));
-  }
-
-  // The ops that match a name or glob.
-  const Names& matching(const std::string& pattern);
-  const Names& kernels_of(const std::string& op) const { return kernels_.at(op); }
-  // False if there is no such op; then a problem has been added. `later`: what follows until there is one.
-  bool check_op(const std::string& op, Unknown unknown, ConfigPlace at, const std::string& path,
-                const char* later = "");
-  // That one of the ops has such a kernel.
-  void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
-                    ConfigPlace at, const std::string& path, const char* later = "");
-  // A kernel of any op.
-  void anywhere(const KernelRef& ref, Unknown unknown, const std::string& path,
-                const char* later = "");
-
-  void unknown_name(Unknown unknown, const std::string& name, const Names& known, ConfigPlace at,
-                    const std::string& path, std::string found, const char* expected,
-                    const char* later);
-
- private:
-  const Config& config_;
-  const Known& known_;
-  Names ops_, all_kernels_;
-  std::map<std::string, Names> kernels_;
-  std::unordered_map<std::string, Names> matching_;
-  std::unordered_map<std::string, bool> has_kernel_;
-  std::vector<ConfigProblem> problems_;
-};
-
-inline Unknown unless(bool optional) { return optional ? Unknown::kFine : Unknown::kError; }
-
-// "dispatch_rules[0].conditions.rows_gte"
-inline std::string condition_path(const std::string& rule, std::string_view key) {
-  return child_path(rule + ".conditions", key);
-}
-
 // ---- conflicts.cc ----
+
+using KernelsByOp = std::map<std::string, Names>;
+using AddWarning =
+    std::function<void(ConfigPlace, std::string path, std::string found, std::string right)>;
 
 // What becomes of a rule, over all ops that it was compiled for.
 struct Effect {
@@ -131,12 +74,18 @@ struct Effect {
 // Of dispatch_rules and score.
 struct Effects {
   std::vector<Effect> rules, scores;
-  size_t comparisons_left = 50'000;  // of two rules; beyond it, shadowed rules are not reported
+  size_t comparisons_left = 4'000'000;  // of two rules; beyond it, shadowed rules are not reported
 };
 // Adds the effects of rules on calls of one op, which has these kernels.
 void add_effects(const OpRules& rules, const Names& kernels, Effects& to);
 
-// Statements that exclude each other, leave an op without a kernel or name an unknown label: warnings.
-void check_conflicts(Checker& checker);
+// Warns of statements that exclude each other, leave an op without a kernel or name an unknown label.
+void check_conflicts(const Config& config, const Known& known, const KernelsByOp& kernels,
+                     const AddWarning& warn);
+
+// "dispatch_rules[0].conditions.rows_gte"
+inline std::string condition_path(const std::string& rule, std::string_view key) {
+  return child_path(rule + ".conditions", key);
+}
 
 }  // namespace yard::policy

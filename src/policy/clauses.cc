@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "base/lists.h"
 #include "policy/config_keys.h"
@@ -139,56 +138,33 @@ std::vector<uint32_t> OpRules::match(const CallView& call) const {
 
 // ---- Compiling rules ----
 
-RuleCompiler::RuleCompiler(const Config& config) : config_(config) {
-  const std::vector<DispatchRule>& rules = config.dispatch_rules;
-  order_.resize(rules.size());
-  std::iota(order_.begin(), order_.end(), 0u);
-  const int usual = config.defaults.default_priority.value_or(kDefaultPriority);
-  std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
-    return rules[a].priority.value_or(usual) > rules[b].priority.value_or(usual);
-  });
-  std::unordered_map<std::string_view, uint32_t> ids;
-  const auto note = [&](const auto& rule) {
-    const auto [it, is_new] = ids.emplace(rule.operation, static_cast<uint32_t>(patterns_.size()));
-    if (is_new) patterns_.push_back(rule.operation);
-    pattern_.push_back(it->second);
-    first_condition_.push_back(conditions_);
-    conditions_ += rule.conditions.size();
-  };
-  for (const DispatchRule& r : rules) note(r);
-  for (const ScoreRule& r : config.score) note(r);
-}
-
-bool RuleCompiler::concerns(std::string_view op) const {
-  return std::any_of(patterns_.begin(), patterns_.end(),
-                     [&](std::string_view pattern) { return glob_matches(pattern, op); });
-}
-
-// The compilation for one op.
-class RuleCompiler::OneOp {
+// Compiles the rules of a Config for one op.
+class RuleCompiler {
  public:
-  OneOp(const RuleCompiler& from, const op::Program& program, ConditionReport* report)
-      : from_(from), report_(report), fields_(program) {
-    for (const std::string_view pattern : from.patterns_)
-      mine_.push_back(glob_matches(pattern, program.name()));
-  }
+  RuleCompiler(const Config& config, const op::Program& program, RuleReport* report)
+      : config_(config), op_(program.name()), report_(report), fields_(program) {}
 
   OpRules compile() {
-    const Config& config = from_.config_;
-    for (const uint32_t i : from_.order_) {
-      const DispatchRule& r = config.dispatch_rules[i];
-      const auto when =
-          mine_[from_.pattern_[i]] ? conjunction(r, from_.index_of(false, i)) : std::nullopt;
+    const std::vector<DispatchRule>& rules = config_.dispatch_rules;
+    const int usual = config_.defaults.default_priority.value_or(kDefaultPriority);
+    std::vector<uint32_t> mine;
+    for (uint32_t i = 0; i < rules.size(); ++i)
+      if (glob_matches(rules[i].operation, op_)) mine.push_back(i);
+    std::stable_sort(mine.begin(), mine.end(), [&](uint32_t a, uint32_t b) {
+      return rules[a].priority.value_or(usual) > rules[b].priority.value_or(usual);
+    });
+    for (const uint32_t i : mine) {
+      const DispatchRule& r = rules[i];
+      const auto when = conjunction(r.conditions, i);
       if (!when) continue;
       if (!r.deny.empty()) to_.add({Act::kRuleDeny, *when, 0, 0, i}, ids(r.deny));
       if (r.allow) to_.add({Act::kRuleAllow, *when, 0, 0, i}, ids(*r.allow));
       if (!r.kernel.empty()) to_.add({Act::kChoose, *when, 0, 0, i}, {&r.kernel, 1});
-      to_.restricts_ |= !r.deny.empty() || r.allow;
     }
-    for (uint32_t i = 0; i < config.score.size(); ++i) {
-      const ScoreRule& r = config.score[i];
-      if (!mine_[from_.pattern_[config.dispatch_rules.size() + i]]) continue;
-      if (const auto when = conjunction(r, from_.index_of(true, i)))
+    for (uint32_t i = 0; i < config_.score.size(); ++i) {
+      const ScoreRule& r = config_.score[i];
+      if (!glob_matches(r.operation, op_)) continue;
+      if (const auto when = conjunction(r.conditions, rules.size() + i))
         to_.add({Act::kScore, *when, 0, 0, i, r.add, r.multiply}, {&r.kernel, 1});
     }
     conditions_.finish();
@@ -204,29 +180,15 @@ class RuleCompiler::OneOp {
   }
 
   // Returns nothing if the op lacks one of the fields, or a condition is invalid.
-  template <class Rule>
-  std::optional<Conjunction> conjunction(const Rule& rule, size_t index) {
-    const std::vector<Condition>& conditions = rule.conditions;
-    bool concerns = true, good = true;
-    for (size_t i = 0; i < conditions.size(); ++i) {
-      const bool has = key_of(conditions[i]).field != nullptr;
-      note(index + i, has ? ConditionReport::kFine : ConditionReport::kNoField);
-      concerns &= has;
-    }
-    // A rule that does not concern this op must not make its keys longer. Its other conditions are checked in case no op
-    // has the missing field.
-    Conditions scratch;
-    ConditionCompiler unused(scratch);
-    for (size_t i = 0; i < conditions.size() && (concerns || report_ != nullptr); ++i) {
+  std::optional<Conjunction> conjunction(const std::vector<Condition>& conditions, size_t rule) {
+    for (const Condition& c : conditions)
+      if (key_of(c).field == nullptr) return std::nullopt;
+    const bool valid = std::all_of(conditions.begin(), conditions.end(), [&](const Condition& c) {
       Wrong wrong;
-      const SplitKey& key = key_of(conditions[i]);
-      ConditionCompiler& compiler = concerns ? conditions_ : unused;
-      if (key.field == nullptr || compiler.add(*key.field, key.op, conditions[i], wrong)) continue;
-      good = false;
-      if (report_ != nullptr)
-        (concerns ? report_->wrong : report_->maybe).emplace(index + i, std::move(wrong));
-    }
-    if (concerns && good) return conditions_.end();
+      return conditions_.add(*key_of(c).field, key_of(c).op, c, wrong);
+    });
+    if (report_ != nullptr) (valid ? report_->applies : report_->invalid)[rule] = true;
+    if (valid) return conditions_.end();
     conditions_.drop();
     return std::nullopt;
   }
@@ -237,21 +199,17 @@ class RuleCompiler::OneOp {
     return it->second;
   }
 
-  void note(size_t index, ConditionReport::Seen seen) {
-    if (report_ != nullptr) report_->seen[index] = std::max<uint8_t>(report_->seen[index], seen);
-  }
-
-  const RuleCompiler& from_;
-  ConditionReport* report_;
-  std::vector<bool> mine_;  // which of from_.patterns_ match the op
+  const Config& config_;
+  const std::string_view op_;
+  RuleReport* const report_;
   OpRules to_;
   OpFields fields_;
   ConditionCompiler conditions_{to_.conditions_};
   std::unordered_map<std::string_view, SplitKey> keys_;
 };
 
-OpRules RuleCompiler::compile(const op::Program& program, ConditionReport* report) const {
-  return OneOp(*this, program, report).compile();
+OpRules compile_rules(const Config& config, const op::Program& program, RuleReport* report) {
+  return RuleCompiler(config, program, report).compile();
 }
 
 // ---- The list of one op ----
@@ -328,9 +286,13 @@ void Clauses::read_mode() {
   } else {
     add_group(m.mode, Takes::kAll);
   }
-  reads_rules_ = sources_.rules != nullptr &&
-                 (sources_.rules->restricts() ||
-                  std::any_of(groups_.begin(), groups_.end(), [](auto& g) { return g.rules; }));
+  if (sources_.rules == nullptr) return;
+  // Rules that deny or allow count in every mode.
+  const auto rules = sources_.rules->clauses();
+  reads_rules_ = std::any_of(groups_.begin(), groups_.end(), [](auto& g) { return g.rules; }) ||
+                 std::any_of(rules.begin(), rules.end(), [](const Clause& c) {
+                   return c.act == Act::kRuleDeny || c.act == Act::kRuleAllow;
+                 });
 }
 
 // Applies the clauses without conditions.

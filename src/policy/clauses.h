@@ -103,55 +103,23 @@ class OpRules : public ClauseList {
  public:
   bool empty() const noexcept { return clauses().empty(); }
   const Conditions& conditions() const noexcept { return conditions_; }
-  // Whether a rule has `deny` or `allow`. Then rules count in every mode.
-  bool restricts() const noexcept { return restricts_; }
   // Indices of the clauses that hold for a call, in their order.
   std::vector<uint32_t> match(const CallView& call) const;
 
  private:
   friend class RuleCompiler;
   Conditions conditions_;
-  bool restricts_ = false;
 };
 
-// ---- Compiling rules ----
-
-// The outcome of each condition over all ops that it was compiled for.
-struct ConditionReport {
-  enum Seen : uint8_t { kNowhere, kNoField, kFine };  // the best of all ops
-  std::vector<uint8_t> seen;                          // by RuleCompiler::index_of()
-  std::map<size_t, Wrong> wrong;                      // the first problem
-  std::map<size_t, Wrong> maybe;  // problems in ops that lack another field of the rule
+// What compiling for some ops found out about each rule: dispatch_rules, then score.
+struct RuleReport {
+  std::vector<bool> applies;  // an op has all of its fields
+  std::vector<bool> invalid;  // a condition is invalid for such an op
 };
 
-// Compiles the rules of a Config for one op at a time. Borrows the config.
-class RuleCompiler {
- public:
-  explicit RuleCompiler(const Config& config);
-
-  // The rules whose operation matches the op and whose fields its calls have. Those with an invalid condition are left
-  // out and reported.
-  OpRules compile(const op::Program& program, ConditionReport* report = nullptr) const;
-  // Whether a rule has an operation that matches the op.
-  bool concerns(std::string_view op) const;
-
-  // A report with room for every condition.
-  ConditionReport empty_report() const { return {std::vector<uint8_t>(conditions_, 0), {}, {}}; }
-  // Index in a report of the first condition of dispatch_rules[rule] or score[rule].
-  size_t index_of(bool score, size_t rule) const {
-    return first_condition_[score ? config_.dispatch_rules.size() + rule : rule];
-  }
-
- private:
-  class OneOp;
-
-  const Config& config_;
-  std::vector<uint32_t> order_;             // of dispatch_rules, best first
-  std::vector<std::string_view> patterns_;  // operations, each once
-  std::vector<uint32_t> pattern_;           // by rule, then by score
-  std::vector<size_t> first_condition_;
-  size_t conditions_ = 0;
-};
+// The rules whose operation matches the op and whose fields its calls have, without those with an invalid condition.
+OpRules compile_rules(const Config& config, const op::Program& program,
+                      RuleReport* report = nullptr);
 
 // The value of an op in a map from names and globs. An exact name beats a glob, a longer glob a shorter one. Returns
 // null if none matches.

@@ -22,11 +22,10 @@ Outcome outcome(const TestKnown& known, const std::string& condition, const std:
                        ", kernel: k, conditions: {" + condition + "}}\n",
                    "rules.yaml");
   EXPECT_TRUE(r.ok()) << condition;
-  const RuleCompiler compiler(r.config);
-  ConditionReport report = compiler.empty_report();
-  const OpRules rules = compiler.compile(tc.program(), &report);
-  if (!report.wrong.empty()) return Outcome::kWrong;
-  if (report.seen.at(0) == ConditionReport::kNoField) return Outcome::kNoField;
+  RuleReport report{{false}, {false}};
+  const OpRules rules = compile_rules(r.config, tc.program(), &report);
+  if (report.invalid[0]) return Outcome::kWrong;
+  if (!report.applies[0]) return Outcome::kNoField;
   return rules.match(tc.view()).empty() ? Outcome::kFails : Outcome::kHolds;
 }
 

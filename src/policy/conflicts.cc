@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <span>
-#include <tuple>
 
 #include "base/lists.h"
 #include "base/text.h"
@@ -14,101 +12,49 @@
 
 namespace yard::policy {
 
-// Compares the calls that rules of one op match. The tests of an axis divide its values into classes that pass the same
-// ones; it is enough to try one value of each class. Borrows the rules.
+// Compares the calls that rules of one op match. On each axis it is enough to try one value of every class that tests
+// distinguish. Borrows the conditions.
 class CallSets {
  public:
   using Literals = std::span<const uint32_t>;
-  explicit CallSets(const Conditions& conditions)
-      : on_(conditions), uses_(conditions.tests_.size()) {
-    for (const uint32_t l : conditions.literals_) ++uses_[l / 2];
-  }
+  explicit CallSets(const Conditions& conditions) : on_(conditions) {}
 
   uint16_t axis(uint32_t literal) const { return on_.tests_[literal / 2].axis; }
 
-  // An axis on which no value passes; -1: there is none.
-  int impossible_axis(Literals of) {
+  // Makes a call that passes the literals and has no other fields. Returns an axis on which no value passes, or -1.
+  int sample(Literals of) {
+    call_.assign(on_.axes_.size(), {});
     for (const uint32_t l : of) {
+      if (call_[axis(l)].there) continue;
       values_.clear();
       for (const uint32_t other : of)
         if (axis(other) == axis(l)) add_values(other);
-      if (std::none_of(values_.begin(), values_.end(),
-                       [&](const AxisValue& v) { return passes(of, axis(l), v); }))
-        return axis(l);
+      const auto v = std::find_if(values_.begin(), values_.end(),
+                                  [&](const AxisValue& x) { return passes(of, axis(l), x); });
+      if (v == values_.end()) return axis(l);
+      call_[axis(l)] = *v;
     }
+    on_.evaluate(call_.data(), truth_);
+    for (const uint32_t l : of) truth_[l] = 1;  // a pattern holds for some text that no test lists
     return -1;
   }
 
-  // Whether every call that passes `narrow` passes `wide`.
-  bool covers(Literals wide, Literals narrow) {
-    return std::all_of(wide.begin(), wide.end(), [&](uint32_t l) {
-      if (base::contains(narrow, l)) return true;
-      values_.clear();
-      bool reads_it = false;
-      for (const uint32_t other : narrow)
-        if (axis(other) == axis(l)) reads_it = true, add_values(other);
-      if (!reads_it) return false;
-      add_values(l);
-      return std::all_of(values_.begin(), values_.end(), [&](const AxisValue& v) {
-        if (!passes(narrow, axis(l), v)) return true;
-        return !(is_unlisted(v) && is_pattern(l)) && passes({&l, 1}, axis(l), v);
-      });
-    });
-  }
-
-  // Makes a rule one that first_cover() can find.
-  void file(const Clause& rule) {
-    const Literals of = on_.literals(rule.when);
-    const uint32_t* rarest = nullptr;  // of those that list values
-    for (const uint32_t& l : of)
-      if (l % 2 == 0 && lists_values(on_.tests_[l / 2]) &&
-          (rarest == nullptr || uses_[l / 2] < uses_[*rarest / 2]))
-        rarest = &l;
-    if (rarest == nullptr) return filed_[kAnyValue].push_back(&rule);
-    const Test& t = on_.tests_[*rarest / 2];
-    if (t.kind == Test::Kind::kInteger) filed_[{t.axis, t.integer.a, {}}].push_back(&rule);
-    for (uint32_t i = t.first; t.kind == Test::Kind::kOneOf && i < t.first + t.count; ++i)
-      filed_[{t.axis, on_.integers_[i], {}}].push_back(&rule);
-    for (uint32_t i = t.first; t.kind == Test::Kind::kTextOneOf && i < t.first + t.count; ++i)
-      filed_[{t.axis, 0, on_.texts_[i]}].push_back(&rule);
-  }
-
-  // A filed rule that covers `narrow`, whose conditions can hold; null: there is none, or `most` comparisons found none.
-  // A rule that covers it accepts each value that it accepts, so one value of each axis leads to all candidates.
-  const Clause* first_cover(Literals narrow, size_t& most) {
-    const auto covering = [&](const Filed& at) -> const Clause* {
-      const auto under = filed_.find(at);
-      if (under == filed_.end()) return nullptr;
-      for (const Clause* rule : under->second) {
-        if (most == 0) return nullptr;
-        --most;
-        if (covers(on_.literals(rule->when), narrow)) return rule;
-      }
-      return nullptr;
-    };
-    if (const Clause* found = covering(kAnyValue)) return found;
-    for (const uint32_t l : narrow) {
-      values_.clear();
-      add_values(l);
-      const auto v = std::find_if(values_.begin(), values_.end(), [&](const AxisValue& value) {
-        return passes(narrow, axis(l), value);
-      });
-      if (v == values_.end()) continue;
-      if (const Clause* found = covering({axis(l), v->i, v->s})) return found;
+  // The first of `rules` that covers `narrow`, after sample(narrow). Only a rule that holds for the sample can. Null if
+  // there is none, or if `most` comparisons found none.
+  const Clause* first_cover(const std::vector<const Clause*>& rules, Literals narrow,
+                            size_t& most) {
+    constexpr size_t kCost = 50;  // of covers(), in comparisons
+    for (const Clause* rule : rules) {
+      if (most <= kCost) return nullptr;
+      --most;
+      if (!on_.hold(rule->when, truth_)) continue;
+      most -= kCost;
+      if (covers(on_.literals(rule->when), narrow)) return rule;
     }
     return nullptr;
   }
 
  private:
-  // An axis, and an integer or a text that a test of it lists.
-  using Filed = std::tuple<uint16_t, int64_t, std::string_view>;
-  static constexpr Filed kAnyValue{UINT16_MAX, 0, {}};
-  static bool lists_values(const Test& t) {
-    return t.kind == Test::Kind::kOneOf || t.kind == Test::Kind::kTextOneOf ||
-           (t.kind == Test::Kind::kInteger && t.integer.kind == op::IntegerTest::Kind::kRange &&
-            t.integer.a == t.integer.b);
-  }
-
   static constexpr char kUnlisted[] = "\x01";
   static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
 
@@ -120,7 +66,22 @@ class CallSets {
     return v.s.data() == kUnlisted || v.i == kUnlistedDevice;
   }
 
-  // Whether a value passes the literals on its axis. What no test names may match a pattern, or not: it passes.
+  // Whether every call that passes `narrow` passes `wide`.
+  bool covers(Literals wide, Literals narrow) {
+    return std::all_of(wide.begin(), wide.end(), [&](uint32_t l) {
+      if (base::contains(narrow, l)) return true;
+      values_.clear();
+      add_values(l);
+      for (const uint32_t other : narrow)
+        if (axis(other) == axis(l)) add_values(other);
+      return std::all_of(values_.begin(), values_.end(), [&](const AxisValue& v) {
+        if (!passes(narrow, axis(l), v)) return true;
+        return !(is_unlisted(v) && is_pattern(l)) && passes({&l, 1}, axis(l), v);
+      });
+    });
+  }
+
+  // Whether a value passes the literals on its axis. A text that no test lists may match a pattern or not, so it passes.
   bool passes(Literals of, uint16_t index, const AxisValue& v) const {
     return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
       if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;
@@ -143,45 +104,42 @@ class CallSets {
         values_.push_back({true, 0, std::string_view(kUnlisted)});
         return;
       case Axis::Kind::kDevice:
-        // Of a type without an index, one with an index.
+        // For a type without an index, also one with an index.
         for (uint32_t i = t.first; t.kind == Test::Kind::kDeviceOneOf && i < t.first + t.count; ++i)
           integer(on_.integers_[i]), integer(on_.integers_[i] | 0xffff);
         return integer(kUnlistedDevice);
       default: break;
     }
-    cuts_.clear();
-    if (t.kind == Test::Kind::kInteger) t.integer.add_cuts(cuts_);
-    for (uint32_t i = t.first; t.kind == Test::Kind::kOneOf && i < t.first + t.count; ++i)
-      op::IntegerTest::equals(on_.integers_[i]).add_cuts(cuts_);
-    if (t.kind == Test::Kind::kInteger && cuts_.empty()) integer(0);
+    std::vector<int64_t> cuts;
+    on_.add_cuts(t, cuts);
+    if (cuts.empty()) integer(0);
     // Sizes are not negative.
     const bool size =
         axis.kind == Axis::Kind::kInteger && axis.field.kind != op::Field::Kind::kScalar;
-    for (const int64_t cut : cuts_) {
+    for (const int64_t cut : cuts) {
       if (cut > (size ? 0 : INT64_MIN)) integer(cut - 1);
       if (!size || cut >= 0) integer(cut);
     }
   }
 
   const Conditions& on_;
-  std::vector<uint32_t> uses_;  // of each test
-  std::map<Filed, std::vector<const Clause*>> filed_;
-  std::vector<AxisValue> values_;
-  std::vector<int64_t> cuts_;
+  std::vector<AxisValue> values_, call_;
+  std::vector<uint8_t> truth_;
 };
 
 void add_effects(const OpRules& rules, const Names& kernels, Effects& to) {
   const Conditions& conditions = rules.conditions();
   CallSets sets(conditions);
-  const Clause* last = nullptr;  // of the same rule: it has the same conditions
+  const Clause* last = nullptr;  // clauses of one rule have the same conditions
   bool possible = true;
+  std::vector<const Clause*> before;
   for (const Clause& c : rules.clauses()) {
     const bool score = c.act == Clause::Act::kScore;
     Effect& effect = (score ? to.scores : to.rules)[c.source];
     const CallSets::Literals of = conditions.literals(c.when);
     if (last == nullptr || score || last->source != c.source) {
       ++effect.ops;
-      const int axis = sets.impossible_axis(of);
+      const int axis = sets.sample(of);
       possible = axis < 0;
       if (!possible) ++effect.impossible, effect.conditions.clear();
       for (size_t i = 0; !possible && i < of.size(); ++i)
@@ -189,11 +147,11 @@ void add_effects(const OpRules& rules, const Names& kernels, Effects& to) {
     }
     last = &c;
     if (!possible || c.act != Clause::Act::kChoose) continue;
-    if (const Clause* first = sets.first_cover(of, to.comparisons_left))
+    if (const Clause* first = sets.first_cover(before, of, to.comparisons_left))
       ++effect.shadowed, effect.by = first->source;
     else if (std::any_of(kernels.begin(), kernels.end(),
                          [&](const std::string& id) { return glob_matches(rules.name(c, 0), id); }))
-      sets.file(c);
+      before.push_back(&c);
   }
 }
 
@@ -201,34 +159,31 @@ namespace {
 
 class Conflicts {
  public:
-  explicit Conflicts(Checker& checker)
-      : checker_(checker),
-        config_(checker.config()),
-        policy_(policy_of(config_)),
-        statements_(Clauses({policy_}, "", {}).own()) {}
+  Conflicts(const Config& config, const Known& known, const KernelsByOp& kernels,
+            const AddWarning& warn)
+      : config_(config), known_(known), kernels_(kernels), warn_(warn) {}
 
   void check() {
     check_labels();
     if (policy_.empty() && config_.dispatch_rules.empty()) return;
     if (policy_.allow_kernels && policy_.allow_kernels->empty()) return;  // the reader reports it
-    check_locks();
+    for (const auto& [op, kernel] : policy_.locks) {
+      const auto ref = config_.kernel_locks.find(op);
+      check_map("kernel_locks." + op, op,
+                ref != config_.kernel_locks.end() ? ref->second : KernelRef{kernel, false, {}},
+                "calls would have no kernel");
+    }
     check_ops();
     for (size_t i = 0; i < config_.dispatch_rules.size(); ++i)
-      check_rule(config_.dispatch_rules[i], fmt::format("dispatch_rules[{}]", i));
+      check_rule(config_.dispatch_rules[i], fmt::format("dispatch_rules[{}].kernel", i));
     for (const auto& [op, ref] : config_.static_kernel_map)
-      if (const std::string why = excluded_by(op, ref.id); !why.empty())
-        warn(ref.at, "static_kernel_map." + op, fmt::format("{} is excluded by {}", ref.id, why),
-             "the map has no effect");
+      check_map("static_kernel_map." + op, op, ref, "the map has no effect");
   }
 
  private:
-  void warn(ConfigPlace at, std::string path, std::string found, std::string right) {
-    checker_.problem(Severity::kWarning, at, std::move(path), std::move(found), std::move(right));
-  }
-
   // The statement that excludes a kernel from all calls of an op; empty if there is none.
   std::string excluded_by(std::string_view op, const std::string& kernel) const {
-    const KernelFacts facts = checker_.known().facts(op, kernel);
+    const KernelFacts facts = known_.facts(op, kernel);
     for (const Clause& c : statements_.clauses()) {
       if (!statements_.excludes(c, facts)) continue;
       switch (c.act) {
@@ -244,10 +199,10 @@ class Conflicts {
     return "";
   }
 
-  // The same for all kernels of an op that match, denies before others; empty if one is not excluded, or there is none.
+  // The same for all kernels of an op that match; denies are named before others. Empty if one is not excluded.
   std::string all_excluded_by(const std::string& op, const std::string& pattern) const {
     std::string why;
-    for (const std::string& id : checker_.kernels_of(op)) {
+    for (const std::string& id : kernels_.at(op)) {
       if (!glob_matches(pattern, id)) continue;
       std::string one = excluded_by(op, id);
       if (one.empty()) return one;
@@ -257,22 +212,17 @@ class Conflicts {
     return why;
   }
 
-  void check_locks() {
-    for (const auto& [op, kernel] : policy_.locks) {
-      const auto ref = config_.kernel_locks.find(op);
-      const std::string why = excluded_by(op, kernel);
-      if (!why.empty())
-        warn(ref != config_.kernel_locks.end() ? ref->second.at : ConfigPlace(),
-             "kernel_locks." + op, fmt::format("{} is excluded by {}", kernel, why),
-             "calls would have no kernel");
-    }
+  void check_map(const std::string& path, const std::string& op, const KernelRef& ref,
+                 const char* effect) const {
+    if (const std::string why = excluded_by(op, ref.id); !why.empty())
+      warn_(ref.at, path, fmt::format("{} is excluded by {}", ref.id, why), effect);
   }
 
   // Ops that are left without a kernel.
-  void check_ops() {
+  void check_ops() const {
     Names lost;
     std::string why;
-    for (const std::string& op : checker_.ops()) {
+    for (const auto& [op, ids] : kernels_) {
       const std::string excluded = all_excluded_by(op, "*");
       if (excluded.empty()) continue;
       if (lost.empty()) why = excluded;
@@ -280,68 +230,64 @@ class Conflicts {
     }
     if (lost.empty()) return;
     constexpr size_t kMostNamed = 3;
-    const bool every = lost.size() == checker_.ops().size();
     const size_t more = lost.size() > kMostNamed ? lost.size() - kMostNamed : 0;
-    lost.resize(lost.size() - more);
-    const std::string ops = every ? "any op"
-                            : more > 0
-                                ? fmt::format("{} and {} more ops", fmt::join(lost, ", "), more)
-                                : fmt::format("{}", fmt::join(lost, ", "));
-    const std::string section(why.substr(0, why.find(' ')));
-    warn(place_of(section, why), section, "no kernel of " + ops + " may run", "excluded by " + why);
-  }
-
-  // Of the entry that check_ops() names.
-  ConfigPlace place_of(const std::string& section, const std::string& why) const {
-    if (section == "kernel_allows" && config_.kernel_allows && !config_.kernel_allows->empty())
-      return config_.kernel_allows->front().at;
+    std::string ops = "any op";
+    if (lost.size() < kernels_.size())
+      ops = fmt::format("{}",
+                        fmt::join(lost.begin(), lost.end() - static_cast<ptrdiff_t>(more), ", ")) +
+            (more > 0 ? fmt::format(" and {} more ops", more) : "");
+    const std::string section = why.substr(0, why.find(' '));
+    ConfigPlace at;
+    if (section == "kernel_allows" && config_.kernel_allows) at = config_.kernel_allows->front().at;
     for (const KernelRef& ref : config_.kernel_denies)
-      if (why == fmt::format("kernel_denies ({})", ref.id)) return ref.at;
-    return {};
+      if (why == fmt::format("kernel_denies ({})", ref.id)) at = ref.at;
+    warn_(at, section, "no kernel of " + ops + " may run", "excluded by " + why);
   }
 
   // A kernel that a rule can never choose.
-  void check_rule(const DispatchRule& r, const std::string& path) {
+  void check_rule(const DispatchRule& r, const std::string& path) const {
     if (r.kernel.empty()) return;
     const auto listed = [&](const std::vector<KernelRef>& refs) {
       return std::any_of(refs.begin(), refs.end(),
                          [&](const KernelRef& k) { return glob_matches(k.id, r.kernel); });
     };
-    if (listed(r.deny) || (r.allow && !has_wildcard(r.kernel) && !listed(*r.allow)))
-      return warn(r.kernel_at, path + ".kernel",
-                  fmt::format("{} is excluded by the rule's own {}", r.kernel,
-                              listed(r.deny) ? "deny" : "allow"),
-                  "the rule cannot choose it");
     std::string why;
-    for (const std::string& op : checker_.matching(r.operation)) {
-      const std::string* lock = find_for_op(policy_.locks, op);
-      std::string here = lock != nullptr && !glob_matches(r.kernel, *lock)
-                             ? fmt::format("kernel_locks ({})", *lock)
-                             : all_excluded_by(op, r.kernel);
-      if (here.empty()) return;
-      why = std::move(here);
+    if (listed(r.deny)) {
+      why = "the rule's own deny";
+    } else if (r.allow && !has_wildcard(r.kernel) && !listed(*r.allow)) {
+      why = "the rule's own allow";
+    } else {
+      for (const auto& [op, ids] : kernels_) {
+        if (!glob_matches(r.operation, op)) continue;
+        const std::string* lock = find_for_op(policy_.locks, op);
+        why = lock != nullptr && !glob_matches(r.kernel, *lock)
+                  ? fmt::format("kernel_locks ({})", *lock)
+                  : all_excluded_by(op, r.kernel);
+        if (why.empty()) return;
+      }
     }
     if (!why.empty())
-      warn(r.kernel_at, path + ".kernel", fmt::format("{} is excluded by {}", r.kernel, why),
-           "the rule cannot choose it");
+      warn_(r.kernel_at, path, fmt::format("{} is excluded by {}", r.kernel, why),
+            "the rule cannot choose it");
   }
 
-  void check_labels() {
-    Names known = config_.settings.labels;
-    known.insert(known.end(), plain_labels().begin(), plain_labels().end());
-    for (std::string& label : checker_.known().labels()) known.push_back(std::move(label));
-    const auto look = [&](const std::string& name, ConfigPlace at, const std::string& path) {
+  void check_labels() const {
+    Names known = known_.labels();
+    for (const Names& more :
+         {config_.settings.labels, Names(plain_labels().begin(), plain_labels().end())})
+      known.insert(known.end(), more.begin(), more.end());
+    const auto look = [&](std::string_view name, ConfigPlace at, const std::string& path) {
       if (base::contains(known, name)) return;
       const std::string_view near = base::closest(name, known);
-      warn(at, path, fmt::format("no label is called '{}'", name),
-           near.empty() ? "expected a label that settings.labels lists"
-                        : fmt::format("did you mean '{}'?", near));
+      warn_(at, path, fmt::format("no label is called '{}'", name),
+            near.empty() ? "expected a label that settings.labels lists"
+                         : fmt::format("did you mean '{}'?", near));
     };
     const auto in_rules = [&](const auto& rules, const char* section) {
       for (size_t i = 0; i < rules.size(); ++i)
         for (const Condition& c : rules[i].conditions)
           if (const std::string_view name = own_label(c.key); !name.empty())
-            look(std::string(name), c.at, condition_path(fmt::format("{}[{}]", section, i), c.key));
+            look(name, c.at, condition_path(fmt::format("{}[{}]", section, i), c.key));
     };
     in_rules(config_.dispatch_rules, "dispatch_rules");
     in_rules(config_.score, "score");
@@ -350,14 +296,19 @@ class Conflicts {
         look(name, config_.rollout->at, "rollout.labels." + name);
   }
 
-  Checker& checker_;
   const Config& config_;
-  const Policy policy_;
-  const ClauseList statements_;  // for all ops
+  const Known& known_;
+  const KernelsByOp& kernels_;
+  const AddWarning& warn_;
+  const Policy policy_ = policy_of(config_);
+  const ClauseList statements_ = Clauses({policy_}, "", {}).own();  // for all ops
 };
 
 }  // namespace
 
-void check_conflicts(Checker& checker) { Conflicts(checker).check(); }
+void check_conflicts(const Config& config, const Known& known, const KernelsByOp& kernels,
+                     const AddWarning& warn) {
+  Conflicts(config, known, kernels, warn).check();
+}
 
 }  // namespace yard::policy

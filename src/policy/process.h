@@ -9,6 +9,7 @@
 #include <yard/options.h>
 #include <yard/policy.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -66,8 +67,7 @@ class FileRules {
   explicit FileRules(Config c)
       : shared_config(std::make_shared<const Config>(std::move(c))),
         config(*shared_config),
-        said(policy_of(config)),
-        compiler_(config) {}
+        said(policy_of(config)) {}
   FileRules(const FileRules&) = delete;
   FileRules& operator=(const FileRules&) = delete;
 
@@ -75,7 +75,7 @@ class FileRules {
   std::shared_ptr<const OpRules> rules_for(
       const std::shared_ptr<const op::Program>& program) const {
     if (knows(*program)) return ops_.find(program->name())->second.rules;
-    auto rules = std::make_shared<const OpRules>(compiler_.compile(*program));
+    auto rules = std::make_shared<const OpRules>(compile_rules(config, *program));
     return rules->empty() ? nullptr : rules;
   }
   // Before publication.
@@ -90,7 +90,11 @@ class FileRules {
     return it != ops_.end() && it->second.program.get() == &program;
   }
   // Whether a dispatch or score rule applies to ops of that name.
-  bool concerns(std::string_view op) const { return compiler_.concerns(op); }
+  bool concerns(std::string_view op) const {
+    const auto matches = [&](const auto& rule) { return glob_matches(rule.operation, op); };
+    return std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(), matches) ||
+           std::any_of(config.score.begin(), config.score.end(), matches);
+  }
 
   const std::shared_ptr<const Config> shared_config;
   const Config& config;
@@ -101,7 +105,6 @@ class FileRules {
     std::shared_ptr<const op::Program> program;
     std::shared_ptr<const OpRules> rules;
   };
-  RuleCompiler compiler_;
   std::map<std::string, OfOp, std::less<>> ops_;
 };
 

@@ -419,7 +419,7 @@ class Sampler {
     rule.operation = program_.schema().name, rule.kernel = "*";
     rule.conditions = choice.conditions;
     config.dispatch_rules.push_back(std::move(rule));
-    const policy::OpRules rules = policy::RuleCompiler(config).compile(program_);
+    const policy::OpRules rules = policy::compile_rules(config, program_);
     for (const FieldValue& v : choice.values) {
       const FieldConstraint constraint{choice.field, v};
       const auto call = builder_.call({}, {&constraint, 1});

@@ -43,7 +43,7 @@ std::vector<std::string> samples(const op::Program& p, const std::vector<Config>
 
 // For how many calls the rule holds, and for how many it does not.
 std::pair<size_t, size_t> sides(const op::Program& p, const Config& config) {
-  const policy::OpRules rules = policy::RuleCompiler(config).compile(p);
+  const policy::OpRules rules = policy::compile_rules(config, p);
   std::pair<size_t, size_t> to;
   for (const std::string& text : samples(p, {config})) {
     const auto call = op::Call::from_spec(p, op::parse_call_spec(text).value()).value();
