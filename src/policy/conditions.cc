@@ -16,30 +16,6 @@
 
 namespace yard::policy {
 
-namespace {
-
-// Packs values of some bits into words; none crosses a word.
-class BitSink {
- public:
-  explicit BitSink(uint64_t* to) : to_(to) {}
-  ~BitSink() {
-    if (used_ > 0) *to_ = word_;
-  }
-  void put(uint64_t value, uint32_t bits) {
-    if (bits == 0) return;
-    if (used_ + bits > 64) *to_++ = word_, word_ = 0, used_ = 0;
-    word_ |= value << used_;
-    used_ += bits;
-  }
-
- private:
-  uint64_t* to_;
-  uint64_t word_ = 0;
-  uint32_t used_ = 0;
-};
-
-}  // namespace
-
 bool Conditions::in_run(const Test& test) noexcept {
   return test.kind == Test::Kind::kInteger && test.integer.kind == op::IntegerTest::Kind::kRange &&
          (test.integer.b == INT64_MAX || test.integer.a == test.integer.b);
@@ -104,7 +80,6 @@ void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) cons
 }
 
 void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const {
-  to.resize(2 * tests_.size());
   // Most ops have a handful of axes; each is read once.
   constexpr size_t kFew = 16;
   AxisValue few[kFew];
@@ -112,6 +87,11 @@ void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const 
   if (axes_.size() > kFew) many.resize(axes_.size());
   AxisValue* values = axes_.size() > kFew ? many.data() : few;
   for (size_t i = 0; i < axes_.size(); ++i) values[i] = axes_[i].read(call);
+  evaluate(values, to);
+}
+
+void Conditions::evaluate(const AxisValue* values, std::vector<uint8_t>& to) const {
+  to.resize(2 * tests_.size());
   uint8_t* truth = to.data();
   for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
   for (size_t i = run_numbers_.size(); i < tests_.size(); ++i) {
@@ -122,13 +102,23 @@ void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const 
   }
 }
 
+void Conditions::add_cuts(const Test& t, std::vector<int64_t>& to) const {
+  if (t.kind == Test::Kind::kInteger) t.integer.add_cuts(to);
+  for (uint32_t i = t.first; t.kind == Test::Kind::kOneOf && i < t.first + t.count; ++i)
+    op::IntegerTest::equals(integers_[i]).add_cuts(to);
+}
+
 void Conditions::fold(const CallView& call, uint64_t* words) const {
-  BitSink sink(words);
+  std::fill_n(words, key_words_, 0);
   for (const Axis& axis : axes_) {
     if (axis.bits == 0) continue;
     const AxisValue v = axis.read(call);
-    sink.put(axis.class_of(v), axis.bits - static_cast<uint32_t>(axis.patterns.size()));
-    for (const uint32_t t : axis.patterns) sink.put(v.there && holds(tests_[t], v) ? 1 : 0, 1);
+    words[axis.first_bit / 64] |= axis.class_of(v) << axis.first_bit % 64;
+    auto bit = axis.first_bit + axis.bits - static_cast<uint32_t>(axis.patterns.size());
+    for (const uint32_t t : axis.patterns) {
+      words[bit / 64] |= uint64_t{v.there && holds(tests_[t], v)} << bit % 64;
+      ++bit;
+    }
   }
 }
 
@@ -142,6 +132,7 @@ constexpr const char* kLongNames[] = {
     "uint32",  "uint64",  "boolean",  "int4",    "uint4"};
 constexpr int kMostDTypes = 64;
 
+bool is_pattern(Test::Kind k) { return k == Test::Kind::kGlob || k == Test::Kind::kRegex; }
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
 using ValueNames = std::vector<std::vector<std::string>>;
@@ -195,8 +186,8 @@ class ConditionCompiler::Draft {
       return false;
     }
     switch (field_.type) {
-      case FieldType::kWhole: return whole();
-      case FieldType::kNumber: return number();
+      case FieldType::kWhole:
+      case FieldType::kNumber: return numbers();
       case FieldType::kSwitch: return on_or_off();
       case FieldType::kWord:
       case FieldType::kDType: return closed();
@@ -234,64 +225,50 @@ class ConditionCompiler::Draft {
 
   void set(op::IntegerTest to) { test.kind = Test::Kind::kInteger, test.integer = to; }
 
-  bool whole() {
+  // Whole numbers, or others as ordered() has them.
+  bool numbers() {
+    const bool whole = field_.type == FieldType::kWhole;
     for (const ConfigValue& v : c_.values) {
       const auto n = base::yaml_whole_number(v.text);
-      if (!n || v.quoted) return bad_value(v);
-      integers.push_back(*n);
-    }
-    const bool threshold = op_ == Operator::kGt || op_ == Operator::kGe || op_ == Operator::kLt ||
-                           op_ == Operator::kLe;
-    if (!threshold) return true;  // one of them
-    negated = op_ == Operator::kLt || op_ == Operator::kLe;
-    const bool above = op_ == Operator::kGt || op_ == Operator::kLe;
-    const int64_t a = integers[0];
-    integers.clear();
-    if (above && a == INT64_MAX) return true;  // one of none: never
-    set(op::IntegerTest::at_least(above ? a + 1 : a));
-    return true;
-  }
-
-  bool number() {
-    for (const ConfigValue& v : c_.values) {
-      const auto n = base::yaml_number(v.text);
-      if (!n || v.quoted) return bad_value(v);
-      if (!std::isfinite(*n)) {
+      const auto x = base::yaml_number(v.text);
+      if (v.quoted || !(whole ? n.has_value() : x.has_value())) return bad_value(v);
+      if (!whole && !std::isfinite(*x)) {
         wrong_ = {"found " + v.text, "expected a finite number"};
         return false;
       }
-      integers.push_back(ordered(*n));
+      integers.push_back(whole ? *n : ordered(*x));
     }
-    // Thresholds do not hold for NaN.
+    const bool above = op_ == Operator::kGt || op_ == Operator::kGe;
+    if (!above && op_ != Operator::kLt && op_ != Operator::kLe) return true;  // one of them
+    // The limit is the least that is above. No threshold holds for NaN, which comes after all numbers.
+    const bool next = op_ == Operator::kGt || op_ == Operator::kLe;
     const int64_t a = integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
-    switch (op_) {
-      case Operator::kGt: set(op::IntegerTest::range(a + 1, most)); break;
-      case Operator::kGe: set(op::IntegerTest::range(a, most)); break;
-      case Operator::kLt: set(op::IntegerTest::range(least, a - 1)); break;
-      case Operator::kLe: set(op::IntegerTest::range(least, a)); break;
-      default: return true;  // one of them
-    }
     integers.clear();
+    negated = whole && !above;
+    if (next && a == INT64_MAX) return true;  // one of none: never
+    const int64_t limit = next ? a + 1 : a;
+    set(whole   ? op::IntegerTest::at_least(limit)
+        : above ? op::IntegerTest::range(limit, most)
+                : op::IntegerTest::range(least, limit - 1));
     return true;
   }
 
   bool on_or_off() {
-    bool yes = false, no = false;
+    bool seen[2] = {};
     for (const ConfigValue& v : c_.values) {
       const auto on = read_switch(v.text);
       if (!on.ok() || v.quoted) return bad_value(v);
-      (*on ? yes : no) = true;
+      seen[*on] = true;
     }
-    const bool both = yes && no;
-    if (no && !both) negated = !negated;
+    const bool both = seen[0] && seen[1];
+    if (!seen[1]) negated = !negated;
     if (field_.axis.kind == Axis::Kind::kInteger)
       integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
     else  // bit 0 of a layout is "contiguous"; bit 1 of a flag is "set"
-      set(op::IntegerTest::one_of_mask(both                                      ? ~uint64_t{0}
-                                       : field_.axis.kind == Axis::Kind::kLayout ? 1
-                                                                                 : 2));
+      set(op::IntegerTest::one_of_mask(both ? ~uint64_t{0} : on_mask()));
     return true;
   }
+  uint64_t on_mask() const { return field_.axis.kind == Axis::Kind::kLayout ? 1 : 2; }
 
   std::optional<int64_t> value_of(const std::string& name) const {
     if (field_.type == FieldType::kDType) {
@@ -420,17 +397,10 @@ uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
     d.integers.clear();
   }
   d.test.axis = axis;
-  key_.clear();
-  const auto put = [&](const auto& v) { key_.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  put(axis);
-  put(d.test.kind);
-  put(d.test.platform);
-  put(d.test.integer.kind);
-  put(d.test.integer.a);
-  put(d.test.integer.b);
-  for (const int64_t v : d.integers) put(v);
-  for (const std::string& s : d.texts) put(s.size()), key_ += s;
-  const auto [it, is_new] = tests_.emplace(key_, static_cast<uint32_t>(to_.tests_.size()));
+  const op::IntegerTest& i = d.test.integer;
+  const auto [it, is_new] = tests_.emplace(
+      TestKey(axis, d.test.kind, d.test.platform, i.kind, i.a, i.b, d.integers, d.texts),
+      static_cast<uint32_t>(to_.tests_.size()));
   if (!is_new) return it->second;
   const auto append = [&](auto& to, auto& from) {
     if (from.empty()) return;
@@ -443,27 +413,6 @@ uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
   append(to_.regexes_, d.regexes);
   to_.tests_.push_back(d.test);
   return it->second;
-}
-
-// Adds to the axis where the test divides its values.
-void ConditionCompiler::divide(Axis& axis, uint32_t index) const {
-  const Test& t = to_.tests_[index];
-  const uint32_t end = t.first + t.count;
-  switch (t.kind) {
-    case Test::Kind::kInteger: t.integer.add_cuts(axis.cuts); break;
-    case Test::Kind::kOneOf:
-      for (uint32_t i = t.first; i < end; ++i)
-        op::IntegerTest::equals(to_.integers_[i]).add_cuts(axis.cuts);
-      break;
-    case Test::Kind::kTextOneOf:
-      for (uint32_t i = t.first; i < end; ++i) axis.words.push_back(to_.texts_[i]);
-      break;
-    case Test::Kind::kGlob:
-    case Test::Kind::kRegex:
-      if (axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(index);
-      break;
-    case Test::Kind::kDeviceOneOf: break;
-  }
 }
 
 // Tests that a search among sorted numbers answers go to the front, sorted; literals follow.
@@ -498,22 +447,25 @@ void ConditionCompiler::make_runs() {
 
 void ConditionCompiler::finish() {
   make_runs();
-  for (uint32_t i = 0; i < to_.tests_.size(); ++i) divide(to_.axes_[to_.tests_[i].axis], i);
-  uint32_t used = 0;
-  const auto put = [&](uint32_t bits) {
-    if (bits == 0) return;
-    if (to_.key_words_ == 0 || used + bits > 64) ++to_.key_words_, used = 0;
-    used += bits;
-  };
+  for (uint32_t i = 0; i < to_.tests_.size(); ++i) {
+    const Test& t = to_.tests_[i];
+    Axis& axis = to_.axes_[t.axis];
+    to_.add_cuts(t, axis.cuts);
+    for (uint32_t k = t.first; t.kind == Test::Kind::kTextOneOf && k < t.first + t.count; ++k)
+      axis.words.push_back(to_.texts_[k]);
+    if (is_pattern(t.kind) && axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(i);
+  }
+  uint32_t next = 0;
   for (Axis& axis : to_.axes_) {
     sort_unique(axis.cuts);
     sort_unique(axis.words);
-    axis.set_bits();
-    if (axis.bits == 0) continue;
-    const auto patterns = static_cast<uint32_t>(axis.patterns.size());
-    put(axis.bits - patterns);
-    for (uint32_t i = 0; i < patterns; ++i) put(1);
+    const uint32_t bits = axis.class_bits();
+    if (next % 64 + bits > 64) next += 64 - next % 64;  // no class crosses a word
+    axis.first_bit = next;
+    axis.bits = bits + static_cast<uint32_t>(axis.patterns.size());
+    next += axis.bits;
   }
+  to_.key_words_ = (next + 63) / 64;
 }
 
 }  // namespace yard::policy

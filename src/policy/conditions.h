@@ -9,10 +9,11 @@
 #include <yard/config.h>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
 #include <vector>
 
 #include "op/predicate.h"
@@ -72,7 +73,11 @@ class Conditions {
  private:
   friend class ConditionCompiler;
   friend class CallSets;
+  // The same for the values of all axes.
+  void evaluate(const AxisValue* values, std::vector<uint8_t>& truth) const;
   bool holds(const Test& test, const AxisValue& v) const;
+  // Adds where a test of numbers divides them into classes.
+  void add_cuts(const Test& test, std::vector<int64_t>& to) const;
   bool text_holds(const Test& test, std::string_view text) const;
   bool device_holds(const Test& test, const AxisValue& v) const;
   // Tests of one axis that a single search answers: all are `>= n`, or all are `== n`, with ascending n.
@@ -118,12 +123,12 @@ class ConditionCompiler {
   uint16_t axis_of(const OpField& field);
   uint32_t test_of(uint16_t axis, Draft& draft);
   void make_runs();
-  void divide(Axis& axis, uint32_t test) const;
 
   Conditions& to_;
   size_t begin_ = 0;
-  std::unordered_map<std::string, uint32_t> tests_;
-  std::string key_;
+  using TestKey = std::tuple<uint16_t, Test::Kind, bool, op::IntegerTest::Kind, int64_t, int64_t,
+                             std::vector<int64_t>, std::vector<std::string>>;
+  std::map<TestKey, uint32_t> tests_;
 };
 
 }  // namespace yard::policy

@@ -30,23 +30,12 @@ int layout_of(const yard_value_t& v) {
 
 int64_t device_code(Device d) { return (int64_t{d.type} << 16) | (d.index + 1); }
 
-uint32_t bits_for(uint64_t classes) {
-  return classes <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(classes - 1));
-}
-
 }  // namespace
 
-void Axis::set_bits() noexcept {
-  const uint64_t absent = optional ? 1 : 0;
-  switch (kind) {
-    case Kind::kText:
-    case Kind::kLabel:
-      bits = bits_for(words.size() + 1 + absent) + static_cast<uint32_t>(patterns.size());
-      return;
-    case Kind::kDevice:
-    case Kind::kFlag: return;
-    default: bits = bits_for(cuts.size() + 1 + absent);
-  }
+uint32_t Axis::class_bits() const noexcept {
+  if (kind == Kind::kDevice || kind == Kind::kFlag) return 0;
+  const uint64_t most = (is_text() ? words.size() : cuts.size()) + (optional ? 1 : 0);
+  return static_cast<uint32_t>(std::bit_width(most));
 }
 
 AxisValue Axis::read(const CallView& call) const {
@@ -95,18 +84,12 @@ AxisValue Axis::read(const CallView& call) const {
 uint64_t Axis::class_of(const AxisValue& v) const {
   if (!v.there) return 0;
   const uint64_t base = optional ? 1 : 0;
-  switch (kind) {
-    case Kind::kText:
-    case Kind::kLabel: {
-      const auto at = std::lower_bound(words.begin(), words.end(), v.s);
-      const bool known = at != words.end() && *at == v.s;
-      return base + (known ? static_cast<uint64_t>(at - words.begin()) + 1 : 0);
-    }
-    default: {
-      const auto at = std::upper_bound(cuts.begin(), cuts.end(), v.i);
-      return base + static_cast<uint64_t>(at - cuts.begin());
-    }
-  }
+  if (!is_text())
+    return base +
+           static_cast<uint64_t>(std::upper_bound(cuts.begin(), cuts.end(), v.i) - cuts.begin());
+  const auto at = std::lower_bound(words.begin(), words.end(), v.s);
+  const bool known = at != words.end() && *at == v.s;
+  return base + (known ? static_cast<uint64_t>(at - words.begin()) + 1 : 0);
 }
 
 // ---- Names ----
@@ -161,31 +144,6 @@ bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
   return false;
 }
 
-OpField integer_field(std::string name, FieldType type, const op::Field& field,
-                      const std::vector<op::Param>& params) {
-  OpField f{std::move(name), type, {}, {}};
-  f.axis.field = field;
-  f.axis.optional = !always_given(field, params);
-  return f;
-}
-
-OpField flag_field(const char* name, uint32_t flag) {
-  OpField f{name, FieldType::kSwitch, {}, {}};
-  f.axis.kind = Axis::Kind::kFlag;
-  f.axis.flag = flag;
-  return f;
-}
-
-OpField layout_field(std::string name, FieldType type, uint8_t arg, uint8_t count) {
-  OpField f{std::move(name), type, {}, {}};
-  f.axis.kind = Axis::Kind::kLayout;
-  f.axis.arg = arg;
-  f.axis.count = count;
-  f.axis.optional = true;
-  if (type == FieldType::kWord) f.words = {"contiguous", "dense", "strided"};
-  return f;
-}
-
 // The tensor whose dtype is the call's: inputs before outputs, required before optional.
 int lead_tensor(const std::vector<op::Param>& params) {
   int best = -1, rank = 100;
@@ -201,75 +159,72 @@ int lead_tensor(const std::vector<op::Param>& params) {
 
 }  // namespace
 
-OpFields::OpFields(const op::Program& program) : program_(program) {
+OpFields::OpFields(const op::Program& program) {
+  using Kind = Axis::Kind;
   const std::vector<op::Param>& params = program.schema().params;
+  const auto add = [&](const std::string& name, FieldType type, Axis axis,
+                       std::vector<std::string> words = {}) {
+    // The first of a name stays.
+    fields_.emplace(name, OpField{name, type, std::move(axis), std::move(words)});
+  };
+  const auto integer = [&](const op::Field& f) {
+    return Axis{.optional = !always_given(f, params), .field = f};
+  };
+  const auto dtype = [&](size_t arg) {
+    return integer(op::Field::of(op::Field::Kind::kDType, arg));
+  };
+  const auto layouts = [&](const std::string& prefix, size_t arg, size_t count) {
+    const Axis axis{.kind = Kind::kLayout,
+                    .optional = true,
+                    .arg = static_cast<uint8_t>(arg),
+                    .count = static_cast<uint8_t>(count)};
+    add(prefix + "layout", FieldType::kWord, axis, {"contiguous", "dense", "strided"});
+    add(prefix + "contiguous", FieldType::kSwitch, axis);
+  };
   for (const std::string& name : program.field_names()) {
-    OpField f = integer_field(name, FieldType::kWhole, *program.field(name), params);
-    if (f.axis.field.kind == op::Field::Kind::kScalar) {
-      const op::Param& p = params[f.axis.field.sources[0].arg];
-      if (p.kind == op::Kind::kBool) f.type = FieldType::kSwitch;
-      if (p.kind == op::Kind::kEnum) f.type = FieldType::kWord, f.words = p.enumerators;
-    }
-    add(std::move(f));
+    const op::Field field = *program.field(name);
+    const op::Param* scalar =
+        field.kind == op::Field::Kind::kScalar ? &params[field.sources[0].arg] : nullptr;
+    if (scalar != nullptr && scalar->kind == op::Kind::kBool)
+      add(name, FieldType::kSwitch, integer(field));
+    else if (scalar != nullptr && scalar->kind == op::Kind::kEnum)
+      add(name, FieldType::kWord, integer(field), scalar->enumerators);
+    else
+      add(name, FieldType::kWhole, integer(field));
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const op::Param& p = params[i];
-    if (p.is_tensor()) add_tensor(p, i);
-    if (p.kind != op::Kind::kFloat && p.kind != op::Kind::kString) continue;
-    const bool text = p.kind == op::Kind::kString;
-    OpField f{p.name, text ? FieldType::kText : FieldType::kNumber, {}, {}};
-    f.axis.kind = text ? Axis::Kind::kText : Axis::Kind::kNumber;
-    f.axis.arg = static_cast<uint8_t>(i);
-    f.axis.optional = p.optional;
-    add(std::move(f));
+    if (p.is_tensor()) {
+      add(p.name + ".dtype", FieldType::kDType, dtype(i));
+      layouts(p.name + ".", i, 1);
+    }
+    if (p.kind == op::Kind::kFloat)
+      add(p.name, FieldType::kNumber,
+          {.kind = Kind::kNumber, .optional = p.optional, .arg = static_cast<uint8_t>(i)});
+    if (p.kind == op::Kind::kString)
+      add(p.name, FieldType::kText,
+          {.kind = Kind::kText, .optional = p.optional, .arg = static_cast<uint8_t>(i)});
   }
-  add_call_fields();
-}
-
-void OpFields::add(OpField field) {
-  std::string name = field.name;
-  fields_.emplace(std::move(name), std::move(field));  // the first of a name stays
-}
-
-void OpFields::add_tensor(const op::Param& param, size_t index) {
-  const auto arg = static_cast<uint8_t>(index);
-  add(integer_field(param.name + ".dtype", FieldType::kDType,
-                    op::Field::of(op::Field::Kind::kDType, index), program_.schema().params));
-  add(layout_field(param.name + ".layout", FieldType::kWord, arg, 1));
-  add(layout_field(param.name + ".contiguous", FieldType::kSwitch, arg, 1));
-}
-
-void OpFields::add_call_fields() {
-  const std::vector<op::Param>& params = program_.schema().params;
-  const auto count = static_cast<uint8_t>(params.size());
   if (const int lead = lead_tensor(params); lead >= 0) {
-    add(integer_field("dtype", FieldType::kDType,
-                      op::Field::of(op::Field::Kind::kDType, static_cast<size_t>(lead)), params));
-    add(layout_field("layout", FieldType::kWord, 0, count));
-    add(layout_field("contiguous", FieldType::kSwitch, 0, count));
+    add("dtype", FieldType::kDType, dtype(static_cast<size_t>(lead)));
+    layouts("", 0, params.size());
   }
-  for (const bool platform : {false, true}) {
-    OpField f{platform ? "platform" : "device",
-              platform ? FieldType::kPlatform : FieldType::kDevice,
-              {},
-              {}};
-    f.axis.kind = Axis::Kind::kDevice;
-    add(std::move(f));
-  }
-  add(flag_field("deterministic", YARD_CALL_DETERMINISTIC));
-  add(flag_field("capturing", YARD_CALL_CAPTURING));
-  add(flag_field("inference", YARD_CALL_INFERENCE));
+  add("device", FieldType::kDevice, {.kind = Kind::kDevice});
+  add("platform", FieldType::kPlatform, {.kind = Kind::kDevice});
+  add("deterministic", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_DETERMINISTIC});
+  add("capturing", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_CAPTURING});
+  add("inference", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_INFERENCE});
 }
 
-OpField* OpFields::label(std::string_view name, bool whole) {
-  OpField f{(whole ? "" : std::string(kLabel)) + std::string(name), FieldType::kText, {}, {}};
-  if (const auto it = fields_.find(f.name); it != fields_.end()) return &it->second;
-  f.type = whole ? FieldType::kWhole : FieldType::kText;
-  f.axis.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel;
-  f.axis.label = name;
-  f.axis.optional = true;
-  std::string key = f.name;
-  return &fields_.emplace(std::move(key), std::move(f)).first->second;
+const OpField* OpFields::label(std::string_view name, bool whole) {
+  const std::string key = (whole ? "" : std::string(kLabel)) + std::string(name);
+  OpField f{key,
+            whole ? FieldType::kWhole : FieldType::kText,
+            Axis{.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel,
+                 .optional = true,
+                 .label = std::string(name)},
+            {}};
+  return &fields_.try_emplace(key, std::move(f)).first->second;
 }
 
 OpFields::Fields::const_iterator OpFields::stands_for(const FieldAlias& alias) const {

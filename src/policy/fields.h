@@ -57,20 +57,24 @@ struct Axis {
   bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
   uint8_t arg = 0, count = 1;
   uint32_t flag = 0;
-  op::Field field;
-  std::string label;
+  op::Field field = {};
+  std::string label = {};
   // Ascending.
-  std::vector<int64_t> cuts;  // integers with as many of these at or below them pass the same tests
-  std::vector<std::string> words;  // kText, kLabel: texts that differ from all others
-  std::vector<uint32_t> patterns;  // kText, kLabel: tests that are globs or regular expressions
+  std::vector<int64_t> cuts =
+      {};  // integers with as many of these at or below them pass the same tests
+  std::vector<std::string> words = {};  // kText, kLabel: texts that differ from all others
+  std::vector<uint32_t> patterns =
+      {};  // kText, kLabel: tests that are globs or regular expressions
 
-  // How many bits fold() writes, one of them for each pattern; none for kDevice and kFlag.
-  uint32_t bits = 0;
+  // The part of a key: how many bits there are, one of them for each pattern, and the first of them. None for kDevice
+  // and kFlag.
+  uint32_t bits = 0, first_bit = 0;
 
+  bool is_text() const noexcept { return kind == Kind::kText || kind == Kind::kLabel; }
   AxisValue read(const CallView& call) const;
   uint64_t class_of(const AxisValue& v) const;
-  // Sets `bits` from the classes.
-  void set_bits() noexcept;
+  // How many bits the classes need.
+  uint32_t class_bits() const noexcept;
   bool reads_same(const Axis& o) const {
     return kind == o.kind && arg == o.arg && count == o.count && flag == o.flag &&
            field == o.field && label == o.label;
@@ -119,14 +123,10 @@ class OpFields {
   std::vector<std::string> names() const;
 
  private:
-  void add(OpField field);
-  void add_tensor(const op::Param& param, size_t index);
-  void add_call_fields();
-  OpField* label(std::string_view name, bool whole);
+  const OpField* label(std::string_view name, bool whole);
   using Fields = std::map<std::string, OpField, std::less<>>;
   Fields::const_iterator stands_for(const FieldAlias& alias) const;
 
-  const op::Program& program_;
   Fields fields_;
 };
 
