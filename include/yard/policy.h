@@ -40,7 +40,6 @@ enum class RetryInplace : int {
   kSave,   // inputs are copied before such a kernel runs, and restored for the next one
 };
 YARD_API const char* to_string(RetryInplace r) noexcept;
-YARD_API std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept;
 
 struct Policy {
   // Order of kinds: default → default, vendor, reference; vendor → vendor, default, reference;

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <system_error>
 
 #include "base/file.h"
@@ -22,34 +21,7 @@ namespace yard::policy {
 
 // ---- Problems ----
 
-namespace {
-
-constexpr const char* kMore = "there are more problems";
-
-void add_names(KeyRows rows, std::set<std::string_view>& to) {
-  for (const auto& [key, inner] : rows) {
-    to.insert(key->name);
-    add_names(inner, to);
-  }
-}
-
-// The part of a path up to the first key that no rule file has.
-std::string known_part(const std::string& path) {
-  std::set<std::string_view> keys;
-  add_names(keys_of(kFields<Config>), keys);
-  size_t end = 0;
-  while (end < path.size()) {
-    const size_t start = end + (path[end] == '.' ? 1 : 0);
-    const bool index = path[start] == '[';
-    const size_t next = std::min(path.find_first_of(index ? "]" : ".[", start), path.size());
-    const std::string_view part = std::string_view(path).substr(start, next - start);
-    if (index ? part.find_first_not_of("0123456789", 1) != part.npos : !keys.contains(part)) break;
-    end = next + (index ? 1 : 0);
-  }
-  return path.substr(0, end);
-}
-
-}  // namespace
+static constexpr const char* kMore = "there are more problems";
 
 ConfigProblem more_problems(std::string file, Severity severity) {
   return {severity, std::move(file), 0, 0, "", kMore, "fix these first"};
@@ -59,7 +31,6 @@ bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found ==
 void FileProblems::add(base::YamlMark mark, std::string path, std::string found,
                        std::string right) {
   if (included) {
-    path = known_part(path);
     if (found.starts_with("found "))
       found = "invalid value";
     else if (found.starts_with("duplicate "))
@@ -291,16 +262,24 @@ ConfigReading parse_config(std::string_view text, const std::string& name) {
 }
 
 BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
+  const ConfigSettings::Breaker& b = config.settings.breaker;
   BreakerSettings s = base;
-  policy::visit_fields<policy::Breaker>([&](const auto& row) {
-    const auto& from = config.settings.breaker.*row.member;
-    auto& to = s.*row.over;
-    if (!from) return;
-    if constexpr (std::is_same_v<decltype(to), uint32_t&>)  // large numbers must not wrap around
-      to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
-    else
-      to = *from;
-  });
+  const auto set = [](auto& to, const auto& from) {
+    if (from) to = *from;
+  };
+  const auto count = [](uint32_t& to, const std::optional<int64_t>& from) {
+    if (from) to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
+  };
+  set(s.enabled, b.enabled);
+  count(s.failure_threshold, b.failure_threshold);
+  count(s.failure_percent, b.failure_percent);
+  count(s.failure_min_calls, b.failure_min_calls);
+  set(s.failure_window, b.failure_window);
+  set(s.cooldown, b.cooldown);
+  set(s.cooldown_growth, b.cooldown_growth);
+  set(s.cooldown_cap, b.cooldown_cap);
+  count(s.success_threshold, b.success_threshold);
+  count(s.half_open_max_calls, b.half_open_max_calls);
   return s;
 }
 

@@ -42,7 +42,8 @@ struct FileProblems {
   std::string name;
   uint32_t file;  // index into Config::sources.files
   std::vector<ConfigProblem>& to;
-  // Any file can be included, one with secrets, too: only keys of rule files are shown of what it holds.
+  // Any file can be included, one with secrets, too: only keys of rule files are shown of what it holds. Paths that are
+  // added must have no others.
   bool included;
 
   void add(base::YamlMark mark, std::string path, std::string found, std::string right);

@@ -26,12 +26,12 @@ struct Sample {
     to = form.value_of<Enum>(form.words.size() - 1);
   }
   static void set(std::string& to, const Form& form) {
-    const bool path = form.shape == Shape::kPath || form.shape == Shape::kFolder;
-    to = path                             ? "/some/path"
-         : form.shape == Shape::kLevels   ? "info"
-         : !form.words.empty()            ? form.words.back()
-         : form.shape == Shape::kOpOrders ? "impl:some.name"
-                                          : "some.name";
+    const bool path = form.is(shape::kPath) || form.is(shape::kFolder);
+    to = path                        ? "/some/path"
+         : form.is(shape::kLevels)   ? "info"
+         : !form.words.empty()       ? form.words.back()
+         : form.is(shape::kOpOrders) ? "impl:some.name"
+                                     : "some.name";
   }
   static void set(KernelRef& to, const Form&) { to = {"some.kernel", true, {}}; }
   static void set(std::vector<Condition>& to, const Form&) {
@@ -164,7 +164,7 @@ TEST(ConfigKeys, EveryFieldOfAPolicyIsMergedNotedAndReadFromItsVariable) {
     if (row.variable == nullptr) return;
     ++variables;
     // Orders are written as OP=TOKEN; all other notes are the value of the variable.
-    const bool order = row.form.shape == Shape::kOpOrders;
+    const bool order = row.form.is(shape::kOpOrders);
     std::vector<EnvProblem> problems;
     const Environment e = read_environment(
         {{row.variable, (order ? "some_key=" : "") + said[0].value}}, {}, problems);

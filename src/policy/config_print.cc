@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a Config to a YAML tree, which is printed or compared with another; JSON Schema of a rule file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yard/config.h>
 
 #include <algorithm>
@@ -16,113 +17,94 @@ namespace {
 
 using base::YamlNode;
 using policy::Form;
-using policy::Shape;
+namespace shape = policy::shape;
 
-YamlNode scalar(std::string text, bool quoted = false) {
+YamlNode node(YamlNode::Kind kind, std::string text = {}, bool quoted = false) {
   YamlNode n;
-  n.kind = YamlNode::Kind::kScalar;
+  n.kind = kind;
   n.text = std::move(text);
   n.quoted = quoted;
   return n;
 }
-
-YamlNode empty(YamlNode::Kind kind) {
-  YamlNode n;
-  n.kind = kind;
-  return n;
+YamlNode scalar(std::string text, bool quoted = false) {
+  return node(YamlNode::Kind::kScalar, std::move(text), quoted);
 }
 
 void put(YamlNode& to, std::string key, YamlNode value) {
   to.entries.push_back({std::move(key), {}, std::move(value)});
 }
 
-// A struct that has its defaults is left out.
-void put_row(YamlNode& to, const policy::Key& key, YamlNode value) {
-  if (key.form.shape != Shape::kMap || !value.entries.empty()) put(to, key.name, std::move(value));
-}
+template <class T, class Rows>
+YamlNode tree_of_rows(const T& from, const Rows& rows);
 
-// Trees of values, by type. A class, because the functions call each other in any order.
-class Trees {
- public:
-  // ---- Values ----
-
-  static YamlNode tree(bool v, const Form&) { return scalar(v ? "true" : "false"); }
-  static YamlNode tree(int v, const Form&) { return scalar(std::to_string(v)); }
-  static YamlNode tree(int64_t v, const Form&) { return scalar(std::to_string(v)); }
-  static YamlNode tree(double v, const Form&) { return scalar(base::format_double(v)); }
-  static YamlNode tree(std::chrono::nanoseconds v, const Form&) {
-    return scalar(policy::print_duration(v));
-  }
-  static YamlNode tree(const std::string& v, const Form& form) {
-    return scalar(v, form.shape == Shape::kLabels);
-  }
-  template <policy::IsEnum Enum>
-  static YamlNode tree(Enum v, const Form& form) {
-    return scalar(form.word_of(v));
-  }
-  static YamlNode tree(const ConfigValue& v, const Form&) { return scalar(v.text, v.quoted); }
-  static YamlNode tree(const KernelRef& ref, const Form&) {
-    if (!ref.optional) return scalar(ref.id);
-    YamlNode n = empty(YamlNode::Kind::kMap);
-    put(n, "kernel", scalar(ref.id));
-    put(n, "optional", scalar("true"));
-    return n;
-  }
-
-  template <policy::IsOptional M>
-  static YamlNode tree(const M& from, const Form& form) {
+// The tree of a value of any type that a row can have.
+template <class M>
+YamlNode tree(const M& from, const Form& form) {
+  if constexpr (policy::IsOptional<M>) {
     return tree(*from, form);
-  }
-  template <policy::IsList M>
-  static YamlNode tree(const M& from, const Form& form) {
-    YamlNode n = empty(YamlNode::Kind::kList);
-    for (const auto& item : from) n.items.push_back(tree(item, form));
-    return n;
-  }
-  template <policy::IsMap M>
-  static YamlNode tree(const M& from, const Form& form) {
-    YamlNode n = empty(YamlNode::Kind::kMap);
-    for (const auto& [key, value] : from) put(n, key, tree(value, form));
-    return n;
-  }
-  static YamlNode tree(const std::vector<Condition>& from, const Form& form) {
-    YamlNode n = empty(YamlNode::Kind::kMap);
+  } else if constexpr (policy::HasFields<M>) {
+    return tree_of_rows(from, policy::kFields<M>);
+  } else if constexpr (std::is_same_v<M, std::vector<Condition>>) {
+    YamlNode n = node(YamlNode::Kind::kMap);
     for (const Condition& c : from)
       put(n, c.key,
           c.list || c.values.size() != 1 ? tree(c.values, form) : tree(c.values[0], form));
     return n;
-  }
-
-  // ---- Structs ----
-
-  template <class T, class Rows>
-  static YamlNode tree_of_rows(const T& from, const Rows& rows) {
-    const T usual{};
-    YamlNode n = empty(YamlNode::Kind::kMap);
-    policy::visit_rows(rows, [&](const auto& row) {
-      if constexpr (requires { row.member; }) {
-        const auto& value = from.*row.member;
-        const bool printed = row.required || row.always || value != usual.*row.member;
-        if (!printed || row.section != nullptr) return;
-        put_row(n, row, tree(value, row.form));
-      } else if constexpr (requires { row.fields; }) {
-        put_row(n, row, tree_of_rows(from, row.fields));
-      } else if (row.form.shape == Shape::kVersion) {
-        put(n, row.name, scalar(policy::kConfigVersion, true));
-      }
-    });
+  } else if constexpr (policy::IsList<M>) {
+    YamlNode n = node(YamlNode::Kind::kList);
+    for (const auto& item : from) n.items.push_back(tree(item, form));
     return n;
-  }
-
-  template <policy::HasFields T>
-  static YamlNode tree(const T& from, const Form&) {
-    YamlNode n = tree_of_rows(from, policy::kFields<T>);
-    // A file must have one of the two.
-    if constexpr (std::is_same_v<T, ScoreRule>)
-      if (from.add == 0 && from.multiply == 1) put(n, "add", tree(from.add, {}));
+  } else if constexpr (policy::IsMap<M>) {
+    YamlNode n = node(YamlNode::Kind::kMap);
+    for (const auto& [key, value] : from) put(n, key, tree(value, form));
     return n;
+  } else if constexpr (std::is_same_v<M, KernelRef>) {
+    if (!from.optional) return scalar(from.id);
+    YamlNode n = node(YamlNode::Kind::kMap);
+    put(n, "kernel", scalar(from.id));
+    put(n, "optional", scalar("true"));
+    return n;
+  } else if constexpr (std::is_same_v<M, ConfigValue>) {
+    return scalar(from.text, from.quoted);
+  } else if constexpr (std::is_same_v<M, std::string>) {
+    return scalar(from, form.is(shape::kLabels));
+  } else if constexpr (std::is_same_v<M, bool>) {
+    return scalar(from ? "true" : "false");
+  } else if constexpr (std::is_same_v<M, double>) {
+    return scalar(base::format_double(from));
+  } else if constexpr (std::is_same_v<M, std::chrono::nanoseconds>) {
+    return scalar(policy::print_duration(from));
+  } else if constexpr (policy::IsEnum<M>) {
+    return scalar(form.word_of(from));
+  } else {
+    return scalar(std::to_string(from));
   }
-};
+}
+
+template <class T, class Rows>
+YamlNode tree_of_rows(const T& from, const Rows& rows) {
+  const T usual{};
+  YamlNode n = node(YamlNode::Kind::kMap);
+  policy::visit_rows(rows, [&](const auto& row) {
+    // A struct that has its defaults is left out.
+    const auto put_row = [&](YamlNode value) {
+      if (!row.form.is(shape::kMap) || !value.entries.empty()) put(n, row.name, std::move(value));
+    };
+    if constexpr (requires { row.member; }) {
+      const auto& value = from.*row.member;
+      const bool printed = row.required || row.always || value != usual.*row.member;
+      if (printed && row.section == nullptr) put_row(tree(value, row.form));
+    } else if constexpr (requires { row.fields; }) {
+      put_row(tree_of_rows(from, row.fields));
+    } else if (row.form.is(shape::kVersion)) {
+      put_row(scalar(policy::kConfigVersion, true));
+    }
+  });
+  // A file must have one of the two.
+  if constexpr (std::is_same_v<T, ScoreRule>)
+    if (from.add == 0 && from.multiply == 1) put(n, "add", tree(from.add, {}));
+  return n;
+}
 
 YamlNode tree_of(Config c) {
   // Files have sections for these fields of the policy; only code can have set them there.
@@ -137,16 +119,7 @@ YamlNode tree_of(Config c) {
     c.kernel_allows.emplace();
     for (const std::string& id : *p.allow_kernels) c.kernel_allows->push_back({id, false, {}});
   }
-  return Trees::tree(c, {});
-}
-
-// A section that is a list of maps.
-bool is_rules(std::string_view section) {
-  const policy::KeyRows rows = policy::keys_of(policy::kFields<Config>);
-  return std::any_of(rows.begin(), rows.end(), [&](const policy::KeyRow& row) {
-    const Shape shape = row.key->form.shape;
-    return section == row.key->name && (shape == Shape::kMaps || shape == Shape::kOneOrMaps);
-  });
+  return tree(c, {});
 }
 
 // On one line.
@@ -171,16 +144,21 @@ bool is_optional_kernel(const YamlNode& n) {
   return n.entries.size() == 2 && n.entries[0].key == "kernel" && n.entries[1].key == "optional";
 }
 
+// A list of rules.
+bool is_rules(const YamlNode& n) {
+  return !n.items.empty() && n.items[0].kind == YamlNode::Kind::kMap &&
+         !is_optional_kernel(n.items[0]);
+}
+
 void print(const YamlNode& n, const std::string& indent, std::string& to) {
   std::string lead = indent;
   for (const base::YamlEntry& e : n.entries) {
     (to += lead) += base::yaml_scalar(e.key) + ":";
-    const bool maps = e.value.kind == YamlNode::Kind::kList && is_rules(e.key) && indent.empty();
     if (e.value.kind == YamlNode::Kind::kMap && !e.value.entries.empty() &&
         !is_optional_kernel(e.value)) {
       to += '\n';
       print(e.value, indent + "  ", to);
-    } else if (maps) {
+    } else if (is_rules(e.value)) {
       to += '\n';
       for (const YamlNode& item : e.value.items) {
         std::string text;
@@ -201,17 +179,15 @@ class Differ {
     if (a != nullptr && b != nullptr && a->kind == b->kind) {
       if (a->kind == YamlNode::Kind::kMap && !is_optional_kernel(*a) && !is_optional_kernel(*b))
         return compare_maps(path, *a, *b);
-      if (is_rules(path)) return compare_rules(path, *a, *b);
+      if (is_rules(*a) || is_rules(*b)) return compare_rules(path, *a, *b);
       if (flow(*a) == flow(*b)) return;
     }
     // A map that was added or removed is reported entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
-    if (only != nullptr && !is_optional_kernel(*only) && path.find('[') == std::string::npos) {
-      const YamlNode no_map = empty(YamlNode::Kind::kMap), no_list = empty(YamlNode::Kind::kList);
-      const YamlNode* none = only->kind == YamlNode::Kind::kMap ? &no_map
-                             : is_rules(path)                   ? &no_list
-                                                                : nullptr;
-      if (none != nullptr) return compare(path, a ? a : none, b ? b : none);
+    if (only != nullptr && path.find('[') == std::string::npos &&
+        ((only->kind == YamlNode::Kind::kMap && !is_optional_kernel(*only)) || is_rules(*only))) {
+      const YamlNode none = node(only->kind);
+      return compare(path, a ? a : &none, b ? b : &none);
     }
     changes.push_back({path, a ? flow(*a) : "", b ? flow(*b) : ""});
   }
@@ -285,69 +261,57 @@ std::string schema_of_map(const std::string& names, const std::string& value) {
 }
 
 // What a value must be, without the braces; `object`: the maps that it consists of.
-std::string body(const Form& form, const std::string& object, const std::string& indent) {
-  const policy::ShapeRow& row = policy::row_of(form.shape);
+std::string body(const Form& form, const std::string& object) {
   const std::string bounds = fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
-  std::string one = row.json != nullptr ? row.json : object;
-  switch (form.shape) {
-    case Shape::kWhole: one = "\"type\": \"integer\", " + bounds; break;
-    case Shape::kNumber: one = "\"type\": \"number\", " + bounds; break;
-    case Shape::kDuration:
-      one = fmt::format(
-          R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
-          bounds);
-      break;
-    case Shape::kWord:
-    case Shape::kModes:
-      one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
-      break;
-    case Shape::kMaps:
-      one = fmt::format("\"type\": \"array\", \"items\": {{\n{}  {}}}", indent, object);
-      break;
-    default: break;
-  }
-  if (row.many) one = one_or_many(one);
-  return row.key != nullptr ? schema_of_map(row.key->pattern, one) : one;
+  std::string one = form.shape->json != nullptr ? form.shape->json : object;
+  if (form.is(shape::kWhole)) one = "\"type\": \"integer\", " + bounds;
+  if (form.is(shape::kNumber)) one = "\"type\": \"number\", " + bounds;
+  if (form.is(shape::kDuration))
+    one = fmt::format(
+        R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
+        bounds);
+  if (!form.words.empty())
+    one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
+  if (form.is(shape::kMaps)) one = fmt::format("\"type\": \"array\", \"items\": {{{}}}", object);
+  if (form.shape->many) one = one_or_many(one);
+  return form.shape->key != nullptr ? schema_of_map(form.shape->key->pattern, one) : one;
 }
 
-std::string object_of(policy::KeyRows rows, const std::string& indent) {
-  if (rows.empty()) return {};
-  std::string properties, required;
+std::string object_of(policy::KeyRows rows) {
+  std::vector<std::string> properties, required;
   for (const policy::KeyRow& row : rows) {
     const policy::Key& k = *row.key;
     if (k.section != nullptr) continue;
     std::string meaning = k.meaning;
     if (k.fallback[0] != '\0') meaning += fmt::format(" (default {})", k.fallback);
-    const std::string deeper = indent + "    ";
-    const bool list = k.form.shape == Shape::kMaps || k.form.shape == Shape::kOneOrMaps;
-    const std::string object = object_of(row.inner, list ? deeper + "  " : deeper);
-    properties += fmt::format("{}\n{}{}: {{\"description\": {}, {}}}",
-                              properties.empty() ? "" : ",", deeper, base::json_string(k.name),
-                              base::json_string(meaning), body(k.form, object, deeper));
-    if (k.required) required += (required.empty() ? "" : ", ") + base::json_string(k.name);
+    properties.push_back(fmt::format("{}: {{\"description\": {}, {}}}", base::json_string(k.name),
+                                     base::json_string(meaning),
+                                     body(k.form, object_of(row.inner))));
+    if (k.required) required.emplace_back(k.name);
   }
-  std::string text = "\"type\": \"object\", \"additionalProperties\": false";
-  if (!required.empty()) text += ", \"required\": [" + required + "]";
-  return text + fmt::format(", \"properties\": {{{}\n{}}}", properties, indent + "  ");
+  return fmt::format(
+      "\"type\": \"object\", \"additionalProperties\": false, \"required\": {}, "
+      "\"properties\": {{\n{}}}",
+      base::json_strings(required), fmt::join(properties, ",\n"));
 }
 
 // Any field of any op with any operator; editors are offered those of all ops.
 std::string schema_of_conditions() {
-  std::string offered;
+  std::vector<std::string> offered, suffixes;
   const auto offer = [&](const char* name) {
-    offered += fmt::format("{}{}: {{\"$ref\": \"#/$defs/values\"}}", offered.empty() ? "" : ", ",
-                           base::json_string(name));
+    offered.push_back(base::json_string(name) + ": {\"$ref\": \"#/$defs/values\"}");
   };
   for (const char* name : policy::call_fields()) offer(name);
   for (const policy::FieldAlias& a : policy::field_aliases()) offer(a.name);
   for (const char* name : policy::plain_labels()) offer(name);
-  std::string suffixes;
   for (const policy::OperatorRow& row : policy::operators())
-    suffixes += fmt::format("{}{}: {}", suffixes.empty() ? "" : ", ", row.suffix, row.meaning);
+    suffixes.push_back(fmt::format("{}: {}", row.suffix, row.meaning));
   return fmt::format(
       "{{\"type\": \"object\", \"description\": {}, \"properties\": {{{}}}, "
       "\"additionalProperties\": {{\"$ref\": \"#/$defs/values\"}}}}",
-      base::json_string("a field of the call followed by an operator. " + suffixes), offered);
+      base::json_string(fmt::format("a field of the call followed by an operator. {}",
+                                    fmt::join(suffixes, ", "))),
+      fmt::join(offered, ", "));
 }
 
 }  // namespace
@@ -368,7 +332,7 @@ std::string config_json_schema() {
       "    \"conditions\": {}\n"
       "  }}\n"
       "}}\n",
-      object_of(policy::keys_of(policy::kFields<Config>), ""), kScalar, kScalar,
+      object_of(policy::keys_of(policy::kFields<Config>)), kScalar, kScalar,
       schema_of_conditions());
 }
 

@@ -25,13 +25,16 @@ struct Path {
   const Path* up = nullptr;
   std::string_view key;  // null: an index
   size_t index = 0;
+  bool known = true;  // whether all keys are those of rule files
 };
 
-// "dispatch_rules[2].conditions.batch_size_gte"
-std::string to_string(const Path& path) {
+// "dispatch_rules[2].conditions.batch_size_gte"; unless `all`, only the part that is known.
+std::string to_string(const Path& path, bool all) {
   if (path.up == nullptr) return {};
-  if (path.key.data() != nullptr) return child_path(to_string(*path.up), path.key);
-  return fmt::format("{}[{}]", to_string(*path.up), path.index);
+  std::string up = to_string(*path.up, all);
+  if (!all && !path.known) return up;
+  if (path.key.data() != nullptr) return child_path(std::move(up), path.key);
+  return fmt::format("{}[{}]", up, path.index);
 }
 
 struct At {
@@ -44,16 +47,6 @@ std::string shown_node(const YamlNode& node) {
                                               : to_string(node.kind);
 }
 
-bool is_valid(const std::string& text, const Form& form) {
-  if (form.shape == Shape::kModes) return base::contains(form.words, text);
-  const ShapeRow& row = row_of(form.shape);
-  return row.is == nullptr || row.is(text);
-}
-
-bool is_path(Shape shape) {
-  return shape == Shape::kPath || shape == Shape::kFolder || shape == Shape::kPaths;
-}
-
 // `path` relative to the folder of `file`.
 std::string beside(const std::string& file, const std::string& path) {
   const size_t slash = file.rfind('/');
@@ -63,8 +56,8 @@ std::string beside(const std::string& file, const std::string& path) {
 
 // {kernel: ID, optional: true}
 constexpr auto kKernelRef = std::tuple{
-    field("kernel", &KernelRef::id, {Shape::kKernel}, "", {.required = true}, &KernelRef::at),
-    field("optional", &KernelRef::optional, {Shape::kSwitch}, "")};
+    field("kernel", &KernelRef::id, shape::kKernel, "", {.required = true}, &KernelRef::at),
+    field("optional", &KernelRef::optional, shape::kSwitch, "")};
 
 class TreeReader {
  public:
@@ -73,29 +66,30 @@ class TreeReader {
 
   Config read(const YamlNode& root) {
     const Path top;
-    read_rows(to_, kFields<Config>, At{root, top}, {Shape::kMap});
+    read_rows(to_, kFields<Config>, At{root, top}, shape::kMap);
     return std::move(to_);
   }
 
  private:
   ConfigPlace place(YamlMark mark) const { return {problems_.file, mark.line, mark.column}; }
+  std::string shown(const Path& path) const { return to_string(path, !problems_.included); }
 
   // ---- Problems ----
 
   // "expected EXPECTED, got FOUND", see to_string(ConfigProblem).
   void wrong(At at, const std::string& expected, const std::string& found) {
-    problems_.add(at.node.at, to_string(at.path), "found " + found, "expected " + expected);
+    problems_.add(at.node.at, shown(at.path), "found " + found, "expected " + expected);
   }
   bool wrong(At at, const Form& form, const Names& keys = {}) {
     wrong(at, wanted(form, keys), shown_node(at.node));
     return false;
   }
   void wrong_key(At at, const YamlEntry& e, bool quoted, const char* expected) {
-    problems_.add(e.key_at, to_string(at.path), "found " + shown(e.key, quoted),
+    problems_.add(e.key_at, shown(at.path), "found " + policy::shown(e.key, quoted),
                   std::string("expected ") + expected);
   }
   void duplicate(At at, const std::string& what, const char* expected) {
-    problems_.add(at.node.at, to_string(at.path), "duplicate " + what, expected);
+    problems_.add(at.node.at, shown(at.path), "duplicate " + what, expected);
   }
 
   void unknown_key(At at, const YamlEntry& e, KeyRows rows) {
@@ -111,7 +105,7 @@ class TreeReader {
       for (const KeyRow& row : keys_of(kFields<RolloutRule>))
         if (e.key == row.key->name)
           right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", row.key->name);
-    problems_.add(e.key_at, to_string(at.path), "unknown key", std::move(right));
+    problems_.add(e.key_at, shown(at.path), "unknown key", std::move(right));
   }
 
   // ---- Maps and lists ----
@@ -121,7 +115,7 @@ class TreeReader {
   void each_entry(At at, const Form& form, F f) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form);
     for (const YamlEntry& e : at.node.entries) {
-      const Path path{&at.path, e.key, 0};
+      const Path path{&at.path, e.key, 0, false};
       f(At{e.value, path}, e);
     }
   }
@@ -131,7 +125,7 @@ class TreeReader {
     if (at.node.kind != YamlNode::Kind::kList) return f(at);
     if (at.node.items.empty()) return wrong(at, wanted(form, keys), "an empty list");
     for (size_t i = 0; i < at.node.items.size(); ++i) {
-      const Path path{&at.path, {}, i};
+      const Path path{&at.path, {}, i, at.path.known};
       f(At{at.node.items[i], path});
     }
   }
@@ -148,22 +142,24 @@ class TreeReader {
   void read_keys(KeyRows rows, At at, const Form& form,
                  const std::function<void(const Key&, At)>& read_value) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(rows));
-    each_entry(at, form, [&](At value, const YamlEntry& e) {
+    for (const YamlEntry& e : at.node.entries) {
       const auto row = std::find_if(rows.begin(), rows.end(), [&](const KeyRow& r) {
         return r.key->section == nullptr && e.key == r.key->name;
       });
+      const Path path{&at.path, e.key, 0, at.path.known && row != rows.end()};
+      const At value{e.value, path};
       if (row == rows.end())
         unknown_key(value, e, rows);
       else if (value.node.kind == YamlNode::Kind::kNull)
         wrong(value, row->key->form, names_of(row->inner));
       else
         read_value(*row->key, value);
-    });
+    }
     for (const auto& [key, inner] : rows) {
       if (!key->required || at.node.find(key->name) != nullptr) continue;
-      if (key->form.shape == Shape::kVersion && !main_) continue;
-      const Path path{&at.path, key->name, 0};
-      problems_.add(at.node.at, to_string(path), "missing", "expected " + wanted(key->form));
+      if (key->form.is(shape::kVersion) && !main_) continue;
+      const Path path{&at.path, key->name, 0, at.path.known};
+      problems_.add(at.node.at, shown(path), "missing", "expected " + wanted(key->form));
     }
   }
 
@@ -181,7 +177,7 @@ class TreeReader {
   }
   // Of rows without a member: the version and included files.
   void read_row(Config&, const Key& row, At at) {
-    if (row.form.shape == Shape::kVersion) {
+    if (row.form.is(shape::kVersion)) {
       std::string text;
       if (read(text, row.form, at) && text != "1.0" && text != "1") wrong(at, row.form);
       return;
@@ -189,7 +185,7 @@ class TreeReader {
     each_item(at, row.form, [&](At item) {
       std::string path;
       if (read(path, row.form, item))
-        includes_.push_back({std::move(path), item.node.at, to_string(item.path)});
+        includes_.push_back({std::move(path), item.node.at, shown(item.path)});
     });
   }
 
@@ -197,7 +193,7 @@ class TreeReader {
   template <class M>
   void remember_places(At at) {
     const auto add = [&](const std::string& name, YamlMark mark) {
-      to_.sources.places.emplace(to_string(at.path) + "/" + name, place(mark));
+      to_.sources.places.emplace(to_string(at.path, true) + "/" + name, place(mark));
     };
     if constexpr (std::is_same_v<M, Names> || std::is_same_v<M, std::optional<Names>>) {
       if (at.node.kind != YamlNode::Kind::kList) return add(at.node.text, at.node.at);
@@ -228,56 +224,20 @@ class TreeReader {
     return true;
   }
 
-  bool read(bool& to, const Form& form, At at) {
+  // One scalar. What is in quotes is neither a number nor a switch.
+  template <class V>
+  requires std::is_arithmetic_v<V> || IsEnum<V> || std::is_same_v<V, std::string> ||
+      std::is_same_v<V, std::chrono::nanoseconds>
+  bool read(V& to, const Form& form, At at) {
     if (!is_scalar(at, form)) return false;
-    const auto on = read_switch(at.node.text);
-    if (!on.ok() || at.node.quoted) return wrong(at, form);
-    to = *on;
-    return true;
-  }
-
-  template <class V, class N>
-  bool take(V& to, const std::optional<N>& value, bool in_range, const Form& form, At at) {
-    if (!value || !in_range) return wrong(at, form);
-    to = static_cast<V>(*value);
-    return true;
-  }
-  template <std::integral Int>
-  bool read(Int& to, const Form& form, At at) {
-    if (!is_scalar(at, form)) return false;
-    const auto v = base::yaml_whole_number(at.node.text);
-    const auto least = static_cast<int64_t>(form.least), most = static_cast<int64_t>(form.most);
-    return take(to, v, !at.node.quoted && v >= least && v <= most, form, at);
-  }
-  bool read(double& to, const Form& form, At at) {
-    if (!is_scalar(at, form)) return false;
-    const auto v = base::yaml_number(at.node.text);
-    return take(to, v, !at.node.quoted && v >= form.least && v <= form.most, form, at);
-  }
-  bool read(std::chrono::nanoseconds& to, const Form& form, At at) {
-    if (!is_scalar(at, form)) return false;
-    const auto v = read_duration(at.node.text);
-    const double seconds = v ? static_cast<double>(v->count()) / 1e9 : -1;
-    return take(to, v, seconds >= form.least && seconds <= form.most, form, at);
-  }
-
-  template <IsEnum Enum>
-  bool read(Enum& to, const Form& form, At at) {
-    if (!is_scalar(at, form)) return false;
-    const auto index = read_word(at.node.text, form.words);
-    if (index.ok())
-      to = form.value_of<Enum>(*index);
-    else
-      problems_.add(at.node.at, to_string(at.path), "found " + shown_node(at.node),
-                    std::string(index.status().message()));
-    return index.ok();
-  }
-
-  bool read(std::string& to, const Form& form, At at) {
-    if (!is_scalar(at, form)) return false;
-    if (!is_valid(at.node.text, form)) return wrong(at, form);
-    to = is_path(form.shape) ? beside(problems_.name, at.node.text) : at.node.text;
-    return true;
+    if (std::is_arithmetic_v<V> && at.node.quoted) return wrong(at, form);
+    const Status s = read_one(at.node.text, form, to);
+    if (!s.ok())
+      problems_.add(at.node.at, shown(at.path), "found " + shown_node(at.node),
+                    std::string(s.message()));
+    if constexpr (std::is_same_v<V, std::string>)
+      if (form.shape->is == is_path) to = beside(problems_.name, to);
+    return s.ok();
   }
 
   bool read(Names& to, const Form& form, At at) {
@@ -293,7 +253,7 @@ class TreeReader {
 
   // An id, a glob where the form allows it, or {kernel: ID, optional: true}.
   bool read(KernelRef& to, const Form& form, At at) {
-    const Path path{&at.path, "kernel", 0};
+    const Path path{&at.path, "kernel", 0, at.path.known};
     const YamlNode* id = &at.node;
     if (at.node.kind == YamlNode::Kind::kMap) {
       read_rows(to, kKernelRef, at, form);
@@ -303,7 +263,7 @@ class TreeReader {
       return false;
     }
     to.at = place(id->at);
-    if (form.shape == Shape::kGlobs || !has_wildcard(to.id)) return true;
+    if (form.is(shape::kGlobs) || !has_wildcard(to.id)) return true;
     wrong(At{*id, id == &at.node ? at.path : path}, "the id of one kernel",
           "the glob " + shown_node(*id));
     return false;
@@ -324,7 +284,7 @@ class TreeReader {
   bool read(M& to, const Form& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       Part<M> part{};
-      const bool good = read(part, {row_of(form.shape).value}, value);
+      const bool good = read(part, *form.shape->value, value);
       if constexpr (HasFields<Part<M>>) part.at = place(e.key_at);
       if (is_key(value, e, form) && good) to.emplace(e.key, std::move(part));
     });
@@ -332,8 +292,8 @@ class TreeReader {
   }
 
   bool is_key(At at, const YamlEntry& e, const Form& form) {
-    const MapKey& key = *row_of(form.shape).key;
-    if (key.is(e.key)) return true;
+    const MapKey& key = *form.shape->key;
+    if (key.is == nullptr || key.is(e.key)) return true;
     wrong_key(at, e, key.quoted, key.expected);
     return false;
   }
@@ -346,7 +306,7 @@ class TreeReader {
                      shown_node(item.node));
       const auto token = read_token(item.node.text);
       if (!token.ok())
-        return problems_.add(item.node.at, to_string(item.path), "found " + shown_node(item.node),
+        return problems_.add(item.node.at, shown(item.path), "found " + shown_node(item.node),
                              std::string(token.status().message()));
       if (base::contains(to, *token)) return duplicate(item, *token, "expected each token once");
       to.push_back(*token);
@@ -407,11 +367,11 @@ class TreeReader {
   template <HasFields T>
   bool read(std::vector<T>& to, const Form& form, At at) {
     const bool list = at.node.kind == YamlNode::Kind::kList;
-    const bool one = form.shape == Shape::kOneOrMaps;
+    const bool one = form.is(shape::kOneOrMaps);
     if (!list && !one) return wrong(at, form);
     if (list && !one && at.node.items.empty()) return true;
     if (list) to.reserve(at.node.items.size());
-    const Form item_form = one ? form : Form{Shape::kMap};
+    const Form item_form = one ? form : shape::kMap;
     each_item(
         at, form, [&](At item) { read(to.emplace_back(), item_form, item); },
         names_of(keys_of(kFields<T>)));

@@ -45,11 +45,6 @@ struct Field : Key {
   M T::*member;
   ConfigPlace T::*place;  // where the value's place is kept; null: nowhere, or in Config::sources
 };
-// Of a section that sets members of other settings: which one.
-template <class T, class M, class To>
-struct Overlay : Field<T, M> {
-  To over;
-};
 // Keys of one map in the file whose members are in the struct itself.
 template <class... F>
 struct Group : Key {
@@ -64,12 +59,6 @@ template <class T, class M>
 constexpr Field<T, M> field(const char* name, M T::*member, Form form, const char* meaning,
                             KeyOptions options = {}, ConfigPlace T::*place = nullptr) {
   return {{options, name, form, meaning}, member, place};
-}
-
-template <class T, class M, class S, class V>
-constexpr Overlay<T, M, V S::*> field(const char* name, M T::*member, V S::*over, Form form,
-                                      const char* meaning, KeyOptions options) {
-  return {field(name, member, form, meaning, options), over};
 }
 
 // ---- Rows ----
@@ -94,30 +83,30 @@ inline constexpr const char* kMayBeUnknown =
 
 template <>
 inline constexpr auto kFields<Policy> = std::tuple{
-    field("prefer", &Policy::prefer, Form::word(kKindWords, static_cast<int>(Kind::kDefault)),
+    field("prefer", &Policy::prefer, {shape::kWord, kKindWords, static_cast<int>(Kind::kDefault)},
           "the kind of kernel that comes first", {.variable = "YARD_PREFER"}),
-    field("strict", &Policy::strict, {Shape::kSwitch}, "no fallback: the first choice or its error",
+    field("strict", &Policy::strict, shape::kSwitch, "no fallback: the first choice or its error",
           {.variable = "YARD_STRICT"}),
-    field("retry_inplace", &Policy::retry_inplace, Form::word(kRetryWords),
+    field("retry_inplace", &Policy::retry_inplace, {shape::kWord, kRetryWords},
           "whether inputs that are written over are copied, so that another kernel can be tried",
           {.fallback = "never"}),
-    field("reference_only", &Policy::reference_only, {Shape::kSwitch},
+    field("reference_only", &Policy::reference_only, shape::kSwitch,
           "only reference kernels may run", {.variable = "YARD_DISABLE"}),
-    field("per_op", &Policy::per_op, {Shape::kOpOrders}, "what may run for an op, best first",
+    field("per_op", &Policy::per_op, shape::kOpOrders, "what may run for an op, best first",
           {.variable = "YARD_PER_OP"}),
-    field("allow_vendors", &Policy::allow_vendors, {Shape::kVendors},
+    field("allow_vendors", &Policy::allow_vendors, shape::kVendors,
           "the only vendors whose kernels may run", {.variable = "YARD_ALLOW_VENDORS"}),
-    field("deny_vendors", &Policy::deny_vendors, {Shape::kVendors},
+    field("deny_vendors", &Policy::deny_vendors, shape::kVendors,
           "vendors whose kernels may not run", {.variable = "YARD_DENY_VENDORS"}),
-    field("allow_kernels", &Policy::allow_kernels, {Shape::kGlobs}, "the only kernels that may run",
+    field("allow_kernels", &Policy::allow_kernels, shape::kGlobs, "the only kernels that may run",
           {.variable = "YARD_ALLOW_KERNELS", .section = "kernel_allows"}),
-    field("deny_kernels", &Policy::deny_kernels, {Shape::kGlobs}, "kernels that may not run",
+    field("deny_kernels", &Policy::deny_kernels, shape::kGlobs, "kernels that may not run",
           {.variable = "YARD_DENY_KERNELS", .section = "kernel_denies"}),
-    field("locks", &Policy::locks, {Shape::kOpKernel}, "the only kernel for an op",
+    field("locks", &Policy::locks, shape::kOpKernel, "the only kernel for an op",
           {.section = "kernel_locks"}),
     // Variables: one for each backend, YARD_BACKEND_<NAME>.
-    field("backends", &Policy::backends, {Shape::kSwitches}, "switches single backends on or off"),
-    field("transforms", &Policy::transforms, {Shape::kOpSwitches},
+    field("backends", &Policy::backends, shape::kSwitches, "switches single backends on or off"),
+    field("transforms", &Policy::transforms, shape::kOpSwitches,
           "whether arguments may be copied for kernels that want another layout, dtype or padding",
           {.fallback = "true"}),
 };
@@ -125,125 +114,126 @@ inline constexpr auto kFields<Policy> = std::tuple{
 // Variables that are no part of a policy.
 template <>
 inline constexpr auto kFields<Environment> = std::tuple{
-    field("config", &Environment::config, {Shape::kPath}, "the rule file in force from the start",
+    field("config", &Environment::config, shape::kPath, "the rule file in force from the start",
           {.variable = "YARD_CONFIG"}),
-    field("inspect", &Environment::inspect, {Shape::kSwitch},
+    field("inspect", &Environment::inspect, shape::kSwitch,
           "whether the process answers on a socket", {.variable = "YARD_INSPECT"}),
-    field("log_levels", &Environment::log_levels, {Shape::kLevels}, "what is logged",
+    field("log_levels", &Environment::log_levels, shape::kLevels, "what is logged",
           {.variable = "YARD_LOG_LEVEL"}),
-    field("plugins", &Environment::plugins, {Shape::kText},
+    field("plugins", &Environment::plugins, shape::kText,
           "plugins that are loaded before those of YARD_PLUGIN_PATH", {.variable = "YARD_PLUGINS"}),
-    field("plugin_path", &Environment::plugin_path, {Shape::kText}, "where plugins are searched",
+    field("plugin_path", &Environment::plugin_path, shape::kText, "where plugins are searched",
           {.variable = "YARD_PLUGIN_PATH"}),
-    field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
+    field("record", &Environment::record, shape::kPath, "the file that calls are recorded to",
           {.variable = "YARD_RECORD"}),
-    field("state_bytes", &Environment::state_bytes, Form::whole(0, kMostStateBytes),
+    field("state_bytes", &Environment::state_bytes, {shape::kWhole, 0, kMostStateBytes},
           "bytes that states of kernels may hold together", {.variable = "YARD_STATE_BYTES"}),
-    field("verbose", &Environment::verbose, Form::word(kVerboseWords),
+    field("verbose", &Environment::verbose, {shape::kWord, kVerboseWords},
           "a line on standard error for each call; 2: also for selections and transforms",
           {.variable = "YARD_VERBOSE"}),
 };
 
 template <>
 inline constexpr auto kFields<Config::Defaults> = std::tuple{
-    field("fallback_policy", &Config::Defaults::fallback_policy, {Shape::kKernels},
+    field("fallback_policy", &Config::Defaults::fallback_policy, shape::kKernels,
           "kernels to fall back to, in order, for ops without a chain of their own",
           {.merge = Merge::kReplace}),
-    field("default_priority", &Config::Defaults::default_priority, Form::whole(0, kMostPriority),
-          "priority of rules that state none", {.fallback = "50"}),
+    field("default_priority", &Config::Defaults::default_priority,
+          {shape::kWhole, 0, kMostPriority}, "priority of rules that state none",
+          {.fallback = "50"}),
 };
 
 template <>
 inline constexpr auto kFields<DispatchRule> = std::tuple{
-    field("name", &DispatchRule::name, {Shape::kText}, "name of the rule in explanations"),
-    field("description", &DispatchRule::description, {Shape::kText}, "a comment"),
-    field("operation", &DispatchRule::operation, {Shape::kOpGlob}, "the op, or a glob over ops",
+    field("name", &DispatchRule::name, shape::kText, "name of the rule in explanations"),
+    field("description", &DispatchRule::description, shape::kText, "a comment"),
+    field("operation", &DispatchRule::operation, shape::kOp, "the op, or a glob over ops",
           {.required = true}, &DispatchRule::operation_at),
-    field("conditions", &DispatchRule::conditions, {Shape::kConditions},
+    field("conditions", &DispatchRule::conditions, shape::kConditions,
           "what must hold of the call, all of it"),
-    field("kernel", &DispatchRule::kernel, {Shape::kKernel},
+    field("kernel", &DispatchRule::kernel, shape::kKernel,
           "the kernel that serves such calls, or a glob over kernels", {},
           &DispatchRule::kernel_at),
-    field("deny", &DispatchRule::deny, {Shape::kGlobs}, "kernels that may not serve such calls"),
-    field("allow", &DispatchRule::allow, {Shape::kGlobs},
+    field("deny", &DispatchRule::deny, shape::kGlobs, "kernels that may not serve such calls"),
+    field("allow", &DispatchRule::allow, shape::kGlobs,
           "the only kernels that may serve such calls"),
-    field("optional", &DispatchRule::optional, {Shape::kSwitch}, kMayBeUnknown,
+    field("optional", &DispatchRule::optional, shape::kSwitch, kMayBeUnknown,
           {.fallback = "false"}),
-    field("priority", &DispatchRule::priority, Form::whole(0, kMostPriority),
+    field("priority", &DispatchRule::priority, {shape::kWhole, 0, kMostPriority},
           "of rules that match, the highest goes first; of equals, the earlier",
           {.fallback = "defaults.default_priority"}),
 };
 
 template <>
 inline constexpr auto kFields<ScoreRule> = std::tuple{
-    field("name", &ScoreRule::name, {Shape::kText}, "name of the entry in explanations"),
-    field("description", &ScoreRule::description, {Shape::kText}, "a comment"),
-    field("operation", &ScoreRule::operation, {Shape::kOpGlob}, "the op, or a glob over ops",
+    field("name", &ScoreRule::name, shape::kText, "name of the entry in explanations"),
+    field("description", &ScoreRule::description, shape::kText, "a comment"),
+    field("operation", &ScoreRule::operation, shape::kOp, "the op, or a glob over ops",
           {.fallback = "*", .always = true}, &ScoreRule::operation_at),
-    field("conditions", &ScoreRule::conditions, {Shape::kConditions},
+    field("conditions", &ScoreRule::conditions, shape::kConditions,
           "what must hold of the call, all of it"),
-    field("kernel", &ScoreRule::kernel, {Shape::kKernel}, "the kernel, or a glob over kernels",
+    field("kernel", &ScoreRule::kernel, shape::kKernel, "the kernel, or a glob over kernels",
           {.required = true}, &ScoreRule::kernel_at),
-    field("optional", &ScoreRule::optional, {Shape::kSwitch}, kMayBeUnknown, {.fallback = "false"}),
-    field("add", &ScoreRule::add, Form::number(-1e6, 1e6), "added to the kernel's priority",
+    field("optional", &ScoreRule::optional, shape::kSwitch, kMayBeUnknown, {.fallback = "false"}),
+    field("add", &ScoreRule::add, {shape::kNumber, -1e6, 1e6}, "added to the kernel's priority",
           {.fallback = "0"}),
-    field("multiply", &ScoreRule::multiply, Form::number(0, 1e6), "the sum is multiplied by it",
+    field("multiply", &ScoreRule::multiply, {shape::kNumber, 0, 1e6}, "the sum is multiplied by it",
           {.fallback = "1"}),
 };
 
 template <>
 inline constexpr auto kFields<FunctionRule> = std::tuple{
-    field("enabled", &FunctionRule::enabled, {Shape::kSwitch},
+    field("enabled", &FunctionRule::enabled, shape::kSwitch,
           "false: calls run the original function", {.fallback = "true"}),
-    field("backends", &FunctionRule::backends, {Shape::kNames},
+    field("backends", &FunctionRule::backends, shape::kBackends,
           "the only backends that may serve calls, in this order"),
-    field("deny", &FunctionRule::deny, {Shape::kNames}, "backends that may not serve calls"),
+    field("deny", &FunctionRule::deny, shape::kBackends, "backends that may not serve calls"),
 };
 
 template <>
 inline constexpr auto kFields<CanaryRule> = std::tuple{
-    field("op", &CanaryRule::op, {Shape::kOpGlob}, "the op, or a glob over ops", {.required = true},
+    field("op", &CanaryRule::op, shape::kOp, "the op, or a glob over ops", {.required = true},
           &CanaryRule::op_at),
-    field("kernel", &CanaryRule::kernel, {Shape::kKernel},
+    field("kernel", &CanaryRule::kernel, shape::kKernel,
           "the kernel whose calls are checked, or a glob over kernels", {.fallback = "*"},
           &CanaryRule::kernel_at),
-    field("one_in", &CanaryRule::one_in, Form::whole(1, 1e12),
+    field("one_in", &CanaryRule::one_in, {shape::kWhole, 1, 1e12},
           "one call in so many is checked; 1 means all", {.required = true}),
-    field("check", &CanaryRule::check, Form::word(kCheckWords),
+    field("check", &CanaryRule::check, {shape::kWord, kCheckWords},
           "values compares with another kernel; finite only checks that finite inputs give finite "
           "outputs",
           {.fallback = "values"}),
-    field("against", &CanaryRule::against, {Shape::kOneKernel},
+    field("against", &CanaryRule::against, shape::kOneKernel,
           "the kernel to compare with: reference means the op's reference kernel",
           {.fallback = "reference"}, &CanaryRule::against_at),
-    group({{.fallback = "the op's own"}, "tolerance", {Shape::kMap}, "how far floats may differ"},
-          field("rtol", &CanaryRule::rtol, Form::number(0, 1e6),
+    group({{.fallback = "the op's own"}, "tolerance", shape::kMap, "how far floats may differ"},
+          field("rtol", &CanaryRule::rtol, {shape::kNumber, 0, 1e6},
                 "relative to the other kernel's value", {.fallback = "0"}),
-          field("atol", &CanaryRule::atol, Form::number(0, 1e6),
+          field("atol", &CanaryRule::atol, {shape::kNumber, 0, 1e6},
                 "absolute, for rows of numbers up to 1", {.fallback = "0"})),
-    field("dump", &CanaryRule::dump, {Shape::kFolder}, "a folder for the inputs of failed checks"),
-    field("dump_most", &CanaryRule::dump_most, Form::whole(1, 10'000),
+    field("dump", &CanaryRule::dump, shape::kFolder, "a folder for the inputs of failed checks"),
+    field("dump_most", &CanaryRule::dump_most, {shape::kWhole, 1, 10'000},
           "files kept in that folder: the first ones of an incident", {.fallback = "16"}),
-    field("optional", &CanaryRule::optional, {Shape::kSwitch},
+    field("optional", &CanaryRule::optional, shape::kSwitch,
           "the op or the kernels may be unknown: a plugin may bring them later",
           {.fallback = "false"}),
 };
 
 template <>
 inline constexpr auto kFields<RolloutRule> = std::tuple{
-    field("percent", &RolloutRule::percent, Form::number(0.01, 100),
+    field("percent", &RolloutRule::percent, {shape::kNumber, 0.01, 100},
           "percentage of the eligible calls that use the new rules",
           {.fallback = "10", .always = true}),
-    field("labels", &RolloutRule::labels, {Shape::kLabels},
+    field("labels", &RolloutRule::labels, shape::kLabels,
           "only calls with all of these labels are eligible"),
-    field("hold_s", &RolloutRule::hold_s, Form::number(0.01, kDay),
+    field("hold_s", &RolloutRule::hold_s, {shape::kNumber, 0.01, kDay},
           "seconds in rollout; then the rules are in force for all calls",
           {.fallback = "60", .always = true}),
-    field("max_error_rate", &RolloutRule::max_error_rate, Form::number(0, 1),
+    field("max_error_rate", &RolloutRule::max_error_rate, {shape::kNumber, 0, 1},
           "share of calls in the rollout that may see a kernel fail, and of checked results that "
           "may be wrong",
           {.fallback = "0.01", .always = true}),
-    field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1e6),
+    field("max_slowdown", &RolloutRule::max_slowdown, {shape::kNumber, 1, 1e6},
           "how many times longer calls in the rollout may take before the rollout is aborted",
           {.fallback = "1.5", .always = true}),
 };
@@ -253,131 +243,124 @@ using Breaker = Settings::Breaker;
 
 template <>
 inline constexpr auto kFields<Settings::Cache> = std::tuple{
-    field("enabled", &Settings::Cache::enabled, {Shape::kSwitch},
+    field("enabled", &Settings::Cache::enabled, shape::kSwitch,
           "whether plans are cached; off: every call selects again", {.fallback = "true"}),
-    field("size", &Settings::Cache::size, Form::whole(1, 1e7),
+    field("size", &Settings::Cache::size, {shape::kWhole, 1, 1e7},
           "plans cached per op; beyond it the oldest that were not used lately are evicted",
           {.fallback = "as the program says: 4096"}),
-    field("lifetime", &Settings::Cache::lifetime, Form::duration(0.001, 365 * kDay),
+    field("lifetime", &Settings::Cache::lifetime, {shape::kDuration, 0.001, 365 * kDay},
           "how long a plan is cached; older ones are evicted in the background",
           {.fallback = "as long as nothing changes"}),
 };
 
 template <>
 inline constexpr auto kFields<Settings::Reload> = std::tuple{
-    field("debounce", &Settings::Reload::debounce, Form::duration(0.02, kDay),
+    field("debounce", &Settings::Reload::debounce, {shape::kDuration, 0.02, kDay},
           "how long a file must stay unchanged before it is read; the last write always counts",
           {.fallback = "100ms"}),
-    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.01, kDay),
+    field("poll_interval", &Settings::Reload::poll_interval, {shape::kDuration, 0.01, kDay},
           "how often the files are checked", {.fallback = "200ms"}),
 };
 
 template <>
 inline constexpr auto kFields<Settings::Plugins> = std::tuple{
-    field("require_verified", &Settings::Plugins::require_verified, {Shape::kSwitch},
+    field("require_verified", &Settings::Plugins::require_verified, shape::kSwitch,
           "only plugins that `yard verify` has passed are loaded", {.fallback = "false"}),
 };
 
 template <>
 inline constexpr auto kFields<Settings::Telemetry> = std::tuple{
-    field("record", &Settings::Telemetry::record, {Shape::kPath},
+    field("record", &Settings::Telemetry::record, shape::kPath,
           "a file to record calls to, unless they are recorded elsewhere"),
-    field("directory", &Settings::Telemetry::directory, {Shape::kFolder},
+    field("directory", &Settings::Telemetry::directory, shape::kFolder,
           "the folder that this file must be below", {.fallback = "the folder of the rule file"}),
 };
 
 template <>
 inline constexpr auto kFields<Breaker> = std::tuple{
-    field("enabled", &Breaker::enabled, &BreakerSettings::enabled, {Shape::kSwitch},
+    field("enabled", &Breaker::enabled, shape::kSwitch,
           "whether kernels that keep failing are excluded for a while", {.fallback = "true"}),
-    field("failure_threshold", &Breaker::failure_threshold, &BreakerSettings::failure_threshold,
-          Form::whole(1, kMostCalls), "consecutive faults that open a breaker", {.fallback = "5"}),
-    field("failure_percent", &Breaker::failure_percent, &BreakerSettings::failure_percent,
-          Form::whole(0, 100),
+    field("failure_threshold", &Breaker::failure_threshold, {shape::kWhole, 1, kMostCalls},
+          "consecutive faults that open a breaker", {.fallback = "5"}),
+    field("failure_percent", &Breaker::failure_percent, {shape::kWhole, 0, 100},
           "percentage of failures in a window that also opens a breaker; 0: off",
           {.fallback = "50"}),
-    field("failure_min_calls", &Breaker::failure_min_calls, &BreakerSettings::failure_min_calls,
-          Form::whole(1, kMostCalls), "calls in a window before that percentage counts",
-          {.fallback = "100"}),
-    field("failure_window", &Breaker::failure_window, &BreakerSettings::failure_window,
-          Form::duration(0.001, kDay),
+    field("failure_min_calls", &Breaker::failure_min_calls, {shape::kWhole, 1, kMostCalls},
+          "calls in a window before that percentage counts", {.fallback = "100"}),
+    field("failure_window", &Breaker::failure_window, {shape::kDuration, 0.001, kDay},
           "the longest time from the first failure of a window to its last call",
           {.fallback = "10s"}),
-    field("cooldown", &Breaker::cooldown, &BreakerSettings::cooldown, Form::duration(0.001, kDay),
+    field("cooldown", &Breaker::cooldown, {shape::kDuration, 0.001, kDay},
           "how long it stays open the first time", {.fallback = "30s"}),
-    field("cooldown_growth", &Breaker::cooldown_growth, &BreakerSettings::cooldown_growth,
-          Form::number(1, 100), "factor by which each repeat stays open longer", {.fallback = "2"}),
-    field("cooldown_cap", &Breaker::cooldown_cap, &BreakerSettings::cooldown_cap,
-          Form::duration(0.001, kDay),
+    field("cooldown_growth", &Breaker::cooldown_growth, {shape::kNumber, 1, 100},
+          "factor by which each repeat stays open longer", {.fallback = "2"}),
+    field("cooldown_cap", &Breaker::cooldown_cap, {shape::kDuration, 0.001, kDay},
           "the longest it stays open; repeats are forgotten after this time without a fault",
           {.fallback = "10m"}),
-    field("success_threshold", &Breaker::success_threshold, &BreakerSettings::success_threshold,
-          Form::whole(1, kMostCalls), "probes that must succeed to close it", {.fallback = "2"}),
-    field("half_open_max_calls", &Breaker::half_open_max_calls,
-          &BreakerSettings::half_open_max_calls, Form::whole(1, kMostCalls),
+    field("success_threshold", &Breaker::success_threshold, {shape::kWhole, 1, kMostCalls},
+          "probes that must succeed to close it", {.fallback = "2"}),
+    field("half_open_max_calls", &Breaker::half_open_max_calls, {shape::kWhole, 1, kMostCalls},
           "probes in each period as long as cooldown, one at a time", {.fallback = "3"}),
 };
 
 template <>
 inline constexpr auto kFields<Settings> = std::tuple{
-    field("mode", &Settings::mode, {Shape::kMode},
+    field("mode", &Settings::mode, shape::kMode,
           "how plans are obtained: auto, static, dynamic, config, hot_reload or a mode of the "
           "program",
           {.fallback = "auto"}),
-    field("modes", &Settings::modes, {Shape::kOpModes}, "the mode of single ops"),
-    field("mode_fallback", &Settings::mode_fallback, Form::modes(kFallbackModes),
+    field("modes", &Settings::modes, shape::kOpModes, "the mode of single ops"),
+    field("mode_fallback", &Settings::mode_fallback, {shape::kWords, kFallbackModes},
           "modes in which a call in mode static goes on where its op is not mapped or the static "
           "kernel fails",
           {.fallback = "none", .merge = Merge::kReplace}),
-    field("cache", &Settings::cache, {Shape::kMap}, "cached plans"),
-    field("max_fallback_attempts", &Settings::max_fallback_attempts, Form::whole(0, 100),
+    field("cache", &Settings::cache, shape::kMap, "cached plans"),
+    field("max_fallback_attempts", &Settings::max_fallback_attempts, {shape::kWhole, 0, 100},
           "how many more kernels are tried after the first has failed",
           {.fallback = "all there are"}),
-    field("max_call_depth", &Settings::max_call_depth, Form::whole(8, 1e6),
+    field("max_call_depth", &Settings::max_call_depth, {shape::kWhole, 8, 1e6},
           "how deep calls may nest on a thread: of ops and functions; a deeper one is an "
           "error",
           {.fallback = "1000"}),
-    field("state_bytes", &Settings::state_bytes, Form::whole(0, kMostStateBytes),
+    field("state_bytes", &Settings::state_bytes, {shape::kWhole, 0, kMostStateBytes},
           "bytes that states of kernels may hold together; a state that would exceed them is not "
           "made, and its kernel declines",
           {.fallback = "4294967296"}),
-    field("labels", &Settings::labels, {Shape::kLabelNames},
+    field("labels", &Settings::labels, shape::kLabelNames,
           "labels of the program's own that conditions may name"),
-    field("reload", &Settings::reload, {Shape::kMap}, "watching the file"),
-    field("plugins", &Settings::plugins, {Shape::kMap},
+    field("reload", &Settings::reload, shape::kMap, "watching the file"),
+    field("plugins", &Settings::plugins, shape::kMap,
           "what plugins must pass before they are loaded"),
-    field("telemetry", &Settings::telemetry, {Shape::kMap}, "what is recorded"),
-    field("breaker", &Settings::breaker, {Shape::kMap}, "circuit breakers of kernels"),
+    field("telemetry", &Settings::telemetry, shape::kMap, "what is recorded"),
+    field("breaker", &Settings::breaker, shape::kMap, "circuit breakers of kernels"),
 };
 
 template <>
 inline constexpr auto kFields<Config> = std::tuple{
-    Key{{.required = true}, "version", {Shape::kVersion}, "version of this grammar: 1.0"},
+    Key{{.required = true}, "version", shape::kVersion, "version of this grammar: 1.0"},
     Key{{},
         "include",
-        {Shape::kPaths},
+        shape::kPaths,
         "other files, relative to this one, with lower precedence than this file"},
-    field("defaults", &Config::defaults, {Shape::kMap}, "what applies unless stated otherwise"),
-    field("dispatch_rules", &Config::dispatch_rules, {Shape::kMaps},
+    field("defaults", &Config::defaults, shape::kMap, "what applies unless stated otherwise"),
+    field("dispatch_rules", &Config::dispatch_rules, shape::kMaps,
           "which kernel serves which calls"),
-    field("kernel_locks", &Config::kernel_locks, {Shape::kOpKernel},
+    field("kernel_locks", &Config::kernel_locks, shape::kOpKernel,
           "the only kernel for an op; bypasses neither deny nor capability"),
-    field("kernel_denies", &Config::kernel_denies, {Shape::kGlobs}, "kernels that may not run"),
-    field("kernel_allows", &Config::kernel_allows, {Shape::kGlobs},
-          "the only kernels that may run"),
-    field("fallback_chains", &Config::fallback_chains, {Shape::kOpKernels},
+    field("kernel_denies", &Config::kernel_denies, shape::kGlobs, "kernels that may not run"),
+    field("kernel_allows", &Config::kernel_allows, shape::kGlobs, "the only kernels that may run"),
+    field("fallback_chains", &Config::fallback_chains, shape::kOpKernels,
           "kernels to fall back to, in order"),
-    field("policy", &Config::policy, {Shape::kMap}, "preferences"),
-    field("static_kernel_map", &Config::static_kernel_map, {Shape::kOneOpKernel},
+    field("policy", &Config::policy, shape::kMap, "preferences"),
+    field("static_kernel_map", &Config::static_kernel_map, shape::kOneOpKernel,
           "the kernel of an op in static mode; ops by name, no globs"),
-    field("score", &Config::score, {Shape::kMaps}, "adjustments of kernels' priorities"),
-    field("functions", &Config::functions, {Shape::kFunctions},
+    field("score", &Config::score, shape::kMaps, "adjustments of kernels' priorities"),
+    field("functions", &Config::functions, shape::kFunctions,
           "which backends implement dispatched functions"),
-    field("canary", &Config::canary, {Shape::kOneOrMaps},
-          "sampled calls whose results are checked"),
-    field("rollout", &Config::rollout, {Shape::kMap},
+    field("canary", &Config::canary, shape::kOneOrMaps, "sampled calls whose results are checked"),
+    field("rollout", &Config::rollout, shape::kMap,
           "new rules in rollout: some calls use them before all do"),
-    field("settings", &Config::settings, {Shape::kMap}, "how the runtime works"),
+    field("settings", &Config::settings, shape::kMap, "how the runtime works"),
 };
 
 }  // namespace yard::policy

@@ -469,7 +469,7 @@ TEST(Config, ThePageListsEveryKeyFieldAliasAndOperator) {
     const Key& k = row.key;
     const bool section = row.path.find('.') == std::string::npos;
     // Groups of settings have no line of their own.
-    if (!section && row.path.starts_with("settings.") && k.form.shape == Shape::kMap) continue;
+    if (!section && row.path.starts_with("settings.") && k.form.is(shape::kMap)) continue;
     const std::string name = section ? row.path : row.path.substr(row.path.find('.') + 1);
     const std::string usual = k.required ? "required" : k.fallback[0] == '\0' ? "none" : k.fallback;
     EXPECT_THAT(page, HasSubstr("| `" + name + "` | " + usual + " | " + k.meaning + " |"));

@@ -9,7 +9,6 @@
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "policy/config_keys.h"
 #include "policy/process.h"
 
@@ -27,38 +26,18 @@ void read_value(std::string_view text, const Form&, bool& to, Problems& problems
   else
     problems.emplace_back(on.status().message());
 }
-void read_value(std::string_view text, const Form& form, int64_t& to, Problems& problems) {
-  const auto value = base::yaml_whole_number(text);
-  if (value && static_cast<double>(*value) >= form.least &&
-      static_cast<double>(*value) <= form.most)
-    to = *value;
-  else
-    problems.push_back("expected " + wanted(form));
-}
-template <IsEnum Enum>
-void read_value(std::string_view text, const Form& form, Enum& to, Problems& problems) {
-  const auto index = read_word(text, form.words);
-  if (index.ok())
-    to = form.value_of<Enum>(*index);
-  else
-    problems.emplace_back(index.status().message());
-}
 void read_value(std::string_view text, const Form& form, Names& to, Problems& problems) {
-  to = read_list(text, form.shape, problems);
+  to = read_list(text, form, problems);
 }
 void read_value(std::string_view text, const Form&, Orders& to, Problems& problems) {
   to = read_orders(text, problems);
 }
-// Words are checked and kept in small letters, levels are checked; paths are checked when they are used.
-void read_value(std::string_view text, const Form& form, std::string& to, Problems& problems) {
-  to = text;
-  if (form.shape == Shape::kLevels) base::parse_log_levels(text, problems);
-  if (form.shape != Shape::kWord) return;
-  const auto index = read_word(text, form.words);
-  if (index.ok())
-    to = form.words[*index];
-  else
-    problems.emplace_back(index.status().message());
+template <class V>
+requires requires(std::string_view text, Form form, V to) { read_one(text, form, to); }
+void read_value(std::string_view text, const Form& form, V& to, Problems& problems) {
+  if (form.is(shape::kLevels)) base::parse_log_levels(text, problems);
+  // Paths are checked when they are used.
+  if (const Status s = read_one(text, form, to); !s.ok()) problems.emplace_back(s.message());
 }
 
 template <class V>

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "base/append_list.h"
+#include "base/lists.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
 #include "policy/process.h"
@@ -51,23 +52,15 @@ const char* word_of(Words words, Enum value) noexcept {
   return index < words.size() ? words[index] : "?";
 }
 
-template <class Enum>
-std::optional<Enum> parse_word(Words words, std::string_view text) noexcept {
-  for (size_t i = 0; i < words.size(); ++i)
-    if (text == words[i]) return static_cast<Enum>(i);
-  return std::nullopt;
-}
-
 }  // namespace
 
 const char* to_string(RetryInplace r) noexcept { return word_of(policy::kRetryWords, r); }
-std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept {
-  return parse_word<RetryInplace>(policy::kRetryWords, text);
-}
 const char* to_string(CanaryCheck check) noexcept { return word_of(policy::kCheckWords, check); }
 const char* to_string(Mode m) noexcept { return word_of(kModeNames, m); }
 std::optional<Mode> parse_mode(std::string_view text) noexcept {
-  return parse_word<Mode>(Words(kModeNames).first(kProgramMode), text);
+  for (size_t i = 0; i < kProgramMode; ++i)
+    if (text == kModeNames[i]) return static_cast<Mode>(i);
+  return std::nullopt;
 }
 
 Policy merge(const Policy& weaker, const Policy& stronger) {
@@ -84,17 +77,9 @@ Status bad(std::string text) {
   return Status(Code::kInvalidArgument, "policy: " + std::move(text));
 }
 
-// Each checks one field called `name`.
-template <policy::IsEnum T>
-Status check_value(const T&, const char*) {
-  return {};
-}
-Status check_value(bool, const char*) { return {}; }
-
-Status check_value(const policy::Names& list, const char* name) {
-  for (const std::string& s : list)
-    if (s.empty()) return bad(fmt::format("{} holds an empty name", name));
-  return {};
+Status check_names(const policy::Names& names, const char* field) {
+  if (!base::contains(names, "")) return {};
+  return bad(fmt::format("{} holds an empty name", field));
 }
 
 Status check_token(const std::string& where, const std::string& token) {
@@ -111,42 +96,24 @@ Status check_token(const std::string& where, const std::string& token) {
   return {};
 }
 
-Status check_value(const policy::Orders& orders, const char* name) {
-  for (const auto& [op, order] : orders) {
-    const std::string where = fmt::format("{}['{}']", name, op);
-    if (op.empty()) return bad(fmt::format("{} holds an order for no op", name));
-    if (order.empty()) return bad(where + " is empty, which would leave no kernel");
-    for (const std::string& token : order) YARD_RETURN_IF_ERROR(check_token(where, token));
-  }
-  return {};
-}
-
-Status check_value(const decltype(Policy::locks)& locks, const char*) {
-  for (const auto& [op, kernel] : locks)
-    if (op.empty() || kernel.empty())
-      return bad(fmt::format("the lock '{}' → '{}' lacks an op or a kernel", op, kernel));
-  return {};
-}
-
-Status check_value(const decltype(Policy::backends)& switches, const char* name) {
-  for (const auto& [backend, on] : switches)
-    if (backend.empty()) return bad(fmt::format("{} holds an empty name", name));
-  return {};
-}
-
 }  // namespace
 
 Status validate(const Policy& p) {
-  Status status;
-  policy::visit_fields<Policy>([&](const auto& row) {
-    const auto& value = p.*row.member;
-    if (!status.ok()) return;
-    if constexpr (policy::IsOptional<typename std::decay_t<decltype(row)>::Type>)
-      status = value ? check_value(*value, row.name) : Status();
-    else
-      status = check_value(value, row.name);
-  });
-  return status;
+  for (const auto& [op, order] : p.per_op) {
+    const std::string where = fmt::format("per_op['{}']", op);
+    if (op.empty()) return bad("per_op holds an order for no op");
+    if (order.empty()) return bad(where + " is empty, which would leave no kernel");
+    for (const std::string& token : order) YARD_RETURN_IF_ERROR(check_token(where, token));
+  }
+  if (p.allow_vendors) YARD_RETURN_IF_ERROR(check_names(*p.allow_vendors, "allow_vendors"));
+  YARD_RETURN_IF_ERROR(check_names(p.deny_vendors, "deny_vendors"));
+  if (p.allow_kernels) YARD_RETURN_IF_ERROR(check_names(*p.allow_kernels, "allow_kernels"));
+  YARD_RETURN_IF_ERROR(check_names(p.deny_kernels, "deny_kernels"));
+  for (const auto& [op, kernel] : p.locks)
+    if (op.empty() || kernel.empty())
+      return bad(fmt::format("the lock '{}' → '{}' lacks an op or a kernel", op, kernel));
+  YARD_RETURN_IF_ERROR(check_names(base::keys(p.backends), "backends"));
+  return check_names(base::keys(p.transforms), "transforms");
 }
 
 std::string to_string(const Policy& policy) {
@@ -175,7 +142,7 @@ std::string quoted_word(const std::string& text) {
 }
 
 std::string note_text(bool v, const Form& form) {
-  if (form.shape == Shape::kSwitches) return v ? "on" : "off";
+  if (form.is(shape::kSwitches)) return v ? "on" : "off";
   return v ? "true" : "false";
 }
 template <IsEnum Enum>
@@ -186,7 +153,7 @@ std::string note_text(const std::string& v, const Form&) { return quoted_word(v)
 std::string note_text(const Names& list, const Form& form) {
   std::string out;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (i > 0) out += form.shape == Shape::kOpOrders ? '|' : ',';
+    if (i > 0) out += form.is(shape::kOpOrders) ? '|' : ',';
     out += quoted_word(list[i]);
   }
   return out;

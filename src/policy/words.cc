@@ -40,9 +40,9 @@ constexpr Unit kUnits[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
 
 std::string bounds(const Form& form) {
   const auto text = [&](double v) {
-    if (form.shape == Shape::kWhole) return std::to_string(static_cast<int64_t>(v));
+    if (form.is(shape::kWhole)) return std::to_string(static_cast<int64_t>(v));
     const std::string number = fmt::format("{}", v);
-    return form.shape == Shape::kDuration ? print_duration(*read_duration(number)) : number;
+    return form.is(shape::kDuration) ? print_duration(*read_duration(number)) : number;
   };
   return fmt::format("from {} to {}", text(form.least), text(form.most));
 }
@@ -80,100 +80,16 @@ Names read_order(const std::string& op, std::string_view text, Problems& problem
 
 }  // namespace
 
-namespace {
-
-bool is_any(std::string_view) noexcept { return true; }
-bool is_path_text(std::string_view text) noexcept { return text.find('\0') == text.npos; }
-bool is_kernel_id(std::string_view text) noexcept {
-  return is_kernel_glob(text) && !has_wildcard(text);
-}
-
-constexpr MapKey kOneOpKey{is_op_name, "^[a-z0-9_.]+$", "the name of one op"};
-constexpr MapKey kOpKey{is_op_glob, "^[a-z0-9_.*?]+$",
-                        "the name of an op or a glob as attention.*"};
-constexpr MapKey kBackendKey{is_vendor_name, "", "the name of a backend", true};
-constexpr MapKey kLabelKey{is_any, "", ""};
-constexpr MapKey kFunctionKey{is_function_glob, "^[A-Za-z0-9_.*?-]+(/[A-Za-z0-9_.*?-]+)?$",
-                              "a group, or a function as group/name, or a glob of such"};
-
-constexpr const char* kBoolean = R"("type": "boolean")";
-constexpr const char* kText = R"("type": "string", "minLength": 1)";
-constexpr const char* kName = R"("type": "string", "pattern": "^[A-Za-z0-9_.-]+$")";
-constexpr const char* kOpGlob = R"("type": "string", "pattern": "^[a-z0-9_.*?]+$")";
-constexpr const char* kGlob = R"("type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$")";
-constexpr const char* kIdRef =
-    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
-constexpr const char* kGlobRef =
-    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
-
-constexpr ShapeRow made_of_form(Shape shape, bool many = false) {
-  return {shape, nullptr, nullptr, nullptr, many};
-}
-constexpr ShapeRow map(Shape shape, const char* expected, const MapKey& key, const char* json,
-                       Shape value, bool many = false) {
-  return {shape, expected, json, nullptr, many, &key, value};
-}
-
-using S = Shape;
-constexpr ShapeRow kShapes[] = {
-    {S::kVersion, "\"1.0\"", R"("enum": ["1.0", "1", 1.0, 1])"},
-    {S::kSwitch, "true or false", kBoolean},
-    made_of_form(S::kWhole),
-    made_of_form(S::kNumber),
-    made_of_form(S::kDuration),
-    made_of_form(S::kWord),
-    {S::kMode, "auto, static, dynamic, config, hot_reload or a mode of the program", kName,
-     base::is_bare_word},
-    made_of_form(S::kModes, true),
-    {S::kText, "text", kText},
-    {S::kLevels, "levels of loggers", kText},
-    {S::kPath, "the path of a file", kText, is_path_text},
-    {S::kFolder, "the path of a folder", kText, is_path_text},
-    {S::kPaths, "a path or a list of paths", kText, is_path_text, true},
-    {S::kOpGlob, "the name of an op or a glob as attention.*", kOpGlob, is_op_glob},
-    {S::kKernel, "the id of a kernel or a glob as vendor.*", kGlob, is_kernel_glob},
-    {S::kOneKernel, "reference, or the id of one kernel", kName, is_kernel_id},
-    {S::kKernels, "the id of a kernel or a list of ids", kIdRef, is_kernel_glob, true},
-    {S::kGlobs, "ids or globs of kernels", kGlobRef, is_kernel_glob, true},
-    {S::kVendors, "names of vendors", kText, is_vendor_name, true},
-    {S::kNames, "names of backends", kName, base::is_bare_word, true},
-    {S::kLabelNames, "names of labels", kName, base::is_bare_word, true},
-    map(S::kOpKernel, "a map from ops to ids of kernels", kOpKey, kIdRef, S::kKernel),
-    map(S::kOneOpKernel, "a map from ops to ids of kernels", kOneOpKey, kIdRef, S::kKernel),
-    map(S::kOpKernels, "a map from ops to lists of kernels", kOpKey, kIdRef, S::kKernels, true),
-    map(S::kOpOrders, "a map from ops to lists of tokens", kOneOpKey, kText, S::kText, true),
-    map(S::kOpModes, "a map from ops to modes", kOpKey, kName, S::kMode),
-    map(S::kSwitches, "a map from backends to true or false", kBackendKey, kBoolean, S::kSwitch),
-    map(S::kOpSwitches, "a map from ops to true or false", kOpKey, kBoolean, S::kSwitch),
-    map(S::kLabels, "a map from labels to texts", kLabelKey, kText, S::kText),
-    {S::kConditions, "a map from fields to values", R"("$ref": "#/$defs/conditions")"},
-    map(S::kFunctions, "a map from groups or functions to maps", kFunctionKey, nullptr, S::kMap),
-    made_of_form(S::kMap),
-    {S::kMaps, "a list of maps", nullptr},
-    made_of_form(S::kOneOrMaps, true),
-};
-static_assert([] {
-  for (size_t i = 0; i < std::size(kShapes); ++i)
-    if (static_cast<size_t>(kShapes[i].shape) != i) return false;
-  return std::size(kShapes) == static_cast<size_t>(Shape::kOneOrMaps) + 1;
-}());
-
-}  // namespace
-
-const ShapeRow& row_of(Shape shape) noexcept { return kShapes[static_cast<size_t>(shape)]; }
-
 std::string wanted(const Form& form, const Names& keys) {
-  const auto words = [&] { return base::one_of({form.words.begin(), form.words.end()}); };
-  switch (form.shape) {
-    case Shape::kWhole: return "a whole number " + bounds(form);
-    case Shape::kNumber: return "a number " + bounds(form);
-    case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(form);
-    case Shape::kWord: return words();
-    case Shape::kModes: return "one or several of " + words();
-    case Shape::kMap: return "a map with " + base::one_of(keys);
-    case Shape::kOneOrMaps: return "a map with " + base::one_of(keys) + ", or a list of such";
-    default: return row_of(form.shape).expected;
-  }
+  if (form.shape->expected != nullptr) return form.shape->expected;
+  const bool many = form.shape->many;
+  if (!form.words.empty())
+    return (many ? "one or several of " : "") +
+           base::one_of({form.words.begin(), form.words.end()});
+  if (form.is(shape::kWhole)) return "a whole number " + bounds(form);
+  if (form.is(shape::kNumber)) return "a number " + bounds(form);
+  if (form.is(shape::kDuration)) return "a time as 500ms or 30s, " + bounds(form);
+  return "a map with " + base::one_of(keys) + (many ? ", or a list of such" : "");
 }
 
 Result<bool> read_switch(std::string_view text) {
@@ -243,8 +159,48 @@ std::string print_duration(std::chrono::nanoseconds d) {
   return fmt::format("{}ns", d.count());
 }
 
-Names read_list(std::string_view text, Shape shape, Problems& problems) {
-  const bool vendors = shape == Shape::kVendors;
+// Takes a number that is within the bounds of the form.
+template <class N, class V>
+static Status take(const std::optional<N>& number, double value, const Form& form, V& to) {
+  if (!number || !(value >= form.least && value <= form.most))
+    return Status(Code::kParse, "expected " + wanted(form));
+  to = *number;
+  return {};
+}
+
+Status read_one(std::string_view text, const Form& form, bool& to) {
+  const auto on = read_switch(text);
+  if (!on.ok()) return Status(Code::kParse, "expected " + wanted(form));
+  to = *on;
+  return {};
+}
+Status read_one(std::string_view text, const Form& form, int64_t& to) {
+  const auto n = base::yaml_whole_number(text);
+  return take(n, static_cast<double>(n.value_or(0)), form, to);
+}
+Status read_one(std::string_view text, const Form& form, double& to) {
+  const auto n = base::yaml_number(text);
+  return take(n, n.value_or(0), form, to);
+}
+Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to) {
+  const auto n = read_duration(text);
+  return take(n, n ? static_cast<double>(n->count()) / 1e9 : 0, form, to);
+}
+Status read_one(std::string_view text, const Form& form, std::string& to) {
+  if (form.words.empty()) {
+    if (form.shape->is != nullptr && !form.shape->is(text))
+      return Status(Code::kParse, "expected " + wanted(form));
+    to = text;
+    return {};
+  }
+  const auto word = read_word(text, form.words);
+  if (word.ok()) to = form.words[*word];
+  return word.ok() || !form.shape->many ? word.status()
+                                        : Status(Code::kParse, "expected " + wanted(form));
+}
+
+Names read_list(std::string_view text, const Form& form, Problems& problems) {
+  const bool vendors = form.is(shape::kVendors);
   Names names;
   size_t number = 0;
   for (std::string_view entry : base::split(text, ',')) {
@@ -252,7 +208,7 @@ Names read_list(std::string_view text, Shape shape, Problems& problems) {
     if (entry.empty())
       problems.push_back(
           fmt::format("entry {} is empty; expected one ',' between entries", number));
-    else if (!(vendors ? is_vendor_name(entry) : is_kernel_glob(entry)))
+    else if (!form.shape->is(entry))
       problems.push_back(base::excerpt(entry) +
                          (vendors
                               ? " is no name of a vendor; expected names with ',' between them"
@@ -311,6 +267,12 @@ bool is_op_glob(std::string_view text) noexcept {
 }
 
 bool is_kernel_glob(std::string_view text) noexcept { return all_of(text, is_glob_char); }
+
+bool is_kernel_id(std::string_view text) noexcept {
+  return is_kernel_glob(text) && !has_wildcard(text);
+}
+
+bool is_path(std::string_view text) noexcept { return text.find('\0') == text.npos; }
 
 bool is_function_glob(std::string_view text) noexcept {
   const size_t slash = text.find('/');

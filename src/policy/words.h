@@ -11,67 +11,126 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
+
+#include "base/text.h"
 
 namespace yard::policy {
 
-// What values look like; the table of ShapeRow describes each. Those from kWhole to kDuration have bounds, kWord and kModes
-// have words, kMap to kOneOrMaps the keys of a struct.
-enum class Shape : uint8_t {
-  kVersion,
-  kSwitch,
-  kWhole,
-  kNumber,
-  kDuration,
-  kWord,
-  kMode,
-  kModes,
-  kText,
-  kLevels,
-  kPath,
-  kFolder,
-  kPaths,
-  kOpGlob,
-  kKernel,
-  kOneKernel,
-  kKernels,
-  kGlobs,
-  kVendors,
-  kNames,
-  kLabelNames,
-  kOpKernel,
-  kOneOpKernel,
-  kOpKernels,
-  kOpOrders,
-  kOpModes,
-  kSwitches,
-  kOpSwitches,
-  kLabels,
-  kConditions,
-  kFunctions,
-  kMap,
-  kMaps,
-  kOneOrMaps
+// Names of vendors in files and variables; a vendor named in code may have others.
+bool is_vendor_name(std::string_view text) noexcept;
+// Lower-case letters, digits, '_', '.'.
+bool is_op_name(std::string_view text) noexcept;
+// With '*' and '?' besides.
+bool is_op_glob(std::string_view text) noexcept;
+bool is_kernel_glob(std::string_view text) noexcept;
+// Without '*' and '?'.
+bool is_kernel_id(std::string_view text) noexcept;
+// A group of functions, or group/function, with '*' and '?' besides.
+bool is_function_glob(std::string_view text) noexcept;
+bool is_path(std::string_view text) noexcept;
+// Whether it has a '*' or '?'.
+bool has_wildcard(std::string_view text) noexcept;
+
+// What the keys of a map may be.
+struct MapKey {
+  bool (*is)(std::string_view) noexcept;  // null if any text is a key
+  const char* pattern;                    // for JSON Schema
+  const char* expected = "";              // in messages
+  bool quoted = false;                    // in messages
 };
+
+// What values look like. Reader, messages and JSON Schema use these.
+struct Shape {
+  const char* expected = nullptr;  // in messages; null: wanted() makes it from the form
+  // JSON Schema of one value; null: made from the form, or a map with the keys of a struct.
+  const char* json = nullptr;
+  bool (*is)(std::string_view) noexcept = nullptr;  // whether text is such a value; null: any is
+  bool many = false;                                // or a list of values
+  const MapKey* key = nullptr;                      // of a map to such values; null: it is none
+  const Shape* value = nullptr;                     // of a map: how its values are read
+};
+
+namespace shape {
+
+inline constexpr const char* kBooleanJson = R"("type": "boolean")";
+inline constexpr const char* kTextJson = R"("type": "string", "minLength": 1)";
+inline constexpr const char* kNameJson = R"("type": "string", "pattern": "^[A-Za-z0-9_.-]+$")";
+inline constexpr const char* kOpJson = R"("type": "string", "pattern": "^[a-z0-9_.*?]+$")";
+inline constexpr const char* kGlobJson = R"("type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$")";
+inline constexpr const char* kIdRefJson =
+    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
+inline constexpr const char* kGlobRefJson =
+    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
+
+inline constexpr const char* kOpText = "the name of an op or a glob as attention.*";
+inline constexpr MapKey kOneOpKey{is_op_name, "^[a-z0-9_.]+$", "the name of one op"};
+inline constexpr MapKey kOpKey{is_op_glob, "^[a-z0-9_.*?]+$", kOpText};
+inline constexpr MapKey kBackendKey{is_vendor_name, "", "the name of a backend", true};
+inline constexpr MapKey kLabelKey{nullptr, ""};
+inline constexpr MapKey kFunctionKey{is_function_glob, "^[A-Za-z0-9_.*?-]+(/[A-Za-z0-9_.*?-]+)?$",
+                                     "a group, or a function as group/name, or a glob of such"};
+
+inline constexpr Shape kVersion{"\"1.0\"", R"("enum": ["1.0", "1", 1.0, 1])"};
+inline constexpr Shape kSwitch{"true or false", kBooleanJson};
+// With bounds.
+inline constexpr Shape kWhole{}, kNumber{}, kDuration{};
+// With words, of which one or several are meant.
+inline constexpr Shape kWord{}, kWords{.many = true};
+inline constexpr Shape kMode{"auto, static, dynamic, config, hot_reload or a mode of the program",
+                             kNameJson, base::is_bare_word};
+inline constexpr Shape kText{"text", kTextJson}, kLevels{"levels of loggers", kTextJson};
+inline constexpr Shape kPath{"the path of a file", kTextJson, is_path};
+inline constexpr Shape kFolder{"the path of a folder", kTextJson, is_path};
+inline constexpr Shape kPaths{"a path or a list of paths", kTextJson, is_path, true};
+inline constexpr Shape kOp{kOpText, kOpJson, is_op_glob};
+inline constexpr Shape kKernel{"the id of a kernel or a glob as vendor.*", kGlobJson,
+                               is_kernel_glob};
+inline constexpr Shape kOneKernel{"reference, or the id of one kernel", kNameJson, is_kernel_id};
+inline constexpr Shape kKernels{"the id of a kernel or a list of ids", kIdRefJson, is_kernel_glob,
+                                true};
+inline constexpr Shape kGlobs{"ids or globs of kernels", kGlobRefJson, is_kernel_glob, true};
+inline constexpr Shape kVendors{"names of vendors", kTextJson, is_vendor_name, true};
+inline constexpr Shape kBackends{"names of backends", kNameJson, base::is_bare_word, true};
+inline constexpr Shape kLabelNames{"names of labels", kNameJson, base::is_bare_word, true};
+inline constexpr Shape kConditions{"a map from fields to values",
+                                   R"("$ref": "#/$defs/conditions")"};
+// With the keys of a struct: a map, a list of maps, or either.
+inline constexpr Shape kMap{}, kMaps{"a list of maps"}, kOneOrMaps{.many = true};
+// Maps from names.
+inline constexpr const char* kToKernels = "a map from ops to ids of kernels";
+inline constexpr Shape kOpKernel{kToKernels, kIdRefJson, {}, false, &kOpKey, &kKernel};
+inline constexpr Shape kOneOpKernel{kToKernels, kIdRefJson, {}, false, &kOneOpKey, &kKernel};
+inline constexpr Shape kOpKernels{
+    "a map from ops to lists of kernels", kIdRefJson, {}, true, &kOpKey, &kKernels};
+inline constexpr Shape kOpOrders{
+    "a map from ops to lists of tokens", kTextJson, {}, true, &kOneOpKey, &kText};
+inline constexpr Shape kOpModes{"a map from ops to modes", kNameJson, {}, false, &kOpKey, &kMode};
+inline constexpr Shape kSwitches{
+    "a map from backends to true or false", kBooleanJson, {}, false, &kBackendKey, &kSwitch};
+inline constexpr Shape kOpSwitches{
+    "a map from ops to true or false", kBooleanJson, {}, false, &kOpKey, &kSwitch};
+inline constexpr Shape kLabels{
+    "a map from labels to texts", kTextJson, {}, false, &kLabelKey, &kText};
+inline constexpr Shape kFunctions{
+    "a map from groups or functions to maps", {}, {}, false, &kFunctionKey, &kMap};
+
+}  // namespace shape
 
 // The shape of a field's values, with bounds or words.
 struct Form {
-  Shape shape = Shape::kText;
+  const Shape* shape = &shape::kText;
   double least = 0, most = 0;  // of a duration in seconds; `least` of words: the value of the first
   std::span<const char* const> words = {};
 
-  static constexpr Form whole(double least, double most) { return {Shape::kWhole, least, most}; }
-  static constexpr Form number(double least, double most) { return {Shape::kNumber, least, most}; }
-  static constexpr Form duration(double least, double most) {
-    return {Shape::kDuration, least, most};
-  }
-  static constexpr Form word(std::span<const char* const> words, int first = 0) {
-    return {Shape::kWord, static_cast<double>(first), 0, words};
-  }
-  static constexpr Form modes(std::span<const char* const> words) {
-    return {Shape::kModes, 0, 0, words};
-  }
-  // kWord: between enumerators and words.
+  constexpr Form() = default;
+  constexpr Form(const Shape& s, double from = 0, double to = 0)  // NOLINT: rows state shapes
+      : shape(&s), least(from), most(to) {}
+  constexpr Form(const Shape& s, std::span<const char* const> w, int first = 0)
+      : shape(&s), least(first), words(w) {}
+  bool is(const Shape& s) const noexcept { return shape == &s; }
+  // Between enumerators and words.
   template <class Enum>
   constexpr Enum value_of(size_t word) const {
     return static_cast<Enum>(static_cast<int>(least) + static_cast<int>(word));
@@ -81,27 +140,6 @@ struct Form {
     return words[static_cast<size_t>(static_cast<int>(value) - static_cast<int>(least))];
   }
 };
-
-// What the keys of a map may be.
-struct MapKey {
-  bool (*is)(std::string_view) noexcept;
-  const char* pattern;   // for JSON Schema
-  const char* expected;  // in messages
-  bool quoted = false;   // in messages
-};
-
-// The grammar of a shape. Reader, messages and JSON Schema visit the table of these.
-struct ShapeRow {
-  Shape shape;
-  const char* expected;  // in messages; null: wanted() makes it from the form
-  const char*
-      json;  // JSON Schema of one value; null: made from the form, or a map with the keys of a struct
-  bool (*is)(std::string_view) noexcept = nullptr;  // whether text is such a value; null: any is
-  bool many = false;                                // or a list of values
-  const MapKey* key = nullptr;                      // of a map to such values; null: it is none
-  Shape value = Shape::kText;                       // of a map: how its values are read
-};
-const ShapeRow& row_of(Shape shape) noexcept;
 
 // "a whole number from 0 to 1000". `keys`: of a map.
 std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
@@ -121,22 +159,29 @@ using Names = std::vector<std::string>;
 using Orders = decltype(Policy::per_op);
 using Problems = std::vector<std::string>;
 
-// Names of vendors (kVendors) or globs over kernel ids (kGlobs), separated by ','.
-Names read_list(std::string_view text, Shape shape, Problems& problems);
+// Each reads one value. An error says what was expected.
+Status read_one(std::string_view text, const Form& form, bool& to);
+Status read_one(std::string_view text, const Form& form, int64_t& to);
+Status read_one(std::string_view text, const Form& form, double& to);
+Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to);
+Status read_one(std::string_view text, const Form& form, std::string& to);
+inline Status read_one(std::string_view text, const Form& form, int& to) {
+  int64_t value = 0;
+  Status s = read_one(text, form, value);
+  to = static_cast<int>(value);
+  return s;
+}
+template <class Enum>
+requires std::is_enum_v<Enum> Status read_one(std::string_view text, const Form& form, Enum& to) {
+  const auto index = read_word(text, form.words);
+  if (index.ok()) to = form.value_of<Enum>(*index);
+  return index.status();
+}
+
+// Names of vendors or globs over kernel ids, separated by ','.
+Names read_list(std::string_view text, const Form& form, Problems& problems);
 // `rms_norm=vendor|default;softmax=reference`.
 Orders read_orders(std::string_view text, Problems& problems);
-
-// Names of vendors in files and variables; a vendor named in code may have others.
-bool is_vendor_name(std::string_view text) noexcept;
-// Lower-case letters, digits, '_', '.'.
-bool is_op_name(std::string_view text) noexcept;
-// With '*' and '?' besides.
-bool is_op_glob(std::string_view text) noexcept;
-bool is_kernel_glob(std::string_view text) noexcept;
-// A group of functions, or group/function, with '*' and '?' besides.
-bool is_function_glob(std::string_view text) noexcept;
-// Whether it has a '*' or '?'.
-bool has_wildcard(std::string_view text) noexcept;
 
 // The path of a value in a file: "settings.cache"; a key that is no plain word is in quotes: settings["b c"].
 std::string child_path(std::string parent, std::string_view key);
