@@ -92,16 +92,6 @@ bool depends_on_call(const registry::Feature& n, const registry::Kernel& k) {
          n.device.type == k.backend->d.device_type;
 }
 
-// The index of the first feature that is missing whatever the call; -1 if none is.
-int missing_feature(const registry::Kernel& k, const yard_host_t* host) {
-  for (size_t i = 0; i < k.needs.size(); ++i) {
-    const registry::Feature& f = k.needs[i];
-    if (!depends_on_call(k.needs[i], k) && !has_feature(host, f.device, f.name))
-      return static_cast<int>(i);
-  }
-  return -1;
-}
-
 }  // namespace
 
 bool has_feature(const yard_host_t* host, Device device, const std::string& name) {
@@ -138,10 +128,14 @@ yard_verdict_t machine_verdict(const registry::Kernel& k, const ProcessState& pr
   yard_verdict_t v{};
   if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) {
     v.reason = YARD_REASON_FORKED;
-  } else if (const int missing = missing_feature(k, process.host); missing >= 0) {
-    v.reason = k.needs[static_cast<size_t>(missing)].of_processor() ? YARD_REASON_CPU_FEATURE
-                                                                    : YARD_REASON_DEVICE_FEATURE;
-    v.figures[0] = missing, v.figures[1] = registry::Feature::kEvery;
+    return v;
+  }
+  for (size_t i = 0; i < k.needs.size(); ++i) {
+    const registry::Feature& f = k.needs[i];
+    if (depends_on_call(f, k) || has_feature(process.host, f.device, f.name)) continue;
+    v.reason = f.of_processor() ? YARD_REASON_CPU_FEATURE : YARD_REASON_DEVICE_FEATURE;
+    v.figures[0] = static_cast<int64_t>(i), v.figures[1] = registry::Feature::kEvery;
+    break;
   }
   return v;
 }
@@ -259,18 +253,14 @@ void CandidateSet::read_health() {
   }
 }
 
-bool KeyBreaker::concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept {
-  return status->key.kind.device == device && status->key.kind.dtypes == dtypes &&
-         std::all_of(sizes.begin(), sizes.end(),
-                     [&](const op::Predicate& p) { return op::holds(p, args); });
-}
-
 const health::BreakerStatus* KernelCandidate::breaker_for(const op::Program& program, Device device,
                                                           const yard_value_t* args) const noexcept {
   if (breaker != nullptr || key_breakers.empty()) return breaker;
   const uint64_t dtypes = call_dtypes(program, args);
-  for (const KeyBreaker& b : key_breakers)
-    if (b.concerns(device, dtypes, args)) return b.status;
+  for (const auto& [status, sizes] : key_breakers)
+    if (status->key.kind.device == device && status->key.kind.dtypes == dtypes &&
+        std::all_of(sizes.begin(), sizes.end(), [&](auto& p) { return op::holds(p, args); }))
+      return status;
   return nullptr;
 }
 

@@ -63,8 +63,6 @@ struct Limit {
 struct KeyBreaker {
   const health::BreakerStatus* status;
   std::vector<op::Predicate> sizes;
-
-  bool concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept;
 };
 
 // What foreign code is given of a call: integer fields, and arguments as they are.

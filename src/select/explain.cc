@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -46,14 +47,10 @@ std::vector<ScoreNote> score_notes(const CandidateSet& candidates, size_t kernel
 
 // Score entries that adjusted a priority, each once, as policy notes.
 void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNote>& to) {
+  std::set<std::string> seen;
   for (const Candidate& c : candidates)
-    for (const ScoreNote& s : c.scores) {
-      PolicyNote note{"score", to_string(s), "file"};
-      const auto same = [&](const PolicyNote& n) {
-        return n.field == note.field && n.value == note.value;
-      };
-      if (std::none_of(to.begin(), to.end(), same)) to.push_back(std::move(note));
-    }
+    for (const ScoreNote& s : c.scores)
+      if (seen.insert(to_string(s)).second) to.push_back({"score", to_string(s), "file"});
 }
 
 std::string text_of(const CandidateSet& candidates, policy::Clause::Act act) {
@@ -132,12 +129,10 @@ std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16
 void note_mode(const policy::ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
-  if (d.mode == Mode::kStatic && !d.fallback.empty()) {
-    text += " (then ";
-    for (size_t i = 0; i < d.fallback.size(); ++i)
-      text += fmt::format("{}{}", i > 0 ? ", " : "", to_string(d.fallback[i]));
-    text += " by settings.mode_fallback)";
-  }
+  std::vector<const char*> then;
+  for (const Mode m : d.fallback) then.push_back(to_string(m));
+  if (d.mode == Mode::kStatic && !then.empty())
+    text += fmt::format(" (then {} by settings.mode_fallback)", fmt::join(then, ", "));
   if (!notes.mode_text.empty()) text += fmt::format(" ({}: as in dynamic)", notes.mode_text);
   to.push_back({"mode", std::move(text), d.source});
 }
@@ -207,23 +202,25 @@ std::string json_list(const std::vector<T>& list, const F& f) {
 }
 
 std::string score_json(const ScoreNote& s) {
-  JsonObject to;
-  to.add_or_null("name", s.name).add("place", s.place);
-  to.add_json("add", number_json(s.add)).add_json("multiply", number_json(s.multiply));
-  return to.text();
+  return JsonObject()
+      .add_or_null("name", s.name)
+      .add("place", s.place)
+      .add_json("add", number_json(s.add))
+      .add_json("multiply", number_json(s.multiply))
+      .text();
 }
 
 std::string transform_json(const TransformNote& t) {
-  JsonObject to;
-  to.add("argument", t.argument).add("what", t.what);
-  to.add_json("estimate_ns", number_json(t.estimate_ns));
-  return to.text();
+  const std::string ns = number_json(t.estimate_ns);
+  return JsonObject()
+      .add("argument", t.argument)
+      .add("what", t.what)
+      .add_json("estimate_ns", ns)
+      .text();
 }
 
 std::string policy_json(const PolicyNote& n) {
-  JsonObject to;
-  to.add("field", n.field).add("value", n.value).add("source", n.source);
-  return to.text();
+  return JsonObject().add("field", n.field).add("value", n.value).add("source", n.source).text();
 }
 
 std::string candidate_json(const Candidate& c) {
@@ -239,22 +236,21 @@ std::string candidate_json(const Candidate& c) {
   return to.text();
 }
 
-// The line below a candidate on how scores adjust its priority; empty without scores.
-std::string score_line(const Candidate& c) {
-  if (c.scores.empty()) return "";
-  std::string by;
-  for (const ScoreNote& s : c.scores) by += (by.empty() ? "" : "; ") + to_string(s);
-  return fmt::format("      priority {} counts as {:g}: {}", c.priority, c.adjusted_priority, by);
-}
-
-// The line below a candidate on the transforms that it needs; empty without.
-std::string transform_line(const Candidate& c) {
-  if (c.transforms.empty()) return "";
-  std::string all;
+// The lines below a candidate: how scores adjust its priority, and the transforms that it needs.
+std::string lines_below(const Candidate& c) {
+  std::vector<std::string> scores, transforms;
+  for (const ScoreNote& s : c.scores) scores.push_back(to_string(s));
   for (const TransformNote& t : c.transforms)
-    all += fmt::format("{}{} ({}, ~{:.0f} ns)", all.empty() ? "" : "; ", t.argument, t.what,
-                       t.estimate_ns);
-  return "      transforms: " + all;
+    transforms.push_back(fmt::format("{} ({}, ~{:.0f} ns)", t.argument, t.what, t.estimate_ns));
+  std::string text;
+  if (!scores.empty())
+    text += base::printable(fmt::format("      priority {} counts as {:g}: {}", c.priority,
+                                        c.adjusted_priority, fmt::join(scores, "; "))) +
+            "\n";
+  if (!transforms.empty())
+    text +=
+        base::printable(fmt::format("      transforms: {}", fmt::join(transforms, "; "))) + "\n";
+  return text;
 }
 
 }  // namespace
@@ -312,9 +308,7 @@ std::string Explanation::to_text(bool colour) const {
     else if (!c.detail.empty())
       line += "  " + base::printable(c.detail);
     while (!line.empty() && line.back() == ' ') line.pop_back();
-    out += line + "\n";
-    if (const std::string s = score_line(c); !s.empty()) out += base::printable(s) + "\n";
-    if (const std::string s = transform_line(c); !s.empty()) out += base::printable(s) + "\n";
+    out += line + "\n" + lines_below(c);
   }
   if (policy.empty()) out += "  policy: nothing set\n";
   for (const PolicyNote& n : policy)

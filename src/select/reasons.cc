@@ -13,7 +13,7 @@ namespace {
 constexpr bool kByPolicy = true;
 
 constexpr ReasonInfo kReasons[] = {
-    {YARD_REASON_NONE, "none", "The kernel was not dropped.", false},
+    {YARD_REASON_NONE, "none", "The kernel was not dropped."},
     {YARD_REASON_DENIED_KERNEL, "denied_kernel",
      "Its id matches a pattern in deny_kernels or in the call's deny list.", kByPolicy},
     {YARD_REASON_DENIED_VENDOR, "denied_vendor", "Its vendor is in deny_vendors.", kByPolicy},
@@ -27,50 +27,47 @@ constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_LOCKED_OUT, "locked_out", "The op is locked to another kernel.", kByPolicy},
     {YARD_REASON_DISABLED, "disabled", "Its backend is switched off.", kByPolicy},
     {YARD_REASON_UNAVAILABLE, "unavailable",
-     "Its backend's probe said that the device cannot be used.", false},
+     "Its backend's probe said that the device cannot be used."},
     {YARD_REASON_CPU_FEATURE, "cpu_feature",
      "The processor lacks a feature it needs, or the operating system does not let programs use "
-     "it.",
-     false},
-    {YARD_REASON_FORKED, "forked", "Its backend cannot be used in a forked child.", false},
-    {YARD_REASON_DEVICE, "device", "The tensors are on another kind of device.", false},
-    {YARD_REASON_DTYPE, "dtype", "It does not take this element type.", false},
-    {YARD_REASON_RANK, "rank", "It does not take this number of dimensions.", false},
-    {YARD_REASON_DIM_TOO_SMALL, "dim_too_small", "A dimension or integer is below its least.",
-     false},
-    {YARD_REASON_DIM_TOO_LARGE, "dim_too_large", "A dimension or integer is above its most.",
-     false},
+     "it."},
+    {YARD_REASON_FORKED, "forked", "Its backend cannot be used in a forked child."},
+    {YARD_REASON_DEVICE, "device", "The tensors are on another kind of device."},
+    {YARD_REASON_DTYPE, "dtype", "It does not take this element type."},
+    {YARD_REASON_RANK, "rank", "It does not take this number of dimensions."},
+    {YARD_REASON_DIM_TOO_SMALL, "dim_too_small", "A dimension or integer is below its least."},
+    {YARD_REASON_DIM_TOO_LARGE, "dim_too_large", "A dimension or integer is above its most."},
     {YARD_REASON_DIM_NOT_MULTIPLE, "dim_not_multiple",
-     "A dimension or integer is not a multiple of what it needs.", false},
-    {YARD_REASON_LAYOUT, "layout", "The strides of an argument are not such as it takes.", false},
-    {YARD_REASON_ALIGNMENT, "alignment", "The data of an argument are not aligned enough.", false},
-    {YARD_REASON_SCALAR, "scalar", "It does not take this value of a scalar argument.", false},
+     "A dimension or integer is not a multiple of what it needs."},
+    {YARD_REASON_LAYOUT, "layout", "The strides of an argument are not such as it takes."},
+    {YARD_REASON_ALIGNMENT, "alignment", "The data of an argument are not aligned enough."},
+    {YARD_REASON_SCALAR, "scalar", "It does not take this value of a scalar argument."},
     {YARD_REASON_OPTIONAL_PRESENT, "optional_present",
-     "It does not take an optional argument that is given.", false},
+     "It does not take an optional argument that is given."},
     {YARD_REASON_OPTIONAL_ABSENT, "optional_absent",
-     "It needs an optional argument that is not given.", false},
+     "It needs an optional argument that is not given."},
     {YARD_REASON_NOT_DETERMINISTIC, "not_deterministic",
-     "The call requires the same bits every time, which it does not guarantee.", false},
+     "The call requires the same bits every time, which it does not guarantee."},
     {YARD_REASON_NOT_CAPTURE_SAFE, "not_capture_safe",
-     "A graph is being captured, during which it must not run.", false},
+     "A graph is being captured, during which it must not run."},
     {YARD_REASON_INFERENCE_ONLY, "inference_only",
-     "It serves inference only, and the call does not say that it is inference.", false},
-    {YARD_REASON_VERIFIER_BROKEN, "verifier_broken", "Its verifier threw an exception.", false},
+     "It serves inference only, and the call does not say that it is inference."},
+    {YARD_REASON_VERIFIER_BROKEN, "verifier_broken", "Its verifier threw an exception."},
     {YARD_REASON_UNHEALTHY, "unhealthy",
-     "Its circuit breaker is open for such calls, or their device is lost.", false},
+     "Its circuit breaker is open for such calls, or their device is lost."},
     {YARD_REASON_REFERENCE_ONLY, "reference_only", "Policy allows reference kernels only.",
      kByPolicy},
-    {YARD_REASON_OUTRANKED, "outranked", "It could run; another kernel comes before it.", false},
-    {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more.", false},
+    {YARD_REASON_OUTRANKED, "outranked", "It could run; another kernel comes before it."},
+    {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more."},
     {YARD_REASON_NOT_MAPPED, "not_mapped",
      "Mode static serves the op's static kernel only, which this is not.", kByPolicy},
     {YARD_REASON_DEVICE_FEATURE, "device_feature",
-     "The program has not stated a feature that it needs of the device.", false},
+     "The program has not stated a feature that it needs of the device."},
     {YARD_REASON_TRANSFORM, "transform",
      "An argument must be transformed for it, which policy forbids or the host cannot do.",
      kByPolicy},
     {YARD_REASON_NOT_LOADED, "not_loaded",
-     "It needs loaded weights, and the call is of no instance that has loaded any.", false},
+     "It needs loaded weights, and the call is of no instance that has loaded any."},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 
@@ -124,8 +121,6 @@ std::string dtypes_text(int64_t mask) {
 std::string param_dtype_text(const CandidateSet& candidates, const KernelCandidate& c,
                              const yard_verdict_t& v) {
   const size_t param = static_cast<size_t>(v.figures[0]) - c.kernel->limits.size();
-  if (c.kernel->map == nullptr || param >= c.kernel->map->params.size())
-    return std::string(reason_name(v.reason));
   const auto& params = candidates.program().schema().params;
   return fmt::format("{} is {}; it takes {}, and what can be converted to that without loss",
                      params[static_cast<size_t>(v.figures[2])].name,
@@ -133,9 +128,12 @@ std::string param_dtype_text(const CandidateSet& candidates, const KernelCandida
                      dtypes_text(static_cast<int64_t>(c.kernel->map->params[param].dtypes)));
 }
 
+// A failed limit; the meaning of all other reasons.
 std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
                        const yard_verdict_t& v) {
   const auto index = static_cast<size_t>(v.figures[0]);
+  const bool of_limit = v.reason >= YARD_REASON_DTYPE && v.reason <= YARD_REASON_OPTIONAL_ABSENT;
+  if (!of_limit) return reason_meaning(v.reason);
   if (index >= c.kernel->limits.size()) return param_dtype_text(candidates, c, v);
   const yard_limit_t& l = c.kernel->limits[index];
   const char* field = l.field != nullptr ? l.field : "";
@@ -150,14 +148,12 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
     case YARD_REASON_DIM_NOT_MULTIPLE:
       return fmt::format("{} = {} is not a multiple of {}", field, v.figures[1], l.a);
     case YARD_REASON_SCALAR: {
-      const int at_param = candidates.program().index_of(field);
+      const int param = candidates.program().index_of(field);
       const auto word = [&](int64_t value) {
-        if (at_param >= 0) {
-          const auto& names = params[static_cast<size_t>(at_param)].enumerators;
-          if (value >= 0 && static_cast<size_t>(value) < names.size())
-            return names[static_cast<size_t>(value)];
-        }
-        return std::to_string(value);
+        const auto i = static_cast<size_t>(value);
+        return param >= 0 && i < params[static_cast<size_t>(param)].enumerators.size()
+                   ? params[static_cast<size_t>(param)].enumerators[i]
+                   : std::to_string(value);
       };
       return fmt::format("{} = {}; it takes {} only", field, word(v.figures[1]), word(l.a));
     }
@@ -175,8 +171,7 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
                              ? "dense in its last dimension"
                              : "free of zero, negative or crossing strides");
     case YARD_REASON_OPTIONAL_PRESENT: return fmt::format("it does not take {}", field);
-    case YARD_REASON_OPTIONAL_ABSENT: return fmt::format("it needs {}", field);
-    default: return std::string(reason_name(v.reason));
+    default: return fmt::format("it needs {}", field);  // YARD_REASON_OPTIONAL_ABSENT
   }
 }
 
@@ -234,17 +229,13 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
   if (v.flags == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN)
     return reason_meaning(v.reason);
   const policy::Clause* clause = deciding_clause(candidates, v);
+  if (clause != nullptr && clause->act == policy::Clause::Act::kRuleDeny)
+    return candidates.clauses().text(*clause) + " denies it";
+  if (clause != nullptr && clause->act == policy::Clause::Act::kRuleAllow)
+    return candidates.clauses().text(*clause) + " does not allow it";
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
     case YARD_REASON_LOCKED_OUT: return locked_out_text(candidates, *clause);
-    case YARD_REASON_DENIED_KERNEL:
-      return clause->act == policy::Clause::Act::kRuleDeny
-                 ? candidates.clauses().text(*clause) + " denies it"
-                 : reason_meaning(v.reason);
-    case YARD_REASON_NOT_ALLOWED_KERNEL:
-      return clause->act == policy::Clause::Act::kRuleAllow
-                 ? candidates.clauses().text(*clause) + " does not allow it"
-                 : reason_meaning(v.reason);
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return fmt::format("allow_vendors does not list {}", k.backend->vendor);
@@ -262,17 +253,7 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     case YARD_REASON_NOT_MAPPED: return not_mapped_text(candidates);
     case YARD_REASON_UNHEALTHY: return text.empty() ? reason_meaning(v.reason) : text;
     case YARD_REASON_VERIFIER_BROKEN: return fmt::format("its verifier threw: {}", text);
-    case YARD_REASON_DTYPE:
-    case YARD_REASON_RANK:
-    case YARD_REASON_DIM_TOO_SMALL:
-    case YARD_REASON_DIM_TOO_LARGE:
-    case YARD_REASON_DIM_NOT_MULTIPLE:
-    case YARD_REASON_LAYOUT:
-    case YARD_REASON_ALIGNMENT:
-    case YARD_REASON_SCALAR:
-    case YARD_REASON_OPTIONAL_PRESENT:
-    case YARD_REASON_OPTIONAL_ABSENT: return limit_text(candidates, c, v);
-    default: return reason_meaning(v.reason);
+    default: return limit_text(candidates, c, v);
   }
 }
 
@@ -286,7 +267,7 @@ std::string refusal(const registry::DeviceProbe& probe) {
 yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::string* text) {
   if (c.fixed.reason == YARD_REASON_DISABLED || c.fixed.reason == YARD_REASON_FORKED)
     return c.fixed;
-  yard_verdict_t v = machine_verdict(*c.kernel, {host, false});
+  yard_verdict_t v = machine_verdict(*c.kernel, {host});
   if (v.reason != YARD_REASON_NONE) return v;
   const registry::Backend& backend = *c.kernel->backend;
   for (const uint32_t i : c.device_needs)

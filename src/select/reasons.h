@@ -16,7 +16,7 @@ struct ReasonInfo {
   int32_t code;
   std::string_view name;     // "denied_vendor"
   std::string_view meaning;  // one sentence for the page of reasons
-  bool by_policy;            // lifting a policy could let the candidate in
+  bool by_policy = false;    // lifting a policy could let the candidate in
 };
 
 // Every code of yard_reason_t below YARD_REASON_COUNT, in order.

@@ -82,35 +82,25 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
   verdict.flags = kByVerifier;
 }
 
-std::string breaker_text(const health::BreakerStatus& breaker, bool whole) {
-  return fmt::format(
-      "its breaker for {} {}",
-      whole ? "all its calls" : fmt::format("such calls ({})", health::to_string(breaker.key.kind)),
-      open_breaker_text(breaker));
-}
-
 // Whether a lost device or an open breaker excludes the kernel from the call.
-bool is_unhealthy(const Selection& s, const KernelCandidate& c, yard_verdict_t& v,
+void check_health(const Selection& s, const KernelCandidate& c, yard_verdict_t& v,
                   std::string* text) {
   const health::HealthSnapshot* view = s.settings().health.get();
-  if (view == nullptr) return false;
+  if (view == nullptr) return;
   if (view->is_lost(s.device)) {
     reject(v, YARD_REASON_UNHEALTHY);
     if (text != nullptr) *text = fmt::format("device {} is lost", to_string(s.device));
-    return true;
+    return;
   }
-  if (!s.respects_breakers) return false;
+  if (!s.respects_breakers) return;
   const health::BreakerStatus* breaker = c.breaker_for(s.candidates.program(), s.device, s.args);
-  if (breaker == nullptr || breaker->state != BreakerState::kOpen) return false;
+  if (breaker == nullptr || breaker->state != BreakerState::kOpen) return;
   reject(v, YARD_REASON_UNHEALTHY);
-  if (text != nullptr) *text = breaker_text(*breaker, breaker == c.breaker);
-  return true;
-}
-
-void check_features(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
-  for (const uint32_t i : c.device_needs)
-    if (!has_feature(s.candidates.host(), s.device, c.kernel->needs[i].name))
-      return reject(v, YARD_REASON_DEVICE_FEATURE, i, s.device.index);
+  if (text == nullptr) return;
+  const std::string calls =
+      breaker == c.breaker ? "all its calls"
+                           : fmt::format("such calls ({})", health::to_string(breaker->key.kind));
+  *text = fmt::format("its breaker for {} {}", calls, open_breaker_text(*breaker));
 }
 
 // Transforms that the call needs for the kernel must be allowed, and possible for the host.
@@ -127,34 +117,33 @@ void check_transforms(const Selection& s, const KernelCandidate& c, yard_verdict
 
 yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
-  if (v.reason != YARD_REASON_NONE) return v;
   const registry::Kernel& k = *c.kernel;
-  if (s.device.type != k.backend->d.device_type) {
+  const auto fine = [&] { return v.reason == YARD_REASON_NONE; };
+  const auto has = [](uint32_t flags, uint32_t flag) { return (flags & flag) != 0; };
+  if (!fine()) return v;
+  if (s.device.type != k.backend->d.device_type)
     reject(v, YARD_REASON_DEVICE, s.device.type, k.backend->d.device_type);
-    return v;
-  }
-  if ((s.flags & YARD_CALL_DETERMINISTIC) != 0 && (k.d.flags & YARD_KERNEL_DETERMINISTIC) == 0)
+  else if (has(s.flags, YARD_CALL_DETERMINISTIC) && !has(k.d.flags, YARD_KERNEL_DETERMINISTIC))
     reject(v, YARD_REASON_NOT_DETERMINISTIC);
-  else if ((s.flags & YARD_CALL_CAPTURING) != 0 && (k.d.flags & YARD_KERNEL_CAPTURE_SAFE) == 0)
+  else if (has(s.flags, YARD_CALL_CAPTURING) && !has(k.d.flags, YARD_KERNEL_CAPTURE_SAFE))
     reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
-  else if ((s.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
+  else if (!has(s.flags, YARD_CALL_INFERENCE) && has(k.d.flags, YARD_KERNEL_INFERENCE_ONLY))
     reject(v, YARD_REASON_INFERENCE_ONLY);
-  else if ((s.flags & YARD_CALL_LOADED) == 0 && k.needs_weights)
+  else if (!has(s.flags, YARD_CALL_LOADED) && k.needs_weights)
     reject(v, YARD_REASON_NOT_LOADED);
-  if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
-  for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
-    check_limit(s, c.limits[i], v);
-  if (v.reason == YARD_REASON_NONE) check_transforms(s, c, v);
-  if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
+  for (size_t i = 0; i < c.device_needs.size() && fine(); ++i)
+    if (!has_feature(s.candidates.host(), s.device, k.needs[c.device_needs[i]].name))
+      reject(v, YARD_REASON_DEVICE_FEATURE, c.device_needs[i], s.device.index);
+  for (size_t i = 0; i < c.limits.size() && fine(); ++i) check_limit(s, c.limits[i], v);
+  if (fine()) check_transforms(s, c, v);
+  if (fine()) check_health(s, c, v, text);
   // Expensive checks come last: the probe runs once per device, the verifier every time.
-  if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
+  if (fine() && k.backend->d.probe != nullptr) {
     const registry::DeviceProbe& probe = k.backend->probe(s.device, s.candidates.host());
-    if (!probe.available) {
-      reject(v, YARD_REASON_UNAVAILABLE);
-      if (text != nullptr) *text = refusal(probe);
-    }
+    if (!probe.available) reject(v, YARD_REASON_UNAVAILABLE);
+    if (!probe.available && text != nullptr) *text = refusal(probe);
   }
-  if (v.reason == YARD_REASON_NONE && k.d.verify != nullptr) verify(s, c, v, text);
+  if (fine() && k.d.verify != nullptr) verify(s, c, v, text);
   return v;
 }
 
@@ -205,38 +194,32 @@ void sort(std::vector<Able>& able) {
 
 // ---- Modes that the program has added ----
 
-std::vector<std::string> call_mode(const Selection& s, std::span<const ModeCandidate> candidates) {
-  const ModeProvider& provider = s.candidates.mode().program->provider;
-  const op::Labels& labels = s.settings().labels;
-  const op::Program& program = s.candidates.program();
-  std::vector<std::string> ids;
-  if (provider.plan) {
-    std::vector<int64_t> read;
-    for (const op::Field& f : s.candidates.mode_reads().fields) read.push_back(op::read(f, s.args));
-    ids = provider.plan(
-        {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
-  }
-  if (ids.empty() && provider.kernel) {
-    const op::Call call = op::Call::capture(program, s.args, s.flags, labels);
-    std::string id = provider.kernel(op::to_string(call.to_spec(program)));
-    if (!id.empty()) ids.push_back(std::move(id));
-  }
-  return ids;
-}
-
 // The ids that the mode names, best first; if there are none, `why` gets the reason.
 std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCandidate> candidates,
                                      std::string& why) {
+  const policy::ProgramMode& mode = *s.candidates.mode().program;
+  const op::Labels& labels = s.settings().labels;
+  const op::Program& program = s.candidates.program();
+  std::vector<std::string> ids;
+  std::vector<int64_t> read;
+  for (const op::Field& f : s.candidates.mode_reads().fields) read.push_back(op::read(f, s.args));
   try {
-    std::vector<std::string> ids = call_mode(s, candidates);
+    if (mode.provider.plan)
+      ids = mode.provider.plan(
+          {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
+    if (ids.empty() && mode.provider.kernel) {
+      const op::Call call = op::Call::capture(program, s.args, s.flags, labels);
+      ids.push_back(mode.provider.kernel(op::to_string(call.to_spec(program))));
+      std::erase(ids, "");
+    }
     if (ids.empty()) why = "it gave no answer";
     return ids;
   } catch (...) {
     why = fmt::format("it threw: {}", base::current_exception_text());
   }
   base::log(LogLevel::kWarn, "select",
-            fmt::format("mode '{}' was asked for a kernel of op '{}': {}",
-                        s.candidates.mode().program->name, s.candidates.program().name(), why));
+            fmt::format("mode '{}' was asked for a kernel of op '{}': {}", mode.name,
+                        program.name(), why));
   return {};
 }
 
@@ -289,49 +272,42 @@ void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order
 
 std::vector<Able> find_able(const Selection& s) {
   const std::vector<KernelCandidate>& all = s.candidates.all();
+  const policy::Clauses& clauses = s.candidates.clauses();
   if (s.notes != nullptr) s.notes->entries.assign(all.size(), {});
   std::vector<Able> able;
   able.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
-    std::string* text = s.notes != nullptr ? &s.notes->entries[i].text : nullptr;
-    yard_verdict_t v{};
+    Notes::Entry* note = s.notes != nullptr ? &s.notes->entries[i] : nullptr;
     // Clauses come before what the call itself rules out; those with conditions come after the machine.
-    const policy::Ruling& ruling = s.rulings[i];
-    const bool by_machine = all[i].fixed.reason != YARD_REASON_NONE &&
-                            s.candidates.clauses().always(i).excluded == kNoClause;
-    if (ruling.excluded != kNoClause && !by_machine)
-      v = verdict_of(s.candidates.clauses(), ruling.excluded);
-    else
-      v = check(s, all[i], text);
-    double cost = -1;
-    if (v.reason == YARD_REASON_NONE) {
-      cost = estimate(s, all[i]);
-      std::vector<NeededTransform> transforms = all[i].needed_transforms(s.args);
-      if (cost >= 0)
-        for (const NeededTransform& t : transforms) cost += t.ns;
-      able.push_back({static_cast<uint16_t>(i), cost, s.candidates.clauses().tier(i), kNoClause,
-                      static_cast<double>(all[i].kernel->priority), !transforms.empty()});
-      if (s.notes != nullptr) s.notes->entries[i].transforms = std::move(transforms);
-    }
-    if (s.notes != nullptr) s.notes->entries[i].verdict = v, s.notes->entries[i].estimate_ns = cost;
+    const uint32_t excluded = s.rulings[i].excluded;
+    const bool by_machine =
+        all[i].fixed.reason != YARD_REASON_NONE && clauses.always(i).excluded == kNoClause;
+    const yard_verdict_t v = excluded != kNoClause && !by_machine
+                                 ? verdict_of(clauses, excluded)
+                                 : check(s, all[i], note != nullptr ? &note->text : nullptr);
+    if (note != nullptr) note->verdict = v;
+    if (v.reason != YARD_REASON_NONE) continue;
+    double cost = estimate(s, all[i]);
+    std::vector<NeededTransform> transforms = all[i].needed_transforms(s.args);
+    for (const NeededTransform& t : transforms)
+      if (cost >= 0) cost += t.ns;
+    able.push_back({static_cast<uint16_t>(i), cost, clauses.tier(i), kNoClause,
+                    static_cast<double>(all[i].kernel->priority), !transforms.empty()});
+    if (note != nullptr) note->estimate_ns = cost, note->transforms = std::move(transforms);
   }
   return able;
-}
-
-// Chooses kernels and adjusts their priorities as the rules that hold say.
-void apply_rules(const Selection& s, std::vector<Able>& able) {
-  constexpr double kMost = std::numeric_limits<double>::max();
-  for (Able& a : able) {
-    const policy::Ruling& r = s.rulings[a.index];
-    a.rule = r.chosen;
-    a.priority = std::clamp((a.priority + r.add) * r.multiply, -kMost, kMost);
-  }
 }
 
 // The kernels that a group takes, in its order.
 Order order_in(const Selection& s, const policy::ClauseGroup& group, std::vector<Able> able) {
   using Takes = policy::ClauseGroup::Takes;
-  if (group.rules) apply_rules(s, able);
+  constexpr double kMost = std::numeric_limits<double>::max();
+  for (Able& a : able) {
+    if (!group.rules) break;
+    const policy::Ruling& r = s.rulings[a.index];
+    a.rule = r.chosen;
+    a.priority = std::clamp((a.priority + r.add) * r.multiply, -kMost, kMost);
+  }
   if (group.takes == Takes::kMapped) std::erase_if(able, [](auto& a) { return a.tier >= 0; });
   if (group.takes == Takes::kChosen)
     std::erase_if(able, [](auto& a) { return a.rule == kNoClause; });
