@@ -36,20 +36,15 @@ constexpr ActInfo kActs[] = {
     {Act::kStatic, YARD_REASON_NOT_MAPPED, "mode static"},
     {Act::kRuleDeny, YARD_REASON_DENIED_KERNEL, ""},
     {Act::kRuleAllow, YARD_REASON_NOT_ALLOWED_KERNEL, ""},
-    {Act::kMap, YARD_REASON_NONE, ""},
-    {Act::kChoose, YARD_REASON_NONE, ""},
-    {Act::kScore, YARD_REASON_NONE, ""},
     {Act::kPrefer, YARD_REASON_NONE, "prefer"},
-    {Act::kChain, YARD_REASON_NONE, ""},
     {Act::kNoTransforms, YARD_REASON_TRANSFORM, "transforms"},
 };
-static_assert([] {
-  for (size_t i = 0; i < std::size(kActs); ++i)
-    if (static_cast<size_t>(kActs[i].act) != i) return false;
-  return true;
-}());
 
-const ActInfo& info(const Clause& c) { return kActs[static_cast<size_t>(c.act)]; }
+ActInfo info(const Clause& c) {
+  for (const ActInfo& i : kActs)
+    if (i.act == c.act) return i;
+  return {c.act, YARD_REASON_NONE, ""};
+}
 
 bool reads_rules(Mode m) { return m == Mode::kAuto || m == Mode::kConfig || m == Mode::kHotReload; }
 
@@ -60,12 +55,23 @@ bool token_names(std::string_view token, const KernelFacts& k) {
   return token == to_string(k.kind);
 }
 
+bool matches_any(const std::vector<std::string>& globs, std::string_view text) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const std::string& glob) { return glob_matches(glob, text); });
+}
+
 // The preferred kind, then default, vendor and reference.
 std::vector<std::string> kinds_from(Kind first) {
   std::vector<std::string> kinds{to_string(first)};
   for (const Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference})
     if (k != first) kinds.emplace_back(to_string(k));
   return kinds;
+}
+
+std::vector<std::string> ids(const std::vector<KernelRef>& refs) {
+  std::vector<std::string> to;
+  for (const KernelRef& ref : refs) to.push_back(ref.id);
+  return to;
 }
 
 // "static_kernel_map (rules.yaml:7)"
@@ -76,53 +82,31 @@ std::string placed(const Config& config, const std::string& what, const KernelRe
 
 }  // namespace
 
-// ---- Lists ----
+// ---- Clauses ----
 
-void ClauseList::add(Clause clause, std::span<const std::string> names) {
-  clause.first_name = static_cast<uint32_t>(names_.size());
-  clause.names = static_cast<uint32_t>(names.size());
-  for (const std::string& name : names) {
-    const auto [it, is_new] = text_ids_.emplace(name, static_cast<uint32_t>(texts_.size()));
-    if (is_new) texts_.push_back(name);
-    names_.push_back(it->second);
-  }
-  clauses_.push_back(clause);
+size_t Clause::place(const KernelFacts& k) const {
+  const auto at = std::find_if(names.begin(), names.end(),
+                               [&](const std::string& token) { return token_names(token, k); });
+  return static_cast<size_t>(at - names.begin());
 }
 
-bool ClauseList::lists(const Clause& c, std::string_view text) const {
-  for (uint32_t i = 0; i < c.names; ++i)
-    if (name(c, i) == text) return true;
-  return false;
-}
-
-bool ClauseList::matches(const Clause& c, std::string_view text) const {
-  for (uint32_t i = 0; i < c.names; ++i)
-    if (glob_matches(name(c, i), text)) return true;
-  return false;
-}
-
-uint32_t ClauseList::place(const Clause& c, const KernelFacts& k) const {
-  uint32_t i = 0;
-  while (i < c.names && !token_names(name(c, i), k)) ++i;
-  return i;
-}
-
-bool ClauseList::excludes(const Clause& c, const KernelFacts& k) const {
-  switch (c.act) {
+bool Clause::excludes(const KernelFacts& k) const {
+  const auto lists = [&](std::string_view text) { return base::contains(names, text); };
+  switch (act) {
     case Act::kForce:
     case Act::kLock:
-    case Act::kStatic: return !lists(c, k.id);
+    case Act::kStatic: return !lists(k.id);
     case Act::kDeny:
     case Act::kCallDeny:
-    case Act::kRuleDeny: return matches(c, k.id);
+    case Act::kRuleDeny: return matches_any(names, k.id);
     case Act::kAllow:
-    case Act::kRuleAllow: return !matches(c, k.id);
-    case Act::kDenyVendor: return !k.vendor.empty() && lists(c, k.vendor);
-    case Act::kAllowVendors: return !k.vendor.empty() && !lists(c, k.vendor);
-    case Act::kSwitchedOff: return lists(c, k.backend);
-    case Act::kOffByDefault: return !k.on && !lists(c, k.backend);
+    case Act::kRuleAllow: return !matches_any(names, k.id);
+    case Act::kDenyVendor: return !k.vendor.empty() && lists(k.vendor);
+    case Act::kAllowVendors: return !k.vendor.empty() && !lists(k.vendor);
+    case Act::kSwitchedOff: return lists(k.backend);
+    case Act::kOffByDefault: return !k.on && !lists(k.backend);
     case Act::kReferenceOnly: return k.kind != Kind::kReference;
-    case Act::kOrder: return place(c, k) == c.names;
+    case Act::kOrder: return place(k) == names.size();
     default: return false;
   }
 }
@@ -157,28 +141,21 @@ class RuleCompiler {
       const DispatchRule& r = rules[i];
       const auto when = conjunction(r.conditions, i);
       if (!when) continue;
-      if (!r.deny.empty()) to_.add({Act::kRuleDeny, *when, 0, 0, i}, ids(r.deny));
-      if (r.allow) to_.add({Act::kRuleAllow, *when, 0, 0, i}, ids(*r.allow));
-      if (!r.kernel.empty()) to_.add({Act::kChoose, *when, 0, 0, i}, {&r.kernel, 1});
+      if (!r.deny.empty()) to_.clauses_.push_back({Act::kRuleDeny, ids(r.deny), *when, i});
+      if (r.allow) to_.clauses_.push_back({Act::kRuleAllow, ids(*r.allow), *when, i});
+      if (!r.kernel.empty()) to_.clauses_.push_back({Act::kChoose, {r.kernel}, *when, i});
     }
     for (uint32_t i = 0; i < config_.score.size(); ++i) {
       const ScoreRule& r = config_.score[i];
       if (!glob_matches(r.operation, op_)) continue;
       if (const auto when = conjunction(r.conditions, rules.size() + i))
-        to_.add({Act::kScore, *when, 0, 0, i, r.add, r.multiply}, {&r.kernel, 1});
+        to_.clauses_.push_back({Act::kScore, {r.kernel}, *when, i, r.add, r.multiply});
     }
     conditions_.finish();
-    to_.finish();
     return std::move(to_);
   }
 
  private:
-  static std::vector<std::string> ids(const std::vector<KernelRef>& refs) {
-    std::vector<std::string> to;
-    for (const KernelRef& ref : refs) to.push_back(ref.id);
-    return to;
-  }
-
   // Returns nothing if the op lacks one of the fields, or a condition is invalid.
   std::optional<Conjunction> conjunction(const std::vector<Condition>& conditions, size_t rule) {
     for (const Condition& c : conditions)
@@ -220,34 +197,31 @@ Clauses::Clauses(ClauseSources sources, std::string_view op, std::span<const Ker
     sources_.mode.mode = Mode::kDynamic;
   read_policy();
   read_mode();
-  own_.finish();
   apply_to(kernels);
 }
-
-void Clauses::add(Act act, std::span<const std::string> names) { own_.add({act}, names); }
 
 void Clauses::read_policy() {
   const Policy& p = sources_.policy;
   const auto left_out = [&](Act act) { return sources_.without && sources_.without->act == act; };
+  const auto add = [&](Act act, std::vector<std::string> names = {}) {
+    own_.push_back({act, std::move(names)});
+  };
   const auto add_each = [&](Act act, const std::vector<std::string>& names) {
-    for (const std::string& name : names) add(act, {&name, 1});
+    for (const std::string& name : names) add(act, {name});
   };
   // A forced kernel bypasses locks, and both bypass the order of the op and its static kernel.
   const bool forced = !sources_.force.empty() && !left_out(Act::kForce);
   const std::string* lock = forced || left_out(Act::kLock) ? nullptr : find_for_op(p.locks, op_);
-  if (forced) add(Act::kForce, {&sources_.force, 1});
-  if (lock != nullptr) add(Act::kLock, {lock, 1});
+  if (forced) add(Act::kForce, {sources_.force});
+  if (lock != nullptr) add(Act::kLock, {*lock});
   add_each(Act::kDeny, p.deny_kernels);
   add_each(Act::kCallDeny, sources_.deny);
   if (p.allow_kernels) add(Act::kAllow, *p.allow_kernels);
   add_each(Act::kDenyVendor, p.deny_vendors);
   if (p.allow_vendors) add(Act::kAllowVendors, *p.allow_vendors);
-  std::vector<std::string> on;
-  for (const auto& [backend, is_on] : p.backends) {
-    if (!is_on) add(Act::kSwitchedOff, {&backend, 1});
-    on.push_back(backend);
-  }
-  add(Act::kOffByDefault, on);
+  for (const auto& [backend, is_on] : p.backends)
+    if (!is_on) add(Act::kSwitchedOff, {backend});
+  add(Act::kOffByDefault, base::keys(p.backends));
   if (p.reference_only.value_or(false)) add(Act::kReferenceOnly);
   if (p.prefer) add(Act::kPrefer, kinds_from(*p.prefer));
   const bool* transforms = find_for_op(p.transforms, op_);
@@ -263,13 +237,11 @@ void Clauses::read_policy() {
     const auto order = p.per_op.find(op_);
     if (order != p.per_op.end() && !left_out(Act::kOrder)) add(Act::kOrder, order->second);
     if (!mapped_.empty() && (m.mode == Mode::kStatic || m.mode == Mode::kAuto))
-      add(Act::kMap, {&mapped_, 1});
-    if (m.is_static_only()) add(Act::kStatic, {&mapped_, 1});
+      add(Act::kMap, {mapped_});
+    if (m.is_static_only()) add(Act::kStatic, {mapped_});
   }
-  if (config == nullptr) return;
-  std::vector<std::string> chain;
-  for (const KernelRef& k : chain_of(*config, op_)) chain.push_back(k.id);
-  if (!chain.empty()) add(Act::kChain, chain);
+  if (config != nullptr && !chain_of(*config, op_).empty())
+    add(Act::kChain, ids(chain_of(*config, op_)));
 }
 
 void Clauses::read_mode() {
@@ -295,109 +267,104 @@ void Clauses::read_mode() {
                  });
 }
 
+// Whether the clause is the one that a counterfactual is without.
+bool Clauses::is_left_out(const Clause& c) const {
+  const auto& without = sources_.without;
+  return without && c.act == without->act && c.source == without->source &&
+         c.excludes(without->kernel);
+}
+
 // Applies the clauses without conditions.
 void Clauses::apply_to(std::span<const KernelFacts> kernels) {
   always_.resize(kernels.size());
-  const auto& without = sources_.without;
-  const auto left_out = [&](const ClauseList& list, const Clause& c) {
-    return without && c.act == without->act && c.source == without->source &&
-           list.excludes(c, without->kernel);
-  };
-  for (uint32_t i = 0; i < own_.clauses().size(); ++i) {
-    const Clause& c = own_.clauses()[i];
-    if (left_out(own_, c)) continue;
+  for (uint32_t i = 0; i < own_.size(); ++i) {
+    if (is_left_out(own_[i])) continue;
     for (size_t k = 0; k < kernels.size(); ++k)
-      if (always_[k].excluded == kNoClause && own_.excludes(c, kernels[k])) always_[k].excluded = i;
+      if (always_[k].excluded == kNoClause && own_[i].excludes(kernels[k])) always_[k].excluded = i;
   }
-  const auto matching = [&](const std::string& pattern) {
-    std::vector<uint16_t> to;
-    for (size_t k = 0; k < kernels.size(); ++k)
-      if (glob_matches(pattern, kernels[k].id)) to.push_back(static_cast<uint16_t>(k));
-    return to;
-  };
-  if (reads_rules_) {
-    const OpRules& rules = *sources_.rules;
-    for (const std::string& pattern : rules.texts()) named_.push_back(matching(pattern));
-    for (uint32_t i = 0; i < rules.clauses().size(); ++i) {
-      if (left_out(rules, rules.clauses()[i])) left_out_ = i;
-      if (rules.clauses()[i].when.count == 0) apply(i, always_);
-    }
-  }
+  if (reads_rules_) read_rules(kernels);
   const Clause *map = find(Act::kMap), *order = find(Act::kOrder), *prefer = find(Act::kPrefer);
   for (const KernelFacts& k : kernels) {
     int tier = k.kind == Kind::kReference ? 1 : 0;
     if (order != nullptr || prefer != nullptr)
-      tier = static_cast<int>(own_.place(order != nullptr ? *order : *prefer, k));
-    if (map != nullptr && k.id == own_.name(*map, 0)) tier = -1;
+      tier = static_cast<int>((order != nullptr ? order : prefer)->place(k));
+    if (map != nullptr && k.id == map->names[0]) tier = -1;
     tiers_.push_back(tier);
   }
   if (const Clause* chain = find(Act::kChain))
-    for (uint32_t i = 0; i < chain->names; ++i)
-      for (const uint16_t k : matching(own_.name(*chain, i)))
-        if (!base::contains(chain_, k)) chain_.push_back(k);
+    for (const std::string& name : chain->names)
+      for (uint16_t k = 0; k < kernels.size(); ++k)
+        if (glob_matches(name, kernels[k].id) && !base::contains(chain_, k)) chain_.push_back(k);
+}
+
+// Finds the kernels of each clause of the rules. Many clauses have the same names.
+void Clauses::read_rules(std::span<const KernelFacts> kernels) {
+  const auto key = [](const Clause* c) {
+    return std::pair<bool, const std::vector<std::string>&>(c->act == Act::kRuleAllow, c->names);
+  };
+  const auto less = [&](const Clause* a, const Clause* b) { return key(a) < key(b); };
+  std::map<const Clause*, uint32_t, decltype(less)> found(less);
+  const std::span<const Clause> all = sources_.rules->clauses();
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    const Clause& c = all[i];
+    if (is_left_out(c)) continue;
+    const auto [of, is_new] = found.emplace(&c, static_cast<uint32_t>(targets_.size()));
+    if (is_new) targets_.emplace_back();
+    for (uint16_t k = 0; is_new && k < kernels.size(); ++k)
+      if (matches_any(c.names, kernels[k].id) != (c.act == Act::kRuleAllow))
+        targets_.back().push_back(k);
+    const Rule rule{i, of->second, c.when};
+    if (c.when.count == 0)
+      apply(rule, always_);
+    else
+      rules_.push_back(rule);
+  }
 }
 
 // Applies a clause of the rules that holds.
-void Clauses::apply(uint32_t index, std::vector<Ruling>& to) const {
-  if (index == left_out_) return;
-  const OpRules& rules = *sources_.rules;
-  const Clause& c = rules.clauses()[index];
-  const uint32_t rank = static_cast<uint32_t>(own_.clauses().size()) + index;
-  const auto each = [&](auto f) {
-    for (uint32_t i = 0; i < c.names; ++i)
-      for (const uint16_t k : named_[rules.text_of(c, i)]) f(to[k]);
-  };
-  switch (c.act) {
-    case Act::kRuleDeny: return each([&](Ruling& r) { r.excluded = std::min(r.excluded, rank); });
-    case Act::kChoose: return each([&](Ruling& r) { r.chosen = std::min(r.chosen, rank); });
-    case Act::kScore:
-      return each([&](Ruling& r) {
-        r.add += c.add;
-        r.multiply = std::min(r.multiply * c.multiply, std::numeric_limits<double>::max());
-      });
-    default: break;
-  }
-  // kRuleAllow
-  for (size_t k = 0; k < to.size(); ++k) {
-    bool named = false;
-    for (uint32_t i = 0; i < c.names; ++i)
-      named = named || base::contains(named_[rules.text_of(c, i)], static_cast<uint16_t>(k));
-    if (!named) to[k].excluded = std::min(to[k].excluded, rank);
+void Clauses::apply(const Rule& rule, std::vector<Ruling>& to) const {
+  const Clause& c = sources_.rules->clauses()[rule.index];
+  const uint32_t rank = static_cast<uint32_t>(own_.size()) + rule.index;
+  for (const uint16_t k : targets_[rule.targets]) {
+    Ruling& r = to[k];
+    if (c.act == Act::kChoose) {
+      r.chosen = std::min(r.chosen, rank);
+    } else if (c.act == Act::kScore) {
+      r.add += c.add;
+      r.multiply = std::min(r.multiply * c.multiply, std::numeric_limits<double>::max());
+    } else {  // kRuleDeny, kRuleAllow
+      r.excluded = std::min(r.excluded, rank);
+    }
   }
 }
 
 void Clauses::evaluate(const CallView& call, Rulings& to) const {
   to.kernels = always_;
-  if (!reads_rules_) return;
-  const OpRules& rules = *sources_.rules;
-  rules.conditions().evaluate(call, to.truth);
-  const std::span<const Clause> all = rules.clauses();
-  for (uint32_t i = 0; i < all.size(); ++i)
-    if (all[i].when.count > 0 && rules.conditions().hold(all[i].when, to.truth))
-      apply(i, to.kernels);
+  if (rules_.empty()) return;
+  const Conditions& conditions = sources_.rules->conditions();
+  conditions.evaluate(call, to.truth);
+  for (const Rule& rule : rules_)
+    if (conditions.hold(rule.when, to.truth)) apply(rule, to.kernels);
 }
 
-std::vector<const Clause*> Clauses::scores(const CallView& call, size_t kernel) const {
+std::vector<const Clause*> Clauses::scores(const CallView& call, std::string_view kernel) const {
   std::vector<const Clause*> to;
   if (std::none_of(groups_.begin(), groups_.end(), [](auto& g) { return g.rules; })) return to;
-  const OpRules& rules = *sources_.rules;
-  for (const uint32_t i : rules.match(call)) {
-    const Clause& c = rules.clauses()[i];
-    if (c.act == Act::kScore && base::contains(named_[rules.text_of(c, 0)], kernel))
-      to.push_back(&c);
+  for (const uint32_t i : sources_.rules->match(call)) {
+    const Clause& c = sources_.rules->clauses()[i];
+    if (c.act == Act::kScore && glob_matches(c.names[0], kernel)) to.push_back(&c);
   }
   return to;
 }
 
 const Clause& Clauses::clause(uint32_t i) const {
-  const size_t own = own_.clauses().size();
-  return i < own ? own_.clauses()[i] : sources_.rules->clauses()[i - own];
+  return i < own_.size() ? own_[i] : sources_.rules->clauses()[i - own_.size()];
 }
 
 const Clause* Clauses::find(Act act) const {
-  const auto all = own_.clauses();
-  const auto it = std::find_if(all.begin(), all.end(), [&](auto& c) { return c.act == act; });
-  return it != all.end() ? &*it : nullptr;
+  const auto it =
+      std::find_if(own_.begin(), own_.end(), [&](const Clause& c) { return c.act == act; });
+  return it != own_.end() ? &*it : nullptr;
 }
 
 std::shared_ptr<const Conditions> Clauses::conditions() const {

@@ -17,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "op/program.h"
@@ -63,51 +62,29 @@ struct Clause {
     kNoTransforms
   };
   Act act;
-  Conjunction when = {};               // without conditions: always
-  uint32_t first_name = 0, names = 0;  // kernels as ids or globs, vendors, backends or tokens
-  uint32_t source = 0;                 // index into Config::dispatch_rules or Config::score
-  double add = 0, multiply = 1;        // kScore
-};
+  std::vector<std::string> names = {};  // kernels as ids or globs, vendors, backends or tokens
+  Conjunction when = {};                // without conditions: always
+  uint32_t source = 0;                  // index into Config::dispatch_rules or Config::score
+  double add = 0, multiply = 1;         // kScore
 
-// Clauses with the names that they share.
-class ClauseList {
- public:
-  std::span<const Clause> clauses() const noexcept { return clauses_; }
-  const std::string& name(const Clause& c, uint32_t i) const {
-    return texts_[names_[c.first_name + i]];
-  }
-  // The distinct names of all clauses, and the index of a clause's name among them.
-  std::span<const std::string> texts() const noexcept { return texts_; }
-  uint32_t text_of(const Clause& c, uint32_t i) const { return names_[c.first_name + i]; }
-  bool excludes(const Clause& c, const KernelFacts& k) const;
-  // How many names of the clause come before the first that is a token for the kernel.
-  uint32_t place(const Clause& c, const KernelFacts& k) const;
-
-  void add(Clause clause, std::span<const std::string> names);
-  // Drops what only add() needs.
-  void finish() { text_ids_.clear(); }
-
- private:
-  bool lists(const Clause& c, std::string_view text) const;
-  bool matches(const Clause& c, std::string_view text) const;
-
-  std::vector<Clause> clauses_;
-  std::vector<uint32_t> names_;
-  std::vector<std::string> texts_;
-  std::unordered_map<std::string, uint32_t> text_ids_;
+  bool excludes(const KernelFacts& k) const;
+  // How many names come before the first that is a token for the kernel.
+  size_t place(const KernelFacts& k) const;
 };
 
 // The clauses of one op that a rule file states with conditions: those of dispatch_rules, best first, then those of
 // score. Immutable; borrows nothing.
-class OpRules : public ClauseList {
+class OpRules {
  public:
-  bool empty() const noexcept { return clauses().empty(); }
+  std::span<const Clause> clauses() const noexcept { return clauses_; }
+  bool empty() const noexcept { return clauses_.empty(); }
   const Conditions& conditions() const noexcept { return conditions_; }
   // Indices of the clauses that hold for a call, in their order.
   std::vector<uint32_t> match(const CallView& call) const;
 
  private:
   friend class RuleCompiler;
+  std::vector<Clause> clauses_;
   Conditions conditions_;
 };
 
@@ -199,12 +176,11 @@ class Clauses {
 
   const ClauseSources& sources() const noexcept { return sources_; }
   // The clauses of policies, all without conditions.
-  const ClauseList& own() const noexcept { return own_; }
+  std::span<const Clause> own() const noexcept { return own_; }
   // A clause by its index: those of policies come before those of rules.
   const Clause& clause(uint32_t i) const;
   // The clause of the list's policy part that does this; null if there is none.
   const Clause* find(Clause::Act act) const;
-  const std::string& name(const Clause& c, uint32_t i) const { return own_.name(c, i); }
   // What states the clause: "deny_vendors", "rule 'wide rows' (rules.yaml:7)".
   std::string text(const Clause& c) const;
   // A YARD_REASON_* for a clause that excludes kernels.
@@ -225,25 +201,32 @@ class Clauses {
   // Applies the clauses that hold for a call.
   void evaluate(const CallView& call, Rulings& to) const;
   // The score clauses that hold for a call and name the kernel.
-  std::vector<const Clause*> scores(const CallView& call, size_t kernel) const;
+  std::vector<const Clause*> scores(const CallView& call, std::string_view kernel) const;
 
  private:
-  void add(Clause::Act act, std::span<const std::string> names = {});
+  // A clause of the rules, and an index into targets_.
+  struct Rule {
+    uint32_t index, targets;
+    Conjunction when;
+  };
+
   void read_policy();
   void read_mode();
   void apply_to(std::span<const KernelFacts> kernels);
-  void apply(uint32_t index, std::vector<Ruling>& to) const;
+  void read_rules(std::span<const KernelFacts> kernels);
+  void apply(const Rule& rule, std::vector<Ruling>& to) const;
+  bool is_left_out(const Clause& c) const;
 
   ClauseSources sources_;
   std::string op_, mapped_;
-  ClauseList own_;
+  std::vector<Clause> own_;
   std::vector<Ruling> always_;
   std::vector<int> tiers_;
   std::vector<ClauseGroup> groups_;
   std::vector<uint16_t> chain_;
-  std::vector<std::vector<uint16_t>> named_;  // kernels that match a name of the rules
+  std::vector<Rule> rules_;                     // those with conditions
+  std::vector<std::vector<uint16_t>> targets_;  // kernels that rules exclude, choose or score
   bool reads_rules_ = false;
-  uint32_t left_out_ = kNoClause;  // of the rules
 };
 
 }  // namespace yard::policy

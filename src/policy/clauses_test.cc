@@ -46,7 +46,7 @@ dispatch_rules:
 - {operation: rms_norm, kernel: e, priority: 1000}
 )");
   EXPECT_THAT(sources(rules), ElementsAre(4, 1, 3, 0));
-  EXPECT_EQ(rules.name(rules.clauses()[3], 0), "a");
+  EXPECT_EQ(rules.clauses()[3].names[0], "a");
   EXPECT_THAT(rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view()),
               ElementsAre(0, 1, 2, 3));
 }

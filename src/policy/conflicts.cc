@@ -150,7 +150,7 @@ void add_effects(const OpRules& rules, const Names& kernels, Effects& to) {
     if (const Clause* first = sets.first_cover(before, of, to.comparisons_left))
       ++effect.shadowed, effect.by = first->source;
     else if (std::any_of(kernels.begin(), kernels.end(),
-                         [&](const std::string& id) { return glob_matches(rules.name(c, 0), id); }))
+                         [&](const std::string& id) { return glob_matches(c.names[0], id); }))
       before.push_back(&c);
   }
 }
@@ -184,10 +184,10 @@ class Conflicts {
   // The statement that excludes a kernel from all calls of an op; empty if there is none.
   std::string excluded_by(std::string_view op, const std::string& kernel) const {
     const KernelFacts facts = known_.facts(op, kernel);
-    for (const Clause& c : statements_.clauses()) {
-      if (!statements_.excludes(c, facts)) continue;
+    for (const Clause& c : statements_.own()) {
+      if (!c.excludes(facts)) continue;
       switch (c.act) {
-        case Clause::Act::kDeny: return fmt::format("kernel_denies ({})", statements_.name(c, 0));
+        case Clause::Act::kDeny: return fmt::format("kernel_denies ({})", c.names[0]);
         case Clause::Act::kAllow: return "kernel_allows";
         case Clause::Act::kDenyVendor: return "policy.deny_vendors";
         case Clause::Act::kAllowVendors: return "policy.allow_vendors";
@@ -301,7 +301,7 @@ class Conflicts {
   const KernelsByOp& kernels_;
   const AddWarning& warn_;
   const Policy policy_ = policy_of(config_);
-  const ClauseList statements_ = Clauses({policy_}, "", {}).own();  // for all ops
+  const Clauses statements_{{policy_}, "", {}};  // for all ops
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidat
 }
 
 // The scores that adjust a kernel's priority for a call.
-std::vector<ScoreNote> score_notes(const CandidateSet& candidates, size_t kernel,
+std::vector<ScoreNote> score_notes(const CandidateSet& candidates, std::string_view kernel,
                                    const op::Call& call) {
   std::vector<ScoreNote> to;
   const policy::Clauses& clauses = candidates.clauses();
@@ -72,7 +72,7 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
         {candidates.program().schema().params[source].name, op::transforms_text(t.kinds), t.ns});
   }
   out.adjusted_priority = c.kernel->priority;
-  if (note.verdict.reason == YARD_REASON_NONE) out.scores = score_notes(candidates, i, call);
+  if (note.verdict.reason == YARD_REASON_NONE) out.scores = score_notes(candidates, out.id, call);
   if (!out.scores.empty()) out.adjusted_priority = note.priority;
   if (note.by_chain) out.placed_by = text_of(candidates, policy::Clause::Act::kChain);
   if (note.verdict.reason != YARD_REASON_NONE) {
@@ -167,11 +167,10 @@ Explanation explain(const ExplainRequest& q) {
   }
   note_scores(e.candidates, e.policy);
   if (const policy::Clause* chain = candidates.clauses().find(policy::Clause::Act::kChain)) {
-    std::vector<std::string> ids;
-    for (uint32_t i = 0; i < chain->names; ++i) ids.push_back(candidates.clauses().name(*chain, i));
     e.policy.push_back(
         {"fallback_chains",
-         fmt::format("{}: {}", candidates.clauses().text(*chain), fmt::join(ids, ", ")), "file"});
+         fmt::format("{}: {}", candidates.clauses().text(*chain), fmt::join(chain->names, ", ")),
+         "file"});
   }
   if (!order.empty()) e.selected = candidates.all()[order[0]].kernel->id;
   for (size_t i = 0; i < candidates.all().size(); ++i) {

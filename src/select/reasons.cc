@@ -190,7 +190,7 @@ std::string transform_text(const CandidateSet& candidates, const KernelCandidate
 
 // The lock, and whether its kernel is missing.
 std::string locked_out_text(const CandidateSet& candidates, const policy::Clause& lock) {
-  const std::string& kernel = candidates.clauses().name(lock, 0);
+  const std::string& kernel = lock.names[0];
   const bool there = candidates.op_record().kernels.contains(kernel);
   return fmt::format("The op is locked to {}{}.", kernel,
                      there ? "" : ", and no kernel of that name is registered");
