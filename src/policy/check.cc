@@ -443,8 +443,11 @@ class Checker {
     const Unknown unknown = chooses || r.optional ? unless(r.optional) : Unknown::kLater;
     if (!check_op(r.operation, unknown, r.operation_at, path + ".operation",
                   "the rule holds once there is one")) {
-      if (chooses && !r.optional && !has_wildcard(r.operation)) check_of_unknown(r, path);
-      return;
+      // The rest is checked against the op that was probably meant.
+      const std::string meant(base::closest(r.operation, ops_));
+      if (!chooses || r.optional || has_wildcard(r.operation) || meant.empty()) return;
+      check_kernel(meant, r.kernel, unknown, r.kernel_at, path + ".kernel");
+      return check_conditions_of(meant, r.conditions, path);
     }
     if (chooses) check_kernel(r.operation, r.kernel, unknown, r.kernel_at, path + ".kernel");
     if constexpr (std::is_same_v<Rule, DispatchRule>) {
@@ -460,23 +463,6 @@ class Checker {
       check_kernel(r.operation, refs[i].id,
                    r.optional || refs[i].optional ? Unknown::kFine : Unknown::kLater, refs[i].at,
                    fmt::format("{}[{}]", path, i), kHoldsLater);
-  }
-
-  // The op is unknown. The rest is checked against the op that was probably meant, or else for what no op accepts.
-  template <class Rule>
-  void check_of_unknown(const Rule& r, const std::string& path) {
-    const std::string meant(base::closest(r.operation, ops_));
-    if (!meant.empty()) {
-      check_kernel(meant, r.kernel, unless(r.optional), r.kernel_at, path + ".kernel");
-      return check_conditions_of(meant, r.conditions, path);
-    }
-    check_any({r.kernel, r.optional, r.kernel_at}, Unknown::kError, path + ".kernel");
-    for (const Condition& c : r.conditions) {
-      Wrong wrong;
-      Fit best = Fit::kNoField;
-      for (const std::string& op : ops_) best = std::max(best, fit(op, c, wrong));
-      if (best == Fit::kWrong) error(c.at, condition_path(path, c.key), wrong.found, wrong.right);
-    }
   }
 
   // Checks the conditions of the n-th rule unless it compiled for every op that has its fields.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/words.h"
@@ -21,43 +22,40 @@ bool Conditions::in_run(const Test& test) noexcept {
          (test.integer.b == INT64_MAX || test.integer.a == test.integer.b);
 }
 
-bool Conditions::text_holds(const Test& t, std::string_view text) const {
-  const auto begin = static_cast<ptrdiff_t>(t.first), end = begin + static_cast<ptrdiff_t>(t.count);
-  if (t.kind == Test::Kind::kRegex)
-    return std::any_of(regexes_.begin() + begin, regexes_.begin() + end,
+namespace {
+
+bool text_holds(Test::Kind kind, const Operands& of, std::string_view text) {
+  if (kind == Test::Kind::kRegex)
+    return std::any_of(of.regexes.begin(), of.regexes.end(),
                        [&](const Regex& r) { return r.matches(text); });
-  if (t.kind == Test::Kind::kGlob)
-    return std::any_of(texts_.begin() + begin, texts_.begin() + end,
+  if (kind == Test::Kind::kGlob)
+    return std::any_of(of.texts.begin(), of.texts.end(),
                        [&](const std::string& glob) { return glob_matches(glob, text); });
-  return std::find(texts_.begin() + begin, texts_.begin() + end, text) != texts_.begin() + end;
+  return base::contains(of.texts, text);
 }
 
-bool Conditions::device_holds(const Test& t, const AxisValue& v) const {
-  const Device device{static_cast<int32_t>(v.i >> 16), static_cast<int32_t>((v.i & 0xffff) - 1)};
-  if (t.kind == Test::Kind::kDeviceOneOf) {
-    for (uint32_t i = t.first; i < t.first + t.count; ++i)
-      if (integers_[i] == v.i || integers_[i] == (v.i & ~int64_t{0xffff})) return true;
-    return false;
-  }
-  const std::string type = to_string(Device{device.type, 0});
-  if (text_holds(t, type)) return true;
-  return !t.platform && text_holds(t, type + ":" + std::to_string(device.index));
+// Of a device as Axis::read() has it.
+bool device_matches(const Test& t, int64_t v) {
+  const std::string type = to_string(Device{static_cast<int32_t>(v >> 16), 0});
+  return text_holds(t.kind, *t.operands, type) ||
+         (!t.platform &&
+          text_holds(t.kind, *t.operands, fmt::format("{}:{}", type, (v & 0xffff) - 1)));
 }
+
+}  // namespace
 
 bool Conditions::holds(const Test& t, const AxisValue& v) const {
+  const auto lists = [&](int64_t i) {
+    return std::binary_search(t.operands->integers.begin(), t.operands->integers.end(), i);
+  };
   switch (t.kind) {
     case Test::Kind::kInteger: return t.integer.holds(v.i);
-    case Test::Kind::kOneOf:
-      return std::binary_search(integers_.begin() + t.first, integers_.begin() + t.first + t.count,
-                                v.i);
-    case Test::Kind::kDeviceOneOf: return device_holds(t, v);
-    case Test::Kind::kTextOneOf:
-    case Test::Kind::kGlob:
-    case Test::Kind::kRegex:
-      if (axes_[t.axis].kind == Axis::Kind::kDevice) return device_holds(t, v);
-      return text_holds(t, v.s);
+    case Test::Kind::kOneOf: return lists(v.i);
+    case Test::Kind::kDeviceOneOf: return lists(v.i) || lists(v.i & ~int64_t{0xffff});
+    default: break;
   }
-  return false;
+  if (axes_[t.axis].kind == Axis::Kind::kDevice) return device_matches(t, v.i);
+  return text_holds(t.kind, *t.operands, v.s);
 }
 
 void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) const {
@@ -102,10 +100,10 @@ void Conditions::evaluate(const AxisValue* values, std::vector<uint8_t>& to) con
   }
 }
 
-void Conditions::add_cuts(const Test& t, std::vector<int64_t>& to) const {
+void Conditions::add_cuts(const Test& t, std::vector<int64_t>& to) {
   if (t.kind == Test::Kind::kInteger) t.integer.add_cuts(to);
-  for (uint32_t i = t.first; t.kind == Test::Kind::kOneOf && i < t.first + t.count; ++i)
-    op::IntegerTest::equals(integers_[i]).add_cuts(to);
+  if (t.kind == Test::Kind::kOneOf)
+    for (const int64_t i : t.operands->integers) op::IntegerTest::equals(i).add_cuts(to);
 }
 
 void Conditions::fold(const CallView& call, uint64_t* words) const {
@@ -132,7 +130,6 @@ constexpr const char* kLongNames[] = {
     "uint32",  "uint64",  "boolean",  "int4",    "uint4"};
 constexpr int kMostDTypes = 64;
 
-bool is_pattern(Test::Kind k) { return k == Test::Kind::kGlob || k == Test::Kind::kRegex; }
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
 using ValueNames = std::vector<std::vector<std::string>>;
@@ -196,14 +193,12 @@ class ConditionCompiler::Draft {
     if (is_pattern(op_)) return patterns();
     if (field_.type != FieldType::kText) return device();
     test.kind = Test::Kind::kTextOneOf;
-    for (const ConfigValue& v : c_.values) texts.push_back(v.text);
+    for (const ConfigValue& v : c_.values) of.texts.push_back(v.text);
     return true;
   }
 
   Test test;
-  std::vector<int64_t> integers;
-  std::vector<std::string> texts;
-  std::vector<Regex> regexes;
+  Operands of;
   bool negated;
 
  private:
@@ -236,14 +231,14 @@ class ConditionCompiler::Draft {
         wrong_ = {"found " + v.text, "expected a finite number"};
         return false;
       }
-      integers.push_back(whole ? *n : ordered(*x));
+      of.integers.push_back(whole ? *n : ordered(*x));
     }
     const bool above = op_ == Operator::kGt || op_ == Operator::kGe;
     if (!above && op_ != Operator::kLt && op_ != Operator::kLe) return true;  // one of them
     // The limit is the least that is above. No threshold holds for NaN, which comes after all numbers.
     const bool next = op_ == Operator::kGt || op_ == Operator::kLe;
-    const int64_t a = integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
-    integers.clear();
+    const int64_t a = of.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
+    of.integers.clear();
     negated = whole && !above;
     if (next && a == INT64_MAX) return true;  // one of none: never
     const int64_t limit = next ? a + 1 : a;
@@ -263,7 +258,7 @@ class ConditionCompiler::Draft {
     const bool both = seen[0] && seen[1];
     if (!seen[1]) negated = !negated;
     if (field_.axis.kind == Axis::Kind::kInteger)
-      integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
+      of.integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
     else  // bit 0 of a layout is "contiguous"; bit 1 of a flag is "set"
       set(op::IntegerTest::one_of_mask(both ? ~uint64_t{0} : on_mask()));
     return true;
@@ -291,15 +286,15 @@ class ConditionCompiler::Draft {
             known.insert(known.end(), names.begin(), names.end());
           return bad_value(v, base::closest(base::lower(v.text), known));
         }
-        integers.push_back(*value);
+        of.integers.push_back(*value);
       }
     }
     test.kind = Test::Kind::kOneOf;
     // Enumerators may be more than a mask has bits.
     if (field_.type == FieldType::kWord && field_.axis.kind == Axis::Kind::kInteger) return true;
     uint64_t mask = 0;
-    for (const int64_t v : integers) mask |= uint64_t{1} << v;
-    integers.clear();
+    for (const int64_t v : of.integers) mask |= uint64_t{1} << v;
+    of.integers.clear();
     set(op::IntegerTest::one_of_mask(mask));
     return true;
   }
@@ -307,20 +302,14 @@ class ConditionCompiler::Draft {
   // The values of which a name matches one of the patterns.
   bool matching_values() {
     if (!patterns()) return false;
-    const auto matches = [&](const std::string& name) {
-      if (op_ == Operator::kRegex)
-        return std::any_of(regexes.begin(), regexes.end(),
-                           [&](const Regex& r) { return r.matches(name); });
-      return std::any_of(texts.begin(), texts.end(),
-                         [&](const std::string& glob) { return glob_matches(glob, name); });
-    };
     const ValueNames names = names_of_values(field_);
     for (size_t i = 0; i < names.size(); ++i)
-      if (std::any_of(names[i].begin(), names[i].end(), matches))
-        integers.push_back(static_cast<int64_t>(i));
-    texts.clear();
-    regexes.clear();
-    if (!integers.empty()) return true;
+      if (std::any_of(names[i].begin(), names[i].end(),
+                      [&](const std::string& name) { return text_holds(test.kind, of, name); }))
+        of.integers.push_back(static_cast<int64_t>(i));
+    of.texts.clear();
+    of.regexes.clear();
+    if (!of.integers.empty()) return true;
     wrong_.found = "found " + shown(c_.values[0].text, true) + ", which matches nothing";
     wrong_.right = "expected " + type_text(field_);
     return false;
@@ -333,7 +322,7 @@ class ConditionCompiler::Draft {
       const bool has_index = v.text.find(':') != std::string::npos;
       if (!d || d->index > 0xfffe || (field_.type == FieldType::kPlatform && has_index))
         return bad_value(v);
-      integers.push_back((int64_t{d->type} << 16) | (has_index ? d->index + 1 : 0));
+      of.integers.push_back((int64_t{d->type} << 16) | (has_index ? d->index + 1 : 0));
     }
     return true;
   }
@@ -342,7 +331,7 @@ class ConditionCompiler::Draft {
     test.platform = field_.type == FieldType::kPlatform;
     test.kind = op_ == Operator::kMatch ? Test::Kind::kGlob : Test::Kind::kRegex;
     for (const ConfigValue& v : c_.values) {
-      texts.push_back(v.text);
+      of.texts.push_back(v.text);
       if (op_ == Operator::kMatch) continue;
       auto regex = Regex::compile(v.text);
       if (!regex.ok()) {
@@ -350,7 +339,7 @@ class ConditionCompiler::Draft {
         wrong_.right = "expected a regular expression as (pre|de)fill.*";
         return false;
       }
-      regexes.push_back(*std::move(regex));
+      of.regexes.push_back(*std::move(regex));
     }
     return true;
   }
@@ -389,28 +378,22 @@ uint16_t ConditionCompiler::axis_of(const OpField& field) {
 
 // The index of the test; equal ones share it.
 uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
-  sort_unique(d.integers);
-  if (d.regexes.empty()) sort_unique(d.texts);
-  if (d.test.kind == Test::Kind::kOneOf && d.integers.size() == 1) {
+  Operands& of = d.of;
+  sort_unique(of.integers);
+  if (of.regexes.empty()) sort_unique(of.texts);
+  if (d.test.kind == Test::Kind::kOneOf && of.integers.size() == 1) {
     d.test.kind = Test::Kind::kInteger;
-    d.test.integer = op::IntegerTest::equals(d.integers[0]);
-    d.integers.clear();
+    d.test.integer = op::IntegerTest::equals(of.integers[0]);
+    of.integers.clear();
   }
   d.test.axis = axis;
   const op::IntegerTest& i = d.test.integer;
   const auto [it, is_new] = tests_.emplace(
-      TestKey(axis, d.test.kind, d.test.platform, i.kind, i.a, i.b, d.integers, d.texts),
+      TestKey(axis, d.test.kind, d.test.platform, i.kind, i.a, i.b, of.integers, of.texts),
       static_cast<uint32_t>(to_.tests_.size()));
   if (!is_new) return it->second;
-  const auto append = [&](auto& to, auto& from) {
-    if (from.empty()) return;
-    d.test.first = static_cast<uint32_t>(to.size());
-    d.test.count = static_cast<uint32_t>(from.size());
-    for (auto& v : from) to.push_back(std::move(v));
-  };
-  append(to_.integers_, d.integers);
-  if (d.regexes.empty()) append(to_.texts_, d.texts);
-  append(to_.regexes_, d.regexes);
+  if (d.test.kind != Test::Kind::kInteger)
+    d.test.operands = std::make_shared<const Operands>(std::move(of));
   to_.tests_.push_back(d.test);
   return it->second;
 }
@@ -450,10 +433,10 @@ void ConditionCompiler::finish() {
   for (uint32_t i = 0; i < to_.tests_.size(); ++i) {
     const Test& t = to_.tests_[i];
     Axis& axis = to_.axes_[t.axis];
-    to_.add_cuts(t, axis.cuts);
-    for (uint32_t k = t.first; t.kind == Test::Kind::kTextOneOf && k < t.first + t.count; ++k)
-      axis.words.push_back(to_.texts_[k]);
-    if (is_pattern(t.kind) && axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(i);
+    Conditions::add_cuts(t, axis.cuts);
+    if (t.kind == Test::Kind::kTextOneOf)
+      axis.words.insert(axis.words.end(), t.operands->texts.begin(), t.operands->texts.end());
+    if (t.is_pattern() && axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(i);
   }
   uint32_t next = 0;
   for (Axis& axis : to_.axes_) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,21 +23,30 @@
 
 namespace yard::policy {
 
+// What a test compares with.
+struct Operands {
+  std::vector<int64_t> integers;  // ascending
+  std::vector<std::string> texts;
+  std::vector<Regex> regexes;
+};
+
 // A predicate on the value of one axis.
 struct Test {
   enum class Kind : uint8_t {
-    kInteger,    // `integer` holds
-    kOneOf,      // one of integers[first, first + count)
-    kTextOneOf,  // one of texts[first, ...)
-    kGlob,  // matches one of the globs texts[first, ...); a device matches as `cuda` or as `cuda:0`
-    kRegex,        // matches one of regexes[first, ...)
-    kDeviceOneOf,  // one of integers: type << 16 | (index + 1, or 0 for any)
+    kInteger,      // `integer` holds
+    kOneOf,        // one of the integers
+    kTextOneOf,    // one of the texts
+    kGlob,         // matches one of the texts; a device matches as `cuda` or as `cuda:0`
+    kRegex,        // matches one of the regular expressions
+    kDeviceOneOf,  // one of the integers: type << 16 | (index + 1, or 0 for any)
   };
   Kind kind = Kind::kOneOf;
   bool platform = false;  // kGlob and kRegex of a device: only its type is compared
   uint16_t axis = 0;
-  uint32_t first = 0, count = 0;
   op::IntegerTest integer;
+  std::shared_ptr<const Operands> operands;  // null for kInteger
+
+  bool is_pattern() const noexcept { return kind == Kind::kGlob || kind == Kind::kRegex; }
 };
 
 // Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite.
@@ -77,9 +87,7 @@ class Conditions {
   void evaluate(const AxisValue* values, std::vector<uint8_t>& truth) const;
   bool holds(const Test& test, const AxisValue& v) const;
   // Adds where a test of numbers divides them into classes.
-  void add_cuts(const Test& test, std::vector<int64_t>& to) const;
-  bool text_holds(const Test& test, std::string_view text) const;
-  bool device_holds(const Test& test, const AxisValue& v) const;
+  static void add_cuts(const Test& test, std::vector<int64_t>& to);
   // Tests of one axis that a single search answers: all are `>= n`, or all are `== n`, with ascending n.
   struct Run {
     uint16_t axis = 0;
@@ -93,9 +101,7 @@ class Conditions {
   std::vector<Axis> axes_;
   std::vector<Test> tests_;  // those of runs_ come first
   std::vector<Run> runs_;
-  std::vector<int64_t> run_numbers_, integers_;
-  std::vector<std::string> texts_;
-  std::vector<Regex> regexes_;
+  std::vector<int64_t> run_numbers_;
   uint32_t key_words_ = 0;
   bool reads_scalars_ = false, reads_labels_ = false;
 };

@@ -163,14 +163,6 @@ TEST(ConfigErrors, AnUnknownOpHidesNothingElse) {
                             "you mean 'rows'?"),
                   HasSubstr("rms_norm has no kernel called 'default.smid'; did you mean "
                             "'default.simd'?")));
-  // No op has a similar name: what no op accepts is an error, and a field may be the op's own.
-  EXPECT_THAT(problems("version: 1\nscore:\n"
-                       "  - {operation: zebra, conditions: {dtype: zzz, own_gte: 3}, kernel: "
-                       "default.smid, add: 1}\n",
-                       usual_ops()),
-              ElementsAre(HasSubstr("score[0].operation: no op is called 'zebra'"),
-                          HasSubstr("score[0].conditions.dtype: expected a dtype"),
-                          HasSubstr("no kernel is called 'default.smid'")));
   // An op that a plugin may bring is checked when it is registered.
   EXPECT_THAT(problems("version: 1\ndispatch_rules: [{operation: rms_nrm, optional: true, "
                        "conditions: {rows_gte: abc}, kernel: x}]\n",

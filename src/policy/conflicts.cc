@@ -58,10 +58,7 @@ class CallSets {
   static constexpr char kUnlisted[] = "\x01";
   static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
 
-  bool is_pattern(uint32_t literal) const {
-    const Test::Kind kind = on_.tests_[literal / 2].kind;
-    return kind == Test::Kind::kGlob || kind == Test::Kind::kRegex;
-  }
+  bool is_pattern(uint32_t literal) const { return on_.tests_[literal / 2].is_pattern(); }
   static bool is_unlisted(const AxisValue& v) {
     return v.s.data() == kUnlisted || v.i == kUnlistedDevice;
   }
@@ -99,19 +96,18 @@ class CallSets {
       case Axis::Kind::kLayout: return integer(0), integer(1), integer(2);
       case Axis::Kind::kText:
       case Axis::Kind::kLabel:
-        for (uint32_t i = t.first; t.kind == Test::Kind::kTextOneOf && i < t.first + t.count; ++i)
-          values_.push_back({true, 0, on_.texts_[i]});
+        if (t.kind == Test::Kind::kTextOneOf)
+          for (const std::string& text : t.operands->texts) values_.push_back({true, 0, text});
         values_.push_back({true, 0, std::string_view(kUnlisted)});
         return;
       case Axis::Kind::kDevice:
         // For a type without an index, also one with an index.
-        for (uint32_t i = t.first; t.kind == Test::Kind::kDeviceOneOf && i < t.first + t.count; ++i)
-          integer(on_.integers_[i]), integer(on_.integers_[i] | 0xffff);
+        for (const int64_t i : t.operands->integers) integer(i), integer(i | 0xffff);
         return integer(kUnlistedDevice);
       default: break;
     }
     std::vector<int64_t> cuts;
-    on_.add_cuts(t, cuts);
+    Conditions::add_cuts(t, cuts);
     if (cuts.empty()) integer(0);
     // Sizes are not negative.
     const bool size =

@@ -8,11 +8,6 @@
 #include "base/random.h"
 
 namespace yard::policy {
-Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
-    : rule_(std::move(rule)),
-      next_(std::move(next)),
-      kinds_(new Kind[kKinds + 1]),
-      opened_(std::make_shared<Opened>()) {}
 
 std::shared_ptr<const Rollout> Rollout::with(std::shared_ptr<const ProcessPolicy> next) const {
   auto other = std::make_shared<Rollout>(*this);
@@ -32,9 +27,9 @@ bool Rollout::takes(const op::Labels& labels) const noexcept {
 RolloutTally& Rollout::tally(uint64_t kind, bool in_rollout) const noexcept {
   constexpr size_t kTries = 16;
   const uint64_t id = kind != 0 ? kind : 1;
-  Kind* found = &kinds_[kKinds];
+  Kind* found = &counts_->kinds[kKinds];
   for (size_t i = 0; i < kTries; ++i) {
-    Kind& k = kinds_[(id + i) % kKinds];
+    Kind& k = counts_->kinds[(id + i) % kKinds];
     uint64_t now = k.id.load(std::memory_order_acquire);
     if (now == 0 && k.id.compare_exchange_strong(now, id, std::memory_order_acq_rel)) now = id;
     if (now != id) continue;
@@ -48,7 +43,7 @@ void Rollout::note_opened(const std::string& kernel, const std::string& why) con
   auto text = std::make_unique<const std::string>(
       fmt::format("calls in the rollout opened the breaker of kernel '{}': {}", kernel, why));
   const std::string* none = nullptr;
-  if (opened_->text.compare_exchange_strong(none, text.get())) text.release();
+  if (counts_->opened.compare_exchange_strong(none, text.get())) text.release();
 }
 
 RolloutResult Rollout::result(bool over) const {
@@ -57,7 +52,7 @@ RolloutResult Rollout::result(bool over) const {
   double took = 0, expected = 0;
   uint64_t compared = 0;
   for (size_t i = 0; i <= kKinds; ++i) {
-    const RolloutTally &before = kinds_[i].before, &rollout = kinds_[i].rollout;
+    const RolloutTally &before = counts_->kinds[i].before, &rollout = counts_->kinds[i].rollout;
     r.calls += rollout.calls.load(), r.failed += rollout.failed.load();
     r.checked += rollout.checked.load(), r.wrong += rollout.wrong.load();
     r.checked_before += before.checked.load(), r.wrong_before += before.wrong.load();
@@ -81,7 +76,7 @@ RolloutResult Rollout::result(bool over) const {
     r.too_bad =
         fmt::format("{} of {} calls in the rollout failed or saw a kernel fail; at most {:g} % may",
                     r.failed, r.calls, 100 * rule_.max_error_rate);
-  else if (const std::string* opened = opened_->text.load())
+  else if (const std::string* opened = counts_->opened.load())
     r.too_bad = *opened;
   else if (r.slowdown > rule_.max_slowdown)
     r.too_bad =

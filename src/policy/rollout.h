@@ -65,7 +65,8 @@ class Rollout {
   static constexpr size_t kKinds = 1024;
 
   // `next`: the policy of the process with the new rules.
-  Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next);
+  Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
+      : rule_(std::move(rule)), next_(std::move(next)) {}
   // The same rollout after another part of the process's policy has changed.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
@@ -91,16 +92,16 @@ class Rollout {
     RolloutTally before, rollout;
   };
 
-  // The first breaker that a call in the rollout has opened, in words. Null if there is none.
-  struct Opened {
-    std::atomic<const std::string*> text{nullptr};
-    ~Opened() { delete text.load(); }
+  struct Counts {
+    Kind kinds[kKinds + 1];  // the last one: calls of all further kinds
+    // The first breaker that a call in the rollout has opened, in words. Null if there is none.
+    std::atomic<const std::string*> opened{nullptr};
+    ~Counts() { delete opened.load(); }
   };
 
   RolloutRule rule_;
   std::shared_ptr<const ProcessPolicy> next_;
-  std::shared_ptr<Kind[]> kinds_;  // the last: calls of all further kinds
-  std::shared_ptr<Opened> opened_;
+  std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 
 }  // namespace yard::policy
