@@ -55,7 +55,7 @@ void FileProblems::add_shown(base::YamlMark mark, std::string path, std::string 
 
 namespace {
 
-constexpr off_t kMostBytes = off_t{4} << 20;
+constexpr ssize_t kMostBytes = ssize_t{4} << 20;
 
 std::string why() { return std::generic_category().message(errno); }
 
@@ -192,16 +192,13 @@ Result<std::string> open_file(const std::string& path) {
     // A file that is replaced meanwhile is opened again.
     if (tries == kMostTries || is_at(path, info)) return Status(Code::kInvalidArgument, untrusted);
   }
-  // Its size may change while it is read.
-  std::string text(static_cast<size_t>(std::clamp<off_t>(info.st_size, 0, kMostBytes)) + 1, '\0');
-  for (;;) {
-    const ssize_t size = file.read_at(text.data(), text.size(), 0);
-    if (size < 0) return bad("cannot be read: " + why());
-    if (size > kMostBytes) return bad("has more than 4 MiB");
-    const bool all = static_cast<size_t>(size) < text.size();
-    text.resize(all ? static_cast<size_t>(size) : static_cast<size_t>(kMostBytes) + 1);
-    if (all) return text;
-  }
+  std::string text(kMostBytes + 1, '\0');
+  const ssize_t size = file.read_at(text.data(), text.size(), 0);
+  if (size < 0) return bad("cannot be read: " + why());
+  if (size > kMostBytes) return bad("has more than 4 MiB");
+  text.resize(static_cast<size_t>(size));
+  text.shrink_to_fit();
+  return text;
 }
 
 ConfigPlace place_of(const Config& config, const std::string& path, const std::string& name) {
