@@ -253,17 +253,15 @@ std::string one_or_many(const std::string& item) {
       item);
 }
 
-std::string schema_of_map(const std::string& names, const std::string& value) {
-  return fmt::format(
-      "\"type\": \"object\", \"propertyNames\": {{\"pattern\": {}}}, "
-      "\"additionalProperties\": {{{}}}",
-      base::json_string(names), value);
-}
-
 // What a value must be, without the braces; `object`: the maps that it consists of.
 std::string body(const Form& form, const std::string& object) {
   const std::string bounds = fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
   std::string one = form.shape->json != nullptr ? form.shape->json : object;
+  if (form.shape->key != nullptr)
+    return fmt::format(
+        "\"type\": \"object\", \"propertyNames\": {{\"pattern\": {}}}, "
+        "\"additionalProperties\": {{{}}}",
+        base::json_string(form.shape->key->pattern), body(*form.shape->value, object));
   if (form.is(shape::kWhole)) one = "\"type\": \"integer\", " + bounds;
   if (form.is(shape::kNumber)) one = "\"type\": \"number\", " + bounds;
   if (form.is(shape::kDuration))
@@ -273,8 +271,7 @@ std::string body(const Form& form, const std::string& object) {
   if (!form.words.empty())
     one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
   if (form.is(shape::kMaps)) one = fmt::format("\"type\": \"array\", \"items\": {{{}}}", object);
-  if (form.shape->many) one = one_or_many(one);
-  return form.shape->key != nullptr ? schema_of_map(form.shape->key->pattern, one) : one;
+  return form.shape->many ? one_or_many(one) : one;
 }
 
 std::string object_of(policy::KeyRows rows) {

@@ -245,7 +245,9 @@ class TreeReader {
       std::string name;
       if (!read(name, form, item)) return;
       if (base::contains(to, name))
-        return duplicate(item, shown_node(item.node), "expected each once");
+        return duplicate(
+            item, shown_node(item.node),
+            form.is(shape::kTokens) ? "expected each token once" : "expected each once");
       to.push_back(std::move(name));
     });
     return true;
@@ -296,30 +298,6 @@ class TreeReader {
     if (key.is == nullptr || key.is(e.key)) return true;
     wrong_key(at, e, key.quoted, key.expected);
     return false;
-  }
-
-  // Tokens, best first.
-  bool read_order(Names& to, const Form& form, At at) {
-    each_item(at, form, [&](At item) {
-      if (item.node.kind != YamlNode::Kind::kScalar)
-        return wrong(item, "default, vendor, reference, vendor:NAME or impl:ID",
-                     shown_node(item.node));
-      const auto token = read_token(item.node.text);
-      if (!token.ok())
-        return problems_.add(item.node.at, shown(item.path), "found " + shown_node(item.node),
-                             std::string(token.status().message()));
-      if (base::contains(to, *token)) return duplicate(item, *token, "expected each token once");
-      to.push_back(*token);
-    });
-    return !to.empty();
-  }
-  bool read(Orders& to, const Form& form, At at) {
-    each_entry(at, form, [&](At value, const YamlEntry& e) {
-      Names order;
-      const bool good = read_order(order, form, value);
-      if (is_key(value, e, form) && good) to.emplace(e.key, std::move(order));
-    });
-    return true;
   }
 
   bool read(std::vector<Condition>& to, const Form& form, At at) {

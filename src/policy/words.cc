@@ -187,6 +187,11 @@ Status read_one(std::string_view text, const Form& form, std::chrono::nanosecond
   return take(n, n ? static_cast<double>(n->count()) / 1e9 : 0, form, to);
 }
 Status read_one(std::string_view text, const Form& form, std::string& to) {
+  if (form.is(shape::kTokens)) {
+    const auto token = read_token(text);
+    if (token.ok()) to = *token;
+    return token.status();
+  }
   if (form.words.empty()) {
     if (form.shape->is != nullptr && !form.shape->is(text))
       return Status(Code::kParse, "expected " + wanted(form));

@@ -48,8 +48,8 @@ struct Shape {
   const char* json = nullptr;
   bool (*is)(std::string_view) noexcept = nullptr;  // whether text is such a value; null: any is
   bool many = false;                                // or a list of values
-  const MapKey* key = nullptr;                      // of a map to such values; null: it is none
-  const Shape* value = nullptr;                     // of a map: how its values are read
+  const MapKey* key = nullptr;                      // of a map; null: it is none
+  const Shape* value = nullptr;                     // of the values of a map
 };
 
 namespace shape {
@@ -98,23 +98,24 @@ inline constexpr Shape kConditions{"a map from fields to values",
                                    R"("$ref": "#/$defs/conditions")"};
 // With the keys of a struct: a map, a list of maps, or either.
 inline constexpr Shape kMap{}, kMaps{"a list of maps"}, kOneOrMaps{.many = true};
-// Maps from names.
-inline constexpr const char* kToKernels = "a map from ops to ids of kernels";
-inline constexpr Shape kOpKernel{kToKernels, kIdRefJson, {}, false, &kOpKey, &kKernel};
-inline constexpr Shape kOneOpKernel{kToKernels, kIdRefJson, {}, false, &kOneOpKey, &kKernel};
-inline constexpr Shape kOpKernels{
-    "a map from ops to lists of kernels", kIdRefJson, {}, true, &kOpKey, &kKernels};
-inline constexpr Shape kOpOrders{
-    "a map from ops to lists of tokens", kTextJson, {}, true, &kOneOpKey, &kText};
-inline constexpr Shape kOpModes{"a map from ops to modes", kNameJson, {}, false, &kOpKey, &kMode};
-inline constexpr Shape kSwitches{
-    "a map from backends to true or false", kBooleanJson, {}, false, &kBackendKey, &kSwitch};
-inline constexpr Shape kOpSwitches{
-    "a map from ops to true or false", kBooleanJson, {}, false, &kOpKey, &kSwitch};
-inline constexpr Shape kLabels{
-    "a map from labels to texts", kTextJson, {}, false, &kLabelKey, &kText};
-inline constexpr Shape kFunctions{
-    "a map from groups or functions to maps", {}, {}, false, &kFunctionKey, &kMap};
+inline constexpr Shape kRef{"the id of a kernel or a glob as vendor.*", kIdRefJson, is_kernel_glob};
+inline constexpr Shape kTokens{
+    "default, vendor, reference, vendor:NAME or impl:ID", kTextJson, {}, true};
+// Maps from names to values of another shape.
+constexpr Shape map_of(const char* expected, const MapKey& key, const Shape& value) {
+  return {.expected = expected, .key = &key, .value = &value};
+}
+inline constexpr Shape kOpKernel = map_of("a map from ops to ids of kernels", kOpKey, kRef);
+inline constexpr Shape kOneOpKernel = map_of("a map from ops to ids of kernels", kOneOpKey, kRef);
+inline constexpr Shape kOpKernels = map_of("a map from ops to lists of kernels", kOpKey, kKernels);
+inline constexpr Shape kOpOrders = map_of("a map from ops to lists of tokens", kOneOpKey, kTokens);
+inline constexpr Shape kOpModes = map_of("a map from ops to modes", kOpKey, kMode);
+inline constexpr Shape kSwitches =
+    map_of("a map from backends to true or false", kBackendKey, kSwitch);
+inline constexpr Shape kOpSwitches = map_of("a map from ops to true or false", kOpKey, kSwitch);
+inline constexpr Shape kLabels = map_of("a map from labels to texts", kLabelKey, kText);
+inline constexpr Shape kFunctions =
+    map_of("a map from groups or functions to maps", kFunctionKey, kMap);
 
 }  // namespace shape
 
