@@ -159,14 +159,6 @@ std::string note_text(const Names& list, const Form& form) {
   return out;
 }
 
-// Whether the field of a note holds what all sources list.
-bool adds_up(const std::string& field) {
-  bool adds = false;
-  visit_fields<Policy>(
-      [&](const auto& row) { adds = adds || (field == row.name && merge_of(row) == Merge::kAdd); });
-  return adds;
-}
-
 }  // namespace
 
 Policy combine(std::span<const Source> sources) {
@@ -202,7 +194,7 @@ std::vector<PolicyNote> notes(std::span<const Source> sources) {
                                      [&](const PolicyNote& o) { return o.field == n.field; });
       if (same == to.end()) {
         to.push_back(std::move(n));
-      } else if (adds_up(n.field)) {
+      } else if (n.field.starts_with("deny_")) {  // deny lists add up
         same->value += ',' + n.value;
         same->source += ", " + n.source;
       } else {
@@ -223,10 +215,7 @@ namespace {
 constexpr size_t kLongestName = 64;
 
 bool is_name(std::string_view s) {
-  return !s.empty() && s.size() <= kLongestName && s[0] >= 'a' && s[0] <= 'z' &&
-         std::all_of(s.begin(), s.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-         });
+  return is_op_name(s) && s.size() <= kLongestName && s[0] >= 'a' && s.find('.') == s.npos;
 }
 
 // Never freed: there are only as many as a program has modes.

@@ -310,7 +310,6 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.host_ = process.host;
   candidates.saves_inputs_ = clauses.sources().policy.retry_inplace == RetryInplace::kSave &&
                              may_write_inputs(candidates.program());
-  candidates.allows_transforms_ = clauses.find(policy::Clause::Act::kNoTransforms) == nullptr;
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;
     c.kernel = kernel;

@@ -165,8 +165,6 @@ class CandidateSet {
   bool strict() const noexcept { return clauses_.sources().policy.strict.value_or(false); }
   // Inputs that a kernel may overwrite are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
-  // Policy allows that arguments are copied for kernels that want another layout, dtype or padding.
-  bool allows_transforms() const noexcept { return allows_transforms_; }
   // Whether labels of a call may matter: rules read them, or a mode of the program, which can read everything.
   bool reads_labels() const noexcept;
   // A breaker is half-open: calls need a permit before they run its kernel.
@@ -188,7 +186,7 @@ class CandidateSet {
   std::vector<KernelCandidate> all_;
   std::vector<op::Field> dims_;
   const yard_host_t* host_ = nullptr;
-  bool saves_inputs_ = false, half_open_ = false, allows_transforms_ = true;
+  bool saves_inputs_ = false, half_open_ = false;
   OpSettings settings_;
   policy::Clauses clauses_;
   Reads mode_reads_;

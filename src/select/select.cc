@@ -109,7 +109,8 @@ void check_transforms(const Selection& s, const KernelCandidate& c, yard_verdict
     const auto no = [&](NoTransform why) {
       return reject(v, YARD_REASON_TRANSFORM, t.param, t.kinds, static_cast<int64_t>(why));
     };
-    if (!s.candidates.allows_transforms()) return no(NoTransform::kForbidden);
+    if (s.candidates.clauses().find(policy::Clause::Act::kNoTransforms) != nullptr)
+      return no(NoTransform::kForbidden);
     if (s.device.type != Device{}.type) return no(NoTransform::kOtherDevice);
     if (!op::is_copyable(t.from)) return no(NoTransform::kNotCopyable);
   }
@@ -348,7 +349,6 @@ Order order_in_groups(const Selection& s, std::vector<Able> able) {
 
 }  // namespace
 
-bool inside_select() noexcept { return t_depth > 0; }
 int select_depth() noexcept { return t_depth; }
 
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
