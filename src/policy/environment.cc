@@ -122,8 +122,6 @@ class Reader {
       if (text.empty()) return;
       if constexpr (requires { read_value(text, row.form, to.*row.member, wrong); })
         read_value(text, row.form, to.*row.member, wrong);
-      if constexpr (std::is_same_v<T, Policy>)
-        if (Status s = validate(to); wrong.empty() && !s) wrong.emplace_back(s.message());
       if (!wrong.empty()) to.*row.member = last.*row.member;
     });
     return known;

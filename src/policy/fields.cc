@@ -28,8 +28,6 @@ int layout_of(const yard_value_t& v) {
   return loosest;
 }
 
-int64_t device_code(Device d) { return (int64_t{d.type} << 16) | (d.index + 1); }
-
 }  // namespace
 
 uint32_t Axis::class_bits() const noexcept {
@@ -39,46 +37,38 @@ uint32_t Axis::class_bits() const noexcept {
 }
 
 AxisValue Axis::read(const CallView& call) const {
-  AxisValue v;
   switch (kind) {
-    case Kind::kInteger: v.there = op::find(field, call.args, v.i); return v;
+    case Kind::kInteger: {
+      AxisValue v;
+      v.there = op::find(field, call.args, v.i);
+      return v;
+    }
     case Kind::kNumber:
-      v.there = call.args[arg].tag == YARD_TAG_FLOAT;
-      if (v.there) v.i = ordered(call.args[arg].u.f);
-      return v;
+      if (call.args[arg].tag != YARD_TAG_FLOAT) return {};
+      return {true, ordered(call.args[arg].u.f), {}};
     case Kind::kText:
-      v.there = call.args[arg].tag == YARD_TAG_STRING;
-      if (v.there) v.s = {call.args[arg].u.string, call.args[arg].count};
-      return v;
-    case Kind::kLayout:
-      v.i = -1;
+      if (call.args[arg].tag != YARD_TAG_STRING) return {};
+      return {true, 0, {call.args[arg].u.string, call.args[arg].count}};
+    case Kind::kLayout: {
+      int loosest = -1;
       for (uint32_t i = arg; i < uint32_t{arg} + count; ++i)
-        v.i = std::max<int64_t>(v.i, layout_of(call.args[i]));
-      v.there = v.i >= 0;
-      return v;
+        loosest = std::max(loosest, layout_of(call.args[i]));
+      return {loosest >= 0, loosest, {}};
+    }
     case Kind::kDevice:
-      v.there = true;
-      v.i = device_code(call.device);
-      return v;
-    case Kind::kFlag:
-      v.there = true;
-      v.i = (call.flags & flag) != 0 ? 1 : 0;
-      return v;
+      return {true, (int64_t{call.device.type} << 16) | (call.device.index + 1), {}};
+    case Kind::kFlag: return {true, (call.flags & flag) != 0 ? 1 : 0, {}};
     case Kind::kLabel:
     case Kind::kLabelInteger: break;
   }
-  if (call.labels == nullptr) return v;
+  if (call.labels == nullptr) return {};
   for (const auto& [name, text] : *call.labels) {
     if (name != label) continue;
-    v.there = true;
-    v.s = text;
-    if (kind == Kind::kLabel) break;
+    if (kind == Kind::kLabel) return {true, 0, text};
     const auto number = base::yaml_whole_number(text);
-    v.there = number.has_value();
-    v.i = number.value_or(0);
-    break;
+    return {number.has_value(), number.value_or(0), {}};
   }
-  return v;
+  return {};
 }
 
 uint64_t Axis::class_of(const AxisValue& v) const {
