@@ -16,14 +16,13 @@ int main() {
   const std::string usual = chosen("softmax(f32[64,1000])");
 
   // [map]
-  yard::StaticMap map;
-  map.set("softmax", "reference.cpp");
-  runtime.rules().set_static_map(map).or_throw();  // with an error nothing changes
+  // With an error nothing changes.
+  runtime.rules().set_static_map({{"softmax", "reference.cpp"}}).or_throw();
   CHECK(chosen("softmax(f32[64,1000])") == "reference.cpp");
   runtime.rules().set_static_map({}).or_throw();  // takes it back
   // [/map]
   CHECK(chosen("softmax(f32[64,1000])") == usual);
-  CHECK(!runtime.rules().set_static_map(yard::StaticMap().set("sofmax", "reference.cpp")).ok());
+  CHECK(!runtime.rules().set_static_map({{"sofmax", "reference.cpp"}}).ok());
 
   // [fallback]
   yard::Config rules;

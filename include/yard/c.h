@@ -38,7 +38,7 @@ typedef struct yard_options {
   uint32_t label_count;
   uint32_t prefer; /* yard_kind_t; 0: as policy says */
   const yard_instance_t*
-      instance; /* of the op that is called; NULL: kernels with state share that of plain calls */
+      instance; /* of the op; NULL: kernels with state share that of plain calls */
 } yard_options_t;
 #define YARD_OPTION_NO_CACHE 0x100u
 #define YARD_OPTION_STRICT 0x400u
@@ -81,9 +81,8 @@ YARD_C_API yard_instance_t* yard_make_instance(const char* op, const yard_named_
  * calls make their states again. Also while other threads call. */
 YARD_C_API int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* weights,
                                      uint32_t count, char* error, size_t error_size);
-/* How many states it holds now. */
+/* How many states it holds now, and their bytes, as far as their kernels say. */
 YARD_C_API size_t yard_count_states(const yard_instance_t* instance);
-/* Their bytes, as far as their kernels say. */
 YARD_C_API uint64_t yard_state_bytes(const yard_instance_t* instance);
 /* Ends it, with its states: destroy() has been called for each when this returns. No call on it may be running or begin
  * later. NULL is accepted. */

@@ -152,12 +152,12 @@ YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
 // All of them, in the order of the enum.
 YARD_API std::span<const Contents> all_contents() noexcept;
 
-// A tensor that a kernel writes, what to call it ("out", "outs[1]"), and the dtypes of those that it reads, as YARD_DTYPE_BIT:
-// there are tolerances that depend on one.
+// A tensor that a kernel writes.
 struct WrittenTensor {
-  std::string name;
+  std::string name;  // "out", "outs[1]"
   const TensorView* view;
-  uint64_t inputs = 0;
+  uint64_t inputs =
+      0;  // dtypes of the tensors that the kernel reads, as YARD_DTYPE_BIT, for tolerances
 };
 
 // The elements of a tensor as they are in memory, in the order of indices and without gaps.
@@ -167,17 +167,15 @@ struct TensorBytes {
   bool operator==(const TensorBytes&) const = default;
 };
 
-// Memory for a call, with the strides and alignment of its tensors, filled with numbers that suit the op, and guarded so that
-// writes outside of the tensors are detected.
+// Memory for a call, filled with numbers that suit the op, and guarded so that writes outside of the tensors are detected.
 class YARD_API CallTensors {
  public:
   // Whether `sets` of tensors for the call can be made: on the cpu, within the memory there is.
   static Status check(const ParsedCall& call, int sets);
 
-  // Allocates every tensor twice: for use, and to restore it. The same seed and contents give the same numbers on every
-  // machine. Integers are within the range of ParsedArg::elements. Without one, those of 16 bits and more are indices into
-  // the call's tables: less than the first dimension of the smallest tensor of floats with two or more dimensions that is
-  // only read. Smaller ones, and those of a dtype that is also written, are data, small and of both signs.
+  // The same seed and contents give the same numbers on every machine. Integers are within the range of ParsedArg::elements.
+  // Without one, those of 16 bits and more are indices into the smallest table of floats that the call only reads. Smaller
+  // ones, and those of a dtype that is also written, are small numbers of both signs.
   CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
   ~CallTensors();
   CallTensors(const CallTensors&) = delete;
@@ -189,16 +187,15 @@ class YARD_API CallTensors {
   // Bytes of the elements that a call reads and writes.
   uint64_t traffic() const noexcept;
 
-  // Replaces the numbers of all that is read, also for restore(). An error, without effect, if a tensor is missing, unknown
-  // or of another size.
+  // Replaces the numbers of all tensors that are read. Has no effect if one is missing, unknown or of another size.
   Status fill(std::span<const TensorBytes> contents);
 
   // Restores all that may be written to its state before the first call.
   void restore() const;
-  // Fills what is written and not read with other garbage, so that a kernel that relies on it gives other results.
+  // Fills outputs with other garbage, so that a kernel that reads them gives other results.
   void scramble() const;
-  // What was changed that a kernel must not change: inputs, memory around tensors and between their elements; with `written`
-  // (after a failure that promised to write nothing) also outputs. Empty: nothing.
+  // Describes memory that was changed but must not be: inputs, gaps, memory around tensors; with `written` also outputs.
+  // Returns an empty text if there is none.
   std::string damage(bool written = false) const;
   // The bytes of everything written, elements only.
   std::vector<char> bits() const;
@@ -223,11 +220,10 @@ struct Difference {
 //
 //   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
 //
-// where a row runs along the last dimension and `magnitudes` has what yard_op_t::magnitude writes (none: not stated), so that
-// the absolute part grows with what was summed. NaN equals NaN only, infinity the infinity of its sign, or a number that the
-// next rounding would have made infinite within the tolerance. Of the tolerances the first counts that is for the dtype, and
-// for a dtype that was read or any. Without one it is the usual one: exact for integers, 1e-12 for f64, 1e-5 for f32, two
-// units in the last place for 16 bits, one for 8.
+// where a row runs along the last dimension and `magnitudes` has what yard_op_t::magnitude writes. NaN equals NaN only,
+// infinity the infinity of its sign, or a number that the next rounding would have made infinite within the tolerance. The
+// first tolerance for the dtype, and for a dtype that was read or any, counts. Without one: exact for integers, 1e-12 for
+// f64, 1e-5 for f32, two units in the last place for 16 bits, one for 8.
 YARD_API Difference compare(std::span<const WrittenTensor> found,
                             std::span<const WrittenTensor> expected,
                             std::span<const yard_tolerance_t> tolerances,

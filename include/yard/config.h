@@ -9,7 +9,7 @@
 //   runtime.rules().watch("/etc/acme/rules.yaml").or_throw();                       // again after each change
 //   runtime.rules().roll_back(runtime.rules().history()[0].number).or_throw();
 //
-//   runtime.rules().set_static_map(yard::StaticMap().set("rms_norm", "default.simd")).or_throw();
+//   runtime.rules().set_static_map({{"rms_norm", "default.simd"}}).or_throw();
 //
 // Reading checks the form of a file and all that does not need ops and kernels; a runtime checks the rest when it is given
 // the value. Functions here are pure but for reading files, may be called from any thread, and do not throw.
@@ -269,44 +269,10 @@ YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings&
 // JSON Schema of the file, for editors.
 YARD_API std::string config_json_schema();
 
-// A row of a table that is fixed at compile time.
-struct MappedKernel {
-  std::string_view op, kernel;
-};
-
-// The kernel a table has for an op; empty: none. Usable in static_assert.
-constexpr std::string_view mapped_kernel(std::span<const MappedKernel> table,
-                                         std::string_view op) noexcept {
-  for (const MappedKernel& row : table)
-    if (row.op == op) return row.kernel;
-  return {};
-}
-
-// One kernel for an op, set in code. In mode auto the mapped kernel is first for calls it can take; in mode static it is the
-// only one, and an op without one is the error `unmapped`. A map bypasses neither deny nor capability. It precedes
-// static_kernel_map of the rule file. `yard bake` writes tables for it from recorded calls.
-class StaticMap {
- public:
-  using Kernels = std::map<std::string, std::string, std::less<>>;
-
-  StaticMap() = default;
-  explicit StaticMap(std::span<const MappedKernel> table) {
-    for (const MappedKernel& row : table) set(std::string(row.op), std::string(row.kernel));
-  }
-
-  // Replaces what was set for the op.
-  StaticMap& set(std::string op, std::string kernel) {
-    return kernels_.insert_or_assign(std::move(op), std::move(kernel)), *this;
-  }
-  StaticMap& remove(const std::string& op) { return kernels_.erase(op), *this; }
-
-  const Kernels& kernels() const noexcept { return kernels_; }
-  bool empty() const noexcept { return kernels_.empty(); }
-  bool operator==(const StaticMap&) const = default;
-
- private:
-  Kernels kernels_;
-};
+// Op → kernel, set in code. In mode auto the mapped kernel is first for calls it can take; in mode static it is the only one,
+// and an op without one is the error `unmapped`. A map bypasses neither deny nor capability. It precedes static_kernel_map of
+// the rule file. `yard bake` writes maps from recorded calls.
+using StaticMap = std::map<std::string, std::string, std::less<>>;
 
 // How rules change. Whatever offers them (load, set, a watched file, roll_back), they are checked against the registered ops
 // and kernels, and by the program's validators. The last calls of each op that had to select are selected again under them;

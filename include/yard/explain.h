@@ -16,7 +16,7 @@ namespace yard {
 
 // An entry of `score` that holds for the call and names the kernel.
 struct ScoreNote {
-  std::string name;   // as the file has it; empty: none
+  std::string name;   // may be empty
   std::string place;  // "score[1] (rules.yaml:7)"
   double add = 0, multiply = 1;
 };

@@ -47,8 +47,7 @@ class YARD_API InspectClient {
   ~InspectClient();
 
   // Sends a request, which has no newline, and returns the answer, which may be an error of the command: its `ok` tells.
-  // kDeadline if there is none in time. After an error the connection is closed, and the next request opens another; so
-  // does one after a long pause, in which the process has closed it.
+  // kDeadline if there is none in time. The next request opens the connection again if it has been closed.
   Result<std::string> request(std::string_view json);
 
  private:

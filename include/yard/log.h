@@ -2,7 +2,7 @@
 // Logging: levels and the sink.
 //
 // Loggers are named after the layers of the library (`select`, `plugin`, ...); `backend` is for messages of kernels and
-// plugins. Each distinct message is written once; rules that come into force or are refused are logged every time. The default sink writes to stderr, coloured on a terminal.
+// plugins. Each distinct message is written once, but every change of rules is logged. The default sink writes to stderr.
 //
 //   yard::set_log_level(yard::LogLevel::kInfo);
 //   yard::set_log_level("select", yard::LogLevel::kDebug).or_throw();
@@ -43,8 +43,7 @@ struct LogMessage {
 // logs itself.
 using LogSink = std::function<void(const LogMessage&)>;
 
-// Sets the sink; an empty one restores the default. Another thread may still be inside of the old sink when this returns,
-// so a sink must own what it uses. It is destroyed after its last use.
+// An empty sink restores the default. Another thread may still use the old sink when this returns.
 YARD_API void set_log_sink(LogSink sink);
 
 // The level of all loggers without a level of their own; initially kWarn.
@@ -61,9 +60,8 @@ YARD_API std::vector<std::string_view> loggers();
 // kParse if it is invalid: the message is the first error, the notes are the others, and nothing has changed.
 YARD_API Status apply_log_levels(std::string_view text);
 
-// Text from outside (kernels, plugins, files) on one line, safe for logs and terminals: control characters, newlines
-// among them, and bytes that are not UTF-8 are escaped (\n, \x1b); beyond about `most` bytes it is cut. The texts of log
-// messages need no further escaping: they may have several lines, and all but the first are indented.
+// Text from outside (kernels, plugins, files) on one line, safe for logs and terminals: control characters and bytes that
+// are not UTF-8 are escaped (\n, \x1b); beyond about `most` bytes it is cut. Texts of log messages are safe already.
 YARD_API std::string printable(std::string_view text, size_t most = 2048);
 
 }  // namespace yard

@@ -5,12 +5,9 @@
 //   yard::MetricsServer server = yard::MetricsServer::start(runtime).value();  // http://127.0.0.1:9464/metrics
 //   yard::write_metrics(runtime, "/var/lib/node_exporter/yard.prom").or_throw();
 //
-// One table lists all metrics with their names, types, help texts and labels; every form is made from it:
-// docs/reference/metrics.md. Label values are names of ops, kernels and modes and a few fixed words, never CallSpecs. A
-// metric has a bounded number of series. The forms of Prometheus need a library that was built with prometheus-cpp; without it
-// they are the error `unsupported`, which states what to install.
-//
-// All functions may be called from any thread. Reading does not delay calls.
+// docs/reference/metrics.md lists all metrics. Label values are names of ops, kernels and modes and a few fixed words, never
+// CallSpecs. The forms of Prometheus need a library that was built with prometheus-cpp; without it they are the error
+// `unsupported`. All functions may be called from any thread. Reading does not delay calls.
 #pragma once
 
 #include <yard/health.h>
@@ -64,16 +61,14 @@ YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
 // "sum" and "buckets": [{"le", "count"}] instead of "value".
 YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
 
-// Writes the text format to a file for the textfile collector of node_exporter, which reads files *.prom of one directory.
-// Call it as often as the file should be renewed. Readers see the old or the new file.
+// Writes the text format to a file for the textfile collector of node_exporter. Readers see the old or the new file.
 YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
                               size_t max_series = kMaxSeries);
 
 struct MetricsServerSettings {
   // ADDRESS:PORT with an address of this machine: 127.0.0.1, [::1], 0.0.0.0 or localhost. Port 0: any that is free.
   std::string address = "127.0.0.1:9464";
-  // Whether other machines may read the metrics: without it the address must be one of the loopback interface. There is no
-  // password and no encryption.
+  // Whether the address may be one that other machines reach. There is no password and no encryption.
   bool allow_remote = false;
   size_t max_series = kMaxSeries;
 };

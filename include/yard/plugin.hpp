@@ -313,9 +313,7 @@ const yard_plugin_t* made_once() {
 //
 // The host makes a state before the first run that needs it and destroys it exactly once, also when load or prepare fails.
 // Several threads may run on one state at once, so runs must not change it. An exception becomes YARD_FAULT with its text;
-// load, prepare and trace may return a code instead.
-
-// The kernel, with a state of class S. `options` is the schema of what S is made from; `fields` ends in
+// load, prepare and trace may return a code instead. `options` is the schema of what S is made from; `fields` ends in
 // nullptr and names the fields for whose values states are kept apart; `weights` is the schema of what it loads.
 template <class S>
 Kernel with_state(Kernel kernel, const char* options = nullptr, const char* const* fields = nullptr,

@@ -86,9 +86,8 @@ struct ScopeState;
 struct ThreadHead;
 }  // namespace detail
 
-// A policy for the calls of a thread in a block, and what else may be set for them. A value; each function returns a scope
-// with one thing more. Any thread may enter it. Scopes nest: the inner one is the stronger. What a scope leaves unset
-// follows the process, also when that changes meanwhile. Calls in a scope with an invalid policy fail.
+// A policy for the calls of a thread in a block. A value; each function returns a scope with one thing more. Scopes nest: the
+// inner one is the stronger. What a scope leaves unset follows the process. Calls in a scope with an invalid policy fail.
 class YARD_API Scope {
  public:
   Scope();
@@ -165,9 +164,8 @@ class [[nodiscard]] ScopedPolicy {
 //   };
 //   runtime.rules().add_mode("by_table", table).or_throw();
 //
-// It is named like any other mode: in the rule file (`settings.mode`, `settings.modes`), by Scope::mode or by
-// Options::mode_name. It orders kernels that are allowed, able and healthy, and bypasses neither deny nor capability.
-// Kernels that it does not name follow in the order of mode dynamic.
+// Rule files, Scope::mode and Options::mode_name name it. It orders kernels that are allowed, able and healthy. Kernels that
+// it does not name follow in the order of mode dynamic.
 
 // A kernel that could serve the call.
 struct ModeCandidate {
@@ -197,8 +195,7 @@ struct ModeCall {
 // no answer and is logged.
 struct ModeProvider {
   // What the answer depends on besides op, candidates, device, flags and labels: fields such as `rows`, `hidden`, `x.rank`,
-  // an int, bool or enum argument; or whole arguments. Calls that are equal in all of these share a plan. Unset: the
-  // answer depends on everything, and only equal calls share a plan.
+  // an int, bool or enum argument, or whole arguments. Calls that are equal in all of these share a plan. Unset: everything.
   std::optional<std::vector<std::string>> reads;
 
   // Ids of kernels, best first. Empty: no answer. Ids of kernels that cannot serve the call are skipped.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ops, backends and kernels of a runtime, and changes to them while calls run.
 //
-// A change is one value. It is applied as a whole or not at all, and the next call sees all of it. Adding again what is
-// registered is fine; adding something else under the same name is an error that names both. plugin.hpp makes the
-// descriptors.
+// A change is applied as a whole or not at all, and the next call sees all of it. Adding again what is registered is fine;
+// adding something else under the same name is an error that names both. plugin.hpp makes the descriptors.
 //
 //   void scale_rows(yard::plugin::Call, yard::plugin::Tensor out, yard::plugin::Tensor x, double by);
 //
@@ -60,8 +59,8 @@ class YARD_API Changes {
   std::unique_ptr<detail::ChangeList> list_;
 };
 
-// Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A forked child never
-// releases the `keep` of what came from its parent: there a ticket for it is done when no call uses it.
+// Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A forked child does not
+// release what came from its parent.
 class YARD_API Ticket {
  public:
   Ticket();

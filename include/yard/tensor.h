@@ -40,7 +40,7 @@ enum class DType : uint8_t {
 YARD_API const char* to_string(DType t) noexcept;
 // Switchyard's name, or a common spelling of it ("float16", "half", "bfloat16", "int8").
 YARD_API std::optional<DType> parse_dtype(std::string_view text) noexcept;
-// Of one element; of a block-quantised type those of a block, which holds so many elements.
+// Size of one element in bits. For block-quantised types, size of one block.
 YARD_API int bits(DType t) noexcept;
 YARD_API int block_elements(DType t) noexcept;
 namespace detail {

@@ -12,8 +12,7 @@
 //   for (const yard::KernelReport& k : report.kernels) std::printf("%s: %zu failed\n", k.id.c_str(), k.failed);
 //
 // Canary checks test the results of sampled calls while a program runs; the rule file configures them (`canary`,
-// docs/guides/canaries.md). A wrong result counts as a fault of its kernel. If another kernel has computed the call on
-// copies, the caller gets its result. Inputs can be dumped to a file and replayed.
+// docs/guides/canaries.md). Inputs of wrong results can be dumped to a file and replayed.
 //
 //   for (const yard::CanaryMismatch& m : runtime.health().canaries().mismatches) std::puts(to_string(m).c_str());
 //   yard::CanaryDump dump = yard::read_canary_dump("dumps/canary-....yarddump").value();
@@ -22,10 +21,6 @@
 //
 // Sample calls replace a recording: default calls of every dtype, size, layout and flag, and for each rule of the given
 // configs a call that matches it and others that just miss it. The same configs give the same calls.
-//
-//   yard::Config config = yard::read_config("rules.yaml").config;
-//   for (const std::string& call : yard::sample_calls(runtime, "rms_norm", {&config, 1}).value())
-//     std::puts(runtime.resolve(call).value().kernel.c_str());
 #pragma once
 
 #include <yard/call_spec.h>
@@ -162,8 +157,7 @@ struct VerifyReport {
 // Runs on the calling thread, for some seconds. Fails only if an option names something unknown.
 YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options = {});
 
-// The difference of two results of one call, by what its op states: compare() of call_spec.h with the op's tolerances and
-// magnitudes. An error if there is no such op.
+// compare() of call_spec.h with the op's tolerances and magnitudes.
 YARD_API Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
                                             const CallTensors& found, const CallTensors& expected);
 
@@ -198,8 +192,7 @@ struct CanaryReport {
   std::vector<CanaryMismatch> mismatches;  // the last 64, oldest first
 };
 
-// The inputs of a call with wrong results. As a file: text up to the line `data`, then the bytes of the tensors in the
-// order of their lines. Files are untrusted and are checked when they are read.
+// The inputs of a call with wrong results. Files are untrusted and are checked when they are read.
 struct CanaryDump {
   CanaryMismatch mismatch;           // without `dump`
   std::optional<double> rtol, atol;  // of the rule; both unset: those of the op
@@ -222,13 +215,11 @@ struct CanaryReplay {
 };
 
 // Runs the kernel of the dump, or another one of the op, on the dump's inputs, and compares it with the kernel it was
-// compared with, or the reference kernel. Policy and health are ignored. An error if op or kernel are unknown, a kernel
-// does not accept the call, the inputs do not fit the call, or the kernel to compare with fails.
+// compared with, or the reference kernel. Policy and health are ignored.
 YARD_API Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
                                      std::string_view kernel = {});
 
-// CallSpecs in canonical form, each once, at most `limit`. Fails if there is no such op. Opens the plugin that serves
-// the op. Any thread.
+// CallSpecs in canonical form, each once, at most `limit`. Opens the plugin that serves the op. Any thread.
 YARD_API Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
                                                        std::span<const Config> configs = {},
                                                        size_t limit = 2000);

@@ -27,7 +27,7 @@ Status check_map(const registry::State& state, const StaticMap& map) {
     else
       status.note(std::move(text));
   };
-  for (const auto& [op, kernel] : map.kernels()) {
+  for (const auto& [op, kernel] : map) {
     const registry::OpRecord* op_record = state.find(op);
     if (op_record == nullptr)
       wrong(Code::kUnknownOp, fmt::format("the static map names op '{}', which is not known{}", op,
@@ -104,8 +104,7 @@ Status set_breakers(Core& core, const BreakerSettings& settings) {
 }
 
 Status set_static_map(Core& core, StaticMap map) {
-  for (const auto& [op, kernel] : map.kernels())
-    core.sites.first_need(op, core.snapshot()->state->find(op));
+  for (const auto& [op, kernel] : map) core.sites.first_need(op, core.snapshot()->state->find(op));
   return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
     p.mapped = map;
     return check_map(state, map);

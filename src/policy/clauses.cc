@@ -400,7 +400,7 @@ ClauseSources sources_for(const ProcessPolicy& process,
                           const std::shared_ptr<const op::Program>& program) {
   ClauseSources to{process.in_force};
   const std::string op(program->name());
-  const auto& mapped = process.mapped.kernels();
+  const auto& mapped = process.mapped;
   if (const auto it = mapped.find(op); it != mapped.end()) to.mapped = it->second;
   if (process.file == nullptr) return to;
   const Config& config = process.file->config;

@@ -81,9 +81,9 @@ class Modes : public ::testing::Test {
 
 TEST_F(Modes, AStaticMapPutsItsKernelFirst) {
   EXPECT_EQ(ran(4), 1);
-  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map({{"step", "default.b"}}).or_throw();
   EXPECT_EQ(ran(4), 2);
-  EXPECT_EQ(runtime().rules().static_map().kernels().at("step"), "default.b");
+  EXPECT_EQ(runtime().rules().static_map().at("step"), "default.b");
   ResultRecord record;
   Options o;
   o.result = &record;
@@ -105,7 +105,7 @@ TEST_F(Modes, AStaticMapInCodeIsStrongerThanTheFiles) {
   EXPECT_EQ(explain(4).candidates[0].detail, "chosen by static_kernel_map (rules.yaml:2)");
   EXPECT_EQ(explain(4).candidates[1].detail,
             "the op is mapped to default.c by static_kernel_map (rules.yaml:2)");
-  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map({{"step", "default.b"}}).or_throw();
   EXPECT_EQ(ran(4), 2);
   EXPECT_EQ(explain(4).candidates[0].detail, "chosen by the program's static map");
   EXPECT_THAT(explain(4).to_text(), HasSubstr("chosen by the program's static map"));
@@ -114,9 +114,9 @@ TEST_F(Modes, AStaticMapInCodeIsStrongerThanTheFiles) {
 }
 
 TEST_F(Modes, AStaticMapWithUnknownNamesChangesNothing) {
-  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map({{"step", "default.b"}}).or_throw();
   const Status s = runtime().rules().set_static_map(
-      StaticMap().set("step", "default.bb").set("stepp", "default.a").set("zzz", "default.a"));
+      {{"step", "default.bb"}, {"stepp", "default.a"}, {"zzz", "default.a"}});
   EXPECT_EQ(s.code(), Code::kNotFound);
   EXPECT_THAT(s.to_string(), HasSubstr("'default.bb' for op 'step', which has no such kernel; did "
                                        "you mean 'default.b'?"));
@@ -126,7 +126,7 @@ TEST_F(Modes, AStaticMapWithUnknownNamesChangesNothing) {
 }
 
 TEST_F(Modes, AStaticMapBypassesNeitherDenyNorCapability) {
-  runtime().rules().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  runtime().rules().set_static_map({{"step", "default.b"}}).or_throw();
   Policy p;
   p.deny_kernels = {"default.b"};
   runtime().set_policy(p).or_throw();
@@ -275,17 +275,9 @@ TEST_F(Modes, FallbackModesAreChecked) {
   EXPECT_THAT(runtime().rules().set(config).to_string(), HasSubstr("did you mean 'config'?"));
 }
 
-TEST_F(Modes, ATableOfCompileTimeIsAMap) {
-  static constexpr MappedKernel kTable[] = {{"step", "default.c"}};
-  static_assert(mapped_kernel(kTable, "step") == "default.c");
-  static_assert(mapped_kernel(kTable, "other").empty());
-  runtime().rules().set_static_map(StaticMap(kTable)).or_throw();
-  EXPECT_EQ(ran(4), 3);
-}
-
 TEST_F(Modes, ResetRemovesTheStaticMap) {
   Runtime r;
-  r.rules().set_static_map(StaticMap().set("softmax", "reference.cpp")).or_throw();
+  r.rules().set_static_map({{"softmax", "reference.cpp"}}).or_throw();
   EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
   r.reset().or_throw();
   EXPECT_TRUE(r.rules().static_map().empty());

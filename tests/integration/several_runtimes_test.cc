@@ -59,7 +59,7 @@ TEST(SeveralRuntimes, PoliciesRulesAndModesAreSeparate) {
   EXPECT_EQ(one.ran(), 11);
   EXPECT_EQ(two.ran(), 22);
   EXPECT_THAT(one.runtime().rules().history(), IsEmpty());
-  ASSERT_TRUE(one.runtime().rules().set_static_map(StaticMap().set("copy", "second")).ok());
+  ASSERT_TRUE(one.runtime().rules().set_static_map({{"copy", "second"}}).ok());
   EXPECT_TRUE(two.runtime().rules().static_map().empty());
   ASSERT_TRUE(two.runtime().recording().to(folder / "calls.txt").ok());
   EXPECT_EQ(one.ran(), one.ran());
