@@ -166,7 +166,7 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
       changed |= update.changed;
       if (update.opened && c.rollout != nullptr) c.rollout->note_opened(kernel.id, f.message);
     }
-    if (checked) core.board->success(key(outcome.served), now, health::Evidence::kResult);
+    if (checked) core.board->found_right(key(outcome.served), now);
   }
   if (changed || core.board.has_events()) core.health_changed();
 }

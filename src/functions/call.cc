@@ -77,7 +77,7 @@ bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args
 }
 
 // Whether that decided the half-open phase.
-bool leave_probe(FunctionTry& so_far, ErrorClass outcome) noexcept {
+bool leave_probe_with(FunctionTry& so_far, ErrorClass outcome) noexcept {
   const std::shared_ptr<void> probe = std::exchange(so_far.probe, nullptr);
   return probe != nullptr && static_cast<health::ProbeSlots*>(probe.get())->leave(outcome);
 }
@@ -121,15 +121,31 @@ bool may_try_another(const FunctionSite& site, ThreadHead& thread, const Functio
   return !strict;
 }
 
+// How often a backend's implementation has succeeded: the sites of a function share its breaker.
+uint64_t successes_of(const Core& core, const Implementation& i) {
+  const auto snapshot = core.snapshot();
+  const auto* const tables = functions::SnapshotTables::of(*snapshot);
+  uint64_t sum = 0;
+  if (tables == nullptr) return sum;
+  for (const auto& table : tables->tables) {
+    if (table == nullptr) continue;
+    for (const Table::Entry& e : table->entries)
+      if (e.implementation->record == i.record) sum += e.implementation->successes.total();
+  }
+  return sum;
+}
+
 void report_failure(const Implementation& i, const Thrown& t, FunctionTry& so_far) {
   // A function names no device, so none can be marked lost: it is a fault of the implementation.
   const ErrorClass c =
       t.error_class == ErrorClass::kDeviceLost ? ErrorClass::kFault : t.error_class;
-  const bool decided = leave_probe(so_far, c);
+  const bool decided = leave_probe_with(so_far, c);
   Core& core = Service::serving()->core();
+  health::FailedOn on;
+  on.successes = successes_of(core, i);
+  on.kernel = i.record.get();
   const health::BoardUpdate told = core.board->fault(functions::health_key(*i.record), c, t.text,
-                                                     std::chrono::steady_clock::now());
-  if (told.suspect) i.watched.store(true);
+                                                     std::chrono::steady_clock::now(), on);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
@@ -154,7 +170,6 @@ const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead&
         i.takes_next ? static_cast<const void*>(so_far.table)
                      : static_cast<const void*>(static_cast<const FunctionRow*>(&i)));
     remember(thread, site, i.backend);
-    count(thread, i.ran);
     return &i;
   }
   notes.chosen(site, args, kOriginal);
@@ -166,14 +181,15 @@ const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead&
 bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                      Left left, FunctionTry& so_far) {
   so_far.reported = true;
+  const auto& i = static_cast<const Implementation&>(row);
+  count(thread, i.thrown.id());
   if (site.selection == Selection::kActive) return false;
   if (thread_is_unwinding()) {
     // The thread ends, which is no failure of the implementation.
-    leave_probe(so_far, ErrorClass::kDeclined);
+    leave_probe_with(so_far, ErrorClass::kDeclined);
     return false;
   }
   if (static_cast<base::ThreadRecord&>(thread).failed_by_refusal(true)) return false;
-  const auto& i = static_cast<const Implementation&>(row);
   const Thrown t = classify();
   report_failure(i, t, so_far);
   if (t.error_class == ErrorClass::kCaller) return false;
@@ -186,22 +202,10 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
   return true;
 }
 
-void function_ended(const FunctionRow& row, FunctionTry& so_far) noexcept {
-  // A failure has been reported.
-  if (so_far.reported) return static_cast<void>(leave_probe(so_far, ErrorClass::kDeclined));
-  try {
-    Core& core = Service::serving()->core();
-    const bool decided = leave_probe(so_far, ErrorClass::kOk);
-    if (row.watched.load()) {
-      const auto& i = static_cast<const Implementation&>(row);
-      const health::BoardUpdate told =
-          core.board->success(functions::health_key(*i.record), std::chrono::steady_clock::now());
-      if (!told.suspect) row.watched.store(false);
-    }
-    if (decided) core.health_changed();
-  } catch (const std::bad_alloc&) {
-    // The next success is reported.
-  }
+void leave_probe(FunctionTry& so_far) noexcept {
+  // A failure that health was told of has left its probe already.
+  const ErrorClass outcome = so_far.reported ? ErrorClass::kDeclined : ErrorClass::kOk;
+  if (leave_probe_with(so_far, outcome)) Service::serving()->core().health_changed();
 }
 
 HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {

@@ -44,7 +44,7 @@ void add_counters(const Table& table, FunctionInfo& to) {
   for (FunctionProvider& p : to.providers)
     for (const Table::Entry& e : table.entries)
       if (e.implementation->record->backend == p.backend) {
-        p.calls = e.implementation->runs.total();
+        p.calls = e.implementation->successes.total() + e.implementation->thrown.total();
         p.failures = e.implementation->failures.total();
       }
 }
@@ -146,9 +146,7 @@ void Service::add_successes(std::vector<health::Successes>& to) {
     if (table == nullptr) continue;
     for (const Table::Entry& e : table->entries) {
       const health::Key key = health_key(*e.implementation->record);
-      const uint64_t runs = e.implementation->runs.total();
-      to.push_back({key.op, key.kernel, key.backend,
-                    runs - std::min(runs, e.implementation->failures.total())});
+      to.push_back({key.op, key.kernel, key.backend, e.implementation->successes.total()});
     }
   }
 }

@@ -229,7 +229,7 @@ Implementation::Implementation(std::shared_ptr<const registry::Function> r)
   run = record->d.function, verify = record->d.verify, self = record->d.self;
   takes_next = (record->d.flags & YARD_FUNCTION_NEXT) != 0;
   backend = g_backend_names.intern(record->backend)->text.c_str();
-  ran = runs.id();
+  succeeded = successes.id();
 }
 
 std::shared_ptr<const Implementation> Implementation::make(

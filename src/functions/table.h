@@ -95,7 +95,7 @@ struct Implementation : detail::FunctionRow {
       std::shared_ptr<const registry::Function> record);
 
   const std::shared_ptr<const registry::Function> record;
-  base::Counter runs, failures;
+  base::Counter successes, thrown, failures;  // of what was thrown, some are failures
 
   // Logs the reason of a refusal the first time it is given, for up to kReasons reasons.
   void refused(const yard_verdict_t& v) const;

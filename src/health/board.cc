@@ -57,8 +57,7 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
       if (key_of.record == r) breaker.forget_failures();
   const BreakerKey k{r, key.kind};
   const auto at = breakers_.find(k), whole = breakers_.find({r, {}});
-  if (c != ErrorClass::kFault)
-    return {false, at != breakers_.end() && at->second.calls.counts_successes(settings_, now)};
+  if (c != ErrorClass::kFault) return {};
   const bool wrong = on.evidence == Evidence::kResult;
   for (const auto deciding : {whole, at}) {
     if (deciding == breakers_.end()) continue;
@@ -73,7 +72,7 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
     return {};
   }
   if (begins) breaker->seen = on.successes, breaker->wrong_results = wrong;
-  BoardUpdate to{begins && is_divided(k), true};
+  const BoardUpdate to{begins && is_divided(k)};
   if (to.changed) snapshot_.reset();
   if (!breaker->fault(settings_, now, on.evidence, on.successes)) return to;
   std::string why = after_failures(settings_, *breaker, on.evidence, text);
@@ -84,12 +83,11 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   return {.changed = true, .opened = true};
 }
 
-BoardUpdate BoardState::success(const Key& key, Time now, Evidence evidence) {
+void BoardState::found_right(const Key& key, Time now) {
   const auto at = breakers_.find({find(key), key.kind});
   // Late successes do not close a breaker; those of probes are counted by its ProbeSlots.
-  if (at == breakers_.end() || !at->second.closed()) return {};
-  at->second.success(settings_, now, evidence);
-  return {false, at->second.count(evidence).counts_successes(settings_, now)};
+  if (at != breakers_.end() && at->second.closed())
+    at->second.results.success(settings_, now, 1);
 }
 
 void BoardState::open(Entry& entry, std::string text, Time now) {

@@ -10,7 +10,7 @@
 //
 // Calls that succeed do not come here. The first fault of a kind of call publishes the kind as *counting*: calls of that
 // kind then have plans of their own, so that the counters of these plans say how many have succeeded when the next one
-// fails. Successes are reported only for checked results and for functions, which have no plans.
+// fails. Functions have counters of their own. Successes are reported only for checked results.
 //
 // Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it but
 // FailedOn::text. Memory is bounded: at most kMostKeys breakers of kinds of calls are kept.
@@ -53,7 +53,6 @@ struct FailedOn {
 // The effect of a reported outcome.
 struct BoardUpdate {
   bool changed = false;  // the snapshot has changed
-  bool suspect = false;  // of a function: its next success is to be reported
   bool opened = false;   // the breaker was closed, and this failure has opened it
 };
 
@@ -111,8 +110,8 @@ class BoardState {
   // change nothing, since they began before.
   BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
                     const FailedOn& on = {});
-  // A success that is not counted elsewhere: of a function, or a checked result.
-  BoardUpdate success(const Key& key, Time now, Evidence evidence = Evidence::kCall);
+  // The results of a call were checked and are right.
+  void found_right(const Key& key, Time now);
 
   std::shared_ptr<const HealthSnapshot> snapshot();
   // When advance() has something to do; in the past: now. Empty: not before another report.

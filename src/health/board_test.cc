@@ -49,20 +49,13 @@ TEST(Board, ASuccessEndsConsecutiveFaults) {
   EXPECT_TRUE(fail_after(board, key, 99, t0).opened);
 }
 
-TEST(Board, ReportedSuccessesEndConsecutiveFaultsOfFunctions) {
-  BreakerSettings s;
-  s.failure_percent = 0;
-  Board board(s);
+TEST(Board, CallsOfFunctionsAreNotDividedIntoKinds) {
+  Board board;
   const Key key{"group/f", "acme", "acme", {}};
-  for (int i = 0; i < 100; ++i) {
-    for (int k = 0; k < 4; ++k) {
-      const BoardUpdate told = board->fault(key, ErrorClass::kFault, "it broke", t0);
-      EXPECT_TRUE(told.suspect);
-      EXPECT_FALSE(told.changed) << "its calls are not divided into kinds";
-    }
-    EXPECT_FALSE(board->success(key, t0).suspect);
-  }
-  EXPECT_TRUE(board->snapshot()->empty());
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(fail(board, key, t0));
+  EXPECT_EQ(board->snapshot()->of_op("group/f"), nullptr);
+  EXPECT_TRUE(fail(board, key, t0));
+  EXPECT_EQ(state_of(board, key), kOpen);
 }
 
 TEST(Board, KindsThatFailAreCountedUntilTheyAreForgotten) {
@@ -117,6 +110,16 @@ TEST(Board, FailuresOfAReplacedKernelDoNotCount) {
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(fails(kernels[0]));
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(fails(kernels[1]));
   EXPECT_TRUE(fails(kernels[1]));
+  // Its successes are counted from the start.
+  board->reset(key, t0);
+  const auto fails_after = [&](const int& kernel, uint64_t successes) {
+    return board
+        ->fault(key, ErrorClass::kFault, "it broke", t0,
+                {.successes = successes, .kernel = &kernel})
+        .opened;
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(fails_after(kernels[0], 1000));
+  for (uint64_t i = 0; i < 20; ++i) EXPECT_FALSE(fails_after(kernels[1], i));
 }
 
 TEST(Board, OnlyCheckedResultsTellOfResults) {
@@ -136,7 +139,7 @@ TEST(Board, OnlyCheckedResultsTellOfResults) {
   // A checked result that is right ends the row.
   for (int i = 0; i < 40; ++i) {
     EXPECT_FALSE(wrong());
-    for (int k = 0; k < 3; ++k) board->success(key, t0, Evidence::kResult);
+    for (int k = 0; k < 3; ++k) board->found_right(key, t0);
   }
   EXPECT_EQ(state_of(board, key), kClosed);
 }
@@ -150,7 +153,7 @@ TEST(Board, ThePercentageOfWrongResultsIsThatOfCheckedOnes) {
       board->fault(key, ErrorClass::kFault, "wrong", t0,
                    {.evidence = Evidence::kResult, .successes = 10 * i});
     else
-      board->success(key, t0, Evidence::kResult);
+      board->found_right(key, t0);
   EXPECT_EQ(state_of(board, key), kOpen);
   EXPECT_EQ(board->take_events().at(0).text,
             "51 of 101 checked results were wrong, the last: wrong");
@@ -264,12 +267,12 @@ TEST(Board, LateResultsChangeNothing) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 1s).changed);
+  for (int i = 0; i < 10; ++i) board->found_right(key, t0 + 1s);
   EXPECT_EQ(state_of(board, key), kOpen);
   EXPECT_FALSE(fail(board, key, t0 + 2s));
   EXPECT_EQ(board->next_change(), t0 + 30s) << "a late fault makes it no longer";
   board->advance(t0 + 30s);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board->success(key, t0 + 31s).changed);
+  for (int i = 0; i < 10; ++i) board->found_right(key, t0 + 31s);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(fail(board, key, t0 + 31s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
 }

@@ -237,7 +237,7 @@ void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std:
     return;
   }
   if (!permit.probe_) {
-    if (result == ErrorClass::kOk) i.breaker.success(i.settings, now);
+    if (result == ErrorClass::kOk) i.breaker.calls.success(i.settings, now, 1);
     if (result == ErrorClass::kFault) i.fault(why, now);
     return;
   }

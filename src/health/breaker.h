@@ -53,10 +53,6 @@ struct FailureCount {
   bool reached(const BreakerSettings& s) const {
     return s.failure_percent != 0 && calls >= s.failure_min_calls && !is_harmless(s);
   }
-  // Whether a success would make a difference.
-  bool counts_successes(const BreakerSettings& s, Time now) const {
-    return in_a_row > 0 || is_open(s, now);
-  }
 
  private:
   static constexpr uint16_t kMost = 60'000;
@@ -139,11 +135,7 @@ struct Breaker {
     count(e).failure(s, now);
     return in_a_row() >= s.failure_threshold || count(e).reached(s);
   }
-  // Only when closed. A success that is not counted elsewhere.
-  void success(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
-    count(e).success(s, now, 1);
-  }
-  void forget_failures() { calls = results = {}; }
+  void forget_failures() { calls = results = {}, seen = 0; }
 
   void open(const BreakerSettings& s, Time now) {
     const uint32_t before = repeats_at(s, now);

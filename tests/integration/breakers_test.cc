@@ -2,6 +2,7 @@
 // Breakers and health as callers see them: excluded kernels, their return, reports and events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/c.h>
 
 #include <algorithm>
 #include <atomic>
@@ -37,13 +38,58 @@ TEST_F(HealthOf, ConsecutiveFaultsExcludeAKernelForSuchCalls) {
 // Whatever else the machine does: nothing waits for a thread of the runtime.
 TEST_F(HealthOf, ABreakerTakesEffectWithTheCallThatOpensIt) {
   set(5, std::chrono::hours(1));
-  bad_.set({.code = YARD_FAULT, .message = "smoke"});
-  for (int round = 0; round < 50; ++round) {
-    const uint64_t before = bad_.calls();
-    for (int i = 0; i < 20; ++i) EXPECT_TRUE(call().ok());
-    EXPECT_EQ(bad_.calls(), before + 5) << "the threshold";
-    bare_.runtime.health().reset("copy", "fault.bad").or_throw();
+  std::vector<float> to(4), from(4);
+  const TensorView out(to.data(), DType::f32, {4}), x(from.data(), DType::f32, {4});
+  const auto bound = bind(copy.on(bare_.runtime), out, x).value();
+  const std::function<Status()> ways[] = {
+      [&] { return copy.on(bare_.runtime)(out, x, 0); },  // through a memo from the third call on
+      [&] {
+        return bare_.runtime.call("copy", {{"out", out}, {"x", x}});
+      },
+      [&] { return bound(out, x, 0); },
+      [&] {
+        const ScopedPolicy in(Scope().label("tenant", "beta"));
+        return copy.on(bare_.runtime)(out, x, 0);
+      },
+  };
+  for (const auto& way : ways)
+    for (int round = 0; round < 20; ++round) {
+      bad_.set({.rate = 0});
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(way().ok());
+      bad_.set({.code = YARD_FAULT, .message = "smoke"});
+      const uint64_t before = bad_.calls();
+      for (int i = 0; i < 20; ++i) EXPECT_TRUE(way().ok());
+      EXPECT_EQ(bad_.calls(), before + 5) << "the threshold, way " << &way - ways;
+      bare_.runtime.health().reset("copy", "fault.bad").or_throw();
+    }
+}
+
+// The packed call of C uses the shared runtime.
+TEST(SharedHealth, ABreakerTakesEffectWithThePackedCallThatOpensIt) {
+  Runtime& runtime = Runtime::shared();
+  fault::FaultBackend backend;
+  FaultKernel bad{{.op = "copy", .id = "fault.bad", .priority = 200}};
+  Changes c;
+  c.add_backend(backend.descriptor()).add_backend(backend_of("test")).add_op(op_of(kCopy));
+  c.add_kernel(bad.descriptor()).add_kernel(kernel_of("copy", "good", 1, 100));
+  runtime.apply(std::move(c)).or_throw();
+  float to[4] = {}, from[4] = {};
+  const TensorView out(to, DType::f32, {4}), x(from, DType::f32, {4});
+  const yard_value_t args[] = {value_of(out), value_of(x), Value(0).c()};
+  char error[200] = "";
+  yard_op_ref_t* const op = yard_find_op("copy", error, sizeof error);
+  ASSERT_NE(op, nullptr) << error;
+  const auto call = [&] { EXPECT_EQ(yard_call(op, args, 3, error, sizeof error), YARD_OK) << error; };
+  for (int round = 0; round < 20; ++round) {
+    bad.set({.rate = 0});
+    for (int i = 0; i < 5; ++i) call();
+    bad.set({.code = YARD_FAULT});
+    const uint64_t before = bad.calls();
+    for (int i = 0; i < 20; ++i) call();
+    EXPECT_EQ(bad.calls(), before + 5);
+    runtime.health().reset("copy", "fault.bad").or_throw();
   }
+  EXPECT_TRUE(runtime.reset().ok());
 }
 
 TEST_F(HealthOf, NoCallThatStartsAfterABreakerOpenedRunsItsKernel) {
@@ -127,7 +173,6 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   EXPECT_FALSE(is_out());
 }
 
-// A success is reported whichever plan served it: one that was made since the faults, or that of a scope.
 // Sizes of one breaker key, of which one fails: never two failures in a row.
 TEST_F(HealthOf, AlternatingGoodAndBadSizesOpenTheBreaker) {
   bad_.set({.when = [](const yard_value_t* args,
@@ -243,7 +288,9 @@ TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
 }
 
 std::atomic<bool> g_typed_fails{false};
+std::atomic<int> g_typed_runs{0};
 int32_t typed_copy(plugin::Call, plugin::Tensor, plugin::Tensor, int64_t) {
+  ++g_typed_runs;
   return g_typed_fails.load() ? YARD_FAULT : YARD_OK;
 }
 
@@ -268,7 +315,9 @@ TEST_F(HealthOf, MemosReportSuccessesAfterFaults) {
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(opened_, 0);
   g_typed_fails = true;
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(call().ok());
+  g_typed_runs = 0;
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_EQ(g_typed_runs, 5);
   EXPECT_TRUE(soon([&] { return opened_ > 0; }));
   g_typed_fails = false;
 }

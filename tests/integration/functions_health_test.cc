@@ -132,15 +132,34 @@ TEST_F(FunctionHealth, ABackendThatKeepsFailingIsExcluded) {
   EXPECT_EQ(k.open[0].key, "all calls");
 }
 
+TEST_F(FunctionHealth, ABreakerTakesEffectWithTheCallThatOpensIt) {
+  add_bad();
+  BreakerSettings s = runtime().health().settings();
+  s.cooldown = 1h, s.cooldown_cap = 1h;
+  runtime().health().set_settings(s).or_throw();
+  fails_ = true;
+  for (int round = 0; round < 50; ++round) {
+    const int before = runs_;
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(f(i), i);
+    EXPECT_EQ(runs_, before + 3) << "the threshold";
+    runtime().health().reset("h_group/f", "h_bad").or_throw();
+  }
+}
+
 TEST_F(FunctionHealth, ASuccessResetsConsecutiveFaults) {
   add_bad();
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 6; ++round) {
     fails_ = true;
     f(1), f(2);
     fails_ = false;
+    // A success in a scope counts, too.
+    const ScopedPolicy in(round % 2 == 0 ? Scope() : Scope().deny_vendors({"nobody"}));
     EXPECT_EQ(f(1), 100);
   }
   EXPECT_EQ(breaker(), "closed");
+  const FunctionProvider p = provider("h_group/f", "h_bad");
+  EXPECT_EQ(p.calls, 18u);
+  EXPECT_EQ(p.failures, 12u);
 }
 
 TEST_F(FunctionHealth, AfterTheCooldownProbesCloseIt) {

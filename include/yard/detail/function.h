@@ -30,10 +30,8 @@ struct FunctionRow {
   void (*verify)(void) = nullptr;  // see VerifyFunction; null: accepts everything
   void* self = nullptr;
   const char* backend = nullptr;  // never freed
-  uint32_t ran = 0;               // counter
+  uint32_t succeeded = 0;         // counter
   bool takes_next = false;        // `run` gets a yard_function_next_t* instead of `self`
-  // Its last calls failed: the next success is reported to health.
-  mutable std::atomic<bool> watched{false};
 };
 
 struct FunctionTable {
@@ -241,15 +239,23 @@ YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, Th
 // In a catch (...): reports the failure to health. Returns whether the next implementation is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                               Left left, FunctionTry& so_far);
-// The row of choose_function() has ended: reports a success to health, unless function_failed() was called.
-YARD_API void function_ended(const FunctionRow& row, FunctionTry& so_far) noexcept;
+// Gives back the probe of a call on the slow path.
+YARD_API void leave_probe(FunctionTry& so_far) noexcept;
+// The row of choose_function() has ended: counts a success, unless function_failed() was called.
 struct FunctionEnd {
+  ThreadHead& thread;
   const FunctionRow& row;
   FunctionTry& so_far;
   ~FunctionEnd() {
-    if (so_far.probe != nullptr || row.watched.load(std::memory_order_relaxed))
-      function_ended(row, so_far);
+    if (!so_far.reported) count(thread, row.succeeded);
+    if (so_far.probe != nullptr) leave_probe(so_far);
   }
+};
+// The same for a row on the fast path, where `counter` is set to 0 after a failure.
+struct FunctionSuccess {
+  ThreadHead& thread;
+  uint32_t counter;
+  ~FunctionSuccess() { count(thread, counter); }
 };
 
 template <class... A>
@@ -318,7 +324,7 @@ template <class R, class... A>
       Guard guard(thread, site);
       const FunctionRow* const row = choose_function(site, guard, thread, erased, so_far);
       if (row != nullptr) {
-        const FunctionEnd end{*row, so_far};
+        const FunctionEnd end{thread, *row, so_far};
         try {
           return FunctionChain<R, A...>{so_far.table, so_far.at, fallback}.run(*row, args...);
         } catch (...) {
@@ -349,7 +355,7 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
         const FunctionRow& row = *table->rows[i];
         if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
         original = false;
-        if (row.takes_next || row.watched.load(std::memory_order_relaxed)) [[unlikely]]
+        if (row.takes_next) [[unlikely]]
           break;
         // So far only values of the table that were branched on have been read, which no store overtakes. A row that
         // refused was read beyond that.
@@ -358,10 +364,11 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
         else
           guard.move_to_after_reading(&row);
         remember(thread, site, row.backend);
-        count(thread, row.ran);
+        FunctionSuccess end{thread, row.succeeded};
         try {
           return run_row<R, A...>(row, row.self, args...);
         } catch (...) {
+          end.counter = 0;
           FunctionTry so_far;
           if (!function_failed(site, row, thread, kLeft<A...>, so_far)) throw;
           // The guard has moved off the table: start over on the slow path, without this row.
