@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health: circuit breakers, and how the backends and kernels of a runtime are doing.
+// Health: circuit breakers, and how the backends and kernels of a runtime are doing. docs/concepts/breakers.md has the model.
 //
 //   yard::Health health = runtime.health();
 //   std::puts(to_string(health.report(), std::chrono::steady_clock::now()).c_str());
 //   health.open("rms_norm", "vendor.acme", "bad firmware").or_throw();  // until it is closed manually
 //   health.on_event([](const yard::BreakerEvent& e) { send_alert(e.text); });
-//   health.device_back({2, 0});                                         // after a reset of cuda:0
 //
-// A runtime has a circuit breaker for each kernel and kind of call. Closed: calls are admitted; `failure_threshold`
-// consecutive failures open it, or `failure_percent` of the calls in a window. Open: calls are refused until a cooldown is
-// over, which grows with each repeat. Half-open: one probe at a time, a few per period; `success_threshold` successes close
-// the breaker, one failure opens it again. docs/concepts/breakers.md has the whole model. The same for any program:
+// A runtime has a circuit breaker for each kernel and kind of call. CircuitBreaker is the same for any program:
 //
 //   yard::CircuitBreaker breaker("database");
 //   if (yard::BreakerPermit permit = breaker.try_acquire(Clock::now())) {
@@ -18,9 +14,8 @@
 //     else permit.failure(Clock::now(), "no answer");
 //   }
 //
-// All functions may be called from any thread, those of Health also from inside kernels, and none waits for calls; a
-// breaker's lock is held for some dozen instructions. Reading a state or a report changes nothing. CircuitBreaker reads
-// no clock: time is passed in. After fork() the breakers of the child are closed.
+// All functions may be called from any thread, those of Health also from inside kernels, and none waits for calls. Reading
+// a state or a report changes nothing. After fork() the breakers of the child are closed.
 #pragma once
 
 #include <yard/status.h>
@@ -30,15 +25,16 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 namespace yard {
 
 struct BreakerSettings {
-  bool enabled = true;             // false: failures open nothing; manual opening still works
-  uint32_t failure_threshold = 5;  // consecutive failures
-  // Percentage of failures, among at least `failure_min_calls` calls within `failure_window`, that opens it, too; 0: none.
-  // The window begins with a failure.
+  bool enabled = true;             // if false, failures open nothing; manual opening still works
+  uint32_t failure_threshold = 5;  // consecutive failures that open it
+  // The percentage of failures that opens it, too, among at least `failure_min_calls` calls within `failure_window`, which
+  // begins with a failure. 0 turns this off.
   uint32_t failure_percent = 50;
   uint32_t failure_min_calls = 100;
   std::chrono::nanoseconds failure_window = std::chrono::seconds(10);
@@ -65,21 +61,20 @@ struct BreakerEvent {
   std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
-  // kOpened: when probes begin; time_point::max(): not before it is closed manually.
+  // Of kOpened: when probes begin; time_point::max() if only close() ends it.
   std::chrono::steady_clock::time_point until;
 };
 // "opened", "half_open", "closed", "device_lost", "device_back".
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 // `database: opened for 30s: 5 failures in a row, the last: no answer`
 YARD_API std::string to_string(const BreakerEvent& event);
-// Events that a CircuitBreaker or a runtime keeps until they are taken; beyond it the oldest are dropped.
+// Events that a CircuitBreaker or a runtime keeps until they are taken. The oldest are dropped.
 inline constexpr size_t kBreakerEvents = 256;
 
 struct BreakerCounters {
   uint64_t admitted = 0, refused = 0;  // by try_acquire()
-  uint64_t successes = 0, failures = 0;
+  uint64_t successes = 0, failures = 0, opened = 0;
   uint64_t late = 0;  // results of calls that began before the last state change, and had no effect
-  uint64_t opened = 0;
   uint64_t events_dropped = 0;  // not taken in time
 };
 
@@ -89,24 +84,31 @@ class CircuitBreaker;
 // Must not outlive its breaker. Used by one thread at a time.
 class [[nodiscard]] BreakerPermit {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   BreakerPermit() noexcept = default;  // refused
-  BreakerPermit(BreakerPermit&& other) noexcept : BreakerPermit() { *this = std::move(other); }
-  YARD_API BreakerPermit& operator=(BreakerPermit&& other) noexcept;
-  YARD_API ~BreakerPermit();
+  BreakerPermit(BreakerPermit&& other) noexcept { *this = std::move(other); }
+  BreakerPermit& operator=(BreakerPermit&& other) noexcept {
+    std::swap(breaker_, other.breaker_), std::swap(epoch_, other.epoch_);
+    std::swap(probe_, other.probe_);
+    return *this;
+  }
+  ~BreakerPermit() { end(ErrorClass::kDeclined, {}, {}); }
 
   explicit operator bool() const noexcept { return breaker_ != nullptr; }
-  // Whether this is a probe.
   bool is_probe() const noexcept { return probe_; }
-  YARD_API void success(std::chrono::steady_clock::time_point now);
-  YARD_API void failure(std::chrono::steady_clock::time_point now, std::string_view why = {});
+  void success(Time now) { end(ErrorClass::kOk, {}, now); }
+  void failure(Time now, std::string_view why = {}) { end(ErrorClass::kFault, why, now); }
 
  private:
   friend class CircuitBreaker;
+  YARD_API void end(ErrorClass result, std::string_view why, Time now);
   CircuitBreaker* breaker_ = nullptr;
   uint64_t epoch_ = 0;
   bool probe_ = false;
 };
 
+// Reads no clock: time is passed in.
 class YARD_API CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -131,15 +133,12 @@ class YARD_API CircuitBreaker {
   std::optional<Time> open_until(Time now) const;
   BreakerCounters counters() const;
   const std::string& name() const noexcept;
-
-  // Events since the last call, oldest first, at most kBreakerEvents. There are no callbacks, which could delay a caller.
+  // Events since the last call, oldest first. There are no callbacks, which could delay a caller.
   std::vector<BreakerEvent> take_events();
 
  private:
   friend class BreakerPermit;
   struct Impl;
-  void finish(const BreakerPermit& permit, ErrorClass result, std::string_view why, Time now);
-
   std::unique_ptr<Impl> impl_;
 };
 
@@ -149,9 +148,7 @@ struct FailureCounts {
 
   uint64_t of(ErrorClass c) const noexcept { return by_class[static_cast<size_t>(c)]; }
   uint64_t total() const noexcept {
-    uint64_t sum = 0;
-    for (const uint64_t n : by_class) sum += n;
-    return sum;
+    return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
   }
   // Those that count for the failure rate: not those of the caller, nor declined calls.
   uint64_t counted() const noexcept {
@@ -172,9 +169,9 @@ struct HealthCounts {
 
 // A breaker that is not closed.
 struct OpenBreaker {
-  std::string key;  // `f32 f32, sizes 8-15 4096-8191, cuda:0`; empty: the kernel as a whole
+  std::string key;  // `f32 f32, sizes 8-15 4096-8191, cuda:0`; empty for the kernel as a whole
   BreakerState state = BreakerState::kOpen;
-  // Open: when probes begin. Half-open: when the next period begins. Empty: open until it is closed manually.
+  // Open: when probes begin. Half-open: when the next period begins. Empty if only close() ends it.
   std::optional<std::chrono::steady_clock::time_point> until;
   uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
   bool manual = false;   // opened manually
@@ -208,7 +205,6 @@ struct BreakerTotals {
   uint64_t events_dropped = 0;  // not taken in time
 };
 
-// A copy.
 struct HealthReport {
   std::vector<BackendHealth> backends;  // by name
   std::vector<KernelHealth> kernels;    // by op, then by kernel
@@ -243,8 +239,7 @@ class YARD_API Health {
   // "group/name" as the op and the backend as the kernel. An error if there is no such kernel. In effect on return.
   Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
   Status close(std::string_view op, std::string_view kernel);
-  // Closes, and forgets all failures.
-  Status reset(std::string_view op, std::string_view kernel);
+  Status reset(std::string_view op, std::string_view kernel);  // also forgets all failures
 
   // Excludes every kernel of the device until device_back(). A kernel that reports YARD_DEVICE_LOST has the same effect.
   void device_lost(Device device, std::string_view why);
@@ -256,8 +251,7 @@ class YARD_API Health {
 
   // For decisions from now on. Of lower precedence than a rule file.
   Status set_settings(const BreakerSettings& settings);
-  // The settings in force.
-  BreakerSettings settings() const;
+  BreakerSettings settings() const;  // that are in force
 
   // Returns an id for remove_listener(). When that returns the listener is not running, except on the calling thread,
   // and is not called again.

@@ -156,7 +156,7 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
     for (const exec::Failure& f : outcome.failures) {
       const registry::Kernel& kernel = *f.attempt->kernel;
       health::FailedOn on;
-      on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
+      on.wrong = f.wrong;
       on.text = [&] { return select::call_text(c.entry.program(), r.args); };
       on.sizes = select::sizes_hash(c.entry.candidates().dims(), r.args);
       if (f.error == ErrorClass::kFault)

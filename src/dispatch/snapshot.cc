@@ -17,7 +17,7 @@ constexpr size_t kFirstTable = 16;
 constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself and what it lies in
 
 void free_table(void* t) { delete static_cast<PlanTable*>(t); }
-void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
+void free_plan(void* p) { delete static_cast<exec::Plan*>(p); }
 
 // Plans of entries that have been freed, and their table. Freeing thousands of plans would make a change slow, so later
 // selections do it.

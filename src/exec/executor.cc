@@ -57,44 +57,6 @@ bool past_deadline(const Request& r) {
 
 // ---- Saved inputs ----
 
-bool on_host(const yard_tensor_t& t) noexcept { return t.device.type == Device{}.type; }
-
-uint64_t item_bytes(const yard_tensor_t& t) noexcept {
-  return static_cast<uint64_t>(yard_unit_bytes(t.dtype));
-}
-
-uint64_t elements(const yard_tensor_t& t) noexcept {
-  uint64_t n = 1;
-  for (int32_t i = 0; i < t.ndim; ++i) n *= static_cast<uint64_t>(t.shape[i]);
-  return n;
-}
-
-int64_t stride(const yard_tensor_t& t, int32_t axis) noexcept {
-  if (t.strides != nullptr) return t.strides[axis];
-  int64_t s = 1;
-  for (int32_t i = t.ndim - 1; i > axis; --i) s *= t.shape[i];
-  return s;
-}
-
-// Calls f for each run of contiguous elements, in the order of the shape.
-template <class F>
-void for_each_run(const yard_tensor_t& t, int32_t axis, std::byte* at, uint64_t item, const F& f) {
-  const auto step = [&](int32_t a) { return stride(t, a) * static_cast<int64_t>(item); };
-  if (axis >= t.ndim) return f(at, item);
-  if (axis == t.ndim - 1 && stride(t, axis) == 1)
-    return f(at, item * static_cast<uint64_t>(t.shape[axis]));
-  for (int64_t i = 0; i < t.shape[axis]; ++i)
-    for_each_run(t, axis + 1, at + i * step(axis), item, f);
-}
-
-template <class F>
-void for_each_run(const yard_tensor_t& of, const F& f) {
-  const op::ByteTensor addressable(of);
-  const yard_tensor_t& t = addressable.get();
-  if (elements(t) != 0)
-    for_each_run(t, 0, static_cast<std::byte*>(t.data) + t.byte_offset, item_bytes(t), f);
-}
-
 // Calls f for each tensor of a value.
 template <class F>
 void for_each_tensor(const yard_value_t& v, const F& f) {
@@ -117,64 +79,41 @@ bool shares_memory_with_written(const op::Program& program, const yard_value_t* 
 // Copies of the inputs that a kernel may overwrite, so that another can be tried if it fails.
 class SavedInputs {
  public:
-  // Copies `~` arguments and inputs that share memory with written tensors. False, and nothing is held, if
-  // they are not in host memory or there is too little of it.
-  bool save(const op::Program& program, const yard_value_t* args);
+  // Copies `~` arguments and inputs that share memory with written tensors. Holds nothing if they are not in host memory or
+  // if there is too little of it.
+  void save(const op::Program& program, const yard_value_t* args) {
+    held_ = true;
+    for (uint32_t i = 0; i < program.arg_count(); ++i) {
+      const op::Access access = program.schema().params[i].access;
+      if (access == op::Access::kWrite) continue;
+      for_each_tensor(args[i], [&](const yard_tensor_t& t) {
+        if (access == op::Access::kReadWrite || shares_memory_with_written(program, args, t))
+          held_ = held_ && add(t);
+      });
+    }
+    if (!held_) copies_.clear();
+  }
   // Writes them back; may be called repeatedly.
-  void restore() const noexcept;
+  void restore() const noexcept {
+    for (const auto& [tensor, bytes] : copies_) copy_compact(*tensor, bytes.get(), true);
+  }
   bool held() const noexcept { return held_; }
 
  private:
-  struct Copy {
-    const yard_tensor_t* tensor;
-    std::unique_ptr<std::byte[]> bytes;
-  };
-  bool add(const yard_tensor_t& t);
+  bool add(const yard_tensor_t& t) {
+    const uint64_t bytes = compact_bytes(t);
+    if (bytes == 0) return true;
+    if (t.device.type != Device{}.type) return false;
+    std::unique_ptr<std::byte[]> to(new (std::nothrow) std::byte[bytes]);
+    if (to == nullptr) return false;
+    copy_compact(t, to.get(), false);
+    copies_.emplace_back(&t, std::move(to));
+    return true;
+  }
 
-  std::vector<Copy> copies_;
+  std::vector<std::pair<const yard_tensor_t*, std::unique_ptr<std::byte[]>>> copies_;
   bool held_ = false;
 };
-
-bool SavedInputs::add(const yard_tensor_t& t) {
-  const uint64_t bytes =
-      elements(t) / static_cast<uint64_t>(yard_unit_elements(t.dtype)) * item_bytes(t);
-  if (bytes == 0) return true;
-  if (!on_host(t)) return false;
-  Copy c{&t, std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[bytes])};
-  if (c.bytes == nullptr) return false;
-  std::byte* to = c.bytes.get();
-  for_each_run(t, [&](const std::byte* from, uint64_t n) {
-    std::memcpy(to, from, n);
-    to += n;
-  });
-  copies_.push_back(std::move(c));
-  return true;
-}
-
-bool SavedInputs::save(const op::Program& program, const yard_value_t* args) {
-  bool all = true;
-  for (uint32_t i = 0; i < program.arg_count() && all; ++i) {
-    const op::Access access = program.schema().params[i].access;
-    if (access == op::Access::kWrite) continue;
-    for_each_tensor(args[i], [&](const yard_tensor_t& t) {
-      if (access == op::Access::kReadWrite || shares_memory_with_written(program, args, t))
-        all = all && add(t);
-    });
-  }
-  if (!all) copies_.clear();
-  held_ = all;
-  return all;
-}
-
-void SavedInputs::restore() const noexcept {
-  for (const Copy& c : copies_) {
-    const std::byte* from = c.bytes.get();
-    for_each_run(*c.tensor, [&](std::byte* to, uint64_t n) {
-      std::memcpy(to, from, n);
-      from += n;
-    });
-  }
-}
 
 // ---- Plans ----
 
@@ -194,7 +133,9 @@ class PlanRun {
   Status run(size_t at) {
     for (; at < plan_.attempt_count; ++at) {
       const Attempt& a = plan_.attempts[at];
-      if (past_deadline(r_)) return deadline();
+      if (past_deadline(r_))
+        return with_notes(
+            Status(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op)));
       if (r_.admission != nullptr && !r_.admission->admits(at) && !must_run(at)) continue;
       if (record_ != nullptr) {
         note_kernel(*record_, a.kernel->id);
@@ -256,15 +197,14 @@ class PlanRun {
 
   // The error of the whole call: all kernels failed, or no other may be tried after the last.
   Status finish(bool all) const {
-    const std::vector<Failure>& failures = o_.failures;
     // Not wrapped at each level, where the reason would be cut off in the end.
     if (refused_) return Status(Code::kWouldDeadlock, thread_.nesting.why);
+    const std::vector<Failure>& failures = o_.failures;
     if (failures.size() == 1) return status(failures[0]);
-    Status s(Code::kKernelFailed, failures.back().error,
-             fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
-                         all ? "" : ", and another may not be tried after the last"));
-    for (const Failure& f : failures) s.note(std::string(status(f).message()));
-    return s;
+    return with_notes(
+        Status(Code::kKernelFailed, failures.back().error,
+               fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
+                           all ? "" : ", and another may not be tried after the last")));
   }
 
  private:
@@ -295,10 +235,7 @@ class PlanRun {
   int32_t judge_result(registry::ResultCheck& check, CallFrame& frame, bool& repaired) {
     const Status s = check_timed([&] { return check.judge(repaired); });
     if (s.ok()) return YARD_OK;
-    const std::string_view why = s.message();
-    const size_t n = std::min(why.size(), sizeof frame.error - 1);
-    std::memcpy(frame.error, why.data(), n);
-    frame.error[n] = '\0';
+    std::snprintf(frame.error, sizeof frame.error, "%s", std::string(s.message()).c_str());
     return YARD_FAULT;
   }
 
@@ -330,8 +267,7 @@ class PlanRun {
                           to_string(first.error), first.attempt->kernel->id, more()));
   }
 
-  Status deadline() const {
-    Status s(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op));
+  Status with_notes(Status s) const {
     for (const Failure& f : o_.failures) s.note(std::string(status(f).message()));
     return s;
   }

@@ -38,27 +38,20 @@ class States;
 
 inline constexpr size_t kErrorBytes = detail::ThreadHead::kErrorBytes;
 
-// Memory for a kernel that is running, 64-byte aligned; null if there is none. It is freed when the kernel
-// returns.
+// Memory for a kernel that is running, 64-byte aligned; null if there is none. Freed when the kernel returns.
 void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept;
-void free_scratch(yard_call_t& call) noexcept;
 
-// The context that a kernel gets and the buffer for its message. Lives on the stack; construction writes a
-// few words.
+// The context that a kernel gets and the buffer for its message. Lives on the stack.
 struct CallFrame {
   yard_call_t call;
   bool changed_float_state = false;  // found by run_kernel(), which has restored it
   bool wrote_buffers_only =
-      false;  // the kernel has not written to the caller's tensors, if it failed
-  ResultRecord* record = nullptr;  // gets the times of transforms; null: none are taken
+      false;  // the kernel has not written to the caller's tensors if it failed
+  ResultRecord* record = nullptr;  // gets the times of transforms; if null, none are taken
   char error[kErrorBytes];
 
   CallFrame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
     detail::start_call(call, error, flags, host, self);
-  }
-  ~CallFrame() {
-    if (call.host_data != nullptr) [[unlikely]]
-      free_scratch(call);
   }
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
@@ -84,9 +77,8 @@ struct Request {
   bool strict;         // no fallback
   bool writes_inputs;  // the op has `~` arguments
   const Options* options = nullptr;
-  const yard_value_t* given = nullptr;  // the caller's arguments, passed to kernels; null: args
-  // For kernels with state, which decline a call without them.
-  const op::Program* program = nullptr;
+  const yard_value_t* given = nullptr;   // the caller's arguments, passed to kernels; null: args
+  const op::Program* program = nullptr;  // with `states`, for kernels with state
   States* states = nullptr;
   bool trace = false;  // kernels trace the call instead of running it
   bool save = false;   // copy inputs that a kernel may overwrite before it fails
@@ -111,8 +103,8 @@ struct Failure {
 // The result of each kernel that a call ran, for health.
 struct Outcome {
   std::vector<Failure> failures;     // in the order of the attempts
-  const Attempt* served = nullptr;   // null: none
-  health::Series* series = nullptr;  // where the call was counted; null: it was not
+  const Attempt* served = nullptr;   // null if none did
+  health::Series* series = nullptr;  // where the call was counted; null if it was not
   bool checked = false;              // the results of `served` were checked and are right
   bool unjudged = false;             // a check of them began, and could not be made
   uint64_t checking_ns = 0;          // spent on checks of results, with Request::time_checks
@@ -122,22 +114,20 @@ struct Outcome {
   }
 };
 
-// Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only the forced
-// unwinding of a cancelled thread passes. Of the request, reads only what a kernel needs.
+// Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only
+// the forced unwinding of a thread that ends passes. Of the request, reads only what a kernel needs.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
-// Gives a call the workspace that its kernel asks for, and `more` bytes before it, at `*before`. `args` have facts. A code other
-// than YARD_OK leaves a message.
+// Gives a call the workspace that its kernel asks for, and `more` bytes before it, at `*before`. `args` have facts. A code
+// other than YARD_OK leaves a message.
 int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
                        yard_call_t& call, const yard_value_t* args, uint32_t count,
                        uint64_t more = 0, std::byte** before = nullptr);
 
-// Runs the plan's kernels in order until one succeeds or a failure must be returned. `outcome` is empty at
-// first.
+// Runs the plan's kernels in order until one succeeds or a failure must be returned. `outcome` is empty at first.
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                Outcome& outcome);
-
 // The same after the first kernel has run and failed with `code`.
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                              int32_t code, const char* message, Outcome& outcome);

@@ -8,6 +8,7 @@
 
 #include "op/facts.h"
 #include "op/numbers.h"
+#include "op/overlap.h"
 
 // A copy runs row by row along the dimension in which the target is densest. Where the source is dense in another one, as
 // in a transposition, the two are walked in tiles, so that cache lines of both are used whole and once.
@@ -93,9 +94,6 @@ void float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t 
   convert_row<F, T>(from, from_step, to, to_step, n, [](F v) { return kConvert(v); });
 }
 
-double widen(float v) noexcept { return static_cast<double>(v); }
-float narrow(double v) noexcept { return static_cast<float>(v); }
-
 void any_float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
                    int64_t n, DType from_type, DType to_type) {
   for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step)
@@ -138,8 +136,6 @@ CopyRow row_for(DType from, DType to) noexcept {
   if (from == DType::f32 && to == DType::bf16) return float_row<float, uint16_t, to_bf16>;
   if (from == DType::f16 && to == DType::f32) return float_row<uint16_t, float, from_f16>;
   if (from == DType::f32 && to == DType::f16) return float_row<float, uint16_t, to_f16>;
-  if (from == DType::f32 && to == DType::f64) return float_row<float, double, widen>;
-  if (from == DType::f64 && to == DType::f32) return float_row<double, float, narrow>;
   return any_float_row;
 }
 
@@ -279,11 +275,16 @@ void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
     copier.run(from.data, to.data);
 }
 
-// ---- Mapped calls ----
+// ---- Tensors ----
 
 namespace {
 
 constexpr uint64_t kBufferAlign = 64;
+
+void fill_row_major(const yard_tensor_t& t, int64_t* strides) noexcept {
+  int64_t step = 1;
+  for (int32_t i = t.ndim - 1; i >= 0; --i) strides[i] = step, step *= t.shape[i];
+}
 
 // Sizes and strides of a tensor in the order of a kernel.
 struct Ordered {
@@ -291,8 +292,7 @@ struct Ordered {
 
   Ordered(const op::AxisOrder& order, const yard_tensor_t& t) noexcept {
     int64_t row_major[YARD_MAX_RANK];
-    int64_t step = 1;
-    for (int32_t i = t.ndim - 1; i >= 0; --i) row_major[i] = step, step *= t.shape[i];
+    fill_row_major(t, row_major);
     for (int32_t place = 0; place < t.ndim; ++place) {
       const int32_t axis = order.axis(t.ndim, place);
       shape[place] = t.shape[axis];
@@ -309,7 +309,33 @@ std::byte* data_of(const yard_tensor_t& t) noexcept {
   return static_cast<std::byte*>(t.data) + t.byte_offset;
 }
 
+// Copies the elements of `a` to `b`, or back.
+void copy_between(const Side<std::byte>& a, const Side<std::byte>& b, bool back,
+                  const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
+  const Side<std::byte>&from = back ? b : a, &to = back ? a : b;
+  copy_elements({from.data, from.strides, from.dtype}, to, sizes, rank, host);
+}
+
 }  // namespace
+
+uint64_t compact_bytes(const yard_tensor_t& t) noexcept {
+  auto bytes = static_cast<uint64_t>(yard_unit_bytes(t.dtype));
+  for (int32_t i = 0; i < t.ndim; ++i) bytes *= static_cast<uint64_t>(t.shape[i]);
+  return bytes / static_cast<uint64_t>(yard_unit_elements(t.dtype));
+}
+
+void copy_compact(const yard_tensor_t& of, std::byte* buffer, bool back) noexcept {
+  const op::ByteTensor addressable(of);
+  const yard_tensor_t& t = addressable.get();
+  const Ordered view({}, t);
+  int64_t compact[YARD_MAX_RANK];
+  fill_row_major(t, compact);
+  const DType dtype = from_dlpack(t.dtype);
+  copy_between({data_of(t), view.strides, dtype}, {buffer, compact, dtype}, back, view.shape,
+               t.ndim, nullptr);
+}
+
+// ---- Mapped calls ----
 
 MappedCall::MappedCall(const op::ArgumentMap& map, const yard_value_t* args) noexcept : map_(map) {
   for (size_t i = 0; i < map.params.size(); ++i) {
@@ -379,16 +405,10 @@ void MappedCall::pass_on(const yard_value_t* given) noexcept {
   }
 }
 
-void MappedCall::copy(const Tensor& t, bool in, const yard_host_t* host) const noexcept {
+void MappedCall::copy(const Tensor& t, bool back, const yard_host_t* host) const noexcept {
   const Ordered view(t.param->order, *t.of);
-  std::byte *const caller = data_of(*t.of), *const buffer = data_of(t.t);
-  const DType dtype = from_dlpack(t.of->dtype), own = from_dlpack(t.t.dtype);
-  if (in)
-    copy_elements({caller, view.strides, dtype}, {buffer, t.strides, own}, view.shape, t.t.ndim,
-                  host);
-  else
-    copy_elements({buffer, t.strides, own}, {caller, view.strides, dtype}, view.shape, t.t.ndim,
-                  host);
+  copy_between({data_of(*t.of), view.strides, from_dlpack(t.of->dtype)},
+               {data_of(t.t), t.strides, from_dlpack(t.t.dtype)}, back, view.shape, t.t.ndim, host);
 }
 
 void MappedCall::copy_in(const yard_host_t* host) const noexcept {
@@ -398,14 +418,14 @@ void MappedCall::copy_in(const yard_host_t* host) const noexcept {
     const int32_t last = t.t.ndim - 1;
     const int64_t unpadded = last < 0 ? 1 : t.of->shape[t.param->order.axis(t.t.ndim, last)];
     if (last >= 0 && t.shape[last] != unpadded) std::memset(t.t.data, 0, t.size);
-    copy(t, true, host);
+    copy(t, false, host);
   }
 }
 
 void MappedCall::copy_out(const yard_host_t* host) const noexcept {
   for (uint32_t i = 0; i < tensors_; ++i)
     if (own_[i].is_buffered && own_[i].param->written && own_[i].size > 0)
-      copy(own_[i], false, host);
+      copy(own_[i], true, host);
 }
 
 }  // namespace yard::exec

@@ -36,6 +36,10 @@ inline constexpr int64_t kSharedCopyBytes = int64_t{1} << 20;
 void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
                    const int64_t* sizes, int32_t rank, const yard_host_t* host = nullptr) noexcept;
 
+// Copies the elements of a tensor in host memory to a buffer of compact_bytes(), or back.
+uint64_t compact_bytes(const yard_tensor_t& t) noexcept;
+void copy_compact(const yard_tensor_t& t, std::byte* buffer, bool back) noexcept;
+
 // Lives on the stack; allocates nothing. Borrows the map and the arguments.
 class MappedCall {
  public:
@@ -77,7 +81,7 @@ class MappedCall {
 
   void map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept;
   void lay_out(Tensor& to) noexcept;
-  void copy(const Tensor& t, bool in, const yard_host_t* host) const noexcept;
+  void copy(const Tensor& t, bool back, const yard_host_t* host) const noexcept;
 
   const op::ArgumentMap& map_;
   uint64_t bytes_ = 0;

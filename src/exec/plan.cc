@@ -7,11 +7,6 @@
 
 namespace yard::exec {
 
-void Plan::Deleter::operator()(Plan* p) const noexcept {
-  p->~Plan();
-  ::operator delete(p);
-}
-
 Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
                      std::span<const Attempt> attempts) {
   void* memory = ::operator new(sizeof(Plan) + key.size_bytes());

@@ -58,7 +58,7 @@ struct Plan {
   mutable std::atomic<uint32_t> pins{0};
   Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
   Attempt attempts[kMaxAttempts] = {};
-  // Where its calls are counted: its shape class, and of that the series of the first kernel. Null: they are not.
+  // Where its calls are counted: its shape class, and of that the series of the first kernel. Null if they are not.
   const health::CallClass* call_class = nullptr;
   health::Series* series = nullptr;
 
@@ -73,7 +73,7 @@ struct Plan {
     call_class = &c, series = c.series(attempts[0].kernel->id, modes[0]);
     if (series != nullptr) counter = series->calls.id();
   }
-  // The series of an attempt; null: it is not counted. Beyond the first it may take a lock.
+  // The series of an attempt; null if it is not counted. Beyond the first it takes a lock.
   health::Series* series_of(size_t attempt) const noexcept {
     if (attempt == 0 || call_class == nullptr) return series;
     return call_class->series(attempts[attempt].kernel->id, modes[attempt]);
@@ -82,10 +82,8 @@ struct Plan {
   // The key follows the plan in memory.
   const uint64_t* key() const noexcept { return reinterpret_cast<const uint64_t*>(this + 1); }
 
-  struct Deleter {
-    void operator()(Plan* p) const noexcept;
-  };
-  using Ptr = std::unique_ptr<Plan, Deleter>;
+  static void operator delete(void* p) noexcept { ::operator delete(p); }  // with its key
+  using Ptr = std::unique_ptr<Plan>;
   // `attempts`: best first, at least one; those beyond kMaxAttempts are ignored.
   static Ptr make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts);
 };

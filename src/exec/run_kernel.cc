@@ -96,108 +96,83 @@ void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
   return memory + kAlign;
 }
 
-void free_scratch(yard_call_t& call) noexcept {
-  while (call.host_data != nullptr) {
-    auto* head = static_cast<Scratch*>(call.host_data);
-    call.host_data = head->next;
-    std::free(head);
-  }
-}
-
 namespace {
 
-// One run of one kernel.
-class KernelRun {
- public:
-  // `mapped` is null for kernels that take the op's parameters.
-  KernelRun(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
-            const Request& request, MappedCall* mapped)
-      : thread_(thread), kernel_(kernel), frame_(frame), r_(request), mapped_(mapped) {}
+// One run of one kernel. `mapped` is null for kernels that take the op's parameters.
+struct KernelRun {
+  base::ThreadRecord& thread;
+  const registry::Kernel& kernel;
+  CallFrame& frame;
+  const Request& r;
+  MappedCall* const mapped = nullptr;
+  // The arguments in the kernel's order.
+  const std::span<const yard_value_t> args =
+      mapped != nullptr ? std::span(mapped->args(), mapped->count()) : std::span(r.args, r.count);
+  const uint32_t count = static_cast<uint32_t>(args.size());
 
   int32_t run() {
     const base::FloatState before;
-    std::shared_ptr<State> state;  // kept while the kernel runs
-    const int32_t code = detail::call_kernel(frame_.call, [&]() -> int32_t {
-      if (!r_.trace)
+    std::shared_ptr<void> state;  // kept while the kernel runs
+    const int32_t code = detail::call_kernel(frame.call, [&]() -> int32_t {
+      if (!r.trace)
         if (const int32_t failed = prepare(); failed != YARD_OK) return failed;
-      if (kernel_.d.create != nullptr)
+      if (kernel.d.create != nullptr)
         if (const int32_t failed = find_state(state); failed != YARD_OK) return failed;
-      if (r_.trace) return kernel_.d.trace(&frame_.call, args().data(), count());
-      if (mapped_ == nullptr)
-        return kernel_.d.run(&frame_.call, r_.given != nullptr ? r_.given : r_.args, r_.count);
-      if (r_.given != nullptr) mapped_->pass_on(r_.given);
-      return kernel_.d.run(&frame_.call, args().data(), count());
+      if (r.trace) return kernel.d.trace(&frame.call, args.data(), count);
+      if (mapped == nullptr)
+        return kernel.d.run(&frame.call, r.given != nullptr ? r.given : r.args, count);
+      if (r.given != nullptr) mapped->pass_on(r.given);
+      return kernel.d.run(&frame.call, args.data(), count);
     });
-    frame_.changed_float_state = before.restore();
-    if (mapped_ != nullptr) finish(code == YARD_OK);
+    frame.changed_float_state = before.restore();
+    if (mapped == nullptr) return code;
+    frame.wrote_buffers_only = mapped->buffers_outputs();
+    if (code == YARD_OK && !r.trace)
+      timed(&ResultRecord::post_ns, [&] { mapped->copy_out(r.host); });
     return code;
   }
 
- private:
-  // In the kernel's order.
-  std::span<const yard_value_t> args() const noexcept {
-    if (mapped_ == nullptr) return {r_.args, r_.count};
-    return {mapped_->args(), mapped_->count()};
-  }
-  uint32_t count() const noexcept { return static_cast<uint32_t>(args().size()); }
-
-  int32_t fail(int32_t code, const char* text) {
-    std::snprintf(frame_.error, sizeof frame_.error, "%s", text);
-    return code;
+  int32_t decline(const char* text) {
+    std::snprintf(frame.error, sizeof frame.error, "%s", text);
+    return YARD_DECLINED;
   }
 
   // Memory for buffers and workspace, in one piece; and arguments in the buffers.
   int32_t prepare() {
-    if (mapped_ != nullptr && !mapped_->possible())
-      return fail(YARD_DECLINED, "its arguments cannot be transformed as it requires");
-    const uint64_t buffers = mapped_ != nullptr ? mapped_->bytes() : 0;
+    if (mapped != nullptr && !mapped->possible())
+      return decline("its arguments cannot be transformed as it requires");
+    const uint64_t buffers = mapped != nullptr ? mapped->bytes() : 0;
     std::byte* memory = nullptr;
-    if (const int32_t failed =
-            give_workspace(thread_, kernel_, frame_.call, args().data(), count(), buffers, &memory);
-        failed != YARD_OK)
-      return failed;
-    if (mapped_ == nullptr) return YARD_OK;
-    mapped_->place(memory);
-    if (memory == nullptr) return YARD_OK;
-    timed(&ResultRecord::pre_ns, [&] { mapped_->copy_in(r_.host); });
+    const int32_t code =
+        give_workspace(thread, kernel, frame.call, args.data(), count, buffers, &memory);
+    if (code != YARD_OK || mapped == nullptr) return code;
+    mapped->place(memory);
+    if (memory != nullptr) timed(&ResultRecord::pre_ns, [&] { mapped->copy_in(r.host); });
     return YARD_OK;
   }
 
-  int32_t find_state(std::shared_ptr<State>& state) {
-    if (r_.states == nullptr)
-      return fail(YARD_DECLINED, "it has state, which this call does not support");
-    int32_t made = YARD_OK;
-    state = r_.states->find(kernel_.shared_from_this(), *r_.program, frame_, r_.args, args(), made);
-    if (state == nullptr) return made;
-    frame_.call.state = state->get();
-    return YARD_OK;
-  }
-
-  void finish(bool succeeded) {
-    frame_.wrote_buffers_only = mapped_->buffers_outputs();
-    if (succeeded && !r_.trace) timed(&ResultRecord::post_ns, [&] { mapped_->copy_out(r_.host); });
+  int32_t find_state(std::shared_ptr<void>& state) {
+    if (r.states == nullptr) return decline("it has state, which this call does not support");
+    int32_t code = YARD_OK;
+    state = r.states->find({kernel.shared_from_this(), *r.program, frame, r.args, args}, code);
+    frame.call.state = state.get();
+    return code;
   }
 
   template <class F>
   void timed(int64_t ResultRecord::*to, const F& copy) {
-    if (frame_.record == nullptr || !mapped_->transforms()) return copy();
+    if (frame.record == nullptr || !mapped->transforms()) return copy();
     auto copying = base::Stopwatch::start();
     copy();
-    frame_.record->*to += copying.lap();
+    frame.record->*to += copying.lap();
   }
-
-  base::ThreadRecord& thread_;
-  const registry::Kernel& kernel_;
-  CallFrame& frame_;
-  const Request& r_;
-  MappedCall* const mapped_;
 };
 
 // Apart, since the arguments of such a kernel take kilobytes of stack.
 [[gnu::noinline]] int32_t run_mapped(base::ThreadRecord& thread, const registry::Kernel& kernel,
                                      CallFrame& frame, const Request& request) {
   MappedCall mapped(*kernel.map, request.args);
-  return KernelRun(thread, kernel, frame, request, &mapped).run();
+  return KernelRun{thread, kernel, frame, request, &mapped}.run();
 }
 
 }  // namespace
@@ -206,18 +181,24 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, C
                    const Request& request) {
   if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
   if (kernel.map != nullptr) return run_mapped(thread, kernel, frame, request);
-  return KernelRun(thread, kernel, frame, request, nullptr).run();
+  return KernelRun{thread, kernel, frame, request}.run();
 }
 
 }  // namespace yard::exec
 
 namespace yard::detail {
 
-void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
+void free_call_scratch(yard_call_t* call) noexcept {
+  while (call->host_data != nullptr) {
+    auto* head = static_cast<exec::Scratch*>(call->host_data);
+    call->host_data = head->next;
+    std::free(head);
+  }
+}
 
 void note_exception(yard_call_t* call) {
   if (thread_is_unwinding()) {
-    exec::free_scratch(*call);
+    free_call_scratch(call);
     throw;
   }
   std::snprintf(call->error, call->error_size, "%s", base::current_exception_text().c_str());

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/float_state.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"
@@ -14,48 +15,40 @@
 namespace yard::exec {
 namespace {
 
-const char* type_name(op::Kind kind) {
+struct OptionType {
+  uint32_t tag;
+  const char* name;
+};
+OptionType type_of(op::Kind kind) {
   switch (kind) {
-    case op::Kind::kInt: return "an int";
-    case op::Kind::kFloat: return "a float";
-    case op::Kind::kBool: return "a bool";
-    case op::Kind::kString: return "a string";
-    default: return "a tensor";
+    case op::Kind::kInt: return {YARD_TAG_INT, "an int"};
+    case op::Kind::kFloat: return {YARD_TAG_FLOAT, "a float"};
+    case op::Kind::kBool: return {YARD_TAG_BOOL, "a bool"};
+    default: return {YARD_TAG_STRING, "a string"};
   }
 }
 
-std::string wrong_value(const op::Param& p, const yard_value_t& got) {
-  if (p.kind != op::Kind::kEnum)
-    return fmt::format("invalid option '{}': expected {}", p.name, type_name(p.kind));
-  std::string text =
-      fmt::format("invalid option '{}': expected {}", p.name, base::one_of(p.enumerators));
-  if (got.tag != YARD_TAG_STRING) return text;
-  const std::string_view word(got.u.string, got.count);
-  return text +
-         fmt::format(", got {}{}", base::excerpt(word), base::did_you_mean(word, p.enumerators));
-}
-
-// Converts a value to the option's type; false if that is not possible.
-bool convert(const op::Param& p, const yard_value_t& from, yard_value_t& to) {
-  to = from;
-  switch (p.kind) {
-    case op::Kind::kInt: return from.tag == YARD_TAG_INT;
-    case op::Kind::kBool: return from.tag == YARD_TAG_BOOL;
-    case op::Kind::kString: return from.tag == YARD_TAG_STRING;
-    case op::Kind::kFloat:
-      if (from.tag == YARD_TAG_INT) to.tag = YARD_TAG_FLOAT, to.u.f = static_cast<double>(from.u.i);
-      return to.tag == YARD_TAG_FLOAT;
-    case op::Kind::kEnum: {
-      if (from.tag != YARD_TAG_STRING) return false;
-      const std::string_view word(from.u.string, from.count);
-      const auto it = std::find(p.enumerators.begin(), p.enumerators.end(), word);
-      if (it == p.enumerators.end()) return false;
-      to = {};
-      to.tag = YARD_TAG_INT, to.u.i = it - p.enumerators.begin();
-      return true;
-    }
-    default: return false;
+// Converts a value to the option's type.
+Status convert(const op::Param& p, yard_value_t& v) {
+  const auto expected = [&](std::string_view what) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("invalid option '{}': expected {}", p.name, what));
+  };
+  if (p.kind == op::Kind::kFloat && v.tag == YARD_TAG_INT)
+    v = op::scalar(static_cast<double>(v.u.i));
+  if (p.kind != op::Kind::kEnum) {
+    const OptionType type = type_of(p.kind);
+    return v.tag == type.tag ? Status() : expected(type.name);
   }
+  const std::string words = base::one_of(p.enumerators);
+  if (v.tag != YARD_TAG_STRING) return expected(words);
+  const std::string_view word(v.u.string, v.count);
+  const auto it = std::ranges::find(p.enumerators, word);
+  if (it == p.enumerators.end())
+    return expected(fmt::format("{}, got {}{}", words, base::excerpt(word),
+                                base::did_you_mean(word, p.enumerators)));
+  v = op::scalar(int64_t{it - p.enumerators.begin()});
+  return {};
 }
 
 bool is_registered(const registry::State& registry, const registry::Kernel& kernel) {
@@ -65,54 +58,85 @@ bool is_registered(const registry::State& registry, const registry::Kernel& kern
   return it != op->kernels.end() && it->second.get() == &kernel;
 }
 
+// Another kernel may serve the call.
+std::nullptr_t decline(CallFrame& frame, std::string_view why, int32_t& code) {
+  std::snprintf(frame.error, sizeof frame.error, "%.*s", static_cast<int>(why.size()), why.data());
+  code = YARD_DECLINED;
+  return nullptr;
+}
+
+bool same_tensor(const TensorView& a, const TensorView& b) {
+  return a.data() == b.data() && a.dtype() == b.dtype() && a.device() == b.device() &&
+         std::ranges::equal(a.shape(), b.shape()) && std::ranges::equal(a.strides(), b.strides());
+}
+
 }  // namespace
+
+// What create() returned.
+struct State {
+  const std::shared_ptr<const registry::Kernel> kernel;
+  void* const made;
+  // A kernel may hold pointers to their tensors, or copies of those that are arguments.
+  const std::shared_ptr<const Weights> weights;
+  // Weights with the name of a parameter: the argument's index, and the weight's.
+  std::vector<std::pair<uint32_t, size_t>> arguments = {};
+  std::shared_ptr<StateBudget> budget = {};  // that counts it; null if none does
+  uint64_t bytes = 0, forks = base::forks();
+
+  ~State() {
+    const base::FloatState restored;
+    kernel->d.destroy(kernel->d.self, made);
+    // A forked child counts its own states only.
+    if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
+  }
+
+  // The weight that stands for an argument for which the call passes another tensor; null if there is none.
+  const std::string* find_other_argument(const yard_value_t* args) const noexcept {
+    for (const auto& [at, i] : arguments) {
+      const auto& [name, loaded] = (*weights)[i];
+      if (args[at].tag != YARD_TAG_TENSOR || !same_tensor(TensorView(*args[at].u.tensor), loaded))
+        return &name;
+    }
+    return nullptr;
+  }
+};
 
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given) {
-  std::vector<yard_named_value_t> to;
   const op::Schema none;
   const op::Schema& schema = kernel.options != nullptr ? *kernel.options : none;
   const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
-  for (const OwnedValue& g : given) {
-    if (schema.index_of(g.name) >= 0) continue;
-    std::vector<std::string> names;
-    for (const op::Param& p : schema.params) names.push_back(p.name);
-    return bad(fmt::format("it has no option '{}'{}", g.name, base::did_you_mean(g.name, names)));
-  }
+  for (const OwnedValue& g : given)
+    if (schema.index_of(g.name) < 0)
+      return bad(fmt::format("it has no option '{}'{}", g.name,
+                             base::did_you_mean(g.name, schema.param_names())));
+  std::vector<yard_named_value_t> to;
   for (const op::Param& p : schema.params) {
-    yard_named_value_t v{p.name.c_str(), op::default_value(p)};
-    const auto it = std::find_if(given.begin(), given.end(),
-                                 [&](const OwnedValue& g) { return g.name == p.name; });
+    yard_value_t value = op::default_value(p);
+    const auto it = std::ranges::find(given, p.name, &OwnedValue::name);
     if (it != given.end()) {
-      yard_value_t value = it->value;
+      value = it->value;
       if (value.tag == YARD_TAG_STRING) value.u.string = it->text.c_str();
-      if (!convert(p, value, v.value)) return bad(wrong_value(p, value));
-    } else if (v.value.tag == YARD_TAG_NONE && !p.optional) {
+      YARD_RETURN_IF_ERROR(convert(p, value));
+    } else if (value.tag == YARD_TAG_NONE && !p.optional) {
       return bad(fmt::format("its option '{}' has no default and was not given", p.name));
     }
-    to.push_back(v);
+    to.push_back({p.name.c_str(), value});
   }
   return to;
 }
 
 Status check_weights(const registry::Kernel& kernel, const Weights& given) {
   if (kernel.weights == nullptr) return {};
-  std::vector<std::string> names;
-  for (const op::Param& p : kernel.weights->params) names.push_back(p.name);
+  const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
   for (const auto& [name, view] : given)
     if (kernel.weights->index_of(name) < 0)
-      return Status(Code::kInvalidArgument,
-                    fmt::format("it has no weight '{}'{}", name, base::did_you_mean(name, names)));
+      return bad(fmt::format("it has no weight '{}'{}", name,
+                             base::did_you_mean(name, kernel.weights->param_names())));
   for (const op::Param& p : kernel.weights->params)
-    if (!p.optional &&
-        std::none_of(given.begin(), given.end(), [&](const auto& w) { return w.first == p.name; }))
-      return Status(Code::kInvalidArgument, fmt::format("its weight '{}' is not loaded", p.name));
+    if (!p.optional && std::ranges::find(given, p.name, &Weights::value_type::first) == given.end())
+      return bad(fmt::format("its weight '{}' is not loaded", p.name));
   return {};
-}
-
-bool StateBudget::fits(uint64_t wanted, uint64_t held) const noexcept {
-  const uint64_t most = most_bytes;
-  return wanted <= most && held <= most - wanted;
 }
 
 bool StateBudget::take(uint64_t wanted) noexcept {
@@ -124,179 +148,124 @@ bool StateBudget::take(uint64_t wanted) noexcept {
   return true;
 }
 
-void StateBudget::give_back(uint64_t taken) noexcept { --states, bytes -= taken; }
-
-State::~State() {
-  const base::FloatState restored;
-  kernel_->d.destroy(kernel_->d.self, made_);
-  // A forked child counts its own states only.
-  if (budget_ != nullptr && forks_ == base::forks()) budget_->give_back(bytes_);
-}
-
-bool State::charge(std::shared_ptr<StateBudget> budget, uint64_t bytes) noexcept {
-  if (budget == nullptr) return true;
-  if (!budget->take(bytes)) return false;
-  budget_ = std::move(budget), bytes_ = bytes, forks_ = base::forks();
-  return true;
-}
-
-void State::keep(std::shared_ptr<const Weights> weights, const op::Program& program) {
-  weights_ = std::move(weights);
-  for (size_t i = 0; i < weights_->size(); ++i)
-    if (const int at = program.index_of((*weights_)[i].first); at >= 0)
-      arguments_.emplace_back(static_cast<uint32_t>(at), i);
-}
-
-const std::string* State::find_other_argument(const yard_value_t* args) const noexcept {
-  for (const auto& [at, i] : arguments_) {
-    const auto& [name, loaded] = (*weights_)[i];
-    if (args[at].tag != YARD_TAG_TENSOR) return &name;
-    const TensorView given(*args[at].u.tensor);
-    if (given.data() != loaded.data() || given.dtype() != loaded.dtype() ||
-        given.device() != loaded.device() || !std::ranges::equal(given.shape(), loaded.shape()) ||
-        !std::ranges::equal(given.strides(), loaded.strides()))
-      return &name;
-  }
-  return nullptr;
-}
-
-void States::set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
-
 void States::set_weights(Weights weights) {
   auto given = std::make_shared<const Weights>(std::move(weights));
   std::list<Kept> ended;  // outside the lock: destroy is plugin code
   std::lock_guard lock(lock_);
   has_weights_.store(!given->empty(), std::memory_order_relaxed);
   weights_ = std::move(given);
-  ++loads_;
   ended.swap(kept_);
 }
 
-std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
-                                    const op::Program& program, CallFrame& frame,
-                                    const yard_value_t* args, std::span<const yard_value_t> own,
-                                    int32_t& code) {
-  auto state = find_or_make(kernel, program, frame, args, own, code);
+std::shared_ptr<void> States::find(const StateRequest& r, int32_t& code) {
+  const auto state = find_or_make(r, code);
   if (state == nullptr) return nullptr;
-  const std::string* const other = state->find_other_argument(args);
-  if (other == nullptr) return state;
-  std::snprintf(frame.error, sizeof frame.error,
-                "it was prepared for the '%s' that was loaded, and the call passes another tensor",
-                other->c_str());
-  code = YARD_DECLINED;
-  return nullptr;
+  if (const std::string* const other = state->find_other_argument(r.args))
+    return decline(r.frame,
+                   fmt::format("it was prepared for the '{}' that was loaded, and the call passes "
+                               "another tensor",
+                               *other),
+                   code);
+  return {state, state->made};
 }
 
-std::shared_ptr<State> States::find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,
-                                            const op::Program& program, CallFrame& frame,
-                                            const yard_value_t* args,
-                                            std::span<const yard_value_t> own, int32_t& code) {
+States::Kept* States::find_kept(const registry::Kernel& kernel, const std::vector<int64_t>& key) {
+  const auto it = std::ranges::find_if(
+      kept_, [&](const Kept& k) { return k.kernel == &kernel && k.key == key; });
+  if (it == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, it);
+  return &*it;
+}
+
+std::shared_ptr<State> States::find_or_make(const StateRequest& r, int32_t& code) {
   std::vector<int64_t> key;
-  for (const std::string& f : kernel->state_fields)
-    if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
-  // The last one used comes first.
-  const auto find_known = [&]() -> Kept* {
-    for (auto it = kept_.begin(); it != kept_.end(); ++it)
-      if (it->kernel == kernel.get() && it->key == key) {
-        kept_.splice(kept_.begin(), kept_, it);
-        return &*it;
-      }
-    return nullptr;
-  };
+  for (const std::string& f : r.kernel->state_fields)
+    if (const auto field = r.program.field(f)) key.push_back(op::read(*field, r.args));
   const auto refuse = [&](uint64_t bytes) {
-    std::snprintf(frame.error, sizeof frame.error,
-                  "its state would hold %llu bytes, and all states together hold at most %llu "
-                  "(state_bytes)",
-                  static_cast<unsigned long long>(bytes),
-                  static_cast<unsigned long long>(budget_->most_bytes.load()));
-    code = YARD_DECLINED;
-    return nullptr;
+    return decline(r.frame,
+                   fmt::format("its state would hold {} bytes, and all states together hold at "
+                               "most {} (state_bytes)",
+                               bytes, budget_->most_bytes.load()),
+                   code);
   };
-  uint64_t loads;
   {
     std::lock_guard lock(lock_);
-    loads = loads_;
-    if (const Kept* const known = find_known()) {
+    if (const Kept* const known = find_kept(*r.kernel, key)) {
       if (known->state != nullptr) return known->state;
       // It is made again only if it would fit now.
       if (!budget_->fits(known->bytes, budget_->bytes)) return refuse(known->bytes);
     }
   }
   // Without the lock: create() and prepare() may call ops.
-  uint64_t bytes = 0;
-  auto state = make(kernel, program, frame, own, code, bytes);
+  auto state = make(r, code);
   if (state == nullptr) return nullptr;
-  const bool fits = state->charge(budget_, bytes);
+  const uint64_t bytes = state->bytes;
+  const bool fits = budget_ == nullptr || budget_->take(bytes);
+  if (fits) state->budget = budget_;
   {
     std::list<Kept> ended;  // outside the lock
     std::lock_guard lock(lock_);
-    if (loads != loads_) return fits ? state : refuse(bytes);
-    Kept* to = find_known();
+    Kept* to = find_kept(*r.kernel, key);
     if (to != nullptr && to->state != nullptr) {  // another thread was first
-      ended.push_back({kernel.get(), {}, std::move(state)});
+      ended.push_back({r.kernel.get(), {}, std::move(state), 0});
       return to->state;
     }
-    if (to == nullptr) to = &kept_.emplace_front(Kept{kernel.get(), std::move(key), {}});
-    to->bytes = bytes;
-    if (fits) to->state = state;
-    if (kept_.size() > kKept) ended.splice(ended.begin(), kept_, std::prev(kept_.end()));
+    if (state->weights == weights_) {  // else they have changed meanwhile
+      if (to == nullptr) to = &kept_.emplace_front(Kept{r.kernel.get(), std::move(key), {}, 0});
+      to->bytes = bytes;
+      if (fits) to->state = state;
+      if (kept_.size() > kKept) ended.splice(ended.begin(), kept_, std::prev(kept_.end()));
+    }
   }
   if (!fits) return refuse(bytes);
   // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
   // a removal that is not seen here drops the state itself.
-  if (budget_ != nullptr && !is_registered(*budget_->registry(), *kernel)) drop_removed();
+  if (budget_ != nullptr && !is_registered(*budget_->registry(), *r.kernel)) drop_removed();
   return state;
 }
 
-std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel>& kernel,
-                                    const op::Program& program, CallFrame& frame,
-                                    std::span<const yard_value_t> own, int32_t& code,
-                                    uint64_t& bytes) {
-  const yard_kernel_t& d = kernel->d;
-  // Another kernel may take these options or weights.
-  const auto decline = [&](const Status& why) {
-    std::snprintf(frame.error, sizeof frame.error, "%s", std::string(why.message()).c_str());
-    code = YARD_DECLINED;
-    return nullptr;
-  };
-  const auto options = kernel_options(*kernel, options_);
-  if (!options.ok()) return decline(options.status());
+std::shared_ptr<State> States::make(const StateRequest& r, int32_t& code) {
+  const yard_kernel_t& d = r.kernel->d;
+  yard_call_t& call = r.frame.call;
+  const auto options = kernel_options(*r.kernel, options_);
+  if (!options.ok()) return decline(r.frame, options.status().message(), code);
   std::shared_ptr<const Weights> weights;
   {
     std::lock_guard lock(lock_);
     weights = weights_;
   }
-  if (const Status s = check_weights(*kernel, *weights); !s.ok()) return decline(s);
+  if (const Status s = check_weights(*r.kernel, *weights); !s.ok())
+    return decline(r.frame, s.message(), code);
   const base::FloatState restored;
   void* made = nullptr;
-  code = detail::enter_kernel(frame.call, [&] {
-    return d.create(&frame.call, options->data(), static_cast<uint32_t>(options->size()), &made);
+  code = detail::enter_kernel(call, [&] {
+    return d.create(&call, options->data(), static_cast<uint32_t>(options->size()), &made);
   });
   if (code != YARD_OK) return nullptr;
-  auto state = std::make_shared<State>(kernel, made);  // destroys it if a later step fails
-  frame.call.state = made;
-  state->keep(weights, program);
-  if (d.load != nullptr && !weights->empty()) {
-    std::vector<yard_named_value_t> named;
-    for (const auto& [name, view] : *weights) named.push_back({name.c_str(), Value(view).c()});
-    code = detail::enter_kernel(frame.call, [&] {
-      return d.load(&frame.call, named.data(), static_cast<uint32_t>(named.size()));
-    });
+  const std::shared_ptr<State> state(new State{r.kernel, made, weights});
+  std::vector<yard_named_value_t> named;
+  for (size_t i = 0; i < weights->size(); ++i) {
+    const auto& [name, view] = (*weights)[i];
+    named.push_back({name.c_str(), Value(view).c()});
+    if (const int at = r.program.index_of(name); at >= 0)
+      state->arguments.emplace_back(static_cast<uint32_t>(at), i);
   }
+  call.state = made;
+  if (d.load != nullptr && !named.empty())
+    code = detail::enter_kernel(
+        call, [&] { return d.load(&call, named.data(), static_cast<uint32_t>(named.size())); });
   if (code == YARD_OK && d.prepare != nullptr)
-    code = detail::enter_kernel(frame.call, [&] {
-      return d.prepare(&frame.call, own.data(), static_cast<uint32_t>(own.size()));
-    });
-  if (code == YARD_OK && d.state_bytes != nullptr) {
-    code = detail::enter_kernel(frame.call, [&]() -> int32_t {
+    code = detail::enter_kernel(
+        call, [&] { return d.prepare(&call, r.own.data(), static_cast<uint32_t>(r.own.size())); });
+  if (code == YARD_OK && d.state_bytes != nullptr)
+    code = detail::enter_kernel(call, [&]() -> int32_t {
       const int64_t held = d.state_bytes(d.self, made);
-      bytes = static_cast<uint64_t>(std::max<int64_t>(held, 0));
+      state->bytes = static_cast<uint64_t>(std::max<int64_t>(held, 0));
       if (held >= 0) return YARD_OK;
-      std::snprintf(frame.error, sizeof frame.error, "it returned a negative size of its state");
+      std::snprintf(call.error, call.error_size, "it returned a negative size of its state");
       return YARD_FAULT;
     });
-  }
-  frame.call.state = nullptr;
+  call.state = nullptr;
   return code == YARD_OK ? state : nullptr;
 }
 

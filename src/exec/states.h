@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "base/float_state.h"
 #include "base/mutex.h"
 #include "op/program.h"
 #include "registry/changes.h"
@@ -28,35 +27,8 @@
 namespace yard::exec {
 
 struct CallFrame;
-
-struct StateBudget;
+struct State;
 using Weights = std::vector<std::pair<std::string, TensorView>>;
-
-// Owns what create() returned.
-class State {
- public:
-  State(std::shared_ptr<const registry::Kernel> kernel, void* made) noexcept
-      : kernel_(std::move(kernel)), made_(made) {}
-  ~State();
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  void* get() const noexcept { return made_; }
-  // Counts the state in the budget until it is destroyed. Returns false if it does not fit.
-  bool charge(std::shared_ptr<StateBudget> budget, uint64_t bytes) noexcept;
-  // Keeps the loaded weights alive: a kernel may hold pointers to their tensors, or copies of those that are arguments.
-  void keep(std::shared_ptr<const Weights> weights, const op::Program& program);
-  // The weight that stands for an argument for which the call passes another tensor; null: there is none.
-  const std::string* find_other_argument(const yard_value_t* args) const noexcept;
-
- private:
-  std::shared_ptr<const registry::Kernel> kernel_;
-  std::shared_ptr<const Weights> weights_;
-  // Weights with the name of a parameter: the argument's index, and the weight's.
-  std::vector<std::pair<uint32_t, size_t>> arguments_;
-  void* made_;
-  std::shared_ptr<StateBudget> budget_;
-  uint64_t bytes_ = 0, forks_ = 0;
-};
 
 // A value that owns its text.
 struct OwnedValue {
@@ -74,13 +46,23 @@ struct StateBudget {
   std::atomic<uint64_t> states{0}, bytes{0};  // that exist in this process
 
   // Whether there is room for so many bytes beside those that are held.
-  bool fits(uint64_t wanted, uint64_t held) const noexcept;
+  bool fits(uint64_t wanted, uint64_t held) const noexcept {
+    return wanted <= most_bytes && held <= most_bytes - wanted;
+  }
   // Counts a state. Returns false, and counts nothing, if it does not fit.
   bool take(uint64_t wanted) noexcept;
-  void give_back(uint64_t taken) noexcept;
 
  private:
   const base::InChild in_child_{[this] { states = bytes = 0; }};
+};
+
+// What a call needs a state for. `args` are the op's, `own` those in the kernel's order, for prepare().
+struct StateRequest {
+  std::shared_ptr<const registry::Kernel> kernel;
+  const op::Program& program;
+  CallFrame& frame;
+  const yard_value_t* args;
+  std::span<const yard_value_t> own;
 };
 
 class States {
@@ -93,19 +75,16 @@ class States {
   States& operator=(const States&) = delete;
 
   // Before the first call.
-  void set_options(std::vector<OwnedValue> options);
+  void set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
   const std::vector<OwnedValue>& options() const noexcept { return options_; }
   // Named tensors, borrowed. Drops the cached states: the next call creates new ones.
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
-  // The state for this call, created if needed with the frame's call as context. `args` are the op's, `own` those in the
-  // kernel's order, for prepare(). Returns null after a failure, if the state was made from other weights than the call
-  // passes, or if it would exceed the bound on bytes. Then `code` is the code, and the frame holds the message.
-  std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
-                              const op::Program& program, CallFrame& frame,
-                              const yard_value_t* args, std::span<const yard_value_t> own,
-                              int32_t& code);
+  // The state for this call, created if needed with the frame's call as context. Returns null after a failure, if the state
+  // was made from other weights than the call passes, or if it would exceed the bound on bytes. Then `code` is the code,
+  // and the frame holds the message.
+  std::shared_ptr<void> find(const StateRequest& request, int32_t& code);
 
   // Drops states whose kernels are no longer registered. After each change, holding no lock.
   void drop_removed();
@@ -121,16 +100,12 @@ class States {
     const registry::Kernel* kernel;
     std::vector<int64_t> key;
     std::shared_ptr<State> state;  // null if it did not fit into the budget
-    uint64_t bytes = 0;
+    uint64_t bytes;
   };
-  std::shared_ptr<State> find_or_make(const std::shared_ptr<const registry::Kernel>& kernel,
-                                      const op::Program& program, CallFrame& frame,
-                                      const yard_value_t* args, std::span<const yard_value_t> own,
-                                      int32_t& code);
-  // Returns the state and the bytes that it holds.
-  std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel,
-                              const op::Program& program, CallFrame& frame,
-                              std::span<const yard_value_t> own, int32_t& code, uint64_t& bytes);
+  std::shared_ptr<State> find_or_make(const StateRequest& request, int32_t& code);
+  std::shared_ptr<State> make(const StateRequest& request, int32_t& code);
+  // Under the lock. Makes it the first one.
+  Kept* find_kept(const registry::Kernel& kernel, const std::vector<int64_t>& key);
 
   const std::shared_ptr<StateBudget> budget_;
   std::vector<OwnedValue> options_;
@@ -139,7 +114,6 @@ class States {
   // Under the lock.
   std::list<Kept> kept_;  // most recently used first
   std::shared_ptr<const Weights> weights_ = std::make_shared<Weights>();
-  uint64_t loads_ = 0;  // changes of weights; states of an older count are not cached
   // The states of its parent stay as they are: they may depend on threads that the child does not have.
   const base::InChild in_child_{[this] { new std::list<Kept>(std::move(kept_)); }};
 };

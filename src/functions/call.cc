@@ -121,17 +121,16 @@ bool may_try_another(const FunctionSite& site, ThreadHead& thread, const Functio
   return !strict;
 }
 
-// How often a backend's implementation has succeeded: the sites of a function share its breaker.
+// The sites of a function share the breaker of an implementation.
 uint64_t successes_of(const Core& core, const Implementation& i) {
   const auto snapshot = core.snapshot();
-  const auto* const tables = functions::SnapshotTables::of(*snapshot);
   uint64_t sum = 0;
+  const auto* const tables = functions::SnapshotTables::of(*snapshot);
   if (tables == nullptr) return sum;
-  for (const auto& table : tables->tables) {
-    if (table == nullptr) continue;
-    for (const Table::Entry& e : table->entries)
-      if (e.implementation->record == i.record) sum += e.implementation->successes.total();
-  }
+  for (const auto& table : tables->tables)
+    if (table != nullptr)
+      for (const Table::Entry& e : table->entries)
+        if (e.implementation->record == i.record) sum += e.implementation->successes.total();
   return sum;
 }
 
@@ -141,9 +140,7 @@ void report_failure(const Implementation& i, const Thrown& t, FunctionTry& so_fa
       t.error_class == ErrorClass::kDeviceLost ? ErrorClass::kFault : t.error_class;
   const bool decided = leave_probe_with(so_far, c);
   Core& core = Service::serving()->core();
-  health::FailedOn on;
-  on.successes = successes_of(core, i);
-  on.kernel = i.record.get();
+  const health::FailedOn on{.successes = successes_of(core, i), .kernel = i.record.get()};
   const health::BoardUpdate told = core.board->fault(functions::health_key(*i.record), c, t.text,
                                                      std::chrono::steady_clock::now(), on);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
@@ -204,8 +201,8 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
 
 void leave_probe(FunctionTry& so_far) noexcept {
   // A failure that health was told of has left its probe already.
-  const ErrorClass outcome = so_far.reported ? ErrorClass::kDeclined : ErrorClass::kOk;
-  if (leave_probe_with(so_far, outcome)) Service::serving()->core().health_changed();
+  if (leave_probe_with(so_far, so_far.reported ? ErrorClass::kDeclined : ErrorClass::kOk))
+    Service::serving()->core().health_changed();
 }
 
 HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The circuit breakers of a runtime: one for each kernel and kind of call (Key), and one for each kernel as a whole.
-// Failed calls are reported here; what is not closed is published as a snapshot; a maintenance thread advances time.
+// The circuit breakers of a runtime: one for each kernel and kind of call, and one for each kernel as a whole. Failed calls
+// are reported here, what is not closed is published as a snapshot, and a maintenance thread advances time.
 //
 //   if (board->fault(key, error_class, text, now).changed) publish(board->snapshot());   // a call has failed
 //   while (auto next = board->next_change()) {
@@ -12,14 +12,11 @@
 // kind then have plans of their own, so that the counters of these plans say how many have succeeded when the next one
 // fails. Functions have counters of their own. Successes are reported only for checked results.
 //
-// Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it but
-// FailedOn::text. Memory is bounded: at most kMostKeys breakers of kinds of calls are kept.
-//
-// A failure counts once, for the kernel that failed, whether or not it ran as a fallback.
+// Time is passed in. All functions may be called from any thread. There is one lock, held briefly, and no callback under
+// it but FailedOn::text. A failure counts once, for the kernel that failed, whether or not it ran as a fallback.
 #pragma once
 
 #include <yard/health.h>
-#include <yard/status.h>
 
 #include <atomic>
 #include <functional>
@@ -41,16 +38,16 @@ namespace yard::health {
 
 // What is known of a failed call beyond its key.
 struct FailedOn {
-  Evidence evidence = Evidence::kCall;
+  bool wrong = false;  // the call returned, and its results were found wrong
   uint64_t sizes = 0;  // a hash of its sizes
-  // The call as a CallSpec; null: unknown. Called under the lock, only for sizes that have not failed before.
+  // Makes the text of the call as a CallSpec. Called under the lock, only for sizes that have not failed before.
   std::function<std::string()> text{};
   uint64_t successes = 0;  // of calls of this kind so far
   // Identifies the kernel: another one of the same id may have replaced it.
   const void* kernel = nullptr;
 };
 
-// The effect of a reported outcome.
+// The effect of a failed call.
 struct BoardUpdate {
   bool changed = false;  // the snapshot has changed
   bool opened = false;   // the breaker was closed, and this failure has opened it
@@ -62,36 +59,26 @@ struct Successes {
   uint64_t count = 0;
 };
 
-// A kernel.
+// A kernel that has failed, or that was opened manually.
 struct Record {
   struct Failed {
     uint64_t kind, sizes;  // hashes
     FailedCall call;
   };
+  struct Hash {
+    size_t operator()(const CallKind& k) const noexcept { return k.hash(); }
+  };
   std::string op, kernel, backend;
   const void* identity = nullptr;  // FailedOn::kernel
   HealthCounts counts;
   std::vector<Failed> failed;  // at most kFailedCalls
+  Breaker whole;               // of the kernel as a whole
+  std::unordered_map<CallKind, Breaker, Hash> kinds;
 
-  void add_failed(const Key& key, const FailedOn& on, Time now);
-  // The texts of calls of a kind, or of all kinds, separated by commas.
-  std::string failed_text(std::optional<uint64_t> kind) const;
+  void add_failed(const CallKind& kind, const FailedOn& on, Time now);
+  // The texts of calls of a kind, or of all kinds if it is null, separated by commas.
+  std::string failed_text(const CallKind* kind) const;
 };
-
-// A Key with a record instead of names. Without a kind it stands for the kernel as a whole.
-struct BreakerKey {
-  Record* record;
-  std::optional<CallKind> kind;
-  bool operator==(const BreakerKey&) const = default;
-};
-struct BreakerKeyHash {
-  size_t operator()(const BreakerKey& k) const noexcept {
-    const uint64_t kind = k.kind ? k.kind->hash() : 0;
-    return (reinterpret_cast<uintptr_t>(k.record) ^ kind) * 0x9e3779b97f4a7c15u;
-  }
-};
-using Breakers = std::unordered_map<BreakerKey, Breaker, BreakerKeyHash>;
-static_assert(sizeof(Breakers::value_type) <= 128, "a breaker stays within 128 bytes");
 
 // Breakers of kinds of calls that are kept. Closed ones are dropped first.
 inline constexpr size_t kMostKeys = 1024;
@@ -102,7 +89,7 @@ inline constexpr size_t kKeysToOpenKernel = 4;
 class BoardState {
  public:
   // Invalid settings are replaced by the defaults.
-  explicit BoardState(const BreakerSettings& settings);
+  explicit BoardState(const BreakerSettings& settings) : settings_(usable(settings)) {}
   const BreakerSettings& settings() const noexcept { return settings_; }
 
   // A call that did not succeed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's
@@ -114,24 +101,20 @@ class BoardState {
   void found_right(const Key& key, Time now);
 
   std::shared_ptr<const HealthSnapshot> snapshot();
-  // When advance() has something to do; in the past: now. Empty: not before another report.
+  // When advance() has something to do, perhaps at once. Empty if nothing is due before another report.
   std::optional<Time> next_change() const;
-  // Does what is due: open to half-open, results of probes, new periods. Whether the snapshot has changed.
+  // Does what is due: open to half-open, results of probes, new periods. This and the functions below return whether the
+  // snapshot has changed.
   bool advance(Time now);
 
-  // Manual operations on a kernel as a whole; each returns whether the snapshot has changed. Of the key they read op, kernel
-  // and backend.
-  // It stays open until it is closed manually.
+  // Manual operations on a kernel as a whole, of which the key gives op, kernel and backend. Closing also closes the
+  // breakers of all kinds of calls, and with `forget` forgets that they were open.
   bool open(const Key& key, std::string_view why, Time now);
-  // Closes the breakers of all its keys, too.
-  bool close(const Key& key, Time now);
-  // Closes, and forgets all failures. Counts in reports stay.
-  bool reset(const Key& key, Time now);
+  bool close(const Key& key, Time now, bool forget = false);
   // Another version of a backend is in force: closes what was not opened manually, and forgets all failures.
   bool replaced(std::string_view backend, Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
-
   // For decisions from now on. Disabling breakers closes those that were not opened manually.
   bool set_settings(const BreakerSettings& settings, Time now);
 
@@ -140,8 +123,7 @@ class BoardState {
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text,
                       Time now);
   HealthReport report(std::span<const Successes> successes, Time now) const;
-  BreakerTotals totals() const;
-
+  const BreakerTotals& totals() const noexcept { return totals_; }
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
   // Forgets everything but the settings.
@@ -149,57 +131,51 @@ class BoardState {
 
  private:
   friend class Board;
-  HealthCounts* external(std::string_view backend);
-  // Closes the breakers of kernels that it `concerns`: forgets their failures, and with `repeats_too` that they were open
-  // before.
+  // A breaker and what it belongs to: a kind of call of a kernel, or the kernel as a whole if `kind` is null.
+  struct Entry {
+    Record& record;
+    const CallKind* kind;
+    Breaker& breaker;
+  };
+  template <class F>
+  static void for_each(Record& r, const F& f) {
+    f(Entry{r, nullptr, r.whole});
+    for (auto& [kind, breaker] : r.kinds) f(Entry{r, &kind, breaker});
+  }
   template <class F>
   bool close_all(const F& concerns, bool manual_too, bool repeats_too, std::string_view why,
                  Time now);
-  Record* find(const Key& key) const;
   Record* find_or_make(const Key& key);
-  Breaker* find_or_make(const BreakerKey& key, Time now);
-  bool evict(Time now);
-
-  using Entry = Breakers::value_type;
-  void open(Entry& entry, std::string text, Time now);
+  Breaker* make(Record& to, const CallKind& kind);
+  void open(const Entry& entry, std::string text, Time now);
   void open_kernel_if_due(Record& r, Time now);
-  void close_kinds(const Record& r, Time now);
-  bool apply_probes(Entry& entry, std::string_view why, Time now);
-  void close(Entry& entry, std::string_view why, Time now);
+  bool apply_probes(const Entry& entry, std::string_view why, Time now);
+  void close(const Entry& entry, std::string_view why, Time now);
   void emit(BreakerEvent::Kind kind, const Entry& entry, std::string text, Time now);
   void emit(BreakerEvent event);
 
   BreakerSettings settings_;
-  std::map<std::string, std::vector<std::unique_ptr<Record>>, std::less<>> records_;  // by op
-  size_t record_count_ = 0;
-  Breakers breakers_;
+  std::map<std::pair<std::string, std::string>, Record> records_;  // by op and kernel
+  size_t kinds_ = 0;                                               // of all records
   std::vector<Device> lost_;
   std::map<std::string, HealthCounts, std::less<>> external_;  // by backend
   BreakerTotals totals_;
   EventQueue events_;
-  std::shared_ptr<const HealthSnapshot> snapshot_;  // null: to be made
-
   std::atomic<bool> has_events_{false};
+  std::shared_ptr<const HealthSnapshot> snapshot_;  // null if it must be made
 };
-
-// Adds a failure.
-void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now);
 
 class Board {
  public:
   explicit Board(const BreakerSettings& settings = {}) : state_(settings) {}
 
   // The state, locked as long as this exists. One expression must not use a board twice.
-  class Locked {
-   public:
-    Locked(base::Mutex& lock, BoardState& state) : lock_(lock), state_(state) {}
-    BoardState* operator->() const noexcept { return &state_; }
-
-   private:
-    const std::lock_guard<base::Mutex> lock_;
-    BoardState& state_;
+  struct Locked {
+    std::unique_lock<base::Mutex> lock;
+    BoardState* state;
+    BoardState* operator->() const noexcept { return state; }
   };
-  Locked operator->() const { return {lock_, state_}; }
+  Locked operator->() const { return {std::unique_lock(lock_), &state_}; }
 
   // Whether take_events() has something. Takes no lock.
   bool has_events() const noexcept { return state_.has_events_.load(std::memory_order_acquire); }

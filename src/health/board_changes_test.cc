@@ -31,7 +31,7 @@ TEST(Board, CloseKeepsRepeatsAndResetForgetsThem) {
   EXPECT_TRUE(board->close(key, t0));
   fail_times(board, key, 5, t0);
   EXPECT_EQ(board->next_change(), t0 + 60s);
-  EXPECT_TRUE(board->reset(key, t0));
+  EXPECT_TRUE(board->close(key, t0, true));
   fail_times(board, key, 5, t0);
   EXPECT_EQ(board->next_change(), t0 + 30s);
 }

@@ -111,7 +111,7 @@ TEST(Board, FailuresOfAReplacedKernelDoNotCount) {
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(fails(kernels[1]));
   EXPECT_TRUE(fails(kernels[1]));
   // Its successes are counted from the start.
-  board->reset(key, t0);
+  board->close(key, t0, true);
   const auto fails_after = [&](const int& kernel, uint64_t successes) {
     return board
         ->fault(key, ErrorClass::kFault, "it broke", t0,
@@ -128,14 +128,13 @@ TEST(Board, OnlyCheckedResultsTellOfResults) {
   uint64_t calls = 0;
   const auto wrong = [&] {
     return board
-        ->fault(key, ErrorClass::kFault, "wrong", t0,
-                {.evidence = Evidence::kResult, .successes = calls += 1000})
+        ->fault(key, ErrorClass::kFault, "wrong", t0, {.wrong = true, .successes = calls += 1000})
         .opened;
   };
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(wrong());
   EXPECT_TRUE(wrong());
   EXPECT_EQ(state_of(board, key), kOpen);
-  board->reset(key, t0);
+  board->close(key, t0, true);
   // A checked result that is right ends the row.
   for (int i = 0; i < 40; ++i) {
     EXPECT_FALSE(wrong());
@@ -150,8 +149,7 @@ TEST(Board, ThePercentageOfWrongResultsIsThatOfCheckedOnes) {
   const Key key = key_of();
   for (uint64_t i = 0; i < 1000 && state_of(board, key) == kClosed; ++i)
     if (i % 2 == 0)
-      board->fault(key, ErrorClass::kFault, "wrong", t0,
-                   {.evidence = Evidence::kResult, .successes = 10 * i});
+      board->fault(key, ErrorClass::kFault, "wrong", t0, {.wrong = true, .successes = 10 * i});
     else
       board->found_right(key, t0);
   EXPECT_EQ(state_of(board, key), kOpen);
@@ -191,7 +189,7 @@ TEST(Board, ReportsNameTheCallsThatFailed) {
   kernel = board->report({}, t0 + 1h).kernels.at(0);
   EXPECT_EQ(kernel.failed_calls.size(), kFailedCalls);
   EXPECT_EQ(kernel.failed_calls[0].call, "rms_norm(f32[8,7])@cpu");
-  board->reset(key, t0 + 1h);
+  board->close(key, t0 + 1h, true);
   EXPECT_TRUE(board->report({}, t0 + 1h).kernels.at(0).failed_calls.empty());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CircuitBreaker, ProbeSlots, and the texts of breakers.
+// One breaker, its probes and its texts; and CircuitBreaker.
 #include "health/breaker.h"
 
 #include <fmt/format.h>
@@ -11,91 +11,130 @@ namespace yard {
 namespace health {
 namespace {
 
-// The word: four flags and four numbers of 15 bits. Every transition is one exchange.
-constexpr uint64_t kBusy = 1, kStale = 2, kFaulted = 4, kActive = 8;
-constexpr unsigned kEntered = 4, kSuccesses = 19, kCalls = 34, kNeeded = 49;
-constexpr uint64_t kMask = (1u << 15) - 1;
+constexpr uint16_t kMost = 60'000;  // where counts stop
 
-constexpr uint64_t get(uint64_t word, unsigned at) { return word >> at & kMask; }
-constexpr uint64_t put(uint64_t value, unsigned at) {
-  return (value < kMask ? value : kMask) << at;
-}
+uint16_t at_most(uint64_t n) { return static_cast<uint16_t>(std::min<uint64_t>(n, kMost)); }
 
-ProbeSlots::Result result_of(uint64_t word) {
-  if ((word & kActive) == 0) return ProbeSlots::Result::kNone;
-  if ((word & kFaulted) != 0) return ProbeSlots::Result::kReopen;
-  return get(word, kSuccesses) >= get(word, kNeeded) ? ProbeSlots::Result::kClose
-                                                     : ProbeSlots::Result::kNone;
-}
-
-bool admits(uint64_t word) {
-  return (word & kActive) != 0 && (word & kBusy) == 0 &&
-         result_of(word) == ProbeSlots::Result::kNone && get(word, kEntered) < get(word, kCalls);
-}
-
-// When a phase ends, a probe inside becomes stale.
-uint64_t make_stale(uint64_t word) { return (word & kBusy) != 0 ? kBusy | kStale : 0; }
-
-// Replaces the word by f(word); returns the new one.
-template <class F>
-uint64_t change(std::atomic<uint64_t>& word, F f) noexcept {
-  uint64_t before = word.load(std::memory_order_relaxed), after = f(before);
-  while (!word.compare_exchange_weak(before, after, std::memory_order_acq_rel,
-                                     std::memory_order_relaxed))
-    after = f(before);
-  return after;
+std::chrono::nanoseconds cooldown_after(const BreakerSettings& s, uint32_t repeats) {
+  auto ns = static_cast<double>(s.cooldown.count());
+  const auto cap = static_cast<double>(s.cooldown_cap.count());
+  if (s.cooldown_growth > 1)
+    for (; repeats > 0 && ns < cap; --repeats) ns *= s.cooldown_growth;
+  return ns < cap ? std::chrono::nanoseconds(static_cast<int64_t>(ns)) : s.cooldown_cap;
 }
 
 }  // namespace
 
+void FailureCount::failure(const BreakerSettings& s, Time now) {
+  in_a_row = at_most(in_a_row + 1u);
+  if (s.failure_percent == 0) return;
+  if (calls == 0 || is_over(s, now)) begin = now, calls = failed = 0;
+  if (calls < kMost) ++calls, ++failed;
+}
+
+void FailureCount::success(const BreakerSettings& s, Time now, uint64_t count) {
+  if (count == 0) return;
+  in_a_row = 0;
+  if (calls == 0) return;
+  calls = at_most(calls + count);
+  if (is_over(s, now)) calls = failed = 0;
+}
+
+// ---- Probes ----
+
+ProbeSlots::Result ProbeSlots::result_of(const State& s) noexcept {
+  if (!s.active) return Result::kNone;
+  if (s.failed) return Result::kReopen;
+  return s.successes == 0 ? Result::kClose : Result::kNone;
+}
+
+bool ProbeSlots::admits(const State& s) noexcept {
+  return s.active && !s.busy && s.calls > 0 && result_of(s) == Result::kNone;
+}
+
+// Replaces the state by f(state), and returns the new one.
+template <class F>
+ProbeSlots::State ProbeSlots::change(const F& f) noexcept {
+  State before = state_.load(std::memory_order_relaxed), after = f(before);
+  while (!state_.compare_exchange_weak(before, after, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed))
+    after = f(before);
+  return after;
+}
+
 bool ProbeSlots::try_enter() noexcept {
-  uint64_t word = word_.load(std::memory_order_relaxed);
+  State before = state_.load(std::memory_order_relaxed), after;
   do {
-    if (!admits(word)) return false;
-  } while (!word_.compare_exchange_weak(word, (word | kBusy) + put(1, kEntered),
-                                        std::memory_order_acq_rel, std::memory_order_relaxed));
+    if (!admits(before)) return false;
+    after = before;
+    after.busy = true, --after.calls;
+  } while (!state_.compare_exchange_weak(before, after, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed));
   return true;
 }
 
 bool ProbeSlots::leave(ErrorClass outcome) noexcept {
   bool counted = false;
-  const uint64_t now = change(word_, [&](uint64_t word) {
-    const bool stale = (word & kStale) != 0 || (word & kBusy) == 0;
-    counted = !stale && (outcome == ErrorClass::kOk || outcome == ErrorClass::kFault);
-    word &= ~(kBusy | kStale);
-    if (counted && outcome == ErrorClass::kFault) word |= kFaulted;
-    if (counted && outcome == ErrorClass::kOk) word += put(1, kSuccesses);
-    return word;
+  const State now = change([&](State s) {
+    counted = s.busy && !s.stale && (outcome == ErrorClass::kOk || outcome == ErrorClass::kFault);
+    s.busy = s.stale = false;
+    if (counted && outcome == ErrorClass::kFault) s.failed = true;
+    if (counted && outcome == ErrorClass::kOk && s.successes > 0) --s.successes;
+    return s;
   });
   return counted && result_of(now) != Result::kNone;
 }
 
 void ProbeSlots::begin(uint32_t calls, uint32_t successes_needed) noexcept {
-  change(word_, [&](uint64_t word) {
-    return kActive | put(calls, kCalls) | put(successes_needed, kNeeded) | make_stale(word);
+  change([&](State s) {
+    return State{at_most(calls), at_most(successes_needed), true, s.busy, s.busy, false};
   });
 }
 
 void ProbeSlots::next_period(uint32_t calls) noexcept {
-  change(word_, [&](uint64_t word) {
-    return (word & ~(kMask << kEntered | kMask << kCalls)) | put(calls, kCalls);
-  });
+  change([&](State s) { return s.calls = at_most(calls), s; });
 }
 
-void ProbeSlots::end() noexcept { change(word_, make_stale); }
+void ProbeSlots::end() noexcept {
+  change([](State s) { return State{0, 0, false, s.busy, s.busy, false}; });
+}
 
-ProbeSlots::Result ProbeSlots::result() const noexcept {
-  return result_of(word_.load(std::memory_order_acquire));
+// ---- One breaker ----
+
+std::string Breaker::fault(const BreakerSettings& s, Time now, bool wrong, uint64_t successes) {
+  repeats = at_most(repeats_at(s, now));
+  if (now - since > s.cooldown_cap) calls.in_a_row = results.in_a_row = 0;
+  if (successes > seen) calls.success(s, now, successes - seen), seen = successes;
+  since = std::max(since, now);
+  FailureCount& count = wrong ? results : calls;
+  count.failure(s, now);
+  const uint32_t in_a_row = uint32_t{calls.in_a_row} + results.in_a_row;
+  if (in_a_row >= s.failure_threshold)
+    return fmt::format("{} failure{} in a row", in_a_row, in_a_row == 1 ? "" : "s");
+  if (!count.reached(s)) return {};
+  return fmt::format("{} of {} {}", count.failed, count.calls,
+                     wrong ? "checked results were wrong" : "calls failed");
 }
-bool ProbeSlots::busy() const noexcept {
-  return (word_.load(std::memory_order_acquire) & kBusy) != 0;
+
+void Breaker::open(const BreakerSettings& s, Time now) {
+  const uint32_t before = repeats_at(s, now);
+  repeats = at_most(before + 1);
+  until = now + cooldown_after(s, before);
+  state = BreakerState::kOpen;
+  if (probes != nullptr) probes->end();
 }
-bool ProbeSlots::would_admit() const noexcept {
-  return admits(word_.load(std::memory_order_acquire));
+
+void Breaker::open_manually(const BreakerSettings& s, Time now,
+                            std::optional<std::chrono::nanoseconds> duration) {
+  repeats = at_most(repeats_at(s, now));
+  manual = true;
+  until = duration && *duration < kManual - now ? now + *duration : kManual;
+  state = BreakerState::kOpen;
+  if (probes != nullptr) probes->end();
 }
 
 bool Breaker::advance(const BreakerSettings& s, Time now) {
-  if (closed() || until == Time::max() || now < until) return false;
+  if (closed() || until == kManual || now < until) return false;
   const bool was_open = state == BreakerState::kOpen;
   if (probes == nullptr) probes = std::make_shared<ProbeSlots>();
   state = BreakerState::kHalfOpen;
@@ -108,25 +147,40 @@ bool Breaker::advance(const BreakerSettings& s, Time now) {
   return was_open;
 }
 
-std::string after_failures(const BreakerSettings& settings, const Breaker& breaker, Evidence e,
-                           std::string_view last) {
-  const uint32_t in_a_row = breaker.in_a_row();
-  const FailureCount& window = breaker.count(e);
-  std::string text =
-      in_a_row >= settings.failure_threshold
-          ? fmt::format("{} failure{} in a row", in_a_row, in_a_row == 1 ? "" : "s")
-      : e == Evidence::kCall
-          ? fmt::format("{} of {} calls failed", window.failed, window.calls)
-          : fmt::format("{} of {} checked results were wrong", window.failed, window.calls);
-  return last.empty() ? text : text + ", the last: " + cut(last);
+void Breaker::close(Time now) {
+  forget_failures();
+  wrong_results = false;
+  if (closed()) return;  // `since` stays
+  state = BreakerState::kClosed;
+  manual = false;
+  since = now;
+  until = {};
+  if (probes != nullptr) probes->end();
 }
 
-std::string after_probe(std::string_view why) {
-  return fmt::format("a probe failed{}{}", why.empty() ? "" : ": ", cut(why));
+// ---- Events and texts ----
+
+void EventQueue::add(BreakerEvent event) {
+  if (events_.size() == kBreakerEvents) events_.pop_front(), ++dropped_;
+  events_.push_back(std::move(event));
 }
 
-std::string manual_text(std::string_view why) {
-  return fmt::format("manual override{}{}", why.empty() ? "" : ": ", cut(why));
+std::vector<BreakerEvent> EventQueue::take() {
+  const auto all = std::exchange(events_, {});
+  return {all.begin(), all.end()};
+}
+
+BreakerSettings usable(const BreakerSettings& settings) {
+  return validate(settings).ok() ? settings : BreakerSettings();
+}
+
+std::string cut(std::string_view text) {
+  constexpr size_t kMostText = 500;
+  return fmt::format("{}{}", text.substr(0, kMostText), text.size() > kMostText ? "..." : "");
+}
+
+std::string with_reason(std::string_view what, std::string_view reason, std::string_view between) {
+  return fmt::format("{}{}{}", what, reason.empty() ? "" : between, cut(reason));
 }
 
 }  // namespace health
@@ -134,35 +188,24 @@ std::string manual_text(std::string_view why) {
 using EventKind = BreakerEvent::Kind;
 
 const char* to_string(BreakerState state) noexcept {
-  switch (state) {
-    case BreakerState::kClosed: return "closed";
-    case BreakerState::kOpen: return "open";
-    case BreakerState::kHalfOpen: return "half_open";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"closed", "open", "half_open"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 const char* to_string(BreakerEvent::Kind kind) noexcept {
-  switch (kind) {
-    case EventKind::kOpened: return "opened";
-    case EventKind::kHalfOpen: return "half_open";
-    case EventKind::kClosed: return "closed";
-    case EventKind::kDeviceLost: return "device_lost";
-    case EventKind::kDeviceBack: return "device_back";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"opened", "half_open", "closed", "device_lost", "device_back"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 std::string to_string(const BreakerEvent& e) {
   std::string text = fmt::format("{}: {}", e.subject, to_string(e.kind));
   if (e.kind == EventKind::kOpened)
-    text += e.until == std::chrono::steady_clock::time_point::max()
-                ? " until it is closed manually"
-                : " for " + base::seconds_text(e.until - e.at);
+    text += e.until == health::kManual ? " until it is closed manually"
+                                       : " for " + base::seconds_text(e.until - e.at);
   return e.text.empty() ? text : text + ": " + e.text;
 }
 
-// The lock is held where a function of it runs.
+// Its functions are called under the lock.
 struct CircuitBreaker::Impl {
   Impl(std::string n, const BreakerSettings& s) : name(std::move(n)), settings(s) {}
 
@@ -181,10 +224,10 @@ struct CircuitBreaker::Impl {
   }};
 
   void emit(EventKind kind, std::string text, Time now) {
-    if (kind == EventKind::kOpened) ++counters.opened;
+    const bool opened = kind == EventKind::kOpened;
+    counters.opened += opened;
     ++epoch;
-    const Time until = kind == EventKind::kOpened ? breaker.until : Time{};
-    events.add({kind, {}, {}, name, std::move(text), now, until});
+    events.add({kind, {}, {}, name, std::move(text), now, opened ? breaker.until : Time{}});
   }
   void open(std::string why, Time now) {
     breaker.open(settings, now);
@@ -195,14 +238,23 @@ struct CircuitBreaker::Impl {
     breaker.close(now);
     if (!was_closed) emit(EventKind::kClosed, {}, now);
   }
-  void fault(std::string_view why, Time now) {
-    if (settings.enabled && breaker.fault(settings, now))
-      open(health::after_failures(settings, breaker, health::Evidence::kCall, why), now);
+  // A call that was no probe has ended.
+  void ended(ErrorClass result, std::string_view why, Time now) {
+    if (result == ErrorClass::kOk) breaker.calls.success(settings, now, 1);
+    if (result != ErrorClass::kFault || !settings.enabled) return;
+    if (const std::string reached = breaker.fault(settings, now, false, 0); !reached.empty())
+      open(health::with_reason(reached, why, ", the last: "), now);
+  }
+  void probed(std::string_view why, Time now) {
+    const health::ProbeSlots::Result result = breaker.probed();
+    if (result == health::ProbeSlots::Result::kClose) close(now);
+    if (result == health::ProbeSlots::Result::kReopen)
+      open(health::with_reason("a probe failed", why), now);
   }
 };
 
 CircuitBreaker::CircuitBreaker(std::string name, const BreakerSettings& settings)
-    : impl_(new Impl(std::move(name), validate(settings).ok() ? settings : BreakerSettings())) {}
+    : impl_(new Impl(std::move(name), health::usable(settings))) {}
 CircuitBreaker::~CircuitBreaker() = default;
 
 const std::string& CircuitBreaker::name() const noexcept { return impl_->name; }
@@ -212,47 +264,22 @@ BreakerPermit CircuitBreaker::try_acquire(Time now) {
   Impl& i = *impl_;
   const std::lock_guard lock(i.lock);
   if (i.breaker.advance(i.settings, now)) i.emit(EventKind::kHalfOpen, {}, now);
-  const bool half_open = i.breaker.state == BreakerState::kHalfOpen;
-  if (i.breaker.state == BreakerState::kOpen || (half_open && !i.breaker.probes->try_enter())) {
+  permit.probe_ = i.breaker.state == BreakerState::kHalfOpen;
+  if (permit.probe_ ? i.breaker.probes->try_enter() : i.breaker.closed()) {
+    ++i.counters.admitted;
+    permit.breaker_ = this, permit.epoch_ = i.epoch;
+  } else {
     ++i.counters.refused;
-    return permit;
+    permit.probe_ = false;
   }
-  ++i.counters.admitted;
-  permit.breaker_ = this;
-  permit.epoch_ = i.epoch;
-  permit.probe_ = half_open;
   return permit;
-}
-
-void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std::string_view why,
-                            Time now) {
-  Impl& i = *impl_;
-  const std::lock_guard lock(i.lock);
-  if (result == ErrorClass::kOk) ++i.counters.successes;
-  if (result == ErrorClass::kFault) ++i.counters.failures;
-  // The slot is freed even if the result is late; a probe of the parent process has no slot here.
-  if (permit.probe_ && i.epoch >> 32 == permit.epoch_ >> 32) i.breaker.probes->leave(result);
-  if (permit.epoch_ != i.epoch) {
-    if (result != ErrorClass::kDeclined) ++i.counters.late;
-    return;
-  }
-  if (!permit.probe_) {
-    if (result == ErrorClass::kOk) i.breaker.calls.success(i.settings, now, 1);
-    if (result == ErrorClass::kFault) i.fault(why, now);
-    return;
-  }
-  switch (i.breaker.probed()) {
-    case health::ProbeSlots::Result::kNone: return;
-    case health::ProbeSlots::Result::kClose: return i.close(now);
-    case health::ProbeSlots::Result::kReopen: return i.open(health::after_probe(why), now);
-  }
 }
 
 void CircuitBreaker::open(Time now, std::string_view why,
                           std::optional<std::chrono::nanoseconds> duration) {
   const std::lock_guard lock(impl_->lock);
   impl_->breaker.open_manually(impl_->settings, now, duration);
-  impl_->emit(EventKind::kOpened, health::manual_text(why), now);
+  impl_->emit(EventKind::kOpened, health::with_reason("manual override", why), now);
 }
 
 void CircuitBreaker::close(Time now) {
@@ -269,16 +296,15 @@ void CircuitBreaker::reset(Time now) {
 BreakerState CircuitBreaker::state(Time now) const {
   const std::lock_guard lock(impl_->lock);
   const health::Breaker& b = impl_->breaker;
-  const bool over = b.state == BreakerState::kOpen && b.until <= now && b.until != Time::max();
+  const bool over = b.state == BreakerState::kOpen && b.until <= now;
   return over ? BreakerState::kHalfOpen : b.state;
 }
 
 std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
   const std::lock_guard lock(impl_->lock);
   const health::Breaker& b = impl_->breaker;
-  if (b.state != BreakerState::kOpen || b.until <= now || b.until == Time::max())
-    return std::nullopt;
-  return b.until;
+  const bool waits = b.state == BreakerState::kOpen && b.until > now && b.until != health::kManual;
+  return waits ? std::optional(b.until) : std::nullopt;
 }
 
 BreakerCounters CircuitBreaker::counters() const {
@@ -293,27 +319,20 @@ std::vector<BreakerEvent> CircuitBreaker::take_events() {
   return impl_->events.take();
 }
 
-BreakerPermit& BreakerPermit::operator=(BreakerPermit&& other) noexcept {
-  if (this == &other) return *this;
-  if (breaker_ != nullptr) breaker_->finish(*this, ErrorClass::kDeclined, {}, {});
-  breaker_ = std::exchange(other.breaker_, nullptr);
-  epoch_ = other.epoch_;
-  probe_ = std::exchange(other.probe_, false);
-  return *this;
-}
-
-BreakerPermit::~BreakerPermit() {
-  if (breaker_ != nullptr) breaker_->finish(*this, ErrorClass::kDeclined, {}, {});
-}
-
-void BreakerPermit::success(CircuitBreaker::Time now) {
-  if (breaker_ != nullptr)
-    std::exchange(breaker_, nullptr)->finish(*this, ErrorClass::kOk, {}, now);
-}
-
-void BreakerPermit::failure(CircuitBreaker::Time now, std::string_view why) {
-  if (breaker_ != nullptr)
-    std::exchange(breaker_, nullptr)->finish(*this, ErrorClass::kFault, why, now);
+void BreakerPermit::end(ErrorClass result, std::string_view why, CircuitBreaker::Time now) {
+  if (breaker_ == nullptr) return;
+  CircuitBreaker::Impl& i = *std::exchange(breaker_, nullptr)->impl_;
+  const std::lock_guard lock(i.lock);
+  i.counters.successes += result == ErrorClass::kOk;
+  i.counters.failures += result == ErrorClass::kFault;
+  // The slot is freed even if the result is late; a probe of the parent process has no slot here.
+  if (probe_ && i.epoch >> 32 == epoch_ >> 32) i.breaker.probes->leave(result);
+  if (epoch_ != i.epoch)
+    i.counters.late += result != ErrorClass::kDeclined;
+  else if (probe_)
+    i.probed(why, now);
+  else
+    i.ended(result, why, now);
 }
 
 }  // namespace yard

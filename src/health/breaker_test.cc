@@ -293,16 +293,5 @@ TEST(BreakerSettings, DefaultsAreValidAndEveryInvalidValueIsNamed) {
   EXPECT_THAT(message([](auto& s) { s.half_open_max_calls = 0; }), HasSubstr("half_open_max"));
 }
 
-TEST(BreakerSettings, CooldownsGrowToTheCap) {
-  const BreakerSettings s;
-  EXPECT_EQ(health::Breaker::cooldown_after(s, 0), 30s);
-  EXPECT_EQ(health::Breaker::cooldown_after(s, 4), 480s);
-  EXPECT_EQ(health::Breaker::cooldown_after(s, 5), 600s);
-  EXPECT_EQ(health::Breaker::cooldown_after(s, 60'000), 600s);
-  BreakerSettings level;
-  level.cooldown_growth = 1;
-  EXPECT_EQ(health::Breaker::cooldown_after(level, 60'000), 30s);
-}
-
 }  // namespace
 }  // namespace yard

@@ -3,193 +3,115 @@
 #include "health/call_table.h"
 
 #include <algorithm>
-#include <array>
+#include <mutex>
 #include <new>
 #include <tuple>
-
-#include "op/call.h"
 
 namespace yard::health {
 namespace {
 
-constexpr std::string_view kOther = "other";
-constexpr size_t kClasses = std::tuple_size_v<decltype(FailureCounts::by_class)>;  // of errors
-
-void subtract(CallStats& from, const CallStats& before) {
-  from.calls -= before.calls, from.fallbacks -= before.fallbacks;
-  for (size_t i = 0; i < from.failures.by_class.size(); ++i)
-    from.failures.by_class[i] -= before.failures.by_class[i];
-  LatencyHistogram& l = from.latency;
-  l.count -= before.latency.count, l.sum_ns -= before.latency.sum_ns;
-  auto old = before.latency.buckets.begin();
-  for (LatencyHistogram::Bucket& bucket : l.buckets) {
-    while (old != before.latency.buckets.end() && old->up_to_ns < bucket.up_to_ns) ++old;
-    if (old != before.latency.buckets.end() && old->up_to_ns == bucket.up_to_ns)
-      bucket.count -= old->count;
-  }
-  std::erase_if(l.buckets,
-                [](const LatencyHistogram::Bucket& bucket) { return bucket.count == 0; });
-}
+constexpr const char* kOther = "other";
 
 }  // namespace
 
-struct alignas(64) Series::Block {
-  std::atomic<uint64_t> sum_ns{0}, fallbacks{0};
-  std::atomic<uint64_t> failures[kClasses] = {};
-  std::atomic<uint64_t> buckets[LatencyBuckets::kCount] = {};
-};
-
-Series::Series(std::string kernel_id, Mode m)
-    : kernel(std::move(kernel_id)), mode(m), blocks_(new Block[kBlocks]) {}
-
-Series::~Series() = default;
-
-Series::Block& Series::block() noexcept {
+void Series::add(size_t place, uint64_t n) noexcept {
   // Records of threads are apart by more than a page.
   const auto thread = reinterpret_cast<uintptr_t>(detail::t_thread);
-  static_assert(kBlocks == 4);
-  return blocks_[(thread * 0x9e3779b97f4a7c15u) >> 62];
+  static_assert(sizeof blocks_ == 4 * sizeof(Block));
+  blocks_[(thread * 0x9e3779b97f4a7c15u) >> 62].of[place].fetch_add(n, std::memory_order_relaxed);
 }
 
 void Series::add_sample(uint64_t ns) noexcept {
-  Block& b = block();
-  b.sum_ns.fetch_add(ns, std::memory_order_relaxed);
-  b.buckets[LatencyBuckets::index(ns)].fetch_add(1, std::memory_order_relaxed);
+  add(kSum, ns);
+  add(kBuckets + LatencyBuckets::index(ns));
 }
 
-void Series::add_failure(ErrorClass error) noexcept {
-  block().failures[static_cast<int>(error)].fetch_add(1, std::memory_order_relaxed);
-}
-
-void Series::add_fallback() noexcept { block().fallbacks.fetch_add(1, std::memory_order_relaxed); }
-
-CallStats Series::read() const {
-  CallStats to;
-  to.calls = calls.total();
-  uint64_t buckets[LatencyBuckets::kCount] = {};
-  for (const Block* b = blocks_.get(); b != blocks_.get() + kBlocks; ++b) {
-    const auto add = [](uint64_t& sum, const std::atomic<uint64_t>& part) {
-      sum += part.load(std::memory_order_relaxed);
-    };
-    add(to.latency.sum_ns, b->sum_ns), add(to.fallbacks, b->fallbacks);
-    for (size_t i = 0; i < kClasses; ++i) add(to.failures.by_class[i], b->failures[i]);
-    for (size_t i = 0; i < std::size(buckets); ++i) add(buckets[i], b->buckets[i]);
-  }
-  for (uint32_t i = 0; i < LatencyBuckets::kCount; ++i) {
-    if (buckets[i] == 0) continue;
-    to.latency.count += buckets[i];
-    to.latency.buckets.push_back({LatencyBuckets::up_to_ns(i), buckets[i]});
-  }
+Series::Numbers Series::read() const {
+  Numbers to{};
+  for (const Block& b : blocks_)
+    for (size_t i = 0; i < kNumbers; ++i) to[i] += b.of[i].load(std::memory_order_relaxed);
+  to[kCalls] = calls.total();
   return to;
 }
 
-uint64_t Series::failures() const noexcept {
-  uint64_t sum = 0;
-  for (const Block* b = blocks_.get(); b != blocks_.get() + kBlocks; ++b)
-    for (const auto& n : b->failures) sum += n.load(std::memory_order_relaxed);
-  return sum;
-}
-
-// The counter of calls restarts by itself.
-void Series::restart() noexcept {
-  for (Block* b = blocks_.get(); b != blocks_.get() + kBlocks; ++b) {
-    b->~Block();
-    new (b) Block;
-  }
+void Series::add_to(CallTotals& to) const {
+  to.calls += calls.total();
+  for (const Block& b : blocks_)
+    for (size_t i = kFailures; i < kBuckets; ++i)
+      to.failures += b.of[i].load(std::memory_order_relaxed);
 }
 
 Series* CallClass::series(std::string_view kernel, Mode mode) const noexcept {
-  const auto find = [&](std::string_view id) {
-    Series* s = first_series.load(std::memory_order_acquire);
-    while (s != nullptr && (s->mode != mode || s->kernel != id)) s = s->next_;
-    return s;
-  };
-  if (Series* const known = find(kernel)) return known;
   try {
     const std::lock_guard lock(table.lock_);
-    if (table.series_ >= CallTable::kMaxSeries) kernel = kOther;
-    if (Series* const known = find(kernel)) return known;
-    auto made = std::make_unique<Series>(std::string(kernel), mode);
-    table.by_kernel_[{op, made->kernel}].emplace_back(this, made.get());
+    std::pair key(std::string(kernel), mode);
+    auto at = all_series.find(key);
+    if (at == all_series.end() && table.series_ >= CallTable::kMaxSeries) {
+      key.first = kOther;
+      at = all_series.find(key);
+    }
+    if (at != all_series.end()) return &at->second;
     ++table.series_;
-    made->next_ = first_series.load(std::memory_order_relaxed);
-    first_series.store(made.get(), std::memory_order_release);
-    return made.release();
+    return &all_series.try_emplace(key, key.first, mode).first->second;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-CallTable::~CallTable() {
-  for (CallClass* c = first_.load(std::memory_order_relaxed); c != nullptr;) {
-    for (Series* s = c->first_series.load(std::memory_order_relaxed); s != nullptr;)
-      delete std::exchange(s, s->next_);
-    delete std::exchange(c, c->next);
-  }
-}
-
-const CallClass& CallTable::add(std::string op, std::shared_ptr<const op::Program> program,
-                                std::shared_ptr<const op::Call> call, std::string key) {
-  std::unique_ptr<CallClass> made(
-      new CallClass{*this, std::move(op), std::move(program), std::move(call), std::move(key)});
-  made->next = first_.load(std::memory_order_relaxed);
-  first_.store(made.get(), std::memory_order_release);
-  return *made.release();
-}
-
-CallTable::Totals CallTable::sum(const ClassSeries& all,
-                                 const std::function<bool(const CallClass&)>& of) {
-  Totals to;
-  for (const auto& [c, s] : all)
-    if (!of || (c->call != nullptr && of(*c)))
-      to.calls += s->calls.total(), to.failures += s->failures();
-  return to;
-}
-
 const CallClass& CallTable::class_of(const std::string& op,
                                      const std::shared_ptr<const op::Program>& program,
                                      const op::Call& call, bool counting) {
-  op::CallKey made_of;
-  made_of.set(*program, call.args(), call.flags());
-  made_of.add(std::string_view(op));
-  const std::string key(made_of.bytes());
+  op::CallKey key;
+  key.set(*program, call.args(), call.flags());
+  key.add(std::string_view(op));
   const std::lock_guard lock(lock_);
-  if (const auto it = by_key_.find(key); it != by_key_.end()) return *it->second;
-  if (by_key_.size() < (counting ? 2 : 1) * kMaxCallClasses) {
-    const CallClass& made = add(op, program, std::make_shared<const op::Call>(call), key);
-    by_key_.emplace(made.key, &made);
-    return made;
+  const auto known = classes_.find(std::string(key.bytes()));
+  if (known != classes_.end()) return *known->second;
+  if (classes_.size() < (counting ? 2 : 1) * kMaxCallClasses) {
+    std::unique_ptr<CallClass> made(
+        new CallClass{*this, op, program, std::make_shared<const op::Call>(call)});
+    return *classes_.emplace(key.bytes(), std::move(made)).first->second;
   }
-  auto it = others_.find(op);
-  if (it == others_.end()) {
-    const std::string name = others_.size() < kMaxOps ? op : std::string(kOther);
-    it = others_.find(name);
-    if (it == others_.end()) it = others_.emplace(name, &add(name, nullptr, nullptr, {})).first;
-  }
-  return *it->second;
+  const std::string name = others_.size() < kMaxOps || others_.contains(op) ? op : kOther;
+  std::unique_ptr<CallClass>& other = others_[name];
+  if (other == nullptr) other.reset(new CallClass{*this, name, nullptr, nullptr});
+  return *other;
+}
+
+template <class F>
+void CallTable::for_each(const F& f) const {
+  for (const auto& [key, c] : classes_) f(*c);
+  for (const auto& [op, c] : others_) f(*c);
 }
 
 void CallTable::read(RuntimeStats& to) const {
   const std::lock_guard lock(lock_);
   to.since = since_;
   std::map<std::string, OpStats> ops;
-  for_each_class([&](const CallClass& c) {
+  for_each([&](const CallClass& c) {
     OpStats& op = ops[c.op];
-    const auto missed = misses_before_.find(&c);
-    op.misses += c.misses.load(std::memory_order_relaxed) -
-                 (missed != misses_before_.end() ? missed->second : 0);
+    op.misses += c.misses.load(std::memory_order_relaxed) - c.misses_before;
     std::string text;
-    for_each_series(c, [&](const Series& s) {
-      CallStats stats = s.read();
-      if (const auto before = series_before_.find(&s); before != series_before_.end())
-        subtract(stats, before->second);
-      if (stats.calls == 0 && stats.failures.total() == 0) return;
+    for (const auto& [key, s] : c.all_series) {
+      Series::Numbers n = s.read();
+      for (size_t i = 0; i < n.size(); ++i) n[i] -= s.before_[i];
+      CallStats stats;
+      stats.calls = n[Series::kCalls], stats.fallbacks = n[Series::kFallbacks];
+      for (size_t i = 0; i < stats.failures.by_class.size(); ++i)
+        stats.failures.by_class[i] = n[Series::kFailures + i];
+      if (stats.calls == 0 && stats.failures.total() == 0) continue;
+      stats.latency.sum_ns = n[Series::kSum];
+      for (uint32_t i = 0; i < LatencyBuckets::kCount; ++i) {
+        const uint64_t count = n[Series::kBuckets + i];
+        stats.latency.count += count;
+        if (count > 0) stats.latency.buckets.push_back({LatencyBuckets::up_to_ns(i), count});
+      }
       if (text.empty())
-        text = c.call != nullptr ? op::to_string(c.call->to_spec(*c.program)) : std::string(kOther);
+        text = c.call != nullptr ? op::to_string(c.call->to_spec(*c.program)) : kOther;
       stats.op = c.op, stats.kernel = s.kernel, stats.mode = to_string(s.mode), stats.call = text;
       op.calls += stats.calls;
       to.calls.push_back(std::move(stats));
-    });
+    }
   });
   for (auto& [name, op] : ops) {
     if (op.calls == 0 && op.misses == 0) continue;
@@ -197,43 +119,51 @@ void CallTable::read(RuntimeStats& to) const {
     op.hits = op.calls - std::min(op.calls, op.misses);
     to.ops.push_back(std::move(op));
   }
-  std::sort(to.calls.begin(), to.calls.end(), [](const CallStats& a, const CallStats& b) {
+  std::ranges::sort(to.calls, [](const CallStats& a, const CallStats& b) {
     return std::tie(a.op, a.kernel, a.mode, a.call) < std::tie(b.op, b.kernel, b.mode, b.call);
   });
 }
 
 void CallTable::reset() {
   const std::lock_guard lock(lock_);
-  decltype(series_before_) series;
-  decltype(misses_before_) misses;
-  for_each_class([&](const CallClass& c) {
-    misses[&c] = c.misses.load(std::memory_order_relaxed);
-    for_each_series(c, [&](const Series& s) { series[&s] = s.read(); });
+  for_each([](const CallClass& c) {
+    c.misses_before = c.misses.load(std::memory_order_relaxed);
+    for (auto& [key, s] : c.all_series) s.before_ = s.read();
   });
-  series_before_ = std::move(series), misses_before_ = std::move(misses);
   since_ = std::chrono::system_clock::now();
 }
 
 std::map<std::pair<std::string, std::string>, CallTable::Totals> CallTable::totals() const {
-  const std::lock_guard lock(lock_);
   std::map<std::pair<std::string, std::string>, Totals> to;
-  for (const auto& [kernel, all] : by_kernel_) to[kernel] = sum(all, {});
+  const std::lock_guard lock(lock_);
+  for_each([&](const CallClass& c) {
+    for (const auto& [key, s] : c.all_series) s.add_to(to[{c.op, s.kernel}]);
+  });
   return to;
 }
 
 CallTable::Totals CallTable::totals(const std::string& op, const std::string& kernel,
                                     const std::function<bool(const CallClass&)>& of) const {
+  Totals to;
   const std::lock_guard lock(lock_);
-  const auto it = by_kernel_.find({op, kernel});
-  return it != by_kernel_.end() ? sum(it->second, of) : Totals();
+  for_each([&](const CallClass& c) {
+    if (c.op != op || (of && (c.call == nullptr || !of(c)))) return;
+    for (const auto& [key, s] : c.all_series)
+      if (s.kernel == kernel) s.add_to(to);
+  });
+  return to;
 }
 
 void CallTable::restart_in_child() noexcept {
-  series_before_.clear(), misses_before_.clear();
   since_ = std::chrono::system_clock::now();
-  for_each_class([](const CallClass& c) {
+  for_each([](const CallClass& c) {
     c.misses.store(0, std::memory_order_relaxed);
-    for_each_series(c, [](Series& s) { s.restart(); });
+    c.misses_before = 0;
+    for (auto& [key, s] : c.all_series) {
+      s.before_ = {};
+      for (Series::Block& b : s.blocks_)
+        for (auto& n : b.of) n.store(0, std::memory_order_relaxed);
+    }
   });
 }
 

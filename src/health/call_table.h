@@ -3,12 +3,13 @@
 //
 // A plan points to its class and to the series of its first kernel, and hits count in that series' per-thread counter. All
 // else is rare: misses, failures and fallbacks write shared memory, samples one of a few blocks. Classes and series live as
-// long as the table, are only added, and can be walked without a lock.
+// long as the table.
 #pragma once
 
 #include <yard/options.h>
 #include <yard/stats.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -18,7 +19,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/counters.h"
 #include "base/mutex.h"
@@ -44,13 +44,14 @@ struct LatencyBuckets {
   }
 };
 
+struct CallTotals {
+  uint64_t calls = 0, failures = 0;
+};
+
 // The calls of one class that one kernel served, or failed.
 class Series {
  public:
-  Series(std::string kernel_id, Mode m);
-  ~Series();
-  Series(const Series&) = delete;
-  Series& operator=(const Series&) = delete;
+  Series(std::string_view kernel_id, Mode m) : kernel(kernel_id), mode(m) {}
 
   const std::string kernel;
   const Mode mode;
@@ -58,26 +59,25 @@ class Series {
 
   // Any thread, also inside a call.
   void add_sample(uint64_t ns) noexcept;
-  void add_failure(ErrorClass error) noexcept;
-  void add_fallback() noexcept;
-
-  // Everything but names, since the start.
-  CallStats read() const;
-  uint64_t failures() const noexcept;
+  void add_failure(ErrorClass error) noexcept { add(kFailures + static_cast<size_t>(error)); }
+  void add_fallback() noexcept { add(kFallbacks); }
 
  private:
   friend class CallTable;
-  friend struct CallClass;
-  struct Block;
-  // A few, so that threads seldom write to the same one.
-  static constexpr uint32_t kBlocks = 4;
-  // Of this thread.
-  Block& block() noexcept;
-  // In a forked child.
-  void restart() noexcept;
+  // Places of the numbers that are kept: the calls, the sum of sampled times, fallbacks, failures by class, buckets.
+  static constexpr size_t kCalls = 0, kSum = 1, kFallbacks = 2, kFailures = 3, kBuckets = 10,
+                          kNumbers = kBuckets + LatencyBuckets::kCount;
+  using Numbers = std::array<uint64_t, kNumbers>;
+  struct alignas(64) Block {
+    std::atomic<uint64_t> of[kNumbers] = {};
+  };
+  void add(size_t place, uint64_t n = 1) noexcept;
+  // Since the start.
+  Numbers read() const;
+  void add_to(CallTotals& to) const;
 
-  const std::unique_ptr<Block[]> blocks_;
-  Series* next_ = nullptr;
+  Block blocks_[4];   // several, so that threads seldom write to the same one
+  Numbers before_{};  // at the last reset; under the lock of the table
 };
 
 class CallTable;
@@ -88,21 +88,19 @@ struct CallClass {
   const std::string op;
   const std::shared_ptr<const op::Program> program;  // null for further ones
   const std::shared_ptr<const op::Call> call;        // that stands for it; null for further ones
-  const std::string key;
   mutable std::atomic<uint64_t> misses{0};
 
-  // The series of a kernel, made if it is not there; null if there is no memory. Any thread.
+  // The series of a kernel, made if it is not there; null if there is no memory. Takes a lock.
   Series* series(std::string_view kernel, Mode mode) const noexcept;
 
-  // Lists of the table.
-  mutable std::atomic<Series*> first_series{nullptr};
-  CallClass* next = nullptr;
+  // For the table, under its lock.
+  mutable std::map<std::pair<std::string, Mode>, Series> all_series = {};
+  mutable uint64_t misses_before = 0;  // at the last reset
 };
 
 class CallTable {
  public:
   CallTable() = default;
-  ~CallTable();
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
 
@@ -116,10 +114,8 @@ class CallTable {
   void read(RuntimeStats& to) const;
   // Later reads give the difference to now.
   void reset();
+  using Totals = CallTotals;
   // What each kernel has served and failed since the start, whatever was reset: by op and kernel.
-  struct Totals {
-    uint64_t calls = 0, failures = 0;
-  };
   std::map<std::pair<std::string, std::string>, Totals> totals() const;
   // The same for one kernel. With `of`, only classes for which it returns true; it is not called for further ones.
   Totals totals(const std::string& op, const std::string& kernel,
@@ -132,33 +128,15 @@ class CallTable {
   friend struct CallClass;
   // Beyond it, kernels are counted together. Plugins may come and go with new names for ever.
   static constexpr size_t kMaxSeries = 4 * kMaxCallClasses, kMaxOps = 1024;
-  using ClassSeries = std::vector<std::pair<const CallClass*, const Series*>>;
-  static Totals sum(const ClassSeries& all, const std::function<bool(const CallClass&)>& of);
-  // Under the lock.
-  const CallClass& add(std::string op, std::shared_ptr<const op::Program> program,
-                       std::shared_ptr<const op::Call> call, std::string key);
   template <class F>
-  void for_each_class(const F& f) const {
-    for (const CallClass* c = first_.load(std::memory_order_acquire); c != nullptr; c = c->next)
-      f(*c);
-  }
-  template <class F>
-  static void for_each_series(const CallClass& c, const F& f) {
-    for (Series* s = c.first_series.load(std::memory_order_acquire); s != nullptr; s = s->next_)
-      f(*s);
-  }
+  void for_each(const F& f) const;
 
-  std::atomic<CallClass*> first_{nullptr};
   mutable base::Mutex lock_{base::Rank::kCalls};
   // The rest is under the lock.
-  std::unordered_map<std::string, const CallClass*> by_key_;
-  std::map<std::string, const CallClass*, std::less<>> others_;
+  std::unordered_map<std::string, std::unique_ptr<CallClass>> classes_;  // by key
+  std::map<std::string, std::unique_ptr<CallClass>> others_;             // by op
   size_t series_ = 0;
-  std::map<std::pair<std::string, std::string>, ClassSeries> by_kernel_;  // by op and kernel
-  // Of the last reset.
   std::chrono::system_clock::time_point since_ = std::chrono::system_clock::now();
-  std::unordered_map<const Series*, CallStats> series_before_;
-  std::unordered_map<const CallClass*, uint64_t> misses_before_;
 };
 
 }  // namespace yard::health

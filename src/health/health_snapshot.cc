@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace yard::health {
 namespace {
 
@@ -14,11 +12,6 @@ constexpr uint64_t kHashed = uint64_t{1} << 63;
 
 uint64_t mix(uint64_t seed, uint64_t value) {
   return (seed ^ value) * 0x9e3779b97f4a7c15u + (seed >> 29);
-}
-
-std::string size_range(uint8_t bucket) {
-  const auto [low, high] = Buckets::range(bucket);
-  return low == high ? fmt::format("{}", low) : fmt::format("{}-{}", low, high);
 }
 
 }  // namespace
@@ -44,32 +37,39 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
 
 std::string to_string(const CallKind& kind) {
   if (kind == CallKind()) return "all calls";  // those of functions are not told apart
-  const auto& [device, dtypes, sizes] = kind;
   std::string text;
-  const auto part = [&](const std::string& p) { text += (text.empty() ? "" : " ") + p; };
-  if ((dtypes & kHashed) != 0)
-    part(fmt::format("dtypes {:016x}", dtypes));
+  if ((kind.dtypes & kHashed) != 0)
+    text = fmt::format("dtypes {:016x} ", kind.dtypes);
   else
-    for (uint64_t rest = dtypes; rest != 0; rest >>= kBits)
-      part(yard::to_string(static_cast<DType>((rest & ((1u << kBits) - 1)) - 1)));
-  if (!text.empty()) text += ',';
-  if (!sizes.get().empty()) {
-    part("sizes");
-    for (const uint8_t b : sizes.get()) part(size_range(b));
-    text += ',';
+    for (uint64_t rest = kind.dtypes; rest != 0; rest >>= kBits)
+      text += fmt::format("{} ", yard::to_string(static_cast<DType>((rest & 63) - 1)));
+  const auto end_part = [&] {
+    if (!text.empty()) text.back() = ',', text += ' ';
+  };
+  end_part();
+  if (!kind.sizes.get().empty()) {
+    text += "sizes ";
+    for (const uint8_t b : kind.sizes.get()) {
+      const auto [low, high] = Buckets::range(b);
+      text += low == high ? fmt::format("{} ", low) : fmt::format("{}-{} ", low, high);
+    }
+    end_part();
   }
-  part(yard::to_string(device));
-  return text;
+  return text + yard::to_string(kind.device);
+}
+
+const BreakerStatus* HealthSnapshot::OfOp::find(const Key& key) const noexcept {
+  for (const BreakerStatus& b : kernels)
+    if (b.key.kernel == key.kernel) return &b;
+  for (const BreakerStatus& b : keys)
+    if (b.key.kernel == key.kernel && b.key.kind == key.kind) return &b;
+  return nullptr;
 }
 
 bool HealthSnapshot::empty() const noexcept {
-  return lost_.empty() && std::all_of(ops_.begin(), ops_.end(), [](const auto& op) {
+  return lost_.empty() && std::ranges::all_of(ops_, [](const auto& op) {
            return op.second.kernels.empty() && op.second.keys.empty();
          });
-}
-
-std::string to_string(const Key& key) {
-  return fmt::format("{} {} ({})", key.op, key.kernel, to_string(key.kind));
 }
 
 }  // namespace yard::health

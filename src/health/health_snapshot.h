@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of breakers, and what a Board publishes for the selector and for plans: all breakers that are not closed, and the
-// kinds of calls that have failed. It is immutable. One breaker decides about a call: that of the kernel as a whole if it is not closed, else that of the key.
+// kinds of calls that have failed. A snapshot is immutable. The breaker of a kernel as a whole decides about a call if it is
+// not closed, else that of the key.
 //
 // The last kernel able to run is never excluded. Only the selector can tell which one that is, so it applies the rule.
 #pragma once
@@ -8,6 +9,7 @@
 #include <yard/health.h>
 #include <yard/tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -18,7 +20,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/lists.h"
 #include "health/breaker.h"
 
 namespace yard::health {
@@ -32,14 +33,10 @@ class Buckets {
     if (count_ < kMost) buckets_[count_++] = static_cast<uint8_t>(std::bit_width(size));
   }
   std::span<const uint8_t> get() const noexcept { return {buckets_.data(), count_}; }
-  // The sizes of a bucket.
-  struct Range {
-    uint64_t low, high;
-  };
-  static Range range(uint8_t bucket) noexcept {
-    if (bucket == 0) return {0, 0};
-    const uint64_t low = uint64_t{1} << (bucket - 1);
-    return {low, low + (low - 1)};
+  // The smallest and the largest size of a bucket.
+  static std::pair<uint64_t, uint64_t> range(uint8_t bucket) noexcept {
+    const uint64_t low = bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
+    return {low, bucket == 0 ? 0 : low + (low - 1)};
   }
   bool operator==(const Buckets&) const = default;
 
@@ -48,7 +45,7 @@ class Buckets {
   std::array<uint8_t, kMost> buckets_{};  // bit_width of the size
 };
 
-// The kind of a call, by which breakers are kept: device, dtypes, and the log2 bucket of each dimension.
+// The kind of a call, by which breakers are kept.
 struct CallKind {
   Device device;
   uint64_t dtypes = 0;  // pack_dtypes()
@@ -71,12 +68,6 @@ struct Key {
 
   bool operator==(const Key&) const = default;
 };
-// `rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cuda:0)`.
-std::string to_string(const Key& key);
-
-using Time = std::chrono::steady_clock::time_point;
-// `until` of a breaker that stays open until it is closed manually.
-inline constexpr Time kManual = Time::max();
 
 struct BreakerStatus {
   Key key;             // of a kernel as a whole: only op, kernel and backend
@@ -102,13 +93,7 @@ class HealthSnapshot {
     std::vector<Counting> counting;
     bool operator==(const OfOp&) const = default;
     // The breaker that decides about calls of the key; null if it is closed.
-    const BreakerStatus* find(const Key& key) const noexcept {
-      for (const BreakerStatus& b : kernels)
-        if (b.key.kernel == key.kernel) return &b;
-      for (const BreakerStatus& b : keys)
-        if (b.key.kernel == key.kernel && b.key.kind == key.kind) return &b;
-      return nullptr;
-    }
+    const BreakerStatus* find(const Key& key) const noexcept;
   };
 
   // Null if all breakers of the op are closed and none of its kinds is counting.
@@ -117,7 +102,9 @@ class HealthSnapshot {
     return at == ops_.end() ? nullptr : &at->second;
   }
   const std::vector<Device>& devices_lost() const noexcept { return lost_; }
-  bool is_lost(Device device) const noexcept { return base::contains(lost_, device); }
+  bool is_lost(Device device) const noexcept {
+    return std::ranges::find(lost_, device) != lost_.end();
+  }
   // Whether all breakers are closed and no device is lost.
   bool empty() const noexcept;
 

@@ -271,10 +271,7 @@ class Day {
       return model_.close_keys();
     }
     const bool reset = what == Manual::kReset;
-    if (reset)
-      board_->reset(key_at(key), now());
-    else
-      board_->close(key_at(key), now());
+    board_->close(key_at(key), now(), reset);
     const auto close = [&](ModelBreaker& one) {
       one.close();
       if (reset) one.repeats = 0;

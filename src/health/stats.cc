@@ -25,42 +25,20 @@ uint64_t LatencyHistogram::quantile_ns(double q) const noexcept {
 
 void LatencyHistogram::add(const LatencyHistogram& other) {
   count += other.count, sum_ns += other.sum_ns;
-  std::vector<Bucket> both;
-  auto a = buckets.begin();
-  auto b = other.buckets.begin();
-  while (a != buckets.end() || b != other.buckets.end()) {
-    if (b == other.buckets.end() || (a != buckets.end() && a->up_to_ns < b->up_to_ns)) {
-      both.push_back(*a++);
-    } else if (a == buckets.end() || b->up_to_ns < a->up_to_ns) {
-      both.push_back(*b++);
-    } else {
-      both.push_back({a->up_to_ns, a->count + b->count});
-      ++a, ++b;
-    }
+  for (const Bucket& b : other.buckets) {
+    auto at = std::ranges::lower_bound(buckets, b.up_to_ns, {}, &Bucket::up_to_ns);
+    if (at == buckets.end() || at->up_to_ns != b.up_to_ns) at = buckets.insert(at, {b.up_to_ns, 0});
+    at->count += b.count;
   }
-  buckets = std::move(both);
 }
 
 namespace {
 
 using base::JsonObject;
 
-std::string json(const LatencyHistogram::Bucket& b) {
-  JsonObject to;
-  to.add("up_to_ns", b.up_to_ns).add("count", b.count);
-  return to.text();
-}
-
-std::string json(const OpStats& o) {
-  JsonObject to;
-  to.add("op", o.op).add("calls", o.calls).add("hits", o.hits).add("misses", o.misses);
-  return to.text();
-}
-
-std::string json(const CallStats& c);
-
-template <class T>
-std::string list(const std::vector<T>& all) {
+// The texts that `json` makes of the elements, as a list.
+template <class T, class F>
+std::string list(const std::vector<T>& all, const F& json) {
   std::vector<std::string> values;
   for (const T& t : all) values.push_back(json(t));
   return base::json_list(values);
@@ -71,11 +49,12 @@ std::string json(const CallStats& c) {
   for (int i = YARD_CALLER; i <= YARD_FATAL; ++i)
     failures.add(to_string(static_cast<ErrorClass>(i)), c.failures.of(static_cast<ErrorClass>(i)));
   latency.add("count", c.latency.count).add("sum_ns", c.latency.sum_ns);
-  latency.add_json("buckets", list(c.latency.buckets));
+  latency.add_json("buckets", list(c.latency.buckets, [](const LatencyHistogram::Bucket& b) {
+                     return JsonObject().add("up_to_ns", b.up_to_ns).add("count", b.count).text();
+                   }));
   to.add("op", c.op).add("kernel", c.kernel).add("mode", c.mode).add("call", c.call);
   to.add("calls", c.calls).add("fallbacks", c.fallbacks);
-  to.add_json("failures", failures.text());
-  to.add_json("latency", latency.text());
+  to.add_json("failures", failures.text()).add_json("latency", latency.text());
   return to.text();
 }
 
@@ -92,7 +71,12 @@ std::string to_json(const RuntimeStats& s) {
   to.add("states", s.states).add("state_bytes", s.state_bytes);
   const double since = std::chrono::duration<double>(s.since.time_since_epoch()).count();
   to.add_json("since", fmt::format("{:.3f}", since)).add("sampled_one_in", s.sampled_one_in);
-  to.add_json("calls", list(s.calls)).add_json("ops", list(s.ops));
+  to.add_json("calls", list(s.calls, [](const CallStats& c) { return json(c); }));
+  to.add_json("ops", list(s.ops, [](const OpStats& o) {
+                JsonObject op;
+                op.add("op", o.op).add("calls", o.calls).add("hits", o.hits);
+                return op.add("misses", o.misses).text();
+              }));
   to.add_json("reloads", reloads.text());
   return to.text();
 }

@@ -24,6 +24,11 @@ inline Key key_of(const std::string& kernel = "default.simd", uint64_t rows = 8,
   return key;
 }
 
+// `rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cuda:0)`.
+inline std::string to_string(const Key& key) {
+  return key.op + " " + key.kernel + " (" + health::to_string(key.kind) + ")";
+}
+
 // The breaker that decides about calls of the key; null if closed. Valid as long as the snapshot.
 inline const BreakerStatus* breaker_of(const HealthSnapshot& snapshot, const Key& key) {
   const HealthSnapshot::OfOp* op = snapshot.of_op(key.op);

@@ -79,7 +79,7 @@ Status Health::close(std::string_view op, std::string_view kernel) {
 
 Status Health::reset(std::string_view op, std::string_view kernel) {
   return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board->reset(key, std::chrono::steady_clock::now());
+    board->close(key, std::chrono::steady_clock::now(), true);
   });
 }
 

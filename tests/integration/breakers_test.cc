@@ -79,7 +79,9 @@ TEST(SharedHealth, ABreakerTakesEffectWithThePackedCallThatOpensIt) {
   char error[200] = "";
   yard_op_ref_t* const op = yard_find_op("copy", error, sizeof error);
   ASSERT_NE(op, nullptr) << error;
-  const auto call = [&] { EXPECT_EQ(yard_call(op, args, 3, error, sizeof error), YARD_OK) << error; };
+  const auto call = [&] {
+    EXPECT_EQ(yard_call(op, args, 3, error, sizeof error), YARD_OK) << error;
+  };
   for (int round = 0; round < 20; ++round) {
     bad.set({.rate = 0});
     for (int i = 0; i < 5; ++i) call();
