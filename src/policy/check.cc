@@ -94,12 +94,8 @@ Unknown unless(bool optional) { return optional ? Unknown::kFine : Unknown::kErr
 class Checker {
  public:
   Checker(const Config& config, const Known& known) : config_(config), known_(known) {
-    for (const std::string& op : known.ops()) {
-      const Names& ids = kernels_[op] = known.kernels(op);
-      all_kernels_.insert(all_kernels_.end(), ids.begin(), ids.end());
-    }
+    for (const std::string& op : known.ops()) kernels_[op] = known.kernels(op);
     ops_ = base::keys(kernels_);
-    sort_names(all_kernels_);
     report_.applies.resize(config.dispatch_rules.size() + config.score.size());
     report_.invalid.resize(report_.applies.size());
   }
@@ -226,41 +222,37 @@ class Checker {
     return false;
   }
 
-  // That one of the ops has such a kernel.
+  // That one of the ops has such a kernel. Without ops, any op may have it.
   void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
                     ConfigPlace at, const std::string& path, const char* later = "") {
+    const bool any = ops.empty();
+    const Names& of = any ? ops_ : matching(ops);
     const auto [has, is_new] = has_kernel_.try_emplace(ops + " " + kernel);
-    for (const std::string& op : matching(ops))
+    for (const std::string& op : of)
       if (is_new) has->second = has->second || any_matches(kernel, kernels_[op]);
     if (has->second) return;
-    const std::string whose = has_wildcard(ops) ? "no op that matches '" + ops + "' has a kernel"
-                                                : ops + " has no kernel";
+    const std::string whose = any                 ? "no kernel "
+                              : has_wildcard(ops) ? "no op that matches '" + ops + "' has a kernel "
+                                                  : ops + " has no kernel ";
     if (has_wildcard(kernel))
-      return warn(at, path, fmt::format("{} that matches '{}'", whose, kernel), "");
+      return warn(at, path, fmt::format("{}{}matches '{}'", whose, any ? "" : "that ", kernel), "");
     Names there;
-    for (const std::string& op : matching(ops)) {
+    for (const std::string& op : of) {
       // The plugin that announces the op may bring it.
-      if (unknown == Unknown::kLater && known_.program(op) == nullptr) return;
+      if (!any && unknown == Unknown::kLater && known_.program(op) == nullptr) return;
       there.insert(there.end(), kernels_[op].begin(), kernels_[op].end());
     }
     sort_names(there);
-    unknown_name(unknown, kernel, there, at, path, fmt::format("{} called '{}'", whose, kernel),
+    unknown_name(unknown, kernel, there, at, path,
+                 fmt::format("{}{}called '{}'", whose, any ? "is " : "", kernel),
                  "expected the id of a kernel, or optional: true", later);
   }
 
-  // A kernel of any op.
-  void check_any(const KernelRef& ref, Unknown unknown, const std::string& path) {
-    if (any_matches(ref.id, all_kernels_)) return;
-    if (has_wildcard(ref.id))
-      warn(ref.at, path, fmt::format("no kernel matches '{}'", ref.id), "");
-    else
-      unknown_name(ref.optional ? Unknown::kFine : unknown, ref.id, all_kernels_, ref.at, path,
-                   fmt::format("no kernel is called '{}'", ref.id),
-                   "expected the id of a kernel, or optional: true", kHoldsLater);
-  }
+  // Kernels of any op.
   void check_any(const std::vector<KernelRef>& refs, Unknown unknown, const std::string& path) {
     for (size_t i = 0; i < refs.size(); ++i)
-      check_any(refs[i], unknown, fmt::format("{}[{}]", path, i));
+      check_kernel("", refs[i].id, refs[i].optional ? Unknown::kFine : unknown, refs[i].at,
+                   fmt::format("{}[{}]", path, i), kHoldsLater);
   }
 
   // A kernel of an op.
@@ -339,9 +331,9 @@ class Checker {
     if (p.allow_vendors) vendors(*p.allow_vendors, "policy.allow_vendors");
     vendors(p.deny_vendors, "policy.deny_vendors");
     for (const std::string& id : p.allow_kernels.value_or(Names()))
-      check_any(KernelRef{id, false, {}}, Unknown::kLater, "policy.allow_kernels");
+      check_kernel("", id, Unknown::kLater, {}, "policy.allow_kernels", kHoldsLater);
     for (const std::string& id : p.deny_kernels)
-      check_any(KernelRef{id, false, {}}, Unknown::kLater, "policy.deny_kernels");
+      check_kernel("", id, Unknown::kLater, {}, "policy.deny_kernels", kHoldsLater);
     for (const auto& [op, id] : p.locks)
       check_of_op("policy.locks." + op, op, {id, false, {}}, Unknown::kLater);
     // A plugin may bring a backend or an op at any time.
@@ -530,7 +522,7 @@ class Checker {
   const Config& config_;
   const Known& known_;
   KernelsByOp kernels_;
-  Names ops_, all_kernels_;
+  Names ops_;
   std::unordered_map<std::string, Names> matching_;
   std::unordered_map<std::string, bool> has_kernel_;
   std::map<std::string, std::unique_ptr<OpFields>> fields_;

@@ -59,17 +59,6 @@ bool is_backend_variable(std::string_view name) {
          });
 }
 
-void read_backend(std::string_view value, const std::string& backend, Policy& to,
-                  Problems& problems) {
-  if (base::same_word(value, "auto")) return;
-  const auto on = read_switch(value);
-  if (on.ok())
-    to.backends[backend] = *on;
-  else
-    problems.push_back("expected on, off or auto" +
-                       base::did_you_mean(base::lower(value), {"on", "off", "auto"}));
-}
-
 std::string unknown_variable(const std::string& name) {
   const std::string large = base::upper(name);
   const std::vector<std::string> known = known_variables();
@@ -94,9 +83,14 @@ class Reader {
     Policy part;
     if (is_backend_variable(name)) {
       if (text.empty()) return;
-      read_backend(text, spelled(name), part, wrong);
       const auto last = last_.policy.backends.find(spelled(name));
-      if (!wrong.empty() && last != last_.policy.backends.end()) part.backends.insert(*last);
+      if (const auto on = read_switch(text); on.ok()) {
+        part.backends[spelled(name)] = *on;
+      } else if (!base::same_word(text, "auto")) {
+        wrong.push_back("expected on, off or auto" +
+                        base::did_you_mean(base::lower(text), {"on", "off", "auto"}));
+        if (last != last_.policy.backends.end()) part.backends.insert(*last);
+      }
     } else if (!read_row(name, text, last_.policy, part, wrong) &&
                !read_row(name, text, last_, to_, wrong)) {
       problems_.push_back({shown_name(name), base::excerpt(value), unknown_variable(name), false});

@@ -47,31 +47,30 @@ std::string bounds(const Form& form) {
   return fmt::format("from {} to {}", text(form.least), text(form.most));
 }
 
+template <class... A>
+void add(Problems& to, fmt::format_string<A...> text, A&&... args) {
+  to.push_back(fmt::format(text, std::forward<A>(args)...));
+}
+
 // The tokens of one op, `vendor|default`.
-Names read_order(const std::string& op, std::string_view text, Problems& problems) {
+Names read_order(const std::string& op, std::string_view text, Problems& to) {
   Names order;
   if (text.empty()) {
-    problems.push_back(fmt::format(
-        "the order of {} is empty, which would leave no kernel; expected {}=vendor|default", op,
-        op));
+    add(to, "the order of {0} is empty, which would leave no kernel; expected {0}=vendor|default",
+        op);
     return order;
   }
   for (std::string_view word : base::split(text, '|')) {
-    if (word.empty()) {
-      problems.push_back(
-          fmt::format("the order of {} has an empty token; expected one '|' between tokens", op));
-      continue;
-    }
     const auto token = read_token(word);
-    if (!token.ok())
-      problems.push_back(fmt::format("{} in the order of {} is no token; {}", base::excerpt(word),
-                                     op,
-                                     word.find_first_of(", =") == std::string_view::npos
-                                         ? token.status().message()
-                                         : "expected '|' between tokens and ';' between ops"));
+    if (word.empty())
+      add(to, "the order of {} has an empty token; expected one '|' between tokens", op);
+    else if (!token.ok())
+      add(to, "{} in the order of {} is no token; {}", base::excerpt(word), op,
+          word.find_first_of(", =") == std::string_view::npos
+              ? token.status().message()
+              : "expected '|' between tokens and ';' between ops");
     else if (base::contains(order, *token))
-      problems.push_back(
-          fmt::format("the order of {} has {} twice; expected each token once", op, *token));
+      add(to, "the order of {} has {} twice; expected each token once", op, *token);
     else
       order.push_back(*token);
   }
@@ -205,19 +204,17 @@ Status read_one(std::string_view text, const Form& form, std::string& to) {
 }
 
 Names read_list(std::string_view text, const Form& form, Problems& problems) {
-  const bool vendors = form.is(shape::kVendors);
+  const char* expected = form.is(shape::kVendors)
+                             ? "name of a vendor; expected names with ',' between them"
+                             : "id or glob of kernels; expected default.simd,vendor.*";
   Names names;
   size_t number = 0;
   for (std::string_view entry : base::split(text, ',')) {
     ++number;
     if (entry.empty())
-      problems.push_back(
-          fmt::format("entry {} is empty; expected one ',' between entries", number));
+      add(problems, "entry {} is empty; expected one ',' between entries", number);
     else if (!form.shape->is(entry))
-      problems.push_back(base::excerpt(entry) +
-                         (vendors
-                              ? " is no name of a vendor; expected names with ',' between them"
-                              : " is no id or glob of kernels; expected default.simd,vendor.*"));
+      add(problems, "{} is no {}", base::excerpt(entry), expected);
     else if (!base::contains(names, entry))
       names.emplace_back(entry);
   }
@@ -226,29 +223,23 @@ Names read_list(std::string_view text, const Form& form, Problems& problems) {
 
 Orders read_orders(std::string_view text, Problems& problems) {
   Orders orders;
-  constexpr const char* kExpected = "expected OP=TOKEN|TOKEN";
   size_t number = 0;
   for (std::string_view entry : base::split(text, ';')) {
     ++number;
     const size_t equals = entry.find('=');
     const std::string op(base::trim(entry.substr(0, equals)));
-    if (entry.empty()) {
-      problems.push_back(
-          fmt::format("entry {} is empty; expected one ';' between entries", number));
-    } else if (equals == std::string_view::npos) {
-      problems.push_back(fmt::format("{} has no '='; {}", base::excerpt(entry), kExpected));
-    } else if (op.empty()) {
-      problems.push_back(fmt::format("{} names no op; {}", base::excerpt(entry), kExpected));
-    } else if (!is_op_name(op)) {
-      problems.push_back(
-          fmt::format("{} is no name of an op; expected lower-case letters, digits, '_' and '.'",
-                      base::excerpt(op)));
-    } else {
-      Names order = read_order(op, base::trim(entry.substr(equals + 1)), problems);
-      if (!orders.emplace(op, std::move(order)).second)
-        problems.push_back(
-            fmt::format("{} has an order already; expected one entry for each op", op));
-    }
+    if (entry.empty())
+      add(problems, "entry {} is empty; expected one ';' between entries", number);
+    else if (equals == std::string_view::npos)
+      add(problems, "{} has no '='; expected OP=TOKEN|TOKEN", base::excerpt(entry));
+    else if (op.empty())
+      add(problems, "{} names no op; expected OP=TOKEN|TOKEN", base::excerpt(entry));
+    else if (!is_op_name(op))
+      add(problems, "{} is no name of an op; expected lower-case letters, digits, '_' and '.'",
+          base::excerpt(op));
+    else if (!orders.emplace(op, read_order(op, base::trim(entry.substr(equals + 1)), problems))
+                  .second)
+      add(problems, "{} has an order already; expected one entry for each op", op);
   }
   return orders;
 }
