@@ -16,9 +16,9 @@ class Plugged(Yard):
         self.addCleanup(folder.cleanup)
         self.folder = os.path.join(folder.name, "plugins")
         os.mkdir(self.folder, 0o700)
-        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_BACKEND_HOOKED"):
+        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_BACKEND_PLUGGED"):
             os.environ.pop(name, None)
-        self.path = self.put("hooked")
+        self.path = self.put("plugged")
         os.environ["XDG_STATE_HOME"] = os.path.join(folder.name, "state")
         self.addCleanup(os.environ.pop, "XDG_STATE_HOME", None)
 
@@ -33,9 +33,9 @@ class Functions(Plugged):
     def test_groups_are_listed_without_opening_anything(self):
         data = self.json("functions", self.folder)
         self.assertEqual(data["functions"], [])
-        self.assertIn({"group": "plugged_group", "plugin": "hooked", "path": self.path},
+        self.assertIn({"group": "plugged_group", "plugin": "plugged", "path": self.path},
                       data["announced"])
-        self.assertIn("plugin hooked, not opened", self.yard("functions", self.folder)[0])
+        self.assertIn("plugin plugged, not opened", self.yard("functions", self.folder)[0])
 
     def test_opened_plugins_show_providers(self):
         data = self.json("functions", "--open", self.folder)
@@ -43,31 +43,31 @@ class Functions(Plugged):
         f = next(f for f in data["functions"] if f["group"] == "plugged_group")
         self.assertEqual((f["name"], f["signature"], f["declared"]), ("plugged", "i64(i64)", False))
         self.assertEqual([(p["backend"], p["priority"], p["on"], p["breaker"]) for p in f["providers"]],
-                         [("hooked", 7, True, "closed")])
+                         [("plugged", 7, True, "closed")])
         self.assertIn("not declared", self.yard("functions", "--open", self.folder)[0])
 
     def test_switches_show(self):
-        os.environ["YARD_BACKEND_HOOKED"] = "off"
-        self.addCleanup(os.environ.pop, "YARD_BACKEND_HOOKED", None)
+        os.environ["YARD_BACKEND_PLUGGED"] = "off"
+        self.addCleanup(os.environ.pop, "YARD_BACKEND_PLUGGED", None)
         # The log may say that the variable counts once there is such a backend: it comes with the plugin.
         out, _ = self.yard("functions", "--open", "--json", self.folder)
         p = json.loads(out)["functions"][0]["providers"][0]
         self.assertEqual((p["on"], p["reason"], p["detail"]),
-                         (False, "disabled", "switched off by YARD_BACKEND_HOOKED"))
+                         (False, "disabled", "switched off by YARD_BACKEND_PLUGGED"))
 
 
     def test_backends_are_activated(self):
-        self.put("hooks_in_c")
+        self.put("functions_in_c")
         for command in (("functions", "--active"), ("hooks",)):
             out, _ = self.yard(*command, "--activate", "in_c", self.folder)
-            self.assertRegex(out, r"(?s)hooked_group/plugged.* in_c +0 +process")
+            self.assertRegex(out, r"(?s)active_group/plugged.* in_c +0 +process")
             out, _ = self.yard(*command, "--activate", "in_c", "--json", self.folder)
             data = json.loads(out)
             self.assertEqual(data["activations"], [{"backend": "in_c", "device": None, "waiting": False}])
-            plugged = next(f for f in data["functions"] if f["group"] == "hooked_group" and f["name"] == "plugged")
+            plugged = next(f for f in data["functions"] if f["group"] == "active_group" and f["name"] == "plugged")
             self.assertEqual({p["backend"]: p["active"] for p in plugged["providers"]},
-                             {"hooked": False, "in_c": True})
-        self.assertIn("did you mean 'hooked'?", self.wrong("hooks", "--activate", "hookd", self.folder, code=1))
+                             {"plugged": False, "in_c": True})
+        self.assertIn("did you mean 'plugged'?", self.wrong("hooks", "--activate", "plugd", self.folder, code=1))
 
 
 class VerifyFunctions(Plugged):

@@ -253,21 +253,21 @@ class Files(Folder):
         self.assertIn("bad_descriptor", self.wrong("verify", "--quick", self.put("query_bad_utf8"), code=1))
 
     def test_functions_are_run_with_their_samples(self):
-        data = self.json("verify", self.put("hook_samples"))
+        data = self.json("verify", self.put("function_samples"))
         self.assertEqual((data["verified"], data["why"]), (True, None))
         self.assertEqual([(f["function"], f["state"], f["samples"]) for f in data["functions"]],
-                         [("hooked_group/chained", "passed", 2), ("hooked_group/held", "passed", 1),
-                          ("hooked_group/plugged", "passed", 1)])
-        self.assertTrue(self.json("plugin", "inspect", self.put("hook_samples"))["verified"])
+                         [("active_group/chained", "passed", 2), ("active_group/held", "passed", 1),
+                          ("active_group/plugged", "passed", 1)])
+        self.assertTrue(self.json("plugin", "inspect", self.put("function_samples"))["verified"])
 
     def test_a_function_with_another_result_than_its_samples_expect(self):
-        data = self.json("verify", self.put("hook_samples_wrong"), code=1)
+        data = self.json("verify", self.put("function_samples_wrong"), code=1)
         self.assertFalse(data["verified"])
-        plugged = [f for f in data["functions"] if f["function"] == "hooked_group/plugged"][0]
+        plugged = [f for f in data["functions"] if f["function"] == "active_group/plugged"][0]
         self.assertEqual((plugged["state"], plugged["problems"]), ("broken", ["sample 1: unexpected result"]))
 
     def test_functions_without_samples_are_not_verified(self):
-        data = self.json("verify", self.put("hooks_in_c"))
+        data = self.json("verify", self.put("functions_in_c"))
         self.assertFalse(data["verified"])
         self.assertIn("declares no sample calls", data["why"])
 

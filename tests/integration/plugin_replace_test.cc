@@ -229,10 +229,10 @@ TEST_F(PluginReplace, KernelsOfOthersOnItsOpStay) {
 
 TEST_F(PluginReplace, ItsFunctionsAreNeverMissing) {
   Runtime& runtime = Runtime::shared();
-  const Function<int64_t(int64_t)> plugged{"hooked_group", "plugged"};
-  const std::string path = folder.put("hooked");
+  const Function<int64_t(int64_t)> plugged{"active_group", "plugged"};
+  const std::string path = folder.put("plugged");
   ASSERT_TRUE(runtime.plugins().load(path).ok());
-  ASSERT_TRUE(runtime.functions().activate("hooked").ok());
+  ASSERT_TRUE(runtime.functions().activate("plugged").ok());
   const auto ask = [&] { return plugged.call_or([] { return int64_t{-1}; }, 4); };
   std::atomic<bool> stop{false};
   std::thread caller([&] {
@@ -242,8 +242,8 @@ TEST_F(PluginReplace, ItsFunctionsAreNeverMissing) {
     }
   });
   for (int round = 1; round <= 20; ++round) {
-    folder.put(round % 2 == 0 ? "hooked" : "hooked_v2", "hooked");
-    const auto old = runtime.plugins().replace("hooked");
+    folder.put(round % 2 == 0 ? "plugged" : "plugged_v2", "plugged");
+    const auto old = runtime.plugins().replace("plugged");
     EXPECT_TRUE(old.ok()) << old.status().to_string();
     EXPECT_EQ(ask(), round % 2 == 0 ? 41 : 42);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin that implements functions, some of them for active backends only. The build gives NAME, VERSION and
 // ANSWER; WIDER compiles it with another size of a struct that it shares with the program.
-#include "hooks.h"
+#include "functions.h"
 
 #include <yard/plugin_function.hpp>
 
 #include <atomic>
 
 #ifndef NAME
-#define NAME "hooked"
+#define NAME "plugged"
 #endif
 #ifndef VERSION
 #define VERSION "1.0"
@@ -33,9 +33,10 @@ int64_t held(Gate* gate) {
   }
   return ANSWER;
 }
-int32_t small_only(int64_t x, yard_verdict_t* verdict) {
-  if (x > 99) verdict->reason = YARD_REASON_OWN, verdict->figures[0] = x;
-  return YARD_OK;
+constexpr const char* kReasons[] = {"{0} is more than 99"};
+yard::Verdict small_only(int64_t x) {
+  if (x > 99) return yard::Reject(kReasons[0], x);
+  return yard::Accept();
 }
 
 #ifdef WITH_SAMPLES
@@ -60,25 +61,23 @@ void held_samples(const ResultSamples<int64_t(Gate*)>& call) {
 }  // namespace
 
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
-  static const char* const reasons[] = {"{0} is more than 99"};
   static const Plugin plugin =
       Plugin(NAME, VERSION)
 #ifdef WITH_SAMPLES
-          .add(function<plugged>("hooked_group", "plugged", "hooked").results<plugged_samples>())
-          .add(function<chained>("hooked_group", "chained", "hooked")
+          .add(function<plugged>("active_group", "plugged", "plugged").results<plugged_samples>())
+          .add(function<chained>("active_group", "chained", "plugged")
                    .results<chained_samples, identity>())
-          .add(function<held>("hooked_group", "held", "hooked").results<held_samples>());
-  (void)small_only, (void)reasons;
+          .add(function<held>("active_group", "held", "plugged").results<held_samples>());
+  (void)small_only;
 #else
-          .add(function<plugged>("hooked_group", "plugged", "hooked"))
-          .add(function<chained>("hooked_group", "chained", "hooked"))
+          .add(function<plugged>("active_group", "plugged", "plugged"))
+          .add(function<chained>("active_group", "chained", "plugged"))
 #ifdef WITH_TARGET
-          .add(function<described>("hooked_group", "described", "hooked"))
+          .add(function<described>("active_group", "described", "plugged"))
 #endif
-          .add(function<held>("hooked_group", "held", "hooked"))
-          .add(function<plugged>("plugged_group", "plugged", "hooked")
-                   .verify<small_only>()
-                   .reasons(reasons)
+          .add(function<held>("active_group", "held", "plugged"))
+          .add(function<plugged>("plugged_group", "plugged", "plugged")
+                   .verify<small_only>(kReasons)
                    .priority(7));
 #endif
   (void)described;
@@ -86,7 +85,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
 }
 
 #ifdef WITH_SAMPLES
-YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_FUNCTIONS("hooked_group"));
+YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_FUNCTIONS("active_group"));
 #else
-YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_FUNCTIONS("hooked_group plugged_group"));
+YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_FUNCTIONS("active_group plugged_group"));
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program and the plugin of hooks.cc share.
+// What the program and the plugin of functions.cc share.
 #pragma once
 
 #include <yard/verdict.h>

@@ -9,7 +9,7 @@ static int64_t plugged(void* self, int64_t x) { return *(const int64_t*)self * x
 
 static const yard_function_t first = {.size = sizeof(yard_function_t),
                                       .name = "plugged",
-                                      .group = "hooked_group",
+                                      .group = "active_group",
                                       .backend = "in_c",
                                       .signature = "i64(i64)",
                                       .self = (void*)&ten,
@@ -26,14 +26,14 @@ static int64_t chained(void* given, int64_t x) {
 static const yard_function_t second = {.size = sizeof(yard_function_t),
                                        .flags = YARD_FUNCTION_NEXT,
                                        .name = "chained",
-                                       .group = "hooked_group",
+                                       .group = "active_group",
                                        .backend = "in_c",
                                        .signature = "i64(i64)",
                                        .function = (void (*)(void))chained};
 static const yard_function_t* const functions[] = {&first, &second};
 static const yard_plugin_t plugin = {.size = sizeof(yard_plugin_t),
                                      .abi = YARD_ABI_VERSION,
-                                     .name = "hooks_in_c",
+                                     .name = "functions_in_c",
                                      .version = "1.0",
                                      .functions = functions,
                                      .function_count = 2};
@@ -43,4 +43,4 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
   return &plugin;
 }
 
-YARD_MANIFEST("hooks_in_c", "1.0", YARD_MANIFEST_FUNCTIONS("hooked_group"));
+YARD_MANIFEST("functions_in_c", "1.0", YARD_MANIFEST_FUNCTIONS("active_group"));
