@@ -81,22 +81,18 @@ void switches() {
 void failures() {
   yard::Health health = yard::Runtime::shared().health();
   yard::ScopedPolicy inference(yard::Scope().inference());
-  // [health]
   health.open("kda/attention", "flash", "wrong numbers on this driver").or_throw();
   CHECK(who_runs(Data(8, 4, 64)) == "tile");
   health.close("kda/attention", "flash").or_throw();
-  // [/health]
   CHECK(who_runs(Data(8, 4, 64)) == "flash");
 }
 
 void tracing() {
-  // [trace]
   yard::TraceScope trace;
   CHECK(who_runs(Data(8, 4, 64)) == "tile");
   yard::TraceNode node = trace.nodes()[0];
   CHECK(node.op == "kda/attention" && node.kernel == "tile");
   CHECK(node.note.starts_with("flash refuses: "));
-  // [/trace]
 }
 
 void plugin(const std::string& file) {

@@ -18,12 +18,9 @@
 //   yard::ScopedPolicy in(yard::Scope().backend("acme"));        // for this thread until the end of the block
 //
 // Selection::kEnabled. A call asks the verifiers (yard/verdict.h) of the backends that are allowed, enabled, available and
-// healthy, the highest priority first. The first that accepts runs; if none does, the original, which is the body. After
-// an exception the next one runs if all that the call needs is unchanged: the implementation declined (yard::Error of class
-// `declined`), has `fails_before_writing`, the function is `repeatable`, or no argument can have been changed (numbers and
-// texts by value or const&). The exception reaches the caller if arguments were consumed (passed by value and not trivially
-// copyable), under a strict policy, after `max_fallback_attempts`, and for the classes `caller`, `device_lost` and `fatal`.
-// Failures open breakers as those of kernels do (Runtime::health()), with the op "group/name" and the backend as kernel.
+// healthy, the highest priority first. The first that accepts runs; if none does, the original. After an exception the next
+// one runs if all that the call needs is unchanged; docs/guides/functions.md has the rules. Failures open breakers as those of
+// kernels do (Runtime::health()), with the op "group/name" and the backend as kernel.
 //
 // Selection::kActive. A call runs the first of: the backends of the thread's scopes, the innermost first; those that are
 // active for its device; those that are active for the process. Within the last two, higher priority comes first, then what
@@ -31,13 +28,12 @@
 // reach the caller. Any result, also zero, false, empty or null, is returned as it is.
 //
 // Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter two are
-// loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With YARD_DISABLE=1
-// every call runs the original. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`,
-// vendors, `reference_only`; in a scope with an invalid policy a call throws yard::Error.
+// loaded on first use. With YARD_DISABLE=1 every call runs the original. The policy of the thread's scopes (yard/policy.h)
+// counts as it does for kernels; in a scope with an invalid policy a call throws yard::Error.
 //
-// Threads. Any thread may call anything here at any time. From its second call on a thread takes no lock and allocates
-// nothing, outside traces. A backend may be removed while calls run: they finish. All functions of a backend switch at
-// one moment. Functions belong to Runtime::shared().
+// Any thread may call anything here at any time. From its second call on a thread takes no lock and allocates nothing, outside
+// traces. A backend may be removed while calls run: they finish. All functions of a backend switch at one moment. Functions
+// belong to Runtime::shared().
 #pragma once
 
 #include <yard/detail/function.h>
@@ -90,9 +86,9 @@ class Function<R(A...)> {
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
-        site_(detail::declare_function({group, name, signature_of<R(A...)>(), o.selection,
-                                        o.repeatable, reinterpret_cast<void (*)(void)>(samples),
-                                        &take_samples})) {}
+        site_(detail::declare_function(group, name, signature_of<R(A...)>(), o.selection,
+                                       o.repeatable, reinterpret_cast<void (*)(void)>(samples),
+                                       &take_samples)) {}
   // A function whose default is given with each call: see call_or().
   Function(const char* group, const char* name,
            FunctionOptions o = {.selection = Selection::kActive}) noexcept
@@ -119,22 +115,20 @@ class Function<R(A...)> {
     void* const context = const_cast<void*>(static_cast<const void*>(std::addressof(fallback)));
     return detail::call_function<R, A...>(*site_, {+run, context}, args...);
   }
-  // The body, whatever backends there are.
-  R original(A... args) const { return body_(static_cast<A&&>(args)...); }
 
   // The backend that ran this thread's last call of it, "original", or "". Kept for about sixty functions per thread.
   // While no backend serves it: "original".
   const char* last_selected() const noexcept { return detail::last_selected(site_); }
   // Asks all verifiers about a call like this; runs nothing.
   FunctionExplanation explain(const std::remove_reference_t<A>&... args) const {
-    const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
-    return detail::explain_function(*site_, detail::ErasedArgs<A...>::of(tuple));
+    return detail::explain_function(*site_, detail::erase<A...>(Arguments(args...)));
   }
 
   const std::string& group() const noexcept { return site_->group; }
   const std::string& name() const noexcept { return site_->name; }
 
  private:
+  using Arguments = typename SampleCalls<R(A...)>::Arguments;
   static R run_body(void* self, A... args) {
     const auto& function = *static_cast<const Function*>(self);
     if (function.body_ == nullptr) detail::no_default(*function.site_);
@@ -142,11 +136,9 @@ class Function<R(A...)> {
   }
   static void take_samples(void (*samples)(void),
                            void (*take)(void* to, const detail::FunctionArgs&), void* to) {
-    using Args = detail::ErasedArgs<A...>;
-    auto one = [&](const typename Args::Tuple& args) { take(to, Args::of(args)); };
+    auto one = [&](const Arguments& args) { take(to, detail::erase<A...>(args)); };
     reinterpret_cast<Samples>(samples)(SampleCalls<R(A...)>(
-        [](void* f, const typename Args::Tuple& args) { (*static_cast<decltype(one)*>(f))(args); },
-        &one));
+        [](void* f, const Arguments& args) { (*static_cast<decltype(one)*>(f))(args); }, &one));
   }
 
   Body body_;
@@ -180,19 +172,10 @@ struct ImplementationOptions {
 
 namespace detail {
 
-// Reasons of the program's verifiers. A text gets its number on first use; YARD_REASON_REFUSED if there are too many.
-class YARD_API ProgramTexts {
- public:
-  int32_t number(const char* text) noexcept;
-  const yard_host_t* host() const noexcept;
-
- private:
-  struct Known {
-    std::atomic<const char*> text{nullptr};
-    int32_t number = 0;
-  };
-  Known known_[16];  // further ones are looked up each time
-  std::atomic<bool> learning_{false};
+// Reasons of the program's verifiers. Their texts are numbered by address; YARD_REASON_REFUSED if there are too many.
+struct YARD_API ProgramTexts {
+  static int32_t number(const char* text) noexcept;
+  static const yard_host_t* host() noexcept;
 };
 
 // No verifier: accepts everything.
@@ -205,19 +188,19 @@ template <class R, class... A, class F, class V>
 struct FunctionEntry<R(A...), F, V> {
   F run_;
   V verify_;
-  ProgramTexts texts;
 
-  static R run(void* self, A... a) {
-    return static_cast<FunctionEntry*>(self)->run_(static_cast<A&&>(a)...);
-  }
-  static R run_with_next(void* given, A... a) {
-    const auto* next = static_cast<const yard_function_next_t*>(given);
-    return static_cast<FunctionEntry*>(next->self)
-        ->run_(Next<R(A...)>(next), static_cast<A&&>(a)...);
+  static R run(void* given, A... a) {
+    if constexpr (kTakesNext<F, R(A...)>) {
+      const auto* next = static_cast<const yard_function_next_t*>(given);
+      return static_cast<FunctionEntry*>(next->self)
+          ->run_(Next<R(A...)>(next), static_cast<A&&>(a)...);
+    } else {
+      return static_cast<FunctionEntry*>(given)->run_(static_cast<A&&>(a)...);
+    }
   }
   static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
-    auto& entry = *static_cast<FunctionEntry*>(self);
-    return VerifierOf<V, R(A...)>::ask(entry.verify_, entry.texts, a..., to);
+    return VerifierOf<V, R(A...)>::ask(static_cast<FunctionEntry*>(self)->verify_, ProgramTexts(),
+                                       a..., to);
   }
 };
 
@@ -245,14 +228,11 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
   }
   if constexpr (kNext || detail::kImplements<F, S>) {
     using Entry = detail::FunctionEntry<S, F, V>;
-    std::shared_ptr<Entry> entry(new Entry{std::move(run), std::move(verify), {}});
+    std::shared_ptr<Entry> entry(new Entry{std::move(run), std::move(verify)});
     yard_function_t d{};
     d.size = sizeof d, d.signature = signature_of<S>(), d.self = entry.get();
     d.name = f.name().c_str(), d.group = f.group().c_str(), d.backend = backend;
-    if constexpr (kNext)
-      d.function = reinterpret_cast<void (*)(void)>(&Entry::run_with_next);
-    else
-      d.function = reinterpret_cast<void (*)(void)>(&Entry::run);
+    d.function = reinterpret_cast<void (*)(void)>(&Entry::run);
     if constexpr (kVerified) d.verify = reinterpret_cast<void (*)(void)>(&Entry::verify);
     d.priority = o.priority;
     if (kNext) d.flags |= YARD_FUNCTION_NEXT;
@@ -314,8 +294,8 @@ class YARD_API Functions {
   Result<FunctionInfo> find(std::string_view function) const;
   std::vector<FunctionSource> sources() const;
 
-  // A group may have several providers. One that is added after the group was loaded is asked at once; its error is in
-  // sources() and in the log. One that is added by code of a plugin that is being loaded may be asked by the next call.
+  // A group may have several providers. One that is added after the group was loaded is asked by the next call. Errors are
+  // in sources() and in the log.
   void add_provider(std::string group, FunctionSetup setup, std::string name = {});
   // Loads the group as the first call does, and asks providers again that failed. The first error; not_found: the group
   // has no functions and no plugin serves it; would_deadlock: called by code of a plugin that is being loaded.
@@ -327,11 +307,11 @@ class YARD_API Functions {
   // been opened: then activation takes effect when one of them brings its functions. Activations persist when functions
   // are removed, unloaded and loaded again. While policy, also that of a thread's scope, disables or denies the backend or
   // is reference_only, and in a forked child that cannot use it, its functions are left out.
-  Status activate(std::string_view backend);
-  Status activate(std::string_view backend, Device device);
+  Status activate(std::string_view backend) { return set_active(backend, {}, true); }
+  Status activate(std::string_view backend, Device on) { return set_active(backend, on, true); }
   // An error if it is not active there.
-  Status deactivate(std::string_view backend);
-  Status deactivate(std::string_view backend, Device device);
+  Status deactivate(std::string_view backend) { return set_active(backend, {}, false); }
+  Status deactivate(std::string_view backend, Device on) { return set_active(backend, on, false); }
   std::vector<FunctionActivation> activations() const;  // in their order
 
   explicit Functions(functions::Service& service) noexcept : service_(&service) {}
@@ -339,6 +319,7 @@ class YARD_API Functions {
   functions::Service& service() const noexcept { return *service_; }
 
  private:
+  Status set_active(std::string_view backend, std::optional<Device> device, bool active);
   functions::Service* service_;
 };
 

@@ -21,24 +21,22 @@ namespace yard::plugin {
 namespace detail {
 
 // A function without state: `self` is not used.
-template <auto F, class T>
+template <auto F, class S = yard::detail::SignatureOf<decltype(F)>>
 struct EntryOf;
 template <auto F, class R, class... A>
-struct EntryOf<F, R (*)(A...)> {
+struct EntryOf<F, R(A...)> {
   using Signature = R(A...);
   static constexpr bool kTakesNext = false;
   static R entry(void*, A... a) { return F(std::forward<A>(a)...); }
 };
 template <auto F, class R, class... A>
-struct EntryOf<F, R (*)(Next<R(A...)>, A...)> {
+struct EntryOf<F, R(Next<R(A...)>, A...)> {
   using Signature = R(A...);
   static constexpr bool kTakesNext = true;
   static R entry(void* given, A... a) {
     return F(Next<R(A...)>(static_cast<const yard_function_next_t*>(given)), std::forward<A>(a)...);
   }
 };
-template <auto F, class R, class... A>
-struct EntryOf<F, R (*)(A...) noexcept> : EntryOf<F, R (*)(A...)> {};
 
 // The reasons of a verifier are numbered by their place in this list. A text that is not in it cannot be shown: its
 // number is one past the end, for which the host has a message, and checks report the verifier as broken.
@@ -53,32 +51,34 @@ struct ReasonTexts {
   }
 };
 
-// A verifier returns a Verdict (yard::detail::VerifierOf), or takes the function's arguments and then a yard_verdict_t*
-// to fill in. The host reports exceptions.
+// The host reports exceptions of verifiers.
 template <auto V, class S>
 struct VerifierOf;
 template <auto V, class R, class... A>
 struct VerifierOf<V, R(A...)> {
-  using T = decltype(V);
-  using Typed = yard::detail::VerifierOf<T, R(A...)>;
-  static constexpr bool kFills =
-      yard::detail::kHasParameters<yard::detail::SignatureOf<T>, A..., yard_verdict_t*> &&
-      std::is_invocable_r_v<int32_t, T, yard::detail::VerifyArg<A>..., yard_verdict_t*>;
-  static_assert(
-      Typed::kGivesVerdict || kFills,
-      "a verifier is yard::Verdict(A...) or int32_t(A..., yard_verdict_t*), where A... are "
-      "its function's, perhaps after a const yard::FunctionQuery&");
+  using Typed = yard::detail::VerifierOf<decltype(V), R(A...)>;
+  static_assert(Typed::kGivesVerdict,
+                "a verifier is yard::Verdict(A...), where A... are its function's, perhaps after a "
+                "const yard::FunctionQuery&");
   static inline ReasonTexts texts;
 
   static int32_t entry(void*, yard::detail::VerifyArg<A>... a, yard_verdict_t* verdict) {
-    if constexpr (Typed::kGivesVerdict)
-      return Typed::ask(V, texts, a..., verdict);
-    else
-      return V(a..., verdict);
+    return Typed::ask(V, texts, a..., verdict);
   }
 };
 
-// Sample calls with their types erased.
+// Hands the host a sample call, which is ask(function, self of the function, verdict).
+template <class F>
+void take_sample(const yard_samples_t& to, F ask) {
+  const yard_sample_t sample{
+      sizeof sample, 0, &ask,
+      [](void* f, void (*function)(void), void* of, yard_verdict_t* verdict) -> int32_t {
+        return (*static_cast<F*>(f))(function, of, verdict);
+      }};
+  to.take(to.self, &sample);
+}
+
+// Asks a verifier about the calls that M makes.
 template <auto M, class S>
 struct SamplesOf;
 template <auto M, class R, class... A>
@@ -89,16 +89,14 @@ struct SamplesOf<M, R(A...)> {
                 "sample calls are made by a void(const yard::SampleCalls<S>&), where S is the "
                 "function's signature");
 
-  static int32_t ask(void* args, void (*verify)(void), void* of, yard_verdict_t* verdict) {
-    const auto f = reinterpret_cast<Verify>(verify);
-    return std::apply([&](const auto&... a) { return f(of, a..., verdict); },
-                      *static_cast<const typename Calls::Arguments*>(args));
-  }
   static void take(void* host, const typename Calls::Arguments& args) {
-    const auto& to = *static_cast<const yard_samples_t*>(host);
-    const yard_sample_t sample{sizeof sample, 0, const_cast<void*>(static_cast<const void*>(&args)),
-                               &ask};
-    to.take(to.self, &sample);
+    take_sample(*static_cast<const yard_samples_t*>(host),
+                [&](void (*verify)(void), void* of, yard_verdict_t* verdict) {
+                  const auto ask = [&](const auto&... a) {
+                    return reinterpret_cast<Verify>(verify)(of, a..., verdict);
+                  };
+                  return std::apply(ask, args);
+                });
   }
   static void entry(void*, const void* to) { M(Calls(&take, const_cast<void*>(to))); }
 };
@@ -112,33 +110,27 @@ class ResultSamples;
 template <class R, class... A>
 class ResultSamples<R(A...)> {
  public:
-  using Run = R (*)(void*, A...);
   template <class T>
   using Passed = std::conditional_t<std::is_reference_v<T>, T, const T&>;
 
   // The function may be run more than once: arguments are passed by value or as they are, and not moved.
   template <class E>
   void operator()(const E& expected, A... args) const {
-    const auto holds = [&](Run run, void* of) -> bool {
-      if constexpr (std::is_void_v<R>) {
-        run(of, static_cast<Passed<A>>(args)...);
-        return expected();
-      } else if constexpr (std::is_invocable_r_v<bool, const E&, R>) {
-        return expected(run(of, static_cast<Passed<A>>(args)...));
-      } else {
-        return run(of, static_cast<Passed<A>>(args)...) == expected;
-      }
-    };
-    auto check = [&](void (*function)(void), void* of) {
-      return holds(reinterpret_cast<Run>(function), next_ != nullptr ? next_ : of);
-    };
-    using Check = decltype(check);
-    const yard_sample_t sample{
-        sizeof sample, 0, &check,
-        [](void* c, void (*function)(void), void* of, yard_verdict_t*) -> int32_t {
-          return (*static_cast<Check*>(c))(function, of) ? YARD_OK : YARD_FAULT;
-        }};
-    to_.take(to_.self, &sample);
+    detail::take_sample(to_, [&](void (*function)(void), void* of, yard_verdict_t*) {
+      const auto run = [&]() -> R {
+        return reinterpret_cast<R (*)(void*, A...)>(function)(next_ != nullptr ? next_ : of,
+                                                              static_cast<Passed<A>>(args)...);
+      };
+      const auto holds = [&]() -> bool {
+        if constexpr (std::is_void_v<R>)
+          return run(), expected();
+        else if constexpr (std::is_invocable_r_v<bool, const E&, R>)
+          return expected(run());
+        else
+          return run() == expected;
+      };
+      return holds() ? YARD_OK : YARD_FAULT;
+    });
   }
 
   // For the library itself.
@@ -153,7 +145,7 @@ class ResultSamples<R(A...)> {
 template <auto F>
 class Function : public FunctionDef {
  public:
-  using Entry = detail::EntryOf<F, decltype(F)>;
+  using Entry = detail::EntryOf<F>;
   using Signature = typename Entry::Signature;
   Function(const char* group, const char* name, const char* backend) noexcept
       : FunctionDef(group, name, backend) {
@@ -188,7 +180,7 @@ class Function : public FunctionDef {
       yard_function_next_t next{};
       next.size = sizeof next;
       if constexpr (Entry::kTakesNext) {
-        using Default = detail::EntryOf<N, decltype(N)>;
+        using Default = detail::EntryOf<N>;
         static_assert(std::is_same_v<typename Default::Signature, Signature>,
                       "results<M, N>(): N, which serves as the next one, has F's signature");
         next.function = reinterpret_cast<void (*)(void)>(&Default::entry);

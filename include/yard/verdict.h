@@ -140,9 +140,6 @@ constexpr auto find_signature() {
 template <class F>
 using SignatureOf = typename decltype(find_signature<std::decay_t<F>>())::type;
 
-template <class... T>
-struct TypeList {};
-
 // Whether F implements the function S: the same signature, not one that happens to convert.
 template <class F, class S>
 inline constexpr bool kImplements = false;
@@ -166,7 +163,7 @@ template <class... P>
 inline constexpr bool kHasParameters<void, P...> = true;
 template <class O, class... Q, class... P>
 inline constexpr bool kHasParameters<O(Q...), P...> =
-    std::is_same_v<TypeList<Compared<Q>...>, TypeList<Compared<P>...>>;
+    std::is_same_v<std::tuple<Compared<Q>...>, std::tuple<Compared<P>...>>;
 
 // Whether V is a verifier of S: the same parameters, none of which it can change, perhaps after a FunctionQuery; and
 // a Verdict, which gives the reason of a refusal.
@@ -188,7 +185,7 @@ struct VerifierOf<V, R(A...)> {
 
   // Asks `v` and fills in the verdict. `texts` numbers the texts of reasons and has the host.
   template <class Texts>
-  static int32_t ask(const F& v, Texts& texts, VerifyArg<A>... a, yard_verdict_t* to) {
+  static int32_t ask(const F& v, const Texts& texts, VerifyArg<A>... a, yard_verdict_t* to) {
     const Verdict verdict = [&]() -> Verdict {
       if constexpr (kAsks)
         return v(FunctionQuery(to->flags, texts.host()), a...);

@@ -76,26 +76,20 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
   finish(std::move(node), written);
 }
 
-void Tracer::add(std::string function, const void* args,
-                 void (*describe)(const void*, SayArgument, void*), std::string_view backend,
-                 std::string_view note) {
-  using Said = std::vector<std::pair<std::string, const yard_tensor_t*>>;
-  Said said;
-  const auto say = [](void* to, const char* text, const yard_tensor_t* t) {
-    static_cast<Said*>(to)->emplace_back(t != nullptr ? op::brief(*t) : std::string(text), t);
-  };
-  describe(args, say, &said);
+void Tracer::add(std::string function, const std::vector<ShownArgument>& args,
+                 std::string_view backend, std::string_view note) {
   const std::lock_guard lock(lock_);
   TraceNode node{std::move(function), {}, std::string(backend), std::string(note), {}};
   std::vector<Written> written;
   node.call = node.op + "(";
-  for (const auto& [text, tensor] : said) {
-    node.call += (node.args.empty() ? "" : ", ") + text;
+  for (const ShownArgument& a : args) {
+    if (!node.args.empty()) node.call += ", ";
     TraceArg& arg = node.args.emplace_back();
-    arg.text = text;
-    if (tensor == nullptr) continue;
-    arg.reads = read(place_of(*tensor));
-    written.push_back({node.args.size() - 1, place_of(*tensor)});
+    arg.text = a.tensor != nullptr ? op::brief(*a.tensor) : a.text;
+    node.call += arg.text;
+    if (a.tensor == nullptr) continue;
+    arg.reads = read(place_of(*a.tensor));
+    written.push_back({node.args.size() - 1, place_of(*a.tensor)});
   }
   node.call += ")";
   finish(std::move(node), written);

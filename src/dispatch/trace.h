@@ -24,8 +24,7 @@ class Tracer {
            std::string_view kernel, std::string_view note);
   // A call of a dispatched function, before it runs. Its use of tensors is not declared, so each counts as read and then
   // written.
-  void add(std::string function, const void* args,
-           void (*describe)(const void* args, SayArgument say, void* to), std::string_view backend,
+  void add(std::string function, const std::vector<ShownArgument>& args, std::string_view backend,
            std::string_view note);
   std::vector<TraceNode> nodes() const;
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <yard/detail/function.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "dispatch/trace.h"
 #include "functions/functions.h"
 #include "health/breaker.h"
-#include "select/reasons.h"
 
 namespace yard::detail {
 
@@ -27,53 +25,38 @@ namespace {
 
 constexpr int kThreadLocal = 4;  // our index in ThreadRecord::locals
 
-// Why others did not run, if the call is traced. Costs nothing otherwise.
-class Notes {
- public:
-  explicit Notes(const ThreadHead& thread) noexcept
-      : tracer_(thread.scope_state != nullptr ? thread.scope_state->tracer : nullptr) {}
-  template <class F>
-  void add(const Implementation& i, const F& what) {
-    if (tracer_ == nullptr) return;
-    text_ += fmt::format("{}{} {}", text_.empty() ? "" : "; ", i.backend, what());
-  }
-  void chosen(const FunctionSite& site, const FunctionArgs& args, const char* backend) const {
-    if (tracer_ != nullptr)
-      tracer_->add(site.group + "/" + site.name, args.tuple, args.describe, backend, text_);
-  }
-
- private:
-  Tracer* const tracer_;
-  std::string text_;
-};
-
 // Whether the call may run an entry of its table. Enters the probe of a half-open breaker.
 bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args,
-             FunctionTry& so_far, Notes& notes) {
+             FunctionTry& so_far) {
   const Implementation& i = *e.implementation;
-  const auto out = [&](const auto& why) { return notes.add(i, why), false; };
-  if (!e.eligibility.eligible())
-    return out([&] {
-      return fmt::format("is out: {}: {}", select::reason_name(e.eligibility.reason),
-                         e.eligibility.why());
-    });
-  if (std::find(so_far.failed, so_far.failed + so_far.failures, i.backend) !=
-      so_far.failed + so_far.failures)
-    return out([] { return "has failed"; });
+  if (!e.eligibility.eligible() || so_far.has_failed(i.backend)) return false;
   const functions::Answer a = functions::ask_once(i, thread, args);
-  if (!a.broken.empty()) {
-    i.broken(a.broken);
-    return out([&] { return "has a broken verifier: " + a.broken; });
-  }
+  if (!a.broken.empty()) i.broken(a.broken);
   if (!a.accepted) {
-    i.refused(a.verdict);
-    return out([&] { return "refuses: " + i.text_of(a.verdict.reason, a.verdict.figures); });
+    if (a.broken.empty()) i.refused(a.verdict);
+    return false;
   }
   if (e.eligibility.probes() == nullptr) return true;
-  if (!e.eligibility.probes()->try_enter())
-    return out([] { return "is being tried by another call"; });
+  if (!e.eligibility.probes()->try_enter()) return false;
   so_far.probe = e.eligibility.breaker->probes;
   return true;
+}
+
+// Records a traced call, with the reasons why implementations before the chosen one did not run.
+void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
+           const FunctionArgs& args, const FunctionTry& so_far, const char* backend) {
+  const auto& table = *static_cast<const Table*>(so_far.table);
+  std::string note;
+  for (uint32_t i = 0; i < so_far.at; ++i) {
+    const FunctionCandidate c = functions::explain_entry(table.entries[i], thread, args);
+    note += fmt::format("{}{} ", note.empty() ? "" : "; ", c.backend);
+    if (so_far.has_failed(table.entries[i].implementation->backend))
+      note += "has failed";
+    else
+      note +=
+          fmt::format("{}: {}", c.verdict == "refused" ? "refuses" : "is " + c.verdict, c.detail);
+  }
+  tracer.add(site.group + "/" + site.name, args.show(args.tuple), backend, note);
 }
 
 // Whether that decided the half-open phase.
@@ -82,43 +65,37 @@ bool leave_probe_with(FunctionTry& so_far, ErrorClass outcome) noexcept {
   return probe != nullptr && static_cast<health::ProbeSlots*>(probe.get())->leave(outcome);
 }
 
-struct Thrown {
-  ErrorClass error_class = ErrorClass::kFault;
-  std::string text;
-};
-Thrown classify() {
+// The class of the exception that is being handled.
+ErrorClass class_of_exception() {
   try {
     throw;
   } catch (const Error& e) {
-    return {e.status().error_class(), base::exception_text(e)};
+    return e.status().error_class();
   } catch (...) {
-    return {ErrorClass::kFault, base::current_exception_text()};
+    return ErrorClass::kFault;
   }
 }
 
 // Whether everything that the call needs is as it was before.
-bool untouched(const Thrown& t, const FunctionSite& site, const Implementation& i, Left left) {
+bool untouched(ErrorClass c, const FunctionSite& site, const Implementation& i, Left left) {
   if (left == Left::kNothing) return false;
-  if (t.error_class == ErrorClass::kDeclined) return true;
-  if (t.error_class != ErrorClass::kTransient && t.error_class != ErrorClass::kFault) return false;
+  if (c == ErrorClass::kDeclined) return true;
+  if (c != ErrorClass::kTransient && c != ErrorClass::kFault) return false;
   return left == Left::kEverything || site.repeatable ||
          (i.record->d.flags & YARD_FUNCTION_FAILS_BEFORE_WRITING) != 0;
 }
 
-// Whether the table in force and the scope allow another attempt.
-bool may_try_another(const FunctionSite& site, ThreadHead& thread, const FunctionTry& so_far) {
+// Whether policy and rules allow another attempt.
+bool may_try_another(const ThreadHead& thread, const FunctionTry& so_far) {
   if (so_far.failures + 1 >= FunctionTry::kMost) return false;
-  bool strict = false;
-  {
-    Guard guard(thread);
-    if (const Table* const table = functions::find_table(site, thread, guard)) {
-      if (table->fallbacks && so_far.failures >= *table->fallbacks) return false;
-      strict = table->strict;
-    }
-  }
-  const ScopeState* const scope = thread.scope_state;
-  if (scope != nullptr && scope->content.policy.strict) strict = *scope->content.policy.strict;
-  return !strict;
+  const auto s = Service::serving()->core().snapshot();
+  std::optional<bool> strict = s->policy->in_force.strict;
+  if (const ScopeState* const scope = thread.scope_state)
+    if (scope->content.policy.strict) strict = scope->content.policy.strict;
+  if (strict.value_or(false)) return false;
+  if (s->policy->file == nullptr) return true;
+  const auto& most = s->policy->file->config.settings.max_fallback_attempts;
+  return !most || so_far.failures < static_cast<size_t>(*most);
 }
 
 // The sites of a function share the breaker of an implementation.
@@ -134,14 +111,14 @@ uint64_t successes_of(const Core& core, const Implementation& i) {
   return sum;
 }
 
-void report_failure(const Implementation& i, const Thrown& t, FunctionTry& so_far) {
+void report_failure(const Implementation& i, ErrorClass c, const std::string& text,
+                    FunctionTry& so_far) {
   // A function names no device, so none can be marked lost: it is a fault of the implementation.
-  const ErrorClass c =
-      t.error_class == ErrorClass::kDeviceLost ? ErrorClass::kFault : t.error_class;
+  if (c == ErrorClass::kDeviceLost) c = ErrorClass::kFault;
   const bool decided = leave_probe_with(so_far, c);
   Core& core = Service::serving()->core();
   const health::FailedOn on{.successes = successes_of(core, i), .kernel = i.record.get()};
-  const health::BoardUpdate told = core.board->fault(functions::health_key(*i.record), c, t.text,
+  const health::BoardUpdate told = core.board->fault(functions::health_key(*i.record), c, text,
                                                      std::chrono::steady_clock::now(), on);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
@@ -157,22 +134,18 @@ const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead&
     remember(thread, site, kOriginal);
     return nullptr;
   }
-  Notes notes(thread);
-  for (so_far.at = 0; so_far.at < table->entries.size(); ++so_far.at) {
-    const Table::Entry& e = table->entries[so_far.at];
-    if (!may_run(e, thread, args, so_far, notes)) continue;
-    const Implementation& i = *e.implementation;
-    notes.chosen(site, args, i.backend);
-    guard.move_to_after_reading(
-        i.takes_next ? static_cast<const void*>(so_far.table)
-                     : static_cast<const void*>(static_cast<const FunctionRow*>(&i)));
-    remember(thread, site, i.backend);
-    return &i;
-  }
-  notes.chosen(site, args, kOriginal);
-  remember(thread, site, kOriginal);
-  count(thread, table->original);
-  return nullptr;
+  const FunctionRow* row = nullptr;
+  for (so_far.at = 0; row == nullptr && so_far.at < table->entries.size(); ++so_far.at)
+    if (may_run(table->entries[so_far.at], thread, args, so_far))
+      row = table->entries[so_far.at].implementation.get();
+  if (row != nullptr) --so_far.at;
+  const char* const backend = row != nullptr ? row->backend : kOriginal;
+  if (thread.scope_state != nullptr && thread.scope_state->tracer != nullptr)
+    trace(*thread.scope_state->tracer, site, thread, args, so_far, backend);
+  if (row != nullptr && !row->takes_next) guard.move_to_after_reading(row);
+  remember(thread, site, backend);
+  if (row == nullptr) count(thread, table->original);
+  return row;
 }
 
 bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
@@ -187,14 +160,15 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
     return false;
   }
   if (static_cast<base::ThreadRecord&>(thread).failed_by_refusal(true)) return false;
-  const Thrown t = classify();
-  report_failure(i, t, so_far);
-  if (t.error_class == ErrorClass::kCaller) return false;
+  const ErrorClass c = class_of_exception();
+  const std::string text = base::current_exception_text();
+  report_failure(i, c, text, so_far);
+  if (c == ErrorClass::kCaller) return false;
   count(thread, i.failures.id());
-  if (!untouched(t, site, i, left) || !may_try_another(site, thread, so_far)) return false;
+  if (!untouched(c, site, i, left) || !may_try_another(thread, so_far)) return false;
   base::log(LogLevel::kWarn, "dispatch",
             fmt::format("Backend '{}' failed for function '{}/{}': {}; the next one is tried",
-                        i.record->backend, site.group, site.name, t.text));
+                        i.record->backend, site.group, site.name, text));
   so_far.failed[so_far.failures++] = row.backend;
   return true;
 }
@@ -237,9 +211,9 @@ const char* last_selected(const FunctionSite* site) noexcept {
   return last.site == site ? last.backend : "";
 }
 
-std::string number_text(double number) { return fmt::format("{:.9g}", number); }
+std::string shown(double number) { return fmt::format("{:.9g}", number); }
 
-std::string quoted_text(std::string_view text) {
+std::string shown(std::string_view text) {
   constexpr size_t kMost = 60;
   return fmt::format("\"{}\"{}", text.substr(0, kMost), text.size() > kMost ? "..." : "");
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "functions/declarations.h"
-
+// The functions that the program declares.
 #include <fmt/format.h>
 
-#include <memory>
+#include "functions/table.h"
 
 namespace yard::functions {
 
@@ -28,20 +27,21 @@ namespace yard::detail {
 
 constinit std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot{nullptr};
 
-FunctionSite* declare_function(const FunctionDeclaration& d) noexcept {
+FunctionSite* declare_function(const char* group, const char* name, const char* signature,
+                               Selection selection, bool repeatable, void (*samples)(void),
+                               TakeSamples take_samples) noexcept {
   auto made = std::make_unique<FunctionSite>();
-  made->group = d.group != nullptr ? d.group : "", made->name = d.name != nullptr ? d.name : "";
-  made->signature = d.signature;
-  made->selection = d.selection, made->repeatable = d.repeatable;
+  made->group = group != nullptr ? group : "", made->name = name != nullptr ? name : "";
+  made->signature = signature, made->selection = selection, made->repeatable = repeatable;
   FunctionSite* site =
       &functions::g_sites.find_or_append(std::move(made), [](const auto& a, auto& b) {
         b.index = a.index + 1;
         return a.group == b.group && a.name == b.name && a.signature == b.signature &&
                a.selection == b.selection && a.repeatable == b.repeatable;
       });
-  if (d.samples != nullptr) {
-    site->take_samples.store(d.take_samples, std::memory_order_relaxed);
-    site->samples.store(d.samples, std::memory_order_release);
+  if (samples != nullptr) {
+    site->take_samples.store(take_samples, std::memory_order_relaxed);
+    site->samples.store(samples, std::memory_order_release);
   }
   // A function that is declared again may have had no table while it was not.
   if (site->declared.fetch_add(1, std::memory_order_acq_rel) == 0)

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "functions/declarations.h"
 #include "select/select.h"
 
 namespace yard::functions {
@@ -39,10 +38,6 @@ bool is_orphan(const registry::Function& f) {
                               [&](const auto* site) { return site->signature == f.signature; });
 }
 
-bool known(const registry::State& state, const registry::Function* f) {
-  return std::ranges::any_of(state.functions, [&](const auto& k) { return k.get() == f; });
-}
-
 }  // namespace
 
 Service::Service(detail::Core& core, plugin::Loader& loader, std::function<Status(Changes)> apply)
@@ -50,7 +45,6 @@ Service::Service(detail::Core& core, plugin::Loader& loader, std::function<Statu
 
 void Service::serve() {
   g_serving.store(this, std::memory_order_release);
-  serves_.store(true, std::memory_order_release);
   detail::g_snapshot.store(&core_.published.current, std::memory_order_release);
 }
 
@@ -64,56 +58,47 @@ bool Service::attach(detail::FunctionSite& site) {
   const detail::ScopeContent* const content = scope != nullptr ? &scope->content : nullptr;
   const Activations active = activations();
   // Under the master switch nothing is loaded.
-  if (!Situation(*core_.snapshot(), core_.host, active, content).off()) {
+  if (!Situation{*core_.snapshot(), core_.host, active, content}.off()) {
     // Inside a selection nothing may be published: this call runs the default.
     if (select::inside_select()) return false;
-    load_group(site.group, Ask::kFirst).ignore();
+    load_group(site.group, false).ignore();
     // Plugins cannot be opened now: this call runs the default, and the next one asks again.
-    if (!has_tables(site.group)) return false;
+    if (!in_use(site.group, true)) return false;
   }
   const auto is_there = [&] {
     base::Guard guard(thread);
     return find_table(site, thread, guard) != nullptr;
   };
   if (is_there()) return true;
-  if (scope == nullptr || SnapshotTables::of(*core_.snapshot()) == nullptr) {
-    republish();
-    if (scope == nullptr) return is_there();
-  }
+  if (scope == nullptr || SnapshotTables::of(*core_.snapshot()) == nullptr) republish();
   const auto s = core_.snapshot();
   const SnapshotTables* const tables = SnapshotTables::of(*s);
-  if (tables == nullptr) return false;
+  if (scope == nullptr || tables == nullptr) return is_there();
   const MakingTable making;
-  const Table* const before =
-      site.index < tables->tables.size() ? tables->tables[site.index].get() : nullptr;
-  if (tables->add(site, scope->providers,
-                  Table::make(Situation(*s, core_.host, active, content), site, before)) >
-      SnapshotTables::kMostScoped)
-    republish();  // the next snapshot starts without any
+  auto table = Table::make({*s, core_.host, active, content}, site, tables->find(site));
+  uint32_t count = 1;
+  tables->scoped.find_or_append(std::unique_ptr<SnapshotTables::Scoped>(new SnapshotTables::Scoped{
+                                    site.index, scope->providers, std::move(table)}),
+                                [&](const auto& a, const auto& b) {
+                                  return ++count, a.site == b.site && a.scope == b.scope;
+                                });
+  if (count > SnapshotTables::kMostScoped) republish();  // the next snapshot starts without any
   return true;
 }
 
 void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next) {
-  if (!serves_.load(std::memory_order_acquire)) return;
+  if (serving() != this) return;
   auto to = std::make_shared<SnapshotTables>();
   const SnapshotTables* const before = old != nullptr ? SnapshotTables::of(*old) : nullptr;
   const Activations active = activations();
-  const Situation now(next, core_.host, active);
+  const Situation now{next, core_.host, active};
   const MakingTable making;
-  for (detail::FunctionSite& site : g_sites) {
+  for (const detail::FunctionSite& site : g_sites) {
     auto& table = to->tables.emplace_back();
-    auto& quiet = to->quiet.emplace_back(0);
     // A function that cannot be called any more keeps no plugin loaded.
-    if (site.declared.load(std::memory_order_acquire) > 0 && now.off()) {
-      quiet = 1;
-    } else if (site.declared.load(std::memory_order_acquire) > 0 && has_tables(site.group)) {
-      const std::shared_ptr<const Table> last =
-          before != nullptr && site.index < before->list.size() ? before->tables[site.index]
-                                                                : nullptr;
-      table = Table::make(now, site, last.get());
-      if (last != nullptr && last->same_as(*table)) table = last;
-      quiet = table->count == 0;
-    }
+    if (site.declared.load(std::memory_order_acquire) > 0 &&
+        (now.off() || in_use(site.group, true)))
+      table = Table::make(now, site, before != nullptr ? before->find(site) : nullptr);
     to->list.push_back(table.get());
   }
   next.tables = to->list.data(), next.count = static_cast<uint32_t>(to->list.size());
@@ -122,43 +107,35 @@ void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& nex
 
 // A thread that has seen the new table of one function must not find another function quiet that is not so any more, nor the
 // other way round. So all threads have observed the one store before the other is made.
-void Service::before_publication(const dispatch::Snapshot& next) noexcept {
+void Service::set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept {
   const SnapshotTables* const tables = SnapshotTables::of(next);
   if (tables == nullptr) return;
-  bool changed = false;
+  const auto differs = [&](const detail::FunctionSite& site) {
+    if (site.index >= tables->tables.size()) return false;
+    const Table* const table = tables->find(site);
+    return (table != nullptr && table->count == 0) == quiet &&
+           site.quiet.load(std::memory_order_relaxed) != quiet;
+  };
+  bool any = false;
+  for (const detail::FunctionSite& site : g_sites) any |= differs(site);
+  if (!any) return;
+  if (quiet) base::barrier_in_all_threads();
   for (detail::FunctionSite& site : g_sites)
-    if (site.index < tables->quiet.size() && tables->quiet[site.index] == 0)
-      changed |= site.quiet.exchange(false, std::memory_order_relaxed);
-  if (changed) base::barrier_in_all_threads();
-}
-
-void Service::after_publication(const dispatch::Snapshot& next) noexcept {
-  const SnapshotTables* const tables = SnapshotTables::of(next);
-  if (tables == nullptr) return;
-  bool observed = false;
-  for (detail::FunctionSite& site : g_sites) {
-    if (site.index >= tables->quiet.size() || tables->quiet[site.index] == 0 ||
-        site.quiet.load(std::memory_order_relaxed))
-      continue;
-    if (!std::exchange(observed, true)) base::barrier_in_all_threads();
-    site.quiet.store(true, std::memory_order_relaxed);
-  }
+    if (differs(site)) site.quiet.store(quiet, std::memory_order_relaxed);
+  if (!quiet) base::barrier_in_all_threads();
 }
 
 Status Service::check_change(const registry::State& before, const registry::State& after) {
-  const Activations active = activations();
   for (const auto& f : after.functions) {
-    if (known(before, f.get())) continue;
-    const auto declared = declared_sites(f->group, f->name);
-    if (!is_orphan(*f)) continue;
-    if (!declared.empty())
+    const auto is_it = [&](const auto& known) { return known == f; };
+    if (std::ranges::any_of(before.functions, is_it) || !is_orphan(*f)) continue;
+    if (const auto declared = declared_sites(f->group, f->name); !declared.empty())
       return Status(
           Code::kConflict,
           fmt::format("function '{}/{}' of backend '{}' has another signature than its "
                       "declaration\n  declared: {}\n  provided: {}",
                       f->group, f->name, f->backend, declared[0]->signature, f->signature));
-    if (std::ranges::any_of(active, [&](const Activation& a) { return a.backend == f->backend; }))
-      orphans_came_.store(true);
+    orphans_came_.store(true);
   }
   return {};
 }
@@ -194,21 +171,8 @@ Activations Service::activations() const {
   return activations_;
 }
 
-bool Service::plugins_may_bring_functions() const {
-  return std::ranges::any_of(loader_.list(), [](const PluginInfo& p) {
-    return !p.groups.empty() &&
-           (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
-            p.state == PluginState::kUnloading);
-  });
-}
-
-Status Service::usable(const Activation& a, bool expected) const {
+Status Service::check_activation(const Activation& a) const {
   const std::optional<Device>& device = a.device;
-  if (!base::is_bare_word(a.backend))
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("invalid name of a backend: expected letters, digits, '_', '.' or '-', got {}",
-                    base::excerpt(a.backend)));
   if (device && (device->type <= 0 || device->type > 31 || device->index < -1))
     return Status(
         Code::kInvalidArgument,
@@ -216,7 +180,13 @@ Status Service::usable(const Activation& a, bool expected) const {
                     "-1 for every device of the type; got type {}, index {}",
                     device->type, device->index));
   const auto s = core_.snapshot();
-  if (!expected && !provides(*s->state, a.backend)) {
+  const auto may_bring_functions = [](const PluginInfo& p) {
+    return !p.groups.empty() &&
+           (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
+            p.state == PluginState::kUnloading);
+  };
+  if (!provides(*s->state, a.backend) &&
+      std::ranges::none_of(loader_.list(), may_bring_functions)) {
     std::set<std::string> names;
     for (const auto& f : s->state->functions) names.insert(f->backend);
     const std::vector<std::string> list(names.begin(), names.end());
@@ -227,10 +197,8 @@ Status Service::usable(const Activation& a, bool expected) const {
   }
   const auto backend = backend_of(*s->state, a.backend);
   const Activations none;
-  const Situation now(*s, core_.host, none);
+  const Situation now{*s, core_.host, none};
   Eligibility e = by_policy(now, *backend);
-  // The master switch leaves out what is active, and keeps nothing from being activated.
-  if (e.reason == YARD_REASON_REFERENCE_ONLY) e = {};
   if (e.eligible()) {
     // Without an index it is for every device of the type, of which the first is probed.
     const bool any = !device || device->index < 0;
@@ -246,7 +214,7 @@ Status Service::activate(const Activation& a) {
   // Groups that are in use look for plugins only once; others may have been found or unloaded since.
   for (const std::string& g : known_groups())
     if (in_use(g)) loader_.need(PluginOffer::kGroup, g);
-  YARD_RETURN_IF_ERROR(usable(a, plugins_may_bring_functions()));
+  YARD_RETURN_IF_ERROR(check_activation(a));
   {
     const std::lock_guard lock(lock_);
     std::erase(activations_, a);
@@ -279,32 +247,21 @@ Status Service::deactivate(const Activation& a) {
   return {};
 }
 
-std::vector<FunctionActivation> Service::list_activations() const {
-  const auto s = core_.snapshot();
-  std::vector<FunctionActivation> to;
-  for (const Activation& a : activations())
-    to.push_back({a.backend, a.device, !provides(*s->state, a.backend)});
-  return to;
-}
-
 }  // namespace yard::functions
 
 namespace yard {
 
-Status Functions::activate(std::string_view backend) {
-  return service_->activate({std::string(backend), {}});
+Status Functions::set_active(std::string_view backend, std::optional<Device> device, bool active) {
+  const functions::Activation a{std::string(backend), device};
+  return active ? service_->activate(a) : service_->deactivate(a);
 }
-Status Functions::activate(std::string_view backend, Device device) {
-  return service_->activate({std::string(backend), device});
-}
-Status Functions::deactivate(std::string_view backend) {
-  return service_->deactivate({std::string(backend), {}});
-}
-Status Functions::deactivate(std::string_view backend, Device device) {
-  return service_->deactivate({std::string(backend), device});
-}
+
 std::vector<FunctionActivation> Functions::activations() const {
-  return service_->list_activations();
+  const auto s = service_->core_.snapshot();
+  std::vector<FunctionActivation> to;
+  for (const functions::Activation& a : service_->activations())
+    to.push_back({a.backend, a.device, !functions::provides(*s->state, a.backend)});
+  return to;
 }
 
 }  // namespace yard

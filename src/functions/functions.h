@@ -24,15 +24,11 @@
 
 namespace yard::functions {
 
-struct Source {
-  std::string name;
+struct Source : FunctionSource {
   FunctionSetup setup;
-  bool done = false;
-  uint64_t attempts = 0;
-  std::string error;  // of the last attempt
 };
 
-// Under the lock of the service, but for setups that run.
+// Under the lock of the service, except for setups that run.
 struct Group {
   std::string name;
   bool loaded = false;   // all its sources have been asked once
@@ -43,7 +39,7 @@ struct Group {
 
 // Which verifiers are checked.
 struct Verification {
-  std::string function, backend;  // "group/name"; empty: all
+  std::string function, backend;  // "group/name"; empty for all
   const void* keep = nullptr;     // only records of this plugin
   // Called before each sample; see VerifyOptions::watch_function.
   std::function<void(std::string_view function, std::string_view backend, size_t sample)> watch;
@@ -58,7 +54,7 @@ class Service {
 
   // From now on this runtime serves calls of functions.
   void serve();
-  // The one that does; null: none yet.
+  // The one that does; null if there is none yet.
   static Service* serving() noexcept;
   // See detail::attach_function().
   bool attach(detail::FunctionSite& site);
@@ -68,63 +64,44 @@ class Service {
   // Refuses signatures that differ from the declaration.
   Status check_change(const registry::State& before, const registry::State& after);
   void make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next);
-  void before_publication(const dispatch::Snapshot& next) noexcept;
-  void after_publication(const dispatch::Snapshot& next) noexcept;
+  // Tells sites that are quiet in `next`, or are not. Before the publication with false, after it with true.
+  void set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept;
   // Logs orphans that a change has brought to active backends. Holding no lock.
   void follow();
   // How often each implementation has succeeded.
   void add_successes(std::vector<health::Successes>& to);
 
-  // ---- Groups ----
-  void add_provider(const std::string& group, FunctionSetup setup, std::string name);
-  Status load(std::string_view group);
-  // Whether one of the group's functions has been asked for.
-  bool in_use(std::string_view group) const;
-  // All that was registered is gone: groups are loaded again on next use, and nothing is active.
+  // Whether a group has been loaded. Also while this thread loads it, if `early` counts.
+  bool in_use(std::string_view group, bool early = false) const;
+  // Groups are loaded again on next use, and nothing is active.
   void reset();
-
-  // ---- Activations ----
-  Status activate(const Activation& a);
-  Status deactivate(const Activation& a);
-  Activations activations() const;
-
-  std::vector<FunctionInfo> list() const;
-  std::vector<FunctionSource> sources() const;
-  std::vector<FunctionActivation> list_activations() const;
   FunctionExplanation explain(detail::FunctionSite& site, const detail::FunctionArgs& args);
   // Checks verifiers by sample calls.
   std::vector<FunctionReport> verify(const Verification& what) const;
 
  private:
-  enum class Ask {
-    kFirst,  // sources that have not been asked yet, unless the group is loaded
-    kLate,   // sources that have not been asked yet
-    kAgain,  // also those that failed
-  };
+  friend yard::Functions;
   class GroupLoad;
   Group& group(std::string_view name);
-  // The first error.
-  Status load_group(std::string_view group, Ask ask);
+  // Asks sources that have not been asked yet, with `again` also those that failed. Returns the first error.
+  Status load_group(std::string_view group, bool again);
   // Within a GroupLoad.
   Status ask_sources(Group& group, bool again);
-  Status ask_source(const Group& group, Source& source);
-  // A source to ask that is not among `asked`; null: there is none, and with `all` that it can have the group is loaded.
-  Source* next_source(Group& group, const std::vector<const Source*>& asked, bool again, bool all);
-  void late_provider(std::string_view group);
+  Status ask_source(Source& source);
   // All groups that functions are declared in, provided for or registered in.
   std::vector<std::string> known_groups() const;
-  // Whether sites of the group have tables.
-  bool has_tables(std::string_view group) const;
   // Publishes a snapshot with tables as they should be now.
   void republish() { core_.published.publish_health().ignore(); }
-  Status usable(const Activation& a, bool expected) const;
-  bool plugins_may_bring_functions() const;
+
+  Activations activations() const;
+  Status check_activation(const Activation& a) const;
+  Status activate(const Activation& a);
+  Status deactivate(const Activation& a);
   void warn_of_orphans(std::string_view backend) const;
 
   detail::Core& core_;
   plugin::Loader& loader_;
   const std::function<Status(Changes)> apply_;
-  std::atomic<bool> serves_{false};
   std::atomic<bool> orphans_came_{false};
   mutable base::Mutex lock_{base::Rank::kFunctions};
   base::Condition loaded_;

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "functions/declarations.h"
 #include "functions/functions.h"
 
 namespace yard::functions {
@@ -28,12 +27,13 @@ class Service::GroupLoad {
  public:
   // Waits for another thread that loads it. If this thread is loading another group, for at most a second: the provider of
   // that one may be waiting for this thread.
-  GroupLoad(Service& service, Group& group, bool wait = true)
+  GroupLoad(Service& service, Group& group)
       : service_(service), group_(group), outer_(t_innermost) {
     std::unique_lock lock(service_.lock_);
     const auto is_free = [&] { return !group_.loading; };
-    if (wait && outer_ == nullptr) service_.loaded_.wait(lock, is_free);
-    if (wait && outer_ != nullptr)
+    if (outer_ == nullptr)
+      service_.loaded_.wait(lock, is_free);
+    else
       service_.loaded_.wait_for(lock, std::chrono::seconds(1), is_free);
     begun_ = is_free();
     if (!begun_) return;
@@ -75,32 +75,13 @@ Group& Service::group(std::string_view name) {
   return *groups_.emplace(name, std::move(made)).first->second;
 }
 
-bool Service::in_use(std::string_view name) const {
+bool Service::in_use(std::string_view name, bool early) const {
   const std::lock_guard lock(lock_);
   const auto it = groups_.find(name);
-  return it != groups_.end() && it->second->loaded;
+  return it != groups_.end() && (it->second->loaded || (early && it->second->early));
 }
 
-bool Service::has_tables(std::string_view name) const {
-  const std::lock_guard lock(lock_);
-  const auto it = groups_.find(name);
-  return it != groups_.end() && (it->second->loaded || it->second->early);
-}
-
-Source* Service::next_source(Group& group, const std::vector<const Source*>& asked, bool again,
-                             bool all) {
-  const std::lock_guard lock(lock_);
-  bool complete = true;
-  for (const auto& s : group.sources) {
-    if (s->done || (s->attempts > 0 && !again)) continue;
-    if (std::ranges::find(asked, s.get()) == asked.end()) return s.get();
-    complete &= s->attempts > 0;  // else reset() has come since it was asked
-  }
-  if (all && complete) group.loaded = true;
-  return nullptr;
-}
-
-Status Service::ask_source(const Group& group, Source& source) {
+Status Service::ask_source(Source& source) {
   Status status;
   try {
     Changes changes;
@@ -119,31 +100,41 @@ Status Service::ask_source(const Group& group, Source& source) {
   }
   if (status.ok()) return {};
   base::log(LogLevel::kWarn, "dispatch",
-            fmt::format("Provider '{}' of group '{}' failed: {}", source.name, group.name,
+            fmt::format("Provider '{}' of group '{}' failed: {}", source.name, source.group,
                         status.to_string()));
   return std::move(status).note(
-      fmt::format("provider '{}' of group '{}'", source.name, group.name));
+      fmt::format("provider '{}' of group '{}'", source.name, source.group));
 }
 
 Status Service::ask_sources(Group& group, bool again) {
   const bool opened = loader_.need(PluginOffer::kGroup, group.name);
   Status first;
-  std::vector<const Source*> asked;
   // A source may add another.
-  while (Source* source = next_source(group, asked, again, opened)) {
-    asked.push_back(source);
-    if (Status s = ask_source(group, *source); !s.ok() && first.ok()) first = std::move(s);
+  for (size_t i = 0;; ++i) {
+    Source* source;
+    {
+      const std::lock_guard lock(lock_);
+      if (i == group.sources.size()) {
+        // If reset() has come meanwhile, the next call asks them again.
+        const auto asked = [](const auto& s) { return s->attempts > 0; };
+        group.loaded = opened && std::ranges::all_of(group.sources, asked);
+        break;
+      }
+      source = group.sources[i].get();
+      if (source->done || (source->attempts > 0 && !again)) continue;
+    }
+    if (Status s = ask_source(*source); !s.ok() && first.ok()) first = std::move(s);
   }
   return opened ? first : would_deadlock("plugins");
 }
 
-Status Service::load_group(std::string_view name, Ask ask) {
+Status Service::load_group(std::string_view name, bool again) {
   if (Group* const here = GroupLoad::find(name)) {
     const std::lock_guard lock(lock_);
     here->early = true;
     return {};
   }
-  const auto enough = [&] { return ask == Ask::kFirst && in_use(name); };
+  const auto enough = [&] { return !again && in_use(name); };
   if (enough()) return {};
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
   Group& g = group(name);
@@ -153,35 +144,7 @@ Status Service::load_group(std::string_view name, Ask ask) {
                   fmt::format("group '{}' is being loaded by another thread, whose provider may be "
                               "waiting for this one",
                               g.name));
-  return enough() ? Status() : ask_sources(g, ask == Ask::kAgain);
-}
-
-void Service::add_provider(const std::string& name, FunctionSetup setup, std::string of) {
-  Group& g = group(name);
-  bool late;
-  {
-    const std::lock_guard lock(lock_);
-    auto made = std::make_unique<Source>();
-    made->name = !of.empty() ? std::move(of) : fmt::format("provider {}", g.sources.size() + 1);
-    made->setup = std::move(setup);
-    g.sources.push_back(std::move(made));
-    late = g.loaded;
-  }
-  if (late) late_provider(name);
-}
-
-void Service::late_provider(std::string_view name) {
-  if (GroupLoad::find(name) != nullptr) return;  // ask_sources() comes to this one
-  if (!plugin::Loader::inside()) return load_group(name, Ask::kLate).ignore();
-  // A thread that loads the group may wait for the loader, and so for this thread.
-  Group& g = group(name);
-  if (const GroupLoad load(*this, g, false); load.begun()) return ask_sources(g, false).ignore();
-  {
-    // The next call asks it.
-    const std::lock_guard lock(lock_);
-    g.loaded = false;
-  }
-  if (serves_.load(std::memory_order_acquire)) republish();
+  return enough() ? Status() : ask_sources(g, again);
 }
 
 std::vector<std::string> Service::known_groups() const {
@@ -194,43 +157,63 @@ std::vector<std::string> Service::known_groups() const {
   return {names.begin(), names.end()};
 }
 
-Status Service::load(std::string_view group) {
-  const auto is_known = [&](const std::vector<std::string>& names) {
-    return std::ranges::find(names, group) != names.end();
-  };
-  if (!is_known(known_groups())) {
-    // A plugin that has not been opened may serve it.
-    if (!loader_.need(PluginOffer::kGroup, group)) return would_deadlock("plugins");
-    if (const auto names = known_groups(); !is_known(names)) {
-      std::string text = fmt::format("no function of group {} is declared or provided{}",
-                                     base::excerpt(group), base::did_you_mean(group, names));
-      for (const std::string& line : loader_.refused_for(PluginOffer::kGroup, group))
-        text += "\n  " + line;
-      return Status(Code::kNotFound, std::move(text));
-    }
-  }
-  return load_group(group, Ask::kAgain);
-}
-
-std::vector<FunctionSource> Service::sources() const {
-  std::vector<FunctionSource> to;
-  const std::lock_guard lock(lock_);
-  for (const auto& [name, g] : groups_)
-    for (const auto& s : g->sources)
-      to.push_back({name, s->name, s->done, s->attempts, s->done ? "" : s->error});
-  return to;
-}
-
 void Service::reset() {
   {
     const std::lock_guard lock(lock_);
     activations_.clear();
     for (auto& [name, g] : groups_) {
       g->loaded = false;
-      for (auto& s : g->sources) s->done = false, s->attempts = 0;
+      for (auto& s : g->sources) s->done = false, s->attempts = 0, s->error.clear();
     }
   }
-  if (serves_.load(std::memory_order_acquire)) republish();
+  if (serving() == this) republish();
 }
 
 }  // namespace yard::functions
+
+namespace yard {
+
+void Functions::add_provider(std::string group, FunctionSetup setup, std::string name) {
+  functions::Group& g = service_->group(group);
+  bool was_loaded;
+  {
+    const std::lock_guard lock(service_->lock_);
+    auto made = std::make_unique<functions::Source>();
+    made->group = std::move(group);
+    made->name = !name.empty() ? std::move(name) : fmt::format("provider {}", g.sources.size() + 1);
+    made->setup = std::move(setup);
+    g.sources.push_back(std::move(made));
+    was_loaded = std::exchange(g.loaded, false);
+  }
+  // Without tables the next call asks it.
+  if (was_loaded && functions::Service::serving() == service_) service_->republish();
+}
+
+Status Functions::load(std::string_view group) {
+  plugin::Loader& loader = service_->loader_;
+  const auto is_known = [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, group) != names.end();
+  };
+  if (!is_known(service_->known_groups())) {
+    // A plugin that has not been opened may serve it.
+    if (!loader.need(PluginOffer::kGroup, group)) return functions::would_deadlock("plugins");
+    if (const auto names = service_->known_groups(); !is_known(names)) {
+      std::string text = fmt::format("no function of group {} is declared or provided{}",
+                                     base::excerpt(group), base::did_you_mean(group, names));
+      for (const std::string& line : loader.refused_for(PluginOffer::kGroup, group))
+        text += "\n  " + line;
+      return Status(Code::kNotFound, std::move(text));
+    }
+  }
+  return service_->load_group(group, true);
+}
+
+std::vector<FunctionSource> Functions::sources() const {
+  std::vector<FunctionSource> to;
+  const std::lock_guard lock(service_->lock_);
+  for (const auto& [name, g] : service_->groups_)
+    for (const auto& s : g->sources) to.push_back(*s);
+  return to;
+}
+
+}  // namespace yard

@@ -8,25 +8,24 @@
 
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "functions/declarations.h"
 #include "functions/functions.h"
 #include "select/reasons.h"
 
 namespace yard::functions {
 namespace {
 
-std::vector<FunctionProvider> describe_all(const Situation& now, const FunctionInfo& f,
-                                           std::string_view signature) {
-  std::vector<FunctionProvider> to;
-  for (const Provider& from : providers_of(now, f.group, f.name, signature, f.selection)) {
-    FunctionProvider p;
-    p.backend = from.record->backend;
-    p.priority = priority_of(*from.record);
-    p.on = from.eligibility.eligible();
-    p.takes_next = (from.record->d.flags & YARD_FUNCTION_NEXT) != 0;
-    if (!p.on)
-      p.reason = select::reason_name(from.eligibility.reason), p.detail = from.eligibility.why();
-    if (from.eligibility.breaker) p.breaker = to_string(from.eligibility.breaker->state);
+FunctionInfo describe(const Situation& now, const detail::FunctionSite& site, const Table* table) {
+  FunctionInfo to{site.group, site.name, site.signature, site.selection, false, false, {}, 0};
+  // The counters are those of the shared runtime, which serves the calls.
+  if (table != nullptr) to.original_calls = table->originals->total();
+  for (const auto made = Table::make(now, site, table); const Table::Entry& e : made->entries) {
+    const Implementation& i = *e.implementation;
+    FunctionProvider& p = to.providers.emplace_back();
+    p.backend = i.backend, p.priority = i.priority(), p.takes_next = i.takes_next;
+    p.on = e.eligibility.eligible();
+    if (!p.on) p.reason = select::reason_name(e.eligibility.reason), p.detail = e.eligibility.why();
+    if (e.eligibility.breaker) p.breaker = to_string(e.eligibility.breaker->state);
+    p.calls = i.successes.total() + i.thrown.total(), p.failures = i.failures.total();
     for (const Activation& a : now.activations) {
       if (a.backend != p.backend) continue;
       if (a.device)
@@ -34,83 +33,35 @@ std::vector<FunctionProvider> describe_all(const Situation& now, const FunctionI
       else
         p.active = true;
     }
-    to.push_back(std::move(p));
   }
   return to;
-}
-
-void add_counters(const Table& table, FunctionInfo& to) {
-  to.original_calls = table.originals->total();
-  for (FunctionProvider& p : to.providers)
-    for (const Table::Entry& e : table.entries)
-      if (e.implementation->record->backend == p.backend) {
-        p.calls = e.implementation->successes.total() + e.implementation->thrown.total();
-        p.failures = e.implementation->failures.total();
-      }
-}
-
-// One candidate of an explanation; `selected` is the backend selected so far.
-FunctionCandidate explain_entry(const Table::Entry& e, const base::ThreadRecord& thread,
-                                const detail::FunctionArgs& args, std::string& selected) {
-  const Implementation& i = *e.implementation;
-  const auto because = [](int32_t reason) { return std::string(select::reason_name(reason)); };
-  FunctionCandidate c{i.record->backend, priority_of(*i.record), "out", "", e.eligibility.why()};
-  if (!e.eligibility.eligible()) {
-    c.reason = because(e.eligibility.reason);
-    return c;
-  }
-  const Answer a = ask_once(i, thread, args);
-  health::ProbeSlots* const probes = e.eligibility.probes();
-  if (!a.broken.empty()) {
-    c.verdict = "broken", c.reason = because(YARD_REASON_VERIFIER_BROKEN);
-    c.detail = a.broken;
-  } else if (!a.accepted) {
-    c.verdict = "refused", c.reason = because(a.verdict.reason);
-    c.detail = i.text_of(a.verdict.reason, a.verdict.figures);
-  } else if (probes != nullptr && !probes->would_admit()) {
-    c.reason = because(YARD_REASON_UNHEALTHY);
-    c.detail = "its breaker is half-open, and other calls try it now";
-  } else {
-    c.verdict = selected == detail::kOriginal ? "selected" : "able";
-    if (c.verdict == "selected") selected = c.backend;
-  }
-  return c;
 }
 
 }  // namespace
 
-std::vector<FunctionInfo> Service::list() const {
-  std::vector<FunctionInfo> to;
-  const auto s = core_.snapshot();
-  const Activations active = activations();
-  const Situation now(*s, core_.host, active);
-  const SnapshotTables* const tables = SnapshotTables::of(*s);
-  std::set<std::pair<std::string, std::string>> declared;
-  for (const detail::FunctionSite* site : declared_sites()) {
-    declared.emplace(site->group, site->name);
-    FunctionInfo f{
-        site->group, site->name, site->signature, site->selection, true, in_use(site->group),
-        {},          0};
-    f.providers = describe_all(now, f, f.signature);
-    // The counters are those of the shared runtime, which serves the calls.
-    if (tables != nullptr && site->index < tables->tables.size() &&
-        tables->tables[site->index] != nullptr)
-      add_counters(*tables->tables[site->index], f);
-    to.push_back(std::move(f));
+FunctionCandidate explain_entry(const Table::Entry& e, const detail::ThreadHead& thread,
+                                const detail::FunctionArgs& args) {
+  const Implementation& i = *e.implementation;
+  FunctionCandidate c{i.backend, i.priority(), "out", "", e.eligibility.why()};
+  int32_t reason = e.eligibility.reason;
+  if (e.eligibility.eligible()) {
+    const Answer a = ask_once(i, thread, args);
+    health::ProbeSlots* const probes = e.eligibility.probes();
+    reason = a.verdict.reason;
+    if (!a.broken.empty()) {
+      c.verdict = "broken", c.detail = a.broken;
+      reason = YARD_REASON_VERIFIER_BROKEN;
+    } else if (!a.accepted) {
+      c.verdict = "refused", c.detail = i.text_of(a.verdict);
+    } else if (probes != nullptr && !probes->would_admit()) {
+      c.detail = "its breaker is half-open, and other calls try it now";
+      reason = YARD_REASON_UNHEALTHY;
+    } else {
+      c.verdict = "able";
+    }
   }
-  for (const auto& record : s->state->functions) {
-    if (!declared.emplace(record->group, record->name).second) continue;
-    FunctionInfo orphan;
-    orphan.group = record->group, orphan.name = record->name;
-    orphan.signature = record->signature;
-    if ((record->d.flags & YARD_FUNCTION_NEXT) != 0) orphan.selection = Selection::kActive;
-    orphan.providers = describe_all(now, orphan, "");
-    to.push_back(std::move(orphan));
-  }
-  std::ranges::sort(to, [](const FunctionInfo& a, const FunctionInfo& b) {
-    return std::tie(a.group, a.name, a.signature) < std::tie(b.group, b.name, b.signature);
-  });
-  return to;
+  if (reason != YARD_REASON_NONE) c.reason = select::reason_name(reason);
+  return c;
 }
 
 FunctionExplanation Service::explain(detail::FunctionSite& site, const detail::FunctionArgs& args) {
@@ -126,15 +77,16 @@ FunctionExplanation Service::explain(detail::FunctionSite& site, const detail::F
   }
   attach(site);
   const Activations none;
-  const bool off =
-      Situation(*core_.snapshot(), core_.host, none, scope != nullptr ? &scope->content : nullptr)
-          .off();
-  if (off) to.why = "the master switch: every call is the original";
+  const auto s = core_.snapshot();
+  if (Situation{*s, core_.host, none, scope != nullptr ? &scope->content : nullptr}.off())
+    to.why = "the master switch: every call is the original";
   base::Guard guard(thread);
-  const Table* const table = find_table(site, thread, guard);
-  if (table != nullptr && !off)
-    for (const Table::Entry& e : table->entries)
-      to.candidates.push_back(explain_entry(e, thread, args, to.selected));
+  if (const Table* const table = find_table(site, thread, guard))
+    for (const Table::Entry& e : table->entries) {
+      FunctionCandidate& c = to.candidates.emplace_back(explain_entry(e, thread, args));
+      if (c.verdict == "able" && to.selected == detail::kOriginal)
+        c.verdict = "selected", to.selected = c.backend;
+    }
   return to;
 }
 
@@ -168,12 +120,36 @@ std::string FunctionExplanation::to_text() const {
   return to;
 }
 
-std::vector<FunctionInfo> Functions::list() const { return service_->list(); }
-std::vector<FunctionSource> Functions::sources() const { return service_->sources(); }
+std::vector<FunctionInfo> Functions::list() const {
+  std::vector<FunctionInfo> to;
+  const auto s = service_->core_.snapshot();
+  const functions::Activations active = service_->activations();
+  const functions::Situation now{*s, service_->core_.host, active};
+  const auto* const tables = functions::SnapshotTables::of(*s);
+  std::set<std::pair<std::string, std::string>> declared;
+  for (const detail::FunctionSite* site : functions::declared_sites()) {
+    declared.emplace(site->group, site->name);
+    to.push_back(
+        functions::describe(now, *site, tables != nullptr ? tables->find(*site) : nullptr));
+    to.back().declared = true, to.back().asked = service_->in_use(site->group);
+  }
+  for (const auto& record : s->state->functions) {
+    if (!declared.emplace(record->group, record->name).second) continue;
+    detail::FunctionSite orphan;
+    orphan.group = record->group, orphan.name = record->name;
+    if ((record->d.flags & YARD_FUNCTION_NEXT) != 0) orphan.selection = Selection::kActive;
+    to.push_back(functions::describe(now, orphan, nullptr));
+    to.back().signature = record->signature;
+  }
+  std::ranges::sort(to, {},
+                    [](const FunctionInfo& f) { return std::tie(f.group, f.name, f.signature); });
+  base::reclaimer().collect();  // implementations that were made for the list
+  return to;
+}
 
 Result<FunctionInfo> Functions::find(std::string_view function) const {
   std::vector<std::string> names;
-  for (FunctionInfo& f : service_->list()) {
+  for (FunctionInfo& f : list()) {
     names.push_back(f.group + "/" + f.name);
     if (names.back() == function) return std::move(f);
   }
@@ -181,10 +157,5 @@ Result<FunctionInfo> Functions::find(std::string_view function) const {
                 fmt::format("no function {} is declared or provided{}", base::excerpt(function),
                             base::did_you_mean(function, names)));
 }
-
-void Functions::add_provider(std::string group, FunctionSetup setup, std::string name) {
-  service_->add_provider(std::move(group), std::move(setup), std::move(name));
-}
-Status Functions::load(std::string_view group) { return service_->load(group); }
 
 }  // namespace yard

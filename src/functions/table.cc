@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
-#include "base/append_list.h"
 #include "base/float_state.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -16,10 +16,22 @@
 namespace yard::functions {
 namespace {
 
-base::InternedTexts g_reason_texts;  // of the program's verifiers
-base::InternedTexts g_backend_names;
-constexpr int32_t kInterned = 1 << 20;
-constexpr uint32_t kMostTexts = 4096;
+// The texts of the program's verifiers by their addresses. The number of such a reason is kProgramReasons and its place here.
+constexpr int32_t kProgramReasons = 1 << 20;
+constexpr size_t kTexts = 4096, kMostProbes = 64;
+constinit std::atomic<const char*> g_reason_texts[kTexts]{};
+// Null if it is another reason.
+const char* program_text(int32_t reason) noexcept {
+  const auto at = static_cast<uint32_t>(reason - kProgramReasons);
+  return at < kTexts ? g_reason_texts[at].load(std::memory_order_acquire) : nullptr;
+}
+
+// Names of backends, which threads remember. Never freed.
+struct Name {
+  std::string text;
+  Name* next = nullptr;
+};
+constinit base::AppendList<Name> g_names;
 
 bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
@@ -46,14 +58,13 @@ FunctionRule rule_for(const Situation& s, std::string_view group, std::string_vi
   if (s.snapshot.policy->file == nullptr) return to;
   const std::string whole = fmt::format("{}/{}", group, name);
   // A longer pattern is more exact, one without wildcards the most.
-  std::vector<std::pair<std::pair<bool, size_t>, const FunctionRule*>> found;
+  std::multimap<std::pair<bool, size_t>, const FunctionRule*> found;
   for (const auto& [key, rule] : s.snapshot.policy->file->config.functions) {
     const bool of_group = key.find('/') == key.npos;
     if (!glob_matches(key, of_group ? group : std::string_view(whole))) continue;
     const bool exact = !of_group && key.find_first_of("*?") == key.npos;
-    found.push_back({{exact, key.size()}, &rule});
+    found.emplace(std::pair(exact, key.size()), &rule);
   }
-  std::ranges::sort(found, {}, [](const auto& f) { return f.first; });
   for (const auto& [rank, rule] : found) {
     if (rule->enabled) to.enabled = rule->enabled;
     if (rule->backends) to.backends = rule->backends;
@@ -80,61 +91,58 @@ Eligibility by_health(const Situation& s, const registry::Function& f) {
   return {open ? YARD_REASON_UNHEALTHY : YARD_REASON_NONE, "", *breaker};
 }
 
-// The place of an active backend; unset if it is not active. Backends of the scope come first, then those of its device, then
-// those of the process; in the last two higher priority, then later activation.
-std::optional<std::tuple<int, int, int>> active_place(const Situation& s,
-                                                      const registry::Function& f) {
+// The place of an active backend: those of the scope come first, then those of its device, then those of the process; in the
+// last two higher priority, then later activation. kNotActive comes last.
+constexpr std::tuple kNotActive(3, 0, 0);
+std::tuple<int, int, int> active_place(const Situation& s, const Implementation& implementation) {
+  const std::string& backend = implementation.record->backend;
+  std::optional<Device> here;
   if (s.scope != nullptr) {
-    const auto at = std::ranges::find(s.scope->backends, f.backend);
-    if (at != s.scope->backends.end())
-      return std::tuple(0, static_cast<int>(at - s.scope->backends.begin()), 0);
+    const auto& first = s.scope->backends;
+    const auto at = std::ranges::find(first, backend);
+    if (at != first.end()) return {0, static_cast<int>(at - first.begin()), 0};
+    here = s.scope->device;
   }
-  std::optional<std::tuple<int, int, int>> place;
+  std::tuple<int, int, int> place = kNotActive;
   for (size_t i = 0; i < s.activations.size(); ++i) {
-    const Activation& a = s.activations[i];
-    if (a.backend != f.backend) continue;
-    int tier = 2;
-    if (a.device) {
-      if (s.scope == nullptr || !s.scope->device || a.device->type != s.scope->device->type ||
-          (a.device->index != -1 && a.device->index != s.scope->device->index))
-        continue;
-      tier = 1;
-    }
-    const std::tuple found(tier, -priority_of(f), -static_cast<int>(i));
-    if (!place || found < *place) place = found;
+    const auto& [active, device] = s.activations[i];
+    const bool counts = !device || (here && device->type == here->type &&
+                                    (device->index == -1 || device->index == here->index));
+    if (active == backend && counts)
+      place = std::min(place, {device ? 1 : 2, -implementation.priority(), -static_cast<int>(i)});
   }
   return place;
 }
 
-Eligibility decide(const Situation& s, const FunctionRule& rule, std::string_view signature,
-                   Selection selection, Provider& p) {
-  const registry::Function& f = *p.record;
-  if (!signature.empty() && f.signature != signature)
+Eligibility decide(const Situation& s, const FunctionRule& rule, const detail::FunctionSite& site,
+                   Table::Entry& e) {
+  const registry::Function& f = *e.implementation->record;
+  if (!site.signature.empty() && f.signature != site.signature)
     return {YARD_REASON_REFUSED,
-            fmt::format("its signature is {}, declared is {}", f.signature, signature)};
+            fmt::format("its signature is {}, declared is {}", f.signature, site.signature)};
   const auto b = backend_of(*s.snapshot.state, f.backend);
-  if (Eligibility e = by_policy(s, *b); !e.eligible()) return e;
-  if (Eligibility e = by_rule(rule, *b); !e.eligible()) return e;
-  if (selection == Selection::kActive) {
+  if (Eligibility by = by_policy(s, *b); !by.eligible()) return by;
+  if (s.off()) return {YARD_REASON_REFERENCE_ONLY, "the master switch: every call is the original"};
+  if (Eligibility by = by_rule(rule, *b); !by.eligible()) return by;
+  if (site.selection == Selection::kActive) {
     // Availability and health were checked on activation.
-    const auto place = active_place(s, f);
-    if (!place) return {YARD_REASON_DISABLED, "its backend is not active"};
-    p.place = *place;
+    e.place = active_place(s, *e.implementation);
+    if (e.place == kNotActive) return {YARD_REASON_DISABLED, "its backend is not active"};
     return {};
   }
-  if ((f.d.flags & YARD_FUNCTION_NEXT) != 0)
+  if (e.implementation->takes_next)
     return {YARD_REASON_REFUSED, "it takes a Next, which only functions of active backends offer"};
-  const auto order = [&] {
+  const auto in_rule = [&] {
     return static_cast<int>(std::ranges::find(*rule.backends, f.backend) - rule.backends->begin());
   };
-  p.place = {rule.backends ? order() : 0, -priority_of(f), 0};
+  e.place = {rule.backends ? in_rule() : 0, -e.implementation->priority(), 0};
   // A call names no device: it is the first one of the backend's type.
-  if (Eligibility e = on_device(s, *b, {b->d.device_type, 0}, false); !e.eligible()) {
+  if (Eligibility by = on_device(s, *b, {b->d.device_type, 0}, false); !by.eligible()) {
     // A backend that is on by itself is expected to be available.
-    if (e.reason == YARD_REASON_UNAVAILABLE && b->d.enable == YARD_ENABLE_ON)
+    if (by.reason == YARD_REASON_UNAVAILABLE && b->d.enable == YARD_ENABLE_ON)
       base::log(LogLevel::kWarn, "dispatch",
-                fmt::format("Backend '{}' is on and not available: {}", b->name, e.text));
-    return e;
+                fmt::format("Backend '{}' is on and not available: {}", b->name, by.text));
+    return by;
   }
   return by_health(s, f);
 }
@@ -148,13 +156,6 @@ std::string Eligibility::why() const {
   return "its breaker " + select::open_breaker_text(*breaker);
 }
 
-bool Eligibility::same_as(const Eligibility& o) const noexcept {
-  if (reason != o.reason || text != o.text || breaker.has_value() != o.breaker.has_value())
-    return false;
-  return !breaker || (breaker->state == o.breaker->state && breaker->until == o.breaker->until &&
-                      breaker->probes == o.breaker->probes);
-}
-
 std::shared_ptr<const registry::Backend> backend_of(const registry::State& state,
                                                     std::string_view name) {
   if (const auto it = state.backends.find(name); it != state.backends.end()) return it->second;
@@ -164,14 +165,13 @@ std::shared_ptr<const registry::Backend> backend_of(const registry::State& state
 }
 
 Eligibility by_policy(const Situation& s, const registry::Backend& b) {
-  switch (const int32_t reason = select::backend_reason(s.policy(), b)) {
+  switch (const int32_t reason = select::backend_reason(s.policy, b)) {
     case YARD_REASON_NONE: break;
     case YARD_REASON_DENIED_VENDOR: return {reason, fmt::format("vendor '{}' is denied", b.vendor)};
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return {reason, fmt::format("vendor '{}' is not allowed", b.vendor)};
     default: return {reason, disabled_text(s, b)};
   }
-  if (s.off()) return {YARD_REASON_REFERENCE_ONLY, "the master switch: every call is the original"};
   if (s.snapshot.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return {YARD_REASON_FORKED, "it cannot be used in a forked child"};
   return {};
@@ -189,82 +189,59 @@ Eligibility on_device(const Situation& s, const registry::Backend& b, Device dev
   return {};
 }
 
-int priority_of(const registry::Function& f) noexcept {
-  return (f.d.flags & YARD_FUNCTION_LOWER_FIRST) != 0 ? -f.d.priority : f.d.priority;
-}
-
 health::Key health_key(const registry::Function& f) {
   health::Key key;
   key.op = f.group + "/" + f.name, key.kernel = key.backend = f.backend;
   return key;
 }
 
-std::vector<Provider> providers_of(const Situation& s, std::string_view group,
-                                   std::string_view name, std::string_view signature,
-                                   Selection selection) {
-  const FunctionRule rule = rule_for(s, group, name);
-  std::vector<Provider> to;
-  for (const auto& record : s.snapshot.state->functions) {
-    if (record->group != group || record->name != name) continue;
-    Provider& p = to.emplace_back(Provider{record, {}});
-    p.eligibility = decide(s, rule, signature, selection, p);
-  }
-  std::ranges::sort(to, [](const Provider& a, const Provider& b) {
-    const bool in = a.eligibility.eligible();
-    if (in != b.eligibility.eligible()) return in;
-    if (in && a.place != b.place) return a.place < b.place;
-    return a.record->backend < b.record->backend;
-  });
-  return to;
-}
-
 // ---- Implementations ----
-
-Implementation::Implementation(std::shared_ptr<const registry::Function> r)
-    : record(std::move(r)),
-      retired_(std::make_unique<base::Retired>(
-          base::Retired{this,
-                        [](void* p) { delete static_cast<Implementation*>(p); },
-                        {static_cast<const detail::FunctionRow*>(this)}})) {
-  run = record->d.function, verify = record->d.verify, self = record->d.self;
-  takes_next = (record->d.flags & YARD_FUNCTION_NEXT) != 0;
-  backend = g_backend_names.intern(record->backend)->text.c_str();
-  succeeded = successes.id();
-}
 
 std::shared_ptr<const Implementation> Implementation::make(
     std::shared_ptr<const registry::Function> record) {
-  return {new Implementation(std::move(record)), [](const Implementation* i) {
-            base::reclaimer().retire(std::move(const_cast<Implementation*>(i)->retired_));
-          }};
+  auto to = std::make_unique<Implementation>();
+  to->record = std::move(record);
+  const yard_function_t& d = to->record->d;
+  to->run = d.function, to->verify = d.verify, to->self = d.self;
+  to->takes_next = (d.flags & YARD_FUNCTION_NEXT) != 0;
+  to->backend = g_names
+                    .find_or_append(std::unique_ptr<Name>(new Name{to->record->backend}),
+                                    [](const Name& a, const Name& b) { return a.text == b.text; })
+                    .text.c_str();
+  to->succeeded = to->successes.id();
+  const detail::FunctionRow* const held = to.get();
+  to->retired = std::make_unique<base::Retired>(
+      base::Retired{to.get(), [](void* p) { delete static_cast<Implementation*>(p); }, {held}});
+  return {to.release(), [](Implementation* i) { base::reclaimer().retire(std::move(i->retired)); }};
+}
+
+int Implementation::priority() const noexcept {
+  const yard_function_t& d = record->d;
+  return (d.flags & YARD_FUNCTION_LOWER_FIRST) != 0 ? -d.priority : d.priority;
 }
 
 bool Implementation::has_text(int32_t reason) const noexcept {
-  if (reason >= kInterned || reason < YARD_REASON_OWN) return true;
-  return static_cast<size_t>(reason - YARD_REASON_OWN) < record->reasons.size();
+  return reason < YARD_REASON_OWN || program_text(reason) != nullptr ||
+         static_cast<size_t>(reason - YARD_REASON_OWN) < record->reasons.size();
 }
 
-std::string Implementation::text_of(int32_t reason, const int64_t figures[3]) const {
-  if (reason >= kInterned)
-    return registry::fill_in(g_reason_texts.text(static_cast<uint32_t>(reason - kInterned)),
-                             figures);
-  if (reason < YARD_REASON_OWN) return select::reason_meaning(reason);
-  if (!has_text(reason)) return fmt::format("reason {}, for which the backend has no text", reason);
-  return registry::fill_in(record->reasons[static_cast<size_t>(reason - YARD_REASON_OWN)], figures);
+std::string Implementation::text_of(const yard_verdict_t& v) const {
+  if (v.reason < YARD_REASON_OWN) return select::reason_meaning(v.reason);
+  if (!has_text(v.reason))
+    return fmt::format("reason {}, for which the backend has no text", v.reason);
+  if (const char* const text = program_text(v.reason)) return registry::fill_in(text, v.figures);
+  return registry::fill_in(record->reasons[static_cast<size_t>(v.reason - YARD_REASON_OWN)],
+                           v.figures);
 }
 
 void Implementation::refused(const yard_verdict_t& v) const {
-  const int32_t reason = v.reason > YARD_REASON_NONE ? v.reason : int32_t{YARD_REASON_REFUSED};
   for (std::atomic<int32_t>& logged : logged_) {
     int32_t known = logged.load(std::memory_order_relaxed);
-    if (known == reason) return;
-    if (known != YARD_REASON_NONE) continue;
-    if (logged.compare_exchange_strong(known, reason, std::memory_order_relaxed))
-      return base::log(
-          LogLevel::kInfo, "dispatch",
-          fmt::format("Backend '{}' refuses a call of function '{}/{}': {}", record->backend,
-                      record->group, record->name, text_of(reason, v.figures)));
-    if (known == reason) return;
+    if (known == YARD_REASON_NONE && logged.compare_exchange_strong(known, v.reason))
+      return base::log(LogLevel::kInfo, "dispatch",
+                       fmt::format("Backend '{}' refuses a call of function '{}/{}': {}",
+                                   record->backend, record->group, record->name, text_of(v)));
+    if (known == v.reason) return;
   }
 }
 
@@ -277,10 +254,6 @@ void Implementation::broken(const std::string& text) const {
 Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
                 const detail::FunctionArgs& args) {
   Answer a;
-  if (i.verify == nullptr) {
-    a.accepted = true;
-    return a;
-  }
   const base::FloatState before;
   try {
     const int32_t code = args.ask(args.tuple, thread, i, a.verdict);
@@ -296,60 +269,39 @@ Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
 
 // ---- Tables ----
 
-std::shared_ptr<const Table> Table::make(const Situation& situation,
-                                         const detail::FunctionSite& site, const Table* before) {
+std::unique_ptr<const Table> Table::make(const Situation& s, const detail::FunctionSite& site,
+                                         const Table* before) {
   auto to = std::make_unique<Table>();
-  for (Provider& p :
-       providers_of(situation, site.group, site.name, site.signature, site.selection)) {
-    std::shared_ptr<const Implementation> implementation;
+  const FunctionRule rule = rule_for(s, site.group, site.name);
+  for (const auto& record : s.snapshot.state->functions) {
+    if (record->group != site.group || record->name != site.name) continue;
+    Entry& made = to->entries.emplace_back();
     if (before != nullptr)
       for (const Entry& e : before->entries)
-        if (e.implementation->record == p.record) implementation = e.implementation;
-    if (implementation == nullptr) implementation = Implementation::make(p.record);
-    if (p.eligibility.eligible()) to->list.push_back(implementation.get());
-    to->plain &= p.eligibility.probes() == nullptr;
-    to->entries.push_back({std::move(implementation), std::move(p.eligibility)});
+        if (e.implementation->record == record) made.implementation = e.implementation;
+    if (made.implementation == nullptr) made.implementation = Implementation::make(record);
+    made.eligibility = decide(s, rule, site, made);
+    to->plain &= made.eligibility.probes() == nullptr;
   }
-  to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
-  to->strict = situation.policy().strict.value_or(false);
+  std::ranges::sort(to->entries, [](const Entry& a, const Entry& b) {
+    const bool in = a.eligibility.eligible();
+    if (in != b.eligibility.eligible()) return in;
+    if (in && a.place != b.place) return a.place < b.place;
+    return a.implementation->record->backend < b.implementation->record->backend;
+  });
+  for (const Entry& e : to->entries)
+    if (e.eligibility.eligible()) to->list.push_back(e.implementation.get());
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
+  to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
   to->original = to->originals->id();
-  if (const auto& file = situation.snapshot.policy->file; file != nullptr)
-    if (const auto& n = file->config.settings.max_fallback_attempts)
-      to->fallbacks = static_cast<size_t>(*n);
-  const detail::FunctionTable* const held = to.get();
-  to->retired_ = std::make_unique<base::Retired>(
-      base::Retired{to.get(), [](void* p) { delete static_cast<Table*>(p); }, {held}});
-  return {to.release(), [](const Table* t) {
-            base::reclaimer().retire(std::move(const_cast<Table*>(t)->retired_));
-          }};
-}
-
-bool Table::same_as(const Table& other) const {
-  return strict == other.strict && fallbacks == other.fallbacks && list == other.list &&
-         std::ranges::equal(entries, other.entries, [](const Entry& a, const Entry& b) {
-           return a.implementation == b.implementation && a.eligibility.same_as(b.eligibility);
-         });
-}
-
-SnapshotTables::~SnapshotTables() {
-  for (Scoped* s = scoped_.load(std::memory_order_acquire); s != nullptr;)
-    delete std::exchange(s, s->next);
+  return to;
 }
 
 const Table* SnapshotTables::find(const detail::FunctionSite& site, uint64_t scope) const noexcept {
-  for (const Scoped* s = scoped_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    if (s->site == site.index && s->scope == scope) return s->table.get();
+  if (scope == 0) return site.index < tables.size() ? tables[site.index].get() : nullptr;
+  for (const Scoped& s : scoped)
+    if (s.site == site.index && s.scope == scope) return s.table.get();
   return nullptr;
-}
-
-uint32_t SnapshotTables::add(const detail::FunctionSite& site, uint64_t scope,
-                             std::shared_ptr<const Table> table) const {
-  auto* const made = new Scoped{site.index, scope, std::move(table), nullptr, 0};
-  made->next = scoped_.load(std::memory_order_acquire);
-  do made->number = made->next != nullptr ? made->next->number + 1 : 1;
-  while (!scoped_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel));
-  return made->number;
 }
 
 const Table* find_table(const detail::FunctionSite& site, const detail::ThreadHead& thread,
@@ -369,27 +321,19 @@ namespace yard::detail {
 using functions::Implementation;
 
 int32_t ProgramTexts::number(const char* text) noexcept {
-  for (const Known& k : known_) {
-    const char* const t = k.text.load(std::memory_order_acquire);
-    if (t == text) return k.number;
-    if (t == nullptr) break;
+  size_t at = reinterpret_cast<uintptr_t>(text) * 0x9e3779b97f4a7c15u >> 32;
+  for (size_t n = 0; n < functions::kMostProbes; ++n, ++at) {
+    std::atomic<const char*>& place = functions::g_reason_texts[at % functions::kTexts];
+    const char* there = place.load(std::memory_order_relaxed);
+    if (there == text || (there == nullptr && place.compare_exchange_strong(there, text)) ||
+        there == text)
+      return functions::kProgramReasons + static_cast<int32_t>(at % functions::kTexts);
   }
-  const auto* item = functions::g_reason_texts.intern(text, functions::kMostTexts);
-  const int32_t n = item != nullptr ? functions::kInterned + static_cast<int32_t>(item->number)
-                                    : int32_t{YARD_REASON_REFUSED};
-  if (!learning_.exchange(true, std::memory_order_acquire)) {
-    for (Known& k : known_)
-      if (k.text.load(std::memory_order_relaxed) == nullptr) {
-        k.number = n;
-        k.text.store(text, std::memory_order_release);
-        break;
-      }
-    learning_.store(false, std::memory_order_release);
-  }
-  return n;
+  return YARD_REASON_REFUSED;
 }
 
-void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
+void function_refused(const FunctionRow& row, yard_verdict_t v) {
+  if (v.reason <= YARD_REASON_NONE) v.reason = YARD_REASON_REFUSED;
   static_cast<const Implementation&>(row).refused(v);
 }
 

@@ -7,7 +7,7 @@
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "functions/declarations.h"
+#include "functions/table.h"
 #include "policy/check.h"
 #include "rules/rules.h"
 

@@ -44,7 +44,7 @@ FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& arg
   return shared_functions().explain(site, args);
 }
 
-const yard_host_t* ProgramTexts::host() const noexcept { return Runtime::shared().core().host; }
+const yard_host_t* ProgramTexts::host() noexcept { return Runtime::shared().core().host; }
 
 }  // namespace yard::detail
 
@@ -87,10 +87,10 @@ struct Runtime::Parts final : dispatch::CoreServices {
     functions.make_tables(old, next);
   }
   void before_publication(const dispatch::Snapshot& next) noexcept override {
-    functions.before_publication(next);
+    functions.set_quiet(next, false);
   }
   void after_publication(const dispatch::Snapshot& next) noexcept override {
-    functions.after_publication(next);
+    functions.set_quiet(next, true);
   }
 
   // ---- What plugins and functions ask of the others ----

@@ -10,6 +10,8 @@
 #include <yard/tensor.h>
 #include <yard/verdict.h>
 
+#include <algorithm>
+
 namespace yard {
 
 namespace dispatch {
@@ -27,7 +29,7 @@ namespace detail {
 // What a call reads of an implementation.
 struct FunctionRow {
   void (*run)(void) = nullptr;     // R (*)(void* self, A...)
-  void (*verify)(void) = nullptr;  // see VerifyFunction; null: accepts everything
+  void (*verify)(void) = nullptr;  // see ask(); null accepts everything
   void* self = nullptr;
   const char* backend = nullptr;  // never freed
   uint32_t succeeded = 0;         // counter
@@ -42,8 +44,7 @@ struct FunctionTable {
 };
 // What calls read of a snapshot, of which it is the first base.
 struct FunctionTables {
-  const FunctionTable* const* tables =
-      nullptr;  // by FunctionSite::index; null where there is none yet
+  const FunctionTable* const* tables = nullptr;  // by FunctionSite::index; null if not made yet
   uint32_t count = 0;
 };
 // The current snapshot of the shared runtime. Null until the first call of a function.
@@ -62,7 +63,7 @@ struct FunctionSite {
   Selection selection = Selection::kEnabled;
   bool repeatable = false;  // see FunctionOptions
   std::string group, name, signature;
-  // The program's function that makes sample calls, and how it is called; null: none.
+  // The program's function that makes sample calls, or null, and how it is called.
   std::atomic<void (*)(void)> samples{nullptr};
   std::atomic<TakeSamples> take_samples{nullptr};  // set before
   std::atomic<int> declared{0};                    // objects that exist now
@@ -70,14 +71,9 @@ struct FunctionSite {
 };
 // The slot of a call beyond the inline ones. Throws yard::Error where calls nest too deep.
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
-struct FunctionDeclaration {
-  const char *group, *name, *signature;
-  Selection selection;
-  bool repeatable;
-  void (*samples)(void);
-  TakeSamples take_samples;
-};
-YARD_API FunctionSite* declare_function(const FunctionDeclaration& d) noexcept;
+YARD_API FunctionSite* declare_function(const char* group, const char* name, const char* signature,
+                                        Selection selection, bool repeatable, void (*samples)(void),
+                                        TakeSamples take_samples) noexcept;
 YARD_API void undeclare_function(FunctionSite* site) noexcept;
 
 // The backends that ran last, by function. One per thread.
@@ -119,37 +115,28 @@ inline const FunctionTable* protect_table(const FunctionSite& site, Guard& guard
   return site.index < all->count ? all->tables[site.index] : nullptr;
 }
 
-template <class... A>
-using VerifyFunction = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
-// Whether a second implementation can be called with an argument that a first one has had.
-template <class A>
-inline constexpr bool kSurvives = std::is_reference_v<A> || std::is_trivially_copyable_v<A>;
-// Whether no implementation can change the argument, neither the caller's nor the one passed again.
-template <class A>
-inline constexpr bool kOnlyRead =
-    std::is_reference_v<A>
-        ? std::is_const_v<std::remove_reference_t<A>>&& std::is_arithmetic_v<std::remove_cvref_t<A>>
-        : std::is_arithmetic_v<A> || std::is_enum_v<A>;
-template <>
-inline constexpr bool kOnlyRead<const std::string&> = true;
-template <>
-inline constexpr bool kOnlyRead<std::string_view> = true;
-
 // What is left of the arguments after an implementation has failed.
 enum class Left : uint8_t {
   kNothing,    // something was consumed
   kPerhaps,    // they can be passed again; data they refer to may have been written
   kEverything  // nothing can have been changed
 };
+// Whether no implementation can change the argument, neither the caller's nor the one passed again.
+template <class A, class T = std::remove_reference_t<A>>
+inline constexpr bool kOnlyRead =
+    ((std::is_arithmetic_v<T> || std::is_enum_v<T>)&&(!std::is_reference_v<A> ||
+                                                      std::is_const_v<T>)) ||
+    std::is_same_v<A, std::string_view> || std::is_same_v<A, const std::string&>;
 template <class... A>
-inline constexpr Left kLeft = !(kSurvives<A> && ...)  ? Left::kNothing
-                              : (kOnlyRead<A> && ...) ? Left::kEverything
-                                                      : Left::kPerhaps;
+inline constexpr Left kLeft =
+    !((std::is_reference_v<A> || std::is_trivially_copyable_v<A>)&&...) ? Left::kNothing
+    : (kOnlyRead<A> && ...)                                             ? Left::kEverything
+                                                                        : Left::kPerhaps;
 
 // YARD_CALL_* of the thread's scope.
 YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
 // After a refusal; in the catch block of an exception that a verifier threw.
-YARD_API void function_refused(const FunctionRow& row, const yard_verdict_t& v);
+YARD_API void function_refused(const FunctionRow& row, yard_verdict_t v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
 
 template <class... A>
@@ -157,7 +144,8 @@ inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdic
                    const std::remove_reference_t<A>&... args) {
   v = {YARD_REASON_NONE, 0, {0, 0, 0}};
   if (thread.scope_state != nullptr) v.flags = scope_flags(thread);
-  return reinterpret_cast<VerifyFunction<A...>>(row.verify)(row.self, args..., &v);
+  using Verify = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
+  return reinterpret_cast<Verify>(row.verify)(row.self, args..., &v);
 }
 
 template <class... A>
@@ -178,51 +166,69 @@ inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
   return false;
 }
 
-// Receives an argument as text, or as the tensor that it is.
-using SayArgument = void (*)(void* to, const char* text, const yard_tensor_t* tensor);
-
-// Numbers and texts are shown as they are, everything else by its type.
-YARD_API std::string number_text(double number);
-YARD_API std::string quoted_text(std::string_view text);  // its beginning
+// An argument as traces show it: a tensor, or its value; for other types the name of the type.
+struct ShownArgument {
+  std::string text;
+  const yard_tensor_t* tensor = nullptr;
+};
+YARD_API std::string shown(double number);
+YARD_API std::string shown(std::string_view text);  // its beginning, quoted
 template <class T>
-void describe_argument(const T& a, SayArgument say, void* to) {
-  using Plain = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Plain, TensorView>) {
-    say(to, "", &a.c());
-  } else if constexpr (std::is_same_v<Plain, yard_tensor_t>) {
-    say(to, "", &a);
-  } else if constexpr (std::is_same_v<Plain, bool>) {
-    say(to, a ? "true" : "false", nullptr);
-  } else if constexpr (std::is_floating_point_v<Plain>) {
-    say(to, number_text(static_cast<double>(a)).c_str(), nullptr);
-  } else if constexpr (std::is_integral_v<Plain>) {
-    say(to, std::to_string(a).c_str(), nullptr);
-  } else if constexpr (std::is_enum_v<Plain>) {
-    say(to, std::to_string(static_cast<std::underlying_type_t<Plain>>(a)).c_str(), nullptr);
-  } else if constexpr (std::is_same_v<Plain, std::string> ||
-                       std::is_same_v<Plain, std::string_view>) {
-    say(to, quoted_text(a).c_str(), nullptr);
+ShownArgument show(const T& a) {
+  if constexpr (std::is_same_v<T, TensorView>) {
+    return {{}, &a.c()};
+  } else if constexpr (std::is_same_v<T, yard_tensor_t>) {
+    return {{}, &a};
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return {a ? "true" : "false"};
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return {shown(static_cast<double>(a))};
+  } else if constexpr (std::is_integral_v<T>) {
+    return {std::to_string(a)};
+  } else if constexpr (std::is_enum_v<T>) {
+    return show(static_cast<std::underlying_type_t<T>>(a));
+  } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>) {
+    return {shown(std::string_view(a))};
   } else {
-    SignatureText text;
-    put_type<Plain>(text);
-    say(to, std::string(text.text, text.size).c_str(), nullptr);
+    SignatureText type;
+    put_type<T>(type);
+    return {std::string(type.text, type.size)};
   }
 }
 
 // The arguments of a call, their types erased.
 struct FunctionArgs {
   const void* tuple;
+  // An implementation without a verifier accepts.
   int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
                  yard_verdict_t& v);
-  // Calls say() for each argument.
-  void (*describe)(const void* tuple, SayArgument say, void* to);
+  std::vector<ShownArgument> (*show)(const void* tuple);
 };
+template <class... A>
+FunctionArgs erase(const std::tuple<const std::remove_reference_t<A>&...>& args) noexcept {
+  using Tuple = std::tuple<const std::remove_reference_t<A>&...>;
+  return {
+      &args,
+      [](const void* tuple, const ThreadHead& thread, const FunctionRow& row, yard_verdict_t& v) {
+        if (row.verify == nullptr) return int32_t{YARD_OK};
+        return std::apply([&](const auto&... a) { return detail::ask<A...>(thread, row, v, a...); },
+                          *static_cast<const Tuple*>(tuple));
+      },
+      [](const void* tuple) {
+        return std::apply(
+            [](const auto&... a) { return std::vector<ShownArgument>{detail::show(a)...}; },
+            *static_cast<const Tuple*>(tuple));
+      }};
+}
 
 // What a call on the slow path has done so far.
 struct FunctionTry {
   static constexpr uint32_t kMost = 8;
   const char* failed[kMost];  // backends
   uint32_t failures = 0;
+  bool has_failed(const char* backend) const noexcept {
+    return std::find(failed, failed + failures, backend) != failed + failures;
+  }
   const FunctionTable* table = nullptr;  // that choose_function() has found; null: none
   uint32_t at = 0;                       // the place of its row there
   std::shared_ptr<void> probe = {};      // of a half-open breaker, entered by the row that runs
@@ -232,7 +238,7 @@ struct FunctionTry {
 // Makes the table that a call needs and has not found; loads the group on first use. Holding no guard. Returns false if that
 // is not possible now, so that the call runs the default. Throws yard::Error in a scope with an invalid policy.
 YARD_API bool attach_function(FunctionSite& site);
-// Chooses a row; null for the default, and if there is no table. The guard then protects the row, or the table if the row
+// Chooses a row; null for the default, and if there is no table. The guard then protects the row, or the snapshot if the row
 // takes a Next.
 YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                             const FunctionArgs& args, FunctionTry& so_far);
@@ -256,21 +262,6 @@ struct FunctionSuccess {
   ThreadHead& thread;
   uint32_t counter;
   ~FunctionSuccess() { count(thread, counter); }
-};
-
-template <class... A>
-struct ErasedArgs {
-  using Tuple = std::tuple<const std::remove_reference_t<A>&...>;
-  static int32_t ask_all(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
-                         yard_verdict_t& v) {
-    return std::apply([&](const auto&... a) { return detail::ask<A...>(thread, row, v, a...); },
-                      *static_cast<const Tuple*>(tuple));
-  }
-  static void describe_all(const void* tuple, SayArgument say, void* to) {
-    std::apply([&](const auto&... a) { (describe_argument(a, say, to), ...); },
-               *static_cast<const Tuple*>(tuple));
-  }
-  static FunctionArgs of(const Tuple& tuple) noexcept { return {&tuple, &ask_all, &describe_all}; }
 };
 
 // The default of a call.
@@ -315,8 +306,8 @@ template <class R, class... A>
 [[gnu::noinline]] R call_function_slow(FunctionSite& site, ThreadHead& thread,
                                        const FunctionDefault<R, A...>& fallback, const char* failed,
                                        std::remove_reference_t<A>&... args) {
-  const typename ErasedArgs<A...>::Tuple tuple(args...);
-  const FunctionArgs erased = ErasedArgs<A...>::of(tuple);
+  const std::tuple<const std::remove_reference_t<A>&...> all(args...);
+  const FunctionArgs erased = erase<A...>(all);
   FunctionTry so_far;
   if (failed != nullptr) so_far.failed[so_far.failures++] = failed;
   for (bool attached = true; attached;) {
@@ -350,13 +341,15 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
     const FunctionTable* const table = protect_table(site, guard);
     if (table != nullptr && table->plain &&
         (thread.scope & (ThreadHead::kTraced | ThreadHead::kProviders)) == 0) [[likely]] {
-      original = true;
-      for (uint32_t i = 0; original && i < table->count; ++i) {
-        const FunctionRow& row = *table->rows[i];
-        if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
-        original = false;
-        if (row.takes_next) [[unlikely]]
-          break;
+      uint32_t i = 0;
+      while (i < table->count && table->rows[i]->verify != nullptr &&
+             !accepts<A...>(thread, *table->rows[i], args...))
+        ++i;
+      original = i == table->count;
+      if (original) {
+        remember(thread, site, kOriginal);
+        count(thread, table->original);
+      } else if (const FunctionRow& row = *table->rows[i]; !row.takes_next) [[likely]] {
         // So far only values of the table that were branched on have been read, which no store overtakes. A row that
         // refused was read beyond that.
         if (i == 0) [[likely]]
@@ -374,10 +367,6 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
           // The guard has moved off the table: start over on the slow path, without this row.
           failed = row.backend;
         }
-      }
-      if (original) {
-        remember(thread, site, kOriginal);
-        count(thread, table->original);
       }
     }
   }
