@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatched functions that plugins implement: opened by the first call of the group, checked against the declaration.
-#include <sys/stat.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
-#include "../plugins/hooks.h"
+#include "../plugins/functions.h"
 #include "functions_testing.h"
 
 namespace yard::testing::function_plugins {
 namespace {
 
-const char* const kFile = YARD_TEST_PLUGINS "/hooked.so";
+using ::testing::HasSubstr;
+
+const char* const kFile = YARD_TEST_PLUGINS "/plugged.so";
 
 class FunctionPlugins : public FunctionTest {
  protected:
@@ -25,6 +27,8 @@ class FunctionPlugins : public FunctionTest {
     FunctionTest::TearDown();
     runtime().plugins().forget(kFile).ignore();
   }
+  const Function<int64_t(int64_t)> plugged_{"plugged_group", "plugged",
+                                            [](int64_t x) { return -x; }};
   static PluginInfo plugin() {
     for (const PluginInfo& p : runtime().plugins().list())
       if (p.path == kFile) return p;
@@ -32,53 +36,44 @@ class FunctionPlugins : public FunctionTest {
   }
 };
 
-TEST_F(FunctionPlugins, AGroupOpensItsPluginsAtTheFirstCall) {
-  const Function<int64_t(int64_t)> f{"plugged_group", "plugged", [](int64_t x) { return -x; }};
+TEST_F(FunctionPlugins, AreOpenedAtTheFirstCallOfAGroupOfTheirs) {
   EXPECT_EQ(plugin().state, PluginState::kFound);
-  EXPECT_EQ(f(4), 41);
+  EXPECT_EQ(plugged_(4), 41);
   EXPECT_EQ(plugin().state, PluginState::kLoaded);
-  EXPECT_STREQ(f.last_selected(), "hooked");
+  EXPECT_STREQ(plugged_.last_selected(), "plugged");
+  EXPECT_EQ(plugged_(100), -100);
+  EXPECT_EQ(plugged_.explain(100).candidates[0].detail, "100 is more than 99");
+  const Ticket gone = runtime().plugins().unload("plugged").value();
+  EXPECT_EQ(plugged_(4), -4);
+  EXPECT_TRUE(gone.wait(std::chrono::seconds(10)).ok());
 }
 
-TEST_F(FunctionPlugins, AVerifierOfAPluginGivesAReason) {
-  const Function<int64_t(int64_t)> f{"plugged_group", "plugged", [](int64_t x) { return -x; }};
-  EXPECT_EQ(f(100), -100);
-  EXPECT_EQ(f.explain(100).candidates[0].detail, "100 is more than 99");
-}
+using OtherSignature = FunctionPlugins;
 
-TEST_F(FunctionPlugins, AnotherSignatureIsRefusedWhenThePluginIsLoaded) {
-  const Function<int64_t(double)> f{"plugged_group", "plugged", [](double) { return int64_t{7}; }};
+TEST_F(OtherSignature, IsRefusedWhenThePluginIsLoaded) {
+  const Function<int64_t(double)> f{"active_group", "plugged", [](double) { return int64_t{7}; }};
   EXPECT_EQ(f(4), 7);
   const PluginInfo p = plugin();
   EXPECT_EQ(p.state, PluginState::kRefused);
-  EXPECT_NE(p.detail.find("function 'plugged_group/plugged' of backend 'hooked' has another "
-                          "signature than its declaration"),
-            std::string::npos)
-      << p.detail;
-  EXPECT_NE(p.detail.find("declared: i64(f64)"), std::string::npos) << p.detail;
+  EXPECT_THAT(p.detail,
+              HasSubstr("function 'active_group/plugged' of backend 'plugged' has another "
+                        "signature than its declaration"));
+  EXPECT_THAT(p.detail, HasSubstr("declared: i64(f64)"));
 }
 
-TEST_F(FunctionPlugins, AFunctionThatIsDeclaredLaterWithAnotherSignatureIsNotServed) {
+TEST_F(OtherSignature, OfAFunctionThatIsDeclaredLaterIsNotServed) {
   runtime().plugins().load(kFile).or_throw();
-  EXPECT_FALSE(info("plugged_group/plugged").declared);
-  const Function<int64_t(double)> f{"plugged_group", "plugged", [](double) { return int64_t{7}; }};
+  EXPECT_FALSE(info("active_group/plugged").declared);
+  const Function<int64_t(double)> f{"active_group", "plugged", [](double) { return int64_t{7}; }};
   EXPECT_EQ(f(4), 7);
-  const FunctionProvider p = provider("plugged_group/plugged", "hooked");
+  const FunctionProvider p = provider("active_group/plugged", "plugged");
   EXPECT_FALSE(p.on);
   EXPECT_EQ(p.detail, "its signature is i64(i64), declared is i64(f64)");
 }
 
-TEST_F(FunctionPlugins, AnUnloadedPluginIsNotCalledAnyMore) {
-  const Function<int64_t(int64_t)> f{"plugged_group", "plugged", [](int64_t x) { return -x; }};
-  EXPECT_EQ(f(4), 41);
-  Ticket gone = runtime().plugins().unload("hooked").value();
-  EXPECT_EQ(f(4), -4);
-  EXPECT_TRUE(gone.wait(std::chrono::seconds(10)).ok());
-}
-
 // ---- Active backends ----
 
-const char* const kInC = YARD_TEST_PLUGINS "/hooks_in_c.so";
+const char* const kInC = YARD_TEST_PLUGINS "/functions_in_c.so";
 
 class ActivePlugins : public FunctionPlugins {
  protected:
@@ -93,8 +88,8 @@ class ActivePlugins : public FunctionPlugins {
 };
 
 TEST_F(ActivePlugins, AreActivatedBeforeTheyAreOpened) {
-  const Function<int64_t(int64_t)> plugged{"hooked_group", "plugged"}, other{"not_theirs", "f"};
-  ASSERT_TRUE(functions.activate("hooked").ok()) << "it is waited for";
+  const Function<int64_t(int64_t)> plugged{"active_group", "plugged"}, other{"not_theirs", "f"};
+  ASSERT_TRUE(functions.activate("plugged").ok()) << "it is waited for";
   EXPECT_TRUE(functions.activations()[0].waiting);
   EXPECT_EQ(ask(other), -1);
   EXPECT_EQ(plugin().state, PluginState::kFound);
@@ -103,19 +98,19 @@ TEST_F(ActivePlugins, AreActivatedBeforeTheyAreOpened) {
   EXPECT_FALSE(functions.activations()[0].waiting);
   ASSERT_TRUE(runtime().reset().ok());
   EXPECT_EQ(ask(plugged), -1);
-  ASSERT_TRUE(functions.activate("hooked").ok());
+  ASSERT_TRUE(functions.activate("plugged").ok());
   EXPECT_EQ(ask(plugged), 41) << "it is opened again";
 }
 
 TEST_F(ActivePlugins, ChainWithFunctionsOfTheProgramInCAndInCpp) {
-  const Function<int64_t(int64_t)> plugged{"hooked_group", "plugged"},
-      chained{"hooked_group", "chained"};
+  const Function<int64_t(int64_t)> plugged{"active_group", "plugged"},
+      chained{"active_group", "chained"};
   runtime().plugins().load(kFile).or_throw();
   runtime().plugins().load(kInC).or_throw();
   ASSERT_TRUE(functions.activate("in_c").ok());
   EXPECT_EQ(ask(plugged), 40);
   EXPECT_EQ(ask(chained), 4);  // the default's -1, and 5
-  ASSERT_TRUE(functions.activate("hooked").ok());
+  ASSERT_TRUE(functions.activate("plugged").ok());
   EXPECT_EQ(ask(chained), 401);
   Changes c;
   implement(c, chained, "own", [](Next<int64_t(int64_t)> next, int64_t x) { return -next(x); });
@@ -126,25 +121,25 @@ TEST_F(ActivePlugins, ChainWithFunctionsOfTheProgramInCAndInCpp) {
 
 // FlagTree: macros changed class layouts against prebuilt libraries with no check.
 TEST_F(ActivePlugins, OfAnotherClassLayoutAreRefused) {
-  const Function<int64_t(const Target&, int64_t)> described{"hooked_group", "described"};
-  const char* const wider = YARD_TEST_PLUGINS "/hooked_wider.so";
+  const Function<int64_t(const Target&, int64_t)> described{"active_group", "described"};
+  const char* const wider = YARD_TEST_PLUGINS "/plugged_wider.so";
   runtime().plugins().forget(kFile).or_throw();  // which has the same name
   const Status s = runtime().plugins().load(wider);
-  EXPECT_NE(s.to_string().find("yard::testing::Target{8:8}"), std::string::npos) << s.to_string();
-  EXPECT_NE(s.to_string().find("yard::testing::Target{16:8}"), std::string::npos) << s.to_string();
-  EXPECT_TRUE(info("hooked_group/described").providers.empty()) << "all or nothing";
+  EXPECT_THAT(s.to_string(), HasSubstr("yard::testing::Target{8:8}"));
+  EXPECT_THAT(s.to_string(), HasSubstr("yard::testing::Target{16:8}"));
+  EXPECT_TRUE(info("active_group/described").providers.empty()) << "all or nothing";
   runtime().plugins().forget(wider).ignore();
 }
 
 TEST_F(ActivePlugins, AreNotClosedWhileAFunctionOfTheirsRuns) {
-  const Function<int64_t(Gate*)> held{"hooked_group", "held"};
+  const Function<int64_t(Gate*)> held{"active_group", "held"};
   runtime().plugins().load(kFile).or_throw();
-  ASSERT_TRUE(functions.activate("hooked").ok());
+  ASSERT_TRUE(functions.activate("plugged").ok());
   Gate gate;
   int64_t result = 0;
   std::thread caller([&] { result = held.call_or([] { return int64_t{-1}; }, &gate); });
   while (!gate.inside.load()) std::this_thread::yield();
-  const Ticket gone = runtime().plugins().unload("hooked").value();
+  const Ticket gone = runtime().plugins().unload("plugged").value();
   EXPECT_EQ(gone.wait(std::chrono::milliseconds(20)).code(), Code::kDeadline);
   gate.open = true;
   caller.join();
@@ -193,13 +188,7 @@ TEST_F(LoadingPlugin, ACallDoesNotDeadlockWithTheLoader) {
 
 TEST_F(LoadingPlugin, AGroupThatCannotBeLoadedThenIsLoadedByTheNextCall) {
   static const Function<int(int)> f{"p_next", "f", [](int x) { return x; }};
-  static int asked = 0;
-  add_provider("p_next", [](Changes& c) {
-    ++asked;
-    c.add_backend(backend("next"));
-    implement(c, f, "next", [](int x) { return x + 1; });
-    return Status();
-  });
+  bring(f, "next", [](int x) { return x + 1; });
   int then = 0;
   Status loaded;
   const auto act = [&] {
@@ -208,37 +197,7 @@ TEST_F(LoadingPlugin, AGroupThatCannotBeLoadedThenIsLoadedByTheNextCall) {
   };
   const auto in_child = [&] {
     while_loading(act);
-    ::_exit(then == 1 && loaded.code() == Code::kWouldDeadlock && asked == 0 && f(1) == 2 ? 0 : 1);
-  };
-  EXPECT_EXIT(in_child(), ::testing::ExitedWithCode(0), "");
-}
-
-TEST_F(LoadingPlugin, ALateProviderThatCannotRunThenIsCalledByTheNextCall) {
-  static const Function<int(int)> f{"p_late", "f", [](int x) { return x; }};
-  static const Function<int(int)> slow{"p_slow", "f", [](int x) { return x; }};
-  static std::atomic<bool> inside{false}, added{false};
-  add_provider("p_slow", [](Changes&) {
-    inside = true;
-    while (!added) std::this_thread::yield();
-    return Status();
-  });
-  const auto in_child = [] {
-    ::alarm(20);
-    bool good = f(1) == 1;
-    std::thread other([] { slow(1); });  // has the turn of groups until the provider is added
-    while (!inside) std::this_thread::yield();
-    while_loading([] {
-      if (added) return;
-      add_provider("p_late", [](Changes& c) {
-        c.add_backend(backend("late"));
-        implement(c, f, "late", [](int x) { return x + 1; });
-        return Status();
-      });
-      added = true;
-    });
-    other.join();
-    good = good && f(1) == 2;
-    ::_exit(good ? 0 : 1);
+    ::_exit(then == 1 && loaded.code() == Code::kWouldDeadlock && f(1) == 2 ? 0 : 1);
   };
   EXPECT_EXIT(in_child(), ::testing::ExitedWithCode(0), "");
 }

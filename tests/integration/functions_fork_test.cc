@@ -69,10 +69,8 @@ TEST_F(FunctionsFork, BackendsThatCannotSurviveAForkAreExcludedInAChild) {
     return active.call_or([] { return 1; }) == expected && enabled() == expected;
   };
   EXPECT_TRUE(both(2));
-  Policy p;
-  p.backends["other"] = false;
   {
-    const ScopedPolicy in(p);
+    const ScopedPolicy in(switched("other", false));
     EXPECT_TRUE(both(2));
     EXPECT_TRUE(true_in_child([&] { return both(1); }));
   }

@@ -3,8 +3,6 @@
 #include <yard/function.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -22,6 +20,8 @@ const Function<void(std::vector<int>&)> again{
     "h_group", "again", [](std::vector<int>& v) { v.assign(1, 0); }, {.repeatable = true}};
 const Function<size_t(const std::string&, double, bool)> reads{
     "h_group", "reads", [](const std::string& s, double, bool) { return s.size(); }};
+
+const Function<size_t(std::string)> eats{"h_group", "eats", [](std::string s) { return s.size(); }};
 
 class FunctionHealth : public FunctionTest {
  protected:
@@ -55,6 +55,12 @@ class FunctionHealth : public FunctionTest {
     ASSERT_EQ(breaker(), state);
     now();
   }
+  // Makes it fail until its breaker opens, and waits until it is half-open.
+  void fail_until_half_open() {
+    fails_ = true;
+    for (int i = 0; i < 3; ++i) f(i);
+    wait_for_breaker("half_open");
+  }
   static KernelHealth of_bad() {
     for (const KernelHealth& k : runtime().health().report().kernels)
       if (k.op == "h_group/f" && k.kernel == "h_bad") return k;
@@ -64,14 +70,31 @@ class FunctionHealth : public FunctionTest {
   std::atomic<int> runs_{0};
 };
 
-TEST_F(FunctionHealth, ReadOnlyArgumentsAllowFallbackWithoutAPromise) {
-  add(f, "h_bad", [](int) -> int { throw std::runtime_error("smoke"); });
+// ---- Fallback ----
+
+using Failing = FunctionTest;
+
+// An implementation that throws.
+template <class R, class... A>
+auto throws(const char* text = "smoke") {
+  return [text](A...) -> R { throw std::runtime_error(text); };
+}
+template <class R, class... A>
+auto throws(Code code, ErrorClass c) {
+  return [code, c](A...) -> R { throw Error(Status(code, c, "no")); };
+}
+const auto declines = throws<int, int>(Code::kKernelFailed, ErrorClass::kDeclined);
+
+TEST_F(Failing, ReadOnlyArgumentsAllowFallbackWithoutAPromise) {
+  add(f, "h_bad", throws<int, int>());
   EXPECT_EQ(f(5), 5);
+  EXPECT_STREQ(f.last_selected(), "original");
+  EXPECT_EQ(provider("h_group/f", "h_bad").failures, 1u);
   add(reads, "h_bad2", [](const std::string&, double, bool) -> size_t { throw 7; });
   EXPECT_EQ(reads("four", 1.0, true), 4u);
 }
 
-TEST_F(FunctionHealth, AFailureAfterPossibleWritesGoesToTheCaller) {
+TEST_F(Failing, AFailureAfterPossibleWritesGoesToTheCaller) {
   add(writes, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
@@ -81,7 +104,7 @@ TEST_F(FunctionHealth, AFailureAfterPossibleWritesGoesToTheCaller) {
   EXPECT_EQ(v, std::vector<int>{-1});
 }
 
-TEST_F(FunctionHealth, ARepeatableFunctionIsRetried) {
+TEST_F(Failing, ARepeatableFunctionIsRetried) {
   add(again, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
@@ -91,11 +114,23 @@ TEST_F(FunctionHealth, ARepeatableFunctionIsRetried) {
   EXPECT_EQ(v, std::vector<int>{0});
 }
 
-TEST_F(FunctionHealth, RulesLimitHowManyAreTried) {
-  add(f, "h_bad", [](int) -> int { throw std::runtime_error("first"); }, {}, {.priority = 5});
-  add(f, "h_next", [](int) -> int { throw std::runtime_error("second"); });
+TEST_F(Failing, ThePromiseToFailBeforeWritingMakesTheNextOneRun) {
+  add(writes, "h_bad", throws<void, std::vector<int>&>(), {}, {.fails_before_writing = true});
+  std::vector<int> v;
+  writes(v);
+  EXPECT_EQ(v, std::vector<int>{0});
+}
+
+TEST_F(Failing, EveryImplementationIsTriedOnceWithinTheLimitOfTheRules) {
+  int first = 0;
+  add(f, "h_bad", [&](int x) { return ++first, throws<int, int>("first")(x); }, {},
+      {.priority = 5});
+  add(f, "h_next", throws<int, int>("second"));
   EXPECT_EQ(f(5), 5);
-  runtime().rules().set(rules("settings: {max_fallback_attempts: 1}")).or_throw();
+  EXPECT_EQ(first, 1);
+  add(f, "h_last", [](int) { return 77; }, {}, {.priority = -1});
+  EXPECT_EQ(f(5), 77);
+  runtime().set_config(rules("settings: {max_fallback_attempts: 1}")).or_throw();
   try {
     f(5);
     FAIL() << "was tried a third time";
@@ -103,6 +138,37 @@ TEST_F(FunctionHealth, RulesLimitHowManyAreTried) {
     EXPECT_STREQ(e.what(), "second");
   }
 }
+
+TEST_F(Failing, AMistakeOfTheCallerAndALostDeviceAreTheCallers) {
+  add(f, "h_bad", throws<int, int>(Code::kInvalidArgument, ErrorClass::kCaller));
+  EXPECT_THROW(f(8), Error);
+  EXPECT_EQ(provider("h_group/f", "h_bad").failures, 0u);
+  add(f, "h_lost", throws<int, int>(Code::kKernelFailed, ErrorClass::kDeviceLost), {},
+      {.priority = 5});
+  EXPECT_THROW(f(8), Error);
+  EXPECT_EQ(provider("h_group/f", "h_lost").failures, 1u);
+}
+
+TEST_F(Failing, OneThatDeclinesIsFollowedUnlessPolicyIsStrict) {
+  add(f, "h_bad", declines);
+  EXPECT_EQ(f(8), 8);
+  {
+    ScopedPolicy in(Scope().strict());
+    EXPECT_THROW(f(8), Error);
+  }
+  EXPECT_EQ(f(8), 8);
+  Policy p;
+  p.strict = true;
+  runtime().set_policy(p).or_throw();
+  EXPECT_THROW(f(8), Error);
+}
+
+TEST_F(Failing, ArgumentsThatWereConsumedCannotBeGivenAgain) {
+  add(eats, "h_bad", throws<size_t, std::string>(), {}, {.fails_before_writing = true});
+  EXPECT_THROW(eats("abc"), std::runtime_error);
+}
+
+// ---- Breakers ----
 
 TEST_F(FunctionHealth, ABackendThatKeepsFailingIsExcluded) {
   add_bad();
@@ -164,9 +230,7 @@ TEST_F(FunctionHealth, ASuccessResetsConsecutiveFaults) {
 
 TEST_F(FunctionHealth, AfterTheCooldownProbesCloseIt) {
   add_bad();
-  fails_ = true;
-  for (int i = 0; i < 3; ++i) f(i);
-  wait_for_breaker("half_open");
+  fail_until_half_open();
   fails_ = false;
   for (int i = 0; i < 20000 && breaker() != "closed"; ++i) {
     const int y = f(1);
@@ -180,9 +244,7 @@ TEST_F(FunctionHealth, AfterTheCooldownProbesCloseIt) {
 
 TEST_F(FunctionHealth, AFailedProbeOpensItAgain) {
   add_bad();
-  fails_ = true;
-  for (int i = 0; i < 3; ++i) f(i);
-  wait_for_breaker("half_open");
+  fail_until_half_open();
   BreakerSettings s = runtime().health().settings();
   s.cooldown = 1h, s.cooldown_cap = 1h;  // of the next time
   runtime().health().set_settings(s).or_throw();
@@ -212,9 +274,7 @@ TEST_F(FunctionHealth, OneCallAtATimeIsTheProbe) {
   BreakerSettings s = runtime().health().settings();
   s.success_threshold = 1000, s.half_open_max_calls = 1000;
   runtime().health().set_settings(s).or_throw();
-  fails_ = true;
-  for (int i = 0; i < 3; ++i) f(i);
-  wait_for_breaker("half_open");
+  fail_until_half_open();
   fails_ = false;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -261,14 +321,13 @@ TEST_F(FunctionHealth, ALostDeviceExcludesItsBackends) {
 }
 
 TEST_F(FunctionHealth, CallerErrorsAndDeclinedCallsDoNotAffectHealth) {
-  ErrorClass c = ErrorClass::kCaller;
-  add(f, "h_bad", [&](int) -> int { throw Error(Status(Code::kKernelFailed, c, "no")); }, {},
-      {.priority = 5});
-  for (int i = 0; i < 10; ++i) EXPECT_THROW(f(i), Error);
-  c = ErrorClass::kDeclined;
+  add(f, "h_bad", declines, {}, {.priority = 5});
   for (int i = 0; i < 10; ++i) EXPECT_EQ(f(i), i);
+  add(f, "h_next", throws<int, int>(Code::kKernelFailed, ErrorClass::kCaller));
+  for (int i = 0; i < 10; ++i) EXPECT_THROW(f(i), Error);
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(breaker(), "closed");
+  EXPECT_EQ(provider("h_group/f", "h_next").breaker, "closed");
 }
 
 TEST_F(FunctionHealth, ManyThreadsOfAFailingBackendGetRightResults) {

@@ -40,9 +40,7 @@ TEST_F(FunctionHits, ThreeRefusalsAllocateNothing) {
 TEST_F(FunctionHits, UnderTheMasterSwitchNoVerifierIsCalled) {
   add(
       f, "n_first", [](int x) { return x + 1; }, only_small);
-  Policy p;
-  p.reference_only = true;
-  runtime().set_policy(p).or_throw();
+  runtime().set_policy(reference_only(true)).or_throw();
   EXPECT_EQ(counts_of(5), Counts());
 }
 
@@ -50,13 +48,10 @@ TEST_F(FunctionHits, InsideAScopeThatSwitchesABackendOffItAllocatesNothing) {
   for (const char* name : {"n_first", "n_second"})
     add(
         f, name, [](int x) { return x + 1; }, only_small);
-  Policy p;
-  p.backends["n_first"] = false;
-  const ScopedPolicy in(p);
+  const ScopedPolicy in(switched("n_first", false));
   EXPECT_EQ(counts_of(5), Counts());
   EXPECT_STREQ(f.last_selected(), "n_second");
-  p.reference_only = true;
-  const ScopedPolicy inner(p);
+  const ScopedPolicy inner(reference_only(true));
   EXPECT_EQ(counts_of(5), Counts());
   EXPECT_STREQ(f.last_selected(), "original");
 }

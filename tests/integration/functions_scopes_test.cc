@@ -14,17 +14,6 @@ using ::testing::HasSubstr;
 const Function<int(int)> scoped_half{"t_scoped", "half", [](int x) { return x / 2; }};
 const Function<int(int)> scoped_again{"t_scoped", "again", [](int x) { return -x; }};
 
-Policy with_switch(const char* name, bool on) {
-  Policy p;
-  p.backends[name] = on;
-  return p;
-}
-Policy reference_only(bool on) {
-  Policy p;
-  p.reference_only = on;
-  return p;
-}
-
 // "c_acme" of vendor acme comes first, then "c_plain", which has none; "c_off" is off by default.
 class ScopedFunctions : public FunctionTest {
  protected:
@@ -41,39 +30,30 @@ class ScopedFunctions : public FunctionTest {
   }
 };
 
-TEST_F(ScopedFunctions, ABackendIsSwitchedOffForTheBlock) {
+TEST_F(ScopedFunctions, ABackendIsSwitchedForTheBlock) {
   for (int i = 0; i < 3; ++i) {
     {
-      const ScopedPolicy in(with_switch("c_acme", false));
+      const ScopedPolicy in(switched("c_acme", false));
       EXPECT_EQ(scoped_half(8), 2);
       EXPECT_EQ(scoped_half(8), 2);
       EXPECT_STREQ(scoped_half.last_selected(), "c_plain");
-      const ScopedPolicy inner(with_switch("c_plain", false));
+      const ScopedPolicy inner(switched("c_plain", false));
       EXPECT_EQ(scoped_half(8), 4);
       EXPECT_STREQ(scoped_half.last_selected(), "original");
     }
     EXPECT_EQ(scoped_half(8), 1);
   }
-}
-
-TEST_F(ScopedFunctions, ABackendIsSwitchedOnForTheBlock) {
-  EXPECT_EQ(scoped_half(8), 1);
-  const ScopedPolicy in(with_switch("c_off", true));
+  const ScopedPolicy in(switched("c_off", true));
   EXPECT_EQ(scoped_half(8), 3);
 }
 
 TEST_F(ScopedFunctions, VendorsAreDeniedAndAllowed) {
-  {
-    const ScopedPolicy in(Scope().deny_vendors({"acme"}));
-    EXPECT_EQ(scoped_half(8), 2);
-  }
-  {
-    const ScopedPolicy in(Scope().allow_vendors({"other"}));
-    EXPECT_EQ(scoped_half(8), 2);
-  }
-  {
-    const ScopedPolicy in(Scope().allow_vendors({"acme"}));
-    EXPECT_EQ(scoped_half(8), 1);
+  const std::pair<Scope, int> expected[] = {{Scope().deny_vendors({"acme"}), 2},
+                                            {Scope().allow_vendors({"other"}), 2},
+                                            {Scope().allow_vendors({"acme"}), 1}};
+  for (const auto& [scope, result] : expected) {
+    const ScopedPolicy in(scope);
+    EXPECT_EQ(scoped_half(8), result);
   }
 }
 
@@ -110,27 +90,25 @@ TEST_F(ScopedFunctions, AScopeIsStrongerThanTheMasterSwitchOfTheProcess) {
     EXPECT_STREQ(scoped_half.last_selected(), "c_acme");
   }
   {
-    const ScopedPolicy in(with_switch("c_acme", false));
+    const ScopedPolicy in(switched("c_acme", false));
     EXPECT_EQ(scoped_half(8), 4);
   }
   EXPECT_EQ(scoped_half(8), 4);
 }
 
 TEST_F(ScopedFunctions, ChangesOfTheProcessAreSeenInsideTheScope) {
-  const ScopedPolicy in(with_switch("c_acme", false));
+  const ScopedPolicy in(switched("c_acme", false));
   EXPECT_EQ(scoped_half(8), 2);
-  runtime().set_policy(with_switch("c_plain", false)).or_throw();
+  runtime().set_policy(switched("c_plain", false)).or_throw();
   EXPECT_EQ(scoped_half(8), 4);
   runtime().set_policy({}).or_throw();
   EXPECT_EQ(scoped_half(8), 2);
-  Changes c;
-  c.remove_backend("c_plain");
-  runtime().apply(std::move(c)).or_throw();
+  remove("c_plain");
   EXPECT_EQ(scoped_half(8), 4);
 }
 
 TEST_F(ScopedFunctions, ExplainGivesTheReason) {
-  const ScopedPolicy in(with_switch("c_acme", false));
+  const ScopedPolicy in(switched("c_acme", false));
   const FunctionExplanation e = scoped_half.explain(8);
   EXPECT_EQ(e.selected, "c_plain");
   EXPECT_THAT(e.to_text(), HasSubstr("disabled: switched off by a scope of the thread"));
@@ -154,21 +132,58 @@ TEST_F(ScopedFunctions, OtherFieldsOfAScopeDecideNothing) {
   EXPECT_EQ(scoped_half(8), 1);
   const ScopedPolicy in(Scope().label("tenant", "b"));
   EXPECT_EQ(scoped_half(8), 1);
-  const ScopedPolicy inner(with_switch("c_acme", false));
+  const ScopedPolicy inner(switched("c_acme", false));
   EXPECT_EQ(scoped_half(8), 2);
 }
 
-TEST_F(ScopedFunctions, ManyScopesAreServed) {
-  for (int i = 0; i < 200; ++i) {
-    Policy p = with_switch("c_acme", i % 2 == 0);
+TEST_F(ScopedFunctions, ManyScopesAreServedAndKeepNothingFromBeingFreed) {
+  for (int i = 0; i < 600; ++i) {
+    Policy p = switched("c_acme", i % 2 == 0);
     p.backends["none_" + std::to_string(i)] = false;
     const ScopedPolicy in(std::move(p));
     ASSERT_EQ(scoped_half(8), i % 2 == 0 ? 1 : 2);
   }
+  EXPECT_TRUE(remove("c_plain").wait(std::chrono::seconds(30)).ok());
+}
+
+TEST_F(ScopedFunctions, PolicyLeavesOutActiveBackendsToo) {
+  const Function<int()> active{"t_scoped", "active"};
+  const auto ask = [&] { return active.call_or([] { return 0; }); };
+  Changes c;
+  implement(c, active, "c_plain", [] { return 2; });
+  implement(c, active, "c_acme", [] { return 1; });
+  runtime().apply(std::move(c)).or_throw();
+  yard::Functions functions = runtime().functions();
+  functions.activate("c_plain").or_throw();
+  functions.activate("c_acme").or_throw();
+  EXPECT_EQ(ask(), 1);
+  {
+    const ScopedPolicy in(Scope().deny_vendors({"acme"}));
+    EXPECT_EQ(ask(), 2);
+    functions.deactivate("c_plain").or_throw();
+    EXPECT_EQ(ask(), 0) << "changes are seen inside the scope";
+    functions.activate("c_plain").or_throw();
+    const ScopedPolicy inner(reference_only(true));
+    EXPECT_EQ(ask(), 0);
+  }
+  runtime().set_policy(switched("c_acme", false)).or_throw();
+  EXPECT_EQ(ask(), 2);
+  EXPECT_EQ(provider("t_scoped/active", "c_acme").detail, "switched off by the program");
+  {
+    const ScopedPolicy in(Scope().backend("c_acme"));
+    EXPECT_EQ(ask(), 2) << "a scope cannot lift what policy denies by naming the backend";
+    const ScopedPolicy inner(switched("c_acme", true));
+    EXPECT_EQ(ask(), 1);
+  }
+  runtime().set_policy(reference_only(true)).or_throw();
+  EXPECT_EQ(ask(), 0);
+  EXPECT_TRUE(functions.activate("c_plain").ok()) << "what is active counts again later";
+  runtime().reset_policy().or_throw();
+  EXPECT_EQ(ask(), 2);
 }
 
 TEST_F(ScopedFunctions, ACallInAnInvalidScopeFails) {
-  Policy p = with_switch("c_acme", false);
+  Policy p = switched("c_acme", false);
   {
     const ScopedPolicy in(p);
     EXPECT_EQ(scoped_half(8), 2);
@@ -185,9 +200,9 @@ TEST_F(ScopedFunctions, AFailureFallsBackInsideTheScope) {
   add(scoped_again, "c_fails", [](int) -> int { throw std::runtime_error("no"); }, {},
       {.priority = 7});
   add(scoped_again, "c_works", [](int x) { return 10 * x; });
-  const ScopedPolicy in(with_switch("c_acme", false));
+  const ScopedPolicy in(switched("c_acme", false));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(scoped_again(2), 20);
-  const ScopedPolicy inner(with_switch("c_works", false));
+  const ScopedPolicy inner(switched("c_works", false));
   EXPECT_EQ(scoped_again(2), -2);
 }
 

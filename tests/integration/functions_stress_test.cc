@@ -53,9 +53,7 @@ TEST_F(FunctionsStress, SwitchingWhileThreadsCall) {
   };
   for (const char* name : {"a", "b", "c"}) provide(name);
   const Scope scope = Scope().backend("c"), device = Scope().device({2, 0});
-  Policy p;
-  p.backends["a"] = false;
-  const Scope without(p);
+  const Scope without(switched("a", false));
   const Busy callers(4, [&](int t) {
     const ScopedPolicy in(t == 1 ? scope : t == 2 ? device : t == 3 ? without : Scope());
     const std::string got = f.call_or([] { return std::string("."); });
@@ -68,7 +66,7 @@ TEST_F(FunctionsStress, SwitchingWhileThreadsCall) {
     ASSERT_TRUE(functions.activate("a").ok());
     ASSERT_TRUE(functions.activate("b", {2, 0}).ok());
     ASSERT_TRUE(functions.activate("c").ok());
-    const Ticket gone = runtime().apply(std::move(Changes().remove_backend("a"))).value();
+    const Ticket gone = remove("a");
     ASSERT_TRUE(functions.deactivate("b", {2, 0}).ok());
     provide("a");
     if (i % 16 == 0) {
@@ -92,9 +90,7 @@ TEST_F(FunctionsStress, ASetIsSwitchedAtOneMoment) {
   provide();
   const auto ask = [](const Function<int()>& f) { return f.call_or([] { return 0; }); };
   constexpr int kReaders = 3;
-  Policy elsewhere;
-  elsewhere.backends["none"] = false;
-  const Scope scope(elsewhere), device = Scope().device({2, 0});
+  const Scope scope(switched("none", false)), device = Scope().device({2, 0});
   std::atomic<int> round{0}, ready{0}, finished{0}, half{0};
   const int most = rounds();
   std::vector<std::thread> readers;
@@ -157,10 +153,10 @@ TEST_F(FunctionsStress, ConcurrentSwitchesEndInTheLastState) {
 
 TEST_F(FunctionsStress, PluginsComeAndGoWhileTheirFunctionsAreCalled) {
   Folder folder;
-  const Function<int64_t(int64_t)> f{"hooked_group", "plugged"};
-  const std::string path = folder.put("hooked");
+  const Function<int64_t(int64_t)> f{"active_group", "plugged"};
+  const std::string path = folder.put("plugged");
   ASSERT_TRUE(runtime().plugins().load(path).ok());
-  ASSERT_TRUE(functions.activate("hooked").ok());
+  ASSERT_TRUE(functions.activate("plugged").ok());
   const auto ask = [&] { return f.call_or([] { return int64_t{-1}; }, 4); };
   {
     const Busy callers(3, [&](int) {
@@ -168,8 +164,8 @@ TEST_F(FunctionsStress, PluginsComeAndGoWhileTheirFunctionsAreCalled) {
       ASSERT_TRUE(got == -1 || got == 41 || got == 42) << got;
     });
     for (int i = 0; i < rounds(); ++i) {
-      folder.put(i % 2 == 0 ? "hooked_v2" : "hooked", "hooked");
-      const auto gone = runtime().plugins().unload("hooked");
+      folder.put(i % 2 == 0 ? "plugged_v2" : "plugged", "plugged");
+      const auto gone = runtime().plugins().unload("plugged");
       ASSERT_TRUE(gone.ok()) << gone.status().to_string();
       ASSERT_TRUE(gone->wait(std::chrono::seconds(60)).ok());
       ASSERT_EQ(ask(), -1);
@@ -177,7 +173,7 @@ TEST_F(FunctionsStress, PluginsComeAndGoWhileTheirFunctionsAreCalled) {
       ASSERT_EQ(ask(), i % 2 == 0 ? 42 : 41);
     }
   }
-  ASSERT_TRUE(runtime().plugins().unload("hooked").value().wait(std::chrono::seconds(60)).ok());
+  ASSERT_TRUE(runtime().plugins().unload("plugged").value().wait(std::chrono::seconds(60)).ok());
   runtime().plugins().forget(path).ignore();
 }
 

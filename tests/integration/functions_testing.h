@@ -41,6 +41,30 @@ class FunctionTest : public ::testing::Test {
     ASSERT_TRUE(s.ok()) << s.to_string();
   }
 
+  // Adds a provider of the function's group, which brings such a backend.
+  template <class S, class F>
+  static void bring(const Function<S>& f, const char* name, F run,
+                    const ImplementationOptions& o = {}) {
+    add_provider(f.group(), [&f, name, run, o](Changes& c) {
+      c.add_backend(backend(name));
+      implement(c, f, name, run, {}, o);
+      return Status();
+    });
+  }
+  static Ticket remove(const char* name) {
+    return runtime().apply_with_ticket(std::move(Changes().remove_backend(name))).value();
+  }
+
+  // The messages from now on that contain a text.
+  static std::vector<std::string>& messages_with(std::string text) {
+    static std::vector<std::string> log;
+    log.clear();
+    set_log_level(LogLevel::kInfo);
+    set_log_sink([text = std::move(text)](const LogMessage& m) {
+      if (m.text.find(text) != m.text.npos) log.emplace_back(m.text);
+    });
+    return log;
+  }
   static FunctionInfo info(const char* function) {
     return runtime().functions().find(function).value();
   }
@@ -51,6 +75,17 @@ class FunctionTest : public ::testing::Test {
     return {};
   }
 };
+
+inline Policy switched(const char* backend, bool on) {
+  Policy p;
+  p.backends[backend] = on;
+  return p;
+}
+inline Policy reference_only(bool on) {
+  Policy p;
+  p.reference_only = on;
+  return p;
+}
 
 // A rule file that is only a value.
 inline Config rules(const char* yaml) {

@@ -55,10 +55,7 @@ TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
           std::this_thread::yield();
           return x + state->alive;
         });
-        Changes c;
-        c.remove_backend("racing");
-        Ticket gone = runtime().apply(std::move(c)).value();
-        EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
+        EXPECT_TRUE(remove("racing").wait(std::chrono::seconds(60)).ok());
       });
 }
 
@@ -83,48 +80,9 @@ TEST_F(FunctionThreads, AProbeMayWaitForAThreadThatChangesTheRegistry) {
   EXPECT_GE(asked, 1);
 }
 
-TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {
-  add(
-      f, "ruled", [](int x) { return x + 1; },
-      [](int x) -> Verdict { return x > 0 ? Verdict(Accept()) : Reject("{0} is too small", x); });
-  const Config off = rules("functions: {c_group: {enabled: false}}");
-  race(
-      [] {
-        const int y = f(1);
-        ASSERT_TRUE(y == 1 || y == 2) << y;
-        ASSERT_EQ(f(0), 0);
-      },
-      [&](int i) {
-        if (i % 3 == 0) {
-          Policy p;
-          p.reference_only = i % 2 == 0;
-          runtime().set_policy(p).or_throw();
-        } else {
-          runtime().rules().set(i % 2 == 0 ? off : Config()).or_throw();
-        }
-      });
-  // What was said last counts, of each switch by itself.
-  runtime().set_policy({}).or_throw();
-  runtime().rules().set(off).or_throw();
-  EXPECT_EQ(f(1), 1);
-  EXPECT_EQ(provider("c_group/f", "ruled").reason, "disabled");
-  runtime().rules().set({}).or_throw();
-  EXPECT_EQ(f(1), 2);
-  EXPECT_STREQ(f.last_selected(), "ruled");
-  Policy original;
-  original.reference_only = true;
-  runtime().set_policy(original).or_throw();
-  EXPECT_EQ(f(1), 1);
-  runtime().set_policy({}).or_throw();
-  EXPECT_EQ(f(1), 2);
-  EXPECT_EQ(f(0), 0);
-}
-
 TEST_F(FunctionThreads, ScopesHoldWhileBackendsAndPoliciesChange) {
   add(f, "steady", [](int x) { return x + 10; });
-  Policy p;
-  p.backends["racing"] = false;
-  const Scope without(p);
+  const Scope without(switched("racing", false));
   race(
       [&] {
         const ScopedPolicy in(without);
@@ -133,13 +91,8 @@ TEST_F(FunctionThreads, ScopesHoldWhileBackendsAndPoliciesChange) {
       },
       [](int i) {
         add(f, "racing", [](int x) { return x + 1; }, {}, {.priority = 9});
-        Policy all;
-        all.reference_only = i % 2 == 0;
-        runtime().set_policy(all).or_throw();
-        Changes c;
-        c.remove_backend("racing");
-        Ticket gone = runtime().apply(std::move(c)).value();
-        EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
+        runtime().set_policy(reference_only(i % 2 == 0)).or_throw();
+        EXPECT_TRUE(remove("racing").wait(std::chrono::seconds(60)).ok());
       });
 }
 
@@ -162,36 +115,45 @@ TEST_F(FunctionThreads, AGroupIsLoadedOnceByManyFirstCalls) {
 TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
   Changes c;
   c.add_backend(plugin::Backend("c_switched").env("C_SWITCH").vendor("c_vendor").d);
-  implement(c, f, "c_switched", [](int x) { return x + 1; });
+  implement(
+      c, f, "c_switched", [](int x) { return x + 1; },
+      [](int x) -> Verdict { return x > 0 ? Verdict(Accept()) : Reject("{0} is too small", x); });
   runtime().apply(std::move(c)).or_throw();
   const Config denied = rules("functions: {c_group/f: {deny: [c_switched]}}");
-  const auto variable = [](const char* name, bool set, const char* value) {
-    set ? ::setenv(name, value, 1) : ::unsetenv(name);
-    runtime().rules().reload_environment().ignore();
+  const auto throw_switch = [&](int which, bool set) {
+    const auto variable = [&](const char* name, const char* value) {
+      set ? ::setenv(name, value, 1) : ::unsetenv(name);
+      runtime().reload_environment().ignore();
+    };
+    Policy p = set ? switched("c_switched", false) : Policy();
+    if (set) p.deny_vendors = {"c_vendor"};
+    switch (which) {
+      case 0: return variable("C_SWITCH", "off");
+      case 1: return variable("YARD_BACKEND_C_SWITCHED", "off");
+      case 2: return variable("YARD_DISABLE", "1");
+      case 3: return runtime().set_config(set ? denied : Config()).or_throw();
+      case 4: return runtime().set_policy(set ? reference_only(true) : Policy()).or_throw();
+      default: return runtime().set_policy(p).or_throw();
+    }
   };
+  constexpr int kSwitches = 6;
   race(
       [] {
         const int y = f(1);
         ASSERT_TRUE(y == 1 || y == 2) << y;
+        ASSERT_EQ(f(0), 0);
       },
-      [&](int i) {
-        const bool set = i / 5 % 2 == 0;
-        Policy p;
-        switch (i % 5) {
-          case 0: return variable("C_SWITCH", set, "off");
-          case 1: return variable("YARD_BACKEND_C_SWITCHED", set, "off");
-          case 2: return variable("YARD_DISABLE", set, "1");
-          case 3: return runtime().rules().set(set ? denied : Config()).or_throw();
-          default:
-            if (set) p.backends["c_switched"] = false, p.deny_vendors = {"c_vendor"};
-            return runtime().set_policy(p).or_throw();
-        }
-      });
-  for (const char* name : {"C_SWITCH", "YARD_BACKEND_C_SWITCHED", "YARD_DISABLE"})
-    variable(name, false, "");
-  runtime().set_policy({}).or_throw();
-  runtime().rules().set({}).or_throw();
+      [&](int i) { throw_switch(i % kSwitches, i / kSwitches % 2 == 0); });
+  for (int i = 0; i < kSwitches; ++i) throw_switch(i, false);
+  // What was said last counts, of each switch by itself.
+  for (int i = 0; i < kSwitches; ++i) {
+    EXPECT_EQ(f(1), 2) << i;
+    throw_switch(i, true);
+    EXPECT_EQ(f(1), 1) << i;
+    throw_switch(i, false);
+  }
   EXPECT_EQ(f(1), 2);
+  EXPECT_STREQ(f.last_selected(), "c_switched");
 }
 
 TEST_F(FunctionThreads, AProviderFailsAndRecoversWhileCallsRun) {

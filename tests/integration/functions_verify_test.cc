@@ -126,10 +126,8 @@ TEST_F(FunctionVerify, AllFunctionsAreVerifiedWithTheKernels) {
   ASSERT_EQ(all.functions.size(), 1u);
   o.backend.clear();
   o.function = "v_group/ff";
-  const auto wrong = yard::verify(runtime(), o);
-  ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.status().message().find("did you mean 'v_group/f'"), std::string::npos)
-      << wrong.status().to_string();
+  EXPECT_NE(yard::verify(runtime(), o).status().to_string().find("did you mean 'v_group/f'"),
+            std::string::npos);
 }
 
 int as_it_is(int x) { return x; }
