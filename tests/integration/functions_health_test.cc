@@ -23,7 +23,16 @@ const Function<size_t(const std::string&, double, bool)> reads{
 
 const Function<size_t(std::string)> eats{"h_group", "eats", [](std::string s) { return s.size(); }};
 
-class FunctionHealth : public FunctionTest {
+class Failing : public FunctionTest {
+ protected:
+  void TearDown() override {
+    for (const char* name : {"h_bad", "h_next", "h_lost"})
+      runtime().health().reset("h_group/f", name).ignore();
+    FunctionTest::TearDown();
+  }
+};
+
+class FunctionHealth : public Failing {
  protected:
   void SetUp() override {
     FunctionTest::SetUp();
@@ -33,10 +42,8 @@ class FunctionHealth : public FunctionTest {
     runtime().health().set_settings(s).or_throw();
   }
   void TearDown() override {
-    for (const char* name : {"h_bad", "h_next"})
-      runtime().health().reset("h_group/f", name).ignore();
     runtime().health().set_settings({}).or_throw();
-    FunctionTest::TearDown();
+    Failing::TearDown();
   }
   void add_bad() {
     add(f, "h_bad",
@@ -71,8 +78,6 @@ class FunctionHealth : public FunctionTest {
 };
 
 // ---- Fallback ----
-
-using Failing = FunctionTest;
 
 // An implementation that throws.
 template <class R, class... A>
