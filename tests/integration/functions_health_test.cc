@@ -135,7 +135,7 @@ TEST_F(Failing, EveryImplementationIsTriedOnceWithinTheLimitOfTheRules) {
   EXPECT_EQ(first, 1);
   add(f, "h_last", [](int) { return 77; }, {}, {.priority = -1});
   EXPECT_EQ(f(5), 77);
-  runtime().set_config(rules("settings: {max_fallback_attempts: 1}")).or_throw();
+  runtime().rules().set(rules("settings: {max_fallback_attempts: 1}")).or_throw();
   try {
     f(5);
     FAIL() << "was tried a third time";

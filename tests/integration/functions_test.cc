@@ -231,7 +231,7 @@ TEST_F(Functions, NoBackendMayHaveTheNameOfTheOriginal) {
   Changes c;
   c.add_backend(backend("original"));
   implement(c, twice, "original", [](int x) { return -x; });
-  EXPECT_THAT(runtime().apply(std::move(c)).to_string(),
+  EXPECT_THAT(runtime().apply(std::move(c)).status().to_string(),
               HasSubstr("its backend is called 'original', which is what the function's own body "
                         "is called"));
   EXPECT_EQ(twice(1), 2);

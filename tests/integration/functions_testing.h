@@ -52,7 +52,7 @@ class FunctionTest : public ::testing::Test {
     });
   }
   static Ticket remove(const char* name) {
-    return runtime().apply_with_ticket(std::move(Changes().remove_backend(name))).value();
+    return runtime().apply(std::move(Changes().remove_backend(name))).value();
   }
 
   // The messages from now on that contain a text.

@@ -123,7 +123,7 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
   const auto throw_switch = [&](int which, bool set) {
     const auto variable = [&](const char* name, const char* value) {
       set ? ::setenv(name, value, 1) : ::unsetenv(name);
-      runtime().reload_environment().ignore();
+      runtime().rules().reload_environment().ignore();
     };
     Policy p = set ? switched("c_switched", false) : Policy();
     if (set) p.deny_vendors = {"c_vendor"};
@@ -131,7 +131,7 @@ TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
       case 0: return variable("C_SWITCH", "off");
       case 1: return variable("YARD_BACKEND_C_SWITCHED", "off");
       case 2: return variable("YARD_DISABLE", "1");
-      case 3: return runtime().set_config(set ? denied : Config()).or_throw();
+      case 3: return runtime().rules().set(set ? denied : Config()).or_throw();
       case 4: return runtime().set_policy(set ? reference_only(true) : Policy()).or_throw();
       default: return runtime().set_policy(p).or_throw();
     }
