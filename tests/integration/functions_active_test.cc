@@ -69,19 +69,6 @@ TEST_F(Active, TheDefaultRunsOnlyIfNoBackendDoes) {
   EXPECT_EQ(by_default, 1);
 }
 
-TEST_F(Active, ReferencesAndMoveOnlyTypesArePassed) {
-  const Function<int&(int&, std::unique_ptr<int>, const std::string&)> refer{"a_group", "refer"};
-  int own = 1, other = 2;
-  const auto otherwise = [&]() -> int& { return other; };
-  EXPECT_EQ(&refer.call_or(otherwise, own, std::make_unique<int>(5), "text"), &other);
-  engage(refer, [](int& x, std::unique_ptr<int> p, const std::string& s) -> int& {
-    x += *p + static_cast<int>(s.size());
-    return x;
-  });
-  EXPECT_EQ(&refer.call_or(otherwise, own, std::make_unique<int>(5), "text"), &own);
-  EXPECT_EQ(own, 1 + 5 + 4);
-}
-
 TEST_F(Active, ExceptionsReachTheCallerAndOpenNoBreaker) {
   const Function<int()> f{"a_group", "throws"};
   auto alive = std::make_shared<int>(0);

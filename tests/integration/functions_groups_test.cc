@@ -49,17 +49,6 @@ TEST_F(Groups, AProviderThatFailsIsReportedIsolatedAndRetried) {
   EXPECT_EQ(asked, 3);
 }
 
-TEST_F(Groups, AnErrorOfAProviderLeavesNothingOfItBehind) {
-  static const Function<int(int)> f{"g_half", "f", [](int x) { return x; }};
-  add_provider("g_half", [&](Changes& c) {
-    c.add_backend(backend("half_done"));
-    implement(c, f, "half_done", add_1);
-    return Status(Code::kUnsupported, "on second thoughts");
-  });
-  EXPECT_EQ(f(1), 1);
-  EXPECT_TRUE(info("g_half/f").providers.empty());
-}
-
 TEST_F(Groups, ALateProviderIsCalledByTheNextCall) {
   static const Function<int(int)> f{"g_late", "f", [](int x) { return x; }};
   EXPECT_EQ(f(1), 1);

@@ -313,10 +313,7 @@ TEST_F(FunctionHealth, ManualOverrideOpensClosesAndResets) {
 }
 
 TEST_F(FunctionHealth, ALostDeviceExcludesItsBackends) {
-  Changes c;
-  c.add_backend(plugin::Backend("h_gpu").device(2).d);
-  implement(c, f, "h_gpu", [](int) { return 2; });
-  runtime().apply(std::move(c)).or_throw();
+  add(f, plugin::Backend("h_gpu").device(2).d, [](int) { return 2; });
   EXPECT_EQ(f(1), 2);
   runtime().health().device_lost({2, 0}, "fell off the bus");
   EXPECT_EQ(f(1), 1);
@@ -333,22 +330,6 @@ TEST_F(FunctionHealth, CallerErrorsAndDeclinedCallsDoNotAffectHealth) {
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(breaker(), "closed");
   EXPECT_EQ(provider("h_group/f", "h_next").breaker, "closed");
-}
-
-TEST_F(FunctionHealth, ManyThreadsOfAFailingBackendGetRightResults) {
-  std::atomic<uint64_t> n{0};
-  add(f, "h_bad",
-      [&](int x) {
-        if (n.fetch_add(1) % 10 < 3) throw std::runtime_error("now and then");
-        return x;
-      },
-      {}, {.priority = 5});
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([] {
-      for (int i = 0; i < 2000; ++i) ASSERT_EQ(f(i), i);
-    });
-  for (std::thread& t : threads) t.join();
 }
 
 }  // namespace

@@ -71,27 +71,23 @@ TEST_F(ScopedFunctions, AnAllowListReplacesThatOfTheProcess) {
   EXPECT_EQ(scoped_half(8), 2);
 }
 
-TEST_F(ScopedFunctions, ReferenceOnlyRunsTheOriginal) {
-  const ScopedPolicy in(reference_only(true));
-  EXPECT_EQ(scoped_half(8), 4);
-  EXPECT_EQ(scoped_half(8), 4);
-  EXPECT_STREQ(scoped_half.last_selected(), "original");
-  EXPECT_EQ(scoped_half.explain(8).why, "the master switch: every call is the original");
-  const ScopedPolicy inner(reference_only(false));
-  EXPECT_EQ(scoped_half(8), 1);
-}
-
-TEST_F(ScopedFunctions, AScopeIsStrongerThanTheMasterSwitchOfTheProcess) {
+TEST_F(ScopedFunctions, ReferenceOnlyOfAScopeIsStrongerThanThatOfTheProcess) {
+  {
+    const ScopedPolicy in(reference_only(true));
+    EXPECT_EQ(scoped_half(8), 4);
+    EXPECT_EQ(scoped_half(8), 4);
+    EXPECT_STREQ(scoped_half.last_selected(), "original");
+    EXPECT_EQ(scoped_half.explain(8).why, "the master switch: every call is the original");
+    const ScopedPolicy inner(reference_only(false));
+    EXPECT_EQ(scoped_half(8), 1);
+  }
   runtime().set_policy(reference_only(true)).or_throw();
   EXPECT_EQ(scoped_half(8), 4);
   {
-    const ScopedPolicy in(reference_only(false));
-    EXPECT_EQ(scoped_half(8), 1);
-    EXPECT_STREQ(scoped_half.last_selected(), "c_acme");
-  }
-  {
     const ScopedPolicy in(switched("c_acme", false));
     EXPECT_EQ(scoped_half(8), 4);
+    const ScopedPolicy inner(reference_only(false));
+    EXPECT_EQ(scoped_half(8), 2);
   }
   EXPECT_EQ(scoped_half(8), 4);
 }

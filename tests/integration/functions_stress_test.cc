@@ -128,29 +128,6 @@ TEST_F(FunctionsStress, ASetIsSwitchedAtOneMoment) {
   EXPECT_EQ(half.load(), 0);
 }
 
-TEST_F(FunctionsStress, ConcurrentSwitchesEndInTheLastState) {
-  const Function<int()> f{"s_group", "shared"};
-  std::vector<std::string> names;
-  for (int t = 0; t < 4; ++t) {
-    names.push_back("backend" + std::to_string(t));
-    Changes c;
-    implement(c, f, names.back().c_str(), [t] { return t; });
-    runtime().apply(std::move(c)).or_throw();
-  }
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < rounds(); ++i) {
-        ASSERT_TRUE(functions.activate(names[static_cast<size_t>(t)]).ok());
-        ASSERT_GE(f.call_or([] { return -1; }), 0) << "this one is active at least";
-        ASSERT_TRUE(functions.deactivate(names[static_cast<size_t>(t)]).ok());
-      }
-    });
-  for (auto& t : threads) t.join();
-  EXPECT_EQ(f.call_or([] { return -1; }), -1);
-  EXPECT_TRUE(functions.activations().empty());
-}
-
 TEST_F(FunctionsStress, PluginsComeAndGoWhileTheirFunctionsAreCalled) {
   Folder folder;
   const Function<int64_t(int64_t)> f{"active_group", "plugged"};

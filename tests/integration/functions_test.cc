@@ -39,13 +39,6 @@ const Function<size_t(std::string&&)> sink{
     "t_math", "sink", [](std::string&& s) { return std::string(std::move(s)).size(); }};
 const Function<int()> nothing{"t_math", "nothing", [] { return 0; }};
 
-template <class T>
-T add_one(T x) {
-  return x + 1;
-}
-const Function<float(float)> add_one_f32{"t_math", "add_one.f32", add_one<float>};
-const Function<int64_t(int64_t)> add_one_i64{"t_math", "add_one.i64", add_one<int64_t>};
-
 using Functions = FunctionTest;
 
 TEST_F(Functions, WithoutBackendsTheOriginalRuns) {
@@ -75,12 +68,6 @@ TEST_F(Functions, SignaturesOfAllKindsPassTheirArgumentsOn) {
   std::string text = "abc";
   EXPECT_EQ(sink(std::move(text)), 103u);
   EXPECT_EQ(nothing(), 7);
-}
-
-TEST_F(Functions, TemplateInstancesAreSeparateFunctions) {
-  add(add_one_f32, "b1", [](float x) { return x + 100.0f; });
-  EXPECT_EQ(add_one_f32(1.0f), 101.0f);
-  EXPECT_EQ(add_one_i64(1), 2);
 }
 
 TEST_F(Functions, TheHighestPriorityRunsAndTiesGoByName) {
@@ -137,10 +124,8 @@ TEST_F(Functions, ExplainCallsAllVerifiersAndRunsNothing) {
   add(chunk, "first", [&](const Args&, Mode) { return ++runs, std::string(); }, small,
       {.priority = 3});
   add(chunk, "second", [&](const Args&, Mode) { return ++runs, std::string(); });
-  Changes c;
-  c.add_backend(plugin::Backend("third").enable(YARD_ENABLE_OFF).env("T_THIRD").d);
-  implement(c, chunk, "third", [](const Args&, Mode) { return std::string(); });
-  runtime().apply(std::move(c)).or_throw();
+  add(chunk, plugin::Backend("third").enable(YARD_ENABLE_OFF).env("T_THIRD").d,
+      [](const Args&, Mode) { return std::string(); });
   const FunctionExplanation e = chunk.explain(Args{2, 300}, Mode::kFused);
   EXPECT_EQ(runs, 0);
   EXPECT_EQ(e.selected, "second");
@@ -190,19 +175,14 @@ TEST_F(Functions, VerifiersQueryTheHostAndReadTheScope) {
 
 TEST_F(Functions, AnUnavailableBackendIsNotCalled) {
   static const char* const reasons[] = {"no such device"};
-  Changes c;
   plugin::Backend b("absent");
   b.reasons(reasons).probe([](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
     why->reason = YARD_REASON_OWN;
     return int32_t{YARD_DECLINED};
   });
-  c.add_backend(b.d);
-  implement(c, twice, "absent", [](int) { return 1; });
-  runtime().apply(std::move(c)).or_throw();
+  add(twice, b.d, [](int) { return 1; });
   EXPECT_EQ(twice(4), 8);
-  const FunctionProvider p = provider("t_math/twice", "absent");
-  EXPECT_FALSE(p.on);
-  EXPECT_EQ(p.reason, "unavailable");
+  EXPECT_EQ(provider("t_math/twice", "absent").reason, "unavailable");
 }
 
 TEST_F(Functions, CountersShowWhichBackendRanAndSurviveUnrelatedChanges) {

@@ -34,9 +34,14 @@ class FunctionTest : public ::testing::Test {
   template <class S, class F, class V = detail::NoVerifier>
   static void add(const Function<S>& f, const char* name, F run, V verify = {},
                   const ImplementationOptions& o = {}) {
+    add(f, backend(name), std::move(run), std::move(verify), o);
+  }
+  template <class S, class F, class V = detail::NoVerifier>
+  static void add(const Function<S>& f, const yard_backend_t& b, F run, V verify = {},
+                  const ImplementationOptions& o = {}) {
     Changes c;
-    c.add_backend(backend(name));
-    implement(c, f, name, std::move(run), std::move(verify), o);
+    c.add_backend(b);
+    implement(c, f, b.name, std::move(run), std::move(verify), o);
     const Status s = runtime().apply(std::move(c)).status();
     ASSERT_TRUE(s.ok()) << s.to_string();
   }

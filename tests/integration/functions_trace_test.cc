@@ -34,10 +34,7 @@ TEST_F(FunctionTrace, RecordsTheChoiceItsArgumentsAndReasonsOfTheOthers) {
       [](int x) -> Verdict { return x > 9 ? Verdict(Accept()) : Reject("{0} is too small", x); },
       {.priority = 5});
   add(inner, "tr_second", [](int) { return 2; });
-  Changes c;
-  c.add_backend(plugin::Backend("tr_off").enable(YARD_ENABLE_OFF).env("TR_OFF").d);
-  implement(c, inner, "tr_off", [](int) { return 3; });
-  runtime().apply(std::move(c)).or_throw();
+  add(inner, plugin::Backend("tr_off").enable(YARD_ENABLE_OFF).d, [](int) { return 3; });
   TraceScope trace;
   EXPECT_EQ(call(), 2);  // functions run: only they know what they return
   const auto nodes = trace.nodes();

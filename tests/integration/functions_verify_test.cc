@@ -56,18 +56,6 @@ TEST_F(FunctionVerify, AGoodOnePasses) {
   EXPECT_EQ(provider("v_group/f", "v_good").calls, 0u);  // nothing is run
 }
 
-TEST_F(FunctionVerify, OneThatDiffersBetweenCallsIsBroken) {
-  add(
-      f, "v_moody", [](int x) { return x; },
-      [n = std::make_shared<std::atomic<int>>(0)](int) {
-        return n->fetch_add(1) % 2 == 0 ? Verdict(Accept()) : Verdict(Reject("not now"));
-      });
-  const FunctionReport r = verify("v_group/f");
-  EXPECT_EQ(r.state, State::kBroken);
-  EXPECT_EQ(r.broken, 3u);
-  EXPECT_EQ(r.problems[0], "sample 1: inconsistent answers: yes; asked again: no, not now");
-}
-
 TEST_F(FunctionVerify, OneThatDiffersBetweenThreadsIsBroken) {
   add(
       f, "v_thread", [](int x) { return x; },
@@ -79,19 +67,6 @@ TEST_F(FunctionVerify, OneThatDiffersBetweenThreadsIsBroken) {
             "sample 1: inconsistent answers: yes; on another thread: no, elsewhere");
 }
 
-TEST_F(FunctionVerify, OneThatThrowsIsBrokenWithItsText) {
-  add(
-      f, "v_throws", [](int x) { return x; },
-      [](int x) -> Verdict {
-        if (x == 5) throw std::out_of_range("no entry 5");
-        return Accept();
-      });
-  const FunctionReport r = verify("v_group/f");
-  EXPECT_EQ(r.state, State::kBroken);
-  EXPECT_EQ(r.problems, std::vector<std::string>{"sample 2: it threw: no entry 5"});
-  EXPECT_EQ(r.accepted, 2u);
-}
-
 TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {
   add(
       bare, "v_good", [](int x) { return x; }, small);
@@ -101,9 +76,6 @@ TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {
   add(
       none, "v_good2", [](char) { return 1; }, [](char) -> Verdict { return Accept(); });
   EXPECT_EQ(verify("v_group/none").why, "makes no sample call");
-}
-
-TEST_F(FunctionVerify, WithoutAVerifierThereIsNothingToCheck) {
   add(f, "v_all", [](int x) { return x; });
   EXPECT_EQ(verify("v_group/f").state, State::kNoVerifier);
 }
