@@ -81,7 +81,7 @@ struct Implementation : detail::FunctionRow {
 
   std::shared_ptr<const registry::Function> record;
   base::Counter successes, thrown, failures;  // of what was thrown, some are failures
-  std::unique_ptr<base::Retired> retired;  // for when it is retired
+  std::unique_ptr<base::Retired> retired;     // for when it is retired
 
   // Higher comes first.
   int priority() const noexcept;
