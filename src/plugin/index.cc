@@ -5,24 +5,24 @@
 
 namespace yard::plugin {
 
+PluginRecord::PluginRecord(const PluginFile& file)
+    : path(file.path), id(file.id), manifest(file.manifest), sha256(file.sha256) {
+  if (file.refusal.refused()) refuse(file.refusal);
+}
+
 PluginState PluginRecord::state() const noexcept {
   const bool opened = last_state == PluginState::kLoaded || last_state == PluginState::kUnloading;
-  if (!opened || library_status == nullptr) return last_state;
-  switch (library_status->stage.load(std::memory_order_acquire)) {
-    case LibraryStatus::kOpen: return last_state;
-    case LibraryStatus::kClosed: return PluginState::kUnloaded;
-    case LibraryStatus::kPinned: return PluginState::kPinned;
-  }
-  return last_state;
+  if (!opened || library == nullptr || library->stage() == LibraryStatus::kOpen) return last_state;
+  return library->stage() == LibraryStatus::kClosed ? PluginState::kUnloaded : PluginState::kPinned;
 }
 
 PluginInfo PluginRecord::info() const {
   PluginInfo to;
   to.path = path, to.state = state(), to.sha256 = sha256;
   if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
-  if (to.state == PluginState::kUnloading && library_status->ending.load(std::memory_order_acquire))
+  if (to.state == PluginState::kUnloading && library != nullptr && library->is_closing())
     to.detail = "it is being stopped and closed: its stop() or a destructor has not returned";
-  if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;
+  if (to.state == PluginState::kPinned) to.detail = library->why_pinned();
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
   to.devices = manifest.devices, to.features = manifest.features, to.ops = manifest.ops;
@@ -60,10 +60,8 @@ const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requeste
       continue;
     }
     if (r.manifest.name != of.manifest.name) continue;
-    const PluginState state = r.state();
-    const bool out = state == PluginState::kUnloaded || state == PluginState::kPinned;
-    if (requested && out) continue;
-    if (r.in_process() || (before && state != PluginState::kRefused)) return &r;
+    if (requested && r.was_unloaded()) continue;
+    if (r.in_process() || (before && r.state() != PluginState::kRefused)) return &r;
   }
   return nullptr;
 }
@@ -75,17 +73,12 @@ void PluginIndex::store(PluginRecord record) {
     records_.push_back(std::move(record));
 }
 
-std::vector<std::string> PluginIndex::names() const {
-  std::vector<std::string> to;
-  for (const PluginRecord& r : records_)
-    if (!r.manifest.name.empty()) to.push_back(r.manifest.name);
-  return to;
-}
-
-size_t PluginIndex::waiting() const noexcept {
-  return static_cast<size_t>(
-      std::count_if(records_.begin(), records_.end(),
-                    [](const PluginRecord& r) { return r.state() == PluginState::kFound; }));
+void PluginIndex::add_new(PluginRecord record) {
+  const auto is_same = [&](const PluginRecord& r) {
+    return r.path == record.path ||
+           (r.id.inode != 0 && r.id.inode == record.id.inode && r.id.device == record.id.device);
+  };
+  if (std::ranges::none_of(records_, is_same)) records_.push_back(std::move(record));
 }
 
 }  // namespace yard::plugin

@@ -25,18 +25,17 @@ struct PluginRecord {
   PluginState last_state = PluginState::kFound;  // set by the loader; see state()
   bool by_path = false;                 // loaded by its path, from no place that is searched
   std::weak_ptr<KeepAlive> keep_alive;  // of its last load
-  std::weak_ptr<Library> library;
-  std::shared_ptr<LibraryStatus> library_status;
+  std::shared_ptr<const LibraryStatus> library;
 
+  PluginRecord() = default;
+  explicit PluginRecord(const PluginFile& file);
   // The current state. A library closes by itself when its last record in the registry is released.
   PluginState state() const noexcept;
   bool in_process() const noexcept {
     return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
   }
-  // Whether another thread is closing its library.
-  bool is_closing() const noexcept {
-    return library_status != nullptr && library.expired() &&
-           library_status->stage.load(std::memory_order_acquire) == LibraryStatus::kOpen;
+  bool was_unloaded() const noexcept {
+    return state() == PluginState::kUnloaded || state() == PluginState::kPinned;
   }
   bool serves(PluginOffer what, std::string_view name) const noexcept {
     return contains(manifest.offers(what), name);
@@ -59,8 +58,8 @@ class PluginIndex {
   const PluginRecord* precedent(const PluginRecord& of, bool requested = false) const noexcept;
   // Replaces the record of that path, or adds one.
   void store(PluginRecord record);
-  std::vector<std::string> names() const;
-  size_t waiting() const noexcept;  // number of plugins that are found and not loaded
+  // Adds a record unless there is one of the same path or file.
+  void add_new(PluginRecord record);
 
  private:
   std::vector<PluginRecord> records_;

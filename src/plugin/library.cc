@@ -38,37 +38,38 @@ std::string thrown_by(const F& f) {
 // Libraries that are never closed.
 constinit base::ForkSafeList<base::DynamicLibrary> g_kept;
 
-std::string shown(const Status& s) {
-  std::string text(s.message());
-  for (const std::string& n : s.notes()) text += "; " + n;
-  return text;
+}  // namespace
+
+std::string LibraryStatus::why_pinned() const {
+  return stage() == kAbandoned ? "it was being closed when this process was forked" : pinned_by_;
 }
 
-}  // namespace
+void LibraryStatus::set_closed(std::string pinned_by) {
+  pinned_by_ = std::move(pinned_by);
+  stage_.store(pinned_by_.empty() ? kClosed : kPinned, std::memory_order_release);
+}
 
 bool Library::inside_plugin() noexcept { return t_inside > 0; }
 
 Refusal Library::open(base::File file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to) {
-  std::string problem;
+  std::shared_ptr<Library> library(new Library);
+  Status problem;
   const std::string threw = thrown_by([&] {
     auto opened = base::DynamicLibrary::open(std::move(file), {id.device, id.inode}, path);
-    if (!opened.ok()) {
-      problem = opened.status().message();
-      return;
-    }
-    std::shared_ptr<Library> library(new Library);
-    library->library_ = std::make_unique<base::DynamicLibrary>(*std::move(opened));
-    to = std::move(library);
+    problem = opened.status();
+    if (opened.ok()) library->library_ = std::make_unique<base::DynamicLibrary>(*std::move(opened));
   });
   if (!threw.empty()) return {PluginReason::kCannotOpen, threw};
-  if (!problem.empty()) return {PluginReason::kCannotOpen, problem};
-  to->host_ = host;
-  to->query_ =
-      reinterpret_cast<yard_plugin_query_t>(to->library_->symbol(YARD_PLUGIN_QUERY_SYMBOL));
-  if (to->query_ != nullptr) return {};
-  to.reset();
-  return {PluginReason::kNoQuery, "it does not export " YARD_PLUGIN_QUERY_SYMBOL};
+  if (!problem.ok()) return {PluginReason::kCannotOpen, problem};
+  library->status_ = std::make_shared<LibraryStatus>(id, library);
+  library->host_ = host;
+  library->query_ =
+      reinterpret_cast<yard_plugin_query_t>(library->library_->symbol(YARD_PLUGIN_QUERY_SYMBOL));
+  if (library->query_ == nullptr)
+    return {PluginReason::kNoQuery, "it does not export " YARD_PLUGIN_QUERY_SYMBOL};
+  to = std::move(library);
+  return {};
 }
 
 Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>& keep,
@@ -82,7 +83,7 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
   if (reinterpret_cast<uintptr_t>(given) % alignof(yard_plugin_t) != 0)
     return {PluginReason::kBadDescriptor, "its descriptor is not aligned"};
   if (Status s = registry::read_plugin(*given, keep, steps, registry::Origin::From::kPlugin); !s)
-    return {PluginReason::kBadDescriptor, shown(s)};
+    return {PluginReason::kBadDescriptor, s};
   // The size has been checked; what it does not cover is zero.
   plugin_ = {};
   std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
@@ -112,35 +113,33 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
   if (manifest.name != plugin_.name) return differs("name", manifest.name, plugin_.name);
   const std::string version = plugin_.version != nullptr ? plugin_.version : "";
   if (manifest.version != version) return differs("version", manifest.version, version);
+  const auto unlisted = [](const char* what, const std::string& name) {
+    return Refusal(PluginReason::kManifestDiffers,
+                   fmt::format("it serves {} '{}', which its manifest does not list", what, name));
+  };
   for (const registry::Step& step : steps) {
     const std::string* op = nullptr;
     if (const auto* o = std::get_if<registry::AddOp>(&step)) op = &o->op->name;
     if (const auto* k = std::get_if<registry::AddKernel>(&step)) op = &k->kernel->op;
-    if (op != nullptr && !contains(manifest.ops, *op))
-      return {PluginReason::kManifestDiffers,
-              fmt::format("it serves op '{}', which its manifest does not list", *op)};
-    const auto* f = std::get_if<registry::AddFunction>(&step);
-    if (f != nullptr && !contains(manifest.groups, f->function->group))
-      return {PluginReason::kManifestDiffers,
-              fmt::format("it serves group '{}', which its manifest does not list",
-                          f->function->group)};
+    if (op != nullptr && !contains(manifest.ops, *op)) return unlisted("op", *op);
+    if (const auto* f = std::get_if<registry::AddFunction>(&step))
+      if (!contains(manifest.groups, f->function->group))
+        return unlisted("group", f->function->group);
   }
   return {};
 }
 
 Refusal Library::start() {
-  if (started_ || plugin_.start == nullptr) {
-    started_ = true;
-    return {};
+  if (started_) return {};
+  if (plugin_.start != nullptr) {
+    char error[512] = {};
+    int32_t code = YARD_FAULT;
+    std::string why = thrown_by([&] { code = plugin_.start(host_, error, sizeof error); });
+    error[sizeof error - 1] = '\0';
+    if (why.empty() && code != YARD_OK)
+      why = error[0] != '\0' ? error : fmt::format("its start returned {}", code);
+    if (!why.empty()) return {PluginReason::kStartFailed, why};
   }
-  char error[512] = {};
-  int32_t code = YARD_FAULT;
-  std::string why = thrown_by([&] { code = plugin_.start(host_, error, sizeof error); });
-  if (!why.empty()) return {PluginReason::kStartFailed, why};
-  error[sizeof error - 1] = '\0';
-  if (code != YARD_OK)
-    return {PluginReason::kStartFailed,
-            error[0] != '\0' ? std::string(error) : fmt::format("its start returned {}", code)};
   started_ = true;
   return {};
 }
@@ -156,23 +155,19 @@ std::shared_ptr<KeepAlive> KeepAlive::make() {
 
 Library::~Library() {
   if (library_ == nullptr) return;
-  status_->ending.store(true, std::memory_order_release);
   try {
-    stop_and_close();
+    status_->set_closed(stop_and_close());
   } catch (const std::bad_alloc&) {  // it stays as it is
     static_cast<void>(library_.release());
-    status_->pinned_by = "out of memory";
-    status_->stage.store(LibraryStatus::kPinned, std::memory_order_release);
+    status_->set_closed("out of memory");
   }
 }
 
-void Library::stop_and_close() {
-  if (const std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
+std::string Library::stop_and_close() {
+  if (std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
     // A device may still run its code or write its memory: it is neither stopped nor closed.
     g_kept.add(library_.release());
-    status_->pinned_by = busy;
-    status_->stage.store(LibraryStatus::kPinned, std::memory_order_release);
-    return;
+    return busy;
   }
   if (started_ && plugin_.stop != nullptr) {
     const std::string threw = thrown_by([&] { plugin_.stop(); });
@@ -180,11 +175,8 @@ void Library::stop_and_close() {
       base::log(LogLevel::kError, "plugin", fmt::format("stop of a plugin: {}", threw));
   }
   std::string pinned_by;
-  const std::string threw = thrown_by([&] { pinned_by = library_->close(); });
-  if (!threw.empty()) pinned_by = threw;
-  status_->pinned_by = pinned_by;
-  status_->stage.store(pinned_by.empty() ? LibraryStatus::kClosed : LibraryStatus::kPinned,
-                       std::memory_order_release);
+  std::string threw = thrown_by([&] { pinned_by = library_->close(); });
+  return threw.empty() ? pinned_by : threw;
 }
 
 }  // namespace yard::plugin

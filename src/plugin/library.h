@@ -21,12 +21,29 @@
 
 namespace yard::plugin {
 
-// Whether a library is open; outlives it.
-struct LibraryStatus {
-  enum Stage { kOpen, kClosed, kPinned };
-  std::atomic<Stage> stage{kOpen};
-  std::atomic<bool> ending{false};  // it is being stopped and closed
-  std::string pinned_by;            // why it cannot be closed; written before kPinned
+class Library;
+
+// What became of a library; outlives it.
+class LibraryStatus {
+ public:
+  enum Stage { kOpen, kClosed, kPinned, kAbandoned };
+  LibraryStatus(const FileId& file, std::weak_ptr<Library> of) : id(file), library(std::move(of)) {}
+
+  const FileId id;  // of its file
+  const std::weak_ptr<Library> library;
+
+  Stage stage() const noexcept { return stage_.load(std::memory_order_acquire); }
+  // Whether a thread is stopping and closing it.
+  bool is_closing() const noexcept { return stage() == kOpen && library.expired(); }
+  std::string why_pinned() const;
+  // The code stays in the process for a reason, or is gone if that is empty.
+  void set_closed(std::string pinned_by);
+  // In a forked child: the thread that was closing it does not exist.
+  void abandon() noexcept { stage_.store(kAbandoned, std::memory_order_release); }
+
+ private:
+  std::atomic<Stage> stage_{kOpen};
+  std::string pinned_by_;  // written before kPinned
 };
 
 class Library {
@@ -51,11 +68,12 @@ class Library {
  private:
   Library() = default;
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
-  void stop_and_close();
+  // Why its code stays in the process; empty if it is gone.
+  std::string stop_and_close();
   // Waits for work of its backends on devices. The error, empty if there is none.
   std::string quiesce() const;
 
-  std::shared_ptr<LibraryStatus> status_ = std::make_shared<LibraryStatus>();
+  std::shared_ptr<LibraryStatus> status_;
   std::unique_ptr<base::DynamicLibrary> library_;
   yard_plugin_query_t query_ = nullptr;
   const yard_host_t* host_ = nullptr;

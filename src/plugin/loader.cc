@@ -2,11 +2,11 @@
 #include "plugin/loader.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
-#include <set>
+#include <filesystem>
+#include <thread>
 
 #include "base/log.h"
 #include "base/results.h"
@@ -17,44 +17,39 @@ namespace {
 
 thread_local int t_claims = 0;  // of this thread
 
-PluginRecord record_of(const PluginFile& c) {
-  PluginRecord r;
-  r.path = c.path, r.id = c.id, r.manifest = c.manifest, r.sha256 = c.sha256;
-  if (c.refusal.refused()) r.refuse(c.refusal);
-  return r;
+constexpr const char* kSearch = "*";  // the claim of a search; no plugin has that name
+
+void add_missing(std::vector<std::string>& to, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders)
+    if (!folder.empty() && !contains(to, folder)) to.push_back(folder);
 }
 
 }  // namespace
 
-// This thread works on one or two plugins, or searches. It ends without the lock held.
+// This thread works on the plugins of one name, or searches. Made with the lock held; ends with the lock held, too.
 class Loader::Claim {
  public:
-  explicit Claim(Loader& loader) : loader_(loader) { ++t_claims; }
+  Claim(Loader& loader, Lock& lock, std::string plugin)
+      : name(std::move(plugin)), loader_(loader), lock_(lock) {
+    ++t_claims;
+    loader_.claims_.push_back(this);
+  }
   ~Claim() {
     --t_claims;
-    const Lock lock(loader_.mutex_);
+    if (!lock_.owns_lock()) lock_.lock();
     std::erase(loader_.claims_, this);
     loader_.ended_.notify_all();
   }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  // With the lock held.
-  void take(std::string path, std::string other = {}) {
-    paths_[0] = std::move(path), paths_[1] = std::move(other);
-    loader_.claims_.push_back(this);
-  }
-  bool has(std::string_view path) const {
-    return !path.empty() && (paths_[0] == path || paths_[1] == path);
-  }
   bool is_mine() const { return thread_ == std::this_thread::get_id(); }
-
-  std::string name;  // of the plugin, once it is known
+  const std::string name;
 
  private:
   Loader& loader_;
+  Lock& lock_;
   const std::thread::id thread_ = std::this_thread::get_id();
-  std::string paths_[2];
 };
 
 Loader::Loader(PluginSettings settings, Services services)
@@ -62,23 +57,15 @@ Loader::Loader(PluginSettings settings, Services services)
       services_(std::move(services)),
       results_(settings_.state_directory.empty() ? ResultStore::default_folder()
                                                  : settings_.state_directory),
+      process_{.host = services_.host},
       places_(settings_.paths),
-      in_child_([this] { forget_other_threads(); }) {
-  process_.host = services_.host;
-}
+      in_child_([this] { forget_other_threads(); }) {}
 
 void Loader::forget_other_threads() {
   const Lock lock(mutex_);
   std::erase_if(claims_, [](const Claim* c) { return !c->is_mine(); });
-  searching_ = searching_ && t_claims > 0;
-  // A library that a thread of the parent was closing is never closed here: loads must not wait for it.
-  for (auto* records : {&index_.records(), &replaced_})
-    for (PluginRecord& r : *records) {
-      if (!r.is_closing()) continue;
-      r.library_status = std::make_shared<LibraryStatus>();
-      r.library_status->pinned_by = "it was being closed when this process was forked";
-      r.library_status->stage.store(LibraryStatus::kPinned, std::memory_order_release);
-    }
+  for (const auto& library : libraries_)
+    if (library->is_closing()) library->abandon();
 }
 
 bool Loader::inside() noexcept { return Library::inside_plugin() || t_claims > 0; }
@@ -91,22 +78,25 @@ Status Loader::would_deadlock() const {
       "loaded, unloaded or asked what it can take");
 }
 
-bool Loader::is_claimed(std::string_view path, std::string_view name) const {
-  return std::ranges::any_of(
-      claims_, [&](const Claim* c) { return c->has(path) || (!name.empty() && c->name == name); });
+const Loader::Claim* Loader::find_claim(std::string_view name) const noexcept {
+  for (const Claim* claim : claims_)
+    if (claim->name == name && !name.empty()) return claim;
+  return nullptr;
 }
 
 PluginRecord* Loader::find_idle(Lock& lock, std::string_view name_or_path) {
   for (;;) {
     PluginRecord* const r = index_.find(name_or_path);
-    if (r == nullptr || !is_claimed(r->path, r->manifest.name)) return r;
+    if (r == nullptr || find_claim(r->manifest.name) == nullptr) return r;
     ended_.wait(lock);
   }
 }
 
-Status Loader::unknown(std::string_view name_or_path) {
+Status Loader::unknown(std::string_view name_or_path) const {
+  std::vector<std::string> names;
+  for (const PluginRecord& r : index_.records()) names.push_back(r.manifest.name);
   return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
-                                             base::did_you_mean(name_or_path, index_.names())));
+                                             base::did_you_mean(name_or_path, names)));
 }
 
 Result<PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
@@ -118,121 +108,90 @@ Result<PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
 }
 
 void Loader::store(PluginRecord record) {
-  const Lock lock(mutex_);
   index_.store(std::move(record));
   note_waiting();
 }
 
+void Loader::note_waiting() {
+  any_found_ = std::ranges::any_of(index_.records(),
+                                   [](const auto& r) { return r.state() == PluginState::kFound; });
+}
+
 // ---- Scan ----
 
-// Plugins that were unloaded stay unloaded, unless their files are `given`.
-void Loader::scan(const std::vector<std::string>& given) {
-  Lock lock(mutex_);
-  const std::vector<std::string> places = places_, known_folders = lock_folders_;
+void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
+  const std::vector<std::string> places = places_;
   const FromEnvironment environment = environment_;
   lock.unlock();
   TrustedFolders folders(settings_.allow_writable);
-  Found found = find_plugins(places, environment, settings_.installed, folders);
+  const Found found = find_plugins(places, environment, settings_.installed, folders);
   std::vector<PluginRecord> scanned;
   for (const std::string& file : found.files)
-    scanned.push_back(record_of(open_plugin_file(file, folders, settings_, process_)));
+    scanned.emplace_back(open_plugin_file(file, folders, settings_, process_));
   for (const RefusedPath& r : found.refused) {
     scanned.emplace_back().path = r.path;
     scanned.back().refuse(r.refusal);
   }
-  for (const std::string& folder : known_folders)
-    if (!contains(found.folders, folder)) found.folders.push_back(folder);
-  const LockFiles locks = LockFiles::read(settings_, found.folders);
-
-  std::vector<std::string> messages;
   lock.lock();
-  lock_folders_ = found.folders;
+  add_missing(lock_folders_, found.folders);
+  const std::vector<std::string> lock_folders = lock_folders_;
+  lock.unlock();
+  const LockFiles locks = LockFiles::read(settings_, lock_folders);
+
+  lock.lock();
   PluginIndex next;
-  std::set<std::string> paths;
-  std::set<std::pair<dev_t, ino_t>> files;
-  const auto add = [&](PluginRecord r) {
-    if (!paths.insert(r.path).second) return;
-    if (r.id.inode != 0 && !files.insert({r.id.device, r.id.inode}).second) return;
-    next.records().push_back(std::move(r));
-  };
   for (PluginRecord& r : scanned) {
-    const PluginRecord* old = index_.find_path(r.path);
-    const bool same = old != nullptr && old->id == r.id;
-    if (old != nullptr && (old->in_process() || is_claimed(r.path))) {
-      add(*old);
-    } else if (same && old->state() != PluginState::kRefused) {
-      PluginRecord kept = *old;
-      if (contains(given, r.path)) kept.last_state = PluginState::kFound;
-      add(std::move(kept));
-    } else {
-      // Calls may still use the library, although the plugin was refused.
-      if (same)
-        r.keep_alive = old->keep_alive, r.library = old->library,
-        r.library_status = old->library_status;
-      add(std::move(r));
-    }
+    const PluginRecord* const old = index_.find_path(r.path);
+    const bool stays =
+        old != nullptr && (old->in_process() || find_claim(old->manifest.name) != nullptr ||
+                           (old->was_unloaded() && old->id == r.id && !contains(given, r.path)));
+    next.add_new(stays ? *old : std::move(r));
   }
   // Plugins in the process, and those requested by path, stay known.
   for (const PluginRecord& r : index_.records())
-    if (r.in_process() || r.by_path || r.state() == PluginState::kPinned || is_claimed(r.path))
-      add(r);
+    if (r.in_process() || r.by_path || r.state() == PluginState::kPinned ||
+        find_claim(r.manifest.name) != nullptr)
+      next.add_new(r);
   for (PluginRecord& r : next.records()) {
     if (r.state() != PluginState::kFound) continue;
-    r.sha256.clear();
     if (const PluginRecord* other = next.precedent(r))
       r.refuse({PluginReason::kDuplicateName,
                 fmt::format("'{}' comes before it, as {}{}", r.manifest.name, other->path,
-                            other->state() == PluginState::kFound || other->in_process()
-                                ? ""
-                                : ", which was unloaded; load() of this path takes this one")});
+                            other->was_unloaded()
+                                ? ", which was unloaded; load() of this path takes this one"
+                                : "")});
     else if (Refusal out = locks.allows(r.manifest, {});
              out.refused() && !contains(settings_.unlocked, r.path))
       r.refuse(std::move(out));
   }
-  for (const PluginRecord& r : next.records())
-    if (r.state() == PluginState::kRefused)
-      messages.emplace_back(to_status(r.path, r.refusal).message());
   index_ = std::move(next);
   note_waiting();
-  lock.unlock();
-  for (std::string& text : messages) base::log(LogLevel::kWarn, "plugin", std::move(text));
 }
-
-struct Loader::EndOfSearch {
-  Loader& loader;
-  ~EndOfSearch() {
-    const Lock lock(loader.mutex_);
-    loader.searching_ = false;
-    loader.ended_.notify_all();
-  }
-};
 
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  {
-    Lock lock(mutex_);
-    ended_.wait(lock, [&] { return !searching_; });
-    searched_ = searching_ = true;
-    std::erase_if(places_, [&](const std::string& p) { return contains(given, p); });
-    places_.insert(places_.begin(), given.begin(), given.end());
-  }
   std::vector<std::pair<PluginOffer, std::string>> wanted;
   {
-    const Claim search(*this);  // for inside(): plugins are not loaded by log sinks, for example
-    const EndOfSearch end{*this};
-    scan(given);
-    std::vector<Manifest> found;
-    {
-      const Lock lock(mutex_);
-      for (const PluginRecord& r : index_.records())
-        if (r.state() == PluginState::kFound) found.push_back(r.manifest);
-    }
+    Lock lock(mutex_);
+    ended_.wait(lock, [&] { return find_claim(kSearch) == nullptr; });
+    const Claim search(*this, lock, kSearch);
+    searched_ = true;
+    std::erase_if(places_, [&](const std::string& p) { return contains(given, p); });
+    places_.insert(places_.begin(), given.begin(), given.end());
+    scan(lock, given);
+    std::vector<std::string> messages;
+    for (const PluginRecord& r : index_.records())
+      if (r.state() == PluginState::kRefused)
+        messages.emplace_back(to_status(r.path, r.refusal).message());
     for (const PluginOffer what : {PluginOffer::kOp, PluginOffer::kGroup})
-      for (const Manifest& m : found)
-        for (const std::string& name : m.offers(what))
-          if (services_.in_use(what, name)) wanted.emplace_back(what, name);
+      for (const PluginRecord& r : index_.records())
+        if (r.state() == PluginState::kFound)
+          for (const std::string& name : r.manifest.offers(what)) wanted.emplace_back(what, name);
+    lock.unlock();
+    for (std::string& text : messages) base::log(LogLevel::kWarn, "plugin", std::move(text));
+    std::erase_if(wanted, [&](const auto& w) { return !services_.in_use(w.first, w.second); });
   }
-  for (const auto& [what, name] : wanted) load_for(what, {name});
+  for (const auto& [what, name] : wanted) load_for(what, name);
 
   const Lock lock(mutex_);
   Status problem;
@@ -260,218 +219,182 @@ void Loader::set_environment(FromEnvironment environment) {
 
 // ---- Check ----
 
-PluginFile Loader::check_file(const std::string& path) const {
+PluginFile Loader::open_file(const std::string& path) const {
   TrustedFolders folders(settings_.allow_writable);
-  PluginFile c = open_plugin_file(path, folders, settings_, process_);
-  c.hash();
-  return c;
+  return open_plugin_file(path, folders, settings_, process_);
 }
 
-Refusal Loader::check_admitted(const PluginFile& c, std::vector<std::string> lock_folders) const {
-  lock_folders.push_back(c.folder);  // a link does not lead out of reach of a lock
-  if (!contains(settings_.unlocked, c.path))
-    YARD_RETURN_IF_REFUSED(LockFiles::read(settings_, lock_folders).allows(c.manifest, c.sha256));
+Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
+  if (!contains(settings_.unlocked, file.path)) {
+    Lock lock(mutex_);
+    std::vector<std::string> folders = lock_folders_;
+    // A link does not lead out of reach of a lock.
+    add_missing(folders, {folder_of(file.path), file.folder});
+    if (remember) lock_folders_ = folders;
+    lock.unlock();
+    YARD_RETURN_IF_REFUSED(LockFiles::read(settings_, folders).allows(file.manifest, file.sha256));
+  }
   if (!settings_.require_verified && !verified_in_rules_.load(std::memory_order_relaxed)) return {};
   std::string why;
-  const auto known = results_.find(c.sha256, &why);
+  const auto known = results_.find(file.sha256, &why);
   if (known.value_or(false)) return {};
-  return {PluginReason::kNotVerified, fmt::format("`yard verify {}` {} it with digest {}{}", c.path,
-                                                  known ? "failed on" : "has not passed", c.sha256,
-                                                  why.empty() ? "" : fmt::format("; {}", why))};
-}
-
-Refusal Loader::check_admitted(const PluginFile& c, bool by_path) {
-  std::vector<std::string> folders;
-  {
-    const Lock lock(mutex_);
-    for (const std::string& folder : {by_path ? folder_of(c.path) : "", c.folder})
-      if (!folder.empty() && !contains(lock_folders_, folder)) lock_folders_.push_back(folder);
-    folders = lock_folders_;
-  }
-  return check_admitted(c, std::move(folders));
+  return {PluginReason::kNotVerified,
+          fmt::format("`yard verify {}` {} it with digest {}{}", file.path,
+                      known ? "failed on" : "has not passed", file.sha256,
+                      why.empty() ? "" : fmt::format("; {}", why))};
 }
 
 PluginInfo Loader::inspect(const std::string& path, bool would_load) {
-  PluginFile c = check_file(path);
-  if (would_load && !c.refusal.refused()) {
-    Lock lock(mutex_);
-    std::vector<std::string> folders = lock_folders_;
-    lock.unlock();
-    folders.push_back(folder_of(path));
-    c.refusal = check_admitted(c, std::move(folders));
-  }
-  PluginInfo info = record_of(c).info();
-  info.verified = !c.sha256.empty() && results_.find(c.sha256).value_or(false);
+  PluginFile file = open_file(path);
+  file.hash();
+  if (would_load && !file.refusal.refused()) file.refusal = check_admitted(file, false);
+  PluginInfo info = PluginRecord(file).info();
+  info.verified = !file.sha256.empty() && results_.find(file.sha256).value_or(false);
   return info;
 }
 
 // ---- Open and commit ----
 
-Refusal Loader::open_library(PluginFile& c, std::shared_ptr<Library>& to) {
-  std::vector<PluginRecord> earlier;  // loads of the same file
-  {
+Refusal Loader::open_library(PluginFile& file, std::shared_ptr<Library>& to) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (bool closing = true; closing; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
+    closing = false;
     const Lock lock(mutex_);
-    for (const auto* records : {&index_.records(), &replaced_})
-      for (const PluginRecord& r : *records)
-        if (r.library_status != nullptr && r.id == c.id) earlier.push_back(r);
-  }
-  for (const PluginRecord& known : earlier) {
-    to = known.library.lock();  // calls still use it
-    if (to != nullptr) return {};
-    // Another thread is closing it: wait, since stop must come before the next start.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    while (known.is_closing()) {
-      if (std::chrono::steady_clock::now() > end)
-        return {PluginReason::kCannotOpen,
-                "its earlier load is still being ended: stop() or a destructor has not returned"};
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    for (const auto& open : libraries_) {
+      if (open->id != file.id) continue;
+      to = open->library.lock();  // calls still use it
+      if (to != nullptr) return {};
+      // Another thread is closing it: wait, since stop must come before the next start.
+      closing |= open->is_closing();
     }
+    if (!closing) break;
+    if (std::chrono::steady_clock::now() > end)
+      return {PluginReason::kCannotOpen,
+              "its earlier load is still being ended: stop() or a destructor has not returned"};
   }
-  return Library::open(std::move(c.file), c.id, c.path, services_.host, to);
+  YARD_RETURN_IF_REFUSED(
+      Library::open(std::move(file.file), file.id, file.path, services_.host, to));
+  const Lock lock(mutex_);
+  std::erase_if(libraries_, [](const auto& l) { return l->stage() != LibraryStatus::kOpen; });
+  libraries_.push_back(to->status());
+  return {};
 }
 
-Refusal Loader::open_and_commit(PluginRecord& r, PluginFile& c, const PluginRecord* replaces) {
+Refusal Loader::install(PluginRecord& r, PluginFile& file, const PluginRecord* replaces) {
+  YARD_RETURN_IF_REFUSED(check_admitted(file, true));
   const auto begin = [&](const char* step) {
-    if (settings_.watch) settings_.watch(c.path, step);
+    if (settings_.watch) settings_.watch(file.path, step);
   };
   begin("opening");
   const auto keep_alive = KeepAlive::make();
-  YARD_RETURN_IF_REFUSED(open_library(c, keep_alive->library));
+  YARD_RETURN_IF_REFUSED(open_library(file, keep_alive->library));
   std::vector<registry::Step> steps;
   if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
     steps.emplace_back(registry::RemoveKept{old.get(), true});
   begin("query");
-  YARD_RETURN_IF_REFUSED(keep_alive->library->describe(c.manifest, keep_alive, steps));
+  YARD_RETURN_IF_REFUSED(keep_alive->library->describe(file.manifest, keep_alive, steps));
   begin("start");
   YARD_RETURN_IF_REFUSED(keep_alive->library->start());
   Status s = services_.apply(steps);
   if (s.code() == Code::kUnknownOp) {  // it may have kernels for an op of another plugin
-    const Loads others = load_for(PluginOffer::kOp, c.manifest.ops);
-    if (others.any) s = services_.apply(steps);
-    if (!s.ok() && others.busy)
-      return {PluginReason::kBusy,
-              fmt::format("{}; another thread is loading a plugin that serves it", s.message())};
+    Refusal busy;
+    for (const std::string& op : file.manifest.ops)
+      if (Refusal other = load_for(PluginOffer::kOp, op); other.refused()) busy = std::move(other);
+    s = services_.apply(steps);
+    if (!s.ok() && busy.refused())
+      return {PluginReason::kBusy, fmt::format("{}; {}", s.message(), busy.detail)};
   }
-  if (!s.ok()) {
-    std::string text(s.message());
-    for (const std::string& n : s.notes()) text += "; " + n;
+  if (!s.ok())
     return {s.code() == Code::kConflict ? PluginReason::kConflict : PluginReason::kBadDescriptor,
-            text};
-  }
-  r.keep_alive = keep_alive, r.library = keep_alive->library;
-  r.library_status = keep_alive->library->status();
+            s};
+  r.id = file.id, r.manifest = file.manifest, r.sha256 = file.sha256;
+  r.last_state = PluginState::kLoaded, r.refusal = {};
+  r.keep_alive = keep_alive, r.library = keep_alive->library->status();
   return {};
 }
 
 // ---- Loading ----
 
-Refusal Loader::load_path(const std::string& path, bool requested, Loads* loads) {
-  Loads ignored;
-  if (loads == nullptr) loads = &ignored;
-  const bool must_not_wait = t_claims > 0;
-  const auto busy = [&](const std::string& what) {
-    loads->busy = true;
-    return Refusal(PluginReason::kBusy,
-                   fmt::format("another thread works on {}, and this thread cannot wait for it "
-                               "while it loads a plugin itself",
-                               what));
-  };
-  Claim claim(*this);
+Refusal Loader::load_path(const std::string& path, bool requested) {
+  PluginFile file = open_file(path);
+  const std::string& name = file.manifest.name;
+  Lock lock(mutex_);
+  while (find_claim(name) != nullptr) {
+    if (t_claims > 0)
+      return {PluginReason::kBusy,
+              fmt::format("another thread works on plugin '{}', and this thread cannot wait for "
+                          "it while it loads a plugin itself",
+                          name)};
+    ended_.wait(lock);
+  }
   PluginRecord r;
-  {
-    Lock lock(mutex_);
-    while (is_claimed(path)) {
-      if (must_not_wait) return busy(path);
-      ended_.wait(lock);
-    }
-    const PluginRecord* known = index_.find_path(path);
-    if (known != nullptr && known->state() == PluginState::kLoaded) {
-      loads->any = true;
-      return {};
-    }
-    if (!requested && (known == nullptr || known->state() != PluginState::kFound)) return {};
-    if (known != nullptr)
-      r = *known;
-    else  // not kFound, so that no other thread loads it first
-      r.path = path, r.by_path = true, r.last_state = PluginState::kUnloaded;
-    claim.take(path);
-  }
-  PluginFile c = check_file(path);
-  const auto load = [&]() -> Refusal {
-    YARD_RETURN_IF_REFUSED(c.refusal);
-    {
-      Lock lock(mutex_);
-      while (is_claimed({}, c.manifest.name)) {
-        if (must_not_wait) return busy(fmt::format("a plugin called '{}'", c.manifest.name));
-        ended_.wait(lock);
-      }
-      claim.name = c.manifest.name;
-      index_.store(r);  // calls of what it serves wait for it
-      if (const PluginRecord* other = index_.precedent(r, true))
-        return {PluginReason::kDuplicateName,
-                fmt::format("'{}' is {} already, from {}{}", r.manifest.name,
-                            to_string(other->state()), other->path,
-                            other->state() == PluginState::kLoaded
-                                ? "; Plugins::replace() with this path puts this one in its place"
-                                : "")};
-    }
-    YARD_RETURN_IF_REFUSED(check_admitted(c, r.by_path));
-    return open_and_commit(r, c, nullptr);
-  };
-  r.manifest = c.manifest, r.sha256 = c.sha256;
-  Refusal refusal = load();
+  // Not kFound, so that no other thread loads it first.
+  r.path = path, r.by_path = true, r.last_state = PluginState::kUnloaded;
+  if (const PluginRecord* known = index_.find_path(path)) r = *known;
+  if (r.state() == PluginState::kLoaded) return {};
+  if (!requested && r.state() != PluginState::kFound) return {};
+
+  const Claim claim(*this, lock, name);
+  r.manifest = file.manifest;
+  Refusal refusal = file.refusal;
   if (!refusal.refused()) {
-    r.id = c.id, r.last_state = PluginState::kLoaded, r.refusal = {};
-    loads->any = true;
-  } else if (refusal.reason != PluginReason::kBusy) {
-    r.refuse(refusal);
+    index_.store(r);  // calls of what it serves wait for it
+    if (const PluginRecord* other = index_.precedent(r, true))
+      refusal = {
+          PluginReason::kDuplicateName,
+          fmt::format("'{}' is {} already, from {}{}", name, to_string(other->state()), other->path,
+                      other->state() == PluginState::kLoaded
+                          ? "; Plugins::replace() with this path puts this one in its place"
+                          : "")};
   }
+  lock.unlock();
+  file.hash();
+  r.sha256 = file.sha256;
+  if (!refusal.refused()) refusal = file.refusal;
+  if (!refusal.refused()) refusal = install(r, file, nullptr);
+  if (refusal.refused() && refusal.reason != PluginReason::kBusy) r.refuse(refusal);
+  lock.lock();
   store(r);
+  lock.unlock();
   if (!refusal.refused() && base::log_enabled("plugin", LogLevel::kInfo))
-    base::log(
-        LogLevel::kInfo, "plugin",
-        fmt::format("Plugin '{}' {} loaded from {}", r.manifest.name, r.manifest.version, r.path));
+    base::log(LogLevel::kInfo, "plugin",
+              fmt::format("Plugin '{}' {} loaded from {}", name, r.manifest.version, r.path));
   return refusal;
 }
 
-Loader::Loads Loader::load_for(PluginOffer what, const std::vector<std::string>& names) {
-  Loads loads;
-  for (const std::string& name : names) {
-    std::vector<std::string> paths;
-    {
-      const Lock lock(mutex_);
-      for (const PluginRecord& r : index_.records())
-        if (may_serve(r, what, name) && std::ranges::none_of(claims_, [&](const Claim* c) {
-              return c->is_mine() && c->has(r.path);
-            }))
-          paths.push_back(r.path);
-    }
-    for (const std::string& path : paths) {
-      const Refusal refusal = load_path(path, false, &loads);
-      // It was not requested by name, so the call goes on without it.
-      if (refusal.refused() && refusal.reason != PluginReason::kBusy)
-        base::log(LogLevel::kWarn, "plugin", std::string(to_status(path, refusal).message()));
+Refusal Loader::load_for(PluginOffer what, std::string_view name) {
+  std::vector<std::string> paths;
+  {
+    const Lock lock(mutex_);
+    for (const PluginRecord& r : index_.records()) {
+      const Claim* const claim = find_claim(r.manifest.name);
+      const PluginState now = r.state();
+      if (!r.serves(what, name) || (claim != nullptr && claim->is_mine())) continue;
+      // A loaded plugin that is being replaced or unloaded serves calls meanwhile.
+      if (now == PluginState::kFound || (now != PluginState::kLoaded && claim != nullptr))
+        paths.push_back(r.path);
     }
   }
-  return loads;
-}
-
-// A loaded plugin that is being replaced or unloaded serves calls meanwhile.
-bool Loader::may_serve(const PluginRecord& r, PluginOffer what, std::string_view name) const {
-  const PluginState now = r.state();
-  return r.serves(what, name) &&
-         (now == PluginState::kFound || (now != PluginState::kLoaded && is_claimed(r.path)));
+  Refusal busy;
+  for (const std::string& path : paths) {
+    Refusal refusal = load_path(path, false);
+    if (refusal.reason == PluginReason::kBusy)
+      busy = std::move(refusal);
+    else if (refusal.refused())  // it was not requested by name, so the call goes on without it
+      base::log(LogLevel::kWarn, "plugin", std::string(to_status(path, refusal).message()));
+  }
+  return busy;
 }
 
 bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
-  if (waiting_.load(std::memory_order_acquire) == 0) return true;
+  if (!any_found_.load(std::memory_order_acquire)) return true;
   try {
     {
       Lock lock(mutex_);
-      ended_.wait(lock, [&] { return !searching_; });
+      ended_.wait(lock, [&] { return find_claim(kSearch) == nullptr; });
     }
-    return !load_for(what, {std::string(name)}).busy;
+    load_for(what, name);
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", base::exception_text(e));
   }
@@ -484,12 +407,11 @@ std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view 
   size_t unknown = 0;
   for (const PluginRecord& r : index_.records()) {
     if (r.state() != PluginState::kRefused) continue;
+    unknown += r.manifest.name.empty();
     if (r.serves(what, name))
       to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
                                r.manifest.name, r.path, to_string(r.refusal.reason),
                                r.refusal.detail));
-    else
-      unknown += r.manifest.name.empty();
   }
   if (unknown > 0)
     to.push_back(
@@ -505,18 +427,10 @@ Status Loader::load(std::string_view name_or_path) {
   {
     Lock lock(mutex_);
     const PluginRecord* r = find_idle(lock, name_or_path);
-    struct stat info;
-    if (r == nullptr && name_or_path.find('/') == std::string_view::npos)
-      return unknown(name_or_path);
-    if (r == nullptr && ::stat(path.c_str(), &info) == 0)
-      for (const PluginRecord& other : index_.records()) {
-        // The file of a plugin that is not loaded may be gone, and its number that of another file now.
-        struct stat now;
-        if (other.id.device == info.st_dev && other.id.inode == info.st_ino &&
-            (other.in_process() || (::stat(other.path.c_str(), &now) == 0 &&
-                                    now.st_dev == info.st_dev && now.st_ino == info.st_ino)))
-          r = &other;
-      }
+    if (r == nullptr && path.find('/') == path.npos) return unknown(path);
+    std::error_code none;
+    for (const PluginRecord& other : index_.records())
+      if (r == nullptr && std::filesystem::equivalent(path, other.path, none)) r = &other;
     if (r != nullptr) path = r->path;
   }
   const Refusal refusal = load_path(path, true);
@@ -527,14 +441,11 @@ Status Loader::load(std::string_view name_or_path) {
 
 Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  Claim claim(*this);
-  PluginRecord record;
-  {
-    Lock lock(mutex_);
-    YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_loaded(lock, name));
-    record = *found;
-    claim.take(record.path), claim.name = record.manifest.name;
-  }
+  Lock lock(mutex_);
+  YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_loaded(lock, name));
+  PluginRecord record = *found;
+  const Claim claim(*this, lock, record.manifest.name);
+  lock.unlock();
   std::weak_ptr<const void> life;
   // Held until the change is published, so that no other object can have its address.
   if (const auto keep_alive = record.keep_alive.lock()) {
@@ -542,6 +453,7 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
     if (Status s = services_.apply({registry::RemoveKept{keep_alive.get()}}); !s.ok())
       return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
   }
+  lock.lock();
   record.last_state = PluginState::kUnloading;
   store(std::move(record));
   return life;
@@ -549,54 +461,39 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
 
 Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  Claim claim(*this);
-  PluginRecord old, next;
-  {
-    Lock lock(mutex_);
-    for (;;) {
-      YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_loaded(lock, name));
-      old = *found;
-      next.path = path.empty() ? old.path : std::string(path);
-      if (!is_claimed(next.path)) break;
-      ended_.wait(lock);
-    }
-    claim.take(old.path, next.path), claim.name = old.manifest.name;
-    next.by_path = next.path == old.path ? old.by_path : index_.find_path(next.path) == nullptr;
-  }
+  Lock lock(mutex_);
+  YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_loaded(lock, name));
+  PluginRecord old = *found, next;
+  next.path = path.empty() ? old.path : std::string(path);
+  next.by_path = next.path == old.path ? old.by_path : index_.find_path(next.path) == nullptr;
+  const Claim claim(*this, lock, old.manifest.name);
+  lock.unlock();
   std::weak_ptr<const void> life;
   if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
-  PluginFile c = check_file(next.path);
-  const auto load = [&]() -> Refusal {
-    YARD_RETURN_IF_REFUSED(c.refusal);
-    if (c.manifest.name != old.manifest.name)
-      return {PluginReason::kConflict,
-              fmt::format("its name is '{}'; expected '{}', which it replaces", c.manifest.name,
-                          old.manifest.name)};
-    if (c.sha256 == old.sha256) return {};
-    YARD_RETURN_IF_REFUSED(check_admitted(c, next.by_path));
-    return open_and_commit(next, c, &old);
-  };
-  if (const Refusal refusal = load(); refusal.refused())
+  PluginFile file = open_file(next.path);
+  file.hash();
+  Refusal refusal = file.refusal;
+  if (!refusal.refused() && file.manifest.name != old.manifest.name)
+    refusal = {PluginReason::kConflict,
+               fmt::format("its name is '{}'; expected '{}', which it replaces", file.manifest.name,
+                           old.manifest.name)};
+  if (!refusal.refused() && file.sha256 == old.sha256)
+    return std::weak_ptr<const void>();  // the same code
+  if (!refusal.refused()) refusal = install(next, file, &old);
+  if (refusal.refused())
     return to_status(next.path, refusal)
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
                           old.manifest.version, old.path));
-  if (c.sha256 == old.sha256) return std::weak_ptr<const void>();  // the same code
-  next.manifest = c.manifest, next.sha256 = c.sha256, next.id = c.id;
-  next.last_state = PluginState::kLoaded;
+  lock.lock();
   old.last_state = PluginState::kUnloading;
-  const std::string text =
+  // Another search may have dropped a file that is gone.
+  if (PluginRecord* there = index_.find_path(old.path)) *there = old;
+  store(next);
+  lock.unlock();
+  base::log_event(
+      LogLevel::kInfo, "plugin",
       fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
-                  next.manifest.version, next.path, old.manifest.version, old.path);
-  {
-    const Lock lock(mutex_);
-    std::erase_if(replaced_, [](const PluginRecord& r) { return !r.in_process(); });
-    replaced_.push_back(old);
-    // Another search may have dropped a file that is gone.
-    if (PluginRecord* there = index_.find_path(old.path)) *there = old;
-    index_.store(std::move(next));
-    note_waiting();
-  }
-  base::log_event(LogLevel::kInfo, "plugin", text);
+                  next.manifest.version, next.path, old.manifest.version, old.path));
   return life;
 }
 
@@ -610,8 +507,7 @@ Status Loader::forget(std::string_view name_or_path) {
   if (r->in_process())
     return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
                                                name_or_path, to_string(r->state())));
-  const std::string path = r->path;
-  std::erase_if(index_.records(), [&](const PluginRecord& x) { return x.path == path; });
+  index_.records().erase(index_.records().begin() + (r - index_.records().data()));
   note_waiting();
   return {};
 }
@@ -624,11 +520,12 @@ std::vector<PluginInfo> Loader::list() {
 }
 
 const void* Loader::keep_of(std::string_view name) {
-  Lock lock(mutex_);
-  const PluginRecord* r = index_.find(name);
-  if (r == nullptr || r->state() != PluginState::kLoaded) return nullptr;
-  const std::weak_ptr<KeepAlive> keep = r->keep_alive;
-  lock.unlock();
+  std::weak_ptr<KeepAlive> keep;
+  {
+    const Lock lock(mutex_);
+    const PluginRecord* r = index_.find(name);
+    if (r != nullptr && r->state() == PluginState::kLoaded) keep = r->keep_alive;
+  }
   return keep.lock().get();
 }
 

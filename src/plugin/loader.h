@@ -7,8 +7,8 @@
 // the old version.
 //
 // One lock protects the index, and is held briefly: no code of a plugin or of the program runs under it. A thread that works on
-// a plugin has a Claim on it, and others that want the same plugin wait for the end of the claim. A thread that has a claim
-// never waits for another one, so that no two threads wait for each other: it gets a refusal and can try again.
+// a plugin has a Claim on its name, and others that want a plugin of that name wait for the end of the claim. A thread that has
+// a claim never waits for another one, so that no two threads wait for each other: it gets a refusal and can try again.
 #pragma once
 
 #include <yard/plugins.h>
@@ -19,7 +19,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
@@ -76,59 +75,52 @@ class Loader final : public registry::LazyLoader {
  private:
   using Lock = std::unique_lock<base::Mutex>;
   class Claim;
-  struct EndOfSearch;
-  struct Loads {
-    bool any = false;   // a plugin was loaded, by this thread or by another one
-    bool busy = false;  // a plugin was not, because another thread works on it
-  };
 
   Status would_deadlock() const;
-  // With the lock held: whether another thread works on a plugin of that path, or of that name.
-  bool is_claimed(std::string_view path, std::string_view name = {}) const;
-  // With the lock held. Waits until no thread works on the plugin; null if there is none.
+  Status unknown(std::string_view name_or_path) const;
+  void forget_other_threads();  // in a forked child
+
+  // The following are called with the lock held.
+  const Claim* find_claim(std::string_view name) const noexcept;
+  // Waits until no thread works on the plugin; null if there is none.
   PluginRecord* find_idle(Lock& lock, std::string_view name_or_path);
   // The same for one that is loaded; an error if there is none.
   Result<PluginRecord*> find_loaded(Lock& lock, std::string_view name);
-  Status unknown(std::string_view name_or_path);
-  // With the lock held: whether a plugin that is found, or being loaded, serves it.
-  bool may_serve(const PluginRecord& record, PluginOffer what, std::string_view name) const;
   void store(PluginRecord record);
+  void note_waiting();
 
-  void note_waiting() { waiting_.store(index_.waiting(), std::memory_order_release); }
-  void forget_other_threads();  // in a forked child
-
-  // Scan.
-  void scan(const std::vector<std::string>& given);
-  // Check. Whether lock files and stored results admit a plugin.
-  PluginFile check_file(const std::string& path) const;
-  Refusal check_admitted(const PluginFile& c, std::vector<std::string> lock_folders) const;
-  Refusal check_admitted(const PluginFile& c, bool by_path);
-  // Open and commit: gives the record a library.
-  Refusal open_and_commit(PluginRecord& record, PluginFile& c, const PluginRecord* replaces);
-  Refusal open_library(PluginFile& c, std::shared_ptr<Library>& to);
+  // Scan. The lock is released meanwhile. Plugins that were unloaded stay unloaded, unless their files are `given`.
+  void scan(Lock& lock, const std::vector<std::string>& given);
+  // Check. Whether lock files and stored results admit a plugin. If `remember` is set, lock files beside it apply to others
+  // from now on.
+  PluginFile open_file(const std::string& path) const;
+  Refusal check_admitted(const PluginFile& file, bool remember);
+  // Open and commit. The record becomes that of the loaded plugin.
+  Refusal install(PluginRecord& record, PluginFile& file, const PluginRecord* replaces);
+  Refusal open_library(PluginFile& file, std::shared_ptr<Library>& to);
 
   // Loads the plugin of a path. If it is not `requested` by the program, does so only if it is found.
-  Refusal load_path(const std::string& path, bool requested, Loads* loads = nullptr);
-  // Loads the found plugins that serve one of these names.
-  Loads load_for(PluginOffer what, const std::vector<std::string>& names);
+  Refusal load_path(const std::string& path, bool requested);
+  // Loads the found plugins that serve a name, and waits for those that are being loaded. Only the refusal kBusy is
+  // returned; others are logged.
+  Refusal load_for(PluginOffer what, std::string_view name);
 
   const PluginSettings settings_;
   const Services services_;
   const ResultStore results_;
-  Process process_;
+  const Process process_;
   std::atomic<bool> verified_in_rules_{false};
-  std::atomic<size_t> waiting_{0};  // plugins that can still be loaded; read without the lock
+  std::atomic<bool> any_found_{false};  // plugins that can still be loaded; read without the lock
 
   base::Mutex mutex_{base::Rank::kLoader};
   base::Condition ended_;  // a claim has ended
   PluginIndex index_;
-  std::vector<PluginRecord> replaced_;     // earlier versions that calls may still use
-  std::vector<std::string> places_;        // given in code, the latest first
-  std::vector<std::string> lock_folders_;  // where a yard.lock applies
+  std::vector<std::shared_ptr<LibraryStatus>> libraries_;  // those that are open, of any version
+  std::vector<std::string> places_;                        // given in code, the latest first
+  std::vector<std::string> lock_folders_;                  // where a yard.lock applies
   std::vector<const Claim*> claims_;
   FromEnvironment environment_;
   bool searched_ = false;
-  bool searching_ = false;  // plugins for names in use are not yet loaded
   base::InChild in_child_;
 };
 

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "base/trusted_path.h"
 #include "plugin/scan.h"
 
 namespace yard::plugin {
@@ -89,8 +88,6 @@ Refusal LockFiles::allows(const Manifest& manifest, const std::string& sha256) c
 }
 
 LockFiles LockFiles::read(const PluginSettings& settings, const std::vector<std::string>& folders) {
-  LockFiles all;
-  TrustedFolders trusted(settings.allow_writable);
   std::set<std::string> paths;
   struct stat info;
   if (!settings.lock_file.empty()) {
@@ -100,22 +97,16 @@ LockFiles LockFiles::read(const PluginSettings& settings, const std::vector<std:
       if (const std::string path = folder + "/" + kLockFileName; ::lstat(path.c_str(), &info) == 0)
         paths.insert(path);
   }
-  const auto bad = [&](std::string why) {
-    all.problem = {PluginReason::kBadLockFile, std::move(why)};
-  };
+  LockFiles all;
+  all.present = !paths.empty();
+  TrustedFolders trusted(settings.allow_writable);
   for (const std::string& path : paths) {
-    all.present = true;
-    const Refusal way = trusted.check_file(path);
-    const std::string who = settings.allow_writable || ::stat(path.c_str(), &info) != 0
-                                ? std::string()
-                                : base::who_else_can_write(info, path);
+    const Refusal refusal = trusted.check_contents(path);
     auto one = LockFile::read(path);
-    if (way.reason == PluginReason::kWritableByOthers)
-      bad(fmt::format("{}: {}", path, way.detail));
-    else if (!who.empty())
-      bad(fmt::format("{} can be written by {}", path, who));
+    if (refusal.reason == PluginReason::kWritableByOthers)
+      all.problem = {PluginReason::kBadLockFile, fmt::format("{}: {}", path, refusal.detail)};
     else if (!one.ok())
-      bad(std::string(one.status().message()));
+      all.problem = {PluginReason::kBadLockFile, one.status()};
     else
       for (const LockLine& line : one->lines()) all.file.add(line);
   }

@@ -220,6 +220,10 @@ constexpr ReasonInfo kReasons[] = {
 
 std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
 
+Refusal::Refusal(PluginReason r, const Status& why) : reason(r), detail(why.message()) {
+  for (const std::string& note : why.notes()) detail += "; " + note;
+}
+
 Status to_status(const std::string& path, const Refusal& refusal) {
   const auto& info = kReasons[static_cast<size_t>(refusal.reason)];
   return Status(info.code, fmt::format("plugin {} is refused: {}: {}", path, info.name,

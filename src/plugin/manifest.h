@@ -21,6 +21,7 @@ struct Refusal {
 
   Refusal() = default;
   Refusal(PluginReason r, std::string d) : reason(r), detail(std::move(d)) {}
+  Refusal(PluginReason r, const Status& why);  // with its notes
   bool refused() const noexcept { return reason != PluginReason::kNone; }
 };
 

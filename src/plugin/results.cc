@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <yard/version.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "base/trusted_path.h"
 #include "plugin/scan.h"
 
 namespace yard::plugin {
@@ -39,18 +38,18 @@ class FolderLock {
  public:
   explicit FolderLock(const std::string& folder)
       : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    for (int i = 0; file_ && i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
+    for (int i = 0; i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i) {
+      if (errno != EWOULDBLOCK) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
   // Explicitly: a child that was forked meanwhile keeps the file open.
-  ~FolderLock() {
-    if (file_) ::flock(file_.fd(), LOCK_UN);
-  }
+  ~FolderLock() { ::flock(file_.fd(), LOCK_UN); }
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  base::File file_;
+  const base::File file_;
 };
 
 }  // namespace
@@ -68,7 +67,6 @@ std::vector<ResultStore::Line> ResultStore::parse(std::string_view text) {
   std::vector<Line> lines;
   for (std::string_view line : base::split(text, '\n'))
     if (auto e = parse_line(line)) lines.push_back(*std::move(e));
-  if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
   return lines;
 }
 
@@ -79,30 +77,17 @@ std::string ResultStore::text(const std::vector<Line>& lines) {
   return to;
 }
 
-Status ResultStore::usable() const {
-  if (!folder_.starts_with('/'))
-    return Status(Code::kNotFound,
-                  folder_.empty()
-                      ? std::string("there is no place to store it: neither XDG_STATE_HOME nor "
-                                    "HOME names a folder")
-                      : fmt::format("{} is not an absolute path", base::excerpt(folder_)));
-  const Refusal refusal = TrustedFolders(false).check(folder_);
-  if (!refusal.refused()) return {};
-  if (refusal.reason == PluginReason::kNotFound)
-    return Status(Code::kNotFound, fmt::format("{} does not exist", folder_));
-  return Status(Code::kInvalidArgument,
-                fmt::format("{} is not trusted: {}", path(), refusal.detail));
-}
-
 Result<std::vector<ResultStore::Line>> ResultStore::read() const {
-  YARD_RETURN_IF_ERROR(usable());
-  struct stat info;
-  const std::string who = ::stat(path().c_str(), &info) == 0 && S_ISREG(info.st_mode)
-                              ? base::who_else_can_write(info, path())
-                              : "";
-  if (!who.empty())
+  if (folder_.empty())
     return Status(Code::kInvalidArgument,
-                  fmt::format("{} is not trusted: it can be written by {}", path(), who));
+                  "there is no place to store it: neither XDG_STATE_HOME nor HOME names a folder");
+  if (!folder_.starts_with('/'))
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is not an absolute path", base::excerpt(folder_)));
+  const Refusal refusal = TrustedFolders(false).check_contents(path());
+  if (refusal.reason == PluginReason::kWritableByOthers)
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is not trusted: {}", path(), refusal.detail));
   YARD_ASSIGN_OR_RETURN(const std::string text, base::read_small_file(path(), kLargest));
   return parse(text);
 }
@@ -129,7 +114,6 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
     std::filesystem::create_directories(at.parent_path(), error);
     ::mkdir(at.c_str(), 0700);
   }
-  YARD_RETURN_IF_ERROR(usable());
   const FolderLock lock(folder_);
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
@@ -138,7 +122,8 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
                 [&](const Line& e) { return e.sha256 == sha256 && e.version == YARD_VERSION; });
   lines.push_back({YARD_VERSION, std::string(sha256), passed});
   if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
-  return base::write_file(path(), text(lines), 0600);
+  YARD_RETURN_IF_ERROR(base::write_file(path(), text(lines), 0600));
+  return read().status();  // an error if the folder is not trusted
 }
 
 }  // namespace yard::plugin

@@ -45,7 +45,6 @@ class ResultStore {
  private:
   // An error if the file is missing or not trusted.
   Result<std::vector<Line>> read() const;
-  Status usable() const;
 
   std::string folder_;
 };

@@ -22,54 +22,37 @@ namespace yard::plugin {
 namespace fs = std::filesystem;
 namespace {
 
-Refusal relative(std::string_view path) {
-  return {PluginReason::kRelativePath,
-          path.empty() ? std::string("an entry is empty")
-                       : fmt::format("{} does not begin with '/'", base::excerpt(path))};
-}
-
 Refusal unreadable(int error) {
   return {error == ENOENT || error == ENOTDIR ? PluginReason::kNotFound : PluginReason::kUnreadable,
           std::strerror(error)};
 }
 
-Refusal open_file(PluginFile& c, const PluginSettings& settings) {
+Refusal open_file(PluginFile& to, const PluginSettings& settings) {
   // Without blocking: it may be a pipe.
-  c.file = base::File(::open(c.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!c.file) return unreadable(errno);
+  base::File file(::open(to.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
-  if (::fstat(c.file.fd(), &info) != 0) return {PluginReason::kUnreadable, std::strerror(errno)};
-  if (!S_ISREG(info.st_mode)) {
-    c.file = base::File();  // it may have no end, and must not be hashed
-    return {PluginReason::kUnreadable, "it is not a regular file"};
-  }
-  c.id = FileId(info);
-  if (static_cast<uint64_t>(info.st_size) > settings.max_file_bytes) {
-    c.file = base::File();
+  if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
+  if (!S_ISREG(info.st_mode)) return {PluginReason::kUnreadable, "it is not a regular file"};
+  to.id = FileId(info);
+  if (static_cast<uint64_t>(info.st_size) > settings.max_file_bytes)
     return {PluginReason::kTooLarge,
             fmt::format("the file has {} bytes: expected at most {} (max_file_bytes)", info.st_size,
                         settings.max_file_bytes)};
-  }
+  to.file = std::move(file);
   if (settings.allow_writable) return {};
-  const std::string who = base::who_else_can_write(info, c.path);
+  const std::string who = base::who_else_can_write(info, to.path);
   if (who.empty()) return {};
   return {PluginReason::kWritableByOthers, fmt::format("the file can be written by {}", who)};
 }
 
-PluginReason reason_of(base::ElfProblem problem) {
-  switch (problem) {
-    case base::ElfProblem::kNone: break;
-    case base::ElfProblem::kUnreadable: return PluginReason::kUnreadable;
-    case base::ElfProblem::kNotElf: return PluginReason::kNotElf;
-    case base::ElfProblem::kDamaged: return PluginReason::kDamaged;
-    case base::ElfProblem::kOtherMachine: return PluginReason::kOtherMachine;
-    case base::ElfProblem::kNotSharedLibrary: return PluginReason::kNotALibrary;
-  }
-  return PluginReason::kNone;
-}
+// In the order of base::ElfProblem.
+constexpr PluginReason kElfReasons[] = {PluginReason::kNone,         PluginReason::kUnreadable,
+                                        PluginReason::kNotElf,       PluginReason::kDamaged,
+                                        PluginReason::kOtherMachine, PluginReason::kNotALibrary};
 
 Refusal read_manifest(const base::ElfReading& elf, Manifest& to) {
-  if (elf.problem != base::ElfProblem::kNone) return {reason_of(elf.problem), elf.detail};
+  if (elf.problem != base::ElfProblem::kNone)
+    return {kElfReasons[static_cast<size_t>(elf.problem)], elf.detail};
   if (elf.notes.empty())
     return {PluginReason::kNoManifest,
             "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
@@ -94,6 +77,16 @@ Refusal TrustedFolders::check_file(const std::string& path, std::string* real) {
   at = folder_of(at);
   if (real != nullptr) *real = at;
   return check_real(at);
+}
+
+Refusal TrustedFolders::check_contents(const std::string& path) {
+  if (allow_writable_) return {};
+  YARD_RETURN_IF_REFUSED(check_file(path));
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return unreadable(errno);
+  const std::string who = base::who_else_can_write(info, path);
+  if (who.empty()) return {};
+  return {PluginReason::kWritableByOthers, fmt::format("it can be written by {}", who)};
 }
 
 Refusal TrustedFolders::follow(const std::string& path, std::string& real) {
@@ -129,15 +122,13 @@ namespace {
 
 // A missing folder must not be one that others can create.
 Refusal check_run_path(const std::string& path, TrustedFolders& folders) {
-  if (path.find("$ORIGIN") != path.npos || path.find("${ORIGIN}") != path.npos)
-    return {PluginReason::kRelativePath,
-            fmt::format("it looks for libraries in {}: expected an absolute path; a plugin is "
-                        "opened by its descriptor, so $ORIGIN is not its folder",
-                        base::excerpt(path))};
   if (!path.starts_with('/') || path.find('$') != path.npos)
     return {PluginReason::kRelativePath,
-            fmt::format("it looks for libraries in {}: expected an absolute path",
-                        base::excerpt(path))};
+            fmt::format("it looks for libraries in {}: expected an absolute path{}",
+                        base::excerpt(path),
+                        path.find("ORIGIN") != path.npos
+                            ? "; a plugin is opened by its descriptor, so $ORIGIN is not its folder"
+                            : "")};
   fs::path at = path;
   std::error_code none;
   while (at != "/" && fs::symlink_status(at, none).type() == fs::file_type::not_found)
@@ -147,20 +138,10 @@ Refusal check_run_path(const std::string& path, TrustedFolders& folders) {
   return r;
 }
 
-Refusal check_library(const std::string& path, TrustedFolders& folders, bool allow_writable) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return {};
-  Refusal r = folders.check_file(path);
-  if (const std::string who = base::who_else_can_write(info, path); !who.empty() && !allow_writable)
-    r = {PluginReason::kWritableByOthers, fmt::format("it can be written by {}", who)};
-  if (r.refused()) r.detail = fmt::format("it needs {}: {}", path, r.detail);
-  return r;
-}
-
 // Others must not be able to run code through the libraries that the plugin names and the folders where it looks for
 // them. What these libraries need in turn is not checked.
-Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders,
-                        const PluginSettings& settings) {
+Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders) {
+  std::error_code none;
   std::vector<std::string> run_paths;
   for (const std::string& list : elf.run_paths)
     for (std::string_view path : base::split(list, ':')) {
@@ -168,13 +149,13 @@ Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders,
       YARD_RETURN_IF_REFUSED(check_run_path(run_paths.back(), folders));
     }
   for (const std::string& name : elf.needed) {
-    if (name.find('/') != name.npos) {
-      YARD_RETURN_IF_REFUSED(check_run_path(name, folders));
-      YARD_RETURN_IF_REFUSED(check_library(name, folders, settings.allow_writable));
-      continue;
+    const bool is_path = name.find('/') != name.npos;
+    if (is_path) YARD_RETURN_IF_REFUSED(check_run_path(name, folders));
+    for (const std::string& folder : is_path ? std::vector<std::string>{""} : run_paths) {
+      const std::string path = is_path ? name : folder + "/" + name;
+      if (Refusal r = folders.check_contents(path); r.refused() && fs::exists(path, none))
+        return {r.reason, fmt::format("it needs {}: {}", path, r.detail)};
     }
-    for (const std::string& folder : run_paths)
-      YARD_RETURN_IF_REFUSED(check_library(folder + "/" + name, folders, settings.allow_writable));
   }
   return {};
 }
@@ -193,7 +174,7 @@ PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
     const base::ElfReading elf = base::read_elf(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
     YARD_RETURN_IF_REFUSED(read_manifest(elf, c.manifest));
     YARD_RETURN_IF_REFUSED(check_manifest(c.manifest, process));
-    return check_libraries(elf, folders, settings);
+    return check_libraries(elf, folders);
   };
   c.refusal = check();
   return c;
@@ -212,9 +193,13 @@ Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
   Found found;
   for (const std::string& place : places) {
     struct stat info {};
-    Refusal refusal = !place.starts_with('/')             ? relative(place)
-                      : ::stat(place.c_str(), &info) != 0 ? unreadable(errno)
-                                                          : Refusal();
+    Refusal refusal;
+    if (!place.starts_with('/'))
+      refusal = {PluginReason::kRelativePath,
+                 place.empty() ? std::string("an entry is empty")
+                               : fmt::format("{} does not begin with '/'", base::excerpt(place))};
+    else if (::stat(place.c_str(), &info) != 0)
+      refusal = unreadable(errno);
     const bool is_folder = !refusal.refused() && S_ISDIR(info.st_mode);
     const std::string folder = is_folder ? place : folder_of(place);
     if (!refusal.refused()) refusal = folders.check(folder);
@@ -238,19 +223,6 @@ Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
   return found;
 }
 
-std::vector<std::string> absolute_paths(std::string_view text, char separator,
-                                        std::vector<RefusedPath>& refused) {
-  std::vector<std::string> paths;
-  if (base::trim(text).empty()) return paths;
-  for (std::string_view path : base::split(text, separator)) {
-    if (path.starts_with('/'))
-      paths.emplace_back(path);
-    else
-      refused.push_back({std::string(path), relative(path)});
-  }
-  return paths;
-}
-
 std::string folder_of(const std::string& path) {
   return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
 }
@@ -259,58 +231,54 @@ bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
 
 namespace {
 
-// Of this library, or of the program that it is linked into; absolute, empty if unknown.
-std::string folder_of_this_library() {
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+// Where plugins are installed. Found relative to this library, or to the program that it is linked into, so that an
+// installation can be moved; else as configured at build time.
+std::string installed_folder() {
   Dl_info info;
   static const char anchor = 0;
-  if (::dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return {};
-  std::string path = info.dli_fname;
-  if (!path.starts_with('/')) {  // linked into the program
-    char real[PATH_MAX];
-    const ssize_t n = ::readlink("/proc/self/exe", real, sizeof real);
-    if (n <= 0) return {};
-    path.assign(real, static_cast<size_t>(n));
+  std::error_code none;
+  if (::dladdr(&anchor, &info) != 0 && info.dli_fname != nullptr) {
+    const fs::path here = info.dli_fname[0] == '/' ? fs::path(info.dli_fname)
+                                                   : fs::read_symlink("/proc/self/exe", none);
+    for (const char* from_here : {YARD_PLUGINS_FROM_LIBRARY, YARD_PLUGINS_FROM_PROGRAM})
+      if (const fs::path found = fs::canonical(here.parent_path() / from_here, none);
+          !none && !here.empty())
+        return found.string();
   }
-  return folder_of(path);
+  return YARD_PLUGIN_DIRECTORY;
 }
 
 }  // namespace
 
-std::string installed_folder() {
-  const std::string here = folder_of_this_library();
-  char real[PATH_MAX];
-  if (!here.empty())
-    for (const char* from_here : {YARD_PLUGINS_FROM_LIBRARY, YARD_PLUGINS_FROM_PROGRAM})
-      if (::realpath((here + "/" + from_here).c_str(), real) != nullptr) return real;
-  return YARD_PLUGIN_DIRECTORY;
-}
-
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    bool installed, TrustedFolders& trusted) {
   std::vector<RefusedPath> refused;
-  std::vector<std::string> places = given;
-  std::vector<std::string> folders = absolute_paths(environment.path, ':', refused);
-  const auto exists = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
+  std::vector<std::string> places = given, folders;
+  if (!base::trim(environment.path).empty())
+    for (std::string_view folder : base::split(environment.path, ':')) folders.emplace_back(folder);
   if (installed && exists(installed_folder())) folders.push_back(installed_folder());
   // The file of a plugin given by name; empty if there is none.
-  const auto file_of = [&](const std::string& name) -> std::string {
+  const auto file_of = [&](std::string_view name) -> std::string {
     for (const std::string& folder : folders)
-      for (const std::string& file : {folder + "/" + name + ".so", folder + "/lib" + name + ".so"})
-        if (exists(file)) return file;
+      for (const char* prefix : {"/", "/lib"})
+        if (const std::string file = fmt::format("{}{}{}.so", folder, prefix, name);
+            folder.starts_with('/') && exists(file))
+          return file;
     return {};
   };
   if (!base::trim(environment.plugins).empty())
     for (std::string_view word : base::split(environment.plugins, ',')) {
-      const std::string file =
-          base::is_bare_word(word) ? file_of(std::string(word)) : std::string(word);
-      if (base::is_bare_word(word) && file.empty())
-        refused.push_back({std::string(word),
-                           {PluginReason::kNotFound,
-                            fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so "
-                                        "is in a plugin directory",
-                                        word)}});
-      else
-        places.push_back(file);
+      const bool by_name = base::is_bare_word(word);
+      places.push_back(by_name ? file_of(word) : std::string(word));
+      if (!by_name || !places.back().empty()) continue;
+      places.pop_back();
+      refused.push_back({std::string(word),
+                         {PluginReason::kNotFound,
+                          fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so "
+                                      "is in a plugin directory",
+                                      word)}});
     }
   places.insert(places.end(), folders.begin(), folders.end());
   Found found = search(places, trusted);

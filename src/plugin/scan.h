@@ -23,6 +23,8 @@ class TrustedFolders {
   Refusal check(const std::string& folder);
   // Checks the folders on the way to a file. `real`, if given, gets the folder that the way leads to.
   Refusal check_file(const std::string& path, std::string* real = nullptr);
+  // The same, and that others cannot write the file.
+  Refusal check_contents(const std::string& path);
 
  private:
   // Where a path leads, without links.
@@ -88,16 +90,8 @@ struct FromEnvironment {
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    bool installed, TrustedFolders& folders);
 
-// Splits a list of paths; those that are empty or not absolute are refused. Blank text is an empty list.
-std::vector<std::string> absolute_paths(std::string_view text, char separator,
-                                        std::vector<RefusedPath>& refused);
-
 // Whether the process is privileged (setuid and the like); it then ignores the environment.
 bool privileged() noexcept;
-
-// Where plugins are installed: found relative to this library, so that an installation can be moved, else as configured
-// at build time. The folder may be missing.
-std::string installed_folder();
 
 // The folder of a path, "/" for one directly below the root.
 std::string folder_of(const std::string& path);

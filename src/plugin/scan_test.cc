@@ -156,17 +156,6 @@ TEST(WhoElseCanWrite, IncludesTheGroupOfTheProcess) {
   EXPECT_EQ(who, "group 54321");
 }
 
-TEST(AbsoluteEntries, RelativeEntriesAreRefused) {
-  std::vector<RefusedPath> refused;
-  EXPECT_THAT(absolute_paths("/a:/b c", ':', refused), ElementsAre("/a", "/b c"));
-  EXPECT_THAT(refused, IsEmpty());
-  EXPECT_THAT(absolute_paths("/a::b:", ':', refused), ElementsAre("/a"));
-  EXPECT_EQ(refused.size(), 3u);
-  refused.clear();
-  EXPECT_THAT(absolute_paths("  ", ':', refused), IsEmpty());
-  EXPECT_THAT(refused, IsEmpty());
-}
-
 TEST(Privileged, IsFalseInATest) { EXPECT_FALSE(privileged()); }
 
 }  // namespace

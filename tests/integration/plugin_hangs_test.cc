@@ -118,6 +118,36 @@ TEST_F(PluginHangs, CodeThatHangsDoesNotBlockChangesLoadsAndListings) {
   }
 }
 
+TEST_F(PluginHangs, CodeThatHangsAtItsEndDoesNotBlockChangesLoadsAndListings) {
+  const std::string answer = folder_.put("answer");
+  const Folder empty;
+  for (const char* when : {"destroy_waits", "stop_waits", "close_waits"}) {
+    SCOPED_TRACE(when);
+    // glibc closes one library at a time, destructors included.
+    const bool may_open = std::string_view(when) != "close_waits";
+    const std::string path = folder_.put(when);
+    ASSERT_TRUE(runtime_.plugins().load(path).ok());
+    EXPECT_EQ(ask(runtime_, "behave"), 0);
+    EXPECT_EQ(ask(runtime_, "behave"), 0);
+    begin();
+    std::thread first([&] {
+      EXPECT_TRUE(runtime_.plugins().unload("behave").value().wait(seconds(20)).ok());
+    });
+    EXPECT_TRUE(eventually([&] { return waits_at(gate_); }, seconds(20)));
+    EXPECT_TRUE(runtime_.set_policy({}).ok());
+    EXPECT_NE(info_of(runtime_, path).state, PluginState::kUnloaded);
+    if (may_open) {
+      EXPECT_TRUE(runtime_.plugins().load(answer).ok());
+      EXPECT_EQ(ask(runtime_), 1);
+      EXPECT_TRUE(runtime_.plugins().unload("answer").ok());
+    }
+    EXPECT_TRUE(runtime_.plugins().discover({empty.path()}).ok());
+    end();
+    first.join();
+    EXPECT_EQ(info_of(runtime_, path).state, PluginState::kUnloaded);
+  }
+}
+
 // Two files with plugins of one name, and nothing loaded yet: one of them is.
 TEST_F(PluginHangs, TheSecondOfOneNameWaitsForTheFirst) {
   const std::string one = folder_.put("start_waits"), other = folder_.put("behave");

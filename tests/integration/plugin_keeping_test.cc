@@ -77,13 +77,13 @@ TEST(UnloadedPlugins, DoNotBlockANewVersionInAnotherFile) {
   EXPECT_THAT(std::string(runtime.plugins().load(old).message()), HasSubstr("loaded already"));
 }
 
-// Holds a load at its start until it is let go.
+// Holds the load of plugin `answer` at its start until it is let go.
 class HeldLoad {
  public:
   RuntimeSettings settings(std::vector<std::string> paths) {
     RuntimeSettings s = alone(std::move(paths));
-    s.plugins.watch = [this](std::string_view, std::string_view step) {
-      if (step != "start") return;
+    s.plugins.watch = [this](std::string_view path, std::string_view step) {
+      if (step != "start" || !path.ends_with("/answer.so")) return;
       reached_.set_value();
       go_.get_future().wait();
     };
@@ -116,6 +116,25 @@ TEST(PluginsThatTakeTheirTime, DelayOnlyTheirOwnCallers) {
   loads.join();
   EXPECT_TRUE(other.get().ok());
   EXPECT_EQ(same.get(), 1);
+}
+
+// A thread that loads a plugin itself does not wait: the other might be waiting for it.
+TEST(PluginsThatTakeTheirTime, MakeWhatBuildsOnThemBusy) {
+  Folder folder;
+  folder.put("answer"), folder.put("kernel_only");
+  HeldLoad held;
+  Runtime runtime(held.settings({folder.path()}));
+  std::thread loads([&] { EXPECT_TRUE(runtime.plugins().load("answer").ok()); });
+  held.wait();
+  const Status refused = runtime.plugins().load("helper");
+  EXPECT_EQ(refused.code(), Code::kWouldDeadlock);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("busy: "), HasSubstr("another thread works on plugin 'answer'")));
+  EXPECT_EQ(info_of(runtime, "helper").state, State::kFound);
+  held.let_go();
+  loads.join();
+  EXPECT_TRUE(runtime.plugins().load("helper").ok());
+  EXPECT_EQ(ask(runtime), 3);
 }
 
 TEST(LockFiles, OfAnUntrustedDirectoryAreIgnored) {

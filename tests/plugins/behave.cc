@@ -144,6 +144,11 @@ int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t) {
 
 int32_t start(const yard_host_t*, char*, uint64_t) { return now("start"), YARD_OK; }
 void stop() { now("stop"); }
+int32_t create(yard_call_t*, const yard_named_value_t*, uint32_t, void** state) {
+  static char made;
+  return *state = &made, YARD_OK;
+}
+void destroy(void*, void*) { now("destroy"); }
 
 yard_plugin_t g_plugin{};
 
@@ -163,6 +168,8 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   kernels[0].id = "reference." NAME, kernels[0].kind = YARD_KIND_REFERENCE;
   kernels[0].run = reference;
   kernels[1].id = "default." NAME, kernels[1].kind = YARD_KIND_DEFAULT, kernels[1].run = run;
+  if (std::string_view(g_when) == "destroy")
+    kernels[1].create = create, kernels[1].destroy = destroy;
   g_plugin.size = sizeof g_plugin, g_plugin.abi = YARD_ABI_VERSION;
   g_plugin.name = NAME, g_plugin.version = "1.0";
   g_plugin.backends = backends, g_plugin.backend_count = 1;
