@@ -5,24 +5,19 @@
 
 namespace yard::plugin {
 
-PluginRecord::PluginRecord(const PluginFile& file)
-    : path(file.path), id(file.id), manifest(file.manifest), sha256(file.sha256) {
-  if (file.refusal.refused()) refuse(file.refusal);
-}
-
 PluginState PluginRecord::state() const noexcept {
-  const bool opened = last_state == PluginState::kLoaded || last_state == PluginState::kUnloading;
+  const bool opened = last_state == State::kLoaded || last_state == State::kUnloading;
   if (!opened || library == nullptr || library->stage() == LibraryStatus::kOpen) return last_state;
-  return library->stage() == LibraryStatus::kClosed ? PluginState::kUnloaded : PluginState::kPinned;
+  return library->stage() == LibraryStatus::kClosed ? State::kUnloaded : State::kPinned;
 }
 
 PluginInfo PluginRecord::info() const {
   PluginInfo to;
   to.path = path, to.state = state(), to.sha256 = sha256;
-  if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
-  if (to.state == PluginState::kUnloading && library != nullptr && library->is_closing())
+  if (to.state == State::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
+  if (to.state == State::kUnloading && library != nullptr && library->is_closing())
     to.detail = "it is being stopped and closed: its stop() or a destructor has not returned";
-  if (to.state == PluginState::kPinned) to.detail = library->why_pinned();
+  if (to.state == State::kPinned) to.detail = library->why_pinned();
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
   to.devices = manifest.devices, to.features = manifest.features, to.ops = manifest.ops;
@@ -40,8 +35,8 @@ PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
   if (name_or_path.find('/') != std::string_view::npos) return find_path(name_or_path);
   PluginRecord* best = nullptr;
   const auto rank = [](const PluginRecord& r) {
-    if (r.state() == PluginState::kLoaded) return 0;
-    return r.in_process() ? 1 : r.state() == PluginState::kRefused ? 3 : 2;
+    if (r.state() == State::kLoaded) return 0;
+    return r.in_process() ? 1 : r.state() == State::kRefused ? 3 : 2;
   };
   for (PluginRecord& r : records_) {
     if (r.manifest.name != name_or_path) continue;
@@ -61,7 +56,7 @@ const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requeste
     }
     if (r.manifest.name != of.manifest.name) continue;
     if (requested && r.was_unloaded()) continue;
-    if (r.in_process() || (before && r.state() != PluginState::kRefused)) return &r;
+    if (r.in_process() || (before && r.state() != State::kRefused)) return &r;
   }
   return nullptr;
 }

@@ -15,32 +15,29 @@
 
 namespace yard::plugin {
 
-// A file that was found.
-struct PluginRecord {
-  std::string path;
-  FileId id;
-  Manifest manifest;
-  std::string sha256;
-  Refusal refusal;
-  PluginState last_state = PluginState::kFound;  // set by the loader; see state()
+// A file that was found, and what became of its plugin.
+struct PluginRecord : FoundFile {
+  State last_state = State::kFound;     // set by the loader; see state()
   bool by_path = false;                 // loaded by its path, from no place that is searched
   std::weak_ptr<KeepAlive> keep_alive;  // of its last load
   std::shared_ptr<const LibraryStatus> library;
 
   PluginRecord() = default;
-  explicit PluginRecord(const PluginFile& file);
+  explicit PluginRecord(const FoundFile& file) : FoundFile(file) {
+    if (refusal.refused()) last_state = State::kRefused;
+  }
   // The current state. A library closes by itself when its last record in the registry is released.
   PluginState state() const noexcept;
   bool in_process() const noexcept {
-    return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
+    return state() == State::kLoaded || state() == State::kUnloading;
   }
   bool was_unloaded() const noexcept {
-    return state() == PluginState::kUnloaded || state() == PluginState::kPinned;
+    return state() == State::kUnloaded || state() == State::kPinned;
   }
   bool serves(PluginOffer what, std::string_view name) const noexcept {
     return contains(manifest.offers(what), name);
   }
-  void refuse(Refusal r) { refusal = std::move(r), last_state = PluginState::kRefused; }
+  void refuse(Refusal r) { refusal = std::move(r), last_state = State::kRefused; }
   PluginInfo info() const;
 };
 

@@ -60,14 +60,14 @@ Refusal Library::open(base::File file, const FileId& id, const std::string& path
     problem = opened.status();
     if (opened.ok()) library->library_ = std::make_unique<base::DynamicLibrary>(*std::move(opened));
   });
-  if (!threw.empty()) return {PluginReason::kCannotOpen, threw};
-  if (!problem.ok()) return {PluginReason::kCannotOpen, problem};
+  if (!threw.empty()) return {Reason::kCannotOpen, threw};
+  if (!problem.ok()) return {Reason::kCannotOpen, problem};
   library->status_ = std::make_shared<LibraryStatus>(id, library);
   library->host_ = host;
   library->query_ =
       reinterpret_cast<yard_plugin_query_t>(library->library_->symbol(YARD_PLUGIN_QUERY_SYMBOL));
   if (library->query_ == nullptr)
-    return {PluginReason::kNoQuery, "it does not export " YARD_PLUGIN_QUERY_SYMBOL};
+    return {Reason::kNoQuery, "it does not export " YARD_PLUGIN_QUERY_SYMBOL};
   to = std::move(library);
   return {};
 }
@@ -76,46 +76,46 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
                           std::vector<registry::Step>& steps) {
   const yard_plugin_t* given = nullptr;
   const std::string threw = thrown_by([&] { given = query_(YARD_ABI_VERSION, host_); });
-  if (!threw.empty()) return {PluginReason::kQueryThrew, threw};
+  if (!threw.empty()) return {Reason::kQueryThrew, threw};
   if (given == nullptr)
-    return {PluginReason::kQueryDeclined,
-            fmt::format("its query returned NULL to a host of ABI {}", YARD_ABI_VERSION)};
+    return {Reason::kQueryDeclined, "its query returned NULL to a host of ABI {}",
+            YARD_ABI_VERSION};
   if (reinterpret_cast<uintptr_t>(given) % alignof(yard_plugin_t) != 0)
-    return {PluginReason::kBadDescriptor, "its descriptor is not aligned"};
+    return {Reason::kBadDescriptor, "its descriptor is not aligned"};
   if (Status s = registry::read_plugin(*given, keep, steps, registry::Origin::From::kPlugin); !s)
-    return {PluginReason::kBadDescriptor, s};
+    return {Reason::kBadDescriptor, s};
   // The size has been checked; what it does not cover is zero.
   plugin_ = {};
   std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
-  quiesce_.clear();
+  quiesced_.clear();
   for (const registry::Step& step : steps)
     if (const auto* b = std::get_if<registry::AddBackend>(&step); b && b->backend->d.quiesce)
-      quiesce_.push_back({b->backend->name, b->backend->d.quiesce, b->backend->d.self,
-                          std::max<int32_t>(b->backend->d.device_type, 1)});
+      quiesced_.emplace_back(b->backend->name, b->backend->d);
   return compare(manifest, steps);
 }
 
 std::string Library::quiesce() const {
-  for (const Quiesce& q : quiesce_) {
+  for (const auto& [name, backend] : quiesced_) {
     int32_t code = YARD_OK;
-    std::string why = thrown_by([&] { code = q.wait(q.self, {q.device_type, -1}); });
+    const yard_device_t all{std::max<int32_t>(backend.device_type, 1), -1};
+    std::string why = thrown_by([&] { code = backend.quiesce(backend.self, all); });
     if (why.empty() && code != YARD_OK) why = fmt::format("it returned {}", code);
-    if (!why.empty()) return fmt::format("backend '{}' cannot be quiesced: {}", q.backend, why);
+    if (!why.empty()) return fmt::format("backend '{}' cannot be quiesced: {}", name, why);
   }
   return {};
 }
 
 Refusal Library::compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const {
   const auto differs = [](const char* what, const std::string& one, const std::string& other) {
-    return Refusal(PluginReason::kManifestDiffers,
-                   fmt::format("its manifest has {} '{}', its descriptor '{}'", what, one, other));
+    return Refusal(Reason::kManifestDiffers, "its manifest has {} '{}', its descriptor '{}'", what,
+                   one, other);
   };
   if (manifest.name != plugin_.name) return differs("name", manifest.name, plugin_.name);
   const std::string version = plugin_.version != nullptr ? plugin_.version : "";
   if (manifest.version != version) return differs("version", manifest.version, version);
   const auto unlisted = [](const char* what, const std::string& name) {
-    return Refusal(PluginReason::kManifestDiffers,
-                   fmt::format("it serves {} '{}', which its manifest does not list", what, name));
+    return Refusal(Reason::kManifestDiffers, "it serves {} '{}', which its manifest does not list",
+                   what, name);
   };
   for (const registry::Step& step : steps) {
     const std::string* op = nullptr;
@@ -138,7 +138,7 @@ Refusal Library::start() {
     error[sizeof error - 1] = '\0';
     if (why.empty() && code != YARD_OK)
       why = error[0] != '\0' ? error : fmt::format("its start returned {}", code);
-    if (!why.empty()) return {PluginReason::kStartFailed, why};
+    if (!why.empty()) return {Reason::kStartFailed, why};
   }
   started_ = true;
   return {};

@@ -78,13 +78,7 @@ class Library {
   yard_plugin_query_t query_ = nullptr;
   const yard_host_t* host_ = nullptr;
   yard_plugin_t plugin_{};
-  struct Quiesce {
-    std::string backend;
-    int32_t (*wait)(void* self, yard_device_t device);
-    void* self;
-    int32_t device_type;
-  };
-  std::vector<Quiesce> quiesce_;
+  std::vector<std::pair<std::string, yard_backend_t>> quiesced_;  // backends with `quiesce`
   bool started_ = false;
 };
 

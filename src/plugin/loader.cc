@@ -102,25 +102,16 @@ Status Loader::unknown(std::string_view name_or_path) const {
 Result<PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
   PluginRecord* const found = find_idle(lock, name);
   if (found == nullptr) return unknown(name);
-  if (found->state() == PluginState::kLoaded) return found;
+  if (found->state() == State::kLoaded) return found;
   return Status(Code::kNotFound, fmt::format("plugin '{}' is not loaded: it is {}", name,
                                              to_string(found->state())));
-}
-
-void Loader::store(PluginRecord record) {
-  index_.store(std::move(record));
-  note_waiting();
-}
-
-void Loader::note_waiting() {
-  any_found_ = std::ranges::any_of(index_.records(),
-                                   [](const auto& r) { return r.state() == PluginState::kFound; });
 }
 
 // ---- Scan ----
 
 void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
   const std::vector<std::string> places = places_;
+  std::vector<std::string> lock_folders = lock_folders_;
   const FromEnvironment environment = environment_;
   lock.unlock();
   TrustedFolders folders(settings_.allow_writable);
@@ -128,17 +119,12 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
   std::vector<PluginRecord> scanned;
   for (const std::string& file : found.files)
     scanned.emplace_back(open_plugin_file(file, folders, settings_, process_));
-  for (const RefusedPath& r : found.refused) {
-    scanned.emplace_back().path = r.path;
-    scanned.back().refuse(r.refusal);
-  }
-  lock.lock();
-  add_missing(lock_folders_, found.folders);
-  const std::vector<std::string> lock_folders = lock_folders_;
-  lock.unlock();
+  for (const FoundFile& refused : found.refused) scanned.emplace_back(refused);
+  add_missing(lock_folders, found.folders);
   const LockFiles locks = LockFiles::read(settings_, lock_folders);
 
   lock.lock();
+  add_missing(lock_folders_, lock_folders);
   PluginIndex next;
   for (PluginRecord& r : scanned) {
     const PluginRecord* const old = index_.find_path(r.path);
@@ -149,23 +135,21 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
   }
   // Plugins in the process, and those requested by path, stay known.
   for (const PluginRecord& r : index_.records())
-    if (r.in_process() || r.by_path || r.state() == PluginState::kPinned ||
+    if (r.in_process() || r.by_path || r.state() == State::kPinned ||
         find_claim(r.manifest.name) != nullptr)
       next.add_new(r);
   for (PluginRecord& r : next.records()) {
-    if (r.state() != PluginState::kFound) continue;
+    if (r.state() != State::kFound) continue;
     if (const PluginRecord* other = next.precedent(r))
-      r.refuse({PluginReason::kDuplicateName,
-                fmt::format("'{}' comes before it, as {}{}", r.manifest.name, other->path,
-                            other->was_unloaded()
-                                ? ", which was unloaded; load() of this path takes this one"
-                                : "")});
+      r.refuse({Reason::kDuplicateName, "'{}' comes before it, as {}{}", r.manifest.name,
+                other->path,
+                other->was_unloaded() ? ", which was unloaded; load() of this path takes this one"
+                                      : ""});
     else if (Refusal out = locks.allows(r.manifest, {});
              out.refused() && !contains(settings_.unlocked, r.path))
       r.refuse(std::move(out));
   }
   index_ = std::move(next);
-  note_waiting();
 }
 
 Status Loader::discover(const std::vector<std::string>& given) {
@@ -181,11 +165,11 @@ Status Loader::discover(const std::vector<std::string>& given) {
     scan(lock, given);
     std::vector<std::string> messages;
     for (const PluginRecord& r : index_.records())
-      if (r.state() == PluginState::kRefused)
+      if (r.state() == State::kRefused)
         messages.emplace_back(to_status(r.path, r.refusal).message());
     for (const PluginOffer what : {PluginOffer::kOp, PluginOffer::kGroup})
       for (const PluginRecord& r : index_.records())
-        if (r.state() == PluginState::kFound)
+        if (r.state() == State::kFound)
           for (const std::string& name : r.manifest.offers(what)) wanted.emplace_back(what, name);
     lock.unlock();
     for (std::string& text : messages) base::log(LogLevel::kWarn, "plugin", std::move(text));
@@ -196,14 +180,14 @@ Status Loader::discover(const std::vector<std::string>& given) {
   const Lock lock(mutex_);
   Status problem;
   for (const PluginRecord& r : index_.records()) {
-    if (r.state() != PluginState::kRefused || !contains(given, r.path)) continue;
+    if (r.state() != State::kRefused || !contains(given, r.path)) continue;
     Status found = to_status(r.path, r.refusal);
     if (problem.ok())
       problem = std::move(found);
     else
       problem.note(std::string(found.message()));
     // A relative path can never be used, and is not searched again.
-    if (r.refusal.reason == PluginReason::kRelativePath) std::erase(places_, r.path);
+    if (r.refusal.reason == Reason::kRelativePath) std::erase(places_, r.path);
   }
   return problem;
 }
@@ -238,10 +222,12 @@ Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
   std::string why;
   const auto known = results_.find(file.sha256, &why);
   if (known.value_or(false)) return {};
-  return {PluginReason::kNotVerified,
-          fmt::format("`yard verify {}` {} it with digest {}{}", file.path,
-                      known ? "failed on" : "has not passed", file.sha256,
-                      why.empty() ? "" : fmt::format("; {}", why))};
+  return {Reason::kNotVerified,
+          "`yard verify {}` {} it with digest {}{}",
+          file.path,
+          known ? "failed on" : "has not passed",
+          file.sha256,
+          why.empty() ? "" : fmt::format("; {}", why)};
 }
 
 PluginInfo Loader::inspect(const std::string& path, bool would_load) {
@@ -269,7 +255,7 @@ Refusal Loader::open_library(PluginFile& file, std::shared_ptr<Library>& to) {
     }
     if (!closing) break;
     if (std::chrono::steady_clock::now() > end)
-      return {PluginReason::kCannotOpen,
+      return {Reason::kCannotOpen,
               "its earlier load is still being ended: stop() or a destructor has not returned"};
   }
   YARD_RETURN_IF_REFUSED(
@@ -301,14 +287,11 @@ Refusal Loader::install(PluginRecord& r, PluginFile& file, const PluginRecord* r
     for (const std::string& op : file.manifest.ops)
       if (Refusal other = load_for(PluginOffer::kOp, op); other.refused()) busy = std::move(other);
     s = services_.apply(steps);
-    if (!s.ok() && busy.refused())
-      return {PluginReason::kBusy, fmt::format("{}; {}", s.message(), busy.detail)};
+    if (!s.ok() && busy.refused()) return {Reason::kBusy, "{}; {}", s.message(), busy.detail};
   }
-  if (!s.ok())
-    return {s.code() == Code::kConflict ? PluginReason::kConflict : PluginReason::kBadDescriptor,
-            s};
-  r.id = file.id, r.manifest = file.manifest, r.sha256 = file.sha256;
-  r.last_state = PluginState::kLoaded, r.refusal = {};
+  if (!s.ok()) return {s.code() == Code::kConflict ? Reason::kConflict : Reason::kBadDescriptor, s};
+  static_cast<FoundFile&>(r) = file;
+  r.last_state = State::kLoaded;
   r.keep_alive = keep_alive, r.library = keep_alive->library->status();
   return {};
 }
@@ -321,18 +304,18 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   Lock lock(mutex_);
   while (find_claim(name) != nullptr) {
     if (t_claims > 0)
-      return {PluginReason::kBusy,
-              fmt::format("another thread works on plugin '{}', and this thread cannot wait for "
-                          "it while it loads a plugin itself",
-                          name)};
+      return {Reason::kBusy,
+              "another thread works on plugin '{}', and this thread cannot wait for "
+              "it while it loads a plugin itself",
+              name};
     ended_.wait(lock);
   }
   PluginRecord r;
   // Not kFound, so that no other thread loads it first.
-  r.path = path, r.by_path = true, r.last_state = PluginState::kUnloaded;
+  r.path = path, r.by_path = true, r.last_state = State::kUnloaded;
   if (const PluginRecord* known = index_.find_path(path)) r = *known;
-  if (r.state() == PluginState::kLoaded) return {};
-  if (!requested && r.state() != PluginState::kFound) return {};
+  if (r.state() == State::kLoaded) return {};
+  if (!requested && r.state() != State::kFound) return {};
 
   const Claim claim(*this, lock, name);
   r.manifest = file.manifest;
@@ -340,21 +323,23 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   if (!refusal.refused()) {
     index_.store(r);  // calls of what it serves wait for it
     if (const PluginRecord* other = index_.precedent(r, true))
-      refusal = {
-          PluginReason::kDuplicateName,
-          fmt::format("'{}' is {} already, from {}{}", name, to_string(other->state()), other->path,
-                      other->state() == PluginState::kLoaded
-                          ? "; Plugins::replace() with this path puts this one in its place"
-                          : "")};
+      refusal = {Reason::kDuplicateName,
+                 "'{}' is {} already, from {}{}",
+                 name,
+                 to_string(other->state()),
+                 other->path,
+                 other->state() == State::kLoaded
+                     ? "; Plugins::replace() with this path puts this one in its place"
+                     : ""};
   }
   lock.unlock();
   file.hash();
   r.sha256 = file.sha256;
   if (!refusal.refused()) refusal = file.refusal;
   if (!refusal.refused()) refusal = install(r, file, nullptr);
-  if (refusal.refused() && refusal.reason != PluginReason::kBusy) r.refuse(refusal);
+  if (refusal.refused() && refusal.reason != Reason::kBusy) r.refuse(refusal);
   lock.lock();
-  store(r);
+  index_.store(r);
   lock.unlock();
   if (!refusal.refused() && base::log_enabled("plugin", LogLevel::kInfo))
     base::log(LogLevel::kInfo, "plugin",
@@ -371,14 +356,14 @@ Refusal Loader::load_for(PluginOffer what, std::string_view name) {
       const PluginState now = r.state();
       if (!r.serves(what, name) || (claim != nullptr && claim->is_mine())) continue;
       // A loaded plugin that is being replaced or unloaded serves calls meanwhile.
-      if (now == PluginState::kFound || (now != PluginState::kLoaded && claim != nullptr))
+      if (now == State::kFound || (now != State::kLoaded && claim != nullptr))
         paths.push_back(r.path);
     }
   }
   Refusal busy;
   for (const std::string& path : paths) {
     Refusal refusal = load_path(path, false);
-    if (refusal.reason == PluginReason::kBusy)
+    if (refusal.reason == Reason::kBusy)
       busy = std::move(refusal);
     else if (refusal.refused())  // it was not requested by name, so the call goes on without it
       base::log(LogLevel::kWarn, "plugin", std::string(to_status(path, refusal).message()));
@@ -388,7 +373,6 @@ Refusal Loader::load_for(PluginOffer what, std::string_view name) {
 
 bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
-  if (!any_found_.load(std::memory_order_acquire)) return true;
   try {
     {
       Lock lock(mutex_);
@@ -406,7 +390,7 @@ std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view 
   std::vector<std::string> to;
   size_t unknown = 0;
   for (const PluginRecord& r : index_.records()) {
-    if (r.state() != PluginState::kRefused) continue;
+    if (r.state() != State::kRefused) continue;
     unknown += r.manifest.name.empty();
     if (r.serves(what, name))
       to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
@@ -430,7 +414,9 @@ Status Loader::load(std::string_view name_or_path) {
     if (r == nullptr && path.find('/') == path.npos) return unknown(path);
     std::error_code none;
     for (const PluginRecord& other : index_.records())
-      if (r == nullptr && std::filesystem::equivalent(path, other.path, none)) r = &other;
+      if (r == nullptr && other.id.inode != 0 &&  // not one whose path alone was refused
+          std::filesystem::equivalent(path, other.path, none))
+        r = &other;
     if (r != nullptr) path = r->path;
   }
   const Refusal refusal = load_path(path, true);
@@ -454,8 +440,8 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
       return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
   }
   lock.lock();
-  record.last_state = PluginState::kUnloading;
-  store(std::move(record));
+  record.last_state = State::kUnloading;
+  index_.store(std::move(record));
   return life;
 }
 
@@ -474,9 +460,8 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   file.hash();
   Refusal refusal = file.refusal;
   if (!refusal.refused() && file.manifest.name != old.manifest.name)
-    refusal = {PluginReason::kConflict,
-               fmt::format("its name is '{}'; expected '{}', which it replaces", file.manifest.name,
-                           old.manifest.name)};
+    refusal = {Reason::kConflict, "its name is '{}'; expected '{}', which it replaces",
+               file.manifest.name, old.manifest.name};
   if (!refusal.refused() && file.sha256 == old.sha256)
     return std::weak_ptr<const void>();  // the same code
   if (!refusal.refused()) refusal = install(next, file, &old);
@@ -485,10 +470,10 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
                           old.manifest.version, old.path));
   lock.lock();
-  old.last_state = PluginState::kUnloading;
+  old.last_state = State::kUnloading;
   // Another search may have dropped a file that is gone.
   if (PluginRecord* there = index_.find_path(old.path)) *there = old;
-  store(next);
+  index_.store(next);
   lock.unlock();
   base::log_event(
       LogLevel::kInfo, "plugin",
@@ -508,7 +493,6 @@ Status Loader::forget(std::string_view name_or_path) {
     return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
                                                name_or_path, to_string(r->state())));
   index_.records().erase(index_.records().begin() + (r - index_.records().data()));
-  note_waiting();
   return {};
 }
 
@@ -524,7 +508,7 @@ const void* Loader::keep_of(std::string_view name) {
   {
     const Lock lock(mutex_);
     const PluginRecord* r = index_.find(name);
-    if (r != nullptr && r->state() == PluginState::kLoaded) keep = r->keep_alive;
+    if (r != nullptr && r->state() == State::kLoaded) keep = r->keep_alive;
   }
   return keep.lock().get();
 }
@@ -534,8 +518,7 @@ void Loader::reset() {
   // Waits for loads that have published something and not noted it yet. Not for long: they may wait for this thread.
   ended_.wait_for(lock, std::chrono::seconds(1), [&] { return claims_.empty(); });
   for (PluginRecord& r : index_.records())
-    if (r.last_state != PluginState::kRefused) r.last_state = PluginState::kFound;
-  note_waiting();
+    if (r.last_state != State::kRefused) r.last_state = State::kFound;
 }
 
 }  // namespace yard::plugin

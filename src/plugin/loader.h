@@ -86,8 +86,6 @@ class Loader final : public registry::LazyLoader {
   PluginRecord* find_idle(Lock& lock, std::string_view name_or_path);
   // The same for one that is loaded; an error if there is none.
   Result<PluginRecord*> find_loaded(Lock& lock, std::string_view name);
-  void store(PluginRecord record);
-  void note_waiting();
 
   // Scan. The lock is released meanwhile. Plugins that were unloaded stay unloaded, unless their files are `given`.
   void scan(Lock& lock, const std::vector<std::string>& given);
@@ -110,7 +108,6 @@ class Loader final : public registry::LazyLoader {
   const ResultStore results_;
   const Process process_;
   std::atomic<bool> verified_in_rules_{false};
-  std::atomic<bool> any_found_{false};  // plugins that can still be loaded; read without the lock
 
   base::Mutex mutex_{base::Rank::kLoader};
   base::Condition ended_;  // a claim has ended

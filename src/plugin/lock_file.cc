@@ -74,9 +74,9 @@ Refusal LockFile::allows(const std::string& name, const std::string& version,
     listed = true;
   }
   if (listed)
-    return {PluginReason::kDigestDiffers,
-            fmt::format("version {} is listed with another digest than {}", version, sha256)};
-  return {PluginReason::kNotInLockFile,
+    return {Reason::kDigestDiffers, "version {} is listed with another digest than {}", version,
+            sha256};
+  return {Reason::kNotInLockFile,
           versions.empty()
               ? fmt::format("'{}' is not listed", name)
               : fmt::format("'{}' is listed in version {}, this is {}", name, versions, version)};
@@ -103,10 +103,10 @@ LockFiles LockFiles::read(const PluginSettings& settings, const std::vector<std:
   for (const std::string& path : paths) {
     const Refusal refusal = trusted.check_contents(path);
     auto one = LockFile::read(path);
-    if (refusal.reason == PluginReason::kWritableByOthers)
-      all.problem = {PluginReason::kBadLockFile, fmt::format("{}: {}", path, refusal.detail)};
+    if (refusal.reason == Reason::kWritableByOthers)
+      all.problem = {Reason::kBadLockFile, "{}: {}", path, refusal.detail};
     else if (!one.ok())
-      all.problem = {PluginReason::kBadLockFile, one.status()};
+      all.problem = {Reason::kBadLockFile, one.status()};
     else
       for (const LockLine& line : one->lines()) all.file.add(line);
   }

@@ -3,6 +3,7 @@
 // refused: a reason of the table, and details.
 #pragma once
 
+#include <fmt/format.h>
 #include <yard/plugin.h>
 #include <yard/plugins.h>
 
@@ -15,26 +16,31 @@
 
 namespace yard::plugin {
 
+using Reason = PluginReason;
+using State = PluginState;
+
 struct Refusal {
-  PluginReason reason = PluginReason::kNone;
+  Reason reason = Reason::kNone;
   std::string detail;
 
   Refusal() = default;
-  Refusal(PluginReason r, std::string d) : reason(r), detail(std::move(d)) {}
-  Refusal(PluginReason r, const Status& why);  // with its notes
-  bool refused() const noexcept { return reason != PluginReason::kNone; }
+  Refusal(Reason r, std::string d) : reason(r), detail(std::move(d)) {}
+  Refusal(Reason r, const Status& why);  // with its notes
+  template <class First, class... Rest>
+  Refusal(Reason r, fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
+      : reason(r),
+        detail(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
+  bool refused() const noexcept { return reason != Reason::kNone; }
 };
 
 // "plugin /opt/acme.so is refused: other_sanitizer: it was built with ..."
 Status to_status(const std::string& path, const Refusal& refusal);
 
 struct ReasonInfo {
-  PluginReason reason;
-  const char* name;     // "other_sanitizer"
-  const char* meaning;  // one sentence, also in docs/reference/plugin_reasons.md
-  Code code;            // of the Status that carries it
+  const char* name;  // "other_sanitizer"
+  Code code;         // of the Status that carries it
 };
-// Every reason, in order.
+// Every reason, in order. docs/reference/plugin_reasons.md explains each.
 std::span<const ReasonInfo> reasons() noexcept;
 
 // Returns the refusal from the function, if there is one.

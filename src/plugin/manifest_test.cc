@@ -160,13 +160,9 @@ TEST(PluginReasons, TheTableHoldsEveryEnumeratorInOrder) {
   size_t at = header.find("enum class PluginReason {");
   ASSERT_NE(at, header.npos);
   const size_t end = header.find('}', at);
-  std::set<std::string> meanings;
   for (size_t i = 0; i < reasons().size(); ++i) {
     const ReasonInfo& r = reasons()[i];
-    EXPECT_EQ(static_cast<size_t>(r.reason), i);
-    EXPECT_STREQ(to_string(r.reason), r.name);
-    EXPECT_TRUE(meanings.insert(r.meaning).second) << r.name;
-    EXPECT_EQ(std::string(r.meaning).back(), '.') << r.name;
+    EXPECT_STREQ(to_string(static_cast<PluginReason>(i)), r.name);
     at = header.find(" " + enumerator(r.name), at);
     ASSERT_LT(at, end) << r.name;
   }
@@ -177,7 +173,7 @@ TEST(PluginReasons, TheTableHoldsEveryEnumeratorInOrder) {
   EXPECT_STREQ(to_string(static_cast<PluginReason>(4711)), "unknown");
 }
 
-TEST(PluginReasons, ThePageListsEachOnceWithItsMeaning) {
+TEST(PluginReasons, ThePageListsEachOnce) {
   std::istringstream page(text_of("docs/reference/plugin_reasons.md"));
   std::vector<std::string> rows;
   for (std::string line; std::getline(page, line);)
@@ -188,9 +184,11 @@ TEST(PluginReasons, ThePageListsEachOnceWithItsMeaning) {
   ASSERT_EQ(rows.size(), reasons().size() - 1);  // all but none
   for (size_t i = 1; i < reasons().size(); ++i) {
     const ReasonInfo& r = reasons()[i];
-    const std::string begin = "| `" + std::string(r.name) + "` | " + r.meaning + " | ";
+    const std::string begin = "| `" + std::string(r.name) + "` | ";
     EXPECT_EQ(rows[i - 1].substr(0, begin.size()), begin);
-    EXPECT_GT(rows[i - 1].size(), begin.size() + 8) << "what to do: " << r.name;
+    const size_t what_to_do = rows[i - 1].find(" | ", begin.size());
+    ASSERT_NE(what_to_do, std::string::npos) << r.name;
+    EXPECT_GT(rows[i - 1].size(), what_to_do + 8) << r.name;
   }
 }
 

@@ -24,12 +24,9 @@ namespace {
 constexpr const char* kHead =
     "# What is known about plugins, by digest. Written by Switchyard; may be deleted.\n";
 
-std::optional<ResultStore::Line> parse_line(std::string_view line) {
-  const std::vector<std::string_view> words = base::split(line, ' ');
-  if (words.size() != 4 || words[0] != "verify" || !base::is_bare_word(words[1]) ||
-      !base::is_sha256(words[2]) || (words[3] != "passed" && words[3] != "failed"))
-    return std::nullopt;
-  return ResultStore::Line{std::string(words[1]), std::string(words[2]), words[3] == "passed"};
+// How the line about a digest begins.
+std::string start_of(std::string_view sha256) {
+  return fmt::format("verify {} {} ", YARD_VERSION, sha256);
 }
 
 // Serializes read-modify-write between processes. Gives up on a lock that is held for long; at worst a result is lost
@@ -63,21 +60,7 @@ std::string ResultStore::default_folder() {
   return {};
 }
 
-std::vector<ResultStore::Line> ResultStore::parse(std::string_view text) {
-  std::vector<Line> lines;
-  for (std::string_view line : base::split(text, '\n'))
-    if (auto e = parse_line(line)) lines.push_back(*std::move(e));
-  return lines;
-}
-
-std::string ResultStore::text(const std::vector<Line>& lines) {
-  std::string to = kHead;
-  for (const Line& e : lines)
-    to += fmt::format("verify {} {} {}\n", e.version, e.sha256, e.passed ? "passed" : "failed");
-  return to;
-}
-
-Result<std::vector<ResultStore::Line>> ResultStore::read() const {
+Result<std::vector<std::string>> ResultStore::read() const {
   if (folder_.empty())
     return Status(Code::kInvalidArgument,
                   "there is no place to store it: neither XDG_STATE_HOME nor HOME names a folder");
@@ -85,11 +68,14 @@ Result<std::vector<ResultStore::Line>> ResultStore::read() const {
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not an absolute path", base::excerpt(folder_)));
   const Refusal refusal = TrustedFolders(false).check_contents(path());
-  if (refusal.reason == PluginReason::kWritableByOthers)
+  if (refusal.reason == Reason::kWritableByOthers)
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not trusted: {}", path(), refusal.detail));
   YARD_ASSIGN_OR_RETURN(const std::string text, base::read_small_file(path(), kLargest));
-  return parse(text);
+  std::vector<std::string> lines;
+  for (std::string_view line : base::split(text, '\n'))
+    if (!line.empty() && !line.starts_with('#')) lines.emplace_back(line);
+  return lines;
 }
 
 std::optional<bool> ResultStore::find(std::string_view sha256, std::string* why) const {
@@ -98,8 +84,9 @@ std::optional<bool> ResultStore::find(std::string_view sha256, std::string* why)
     if (why != nullptr) *why = lines.status().message();
     return std::nullopt;
   }
-  for (auto e = lines->rbegin(); e != lines->rend(); ++e)
-    if (e->sha256 == sha256 && e->version == YARD_VERSION) return e->passed;
+  const std::string start = start_of(sha256);
+  for (auto line = lines->rbegin(); line != lines->rend(); ++line)
+    if (*line == start + "passed" || *line == start + "failed") return line->ends_with("passed");
   return std::nullopt;
 }
 
@@ -117,12 +104,13 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
   const FolderLock lock(folder_);
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
-  std::vector<Line> lines = known.ok() ? *std::move(known) : std::vector<Line>();
-  std::erase_if(lines,
-                [&](const Line& e) { return e.sha256 == sha256 && e.version == YARD_VERSION; });
-  lines.push_back({YARD_VERSION, std::string(sha256), passed});
+  std::vector<std::string> lines = known.ok() ? *std::move(known) : std::vector<std::string>();
+  const std::string start = start_of(sha256);
+  std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
+  lines.push_back(start + (passed ? "passed" : "failed"));
   if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
-  YARD_RETURN_IF_ERROR(base::write_file(path(), text(lines), 0600));
+  YARD_RETURN_IF_ERROR(
+      base::write_file(path(), fmt::format("{}{}\n", kHead, fmt::join(lines, "\n")), 0600));
   return read().status();  // an error if the folder is not trusted
 }
 

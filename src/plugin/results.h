@@ -3,7 +3,8 @@
 //
 //   verify 0.1.0 60303a...d2f1 passed
 //
-// Newest last; the oldest are dropped beyond a limit. Results of other versions of the library are ignored.
+// Newest last; the oldest are dropped beyond a limit. Results of other versions of the library, and lines that are not
+// understood, are ignored.
 #pragma once
 
 #include <yard/status.h>
@@ -17,11 +18,6 @@ namespace yard::plugin {
 
 class ResultStore {
  public:
-  struct Line {
-    std::string version, sha256;
-    bool passed = false;
-    bool operator==(const Line&) const = default;
-  };
   static constexpr size_t kMost = 1000, kLargest = 4 << 20;
   static constexpr const char* kFileName = "plugin_results";
 
@@ -38,13 +34,9 @@ class ResultStore {
 
   std::string path() const { return folder_ + "/" + kFileName; }
 
-  // Invalid lines are skipped: they may be of a later version.
-  static std::vector<Line> parse(std::string_view text);
-  static std::string text(const std::vector<Line>& lines);
-
  private:
-  // An error if the file is missing or not trusted.
-  Result<std::vector<Line>> read() const;
+  // The lines without comments. An error if the file is missing or not trusted.
+  Result<std::vector<std::string>> read() const;
 
   std::string folder_;
 };

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -23,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 Refusal unreadable(int error) {
-  return {error == ENOENT || error == ENOTDIR ? PluginReason::kNotFound : PluginReason::kUnreadable,
+  return {error == ENOENT || error == ENOTDIR ? Reason::kNotFound : Reason::kUnreadable,
           std::strerror(error)};
 }
 
@@ -32,32 +31,30 @@ Refusal open_file(PluginFile& to, const PluginSettings& settings) {
   base::File file(::open(to.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
   if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
-  if (!S_ISREG(info.st_mode)) return {PluginReason::kUnreadable, "it is not a regular file"};
+  if (!S_ISREG(info.st_mode)) return {Reason::kUnreadable, "it is not a regular file"};
   to.id = FileId(info);
   if (static_cast<uint64_t>(info.st_size) > settings.max_file_bytes)
-    return {PluginReason::kTooLarge,
-            fmt::format("the file has {} bytes: expected at most {} (max_file_bytes)", info.st_size,
-                        settings.max_file_bytes)};
+    return {Reason::kTooLarge, "the file has {} bytes: expected at most {} (max_file_bytes)",
+            info.st_size, settings.max_file_bytes};
   to.file = std::move(file);
   if (settings.allow_writable) return {};
   const std::string who = base::who_else_can_write(info, to.path);
   if (who.empty()) return {};
-  return {PluginReason::kWritableByOthers, fmt::format("the file can be written by {}", who)};
+  return {Reason::kWritableByOthers, "the file can be written by {}", who};
 }
 
 // In the order of base::ElfProblem.
-constexpr PluginReason kElfReasons[] = {PluginReason::kNone,         PluginReason::kUnreadable,
-                                        PluginReason::kNotElf,       PluginReason::kDamaged,
-                                        PluginReason::kOtherMachine, PluginReason::kNotALibrary};
+constexpr PluginReason kElfReasons[] = {Reason::kNone,         Reason::kUnreadable,
+                                        Reason::kNotElf,       Reason::kDamaged,
+                                        Reason::kOtherMachine, Reason::kNotALibrary};
 
 Refusal read_manifest(const base::ElfReading& elf, Manifest& to) {
   if (elf.problem != base::ElfProblem::kNone)
     return {kElfReasons[static_cast<size_t>(elf.problem)], elf.detail};
   if (elf.notes.empty())
-    return {PluginReason::kNoManifest,
+    return {Reason::kNoManifest,
             "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
-  if (elf.notes.size() > 1)
-    return {PluginReason::kBadManifest, fmt::format("it has {} manifests", elf.notes.size())};
+  if (elf.notes.size() > 1) return {Reason::kBadManifest, "it has {} manifests", elf.notes.size()};
   return parse_manifest(elf.notes[0], to);
 }
 
@@ -86,7 +83,7 @@ Refusal TrustedFolders::check_contents(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0) return unreadable(errno);
   const std::string who = base::who_else_can_write(info, path);
   if (who.empty()) return {};
-  return {PluginReason::kWritableByOthers, fmt::format("it can be written by {}", who)};
+  return {Reason::kWritableByOthers, "it can be written by {}", who};
 }
 
 Refusal TrustedFolders::follow(const std::string& path, std::string& real) {
@@ -111,8 +108,7 @@ Refusal TrustedFolders::check_real(const std::string& folder) {
     const bool sticky = at != folder && ours && (info.st_mode & S_ISVTX) != 0;
     const std::string who = sticky ? std::string() : base::who_else_can_write(info, at);
     if (!who.empty())
-      found = {PluginReason::kWritableByOthers,
-               fmt::format("directory {} can be written by {}", at, who)};
+      found = {Reason::kWritableByOthers, "directory {} can be written by {}", at, who};
     if (at == "/") break;
   }
   return found;
@@ -123,12 +119,11 @@ namespace {
 // A missing folder must not be one that others can create.
 Refusal check_run_path(const std::string& path, TrustedFolders& folders) {
   if (!path.starts_with('/') || path.find('$') != path.npos)
-    return {PluginReason::kRelativePath,
-            fmt::format("it looks for libraries in {}: expected an absolute path{}",
-                        base::excerpt(path),
-                        path.find("ORIGIN") != path.npos
-                            ? "; a plugin is opened by its descriptor, so $ORIGIN is not its folder"
-                            : "")};
+    return {Reason::kRelativePath, "it looks for libraries in {}: expected an absolute path{}",
+            base::excerpt(path),
+            path.find("ORIGIN") != path.npos
+                ? "; a plugin is opened by its descriptor, so $ORIGIN is not its folder"
+                : ""};
   fs::path at = path;
   std::error_code none;
   while (at != "/" && fs::symlink_status(at, none).type() == fs::file_type::not_found)
@@ -153,8 +148,9 @@ Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders) {
     if (is_path) YARD_RETURN_IF_REFUSED(check_run_path(name, folders));
     for (const std::string& folder : is_path ? std::vector<std::string>{""} : run_paths) {
       const std::string path = is_path ? name : folder + "/" + name;
-      if (Refusal r = folders.check_contents(path); r.refused() && fs::exists(path, none))
-        return {r.reason, fmt::format("it needs {}: {}", path, r.detail)};
+      if (!fs::exists(path, none)) continue;
+      if (const Refusal r = folders.check_contents(path); r.refused())
+        return {r.reason, "it needs {}: {}", path, r.detail};
     }
   }
   return {};
@@ -167,8 +163,7 @@ PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
   PluginFile c;
   c.path = path;
   const auto check = [&]() -> Refusal {
-    if (!path.starts_with('/'))
-      return {PluginReason::kRelativePath, "the path does not begin with '/'"};
+    if (!path.starts_with('/')) return {Reason::kRelativePath, "the path does not begin with '/'"};
     YARD_RETURN_IF_REFUSED(folders.check_file(path, &c.folder));
     YARD_RETURN_IF_REFUSED(open_file(c, settings));
     const base::ElfReading elf = base::read_elf(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
@@ -186,7 +181,7 @@ void PluginFile::hash() {
   if (digest.ok())
     sha256 = *std::move(digest);
   else if (!refusal.refused())
-    refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
+    refusal = {Reason::kUnreadable, digest.status()};
 }
 
 Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
@@ -195,7 +190,7 @@ Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
     struct stat info {};
     Refusal refusal;
     if (!place.starts_with('/'))
-      refusal = {PluginReason::kRelativePath,
+      refusal = {Reason::kRelativePath,
                  place.empty() ? std::string("an entry is empty")
                                : fmt::format("{} does not begin with '/'", base::excerpt(place))};
     else if (::stat(place.c_str(), &info) != 0)
@@ -204,7 +199,7 @@ Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
     const std::string folder = is_folder ? place : folder_of(place);
     if (!refusal.refused()) refusal = folders.check(folder);
     if (refusal.refused()) {
-      found.refused.push_back({place, std::move(refusal)});
+      found.refused.push_back({.path = place, .refusal = std::move(refusal)});
       continue;
     }
     if (!contains(found.folders, folder)) found.folders.push_back(folder);
@@ -216,7 +211,7 @@ Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
     std::vector<std::string> files;
     for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error))
       if (it->path().extension() == ".so") files.push_back(it->path().string());
-    if (error) found.refused.push_back({place, unreadable(error.value())});
+    if (error) found.refused.push_back({.path = place, .refusal = unreadable(error.value())});
     std::sort(files.begin(), files.end());
     found.files.insert(found.files.end(), files.begin(), files.end());
   }
@@ -238,15 +233,13 @@ bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0;
 std::string installed_folder() {
   Dl_info info;
   static const char anchor = 0;
-  std::error_code none;
-  if (::dladdr(&anchor, &info) != 0 && info.dli_fname != nullptr) {
-    const fs::path here = info.dli_fname[0] == '/' ? fs::path(info.dli_fname)
-                                                   : fs::read_symlink("/proc/self/exe", none);
-    for (const char* from_here : {YARD_PLUGINS_FROM_LIBRARY, YARD_PLUGINS_FROM_PROGRAM})
-      if (const fs::path found = fs::canonical(here.parent_path() / from_here, none);
-          !none && !here.empty())
-        return found.string();
-  }
+  if (::dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return YARD_PLUGIN_DIRECTORY;
+  std::error_code error;
+  const fs::path here = info.dli_fname[0] == '/' ? fs::path(info.dli_fname)
+                                                 : fs::read_symlink("/proc/self/exe", error);
+  for (const char* from_here : {"/" YARD_PLUGINS_FROM_LIBRARY, "/" YARD_PLUGINS_FROM_PROGRAM})
+    if (const auto found = fs::canonical(here.parent_path().string() + from_here, error); !error)
+      return found.string();
   return YARD_PLUGIN_DIRECTORY;
 }
 
@@ -254,11 +247,12 @@ std::string installed_folder() {
 
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    bool installed, TrustedFolders& trusted) {
-  std::vector<RefusedPath> refused;
+  std::vector<FoundFile> refused;
   std::vector<std::string> places = given, folders;
   if (!base::trim(environment.path).empty())
     for (std::string_view folder : base::split(environment.path, ':')) folders.emplace_back(folder);
-  if (installed && exists(installed_folder())) folders.push_back(installed_folder());
+  if (const std::string folder = installed ? installed_folder() : ""; exists(folder))
+    folders.push_back(folder);
   // The file of a plugin given by name; empty if there is none.
   const auto file_of = [&](std::string_view name) -> std::string {
     for (const std::string& folder : folders)
@@ -270,15 +264,16 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
   };
   if (!base::trim(environment.plugins).empty())
     for (std::string_view word : base::split(environment.plugins, ',')) {
-      const bool by_name = base::is_bare_word(word);
-      places.push_back(by_name ? file_of(word) : std::string(word));
-      if (!by_name || !places.back().empty()) continue;
-      places.pop_back();
-      refused.push_back({std::string(word),
-                         {PluginReason::kNotFound,
-                          fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so "
-                                      "is in a plugin directory",
-                                      word)}});
+      std::string file = base::is_bare_word(word) ? file_of(word) : std::string(word);
+      if (base::is_bare_word(word) && file.empty())
+        refused.push_back(
+            {.path = std::string(word),
+             .refusal = {Reason::kNotFound,
+                         "YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is in a "
+                         "plugin directory",
+                         word}});
+      else
+        places.push_back(std::move(file));
     }
   places.insert(places.end(), folders.begin(), folders.end());
   Found found = search(places, trusted);

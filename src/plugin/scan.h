@@ -50,15 +50,19 @@ struct FileId {
   bool operator==(const FileId&) const = default;
 };
 
-// A file that may be a plugin, opened once, so that what was checked is what is loaded.
-struct PluginFile {
-  std::string path;
+// What is known of a file that may be a plugin.
+struct FoundFile {
+  std::string path = {};
+  FileId id = {};
+  Manifest manifest = {};   // as far as it could be read
+  std::string sha256 = {};  // see PluginFile::hash()
+  Refusal refusal = {};
+};
+
+// Opened once, so that what was checked is what is loaded.
+struct PluginFile : FoundFile {
   std::string folder;  // that the path leads to, without links
   base::File file;     // closed if it is too large or not regular, since it must not be hashed
-  FileId id;
-  Manifest manifest;  // as far as it could be read
-  Refusal refusal;
-  std::string sha256;  // see hash()
 
   // Computes the digest of the whole file. Refuses a file that has grown since it was opened.
   void hash();
@@ -68,16 +72,11 @@ struct PluginFile {
 PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
                             const PluginSettings& settings, const Process& process);
 
-struct RefusedPath {
-  std::string path;
-  Refusal refusal;
-};
-
 // The files that a list of files and folders names. A folder names its *.so, in order of name.
 struct Found {
   std::vector<std::string> files;
   std::vector<std::string> folders;  // of all files; lock files are looked for there
-  std::vector<RefusedPath> refused;
+  std::vector<FoundFile> refused;
 };
 Found search(const std::vector<std::string>& places, TrustedFolders& folders);
 

@@ -130,9 +130,8 @@ TEST_F(PluginHangs, CodeThatHangsAtItsEndDoesNotBlockChangesLoadsAndListings) {
     EXPECT_EQ(ask(runtime_, "behave"), 0);
     EXPECT_EQ(ask(runtime_, "behave"), 0);
     begin();
-    std::thread first([&] {
-      EXPECT_TRUE(runtime_.plugins().unload("behave").value().wait(seconds(20)).ok());
-    });
+    std::thread first(
+        [&] { EXPECT_TRUE(runtime_.plugins().unload("behave").value().wait(seconds(20)).ok()); });
     EXPECT_TRUE(eventually([&] { return waits_at(gate_); }, seconds(20)));
     EXPECT_TRUE(runtime_.set_policy({}).ok());
     EXPECT_NE(info_of(runtime_, path).state, PluginState::kUnloaded);
