@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Following the rules in force.
+// What follows from the rules in force outside of the dispatcher.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,18 +9,10 @@
 
 namespace yard::rules {
 
-Follower::Follower(detail::Core& core, plugin::Loader& loader, std::function<void()> wake,
-                   Record record)
-    : core_(core), loader_(loader), wake_(std::move(wake)), record_(std::move(record)) {}
-
-void Follower::follow() {
-  apply_settings();
-  check_later_ops();
-}
-
 // Recording publishes, which leads here again, so no lock is held meanwhile. One thread goes on until it has applied the
 // rules in force: nothing older comes last.
-void Follower::apply_settings() {
+void Rules::follow() {
+  check_later_ops();
   std::unique_lock lock(lock_);
   while (!applying_) {
     const auto file = core_.snapshot()->policy->file;
@@ -29,7 +21,7 @@ void Follower::apply_settings() {
     lock.unlock();
     try {
       const Config none;
-      apply((file != nullptr ? file->config : none).settings);
+      apply_settings((file != nullptr ? file->config : none).settings);
     } catch (...) {  // no memory: the next follow() tries again
       lock.lock();
       applied_ = nullptr, applying_ = false;
@@ -40,7 +32,7 @@ void Follower::apply_settings() {
   }
 }
 
-void Follower::apply(const ConfigSettings& settings) {
+void Rules::apply_settings(const ConfigSettings& settings) {
   loader_.require_verified(settings.plugins.require_verified.value_or(false));
   if (settings.cache.lifetime) wake_();
   const std::string wanted = settings.telemetry.record.value_or("");
@@ -51,14 +43,14 @@ void Follower::apply(const ConfigSettings& settings) {
               fmt::format("settings.telemetry.record: {}", status.to_string()));
 }
 
-void Follower::check_later_ops() {
+void Rules::check_later_ops() {
   const auto now = core_.snapshot();
   const auto rules = now->policy->file;
   {
     const std::lock_guard lock(lock_);
     if (checked_ != rules) {
       checked_ = rules;
-      later_ops_.clear(), problems_.clear();
+      later_ops_.clear(), later_problems_.clear();
     }
     if (rules == nullptr) return;
     bool concerned = false;
@@ -71,24 +63,19 @@ void Follower::check_later_ops() {
     }
     if (!concerned) return;
   }
-  Problems found = rules::check_later_ops(*rules, *now->state, *now->policy, announced(loader_));
+  Problems found = check_conditions(*rules, *now->state, *now->policy, loader_);
   {
     const std::lock_guard lock(lock_);
     if (checked_ != rules) return;
     std::erase_if(found, [&](const ConfigProblem& p) {
-      return std::ranges::find(problems_, p) != problems_.end();
+      return std::ranges::find(later_problems_, p) != later_problems_.end();
     });
-    problems_.insert(problems_.end(), found.begin(), found.end());
+    later_problems_.insert(later_problems_.end(), found.begin(), found.end());
   }
   for (const ConfigProblem& p : found)
     base::log_event(
         LogLevel::kError, "policy",
         to_string(p) + " (found when the op was registered; the rule has no effect there)");
-}
-
-Problems Follower::problems() {
-  const std::lock_guard lock(lock_);
-  return problems_;
 }
 
 }  // namespace yard::rules

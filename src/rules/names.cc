@@ -14,15 +14,27 @@
 namespace yard::rules {
 namespace {
 
-// The names that rules may use in this runtime.
+// The names that rules may use in this runtime, with those that plugins announce which are found and not loaded.
 class RuntimeNames final : public policy::Known {
  public:
   RuntimeNames(const registry::State& state, const policy::ProcessPolicy& process,
-               const Announced& announced)
-      : state_(state), process_(process), announced_(announced) {}
+               plugin::Loader& loader)
+      : state_(state), process_(process) {
+    for (const PluginInfo& p : loader.list()) {
+      if (p.state != PluginState::kFound) continue;
+      announced_ops_.insert(p.ops.begin(), p.ops.end());
+      announced_backends_.push_back(p.name);  // a plugin's backend usually has its name
+    }
+  }
+  // Also of plugins that are not loaded.
+  std::vector<std::string> backends_to_come() const {
+    std::vector<std::string> all = backends();
+    all.insert(all.end(), announced_backends_.begin(), announced_backends_.end());
+    return all;
+  }
 
   std::vector<std::string> ops() const override {
-    std::set<std::string> all(announced_.ops.begin(), announced_.ops.end());
+    std::set<std::string> all = announced_ops_;
     for (const auto& [name, op_record] : state_.op_records) all.insert(name);
     return {all.begin(), all.end()};
   }
@@ -64,27 +76,18 @@ class RuntimeNames final : public policy::Known {
  private:
   const registry::State& state_;
   const policy::ProcessPolicy& process_;
-  const Announced& announced_;
+  std::set<std::string> announced_ops_;
+  std::vector<std::string> announced_backends_;
 };
 
 }  // namespace
 
-Announced announced(plugin::Loader& loader) {
-  Announced to;
-  for (const PluginInfo& p : loader.list()) {
-    if (p.state != PluginState::kFound) continue;
-    to.ops.insert(to.ops.end(), p.ops.begin(), p.ops.end());
-    to.plugins.push_back(p.name);
-  }
-  return to;
-}
-
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
                                                     const policy::ProcessPolicy& process,
-                                                    const Announced& announced) {
+                                                    plugin::Loader& loader) {
   policy::RulesByOp compiled;
-  policy::check_reading(reading, RuntimeNames(state, process, announced), &compiled);
+  policy::check_reading(reading, RuntimeNames(state, process, loader), &compiled);
   if (!reading.ok()) return nullptr;
   auto rules = std::make_shared<policy::FileRules>(reading.config);
   for (const auto& [name, op_record] : state.op_records) {
@@ -94,9 +97,9 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   return rules;
 }
 
-Problems check_later_ops(const policy::FileRules& rules, const registry::State& state,
-                         const policy::ProcessPolicy& process, const Announced& announced) {
-  return policy::check_conditions(rules.config, RuntimeNames(state, process, announced));
+Problems check_conditions(const policy::FileRules& rules, const registry::State& state,
+                          const policy::ProcessPolicy& process, plugin::Loader& loader) {
+  return policy::check_conditions(rules.config, RuntimeNames(state, process, loader));
 }
 
 // ---- The environment ----
@@ -104,8 +107,7 @@ Problems check_later_ops(const policy::FileRules& rules, const registry::State& 
 namespace {
 
 // Reports names in the environment that are not registered.
-void report_unknown_names(const policy::Known& known, const Announced& announced,
-                          policy::Reading& to) {
+void report_unknown_names(const RuntimeNames& known, policy::Reading& to) {
   const policy::Variables variables = policy::yard_variables();
   const auto look = [&](const std::string& variable, const char* what, const std::string& name,
                         const std::vector<std::string>& names) {
@@ -119,8 +121,7 @@ void report_unknown_names(const policy::Known& known, const Announced& announced
   };
   const Policy& p = to.good.policy;
   const std::vector<std::string> ops = known.ops(), vendors = known.vendors();
-  std::vector<std::string> switches = known.backends();
-  switches.insert(switches.end(), announced.plugins.begin(), announced.plugins.end());
+  std::vector<std::string> switches = known.backends_to_come();
   for (std::string& name : switches) name = policy::backend_variable(name);
   for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
   for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors);
@@ -176,39 +177,35 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
 
 std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading& reading,
                                                           const registry::State& state,
-                                                          const Announced& announced) {
+                                                          plugin::Loader& loader) {
   auto to = std::make_shared<policy::Reading>(reading);
   const policy::ProcessPolicy none;
-  report_unknown_names(RuntimeNames(state, none, announced), announced, *to);
+  report_unknown_names(RuntimeNames(state, none, loader), *to);
   if (to->problems.size() == reading.problems.size()) return nullptr;
   for (size_t i = reading.problems.size(); i < to->problems.size(); ++i)
     base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems[i]));
   return to;
 }
 
-namespace {
-
-void add_error(Status& to, std::string text) {
-  if (to.ok())
-    to = Status(Code::kInvalidArgument, std::move(text));
-  else
-    to.note(std::move(text));
+template <class P, class IsError>
+static Status first_of(const std::vector<P>& problems, const IsError& is_error) {
+  Status s;
+  for (const P& p : problems) {
+    if (!is_error(p)) continue;
+    if (s.ok())
+      s = Status(Code::kInvalidArgument, to_string(p));
+    else
+      s.note(to_string(p));
+  }
+  return s;
 }
 
-}  // namespace
-
 Status first_error(const policy::Reading& reading) {
-  Status s;
-  for (const policy::EnvProblem& p : reading.problems)
-    if (p.error) add_error(s, policy::to_string(p));
-  return s;
+  return first_of(reading.problems, [](const policy::EnvProblem& p) { return p.error; });
 }
 
 Status first_error(const Problems& problems) {
-  Status s;
-  for (const ConfigProblem& p : problems)
-    if (p.severity == Severity::kError) add_error(s, to_string(p));
-  return s;
+  return first_of(problems, [](const auto& p) { return p.severity == Severity::kError; });
 }
 
 }  // namespace yard::rules

@@ -11,6 +11,7 @@
 #include <yard/config.h>
 #include <yard/stats.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,8 +35,10 @@ using Problems = std::vector<ConfigProblem>;
 // same file from its first call on.
 class Rules {
  public:
-  // Both must outlive it.
-  Rules(detail::Core& core, plugin::Loader& loader);
+  // Core and loader must outlive it. `wake` is called when there are plans with a lifetime to sweep. `record` makes the
+  // recording that rules ask for the one at that path, or ends it if the path is empty.
+  using Record = std::function<Status(const std::string& path)>;
+  Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record);
   ~Rules();
 
   // These set `problems`, where it is not null, to everything that was found.
@@ -60,10 +63,15 @@ class Rules {
     bool watched_for_file = false;  // the file asked for it, not the program
   };
   Standing standing();
-  // Of the rules that were submitted last.
+  // Of the rules that were submitted last, and those that were found in the rules in force later.
   Problems problems();
   ReloadStats stats();
   void reset_stats();
+
+  // To be called after each change of the snapshot, without locks. Keeps parts outside of the dispatcher up to date with the
+  // rules in force (settings of plugins, recording, the sweep of old plans), and checks conditions about ops that were
+  // registered after the rules were read.
+  void follow();
 
   Callbacks<ConfigListener> listeners;
   Callbacks<ConfigValidator> validators;
@@ -77,7 +85,7 @@ class Rules {
     bool at_once = false;  // without the rollout that the rules ask for
     bool rollback = false;
     bool by_program = true;  // false if the watched file has changed
-    uint64_t watch = 0;      // of kWatchedFile: the number of the watch
+    uint64_t watch = 0;      // in that case: watch_number_ when it was read
   };
   // Rules that apply to a share of calls until they are judged.
   struct ActiveRollout {
@@ -88,23 +96,18 @@ class Rules {
     std::chrono::nanoseconds interval;  // between two checks
   };
   struct Watched {
-    std::string path;  // empty if no file is watched
-    WatchSettings settings;
-    bool by_mode = false;  // the file asked for it, not the program
-    uint64_t number = 0;   // of the watch; each has another
-    uint64_t after = 0;    // the version that was in force before
-    std::string seen;      // the digest of the file's last text
-    bool refused = false;  // that text
-    std::string good;      // the digest of the last text that was not refused
+    std::string path = {};  // empty if no file is watched
+    WatchSettings settings = {};
+    bool by_mode = false;   // the file asked for it, not the program
+    std::string seen = {};  // the digest of the file's last text
+    bool refused = false;   // that text
+    std::string good = {};  // the digest of the last text that was not refused
   };
-  // What became of rules without errors.
+  // What became of rules. None of both if they were refused or their file is not watched any more.
   struct Done {
-    uint64_t version = 0;      // in force; 0 if they are not, or not yet
-    bool rollout = false;      // they are in rollout
-    bool watch_ended = false;  // nothing, since their file is not watched any more
+    uint64_t version = 0;  // in force
+    bool rollout = false;  // in rollout
   };
-  class Inside;
-  class Loading;
 
   // submit.cc
   static Submission submission(Config config, std::string source);
@@ -121,70 +124,74 @@ class Rules {
                   std::chrono::steady_clock::time_point when);
   void report(Submission o, const Status& status, const Done& done, const policy::FileRules* rules,
               Problems* problems);
-  // Logs an event and has the listeners called, in the order of the versions. `version` is the one that the event made,
+  // Logs an event and has the listeners called, in the order of the versions. The event's version is the one that it made,
   // or 0. `text` is logged instead of the event unless it is empty.
-  void tell(ConfigEvent event, uint64_t version, bool by_program, std::string text = {});
+  void tell(ConfigEvent event, bool by_program, std::string text = {});
+  void call_listeners(const ConfigEvent& event);
   // kWouldDeadlock on a thread that is submitting rules or inside a selection.
   Status check_reentry() const;
 
   // watch.cc
   static bool wants_hot_reload(const Config& config);
-  // Under the lock. Watches another file from now on.
-  void set_watched(std::string path, const WatchSettings& settings, bool by_mode);
-  // Under the lock. Starts or ends the watch that a loaded file asks for.
-  void watch_loaded(const std::string& source, const std::string& sha256, bool asks);
+  // Under the lock. Watches another file from now on, or none.
+  void set_watched(Watched next);
+  // Under the lock. Rules have come into force: a file decides whether it is watched, unless the program watches one.
+  void watch_as_asked(Origin from, const std::string& source, const std::string& sha256, bool asks);
   // On the watcher's thread. Returns false to be called again.
   bool reread();
-  // Whether the file of a submission is not watched any more, or another file is being loaded, which may end the watch.
-  bool watch_ended(const Submission& o);
+  // Whether the changed file of a submission is not watched any more, or another file was loaded, which may end the watch.
+  bool watch_ended(const Submission& o) const { return !o.by_program && o.watch != watch_number_; }
   // Under the lock. Whether submitting the file's text again would change nothing.
-  bool is_known(const std::string& sha256) const;
-  // Ends a watch that the file asked for, once a version of it is in force that does not. Returns whether it has.
-  bool stop_unwanted_watch();
-  // Watches `files` if the first of them is the file to be watched, else that file alone.
-  Status start_watching(const std::vector<std::string>& files);
+  bool is_known(const std::string& sha256, const policy::RulesVersion* now) const;
+  // Has the watcher watch the file that is to be watched, or none.
+  Status follow_watch();
   void restart_watch();
   base::WatchHow watch_settings(const WatchSettings& settings) const;
+
+  // follow.cc
+  void apply_settings(const ConfigSettings& settings);
+  void check_later_ops();
 
   std::shared_ptr<const policy::RulesVersion> in_force() const;
 
   detail::Core& core_;
   plugin::Loader& loader_;
+  const std::function<void()> wake_;
+  const Record record_;
   base::Mutex lock_{base::Rank::kRules};  // of the following
   Problems problems_;
   ReloadStats stats_;
   Watched watched_;
-  int loads_ = 0;                           // files that are being loaded
-  uint64_t told_ = 0;                       // the last version that listeners know
-  std::map<uint64_t, ConfigEvent> untold_;  // events whose turn has not come
-  base::TaskThread listeners_thread_;       // listeners may block
-  base::TaskThread rollout_thread_;         // calls no listener
+  std::atomic<uint64_t> watch_number_{0};             // counts changes of it, and loaded files
+  uint64_t told_ = 0;                                 // the last version that listeners know
+  std::map<uint64_t, ConfigEvent> untold_;            // events whose turn has not come
+  std::shared_ptr<const policy::FileRules> applied_;  // the rules whose settings were applied last
+  bool applying_ = false;                             // some thread applies settings
+  std::string recorded_;  // of that thread: the file that was wanted last
+  std::shared_ptr<const policy::FileRules> checked_;  // the rules that the next two are about
+  std::map<std::string, std::shared_ptr<const op::Program>> later_ops_;  // that were checked
+  Problems later_problems_;
+  base::TaskThread listeners_thread_;  // listeners may block
+  base::TaskThread rollout_thread_;    // calls no listener
   base::FileWatch watcher_;
   base::FirstUse restart_;  // in a forked child: the watch
   base::InChild in_child_{[this] {
     stats_ = {};
-    loads_ = 0;
+    if (std::exchange(applying_, false)) applied_ = nullptr;
   }};
 };
 
 // ---- names.cc: what is registered, for checks of rules and environment ----
 
-// Names that plugins announce which are found and not loaded.
-struct Announced {
-  std::vector<std::string> ops;
-  std::vector<std::string> plugins;  // a plugin's backend usually has its name
-};
-Announced announced(plugin::Loader& loader);
-
-// Checks what was read against the registry, the modes and labels of the process and announced names. Problems are added to
-// the reading. Null if there is an error.
+// Checks what was read against the registry, the modes and labels of the process, and names that plugins announce which are
+// found and not loaded. Problems are added to the reading. Null if there is an error.
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
                                                     const policy::ProcessPolicy& process,
-                                                    const Announced& announced);
+                                                    plugin::Loader& loader);
 // Checks conditions about ops that were registered after the rules were read.
-Problems check_later_ops(const policy::FileRules& rules, const registry::State& state,
-                         const policy::ProcessPolicy& process, const Announced& announced);
+Problems check_conditions(const policy::FileRules& rules, const registry::State& state,
+                          const policy::ProcessPolicy& process, plugin::Loader& loader);
 
 // The first error with the others as its notes; ok if there is none.
 Status first_error(const Problems& problems);
@@ -201,43 +208,6 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
 // may be registered later. Logs these. Null if there are none.
 std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading& reading,
                                                           const registry::State& state,
-                                                          const Announced& announced);
-
-// ---- follow.cc ----
-
-// Keeps parts outside of the dispatcher up to date with the rules in force: settings of plugins, recording, the sweep of old
-// plans; and checks conditions about ops that are registered after the file was read.
-class Follower {
- public:
-  // Core and loader must outlive it. `wake` is called when there are plans with a lifetime to sweep. `record` makes the
-  // recording that rules ask for the one at that path, or ends it if the path is empty.
-  using Record = std::function<Status(const std::string& path)>;
-  Follower(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record);
-
-  // After each change. Any thread, holding no lock.
-  void follow();
-  // Problems of the rules in force that were found after they came into force.
-  Problems problems();
-
- private:
-  void apply_settings();
-  void apply(const ConfigSettings& settings);
-  void check_later_ops();
-
-  detail::Core& core_;
-  plugin::Loader& loader_;
-  const std::function<void()> wake_;
-  const Record record_;
-  base::Mutex lock_{base::Rank::kRules};              // of the following
-  std::shared_ptr<const policy::FileRules> applied_;  // the rules whose settings were applied last
-  bool applying_ = false;                             // some thread applies settings
-  std::string recorded_;  // of that thread: the file that was wanted last
-  std::shared_ptr<const policy::FileRules> checked_;  // the rules that the rest is about
-  std::map<std::string, std::shared_ptr<const op::Program>> later_ops_;  // that were checked
-  Problems problems_;
-  base::InChild in_child_{[this] {
-    if (std::exchange(applying_, false)) applied_ = nullptr;
-  }};
-};
+                                                          plugin::Loader& loader);
 
 }  // namespace yard::rules

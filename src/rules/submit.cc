@@ -15,17 +15,31 @@ namespace yard::rules {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Kind = ConfigEvent::Kind;
 
-void add_error(ConfigReading& reading, std::string found, std::string right) {
-  reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0, 0,
-                              "", std::move(found), std::move(right)});
+// The rules that this thread submits, or whose rollout it ends.
+thread_local constinit const Rules* t_inside = nullptr;
+
+struct Inside {
+  explicit Inside(const Rules* rules) : outer(std::exchange(t_inside, rules)) {}
+  ~Inside() { t_inside = outer; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  const Rules* const outer;
+};
+
+ConfigProblem error_of(const std::string& file, std::string path, std::string found,
+                       std::string right = {}) {
+  return {Severity::kError, file, 0, 0, std::move(path), std::move(found), std::move(right)};
 }
 
-std::string unserved_text(const dispatch::UnservedCall& u) {
-  return fmt::format("{} would be left without a kernel ({})", u.call, u.why);
-}
-std::string serves_text(const dispatch::UnservedCall& u) {
-  return fmt::format("{} serves it now", u.kernel);
+// The known calls that rules would leave without a kernel.
+void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::FileRules>& rules,
+                  const std::string& file, const std::string& path, Problems& to) {
+  for (const dispatch::UnservedCall& u : dispatch::unserved_under(core, rules))
+    to.push_back(error_of(file, path,
+                          fmt::format("{} would be left without a kernel ({})", u.call, u.why),
+                          fmt::format("{} serves it now", u.kernel)));
 }
 
 std::chrono::nanoseconds seconds(double s) {
@@ -48,29 +62,11 @@ void log_problems(const Problems& problems) {
 
 }  // namespace
 
-// While one lives, this thread is submitting rules or ending a rollout.
-class Rules::Inside {
- public:
-  explicit Inside(const Rules* of) : of_(of), outer_(std::exchange(t_innermost, this)) {}
-  ~Inside() { t_innermost = outer_; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-  static bool is_here(const Rules* of) {
-    const Inside* i = t_innermost;
-    while (i != nullptr && i->of_ != of) i = i->outer_;
-    return i != nullptr;
-  }
-
- private:
-  static thread_local constinit const Inside* t_innermost;
-  const Rules* const of_;
-  const Inside* const outer_;
-};
-thread_local constinit const Rules::Inside* Rules::Inside::t_innermost = nullptr;
-
-Rules::Rules(detail::Core& core, plugin::Loader& loader)
+Rules::Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record)
     : core_(core),
       loader_(loader),
+      wake_(std::move(wake)),
+      record_(std::move(record)),
       watcher_([this] { return reread(); }),
       restart_([this] { restart_watch(); }) {}
 
@@ -82,7 +78,7 @@ Rules::~Rules() {
 }
 
 Status Rules::check_reentry() const {
-  if (!select::inside_select() && !Inside::is_here(this)) return {};
+  if (!select::inside_select() && t_inside != this) return {};
   return Status(Code::kWouldDeadlock,
                 "a validator, log sink, probe, verifier or cost hint must not change the rules");
 }
@@ -108,15 +104,14 @@ Rules::Submission Rules::submission(Config config, std::string source) {
 }
 
 Status Rules::roll_back(uint64_t number, Problems* problems) {
-  const auto policy = core_.snapshot()->policy;
-  const policy::RulesHistory& all = *policy->history;
-  const auto it = std::ranges::find(all, number, [](const auto& v) { return v->number; });
-  if (it == all.end())
-    return Status(Code::kNotFound,
-                  fmt::format("no version {} of the rules; {}", number,
-                              all.empty() ? "there is none"
-                                          : fmt::format("{} to {} are remembered",
-                                                        all.front()->number, all.back()->number)));
+  const auto all = core_.snapshot()->policy->history;
+  const auto it = std::ranges::find(*all, number, [](const auto& v) { return v->number; });
+  if (it == all->end())
+    return Status(Code::kNotFound, fmt::format("no version {} of the rules; {}", number,
+                                               all->empty() ? "there is none"
+                                                            : fmt::format("{} to {} are remembered",
+                                                                          all->front()->number,
+                                                                          all->back()->number)));
   Submission o;
   if ((*it)->config != nullptr) o.reading.config = *(*it)->config;
   o.reading.sha256 = (*it)->sha256;
@@ -137,49 +132,36 @@ Status Rules::clear() {
     const std::lock_guard lock(lock_);
     problems_.clear();
   }
-  if (version != 0) tell({ConfigEvent::Kind::kReloaded, version, "none", {}}, version, true);
+  if (version != 0) tell({Kind::kReloaded, version, "none", {}}, true);
   return {};
 }
 
+// ---- Putting rules in force ----
+
 std::shared_ptr<const policy::FileRules> Rules::check(ConfigReading& reading) {
   const auto now = core_.snapshot();
-  auto rules = make_rules(reading, *now->state, *now->policy, announced(loader_));
+  auto rules = make_rules(reading, *now->state, *now->policy, loader_);
   if (rules == nullptr) return nullptr;
+  const auto refuse = [&](std::string why) {
+    reading.problems.push_back(
+        error_of(reading.files.empty() ? "" : reading.files[0], "", std::move(why)));
+  };
   validators.for_each([&](const ConfigValidator& call) {
     try {
       if (const Status verdict = call(reading.config); !verdict.ok())
-        add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
+        refuse("refused by a validator of the program: " + verdict.to_string());
     } catch (...) {
-      add_error(reading, "a validator of the program threw: " + base::current_exception_text(), "");
+      refuse("a validator of the program threw: " + base::current_exception_text());
     }
   });
   return reading.ok() ? rules : nullptr;
 }
 
-// While one lives, a changed file that is watched is not put in force: the load may end its watch.
-class Rules::Loading {
- public:
-  Loading(Rules& of, Origin from) : of_(from == Origin::kFile ? &of : nullptr) { add(1); }
-  ~Loading() { add(-1); }
-  Loading(const Loading&) = delete;
-  Loading& operator=(const Loading&) = delete;
-
- private:
-  void add(int n) {
-    if (of_ == nullptr) return;
-    const std::lock_guard lock(of_->lock_);
-    of_->loads_ = std::max(0, of_->loads_ + n);  // a forked child starts at 0
-  }
-  Rules* const of_;
-};
-
 Status Rules::submit(Submission o, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
   const Inside inside(this);
-  const Loading loading(*this, o.from);
   const auto start = Clock::now();
   const auto rules = check(o.reading);
-  if (rules == nullptr && watch_ended(o)) return {};
   Done done;
   Status status;
   if (rules != nullptr) {
@@ -187,7 +169,7 @@ Status Rules::submit(Submission o, Problems* problems) {
     status = published.status();
     if (published.ok()) done = *published;
   }
-  if (done.watch_ended) return {};
+  if (done.version == 0 && !done.rollout && watch_ended(o)) return {};
   if (status.ok()) status = first_error(o.reading.problems);
   {
     const std::lock_guard lock(lock_);
@@ -195,6 +177,9 @@ Status Rules::submit(Submission o, Problems* problems) {
       ++stats_.applied;
       stats_.last_ns = static_cast<uint64_t>((Clock::now() - start).count());
       stats_.total_ns += stats_.last_ns;
+      // Rules in rollout do not end the watch of the file that stays in force.
+      const bool asks = wants_hot_reload(o.reading.config);
+      if (asks || !done.rollout) watch_as_asked(o.from, o.source, o.reading.sha256, asks);
     } else {
       ++stats_.refused;
       stats_.last_error = status.to_string();
@@ -210,11 +195,15 @@ Result<Rules::Done> Rules::put_in_force(Submission& o,
   for (;;) {
     const auto in_force = core_.snapshot()->policy->file;
     // Other rules that came into force meanwhile may have ended the watch.
-    if (watch_ended(o)) return Done{0, false, true};
-    for (const dispatch::UnservedCall& u : dispatch::unserved_under(core_, rules))
-      add_error(o.reading, unserved_text(u), serves_text(u));
+    if (watch_ended(o)) return Done{};
+    add_unserved(core_, rules, o.reading.files.empty() ? "" : o.reading.files[0], "",
+                 o.reading.problems);
     if (!o.reading.ok()) return Done{};
-    const auto still = [&](const policy::ProcessPolicy& p) { return p.file == in_force; };
+    // A file that is loaded may end a watch, so a change of the watched file must not come after it.
+    if (o.from == Origin::kFile) ++watch_number_;
+    const auto still = [&](const policy::ProcessPolicy& p) {
+      return p.file == in_force && !watch_ended(o);
+    };
     // Without rules in force there is nothing to compare a rollout with.
     if (rules->config.rollout && !o.at_once && in_force != nullptr) {
       YARD_ASSIGN_OR_RETURN(const bool began, dispatch::begin_rollout(core_, rules, still));
@@ -227,30 +216,24 @@ Result<Rules::Done> Rules::put_in_force(Submission& o,
   }
 }
 
+// ---- Reporting ----
+
 void Rules::report(Submission o, const Status& status, const Done& done,
                    const policy::FileRules* rules, Problems* problems) {
-  if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
+  if (!status.ok() && o.reading.ok())
+    o.reading.problems.push_back(error_of(o.source, "", status.to_string()));
   if (problems != nullptr) *problems = o.reading.problems;
-  const bool watched = o.from == Origin::kWatchedFile;
   {
     const std::lock_guard lock(lock_);
-    // The same text of a watched file is refused once.
-    if (watched && !status.ok() && watched_.refused && watched_.seen == o.reading.sha256) return;
-  }
-  log_problems(o.reading.problems);
-  {
-    const std::lock_guard lock(lock_);
-    if (watched && watched_.path == o.source) {
+    if (o.from == Origin::kWatchedFile && watched_.path == o.source) {
+      // The same text of a watched file is refused once.
+      if (!status.ok() && watched_.refused && watched_.seen == o.reading.sha256) return;
       watched_.seen = o.reading.sha256, watched_.refused = !status.ok();
       if (status.ok()) watched_.good = watched_.seen;
     }
     problems_ = o.reading.problems;
-    // Rules in rollout do not end the watch of the file that stays in force.
-    const bool asks = wants_hot_reload(o.reading.config);
-    if (status.ok() && o.from == Origin::kFile && (asks || !done.rollout))
-      watch_loaded(o.source, o.reading.sha256, asks);
   }
-  using Kind = ConfigEvent::Kind;
+  log_problems(o.reading.problems);
   std::string started;
   if (done.rollout) {
     const RolloutRule& rule = *rules->config.rollout;
@@ -263,13 +246,13 @@ void Rules::report(Submission o, const Status& status, const Done& done,
                     : done.rollout ? Kind::kRollout
                     : o.rollback   ? Kind::kRolledBack
                                    : Kind::kReloaded;
-  tell({kind, done.version, std::move(o.source), std::move(o.reading.problems)}, done.version,
-       o.by_program, std::move(started));
+  tell({kind, done.version, std::move(o.source), std::move(o.reading.problems)}, o.by_program,
+       std::move(started));
 }
 
-void Rules::tell(ConfigEvent event, uint64_t version, bool by_program, std::string text) {
-  using Kind = ConfigEvent::Kind;
-  if (version == 0 && in_force() != nullptr) event.version = in_force()->number;
+void Rules::tell(ConfigEvent event, bool by_program, std::string text) {
+  const uint64_t version = event.version;
+  if (const auto now = in_force(); version == 0 && now != nullptr) event.version = now->number;
   // The problems have been logged already. What the program does itself, it knows; the rest an operator must see.
   const bool own = by_program && event.kind != Kind::kRefused && text.empty();
   const LogLevel level = event.kind == Kind::kAborted ? LogLevel::kError
@@ -279,51 +262,50 @@ void Rules::tell(ConfigEvent event, uint64_t version, bool by_program, std::stri
   base::log_event(level, "policy", text);
   const bool heard = !listeners.empty();
   Status posted;
-  const auto post = [&](ConfigEvent e) {
-    if (!heard) return;
-    Status status = listeners_thread_.post([this, e = std::move(e)] {
-      listeners.for_each([&](const ConfigListener& call) {
-        try {
-          call(e);
-        } catch (...) {
-          base::log(LogLevel::kError, "policy",
-                    "a listener for rules threw: " + base::current_exception_text());
-        }
-      });
-    });
-    if (!status.ok()) posted = std::move(status);
-  };
   {
     const std::lock_guard lock(lock_);
-    if (version == 0) {
-      post(std::move(event));
-    } else {
-      // A thread that published an earlier version may not have come here yet. One that failed never does.
-      constexpr size_t kMostUntold = 16;
+    // A thread that published an earlier version may not have come here yet. One that failed never does.
+    constexpr size_t kMostUntold = 16;
+    std::vector<ConfigEvent> next;
+    if (version == 0)
+      next.push_back(std::move(event));
+    else
       untold_.emplace(version, std::move(event));
-      while (!untold_.empty() &&
-             (untold_.begin()->first <= told_ + 1 || untold_.size() > kMostUntold)) {
-        auto next = untold_.extract(untold_.begin());
-        told_ = std::max(told_, next.key());
-        post(std::move(next.mapped()));
-      }
+    while (!untold_.empty() &&
+           (untold_.begin()->first <= told_ + 1 || untold_.size() > kMostUntold)) {
+      told_ = std::max(told_, untold_.begin()->first);
+      next.push_back(std::move(untold_.extract(untold_.begin()).mapped()));
     }
+    if (heard)
+      for (ConfigEvent& e : next)
+        posted = listeners_thread_.post([this, e = std::move(e)] { call_listeners(e); });
   }
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
+}
+
+void Rules::call_listeners(const ConfigEvent& event) {
+  listeners.for_each([&](const ConfigListener& call) {
+    try {
+      call(event);
+    } catch (...) {
+      base::log(LogLevel::kError, "policy",
+                "a listener for rules threw: " + base::current_exception_text());
+    }
+  });
 }
 
 // ---- Rollouts ----
 
 Status Rules::follow_rollout(const Submission& o, const policy::RulesVersion& version,
                              const std::shared_ptr<const policy::FileRules>& rules) {
-  const RolloutRule& rule = *rules->config.rollout;
-  auto rollout = std::make_shared<ActiveRollout>();
-  rollout->rules = rules, rollout->version = version, rollout->from = o.from;
-  rollout->end = Clock::now() + seconds(rule.hold_s);
+  const auto hold = seconds(rules->config.rollout->hold_s);
   // Often enough to take bad rules back early.
-  rollout->interval = std::clamp<std::chrono::nanoseconds>(
-      seconds(rule.hold_s / 20), std::chrono::milliseconds(5), std::chrono::seconds(1));
-  Status scheduled = schedule(rollout, Clock::now() + rollout->interval);
+  const auto interval = std::clamp<std::chrono::nanoseconds>(
+      hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
+  const auto now = Clock::now();
+  Status scheduled = schedule(
+      std::make_shared<ActiveRollout>(ActiveRollout{rules, version, o.from, now + hold, interval}),
+      now + interval);
   if (!scheduled.ok()) dispatch::end_rollout(core_, rules.get()).status().ignore();
   return scheduled;
 }
@@ -347,33 +329,27 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
 
   Problems problems;
   uint64_t version = 0;
-  const auto add = [&](std::string found, std::string right = {}) {
-    problems.push_back(
-        {Severity::kError, source, 0, 0, "rollout", std::move(found), std::move(right)});
+  const auto add = [&](std::string found) {
+    problems.push_back(error_of(source, "rollout", std::move(found)));
   };
-  if (!r.too_bad.empty()) {
+  if (!r.too_bad.empty())
     add(std::move(r.too_bad));
-  } else {
-    // Calls and kernels may have changed since the rules were checked.
-    for (const dispatch::UnservedCall& u : dispatch::unserved_under(core_, rollout->rules))
-      add(unserved_text(u), serves_text(u));
-    if (problems.empty()) {
-      const auto set =
-          dispatch::set_file(core_, rollout->rules, rollout->version,
-                             [&](const auto& p) { return dispatch::is_in_rollout(p, rules); });
-      if (set.ok() && *set == 0) return;
-      if (set.ok())
-        version = *set;
-      else
-        add(set.status().to_string());
-    }
+  else  // calls and kernels may have changed since the rules were checked
+    add_unserved(core_, rollout->rules, source, "rollout", problems);
+  if (problems.empty()) {
+    const auto set =
+        dispatch::set_file(core_, rollout->rules, rollout->version,
+                           [&](const auto& p) { return dispatch::is_in_rollout(p, rules); });
+    if (set.ok() && *set == 0) return;
+    if (set.ok())
+      version = *set;
+    else
+      add(set.status().to_string());
   }
-  if (!problems.empty()) {
+  if (version == 0) {
     const auto ended = dispatch::end_rollout(core_, rules);
-    if (!ended.ok())
-      add(ended.status().to_string());
-    else if (!*ended)
-      return;
+    if (ended.ok() && !*ended) return;
+    if (!ended.ok()) add(ended.status().to_string());
   }
   std::string text = fmt::format("{}: rollout {}: ", source, version != 0 ? "promoted" : "aborted");
   if (version != 0)
@@ -383,16 +359,13 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
     text += (&p == problems.data() ? "" : "; ") + p.found + (p.right.empty() ? "" : "; " + p.right);
   {
     const std::lock_guard lock(lock_);
-    if (version == 0) {
-      problems_ = problems;
-      ++stats_.aborted;
-    } else if (rollout->from == Origin::kFile && !wants_hot_reload(rules->config)) {
-      watch_loaded(source, rollout->version.sha256, false);
-    }
+    if (version == 0)
+      problems_ = problems, ++stats_.aborted;
+    else if (!wants_hot_reload(rules->config))
+      watch_as_asked(rollout->from, source, rollout->version.sha256, false);
   }
-  tell({version != 0 ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kAborted, version, source,
-        std::move(problems)},
-       version, false, std::move(text));
+  tell({version != 0 ? Kind::kReloaded : Kind::kAborted, version, source, std::move(problems)},
+       false, std::move(text));
 }
 
 // ---- What there is ----
@@ -441,7 +414,11 @@ void Rules::reset_stats() {
 
 Problems Rules::problems() {
   const std::lock_guard lock(lock_);
-  return problems_;
+  Problems to = problems_;
+  // These may have been found again in rules that were refused.
+  for (const ConfigProblem& p : later_problems_)
+    if (std::ranges::find(to, p) == to.end()) to.push_back(p);
+  return to;
 }
 
 }  // namespace yard::rules

@@ -18,25 +18,12 @@ std::string absolute(const std::string& path) {
   return none ? path : full.string();
 }
 
-// Reads files and detects changes meanwhile: the texts may then be parts of two versions. Changes while the texts are
-// parsed, which takes much longer, do not count: they are the next change.
-class StableRead {
- public:
-  Result<std::string> open(const std::string& file) {
-    std::vector<base::FileState> before = base::file_states({file});
-    auto text = policy::open_file(file);
-    files_.push_back(file);
-    marks_.push_back(before[0]);
-    stable_ = stable_ && base::file_states(files_) == marks_;
-    return text;
-  }
-  bool is_stable() const noexcept { return stable_; }
-
- private:
-  std::vector<std::string> files_;
-  std::vector<base::FileState> marks_;
-  bool stable_ = true;
-};
+Status check_least(const char* what, std::chrono::nanoseconds is, std::chrono::milliseconds least) {
+  if (is >= least) return {};
+  return Status(Code::kInvalidArgument,
+                fmt::format("WatchSettings::{}: expected at least {} ms, got {} ms", what,
+                            least.count(), std::chrono::duration<double, std::milli>(is).count()));
+}
 
 }  // namespace
 
@@ -54,86 +41,64 @@ Status Rules::load(const std::string& path, Problems* problems, bool at_start) {
     return clear();
   }
   YARD_RETURN_IF_ERROR(check_reentry());
-  ConfigReading reading = read_config(path);
-  const bool asks = wants_hot_reload(reading.config);
-  const std::string source = asks ? absolute(path) : path;
-  if (asks) reading = read_config(source);
-  const std::vector<std::string> files = reading.files;
-  const std::string sha256 = reading.sha256;
   Submission o;
-  o.reading = std::move(reading), o.source = source, o.from = Origin::kFile;
+  o.reading = read_config(path), o.source = path, o.from = Origin::kFile;
+  const bool asks = wants_hot_reload(o.reading.config);
+  const std::string sha256 = o.reading.sha256;
   Status status = submit(std::move(o), problems);
-  std::string watched;
-  {
+  if (!status.ok()) {
+    const bool first = core_.snapshot()->policy->file == nullptr;
     const std::lock_guard lock(lock_);
-    const bool refused_first = !status.ok() && core_.snapshot()->policy->file == nullptr;
-    if (refused_first && (at_start || asks) && watched_.path.empty()) {
-      set_watched(absolute(path), {}, true);
-      watched_.seen = sha256, watched_.refused = true;
-    } else if (!status.ok()) {
-      return status;
-    }
-    watched = watched_.path;
+    if (!first || !(at_start || asks) || !watched_.path.empty()) return status;
+    set_watched({.path = absolute(path), .by_mode = true, .seen = sha256, .refused = true});
   }
-  if (asks && watched == source) {
-    Status started = start_watching(files);
-    return status.ok() ? started : status;
-  }
-  // Another thread may have started another watch meanwhile.
-  if (watched.empty()) watcher_.stop();
-  if (watched.empty() || !status.ok()) restart_watch();
-  return status;
+  Status started = follow_watch();
+  return status.ok() ? started : status;
 }
 
 Status Rules::watch(const std::string& path, const WatchSettings& settings, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
-  const auto too_short = [](const char* what, std::chrono::nanoseconds is, auto least) {
-    return is >= least ? Status()
-                       : Status(Code::kInvalidArgument,
-                                fmt::format("WatchSettings::{}: expected at least {} ms, got {} ms",
-                                            what, least.count(),
-                                            std::chrono::duration<double, std::milli>(is).count()));
-  };
-  YARD_RETURN_IF_ERROR(too_short("debounce", settings.debounce, base::kLeastDebounce));
-  YARD_RETURN_IF_ERROR(too_short("poll_interval", settings.poll_interval, base::kLeastInterval));
+  YARD_RETURN_IF_ERROR(check_least("debounce", settings.debounce, base::kLeastDebounce));
+  YARD_RETURN_IF_ERROR(check_least("poll_interval", settings.poll_interval, base::kLeastInterval));
   Submission o;
   o.source = absolute(path), o.from = Origin::kWatchedFile;
   o.reading = read_config(o.source);
-  const std::vector<std::string> files = o.reading.files;
   {
     const std::lock_guard lock(lock_);
-    set_watched(o.source, settings, false);
-    o.watch = watched_.number;
+    set_watched({.path = o.source, .settings = settings});
   }
   Status status = submit(std::move(o), problems);
-  YARD_RETURN_IF_ERROR(start_watching(files));
+  YARD_RETURN_IF_ERROR(follow_watch());
   return status;
-}
-
-void Rules::set_watched(std::string path, const WatchSettings& settings, bool by_mode) {
-  const auto now = in_force();
-  Watched next;
-  next.path = std::move(path), next.settings = settings, next.by_mode = by_mode;
-  next.number = watched_.number + 1;
-  next.after = now != nullptr ? now->number : 0;
-  watched_ = std::move(next);
-}
-
-void Rules::watch_loaded(const std::string& source, const std::string& sha256, bool asks) {
-  // A watch of the program is not ended by a file.
-  if (!watched_.path.empty() && !watched_.by_mode) return;
-  if (!asks) return watched_.path.clear();
-  set_watched(source, {}, true);
-  watched_.seen = watched_.good = sha256;
 }
 
 void Rules::unwatch() {
   {
     const std::lock_guard lock(lock_);
-    watched_.path.clear();
+    set_watched({});
   }
   // The watcher may be waiting for a validator on this thread. Without a path it does nothing.
   if (check_reentry().ok()) watcher_.stop();
+}
+
+void Rules::set_watched(Watched next) {
+  watched_ = std::move(next);
+  ++watch_number_;
+}
+
+void Rules::restart_watch() {
+  if (const Status started = follow_watch(); !started.ok())
+    base::log(LogLevel::kError, "policy",
+              fmt::format("the rule file is not watched: {}", started.message()));
+}
+
+void Rules::watch_as_asked(Origin from, const std::string& source, const std::string& sha256,
+                           bool asks) {
+  if (from == Origin::kValue || (!watched_.path.empty() && !watched_.by_mode)) return;
+  if (!asks)
+    set_watched({});
+  else if (from == Origin::kFile)
+    set_watched({.path = absolute(source), .by_mode = true, .seen = sha256, .good = sha256});
 }
 
 base::WatchHow Rules::watch_settings(const WatchSettings& settings) const {
@@ -146,98 +111,73 @@ base::WatchHow Rules::watch_settings(const WatchSettings& settings) const {
   return how;
 }
 
-Status Rules::start_watching(const std::vector<std::string>& files) {
-  Watched now;
-  {
-    const std::lock_guard lock(lock_);
-    now = watched_;
+Status Rules::follow_watch() {
+  for (;;) {
+    std::unique_lock lock(lock_);
+    const Watched now = watched_;
+    const uint64_t number = watch_number_;
+    lock.unlock();
+    Status started;
+    if (now.path.empty())
+      watcher_.stop();
+    else  // it reads the file at once, which may have changed since
+      started = watcher_.start({now.path}, watch_settings(now.settings));
+    lock.lock();
+    // Another thread may have started or ended a watch meanwhile.
+    if (watch_number_ != number) continue;
+    if (!started.ok()) set_watched({});
+    return started;
   }
-  if (now.path.empty()) return {};
-  const bool all = !files.empty() && files[0] == now.path;
-  // The watcher starts by reading the file, which may have changed since.
-  Status started =
-      watcher_.start(all ? files : std::vector{now.path}, watch_settings(now.settings));
-  if (started.ok()) return started;
-  const std::lock_guard lock(lock_);
-  if (watched_.number == now.number) watched_.path.clear();
-  return started;
-}
-
-void Rules::restart_watch() {
-  if (const Status started = start_watching({}); !started.ok())
-    base::log(LogLevel::kError, "policy",
-              fmt::format("the rule file is not watched: {}", started.message()));
 }
 
 // A text that was accepted is submitted again after another text was refused in between; but not where other rules have
 // come into force since, such as an earlier version: only another text undoes that.
-bool Rules::is_known(const std::string& sha256) const {
+bool Rules::is_known(const std::string& sha256, const policy::RulesVersion* now) const {
   if (!watched_.refused) return watched_.seen == sha256;
-  const auto now = in_force();
   const bool stays = now != nullptr && now->source == watched_.path && now->sha256 == sha256;
   return watched_.good == sha256 && !stays;
 }
 
-bool Rules::watch_ended(const Submission& o) {
-  const std::lock_guard lock(lock_);
-  return o.from == Origin::kWatchedFile &&
-         (watched_.path != o.source || watched_.number != o.watch || (!o.by_program && loads_ > 0));
-}
-
-bool Rules::stop_unwanted_watch() {
-  {
-    const std::lock_guard lock(lock_);
-    const auto now = in_force();
-    const bool unwanted = watched_.by_mode && !watched_.path.empty() && now != nullptr &&
-                          now->number > watched_.after && now->source == watched_.path &&
-                          now->config != nullptr && !wants_hot_reload(*now->config);
-    if (!unwanted) return false;
-    watched_.path.clear();
-  }
-  watcher_.stop();
-  // Another thread may have started another watch meanwhile.
-  restart_watch();
-  return true;
-}
-
 bool Rules::reread() {
-  if (stop_unwanted_watch()) return true;
-  Watched now;
+  Submission o;
+  WatchSettings settings;
   {
     const std::lock_guard lock(lock_);
-    now = watched_;
+    o.source = watched_.path, settings = watched_.settings, o.watch = watch_number_;
   }
-  if (now.path.empty()) return true;
-  StableRead stable;
-  Submission o;
-  o.reading = policy::read_config_from(now.path,
-                                       [&](const std::string& file) { return stable.open(file); });
+  if (o.source.empty()) {
+    restart_watch();
+    return true;
+  }
+  // Texts that change while they are read may be parts of two versions. Changes while the texts are parsed, which takes
+  // much longer, do not count: they are the next change.
+  std::vector<std::string> opened;
+  std::vector<base::FileState> before;
+  bool stable = true;
+  o.reading = policy::read_config_from(o.source, [&](const std::string& file) {
+    opened.push_back(file), before.push_back(base::file_states({file})[0]);
+    auto text = policy::open_file(file);
+    stable = stable && base::file_states(opened) == before;
+    return text;
+  });
   const std::vector<std::string> files = o.reading.files;
   const std::string sha256 = o.reading.sha256;
-  if (!stable.is_stable()) {
-    watcher_.set(files, watch_settings(now.settings));
-    return false;
-  }
+  const auto version = in_force();
   bool known = false;
-  {
+  if (stable) {
     const std::lock_guard lock(lock_);
-    if (watched_.number != now.number || watched_.path.empty()) return true;
-    known = o.reading.ok() && is_known(o.reading.sha256);
-    if (known && watched_.refused) {
-      watched_.seen = o.reading.sha256, watched_.refused = false;
-      problems_.clear();
-    }
+    if (watch_number_ != o.watch) return false;
+    known = o.reading.ok() && is_known(sha256, version.get());
+    if (known && watched_.refused) problems_.clear();
+    if (known) watched_.seen = sha256, watched_.refused = false;
   }
-  if (!known) {
-    o.source = now.path, o.from = Origin::kWatchedFile, o.by_program = false;
-    o.watch = now.number;
+  if (stable && !known) {
+    o.from = Origin::kWatchedFile, o.by_program = false;
     submit(std::move(o), nullptr).ignore();  // it has been reported
   }
-  if (stop_unwanted_watch()) return true;
-  watcher_.set(files, watch_settings(now.settings));
-  // While another file is being loaded, the text is not submitted. If the load does not end the watch, it is read again.
+  watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  return known || watched_.number != now.number || watched_.path.empty() || watched_.seen == sha256;
+  return stable && watched_.seen == sha256;  // not if the watch has ended, or another one has begun
 }
 
 }  // namespace yard::rules

@@ -70,10 +70,10 @@ struct Runtime::Parts final : dispatch::CoreServices {
   Status check_change(const registry::State& before, const registry::State& after) override {
     return functions.check_change(before, after);
   }
-  // The follower of rules may publish again (a recorder), which leads here again.
+  // Rules may publish again (a recorder), which leads here again.
   void on_change() override {
     functions.follow();
-    follower.follow();
+    rules.follow();
   }
   std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>& canary,
@@ -151,11 +151,10 @@ struct Runtime::Parts final : dispatch::CoreServices {
                                }};
   std::vector<Problem> problems;  // of the settings
   std::weak_ptr<runtime::Recorder> recorder_of_rules;
-  rules::Follower follower{core, loader, [this] { maintenance.wake(); },
-                           [this](const std::string& path) { return record_for_rules(path); }};
   // These last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
-  rules::Rules rules{core, loader};
+  rules::Rules rules{core, loader, [this] { maintenance.wake(); },
+                     [this](const std::string& path) { return record_for_rules(path); }};
   runtime::Inspect inspect;
 };
 
@@ -286,8 +285,7 @@ Status Rules::reload_environment() {
     parts.inspect.allow(parts.settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
     const auto found = parts.core.snapshot();
-    if (auto more = rules::with_unknown_names(*found->policy->reading, *found->state,
-                                              rules::announced(parts.loader)))
+    if (auto more = rules::with_unknown_names(*found->policy->reading, *found->state, parts.loader))
       YARD_RETURN_IF_ERROR(dispatch::set_environment(parts.core, std::move(more)));
     Recording recording = runtime_->recording();
     Status recorded;
@@ -313,11 +311,7 @@ std::vector<Problem> Runtime::problems() const {
   for (const auto& [backend, own] : s->policy->own_switches)
     if (own.problem)
       to.push_back({own.problem->variable, own.problem->found, own.problem->message, true});
-  std::vector<ConfigProblem> of_rules = parts_->rules.problems();
-  // Problems that were found later may have been found again in rules that were refused.
-  for (ConfigProblem& p : parts_->follower.problems())
-    if (!base::contains(of_rules, p)) of_rules.push_back(std::move(p));
-  for (const ConfigProblem& p : of_rules)
+  for (const ConfigProblem& p : parts_->rules.problems())
     to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
                   p.severity == Severity::kError});
   for (const std::string& text : parts_->canaries->problems())
@@ -369,7 +363,7 @@ Config Rules::config() const {
 std::vector<ConfigProblem> Rules::check(const std::string& path) const {
   ConfigReading reading = read_config(path);
   const auto s = runtime_->core().snapshot();
-  rules::make_rules(reading, *s->state, *s->policy, rules::announced(runtime_->parts_->loader));
+  rules::make_rules(reading, *s->state, *s->policy, runtime_->parts_->loader);
   return std::move(reading.problems);
 }
 
