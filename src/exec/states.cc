@@ -85,6 +85,7 @@ struct State {
 
   ~State() {
     const base::FloatState restored;
+    base::assert_no_lock_held();
     kernel->d.destroy(kernel->d.self, made);
     // A forked child counts its own states only.
     if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
