@@ -11,8 +11,8 @@
 //   ...
 //   yard::Difference d = yard::compare(found.written(), expected.written(), {});
 //
-// A CallSpec (docs/reference/call_spec.md) states only what is not the default. Reading it against the op's schema fills in
-// the rest: absent optionals, scalar defaults, inferred outputs, compact strides. Objects here belong to one thread at a time.
+// Reading a CallSpec (docs/reference/call_spec.md) against the op's schema fills in absent optionals, scalar defaults,
+// inferred outputs and compact strides. Objects here belong to one thread at a time.
 #pragma once
 
 #include <yard/detail/params.h>
@@ -149,7 +149,6 @@ enum class Contents : uint8_t {
 };
 YARD_API const char* to_string(Contents c) noexcept;  // "normal", "nan", ...
 YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
-// All of them, in the order of the enum.
 YARD_API std::span<const Contents> all_contents() noexcept;
 
 // A tensor that a kernel writes.
@@ -184,8 +183,7 @@ class YARD_API CallTensors {
   // By name, for Runtime::call. Borrowed from this object.
   const std::vector<Arg>& args() const noexcept;
   const std::vector<WrittenTensor>& written() const noexcept;
-  // Bytes of the elements that a call reads and writes.
-  uint64_t traffic() const noexcept;
+  uint64_t traffic() const noexcept;  // bytes of the elements that a call reads and writes
 
   // Replaces the numbers of all tensors that are read. Has no effect if one is missing, unknown or of another size.
   Status fill(std::span<const TensorBytes> contents);
@@ -197,8 +195,7 @@ class YARD_API CallTensors {
   // Describes memory that was changed but must not be: inputs, gaps, memory around tensors; with `written` also outputs.
   // Returns an empty text if there is none.
   std::string damage(bool written = false) const;
-  // The bytes of everything written, elements only.
-  std::vector<char> bits() const;
+  std::vector<char> bits() const;  // of everything written, elements only
 
  private:
   struct Parts;

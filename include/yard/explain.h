@@ -16,8 +16,7 @@ namespace yard {
 
 // An entry of `score` that holds for the call and names the kernel.
 struct ScoreNote {
-  std::string name;   // may be empty
-  std::string place;  // "score[1] (rules.yaml:7)"
+  std::string name, place;  // the name may be empty; "score[1] (rules.yaml:7)"
   double add = 0, multiply = 1;
 };
 // "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
@@ -42,11 +41,11 @@ struct Candidate {
   std::string detail;   // the reason with its figures, as a sentence
   std::optional<double> estimate_ns;      // its cost estimate, with that of the transforms
   std::vector<TransformNote> transforms;  // that the call needs for it
-  // The priority after the file's `score`, (priority + sum of add) times all multiply; and the entries.
-  double adjusted_priority = 0;
-  std::vector<ScoreNote> scores;
-  // The fallback chain that determines its place: "fallback_chains.softmax (rules.yaml:9)"; else empty.
-  std::string placed_by;
+  double adjusted_priority =
+      0;  // after the file's `score`: (priority + sum of add) times all multiply
+  std::vector<ScoreNote> scores;  // those entries
+  std::string
+      placed_by;  // "fallback_chains.softmax (rules.yaml:9)", if a fallback chain determines its place
 };
 
 // A field of the policy in force, and where it was set.
@@ -64,10 +63,9 @@ struct Explanation {
   std::vector<std::string> counterfactuals;
   uint64_t generation = 0;  // of the snapshot
 
-  // An aligned table, coloured if wanted.
-  YARD_API std::string to_text(bool colour = false) const;
-  // {"op", "call", "selected", "candidates": [...], "policy", ...}
-  YARD_API std::string to_json() const;
+  YARD_API std::string to_text(bool colour = false) const;  // an aligned table
+  YARD_API std::string to_json()
+      const;  // {"op", "call", "selected", "candidates": [...], "policy", ...}
 };
 
 // The short form: the kernel that would run, and those after it.

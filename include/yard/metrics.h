@@ -73,8 +73,8 @@ struct MetricsServerSettings {
   size_t max_series = kMaxSeries;
 };
 
-// Answers GET /metrics over HTTP until it is destroyed, on threads of its own. The runtime must outlive it. A forked child
-// has none: its copy answers nothing, and keeps the port open until the child ends, calls exec or destroys it.
+// Answers GET /metrics over HTTP until it is destroyed, on threads of its own. The runtime must outlive it. The copy in a
+// forked child answers nothing, and keeps the port open until the child ends, calls exec or destroys it.
 class MetricsServer {
  public:
   // An error if the address is invalid or in use.
@@ -82,11 +82,9 @@ class MetricsServer {
                                               const MetricsServerSettings& settings = {});
   MetricsServer(MetricsServer&&) = default;
   MetricsServer& operator=(MetricsServer&&) = default;
-  // Waits for answers that are being sent; takes up to two seconds.
-  ~MetricsServer() = default;
+  ~MetricsServer() = default;  // waits up to two seconds for answers that are being sent
 
-  // As it was given, with the port in use.
-  const std::string& address() const noexcept { return address_; }
+  const std::string& address() const noexcept { return address_; }  // with the port in use
 
  private:
   MetricsServer(std::shared_ptr<void> server, std::string address)

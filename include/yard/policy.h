@@ -42,15 +42,12 @@ enum class RetryInplace : int {
 YARD_API const char* to_string(RetryInplace r) noexcept;
 
 struct Policy {
-  // Order of kinds: default → default, vendor, reference; vendor → vendor, default, reference;
-  // reference → reference, default, vendor. Unset: default and vendor compete, reference comes last.
+  // The kind that comes first; then default, vendor, reference. Unset: default and vendor compete, reference comes last.
   std::optional<Kind> prefer;
-  // The first choice or its error: no fallback.
-  std::optional<bool> strict;
+  std::optional<bool> strict;  // the first choice or its error: no fallback
   // Kernels that promise to fail before they write need no copy. Unset: never.
   std::optional<RetryInplace> retry_inplace;
-  // Only reference kernels.
-  std::optional<bool> reference_only;
+  std::optional<bool> reference_only;  // only reference kernels
   // Op name → tokens `default`, `vendor`, `reference`, `vendor:NAME`, `impl:ID`, best first.
   std::map<std::string, std::vector<std::string>, std::less<>> per_op;
   // Vendor lists affect only kernels that have a vendor.
@@ -61,8 +58,7 @@ struct Policy {
   std::vector<std::string> deny_kernels;
   // Op name or glob → kernel id. A lock bypasses neither deny nor capability.
   std::map<std::string, std::string, std::less<>> locks;
-  // Backend name → on or off.
-  std::map<std::string, bool, std::less<>> backends;
+  std::map<std::string, bool, std::less<>> backends;  // name → on or off
   // Op name or glob → whether arguments may be copied for kernels that want another layout, dtype or padding. An exact
   // name beats a glob, a longer glob a shorter one. Unset: they may.
   std::map<std::string, bool, std::less<>> transforms;
@@ -104,8 +100,7 @@ class YARD_API Scope {
   Scope label(std::string name, std::string value) const;
   // No gradient will be computed: kernels for inference only may serve.
   Scope inference(bool on = true) const;
-  // Only kernels that give the same bits each time.
-  Scope deterministic(bool on = true) const;
+  Scope deterministic(bool on = true) const;  // only kernels that give the same bits each time
   // A mode by its name, also one of the program. Calls on a runtime that has no such mode fail.
   Scope mode(std::string name) const;
   // For functions with active backends (yard/function.h): this one comes first, active or not; of several the last.
@@ -190,9 +185,8 @@ struct ModeCall {
   std::span<const ModeCandidate> candidates;  // in the order of mode dynamic; at least one
 };
 
-// Has one of the two functions, or both. They are called by any thread that needs a plan, also concurrently, must give the
-// same answer for the same call, and must not change the runtime: that is the error would_deadlock. An exception counts as
-// no answer and is logged.
+// Has one of the two functions, or both. Several threads may call them at once. They must give the same answer for the same
+// call, and must not change the runtime: that is the error would_deadlock. An exception is logged and counts as no answer.
 struct ModeProvider {
   // What the answer depends on besides op, candidates, device, flags and labels: fields such as `rows`, `hidden`, `x.rank`,
   // an int, bool or enum argument, or whole arguments. Calls that are equal in all of these share a plan. Unset: everything.

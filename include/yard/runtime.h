@@ -52,8 +52,7 @@ struct Problem {
 
 class YARD_API Runtime {
  public:
-  // With the built-in backends. Costs some milliseconds and a few MiB.
-  Runtime();
+  Runtime();  // costs some milliseconds and a few MiB
   explicit Runtime(const RuntimeSettings& settings);
   ~Runtime();  // no thread may be inside a call of it
   Runtime(const Runtime&) = delete;
@@ -105,8 +104,7 @@ class YARD_API Runtime {
 
   // Counters and timings (stats.h). Without calls, `calls`, `ops` and `since` are left out, which is quick.
   RuntimeStats stats(bool with_calls = true) const;
-  // Counters and timings start at zero again; KernelInfo and the health report keep theirs.
-  void reset_stats();
+  void reset_stats();  // to zero; KernelInfo and the health report keep theirs
 
   // For the library's own headers.
   detail::Core& core() const noexcept;

@@ -8,10 +8,9 @@
 //   silu_and_mul(y, h).or_throw();
 //   std::puts(trace.to_text().c_str());         // %2 = rms_norm(x=%0, weight=%1, eps=1e-6) ...
 //
-// A call that would be refused is refused with the same message, also if no kernel could take it. A kernel with a
-// `trace` function may refuse the call or add a note. Tensors are identified by the address of their data: a tensor that
-// is written becomes a new value, which later readers of that address read. A trace belongs to the thread that makes it;
-// scopes entered inside of it are traced, too. Frozen handles ignore scopes, and run.
+// A call that would be refused is refused with the same message. A kernel with a `trace` function may refuse the call or add
+// a note. Tensors are identified by the address of their data: a tensor that is written becomes a new value, which later
+// readers of that address read. A trace belongs to the thread that makes it. Frozen handles ignore scopes, and run.
 //
 // A call of a dispatched function (yard/function.h) is recorded, with the backend that was chosen and why earlier ones
 // were not, and is also run, since only the function can compute its result. What it calls is traced. While the master

@@ -35,10 +35,8 @@ namespace yard {
 
 // A known failure or unsupported call. Kept in a file: parse_expectations().
 struct Expectation {
-  enum class Kind : uint8_t {
-    kUnsupported,  // the kernel rejects or declines every such call
-    kFails,        // at least one such call fails
-  };
+  // The kernel rejects or declines every such call; at least one such call fails.
+  enum class Kind : uint8_t { kUnsupported, kFails };
   std::string kernel, op, call;  // globs
   Kind kind = Kind::kFails;
   std::string reason;
@@ -89,9 +87,9 @@ struct VerifyOptions {
   // Called before each case, on the calling thread; false ends the run.
   std::function<bool(const VerifyProgress&)> progress;
   std::string function;  // "group/name": only its verifiers, and no kernels
-  // Called before each run of a kernel, so that a crash can be attributed. Must not throw.
+  // Called before each run of a kernel, and of a verifier of a function (samples are counted from 1), so that a crash can be
+  // attributed. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
-  // The same before each call of a verifier of a function; samples are counted from 1.
   std::function<void(std::string_view function, std::string_view backend, size_t sample)>
       watch_function;
 };
@@ -120,19 +118,13 @@ struct KernelReport {
   std::vector<double> errors;         // of each case that ran, in units of the tolerance
 
   size_t ran() const noexcept { return passed + failed + expected; }
-  // Enough runs, and all of them passed.
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
 // How one backend's verifier of a dispatched function did: it is asked about every sample call, twice and on two other
 // threads, and must give the same answer. A function without a verifier is run twice with each of its sample calls.
 struct FunctionReport {
-  enum class State : uint8_t {
-    kPassed,
-    kBroken,      // see `problems`
-    kNotChecked,  // see `why`
-    kNoVerifier,  // accepts every call: nothing to check
-  };
+  enum class State : uint8_t { kPassed, kBroken, kNotChecked, kNoVerifier };
   std::string function, backend;  // "group/name"
   State state = State::kNotChecked;
   size_t samples = 0;
@@ -149,8 +141,7 @@ struct VerifyReport {
   std::vector<FunctionReport> functions;  // by function and backend
   bool cancelled = false;
   YARD_API size_t failed() const noexcept;
-  // Backends whose verifier of a function is broken.
-  YARD_API size_t broken() const noexcept;
+  YARD_API size_t broken() const noexcept;  // backends whose verifier of a function is broken
   bool ok() const noexcept { return failed() == 0 && broken() == 0; }
 };
 
