@@ -3,17 +3,12 @@
 // are reported here, what is not closed is published as a snapshot, and a maintenance thread advances time.
 //
 //   if (board->fault(key, error_class, text, now).changed) publish(board->snapshot());   // a call has failed
-//   while (auto next = board->next_change()) {
-//     sleep_until(*next);
-//     if (board->advance(now)) publish(board->snapshot());
-//   }
 //
 // Calls that succeed do not come here. The first fault of a kind of call publishes the kind as *counting*: calls of that
 // kind then have plans of their own, so that the counters of these plans say how many have succeeded when the next one
 // fails. Functions have counters of their own. Successes are reported only for checked results.
 //
-// Time is passed in. All functions may be called from any thread. There is one lock, held briefly, and no callback under
-// it but FailedOn::text. A failure counts once, for the kernel that failed, whether or not it ran as a fallback.
+// Time is passed in. All functions may be called from any thread. There is one lock, held briefly.
 #pragma once
 
 #include <yard/health.h>
@@ -42,9 +37,8 @@ struct FailedOn {
   uint64_t sizes = 0;  // a hash of its sizes
   // Makes the text of the call as a CallSpec. Called under the lock, only for sizes that have not failed before.
   std::function<std::string()> text{};
-  uint64_t successes = 0;  // of calls of this kind so far
-  // Identifies the kernel: another one of the same id may have replaced it.
-  const void* kernel = nullptr;
+  uint64_t successes = 0;        // of calls of this kind so far
+  const void* kernel = nullptr;  // that failed: another one of the same id may have replaced it
 };
 
 // The effect of a failed call.
@@ -80,10 +74,8 @@ struct Record {
   std::string failed_text(const CallKind* kind) const;
 };
 
-// Breakers of kinds of calls that are kept. Closed ones are dropped first.
-inline constexpr size_t kMostKeys = 1024;
-// The number of a kernel's open keys that opens the kernel as a whole.
-inline constexpr size_t kKeysToOpenKernel = 4;
+inline constexpr size_t kMostKeys = 1024;       // breakers of kinds that are kept
+inline constexpr size_t kKeysToOpenKernel = 4;  // open kinds that open the kernel as a whole
 
 // The breakers, for the thread that holds the lock of a Board.
 class BoardState {

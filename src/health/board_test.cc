@@ -248,56 +248,6 @@ TEST(Board, AFaultInHalfOpenReopensAtOnceAndForLonger) {
   }
 }
 
-TEST(Board, AProbeWithoutResultOnlyFreesItsSlot) {
-  Board board;
-  const Key key = key_of();
-  fail_times(board, key, 5, t0);
-  board->advance(t0 + 30s);
-  for (const ErrorClass c : {ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kCaller})
-    EXPECT_TRUE(try_once(board, key, c, t0 + 30s));
-  EXPECT_EQ(state_of(board, key), kHalfOpen);
-  EXPECT_FALSE(probes_of(board, key)->try_enter()) << "three calls a period";
-  EXPECT_FALSE(board->advance(t0 + 60s)) << "a new period does not change the snapshot";
-  EXPECT_TRUE(probes_of(board, key)->would_admit());
-}
-
-TEST(Board, LateResultsChangeNothing) {
-  Board board;
-  const Key key = key_of();
-  fail_times(board, key, 5, t0);
-  for (int i = 0; i < 10; ++i) board->found_right(key, t0 + 1s);
-  EXPECT_EQ(state_of(board, key), kOpen);
-  EXPECT_FALSE(fail(board, key, t0 + 2s));
-  EXPECT_EQ(board->next_change(), t0 + 30s) << "a late fault makes it no longer";
-  board->advance(t0 + 30s);
-  for (int i = 0; i < 10; ++i) board->found_right(key, t0 + 31s);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(fail(board, key, t0 + 31s));
-  EXPECT_EQ(state_of(board, key), kHalfOpen);
-}
-
-TEST(Board, RepeatsAreForgottenAfterTheLongestCooldownWithoutAFault) {
-  BreakerSettings s;
-  s.success_threshold = 1;
-  s.cooldown_cap = 200s;
-  Board board(s);
-  const Key key = key_of();
-  Time now = t0;
-  const auto open_and_close = [&] {
-    fail_times(board, key, 5, now);
-    const auto length = *board->next_change() - now;
-    now = *board->next_change();
-    board->advance(now);
-    EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, now));
-    return std::chrono::duration_cast<std::chrono::seconds>(length);
-  };
-  EXPECT_EQ(open_and_close(), 30s);
-  EXPECT_EQ(open_and_close(), 60s);
-  now += 199s;
-  EXPECT_EQ(open_and_close(), 120s);
-  now += 200s;
-  EXPECT_EQ(open_and_close(), 30s);
-}
-
 TEST(Board, EnoughOpenKeysOpenTheKernel) {
   Board board;
   for (const uint64_t rows : {1, 2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0);
@@ -318,29 +268,6 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 1), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(board->snapshot()->empty());
-}
-
-// Opening the kernel closes its keys. For a key that was closed already, the time without a fault goes on.
-TEST(Board, OpeningTheKernelKeepsTheRepeatsOfItsKeys) {
-  BreakerSettings s;
-  s.cooldown_cap = 200s;
-  Board board(s);
-  const Key healthy = key_of("default.simd", 1);
-  const auto open_kernel = [&](Time now) {
-    for (const uint64_t rows : {2, 4, 8, 16})
-      fail_times(board, key_of("default.simd", rows), 5, now);
-    ASSERT_EQ(state_of(board, healthy), kOpen) << "with the whole kernel";
-    EXPECT_TRUE(board->close(healthy, now));
-  };
-  fail_times(board, healthy, 5, t0);
-  EXPECT_TRUE(board->close(healthy, t0));
-  open_kernel(t0 + 150s);
-  fail_times(board, healthy, 5, t0 + 199s);
-  EXPECT_EQ(board->next_change(), t0 + 199s + 60s);
-  EXPECT_TRUE(board->close(healthy, t0 + 199s));
-  open_kernel(t0 + 250s);
-  fail_times(board, healthy, 5, t0 + 399s);
-  EXPECT_EQ(board->next_change(), t0 + 399s + 30s);
 }
 
 TEST(Board, MemoryIsBounded) {

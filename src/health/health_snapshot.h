@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of breakers, and what a Board publishes for the selector and for plans: all breakers that are not closed, and the
-// kinds of calls that have failed. A snapshot is immutable. The breaker of a kernel as a whole decides about a call if it is
-// not closed, else that of the key.
-//
-// The last kernel able to run is never excluded. Only the selector can tell which one that is, so it applies the rule.
+// kinds of calls that have failed. The breaker of a kernel as a whole decides about a call if it is not closed, else that of
+// the key. The selector never excludes the last kernel that is able to run.
 #pragma once
 
 #include <yard/health.h>

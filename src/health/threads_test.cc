@@ -63,27 +63,6 @@ TEST(BreakerThreads, OneProbeAtATimeWithManyThreads) {
   EXPECT_LE(alone.entered, 1'000);
 }
 
-TEST(BreakerThreads, NoMoreProbesThanAPeriodAllows) {
-  Board board;
-  const Key key = key_of();
-  fail_times(board, key, 5, t0);
-  Time now = t0 + 30s;
-  board->advance(now);
-  for (int period = 0; period < 200; ++period) {
-    const auto probes = probes_of(board, key);
-    std::atomic<int> entered{0};
-    on_threads([&](int) {
-      for (int i = 0; i < 20; ++i)
-        if (probes->try_enter()) {
-          ++entered;
-          probes->leave(ErrorClass::kDeclined);
-        }
-    });
-    EXPECT_EQ(entered, 3);
-    board->advance(now += 30s);
-  }
-}
-
 TEST(BreakerThreads, AfterAFailedProbeNoneEntersUntilTheNextPhase) {
   Board board;
   const Key key = key_of();
@@ -172,26 +151,6 @@ TEST(BreakerThreads, NoCallIsAdmittedOnceItIsOpen) {
     EXPECT_EQ(breaker.state(t0), BreakerState::kOpen);
     EXPECT_EQ(breaker.counters().opened, 1u);
   }
-}
-
-TEST(BreakerThreads, PermitsOfAHalfOpenBreakerAreExclusive) {
-  CircuitBreaker breaker("x");
-  for (int i = 0; i < 5; ++i) breaker.try_acquire(t0).failure(t0);
-  std::atomic<int64_t> second{30};
-  Alone alone;
-  on_threads([&](int) {
-    for (int i = 0; i < 2'000; ++i) {
-      const Time now = t0 + std::chrono::seconds(second.fetch_add(3));
-      BreakerPermit permit = breaker.try_acquire(now);
-      if (!permit || !permit.is_probe()) continue;
-      alone.enter();
-      std::this_thread::yield();
-      alone.leave();
-      permit.failure(now);
-    }
-  });
-  EXPECT_EQ(alone.crowds, 0);
-  EXPECT_GT(alone.entered, 0);  // as often as the others leave time for it
 }
 
 }  // namespace
