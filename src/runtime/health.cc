@@ -9,47 +9,43 @@
 #include "verify/canary.h"
 
 namespace yard {
-
-using runtime::Maintenance;
-
 namespace {
 
+auto now() { return std::chrono::steady_clock::now(); }
+
 // The key of a backend's implementation of a function, "group/name".
-Result<health::Key> function_key(const dispatch::Snapshot& s, std::string_view function,
+Result<health::Key> function_key(const registry::State& registry, std::string_view function,
                                  std::string_view backend) {
   bool known = false;
-  for (const auto& h : s.state->functions) {
-    if (h->group + "/" + h->name != function) continue;
+  for (const auto& f : registry.functions) {
+    if (f->group + "/" + f->name != function) continue;
     known = true;
-    if (h->backend == backend) return functions::health_key(*h);
+    if (f->backend == backend) return functions::health_key(*f);
   }
-  if (!known)
-    return Status(Code::kNotFound, fmt::format("no backend provides function '{}'", function));
   return Status(Code::kNotFound,
-                fmt::format("backend '{}' does not provide function '{}'", backend, function));
+                known
+                    ? fmt::format("backend '{}' does not provide function '{}'", backend, function)
+                    : fmt::format("no backend provides function '{}'", function));
 }
 
 // A key that stands for all calls of a kernel.
-Result<health::Key> kernel_key(const detail::Core& core, std::string_view op,
+Result<health::Key> kernel_key(const registry::State& registry, std::string_view op,
                                std::string_view kernel) {
-  const auto s = core.snapshot();
-  if (op.find('/') != op.npos) return function_key(*s, op, kernel);
-  const registry::OpRecord* op_record = s->state->find(op);
-  if (op_record == nullptr)
-    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
-  const auto it = op_record->kernels.find(std::string(kernel));
-  if (it == op_record->kernels.end())
+  if (op.find('/') != op.npos) return function_key(registry, op, kernel);
+  const registry::OpRecord* const record = registry.find(op);
+  if (record == nullptr) return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
+  const auto it = record->kernels.find(std::string(kernel));
+  if (it == record->kernels.end())
     return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'", op, kernel));
-  health::Key key;
-  key.op = op, key.kernel = kernel, key.backend = it->second->backend_name;
-  return key;
+  return health::Key{std::string(op), std::string(kernel), it->second->backend_name, {}};
 }
 
-// A manual override, in force when this returns.
+// Applies a manual override, change(board, key). It is in force when this returns.
 template <class F>
-Status change_breaker(Maintenance& maintenance, std::string_view op, std::string_view kernel,
-                      const F& change) {
-  YARD_ASSIGN_OR_RETURN(const auto key, kernel_key(maintenance.core(), op, kernel));
+Status change_breaker(runtime::Maintenance& maintenance, std::string_view op,
+                      std::string_view kernel, const F& change) {
+  const auto snapshot = maintenance.core().snapshot();
+  YARD_ASSIGN_OR_RETURN(const auto key, kernel_key(*snapshot->state, op, kernel));
   change(maintenance.core().board, key);
   maintenance.publish_now();
   return {};
@@ -60,36 +56,33 @@ Status change_breaker(Maintenance& maintenance, std::string_view op, std::string
 HealthReport Health::report() const {
   const detail::Core& core = maintenance_->core();
   const auto successes = core.successes();
-  return core.board->report(successes, std::chrono::steady_clock::now());
+  return core.board->report(successes, now());
 }
 
 CanaryReport Health::canaries() const { return canaries_->report(); }
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
-  return change_breaker(*maintenance_, op, kernel, [&](health::Board& board, const auto& key) {
-    board->open(key, why, std::chrono::steady_clock::now());
-  });
+  return change_breaker(*maintenance_, op, kernel,
+                        [&](auto& board, const auto& key) { board->open(key, why, now()); });
 }
 
 Status Health::close(std::string_view op, std::string_view kernel) {
-  return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board->close(key, std::chrono::steady_clock::now());
-  });
+  return change_breaker(*maintenance_, op, kernel,
+                        [](auto& board, const auto& key) { board->close(key, now()); });
 }
 
 Status Health::reset(std::string_view op, std::string_view kernel) {
-  return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
-    board->close(key, std::chrono::steady_clock::now(), true);
-  });
+  return change_breaker(*maintenance_, op, kernel,
+                        [](auto& board, const auto& key) { board->close(key, now(), true); });
 }
 
 void Health::device_lost(Device device, std::string_view why) {
-  maintenance_->core().board->device_lost(device, why, std::chrono::steady_clock::now());
+  maintenance_->core().board->device_lost(device, why, now());
   maintenance_->publish_now();
 }
 
 void Health::device_back(Device device) {
-  maintenance_->core().board->device_back(device, std::chrono::steady_clock::now());
+  maintenance_->core().board->device_back(device, now());
   maintenance_->publish_now();
 }
 
@@ -97,10 +90,8 @@ void Health::record_success(std::string_view backend, uint64_t count) {
   maintenance_->core().board->record_success(backend, count);
 }
 
-void Health::record_failure(std::string_view backend, ErrorClass error_class,
-                            std::string_view text) {
-  maintenance_->core().board->record_failure(backend, error_class, text,
-                                             std::chrono::steady_clock::now());
+void Health::record_failure(std::string_view backend, ErrorClass c, std::string_view text) {
+  maintenance_->core().board->record_failure(backend, c, text, now());
 }
 
 Status Health::set_settings(const BreakerSettings& settings) {
