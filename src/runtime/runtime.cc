@@ -15,11 +15,11 @@
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
 #include "functions/functions.h"
+#include "inspect/commands.h"
 #include "plugin/loader.h"
 #include "registry/changes.h"
 #include "rules/rules.h"
 #include "runtime/host.h"
-#include "runtime/inspect.h"
 #include "runtime/maintenance.h"
 #include "runtime/recording.h"
 #include "verify/canary.h"
@@ -155,7 +155,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
   runtime::Maintenance maintenance{core};
   rules::Rules rules{core, loader, [this] { maintenance.wake(); },
                      [this](const std::string& path) { return record_for_rules(path); }};
-  runtime::Inspect inspect;
+  inspect::LiveControl inspect;
 };
 
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/inspect.h"
+#include "inspect/commands.h"
 
 namespace {
 
@@ -48,14 +48,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // These open files that the input names.
   if (request.command.starts_with("record") || request.command == "config.load") return 0;
-  const auto result = runtime::handle_request(request, {0, 1});
+  const auto result = inspect::handle_request(request, {0, 1});
   check_answer(
       result.ok() ? inspect::answer(request, *result) : inspect::answer(request, result.status()),
       request.id);
   // Back to where it began.
   inspect::Request undo;
   undo.command = "undo";
-  while (runtime::handle_request(undo, {0, 1}).ok()) {
+  while (inspect::handle_request(undo, {0, 1}).ok()) {
   }
   return 0;
 }

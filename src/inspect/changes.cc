@@ -11,39 +11,37 @@
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
+#include "inspect/commands.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"
 #include "rules/rules.h"
-#include "runtime/inspect.h"
 
-namespace yard::runtime {
+namespace yard::inspect {
 namespace {
 
 using base::JsonObject;
 
-using inspect::invalid;
-
 // ---- Policy ----
 
 // What is set through the API changes to `next`; undone by what was set before.
-Result<Changed> put_policy(const Inspected& s, Policy next) {
+Result<Changed> put_policy(const Subject& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
   return Changed{
       JsonObject().add("policy", yard::to_string(s.runtime.policy())).text(),
-      [before = std::move(before)](const Inspected& to) { return to.runtime.set_policy(before); }};
+      [before = std::move(before)](const Subject& to) { return to.runtime.set_policy(before); }};
 }
 
-Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
+Result<Changed> policy_set(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto fields, args.object("fields"));
   if (fields == nullptr || fields->empty())
     return invalid("fields", "an object with fields of a policy", "none");
   // The grammar is that of rule files. Null removes what is set.
-  inspect::Json given = inspect::Json::object();
+  Json given = Json::object();
   for (const auto& [key, value] : fields->items())
     if (!value.is_null()) given[key] = value;
-  const ConfigReading reading = parse_config(
-      fmt::format(R"({{"version": "1.0", "policy": {}}})", inspect::to_text(given)), "request");
+  const ConfigReading reading =
+      parse_config(fmt::format(R"({{"version": "1.0", "policy": {}}})", to_text(given)), "request");
   YARD_RETURN_IF_ERROR(rules::first_error(reading.problems));
   Policy next = s.core.snapshot()->policy->set;
   std::vector<std::string> known;
@@ -58,20 +56,20 @@ Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
   return put_policy(s, std::move(next));
 }
 
-Result<Changed> policy_reset(const Inspected& s, const CommandArgs&) { return put_policy(s, {}); }
+Result<Changed> policy_reset(const Subject& s, const CommandArgs&) { return put_policy(s, {}); }
 
 // ---- Rules ----
 
 // Puts back what was in force, exactly: also that there were no rules at all.
 class Restore {
  public:
-  explicit Restore(const Inspected& s)
+  explicit Restore(const Subject& s)
       : before_(s.rules.standing()),
         config_(std::make_shared<const Config>(s.runtime.rules().config())) {}
 
   const Config& config() const noexcept { return *config_; }
 
-  Status operator()(const Inspected& s) const {
+  Status operator()(const Subject& s) const {
     const rules::Rules::Standing now = s.rules.standing();
     // The file that was watched is the truth of its rules.
     if (before_.watched_for_file && !before_.watched.empty() && now.watched != before_.watched)
@@ -86,7 +84,7 @@ class Restore {
   std::shared_ptr<const Config> config_;
 };
 
-std::string rules_effect(const Inspected& s, const std::vector<ConfigProblem>& problems) {
+std::string rules_effect(const Subject& s, const std::vector<ConfigProblem>& problems) {
   const rules::Rules::Standing now = s.rules.standing();
   JsonObject to;
   to.add("version", now.version).add("source", now.source);
@@ -155,7 +153,7 @@ Result<Denial> read_denial(const CommandArgs& args) {
 }
 
 // A mistyped kernel would deny nothing.
-Status check_kernel(const Inspected& s, const Denial& d) {
+Status check_kernel(const Subject& s, const Denial& d) {
   std::vector<std::string> known;
   const Listing listing = s.runtime.list();
   for (const OpInfo& op : listing.ops) {
@@ -219,7 +217,7 @@ std::string statement(const Denial& d) {
 }
 
 // Adds or removes it, at once. Undone exactly, or by the opposite where the rules have changed since.
-Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
+Result<Changed> change_denial(const Subject& s, const Denial& d, bool deny) {
   const Restore restore(s);
   Config next = restore.config();
   if (!(deny ? add_denial(next, d) : remove_denial(next, d)))
@@ -232,7 +230,7 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
   JsonObject effect;
   effect.add_json("rules", rules_effect(s, problems)).add("statement", statement(d));
   const auto after = std::make_shared<const Config>(std::move(next));
-  return Changed{effect.text(), [restore, d, deny, after](const Inspected& to) {
+  return Changed{effect.text(), [restore, d, deny, after](const Subject& to) {
                    if (to.runtime.rules().config() == *after) return restore(to);
                    Config now = to.runtime.rules().config();
                    if (!(deny ? remove_denial(now, d) : add_denial(now, d)))
@@ -244,18 +242,18 @@ Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
                  }};
 }
 
-Result<Changed> deny(const Inspected& s, const CommandArgs& args) {
+Result<Changed> deny(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto d, read_denial(args));
   YARD_RETURN_IF_ERROR(check_kernel(s, d));
   return change_denial(s, d, true);
 }
 
-Result<Changed> allow(const Inspected& s, const CommandArgs& args) {
+Result<Changed> allow(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto d, read_denial(args));
   return change_denial(s, d, false);
 }
 
-Result<Changed> config_load(const Inspected& s, const CommandArgs& args) {
+Result<Changed> config_load(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
@@ -263,7 +261,7 @@ Result<Changed> config_load(const Inspected& s, const CommandArgs& args) {
   return Changed{rules_effect(s, problems), restore};
 }
 
-Result<Changed> config_rollback(const Inspected& s, const CommandArgs& args) {
+Result<Changed> config_rollback(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto version, args.number("version"));
   if (!version || *version <= 0)
     return invalid("version", "a number above 0", version ? std::to_string(*version) : "none");
@@ -280,7 +278,7 @@ struct BreakerTarget {
   bool open = false;  // before
 };
 
-Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const CommandArgs& args) {
+Result<std::vector<BreakerTarget>> breaker_targets(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto kernel, args.required("kernel"));
   YARD_ASSIGN_OR_RETURN(const auto op, args.text("op"));
   std::vector<BreakerTarget> to;
@@ -301,7 +299,7 @@ Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const Com
   return to;
 }
 
-Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
+Result<Changed> breaker(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto action, args.required("action"));
   const std::vector<std::string> actions = {"open", "close", "reset"};
   if (!base::contains(actions, action))
@@ -317,7 +315,7 @@ Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
   std::vector<std::string> ops;
   for (const BreakerTarget& t : targets) ops.push_back(t.op);
   return Changed{JsonObject().add_json("ops", base::json_strings(ops)).text(),
-                 [all = targets, opens](const Inspected& to) -> Status {
+                 [all = targets, opens](const Subject& to) -> Status {
                    Health h = to.runtime.health();
                    for (const BreakerTarget& t : all) {
                      if (t.open == opens) continue;  // it was as it is
@@ -330,7 +328,7 @@ Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
 
 // ---- Logs, recordings, counters ----
 
-Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
+Result<Changed> log_level(const Subject&, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto word, args.required("level"));
   const auto level = parse_log_level(word);
   if (!level) return invalid("level", "debug, info, warn, error or off", base::excerpt(word));
@@ -340,29 +338,29 @@ Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
     YARD_RETURN_IF_ERROR(set_log_level(*logger, *level));
   else
     set_log_level(*level);
-  return Changed{"{}", [before](const Inspected&) {
+  return Changed{"{}", [before](const Subject&) {
                    base::g_log_levels.store(before, std::memory_order_relaxed);
                    return Status();
                  }};
 }
 
-Result<Changed> record(const Inspected& s, const CommandArgs& args) {
+Result<Changed> record(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   if (const std::string now = s.runtime.recording().stats().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
   YARD_RETURN_IF_ERROR(s.runtime.recording().to(path));
   return Changed{JsonObject().add("path", s.runtime.recording().stats().path).text(),
-                 [](const Inspected& to) { return to.runtime.recording().stop(); }};
+                 [](const Subject& to) { return to.runtime.recording().stop(); }};
 }
 
-Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
+Result<Changed> record_stop(const Subject& s, const CommandArgs&) {
   const RecordingStats before = s.runtime.recording().stats();
   if (before.path.empty()) return Status(Code::kNotFound, "no calls are recorded");
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
   JsonObject effect;
   effect.add("path", before.path).add("calls", before.calls).add("distinct", before.distinct);
   // Beside the first part, which a recording of that name would replace.
-  return Changed{effect.text(), [path = before.path](const Inspected& to) -> Status {
+  return Changed{effect.text(), [path = before.path](const Subject& to) -> Status {
                    for (int part = 2; part <= 1000; ++part) {
                      const std::string next = fmt::format("{}.{}", path, part);
                      std::error_code ignored;
@@ -373,7 +371,7 @@ Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
                  }};
 }
 
-Result<Changed> verbose(const Inspected& s, const CommandArgs& args) {
+Result<Changed> verbose(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto level, args.number("level"));
   if (!level || *level < 0 || *level > 2)
     return invalid("level", "0, 1 or 2", level ? std::to_string(*level) : "none");
@@ -385,7 +383,7 @@ Result<Changed> verbose(const Inspected& s, const CommandArgs& args) {
 // An answer must hold all of them.
 constexpr int64_t kMostEvents = 100'000;
 
-Result<Changed> trace_start(const Inspected& s, const CommandArgs& args) {
+Result<Changed> trace_start(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto most, args.number("max_events"));
   if (most && (*most < 1 || *most > kMostEvents))
     return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(*most));
@@ -394,12 +392,12 @@ Result<Changed> trace_start(const Inspected& s, const CommandArgs& args) {
   return Changed();
 }
 
-Result<Changed> trace_stop(const Inspected& s, const CommandArgs&) {
+Result<Changed> trace_stop(const Subject& s, const CommandArgs&) {
   YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.recording().stop_trace());
   return Changed{std::move(trace), {}, true};
 }
 
-Result<Changed> stats_reset(const Inspected& s, const CommandArgs&) {
+Result<Changed> stats_reset(const Subject& s, const CommandArgs&) {
   s.runtime.reset_stats();
   return Changed();
 }
@@ -425,4 +423,4 @@ constexpr Command kChanges[] = {
 
 std::span<const Command> change_commands() { return kChanges; }
 
-}  // namespace yard::runtime
+}  // namespace yard::inspect

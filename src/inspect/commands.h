@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A runtime's part in live control: the process answers on one socket for all of its runtimes (src/inspect), from the first
-// call on. Commands are in inspect_queries.cc and inspect_changes.cc.
+// call on. Commands are in queries.cc and changes.cc.
 #pragma once
 
 #include <yard/runtime.h>
@@ -23,23 +23,23 @@
 #include "inspect/server.h"
 #include "rules/rules.h"
 
-namespace yard::runtime {
+namespace yard::inspect {
 
 // What commands work on.
-struct Inspected {
+struct Subject {
   Runtime& runtime;
   detail::Core& core;
   rules::Rules& rules;
 };
 
 // Any thread may call anything. A forked child answers on a socket of its own from its first call on.
-class Inspect {
+class LiveControl {
  public:
   // The process starts to answer with the next call, unless it is privileged or not `allowed`.
-  Inspect(Inspected subject, bool allowed);
-  ~Inspect() { end(); }
-  Inspect(const Inspect&) = delete;
-  Inspect& operator=(const Inspect&) = delete;
+  LiveControl(Subject subject, bool allowed);
+  ~LiveControl() { end(); }
+  LiveControl(const LiveControl&) = delete;
+  LiveControl& operator=(const LiveControl&) = delete;
 
   // No command runs when this returns, and none will. With the last runtime the socket ends. Before any other part does.
   void end();
@@ -56,7 +56,7 @@ class Inspect {
   void join();
   void leave();
 
-  const Inspected subject_;
+  const Subject subject_;
   const uint64_t id_;
   std::atomic<bool> shared_{false}, allowed_;
   std::optional<base::FirstUse> first_use_;  // last: it uses the rest
@@ -67,7 +67,7 @@ class Inspect {
 // docs/reference/inspect.md describes each. All of it runs on the server's thread, one command at a time.
 
 // Takes a change back.
-using Undo = std::function<Status(const Inspected&)>;
+using Undo = std::function<Status(const Subject&)>;
 
 struct Changed {
   std::string result = "{}";  // JSON
@@ -79,7 +79,7 @@ struct Changed {
 struct Change {
   uint64_t id = 0;
   std::chrono::system_clock::time_point at;
-  inspect::Peer who;
+  Peer who;
   std::string program;  // of the client
   std::string command, args;
   uint64_t runtime = 0;
@@ -94,7 +94,7 @@ std::string to_json(const Change& change);
 // The arguments of a request, by name.
 class CommandArgs {
  public:
-  explicit CommandArgs(const inspect::Json& args) : args_(args) {}
+  explicit CommandArgs(const Json& args) : args_(args) {}
 
   // Each is an error if there is a value of another kind; `required`: also if there is none.
   Result<std::string> required(std::string_view name) const;
@@ -103,28 +103,28 @@ class CommandArgs {
   // A path that begins with '/': the directories of client and process may differ.
   Result<std::string> path(std::string_view name) const;
   // Returns null if there is none.
-  Result<const inspect::Json*> object(std::string_view name) const;
+  Result<const Json*> object(std::string_view name) const;
 
  private:
-  const inspect::Json& args_;
+  const Json& args_;
 };
 
 // Has one of the two functions. A query gives JSON.
 struct Command {
   const char* name;
   std::array<const char*, 4> args;  // their names, the rest null; others are errors
-  Result<std::string> (*query)(const Inspected&, const CommandArgs&) = nullptr;
-  Result<Changed> (*change)(const Inspected&, const CommandArgs&) = nullptr;
+  Result<std::string> (*query)(const Subject&, const CommandArgs&) = nullptr;
+  Result<Changed> (*change)(const Subject&, const CommandArgs&) = nullptr;
 };
 std::span<const Command> query_commands();
 std::span<const Command> change_commands();
 
 // Runs the command that a request names.
-Result<std::string> handle_request(const inspect::Request& request, const inspect::Peer& who);
+Result<std::string> handle_request(const Request& request, const Peer& who);
 
 // As JSON; "null": there was none.
 std::string last_change();
 
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept;
 
-}  // namespace yard::runtime
+}  // namespace yard::inspect

@@ -9,15 +9,14 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "dispatch/planner.h"
+#include "inspect/commands.h"
 #include "op/call.h"
 #include "policy/process.h"
-#include "runtime/inspect.h"
 
-namespace yard::runtime {
+namespace yard::inspect {
 namespace {
 
 using base::JsonObject;
-using inspect::Json;
 
 // The most plans of an op that are listed with their rejected kernels: each is explained.
 
@@ -36,7 +35,7 @@ std::string kernel_json(const KernelInfo& k) {
 }
 
 // As `yard list --json` has it.
-Result<std::string> list(const Inspected& s, const CommandArgs&) {
+Result<std::string> list(const Subject& s, const CommandArgs&) {
   std::vector<std::string> announced;
   for (const PluginInfo& p : s.runtime.plugins().list()) {
     if (p.state != PluginState::kFound) continue;
@@ -55,13 +54,13 @@ Result<std::string> list(const Inspected& s, const CommandArgs&) {
       .text();
 }
 
-Result<std::string> explain(const Inspected& s, const CommandArgs& args) {
+Result<std::string> explain(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto call, args.required("call"));
   YARD_ASSIGN_OR_RETURN(const auto labels, args.object("labels"));
   Options options;
   if (labels != nullptr)
     for (const auto& [key, value] : labels->items()) {
-      if (!value.is_string()) return inspect::invalid("labels." + key, "a string", &value);
+      if (!value.is_string()) return invalid("labels." + key, "a string", &value);
       options.labels[key] = value.get<std::string>();
     }
   YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(call, options));
@@ -76,7 +75,7 @@ std::string counts_json(const HealthCounts& c, std::string_view name, std::strin
   return o.add_or_null("last_error", c.last_error).text();
 }
 
-Result<std::string> health(const Inspected& s, const CommandArgs&) {
+Result<std::string> health(const Subject& s, const CommandArgs&) {
   const HealthReport report = s.runtime.health().report();
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::string> breakers;
@@ -100,7 +99,7 @@ Result<std::string> health(const Inspected& s, const CommandArgs&) {
       .text();
 }
 
-Result<std::string> policy_in_force(const Inspected& s, const CommandArgs&) {
+Result<std::string> policy_in_force(const Subject& s, const CommandArgs&) {
   const auto snapshot = s.core.snapshot();
   const Policy none;
   const policy::FileRules* const file = snapshot->policy->file.get();
@@ -113,7 +112,7 @@ Result<std::string> policy_in_force(const Inspected& s, const CommandArgs&) {
   return JsonObject().add_json("policy", fields.text()).add_json("sources", from.text()).text();
 }
 
-Result<std::string> config_history(const Inspected& s, const CommandArgs&) {
+Result<std::string> config_history(const Subject& s, const CommandArgs&) {
   const auto change_json = [](const ConfigChange& c) {
     JsonObject o;
     return o.add("path", c.path)
@@ -130,7 +129,7 @@ Result<std::string> config_history(const Inspected& s, const CommandArgs&) {
   return JsonObject().add_json("versions", each(s.runtime.rules().history(), version_json)).text();
 }
 
-Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
+Result<std::string> config_show(const Subject& s, const CommandArgs&) {
   const rules::Rules::Standing now = s.rules.standing();
   JsonObject to;
   to.add("version", now.version).add_or_null("source", now.source);
@@ -138,11 +137,11 @@ Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
   return to.add("yaml", now.rules ? to_yaml(s.runtime.rules().config()) : "").text();
 }
 
-Result<std::string> stats(const Inspected& s, const CommandArgs&) {
+Result<std::string> stats(const Subject& s, const CommandArgs&) {
   return yard::to_json(s.runtime.stats());
 }
 
-std::string plan_json(const Inspected& s, const dispatch::Entry& entry,
+std::string plan_json(const Subject& s, const dispatch::Entry& entry,
                       const dispatch::Planner::KnownCall& known) {
   const std::string call = op::to_string(known.call->to_spec(entry.program()));
   std::vector<std::string> rejected;
@@ -162,7 +161,7 @@ std::string plan_json(const Inspected& s, const dispatch::Entry& entry,
   return to.add_json("rejected", base::json_list(rejected)).text();
 }
 
-Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
+Result<std::string> plans(const Subject& s, const CommandArgs& args) {
   YARD_ASSIGN_OR_RETURN(const auto op, args.required("op"));
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
@@ -177,7 +176,7 @@ Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
   return to.add("op", op).add("count", known.size()).add_json("plans", each(known, one)).text();
 }
 
-Result<std::string> status(const Inspected& s, const CommandArgs&) {
+Result<std::string> status(const Subject& s, const CommandArgs&) {
   const auto snapshot = s.core.snapshot();
   const rules::Rules::Standing rules = s.rules.standing();
   const policy::FileRules* const file = snapshot->policy->file.get();
@@ -219,37 +218,36 @@ std::span<const Command> query_commands() { return kQueries; }
 
 Result<std::string> CommandArgs::required(std::string_view name) const {
   YARD_ASSIGN_OR_RETURN(auto found, text(name));
-  if (!found || found->empty())
-    return inspect::invalid(name, "a string", inspect::find(args_, name));
+  if (!found || found->empty()) return invalid(name, "a string", find(args_, name));
   return *std::move(found);
 }
 
 Result<std::optional<std::string>> CommandArgs::text(std::string_view name) const {
-  const Json* const value = inspect::find(args_, name);
+  const Json* const value = find(args_, name);
   if (value == nullptr) return std::optional<std::string>();
-  if (!value->is_string()) return inspect::invalid(name, "a string", value);
+  if (!value->is_string()) return invalid(name, "a string", value);
   return std::optional<std::string>(value->get<std::string>());
 }
 
 Result<std::optional<int64_t>> CommandArgs::number(std::string_view name) const {
-  const Json* const value = inspect::find(args_, name);
+  const Json* const value = find(args_, name);
   if (value == nullptr) return std::optional<int64_t>();
-  const auto number = inspect::whole_number(*value);
-  if (!number) return inspect::invalid(name, "a whole number", value);
+  const auto number = whole_number(*value);
+  if (!number) return invalid(name, "a whole number", value);
   return number;
 }
 
 Result<std::string> CommandArgs::path(std::string_view name) const {
   auto value = required(name);
   if (value.ok() && (!value->starts_with('/') || value->find('\0') != value->npos))
-    return inspect::invalid(name, "a path that begins with /", inspect::find(args_, name));
+    return invalid(name, "a path that begins with /", find(args_, name));
   return value;
 }
 
 Result<const Json*> CommandArgs::object(std::string_view name) const {
-  const Json* const value = inspect::find(args_, name);
-  if (value != nullptr && !value->is_object()) return inspect::invalid(name, "an object", value);
+  const Json* const value = find(args_, name);
+  if (value != nullptr && !value->is_object()) return invalid(name, "an object", value);
   return value;
 }
 
-}  // namespace yard::runtime
+}  // namespace yard::inspect

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Live control of a process: its runtimes, its server, and which command a request means.
-#include "runtime/inspect.h"
+#include "inspect/commands.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,13 +21,13 @@
 #include "plugin/scan.h"
 #include "rules/callbacks.h"
 
-namespace yard::runtime {
+namespace yard::inspect {
 
-struct Inspect::Entry {
-  Entry(const Inspected& s, uint64_t number, bool is_shared)
+struct LiveControl::Entry {
+  Entry(const Subject& s, uint64_t number, bool is_shared)
       : id(number), shared(is_shared), in_use(subject.add(s)) {}
 
-  rules::Callbacks<Inspected> subject;  // a command on it is a run
+  rules::Callbacks<Subject> subject;  // a command on it is a run
   const uint64_t id;
   const bool shared;
   const uint64_t in_use;  // of the subject, which is removed when the runtime ends
@@ -35,9 +35,7 @@ struct Inspect::Entry {
 
 namespace {
 
-using inspect::Peer;
-using inspect::Request;
-using Entries = std::vector<std::shared_ptr<Inspect::Entry>>;
+using Entries = std::vector<std::shared_ptr<LiveControl::Entry>>;
 
 std::atomic<uint64_t> g_next_id{0};
 
@@ -45,7 +43,7 @@ struct Process {
   std::mutex lock;     // of entries
   Entries entries;     // the shared runtime first, then in the order in which they were made
   std::mutex serving;  // held while the server is started or stopped; before `lock`
-  std::unique_ptr<inspect::Server> server;
+  std::unique_ptr<Server> server;
   // Of the server's thread.
   std::vector<Change> changes;
   uint64_t last_change = 0;
@@ -89,15 +87,15 @@ double started() {
 
 // Runs while the runtime cannot end; an error if it has.
 template <class F>
-auto with(Inspect::Entry& entry, const F& f) {
-  std::optional<decltype(f(std::declval<const Inspected&>()))> result;
-  entry.subject.for_each([&](const Inspected& subject) { result.emplace(f(subject)); });
+auto with(LiveControl::Entry& entry, const F& f) {
+  std::optional<decltype(f(std::declval<const Subject&>()))> result;
+  entry.subject.for_each([&](const Subject& subject) { result.emplace(f(subject)); });
   if (!result)
     result.emplace(Status(Code::kNotFound, fmt::format("runtime {} has ended", entry.id)));
   return *std::move(result);
 }
 
-Result<std::shared_ptr<Inspect::Entry>> find_entry(std::optional<int64_t> id) {
+Result<std::shared_ptr<LiveControl::Entry>> find_entry(std::optional<int64_t> id) {
   const Entries all = entries();
   if (all.empty()) return Status(Code::kNotFound, "the process has no runtime");
   if (!id) return all[0];
@@ -113,7 +111,7 @@ Result<std::shared_ptr<Inspect::Entry>> find_entry(std::optional<int64_t> id) {
 Result<std::string> hello(const Peer&) {
   std::vector<std::string> runtimes;
   for (const auto& e : entries()) {
-    const auto one = with(*e, [&](const Inspected& s) -> Result<std::string> {
+    const auto one = with(*e, [&](const Subject& s) -> Result<std::string> {
       base::JsonObject o;
       o.add("id", e->id).add("generation", s.core.snapshot()->generation).add("shared", e->shared);
       return o.text();
@@ -133,15 +131,15 @@ std::string whom(const Peer& who, const std::string& program) {
                      program.empty() ? "" : fmt::format(" ({})", base::printable(program, 200)));
 }
 
-Result<std::string> change(Inspect::Entry& entry, const Command& command, const Request& request,
-                           const Peer& who) {
+Result<std::string> change(LiveControl::Entry& entry, const Command& command,
+                           const Request& request, const Peer& who) {
   Process& p = g_process.get();
   Change made;
   made.who = who, made.program = program_of(std::to_string(who.process));
   made.command = request.command, made.runtime = entry.id;
-  made.args = inspect::to_text(request.args);
+  made.args = to_text(request.args);
   auto changed =
-      with(entry, [&](const Inspected& s) { return command.change(s, CommandArgs(request.args)); });
+      with(entry, [&](const Subject& s) { return command.change(s, CommandArgs(request.args)); });
   const std::string what = fmt::format("{} {}", request.command, base::printable(made.args, 500));
   if (!changed.ok()) {
     base::log_event(LogLevel::kWarn, "inspect",
@@ -169,7 +167,7 @@ Result<std::string> undo(const Peer& who) {
     const std::string what =
         fmt::format("change {}: {} {}", c->id, c->command, base::printable(c->args, 500));
     const std::string by = whom(who, program_of(std::to_string(who.process)));
-    Status status = with(**entry, [&](const Inspected& s) { return c->undo(s); });
+    Status status = with(**entry, [&](const Subject& s) { return c->undo(s); });
     if (!status.ok()) {
       base::log_event(LogLevel::kWarn, "inspect",
                       fmt::format("undo of {} by {} was refused: {}", what, by, status.message()));
@@ -198,9 +196,9 @@ Status check_args(const Request& request, std::span<const char* const> args) {
     if (name != nullptr) known.emplace_back(name);
   for (const auto& [key, value] : request.args.items())
     if (!base::contains(known, key))
-      return inspect::invalid(fmt::format("argument of {}", request.command),
-                              known.empty() ? "none" : base::one_of(known),
-                              base::excerpt(key) + base::did_you_mean(key, known));
+      return invalid(fmt::format("argument of {}", request.command),
+                     known.empty() ? "none" : base::one_of(known),
+                     base::excerpt(key) + base::did_you_mean(key, known));
   return {};
 }
 
@@ -230,22 +228,22 @@ Result<std::string> handle_request(const Request& request, const Peer& who) {
   YARD_ASSIGN_OR_RETURN(const auto entry, find_entry(request.runtime));
   if (command->change != nullptr) return change(*entry, *command, request, who);
   return with(*entry,
-              [&](const Inspected& s) { return command->query(s, CommandArgs(request.args)); });
+              [&](const Subject& s) { return command->query(s, CommandArgs(request.args)); });
 }
 
-Inspect::Inspect(Inspected subject, bool allowed)
+LiveControl::LiveControl(Subject subject, bool allowed)
     : subject_(subject),
       id_(g_next_id.fetch_add(1, std::memory_order_relaxed)),
       allowed_(allowed),
       first_use_(
           std::in_place, [this] { join(); }, allowed) {}
 
-void Inspect::end() {
+void LiveControl::end() {
   first_use_.reset();  // another thread may be about to join()
   leave();
 }
 
-void Inspect::allow(bool on) {
+void LiveControl::allow(bool on) {
   if (allowed_.exchange(on, std::memory_order_acq_rel) == on) return;
   if (on)
     first_use_->again();
@@ -254,7 +252,7 @@ void Inspect::allow(bool on) {
 }
 
 // At the first call in this process.
-void Inspect::join() {
+void LiveControl::join() {
   if (plugin::privileged()) return;
   Process& p = g_process.get();
   const std::lock_guard serving(p.serving);
@@ -270,7 +268,7 @@ void Inspect::join() {
     });
   }
   if (p.server != nullptr) return;
-  auto server = inspect::Server::start(inspect::directories(::geteuid())[0], handle_request);
+  auto server = Server::start(directories(::geteuid())[0], handle_request);
   if (server.ok())
     p.server = *std::move(server);
   else
@@ -278,7 +276,7 @@ void Inspect::join() {
               fmt::format("no live control: {}", server.status().message()));
 }
 
-void Inspect::leave() {
+void LiveControl::leave() {
   Process& p = g_process.get();
   const auto is_ours = [&](const auto& e) { return e->id == id_; };
   const Entries all = entries();
@@ -317,4 +315,4 @@ double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-}  // namespace yard::runtime
+}  // namespace yard::inspect
