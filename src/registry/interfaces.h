@@ -51,15 +51,15 @@ class CallObserver {
 };
 using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 
-// The check of one call, from before its kernel runs until after.
+// The check of one call, from before its kernel runs until after. This one never gives a verdict.
 class ResultCheck {
  public:
   virtual ~ResultCheck() = default;
-  // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the kernel. `repaired`:
-  // the results have been replaced by right ones, so that the call succeeds.
-  virtual Status judge(bool& repaired) = 0;
+  // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the kernel. If it sets
+  // `repaired`, the results have been replaced by right ones, so that the call succeeds.
+  virtual Status judge([[maybe_unused]] bool& repaired) { return {}; }
   // After judge(): whether there was a verdict. A call that could not be judged tells nothing about results.
-  virtual bool judged() const noexcept = 0;
+  virtual bool judged() const noexcept { return false; }
 };
 
 // A call that a kernel is about to run. The arguments are checked and have facts.

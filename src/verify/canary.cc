@@ -104,7 +104,7 @@ class CallCheck final : public registry::ResultCheck {
     k_.counters->mismatches.fetch_add(1, std::memory_order_relaxed);
     const std::string text = fmt::format("canary: {} in {}", to_string(m), m.call);
     std::unique_ptr<DumpRequest> request;
-    if (k_.dumps() && state_.takes_dump(k_.rule.dump)) request = make_dump();
+    if (k_.dumps()) request = make_dump();
     state_.record(std::move(m), std::move(request));
     return Status(Code::kKernelFailed, ErrorClass::kFault, text);
   }
@@ -143,13 +143,6 @@ class CallCheck final : public registry::ResultCheck {
   bool judged_ = false;
 };
 
-// Of a call that should be checked, and cannot be.
-class NoCheck final : public registry::ResultCheck {
- public:
-  Status judge(bool&) override { return {}; }
-  bool judged() const noexcept override { return false; }
-};
-
 class Canary final : public registry::ResultChecker {
  public:
   Canary(std::vector<CheckedKernel> kernels, std::shared_ptr<CanaryState> state)
@@ -165,7 +158,7 @@ class Canary final : public registry::ResultChecker {
       if (auto check = make_check(k, call)) return check;
       skipped = true;
     }
-    return skipped && call.always ? std::make_unique<NoCheck>() : nullptr;
+    return skipped && call.always ? std::make_unique<registry::ResultCheck>() : nullptr;
   }
 
  private:
@@ -296,12 +289,6 @@ std::string to_string(const CanaryMismatch& m) {
 }  // namespace yard
 
 namespace yard::verification {
-namespace {
-
-// How long no dump is tried in a folder that was full.
-constexpr auto kFullFor = std::chrono::seconds(1);
-
-}  // namespace
 
 CanaryState::~CanaryState() {
   while (write_one()) {
@@ -311,18 +298,16 @@ CanaryState::~CanaryState() {
 std::shared_ptr<CanaryCounters> CanaryState::counters(const std::string& op,
                                                       const std::string& kernel,
                                                       CanaryCheck check) {
-  Shared& s = shared_;
-  const std::lock_guard lock(s.lock);
-  auto& found = s.counters[{op, kernel, check}];
+  const std::lock_guard lock(lock_);
+  auto& found = counters_[{op, kernel, check}];
   if (found == nullptr) found = std::make_shared<CanaryCounters>(op, kernel, check);
   return found;
 }
 
 void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) noexcept try {
   if (c.skipped.fetch_add(1, std::memory_order_relaxed) == 0) {
-    Shared& s = shared_;
-    const std::lock_guard lock(s.lock);
-    s.why_skipped.emplace(&c, why);
+    const std::lock_guard lock(lock_);
+    c.why_skipped = why;
   }
   if (permanent && !c.problem_reported.load(std::memory_order_relaxed) &&
       !c.problem_reported.exchange(true))
@@ -331,48 +316,37 @@ void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) 
   // Out of memory for the text; the call is counted.
 }
 
-bool CanaryState::takes_dump(const std::string& folder) {
-  Shared& s = shared_;
-  const std::lock_guard lock(s.lock);
-  const auto at = s.full.find(folder);
-  if (at == s.full.end()) return true;
-  if (std::chrono::steady_clock::now() < at->second) return false;
-  s.full.erase(at);
-  return true;
-}
-
 void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request) {
+  const std::string op = m.op;
   bool queued = false;
   {
-    Shared& s = shared_;
-    const std::lock_guard lock(s.lock);
-    ++s.last_number;
-    if (request != nullptr) request->dump.mismatch = m, request->number = s.last_number;
-    if (request != nullptr && s.waiting.size() < kMostWaiting) {
-      s.waiting.push_back(std::move(request));
-      queued = true;
+    const std::lock_guard lock(lock_);
+    ++last_number_;
+    queued = request != nullptr && waiting_.size() < kMostWaiting;
+    if (queued) {
+      request->dump.mismatch = m, request->number = last_number_;
+      waiting_.push_back(std::move(request));
     }
-    s.mismatches.push_back(std::move(m));
-    if (s.mismatches.size() > kMostMismatches) s.mismatches.pop_front();
+    mismatches_.push_back(std::move(m));
+    if (mismatches_.size() > kMostMismatches) mismatches_.pop_front();
   }
   if (queued) {
     if (const Status posted = thread_.post([this] { write_one(); }); !posted.ok()) write_one();
   } else if (request != nullptr) {
     base::log(LogLevel::kWarn, "verify",
-              fmt::format("dump of a call of '{}' dropped: {} are waiting to be written",
-                          request->dump.mismatch.op, kMostWaiting));
+              fmt::format("dump of a call of '{}' dropped: {} are waiting to be written", op,
+                          kMostWaiting));
   }
 }
 
-// Runs on a thread of its own, too, which nothing may leave as an exception.
+// Also runs on a task thread, which no exception may leave.
 bool CanaryState::write_one() noexcept try {
-  Shared& s = shared_;
   std::unique_ptr<DumpRequest> next;
   {
-    const std::lock_guard lock(s.lock);
-    if (s.waiting.empty()) return false;
-    next = std::move(s.waiting.front());
-    s.waiting.pop_front();
+    const std::lock_guard lock(lock_);
+    if (waiting_.empty()) return false;
+    next = std::move(waiting_.front());
+    waiting_.pop_front();
   }
   const auto path = add_dump(next->folder, next->most, next->dump);
   if (!path.ok()) {
@@ -384,11 +358,10 @@ bool CanaryState::write_one() noexcept try {
     base::log(LogLevel::kWarn, "verify",
               fmt::format("{}: has the first {} dumps of an incident; later ones are not written",
                           next->folder, next->most));
-  const std::lock_guard lock(s.lock);
-  if (path->empty()) s.full[next->folder] = std::chrono::steady_clock::now() + kFullFor;
-  // Later ones may have replaced it.
-  if (const uint64_t later = s.last_number - next->number; later < s.mismatches.size())
-    s.mismatches.rbegin()[static_cast<std::ptrdiff_t>(later)].dump = *path;
+  const std::lock_guard lock(lock_);
+  // Later mismatches may have replaced it.
+  if (const uint64_t later = last_number_ - next->number; later < mismatches_.size())
+    mismatches_.rbegin()[static_cast<std::ptrdiff_t>(later)].dump = *path;
   return true;
 } catch (const std::exception& e) {
   base::log(LogLevel::kError, "verify",
@@ -398,47 +371,33 @@ bool CanaryState::write_one() noexcept try {
 
 void CanaryState::problem(const std::string& op, const std::string& text) {
   {
-    Shared& s = shared_;
-    const std::lock_guard lock(s.lock);
-    std::set<std::string>& of_op = s.problems[op];
+    const std::lock_guard lock(lock_);
+    std::set<std::string>& of_op = problems_[op];
     if (of_op.size() >= kMostProblems || !of_op.insert(text).second) return;
   }
   base::log(LogLevel::kWarn, "verify", fmt::format("canary of op '{}': {}", op, text));
 }
 
 void CanaryState::clear_problems(const std::string& op) {
-  Shared& s = shared_;
-  const std::lock_guard lock(s.lock);
-  s.problems.erase(op);
+  const std::lock_guard lock(lock_);
+  problems_.erase(op);
 }
 
 std::vector<std::string> CanaryState::problems() {
-  Shared& s = shared_;
-  const std::lock_guard lock(s.lock);
+  const std::lock_guard lock(lock_);
   std::vector<std::string> to;
-  for (const auto& [op, texts] : s.problems)
+  for (const auto& [op, texts] : problems_)
     for (const std::string& text : texts) to.push_back(fmt::format("op '{}': {}", op, text));
   return to;
 }
 
 CanaryReport CanaryState::report() {
   CanaryReport to;
-  std::vector<std::shared_ptr<CanaryCounters>> counters;
-  {
-    Shared& s = shared_;
-    const std::lock_guard lock(s.lock);
-    for (const auto& [names, t] : s.counters) {
-      const auto why = s.why_skipped.find(t.get());
-      counters.push_back(t);
-      to.kernels.push_back({t->op, t->kernel, t->check, 0, 0, t->mismatches.load(),
-                            t->skipped.load(), why != s.why_skipped.end() ? why->second : ""});
-    }
-    to.mismatches.assign(s.mismatches.begin(), s.mismatches.end());
-  }
-  for (size_t i = 0; i < counters.size(); ++i) {
-    to.kernels[i].calls = counters[i]->calls.total();
-    to.kernels[i].checked = counters[i]->checked.total();
-  }
+  const std::lock_guard lock(lock_);
+  for (const auto& [names, c] : counters_)
+    to.kernels.push_back({c->op, c->kernel, c->check, c->calls.total(), c->checked.total(),
+                          c->mismatches.load(), c->skipped.load(), c->why_skipped});
+  to.mismatches.assign(mismatches_.begin(), mismatches_.end());
   return to;
 }
 

@@ -48,6 +48,7 @@ struct CanaryCounters {
   base::Counter calls, checked;
   std::atomic<uint64_t> skipped{0}, mismatches{0};
   std::atomic<bool> problem_reported{false};  // that its calls cannot be checked
+  std::string why_skipped;                    // the first reason; under the lock of CanaryState
   base::LogLimit log_limit;
 
   CanaryCounters(std::string o, std::string k, CanaryCheck c)
@@ -82,14 +83,12 @@ class CanaryState {
   // The same object for the same names.
   std::shared_ptr<CanaryCounters> counters(const std::string& op, const std::string& kernel,
                                            CanaryCheck check);
-  // A sampled call could not be checked. `permanent`: no call like it can be, which is reported once as a problem.
+  // A sampled call could not be checked. If `permanent`, no call like it can be, which is reported once as a problem.
   void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
-  // Whether a dump for the folder should be made: not for a while after it was found full.
-  bool takes_dump(const std::string& folder);
-  // `request` may be null. Dumps are written later; beyond kMostWaiting pending ones they are dropped.
+  // `request` may be null. Dumps are written later. Beyond kMostWaiting pending ones they are dropped.
   void record(CanaryMismatch mismatch, std::unique_ptr<DumpRequest> request);
 
-  // Something that prevents the checks of an op; logged once.
+  // Something that prevents the checks of an op. Logged once.
   void problem(const std::string& op, const std::string& text);
   void clear_problems(const std::string& op);
   std::vector<std::string> problems();
@@ -97,25 +96,19 @@ class CanaryState {
   CanaryReport report();
 
  private:
-  struct Shared {
-    base::Mutex lock{base::Rank::kCanary};
-    std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
-        counters;
-    std::map<const CanaryCounters*, std::string> why_skipped;
-    std::deque<CanaryMismatch> mismatches;  // the last one has last_number
-    std::deque<std::unique_ptr<DumpRequest>> waiting;
-    std::map<std::string, std::set<std::string>, std::less<>> problems;  // by op
-    // By folder: when to try again.
-    std::map<std::string, std::chrono::steady_clock::time_point, std::less<>> full;
-    uint64_t last_number = 0;
-  };
-  // Writes the oldest pending dump. False if there is none.
+  // Writes the oldest pending dump. Returns false if there is none.
   bool write_one() noexcept;
 
-  Shared shared_;
+  base::Mutex lock_{base::Rank::kCanary};
+  std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
+      counters_;
+  std::deque<CanaryMismatch> mismatches_;  // the last one has last_number_
+  std::deque<std::unique_ptr<DumpRequest>> waiting_;
+  std::map<std::string, std::set<std::string>, std::less<>> problems_;  // by op
+  uint64_t last_number_ = 0;
   base::TaskThread thread_;  // after what it uses
   // Pending dumps are written by the parent.
-  const base::InChild in_child_{[this] { shared_.waiting.clear(), shared_.full.clear(); }};
+  const base::InChild in_child_{[this] { waiting_.clear(); }};
 };
 
 // Adds a file with a unique name, and creates the folder if needed. At most `most` dumps are kept, which take at most

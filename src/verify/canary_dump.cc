@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <set>
 
@@ -62,15 +60,21 @@ class DumpReader {
       YARD_RETURN_IF_ERROR(read_line(line));
     }
     for (const char* key : {"op", "kernel", "call"})
-      if (seen_.count(key) == 0) return bad(fmt::format("the line '{}: ...' is missing", key));
-    YARD_RETURN_IF_ERROR(read_data());
+      if (!seen_.contains(key)) return bad(fmt::format("the line '{}: ...' is missing", key));
+    uint64_t all = 0;
+    for (const uint64_t n : sizes_) all += n;  // at most 4096 times 1 GiB
+    line_ = 0;
+    if (all != left_.size())
+      return bad(fmt::format("invalid data: expected {} bytes, got {}", all, left_.size()));
+    for (size_t i = 0; i < sizes_.size(); left_.remove_prefix(sizes_[i++]))
+      to_.inputs[i].bytes = left_.substr(0, sizes_[i]);
     return std::move(to_);
   }
 
  private:
   Status bad(std::string_view what) const {
-    return Status(Code::kParse, line_ == 0 ? fmt::format("{}: {}", name_, what)
-                                           : fmt::format("{}:{}: {}", name_, line_, what));
+    const std::string line = line_ == 0 ? "" : fmt::format(":{}", line_);
+    return Status(Code::kParse, fmt::format("{}{}: {}", name_, line, what));
   }
 
   bool next(std::string_view& line) {
@@ -97,8 +101,13 @@ class DumpReader {
       if (key == name) return read_number(value, to_.mismatch.*member);
     for (const auto& [name, member] : kTolerances)
       if (key == name) return read_number(value, (to_.*member).emplace());
-    if (key == "when_us") return read_time(value);
-    return bad(fmt::format("unknown key {}", base::excerpt(key)));
+    if (key != "when_us") return bad(fmt::format("unknown key {}", base::excerpt(key)));
+    const auto us = base::number<int64_t>(value);
+    // Up to the year 2112, so that the time fits a clock in nanoseconds.
+    if (!us || *us < 0 || *us > int64_t{1} << 52)
+      return bad("expected a time in microseconds since 1970");
+    to_.mismatch.when += std::chrono::microseconds(*us);
+    return {};
   }
 
   Status read_number(std::string_view value, double& to) const {
@@ -108,38 +117,14 @@ class DumpReader {
     return {};
   }
 
-  Status read_time(std::string_view value) {
-    const auto us = base::number<int64_t>(value);
-    // Up to the year 2112, so that the time fits a clock in nanoseconds.
-    if (!us || *us < 0 || *us > int64_t{1} << 52)
-      return bad("expected a time in microseconds since 1970");
-    to_.mismatch.when += std::chrono::microseconds(*us);
-    return {};
-  }
-
   Status read_input(std::string_view value) {
-    const size_t blank = value.find(' ');
-    const auto bytes = blank == std::string_view::npos
-                           ? std::nullopt
-                           : base::number<uint64_t>(value.substr(blank + 1));
+    const size_t blank = std::min(value.find(' '), value.size());
+    const auto bytes = base::number<uint64_t>(value.substr(std::min(blank + 1, value.size())));
     if (!bytes || *bytes > kMostFile) return bad("expected 'input: NAME BYTES'");
     if (sizes_.size() >= kMostTensors)
       return bad(fmt::format("expected at most {} inputs", kMostTensors));
     to_.inputs.push_back({std::string(value.substr(0, blank)), {}});
     sizes_.push_back(*bytes);
-    return {};
-  }
-
-  Status read_data() {
-    uint64_t all = 0;
-    for (const uint64_t n : sizes_) all += n;  // at most 4096 times 1 GiB
-    line_ = 0;
-    if (all != left_.size())
-      return bad(fmt::format("invalid data: expected {} bytes, got {}", all, left_.size()));
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      to_.inputs[i].bytes = left_.substr(0, sizes_[i]);
-      left_.remove_prefix(sizes_[i]);
-    }
     return {};
   }
 
@@ -178,20 +163,8 @@ Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view na
 
 Result<CanaryDump> read_canary_dump(const std::string& path) {
   return base::or_out_of_memory([&]() -> Result<CanaryDump> {
-    const auto bad = [&](std::string_view what) {
-      return Status(Code::kNotFound, fmt::format("{}: {}", path, what));
-    };
-    const base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat info {};
-    if (!file || ::fstat(file.fd(), &info) != 0)
-      return bad(fmt::format("cannot be opened: {}", std::strerror(errno)));
-    if (!S_ISREG(info.st_mode)) return bad("is no regular file");
-    if (static_cast<uint64_t>(info.st_size) > kMostFile) return bad("has more than 1 GiB");
-    std::string bytes(static_cast<size_t>(info.st_size), '\0');
-    const ssize_t n = file.read_at(bytes.data(), bytes.size(), 0);
-    if (n < 0) return bad(fmt::format("cannot be read: {}", std::strerror(errno)));
-    bytes.resize(static_cast<size_t>(n));
-    return parse_canary_dump(bytes, path);
+    YARD_ASSIGN_OR_RETURN(const auto bytes, base::read_small_file(path, kMostFile));
+    return DumpReader(bytes, path).read();
   });
 }
 
@@ -208,7 +181,7 @@ constexpr std::string_view kPrefix = "canary-", kSuffix = ".yarddump";
 constexpr std::string_view kTemporary = ".new.";  // after the name, while base::write_file() writes
 constexpr auto kLongestWrite = std::chrono::minutes(1);
 
-// "canary-20260131-235959-123-PID-N-op-kernel.yarddump": the order of names is the order of times.
+// "canary-20260131-235959-123-PID-N-op-kernel.yarddump". Names sort by time.
 std::string dump_name(const CanaryMismatch& m) {
   static std::atomic<unsigned> count{0};
   const auto plain = [](std::string_view text) {
@@ -226,63 +199,40 @@ std::string dump_name(const CanaryMismatch& m) {
                      kSuffix);
 }
 
-bool is_dump_name(const std::string& name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+bool is_dump_name(std::string_view name) {
   constexpr std::string_view kForm = "00000000-000000-000-";
-  const std::string_view time = std::string_view(name).substr(kPrefix.size());
-  if (time.size() < kForm.size()) return false;
-  for (size_t i = 0; i < kForm.size(); ++i)
-    if (kForm[i] == '-' ? time[i] != '-' : time[i] < '0' || time[i] > '9') return false;
-  return true;
-}
-
-// The time in the name of a dump.
-WallTime time_of(const std::string& name) {
-  std::tm t{};
-  int ms = 0;
-  if (std::sscanf(name.c_str() + kPrefix.size(), "%4d%2d%2d-%2d%2d%2d-%3d", &t.tm_year, &t.tm_mon,
-                  &t.tm_mday, &t.tm_hour, &t.tm_min, &t.tm_sec, &ms) != 7)
-    return {};
-  t.tm_year -= 1900, t.tm_mon -= 1;
-  return std::chrono::system_clock::from_time_t(::timegm(&t)) + std::chrono::milliseconds(ms);
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  std::string time(name.substr(kPrefix.size(), kForm.size()));
+  for (char& c : time)
+    if (c >= '0' && c <= '9') c = '0';
+  return time == kForm;
 }
 
 struct DumpFile {
   std::string path;
   uint64_t bytes;
-  WallTime begin;  // of its mismatch
-  WallTime end;    // when it was written; of the last of a full folder, when one more was refused
+  WallTime written;  // or when a later dump of the same incident was refused
 };
 
-// Those of the folder, oldest first. Removes what a process that ended while it wrote a dump has left behind.
-std::vector<DumpFile> dumps_in(const std::string& folder, WallTime now) {
+// The dumps of the folder, oldest first. Removes what a process that ended while it wrote a dump has left behind.
+std::vector<DumpFile> dumps_in(const std::string& folder) {
   std::vector<DumpFile> to;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string(), path = it->path().string();
     const size_t suffix = name.rfind(kTemporary);
-    const bool temporary = suffix != std::string::npos;
     struct stat info {};
-    if (!is_dump_name(temporary ? name.substr(0, suffix) : name) ||
+    if (!is_dump_name(std::string_view(name).substr(0, suffix)) ||
         ::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
       continue;
     const WallTime written = std::chrono::system_clock::from_time_t(info.st_mtime);
-    if (!temporary)
-      to.push_back({path, static_cast<uint64_t>(info.st_size), time_of(name), written});
-    else if (now - written > kLongestWrite)
+    if (suffix == name.npos)
+      to.push_back({path, static_cast<uint64_t>(info.st_size), written});
+    else if (std::chrono::system_clock::now() - written > kLongestWrite)
       ::unlink(path.c_str());
   }
-  std::sort(to.begin(), to.end(),
-            [](const DumpFile& a, const DumpFile& b) { return a.path < b.path; });
+  std::ranges::sort(to, {}, &DumpFile::path);
   return to;
-}
-
-// How many of the dumps, oldest first, are of earlier incidents than one that goes on at `now`.
-size_t earlier_incidents(const std::vector<DumpFile>& present, WallTime now) {
-  size_t first = present.size();
-  for (WallTime begin = now; first > 0 && begin - present[first - 1].end <= kIncidentGap;)
-    begin = present[--first].begin;
-  return first;
 }
 
 }  // namespace
@@ -299,14 +249,18 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
   if (error)
     return Status(Code::kNotFound,
                   fmt::format("{}: cannot be created: {}", folder, error.message()));
-  const std::vector<DumpFile> present = dumps_in(folder, std::chrono::system_clock::now());
-  const size_t earlier = earlier_incidents(present, dump.mismatch.when);
+  const std::vector<DumpFile> present = dumps_in(folder);
+  size_t earlier = present.size();  // the number of dumps of earlier incidents
+  for (WallTime end = dump.mismatch.when;
+       earlier > 0 && end - present[earlier - 1].written <= kIncidentGap;)
+    end = present[--earlier].written;
   uint64_t all = bytes.size();
   for (const DumpFile& f : present) all += f.bytes;
   for (size_t gone = 0; present.size() - gone >= most || all > most_bytes; ++gone) {
     if (gone == earlier) {
       // The incident goes on, although no file of it is written.
-      ::utimensat(AT_FDCWD, present.back().path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+      for (size_t i = earlier; i < present.size(); ++i)
+        ::utimensat(AT_FDCWD, present[i].path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
       return std::string();
     }
     if (::unlink(present[gone].path.c_str()) != 0 && errno != ENOENT)

@@ -86,9 +86,9 @@ TEST(CanaryDump, EveryTruncatedFileIsRejected) {
 
 TEST(CanaryDump, AFolderOrMissingFileIsAnError) {
   const base::TempFolder folder;
-  EXPECT_THAT(read_canary_dump(folder / "").status().to_string(), HasSubstr("is no regular file"));
-  EXPECT_THAT(read_canary_dump(folder / "none").status().to_string(),
-              HasSubstr("cannot be opened"));
+  EXPECT_THAT(read_canary_dump(folder / "").status().to_string(),
+              HasSubstr("is not a regular file"));
+  EXPECT_THAT(read_canary_dump(folder / "none").status().to_string(), HasSubstr("cannot be read"));
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -136,10 +136,14 @@ TEST(CanaryDump, TheNextIncidentReplacesTheDumpsOfEarlierOnes) {
     first.push_back(add_dump(folder, 3, d).value());
     age(first.back(), std::chrono::minutes(60 - i));
   }
-  age(first.back(), std::chrono::minutes(30));  // one was refused
+  for (const std::string& path : first) age(path, std::chrono::minutes(30));  // one was refused
   d.mismatch.when = now - std::chrono::minutes(25);
   EXPECT_EQ(add_dump(folder, 3, d).value(), "") << "the same incident";
-  age(first.back(), std::chrono::minutes(30));
+  for (const std::string& path : first) {
+    EXPECT_GT(fs::last_write_time(path),
+              fs::file_time_type::clock::now() - std::chrono::minutes(1));
+    age(path, std::chrono::minutes(30));
+  }
   std::vector<std::string> second;
   for (int i = 0; i < 3; ++i) {
     d.mismatch.when = now;

@@ -55,8 +55,8 @@ class RunDump(Yard):
         self.assertTrue(self.json("run", "--from", self.dump(kernel=other))["ok"])  # the op's tolerance
 
     def test_invalid_dumps_are_reported(self):
-        self.assertIn("cannot be opened", self.wrong("run", "--from", "/nowhere/dump"))
-        self.assertIn("is no regular file", self.wrong("run", "--from", "/"))
+        self.assertIn("cannot be read", self.wrong("run", "--from", "/nowhere/dump"))
+        self.assertIn("is not a regular file", self.wrong("run", "--from", "/"))
         self.assertIn("not a canary dump", self.wrong("run", "--from", __file__))
         for changes, why in [({"call": None}, "the line 'call: ...' is missing"),
                              ({"call": "softmax(f32[3,8"}, "column"),
