@@ -19,17 +19,65 @@ using Verdict = Outcome::Verdict;
 
 constexpr size_t kFailuresKept = 8;
 constexpr size_t kMostRejected = 200;  // calls in a row, before no more are made for a kernel
+constexpr size_t kSmokeCases = 4;      // that each kernel accepts
+constexpr int64_t kSmokeElements = 2048;
+
+KernelReport report_of(const registry::Kernel& k) {
+  KernelReport to;
+  to.op = k.op, to.id = k.id, to.backend = k.backend_name, to.kind = k.kind;
+  return to;
+}
 
 // Counts the outcomes of one kernel, and compares them with the expectations for it.
 class ReportBuilder {
  public:
   // `used` has an element for each expectation and outlives the builder.
   ReportBuilder(KernelReport report, std::span<const Expectation> expectations,
-                std::vector<bool>& used);
+                std::vector<bool>& used)
+      : r_(std::move(report)), used_(used) {
+    for (size_t i = 0; i < expectations.size(); ++i)
+      if (const Expectation& e = expectations[i];
+          glob_matches(e.kernel, r_.id) && glob_matches(e.op, r_.op))
+        lines_.push_back({i, &e, 0, 0, {}});
+  }
 
-  void add(const Outcome& outcome, VerifyCase where);
-  // `complete`: all cases were run; only then is a pass known to be unexpected.
-  KernelReport finish(bool complete) &&;
+  void add(const Outcome& outcome, VerifyCase where) {
+    where.error = outcome.error, where.what = outcome.what;
+    Line* const line = find(where);
+    if (outcome.verdict == Verdict::kSkipped) return ++r_.skipped, note(outcome.reason, where.what);
+    if (outcome.verdict == Verdict::kDeclined) return ++r_.declined, note("declined", where.what);
+    r_.errors.push_back(outcome.error);
+    if (line != nullptr && line->e->kind == Expectation::Kind::kUnsupported)
+      return fail(std::move(where),
+                  fmt::format("the kernel takes it, but line {} says unsupported: {}",
+                              line->e->line, line->e->reason));
+    if (outcome.verdict == Verdict::kPassed) {
+      ++r_.passed;
+      if (line != nullptr) ++line->passed, line->last_pass = where;
+      if (r_.failed == 0 && (r_.worst.call.empty() || where.error > r_.worst.error))
+        r_.worst = std::move(where);
+    } else if (line == nullptr) {
+      fail(std::move(where));
+    } else {
+      ++line->failed, ++r_.expected;
+      note("expected", line->e->reason);
+    }
+  }
+
+  // If `complete`, all cases were run; only then is a pass known to be unexpected.
+  KernelReport finish(bool complete) && {
+    for (Line& l : lines_) {
+      if (!complete || l.e->kind != Expectation::Kind::kFails || l.failed > 0 || l.passed == 0)
+        continue;
+      --r_.passed;
+      fail(std::move(l.last_pass),
+           fmt::format("unexpected pass: line {} says that one of {} such calls fails: {}",
+                       l.e->line, l.passed, l.e->reason));
+    }
+    std::stable_sort(r_.reasons.begin(), r_.reasons.end(),
+                     [](const auto& a, const auto& b) { return a.count > b.count; });
+    return std::move(r_);
+  }
 
  private:
   // An expectation for this kernel and op, and the outcomes of the calls that match it.
@@ -40,98 +88,37 @@ class ReportBuilder {
     VerifyCase last_pass;
   };
 
-  Line* find(const VerifyCase& where);
-  void fail(VerifyCase where);
-  void note(const std::string& reason, const std::string& detail);
+  // The first expectation that matches the call.
+  Line* find(const VerifyCase& where) {
+    const std::string with = fmt::format("{} contents={}", where.call, to_string(where.contents));
+    for (Line& l : lines_) {
+      if (!glob_matches(l.e->call, where.call) && !glob_matches(l.e->call, with)) continue;
+      used_[l.index] = true;
+      return &l;
+    }
+    return nullptr;
+  }
+
+  // A failure that is not numerical has the text `what`.
+  void fail(VerifyCase where, std::string what = {}) {
+    if (!what.empty())
+      where.error = std::numeric_limits<double>::infinity(), where.what = std::move(what);
+    if (r_.failed++ == 0 || where.error > r_.worst.error) r_.worst = where;
+    if (r_.failures.size() < kFailuresKept) r_.failures.push_back(std::move(where));
+  }
+
+  void note(const std::string& reason, const std::string& detail) {
+    const auto it = std::ranges::find(r_.reasons, reason, &VerifyReason::reason);
+    if (it != r_.reasons.end())
+      ++it->count;
+    else
+      r_.reasons.push_back({reason, detail, 1});
+  }
 
   KernelReport r_;
   std::vector<Line> lines_;
   std::vector<bool>& used_;
-  bool worst_failed_ = false;
 };
-
-ReportBuilder::ReportBuilder(KernelReport report, std::span<const Expectation> expectations,
-                             std::vector<bool>& used)
-    : r_(std::move(report)), used_(used) {
-  for (size_t i = 0; i < expectations.size(); ++i)
-    if (const Expectation& e = expectations[i];
-        glob_matches(e.kernel, r_.id) && glob_matches(e.op, r_.op))
-      lines_.push_back({i, &e, 0, 0, {}});
-}
-
-// The first expectation that matches the call.
-ReportBuilder::Line* ReportBuilder::find(const VerifyCase& where) {
-  const std::string with = fmt::format("{} contents={}", where.call, to_string(where.contents));
-  for (Line& l : lines_) {
-    if (!glob_matches(l.e->call, where.call) && !glob_matches(l.e->call, with)) continue;
-    used_[l.index] = true;
-    return &l;
-  }
-  return nullptr;
-}
-
-void ReportBuilder::note(const std::string& reason, const std::string& detail) {
-  for (VerifyReason& n : r_.reasons) {
-    if (n.reason != reason) continue;
-    ++n.count;
-    return;
-  }
-  r_.reasons.push_back({reason, detail, 1});
-}
-
-void ReportBuilder::fail(VerifyCase where) {
-  ++r_.failed;
-  if (!worst_failed_ || where.error > r_.worst.error) r_.worst = where;
-  worst_failed_ = true;
-  if (r_.failures.size() < kFailuresKept) r_.failures.push_back(std::move(where));
-}
-
-void ReportBuilder::add(const Outcome& outcome, VerifyCase where) {
-  where.error = outcome.error, where.what = outcome.what;
-  Line* line = find(where);
-  const bool unsupported = line != nullptr && line->e->kind == Expectation::Kind::kUnsupported;
-  if (outcome.verdict == Verdict::kSkipped) {
-    ++r_.skipped;
-    return note(outcome.reason, outcome.what);
-  }
-  if (outcome.verdict == Verdict::kDeclined) {
-    ++r_.declined;
-    return note("declined", outcome.what);
-  }
-  r_.errors.push_back(outcome.error);
-  if (unsupported) {
-    where.error = std::numeric_limits<double>::infinity();
-    where.what = fmt::format("the kernel takes it, but line {} says unsupported: {}", line->e->line,
-                             line->e->reason);
-    return fail(std::move(where));
-  }
-  if (outcome.verdict == Verdict::kPassed) {
-    ++r_.passed;
-    if (line != nullptr) ++line->passed, line->last_pass = where;
-    if (!worst_failed_ && (r_.worst.call.empty() || where.error > r_.worst.error))
-      r_.worst = std::move(where);
-    return;
-  }
-  if (line == nullptr) return fail(std::move(where));
-  ++line->failed, ++r_.expected;
-  note("expected", line->e->reason);
-}
-
-KernelReport ReportBuilder::finish(bool complete) && {
-  for (Line& l : lines_) {
-    if (!complete || l.e->kind != Expectation::Kind::kFails || l.failed > 0 || l.passed == 0)
-      continue;
-    l.last_pass.error = std::numeric_limits<double>::infinity();
-    l.last_pass.what =
-        fmt::format("unexpected pass: line {} says that one of {} such calls fails: {}", l.e->line,
-                    l.passed, l.e->reason);
-    --r_.passed;
-    fail(std::move(l.last_pass));
-  }
-  std::stable_sort(r_.reasons.begin(), r_.reasons.end(),
-                   [](const VerifyReason& a, const VerifyReason& b) { return a.count > b.count; });
-  return std::move(r_);
-}
 
 Outcome failure(std::string what) {
   return {Verdict::kFailed, std::numeric_limits<double>::infinity(), "", std::move(what)};
@@ -208,10 +195,8 @@ class ConformanceRun {
         given_(!options.options.empty() || !options.weights.empty()) {
     for (const std::string& id : op.kernels) {
       const registry::Kernel& k = *record_.kernels.find(id)->second;
-      KernelReport report;
-      report.op = k.op, report.id = k.id, report.backend = k.backend_name, report.kind = k.kind;
-      kernels_.push_back({KernelRunner(op, k),
-                          ReportBuilder(std::move(report), options.expectations, used), false});
+      kernels_.push_back(
+          {KernelRunner(op, k), ReportBuilder(report_of(k), options.expectations, used), false});
     }
     if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
   }
@@ -394,71 +379,68 @@ class ConformanceRun {
 
 class SmokeTest {
  public:
-  SmokeTest(const OpUnderTest& op, const SmokeTestOptions& options)
+  SmokeTest(const OpUnderTest& op, const VerifyOptions& options)
       : op_(op), record_(*op.op_record), options_(options) {
     if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
   }
 
-  SmokeTestReport all() {
-    for (const std::string& id : op_.kernels) {
-      one(KernelRunner(op_, *record_.kernels.find(id)->second));
-      if (!report_.damage.empty()) break;
-    }
-    return std::move(report_);
+  std::vector<KernelReport> all() {
+    std::vector<KernelReport> to;
+    for (const std::string& id : op_.kernels)
+      to.push_back(report_of(*record_.kernels.find(id)->second));
+    for (KernelReport& r : to)
+      if (!one(KernelRunner(op_, *record_.kernels.find(r.id)->second), r)) break;
+    return to;
   }
 
  private:
-  void one(const KernelRunner& kernel) {
+  // Returns false if the kernel did damage.
+  bool one(const KernelRunner& kernel, KernelReport& report) {
+    if (std::string why = kernel.unavailable(); !why.empty()) {
+      report.reasons.push_back({"unavailable", std::move(why), 1});
+      return true;
+    }
     const op::Program& program = *record_.op->program;
+    const yard_op_t* const op = &record_.op->d;
     const uint64_t seed = seed_of(program, options_.seed);
-    ++report_.kernels;
-    Generator any(program, &record_.op->d, seed, options_.max_elements);
-    size_t done = 0;
-    if (!exercise(kernel, any, done)) return;
-    // Few calls of the schema are within its limits.
-    Generator own =
-        Generator::within(kernel.limits(), program, &record_.op->d, seed, options_.max_elements);
-    exercise(kernel, own, done);
+    const auto run_one = [&](Case c) { return exercise(kernel, std::move(c), report); };
+    Generator any(program, op, seed, kSmokeElements);
+    if (!run_cases(any, kSmokeCases, report.passed, run_one)) return false;
+    // Few calls of the schema may be within the kernel's limits.
+    Generator own = Generator::within(kernel.limits(), program, op, seed, kSmokeElements);
+    return run_cases(own, kSmokeCases, report.passed, run_one);
   }
 
-  // False if the kernel did damage.
-  bool exercise(const KernelRunner& kernel, Generator& generator, size_t& done) {
-    return run_cases(generator, options_.cases, done, [&](Case c) {
-      if (!kernel.accepts(c.call, nullptr)) return Made::kRejected;
-      CaseRun run(*record_.op->program, std::move(c));
-      if (is_invalid(run)) return Made::kRejected;
-      return stays_in_bounds(kernel, run) ? Made::kRan : Made::kEnded;
-    });
-  }
-
-  // Whether the reference kernel rejects the call as invalid; the behaviour of kernels is then undefined.
-  bool is_invalid(const CaseRun& run) {
-    if (!reference_ || !reference_->accepts(run.call, nullptr)) return false;
-    watch(reference_->kernel(), run);
-    return reference_->run(run.call, run.expected).error_class() == ErrorClass::kCaller;
-  }
-
-  bool stays_in_bounds(const KernelRunner& kernel, const CaseRun& run) {
+  Made exercise(const KernelRunner& kernel, Case c, KernelReport& report) {
+    if (!kernel.accepts(c.call, nullptr)) return Made::kRejected;
+    CaseRun run(*record_.op->program, std::move(c));
+    // If the reference kernel rejects the call as invalid, the behaviour of other kernels is undefined.
+    if (reference_ && reference_->accepts(run.call, nullptr)) {
+      watch(reference_->kernel(), run);
+      if (reference_->run(run.call, run.expected).error_class() == ErrorClass::kCaller)
+        return Made::kRejected;
+    }
     watch(kernel.kernel(), run);
-    ++report_.runs;
     bool changed_float_state = false;
     const Status status = kernel.run(run.call, run.found, nullptr, &changed_float_state);
-    const bool promised = !status.ok() && kernel.has_flag(YARD_KERNEL_FAILS_BEFORE_WRITING);
-    report_.damage = run.found.damage(promised);
-    if (report_.damage.empty() && changed_float_state)
-      report_.damage = "it changed the floating-point control state of its thread";
-    return report_.damage.empty();
+    run.where.what =
+        run.found.damage(!status.ok() && kernel.has_flag(YARD_KERNEL_FAILS_BEFORE_WRITING));
+    if (run.where.what.empty() && changed_float_state)
+      run.where.what = "it changed the floating-point control state of its thread";
+    if (run.where.what.empty()) return Made::kRan;
+    run.where.error = std::numeric_limits<double>::infinity();
+    report.failed = 1, report.worst = run.where, report.failures = {run.where};
+    return Made::kEnded;
   }
 
   void watch(const registry::Kernel& kernel, const CaseRun& run) const {
-    if (options_.watch) options_.watch(kernel.id, run.where);
+    if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
   }
 
   const OpUnderTest& op_;
   const registry::OpRecord& record_;
-  const SmokeTestOptions& options_;
+  const VerifyOptions& options_;
   std::optional<KernelRunner> reference_;
-  SmokeTestReport report_;
 };
 
 }  // namespace
@@ -471,7 +453,7 @@ std::vector<KernelReport> check_conformance(const OpUnderTest& op, const VerifyO
   return std::move(run).finish(*finished);
 }
 
-SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& options) {
+std::vector<KernelReport> run_smoke_test(const OpUnderTest& op, const VerifyOptions& options) {
   return SmokeTest(op, options).all();
 }
 

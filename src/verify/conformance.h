@@ -6,8 +6,6 @@
 #include <yard/verify.h>
 
 #include <functional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "verify/kernel_runner.h"
@@ -23,21 +21,9 @@ std::vector<KernelReport> check_conformance(const OpUnderTest& op, const VerifyO
                                             const Step& step, std::vector<bool>& used,
                                             bool* finished);
 
-struct SmokeTestOptions {
-  size_t cases = 4;  // accepted by each kernel
-  int64_t max_elements = 2048;
-  uint64_t seed = 1;
-  // Called before each run.
-  std::function<void(std::string_view kernel, const VerifyCase&)> watch;
-};
-
-struct SmokeTestReport {
-  size_t kernels = 0, runs = 0;
-  std::string damage;  // memory that the last kernel changed and must not; empty: none
-};
-
-// Runs each kernel on a few calls to see whether it crashes or writes where it must not. Kernels may fail and decline.
-// Calls that the reference kernel rejects as invalid are skipped.
-SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& options);
+// Runs each kernel on a few small calls to see whether it crashes or writes where it must not. Kernels may fail and decline.
+// Calls that the reference kernel rejects as invalid are skipped. Ends with the first kernel that did damage, which is
+// its failure. Uses the seed and `watch` of the options.
+std::vector<KernelReport> run_smoke_test(const OpUnderTest& op, const VerifyOptions& options);
 
 }  // namespace yard::verification

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <yard/verify.h>
 
-#include <limits>
 #include <map>
 
 #include "base/lists.h"
@@ -112,37 +111,6 @@ Status check_takes(const verification::KernelRunner& candidate, const op::Call& 
                                                 candidate.kernel().id, why.what));
 }
 
-// Runs the kernels of a plugin for one op on a few small calls, to find those that write where they must not.
-std::vector<KernelReport> smoke_test(const verification::OpUnderTest& subject,
-                                     const VerifyOptions& o) {
-  std::map<std::string, KernelReport, std::less<>> reports;
-  for (const std::string& id : subject.kernels) {
-    const registry::Kernel& k = *subject.op_record->kernels.find(id)->second;
-    KernelReport& r = reports[id];
-    r.op = k.op, r.id = k.id, r.backend = k.backend_name, r.kind = k.kind;
-    if (std::string why = verification::KernelRunner(subject, k).unavailable(); !why.empty())
-      r.reasons.push_back({"unavailable", std::move(why), 1});
-  }
-  VerifyCase last;
-  KernelReport* running = nullptr;
-  verification::SmokeTestOptions options;
-  options.seed = o.seed;
-  options.watch = [&](std::string_view id, const VerifyCase& c) {
-    const auto it = reports.find(id);
-    if (it != reports.end()) last = c, running = &it->second, ++running->passed;
-    if (o.watch) o.watch(subject.op_record->op->name, id, c);
-  };
-  const std::string damage = verification::run_smoke_test(subject, options).damage;
-  if (running != nullptr && !damage.empty()) {
-    last.error = std::numeric_limits<double>::infinity(), last.what = damage;
-    --running->passed, ++running->failed;
-    running->worst = last, running->failures = {last};
-  }
-  std::vector<KernelReport> to;
-  for (auto& [id, report] : reports) to.push_back(std::move(report));
-  return to;
-}
-
 template <class Rule>
 void add_unmet(const Config& config, const std::vector<Rule>& rules, const char* section,
                const std::vector<bool>& met, std::vector<std::string>& to) {
@@ -202,7 +170,8 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   report.functions = std::move(functions);
   if (!options.plugin.empty() && options.calls.empty()) {
     for (const verification::OpUnderTest& subject : all)
-      for (KernelReport& k : smoke_test(subject, options)) report.kernels.push_back(std::move(k));
+      for (KernelReport& k : verification::run_smoke_test(subject, options))
+        report.kernels.push_back(std::move(k));
     if (options.smoke_test_only || report.failed() > 0) return report;
     report.kernels.clear();
   }
