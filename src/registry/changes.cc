@@ -107,18 +107,15 @@ namespace {
 
 Status conflict(std::string message) { return Status(Code::kConflict, std::move(message)); }
 
-Status add_function(State& state, const std::shared_ptr<Function>& function) {
-  const Function& f = *function;
-  for (const auto& known : state.functions) {
-    if (known->name != f.name || known->group != f.group || known->backend != f.backend) continue;
-    if (same(*known, f)) return {};
-    return conflict(
-        fmt::format("function '{}' of group '{}' is provided by backend '{}' already, "
-                    "and differs: {}",
-                    f.name, f.group, f.backend, difference(*known, f)));
-  }
-  state.functions.push_back(function);
-  return {};
+// `message` with a suggestion: the key of the map that is nearest to `name`.
+template <class Map>
+Status not_found(std::string message, const std::string& name, const Map& map,
+                 Code code = Code::kNotFound) {
+  return Status(code, message + base::did_you_mean(name, base::keys(map)));
+}
+
+bool same_place(const Function& a, const Function& b) {
+  return a.name == b.name && a.group == b.group && a.backend == b.backend;
 }
 
 // One apply(): a copy of the state, and what has changed.
@@ -130,14 +127,13 @@ class Applier {
     const std::string& name = s.op->name;
     if (const OpRecord* f = next_.find(name)) {
       if (same(*f->op, *s.op)) return {};
-      if (f->op->schema != s.op->schema)
-        return conflict(
-            fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}", name,
-                        f->op->schema, s.op->schema));
       return conflict(
-          fmt::format("op '{}' is known with the same schema but another summary, shape "
-                      "function or tolerance",
-                      name));
+          f->op->schema != s.op->schema
+              ? fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}", name,
+                            f->op->schema, s.op->schema)
+              : fmt::format("op '{}' is known with the same schema but another summary, shape "
+                            "function or tolerance",
+                            name));
     }
     s.op->index = next_.indices.emplace(s.op->schema, next_.index_count()).first->second;
     next_.op_records[name] = std::make_shared<OpRecord>(OpRecord{s.op, {}});
@@ -154,27 +150,36 @@ class Applier {
 
   Status step(const AddKernel& s) { return put_kernel(s.kernel, s.replaces); }
 
-  Status step(const AddFunction& s) { return add_function(next_, s.function); }
+  Status step(const AddFunction& s) {
+    const Function& f = *s.function;
+    for (const auto& known : next_.functions) {
+      if (!same_place(*known, f)) continue;
+      if (same(*known, f)) return {};
+      return conflict(
+          fmt::format("function '{}' of group '{}' is provided by backend '{}' already, "
+                      "and differs: {}",
+                      f.name, f.group, f.backend, difference(*known, f)));
+    }
+    next_.functions.push_back(s.function);
+    return {};
+  }
 
   Status put_kernel(const std::shared_ptr<Kernel>& kernel, bool replace) {
     const Kernel& k = *kernel;
     const auto backend = next_.backends.find(k.backend_name);
     if (backend == next_.backends.end())
-      return Status(
-          Code::kNotFound,
-          fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not known{}", k.id,
-                      k.op, k.backend_name,
-                      base::did_you_mean(k.backend_name, base::keys(next_.backends))));
+      return not_found(fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not "
+                                   "known",
+                                   k.id, k.op, k.backend_name),
+                       k.backend_name, next_.backends);
     const OpRecord* f = next_.find(k.op);
     if (f == nullptr)
-      return Status(Code::kUnknownOp,
-                    fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id, k.op,
-                                base::did_you_mean(k.op, base::keys(next_.op_records))));
+      return not_found(fmt::format("kernel '{}' is for op '{}', which is not known", k.id, k.op),
+                       k.op, next_.op_records, Code::kUnknownOp);
     const auto old = f->kernels.find(k.id);
     if (replace && old == f->kernels.end())
-      return Status(Code::kNotFound,
-                    fmt::format("op '{}' has no kernel '{}' to replace{}", k.op, k.id,
-                                base::did_you_mean(k.id, base::keys(f->kernels))));
+      return not_found(fmt::format("op '{}' has no kernel '{}' to replace", k.op, k.id), k.id,
+                       f->kernels);
     if (!replace && old != f->kernels.end()) {
       if (same(*old->second, k)) return {};
       return conflict(fmt::format(
@@ -197,8 +202,7 @@ class Applier {
     if (f == nullptr) return unknown_op(s.op);
     const auto it = f->kernels.find(s.id);
     if (it == f->kernels.end())
-      return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'{}", s.op, s.id,
-                                                 base::did_you_mean(s.id, base::keys(f->kernels))));
+      return not_found(fmt::format("op '{}' has no kernel '{}'", s.op, s.id), s.id, f->kernels);
     done_.removed.push_back(it->second);
     edit(s.op).kernels.erase(s.id);
     return {};
@@ -324,9 +328,7 @@ class Applier {
   static void restore_order(Functions& now, const Functions& before) {
     if (before.empty()) return;
     const auto place = [&](const std::shared_ptr<const Function>& h) {
-      return std::find_if(before.begin(), before.end(), [&](const auto& b) {
-        return b->name == h->name && b->group == h->group && b->backend == h->backend;
-      });
+      return std::ranges::find_if(before, [&](const auto& b) { return same_place(*b, *h); });
     };
     std::stable_sort(now.begin(), now.end(),
                      [&](const auto& a, const auto& b) { return place(a) < place(b); });
@@ -355,14 +357,11 @@ class Applier {
     });
   }
   Status unknown_op(const std::string& name) {
-    return Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", name,
-                              base::did_you_mean(name, base::keys(next_.op_records))));
+    return not_found(fmt::format("op '{}' is not known", name), name, next_.op_records,
+                     Code::kUnknownOp);
   }
   Status unknown_backend(const std::string& name) {
-    return Status(Code::kNotFound,
-                  fmt::format("backend '{}' is not known{}", name,
-                              base::did_you_mean(name, base::keys(next_.backends))));
+    return not_found(fmt::format("backend '{}' is not known", name), name, next_.backends);
   }
 
   // A copy of the op record to change; made once per apply().

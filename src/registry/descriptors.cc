@@ -37,15 +37,6 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
   return to;
 }
 
-bool valid_utf8(std::string_view s) {
-  for (size_t i = 0; i < s.size();) {
-    const size_t n = base::utf8_length(s, i);
-    if (n == 0) return false;
-    i += n;
-  }
-  return true;
-}
-
 // Text of a descriptor: bounded, UTF-8, no control characters. Null reads as empty.
 Status read_text(const char* from, const char* what, std::string& to) {
   to.clear();
@@ -53,10 +44,12 @@ Status read_text(const char* from, const char* what, std::string& to) {
   const size_t n = strnlen(from, kMaxText + 1);
   if (n > kMaxText) return bad(fmt::format("{} is longer than {} bytes", what, kMaxText));
   to.assign(from, n);
-  if (!valid_utf8(to)) return bad(fmt::format("{} is not valid UTF-8", what));
-  for (const char c : to)
-    if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
+  for (size_t i = 0, length; i < n; i += length) {
+    length = base::utf8_length(to, i);
+    if (length == 0) return bad(fmt::format("{} is not valid UTF-8", what));
+    if (static_cast<unsigned char>(to[i]) < 0x20 && to[i] != '\n' && to[i] != '\t')
       return bad(fmt::format("{} holds a control character", what));
+  }
   return {};
 }
 
@@ -126,19 +119,24 @@ Status read_limits(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Result<std::shared_ptr<const op::Schema>> parse_own(const char* what, const std::string& text) {
+  auto schema = op::parse_schema(fmt::format("{}({})", what, text));
+  if (!schema.ok())
+    return bad(fmt::format("its {}_schema does not parse: {}", what, schema.status().message()));
+  return std::make_shared<const op::Schema>(*std::move(schema));
+}
+
 // Names of dimensions and dtypes are those of the op, which may not be known yet.
 Status read_weights(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.weights_schema, "its weights_schema", k.weights_text));
   if (k.weights_text.empty()) return {};
   if (d.load == nullptr) return bad("it has weights_schema but no load");
-  auto schema = op::parse_schema("weights(" + k.weights_text + ")");
-  if (!schema.ok())
-    return bad(fmt::format("its weights_schema does not parse: {}", schema.status().message()));
-  for (const op::Param& p : schema->params)
+  YARD_ASSIGN_OR_RETURN(k.weights, parse_own("weights", k.weights_text));
+  for (const op::Param& p : k.weights->params) {
     if (p.kind != op::Kind::kTensor || p.is_written())
       return bad(fmt::format("invalid weight '{}': expected a tensor that is read", p.name));
-  for (const op::Param& p : schema->params) k.needs_weights |= !p.optional;
-  k.weights = std::make_shared<const op::Schema>(*std::move(schema));
+    k.needs_weights |= !p.optional;
+  }
   return {};
 }
 
@@ -159,13 +157,10 @@ Status read_state(const yard_kernel_t& d, Kernel& k) {
     return stray == nullptr ? Status() : bad(fmt::format("it has {} but no create", stray));
   }
   if (k.options_text.empty()) return {};
-  auto schema = op::parse_schema("options(" + k.options_text + ")");
-  if (!schema.ok())
-    return bad(fmt::format("its options_schema does not parse: {}", schema.status().message()));
-  for (const op::Param& p : schema->params)
+  YARD_ASSIGN_OR_RETURN(k.options, parse_own("options", k.options_text));
+  for (const op::Param& p : k.options->params)
     if (p.is_tensor() || p.kind == op::Kind::kTensorList)
       return bad(fmt::format("its option '{}' is a tensor; tensors are given as weights", p.name));
-  k.options = std::make_shared<const op::Schema>(*std::move(schema));
   return {};
 }
 
@@ -231,7 +226,10 @@ Status read_params(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
-Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
+Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel& k) {
+  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
+  if (backend == nullptr) return bad("it names no backend");
+  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", k.backend_name));
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
   YARD_RETURN_IF_ERROR(read_features(d, k));
   YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
@@ -264,13 +262,29 @@ Status read_backend_body(const yard_backend_t& d, Backend& b) {
   return {};
 }
 
+Status read_function_body(const yard_function_t& d, const char* only_backend, Function& f) {
+  YARD_RETURN_IF_ERROR(read_name(d.group, "its group", f.group));
+  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
+  if (backend == nullptr) return bad("it names no backend");
+  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", f.backend));
+  if (f.backend == detail::kOriginal)
+    return bad("its backend is called 'original', which is what the function's own body is called");
+  YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", f.signature));
+  if (f.signature.empty()) return bad("it has no signature");
+  if (f.signature.find_first_of("\n\t") != f.signature.npos)
+    return bad("its signature has more than one line");
+  if (d.function == nullptr) return bad("it has no function");
+  constexpr uint32_t kKnown =
+      YARD_FUNCTION_LOWER_FIRST | YARD_FUNCTION_NEXT | YARD_FUNCTION_FAILS_BEFORE_WRITING;
+  if ((d.flags & ~kKnown) != 0)
+    return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
+  if (d.priority < -1000 || d.priority > 1000)
+    return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
+  return read_texts(d.reasons, d.reason_count, "its reasons", f.reasons);
+}
+
 int priority_of(Kind kind) {
-  switch (kind) {
-    case Kind::kDefault: return 150;
-    case Kind::kVendor: return 100;
-    case Kind::kReference: return 50;
-  }
-  return 0;
+  return kind == Kind::kDefault ? 150 : kind == Kind::kVendor ? 100 : 50;
 }
 
 }  // namespace
@@ -327,13 +341,8 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
   auto k = std::make_shared<Kernel>();
   YARD_RETURN_IF_ERROR(read_name(d.op, "the op of a kernel", k->op));
   YARD_RETURN_IF_ERROR(read_name(d.id, "the id of a kernel", k->id));
-  const std::string note = fmt::format("in kernel '{}' of op '{}'", k->id, k->op);
-  const char* backend = d.backend != nullptr ? d.backend : only_backend;
-  if (backend == nullptr)
-    return bad(fmt::format("kernel '{}' of op '{}' names no backend", k->id, k->op));
-  if (Status s = read_name(backend, "its backend", k->backend_name); !s)
-    return std::move(s).note(note);
-  if (Status s = read_kernel_body(d, *k); !s) return std::move(s).note(note);
+  if (Status s = read_kernel_body(d, only_backend, *k); !s)
+    return std::move(s).note(fmt::format("in kernel '{}' of op '{}'", k->id, k->op));
   k->d = d;
   k->kind = static_cast<Kind>(d.kind);
   k->priority = d.priority == 0 ? priority_of(k->kind) : d.priority;
@@ -343,45 +352,17 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
   return k;
 }
 
-namespace {
-
-Status read_function_body(const yard_function_t& d, Function& f) {
-  YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", f.signature));
-  if (f.signature.empty()) return bad("it has no signature");
-  if (f.signature.find_first_of("\n\t") != f.signature.npos)
-    return bad("its signature has more than one line");
-  if (d.function == nullptr) return bad("it has no function");
-  constexpr uint32_t kKnown =
-      YARD_FUNCTION_LOWER_FIRST | YARD_FUNCTION_NEXT | YARD_FUNCTION_FAILS_BEFORE_WRITING;
-  if ((d.flags & ~kKnown) != 0)
-    return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
-  if (d.priority < -1000 || d.priority > 1000)
-    return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
-  return read_texts(d.reasons, d.reason_count, "its reasons", f.reasons);
-}
-
-}  // namespace
-
 Result<std::shared_ptr<Function>> read_function(const yard_function_t& given,
                                                 std::shared_ptr<void> keep,
                                                 const char* only_backend) {
   YARD_ASSIGN_OR_RETURN(auto d, sized_copy(given, offsetof(yard_function_t, verify), "function"));
   auto f = std::make_shared<Function>();
   YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a function", f->name));
-  if (Status s = read_name(d.group, "its group", f->group); !s)
-    return std::move(s).note("in function '" + f->name + "'");
-  const std::string note = fmt::format("in function '{}' of group '{}'", f->name, f->group);
-  const char* backend = d.backend != nullptr ? d.backend : only_backend;
-  if (backend == nullptr) return bad("it names no backend").note(note);
-  if (Status s = read_name(backend, "its backend", f->backend); !s) return std::move(s).note(note);
-  if (f->backend == detail::kOriginal)
-    return bad("its backend is called 'original', which is what the function's own body is called")
-        .note(note);
-  if (Status s = read_function_body(d, *f); !s) return std::move(s).note(note);
+  if (Status s = read_function_body(d, only_backend, *f); !s)
+    return std::move(s).note(fmt::format("in function '{}' of group '{}'", f->name, f->group));
   f->d = d;
-  f->d.name = f->name.c_str(), f->d.backend = f->backend.c_str();
-  f->d.group = f->group.c_str();
-  f->d.signature = f->signature.c_str();
+  f->d.name = f->name.c_str(), f->d.group = f->group.c_str();
+  f->d.backend = f->backend.c_str(), f->d.signature = f->signature.c_str();
   f->d.reasons = nullptr;
   f->keep = std::move(keep);
   return f;

@@ -7,11 +7,9 @@
 #include <yard/plugins.h>
 #include <yard/status.h>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -1,99 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "registry/records.h"
-#include "base/text.h"
 
 #include <fmt/format.h>
 #include <yard/detail/guard.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/float_state.h"
+#include "base/text.h"
 
 namespace yard::registry {
 namespace {
 
+// Adds "WHAT A and B" if the two differ.
 template <class T>
-void add_difference(std::string& to, const char* what, const T& a, const T& b) {
+void compare(std::string& to, const char* what, const T& a, const T& b) {
+  if (a == b) return;
   if (!to.empty()) to += ", ";
-  to += fmt::format("{} {} and {}", what, a, b);
+  if constexpr (std::is_same_v<T, std::string>)
+    to += fmt::format("{} '{}' and '{}'", what, a, b);
+  else
+    to += fmt::format("{} {} and {}", what, a, b);
 }
 
-void add_text(std::string& to, const char* what, const std::string& a, const std::string& b) {
-  if (a != b) add_difference(to, what, "'" + a + "'", "'" + b + "'");
-}
-
-// For members without text: functions, tables.
-void add_note(std::string& to, const char* what, bool differs) {
-  if (!differs) return;
-  if (!to.empty()) to += ", ";
-  to += what;
+// The same for what has no text: functions, tables.
+void note_if(std::string& to, bool differs, const char* what) {
+  if (differs) to += (to.empty() ? "different " : ", different ") + std::string(what);
 }
 
 bool same_limits(const Kernel& a, const Kernel& b) {
-  if (a.limits.size() != b.limits.size()) return false;
-  for (size_t i = 0; i < a.limits.size(); ++i) {
-    const yard_limit_t &x = a.limits[i], &y = b.limits[i];
-    if (x.kind != y.kind || x.a != y.a || x.b != y.b || a.limit_fields[i] != b.limit_fields[i])
-      return false;
-  }
-  return true;
+  const auto numbers = [](const yard_limit_t& l) { return std::tuple(l.kind, l.a, l.b); };
+  return a.limit_fields == b.limit_fields &&
+         std::ranges::equal(a.limits, b.limits, {}, numbers, numbers);
 }
 
 }  // namespace
 
 std::string difference(const Backend& a, const Backend& b) {
   std::string d;
-  add_text(d, "vendor", a.vendor, b.vendor);
-  add_text(d, "summary", a.summary, b.summary);
-  add_text(d, "switch", a.env, b.env);
-  if (a.d.device_type != b.d.device_type)
-    add_difference(d, "device type", a.d.device_type, b.d.device_type);
-  if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
-  if (a.d.enable != b.d.enable) add_difference(d, "enable", a.d.enable, b.d.enable);
-  add_note(d, "different functions",
-           a.d.probe != b.d.probe || a.d.quiesce != b.d.quiesce || a.d.reset != b.d.reset ||
-               a.d.capture != b.d.capture || a.d.self != b.d.self);
-  add_note(d, "different reason texts", a.reasons != b.reasons);
+  compare(d, "vendor", a.vendor, b.vendor);
+  compare(d, "summary", a.summary, b.summary);
+  compare(d, "switch", a.env, b.env);
+  compare(d, "device type", a.d.device_type, b.d.device_type);
+  compare(d, "flags", a.d.flags, b.d.flags);
+  compare(d, "enable", a.d.enable, b.d.enable);
+  const auto functions = [](const yard_backend_t& x) {
+    return std::tuple(x.probe, x.quiesce, x.reset, x.capture, x.self);
+  };
+  note_if(d, functions(a.d) != functions(b.d), "functions");
+  note_if(d, a.reasons != b.reasons, "reason texts");
   return d;
 }
 
 std::string difference(const Kernel& a, const Kernel& b) {
   std::string d;
-  add_text(d, "backend", a.backend_name, b.backend_name);
-  if (a.kind != b.kind) add_difference(d, "kind", to_string(a.kind), to_string(b.kind));
-  if (a.priority != b.priority) add_difference(d, "priority", a.priority, b.priority);
-  if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
-  add_text(d, "features", a.features, b.features);
-  add_text(d, "summary", a.summary, b.summary);
-  add_text(d, "typed signature", a.typed_signature, b.typed_signature);
-  add_note(d, "different limits", !same_limits(a, b));
-  add_note(d, "different functions",
-           a.d.run != b.d.run || a.d.typed != b.d.typed || a.d.self != b.d.self ||
-               a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace ||
-               a.d.create != b.d.create || a.d.load != b.d.load || a.d.prepare != b.d.prepare ||
-               a.d.trace != b.d.trace || a.d.destroy != b.d.destroy ||
-               a.d.state_bytes != b.d.state_bytes);
-  add_note(d, "different parameters of its own",
-           !std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(),
-                       [](const auto& x, const auto& y) { return op::same(x, y); }));
-  add_text(d, "options", a.options_text, b.options_text);
-  add_text(d, "weights", a.weights_text, b.weights_text);
-  add_note(d, "different fields read",
-           a.verify_reads != b.verify_reads || a.cost_reads != b.cost_reads ||
-               a.state_fields != b.state_fields || a.reads_all != b.reads_all);
-  add_note(d, "different reason texts", a.reasons != b.reasons);
+  compare(d, "backend", a.backend_name, b.backend_name);
+  compare(d, "kind", std::string_view(to_string(a.kind)), std::string_view(to_string(b.kind)));
+  compare(d, "priority", a.priority, b.priority);
+  compare(d, "flags", a.d.flags, b.d.flags);
+  compare(d, "features", a.features, b.features);
+  compare(d, "summary", a.summary, b.summary);
+  compare(d, "typed signature", a.typed_signature, b.typed_signature);
+  note_if(d, !same_limits(a, b), "limits");
+  const auto functions = [](const yard_kernel_t& x) {
+    return std::tuple(x.run, x.typed, x.self, x.verify, x.cost, x.workspace, x.create, x.load,
+                      x.prepare, x.trace, x.destroy, x.state_bytes);
+  };
+  note_if(d, functions(a.d) != functions(b.d), "functions");
+  note_if(d, !std::ranges::equal(a.params, b.params, op::same), "parameters of its own");
+  compare(d, "options", a.options_text, b.options_text);
+  compare(d, "weights", a.weights_text, b.weights_text);
+  const auto reads = [](const Kernel& k) {
+    return std::tie(k.verify_reads, k.cost_reads, k.state_fields, k.reads_all);
+  };
+  note_if(d, reads(a) != reads(b), "fields read");
+  note_if(d, a.reasons != b.reasons, "reason texts");
   return d;
 }
 
 std::string difference(const Function& a, const Function& b) {
   std::string d;
-  add_text(d, "signature", a.signature, b.signature);
-  if (a.d.priority != b.d.priority) add_difference(d, "priority", a.d.priority, b.d.priority);
-  if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
-  add_note(d, "different functions",
-           a.d.function != b.d.function || a.d.verify != b.d.verify || a.d.self != b.d.self ||
-               a.d.samples != b.d.samples);
-  add_note(d, "different reason texts", a.reasons != b.reasons);
+  compare(d, "signature", a.signature, b.signature);
+  compare(d, "priority", a.d.priority, b.d.priority);
+  compare(d, "flags", a.d.flags, b.d.flags);
+  const auto functions = [](const yard_function_t& x) {
+    return std::tuple(x.function, x.verify, x.self, x.samples);
+  };
+  note_if(d, functions(a.d) != functions(b.d), "functions");
+  note_if(d, a.reasons != b.reasons, "reason texts");
   return d;
 }
 
@@ -108,14 +103,15 @@ bool same(const Function& a, const Function& b) {
          difference(a, b).empty();
 }
 bool same(const Op& a, const Op& b) {
-  return a.schema == b.schema && a.summary == b.summary && a.d.infer == b.d.infer &&
-         a.d.magnitude == b.d.magnitude && a.d.self == b.d.self &&
-         a.tolerances.size() == b.tolerances.size() &&
-         std::equal(a.tolerances.begin(), a.tolerances.end(), b.tolerances.begin(),
-                    [](const yard_tolerance_t& x, const yard_tolerance_t& y) {
-                      return x.dtype == y.dtype && x.input == y.input && x.rtol == y.rtol &&
-                             x.atol == y.atol;
-                    });
+  const auto parts = [](const Op& o) {
+    return std::tuple(std::string_view(o.schema), std::string_view(o.summary), o.d.infer,
+                      o.d.magnitude, o.d.self);
+  };
+  const auto numbers = [](const yard_tolerance_t& t) {
+    return std::tuple(t.dtype, t.input, t.rtol, t.atol);
+  };
+  return parts(a) == parts(b) &&
+         std::ranges::equal(a.tolerances, b.tolerances, {}, numbers, numbers);
 }
 
 std::string fill_in(std::string_view text, const int64_t figures[3]) {
