@@ -7,12 +7,9 @@
 #include <yard/runtime.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "base/file.h"
@@ -37,114 +34,10 @@ constexpr base::OwnFile kRecordingFile{
       return start.starts_with("# ") && start.substr(0, start.find('\n')).ends_with(kReaders);
     }};
 
-std::string file_of(std::string path) {
-  const std::string pid = std::to_string(::getpid());
-  for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at + pid.size()))
-    path.replace(at, 2, pid);
-  return path;
-}
-
-}  // namespace
-
-struct Recording::Table {
-  struct Counted {
-    std::string text;
-    uint64_t count = 0;
-  };
-
-  // Threads that make different calls seldom share a lock.
-  struct alignas(64) Shard {
-    base::Mutex lock{base::Rank::kOutputShard};
-    std::unordered_map<std::string, Counted, op::CallKeyHash, std::equal_to<>> calls;
-  };
-
-  explicit Table(std::string p) : path(std::move(p)) {}
-
-  Shard& shard(std::string_view key) { return shards[op::CallKeyHash()(key) % shards.size()]; }
-  void changed_now() {
-    changed.store(true, std::memory_order_relaxed);
-    if (!started.exchange(true, std::memory_order_relaxed)) start();
-  }
-  void start();
-  void write_or_log();
-  Status write();
-  std::string text();
-
-  const std::string path;
-  std::array<Shard, 64> shards;
-  std::atomic<size_t> distinct{0};
-  std::atomic<uint64_t> dropped{0};
-  std::atomic<bool> changed{false}, started{false};
-
-  base::Mutex file{base::Rank::kOutput};  // one writer at a time
-  Status problem;                         // under file
-
-  base::TaskThread thread{"yard-record", {.at_end = [this] { write_or_log(); }}};  // last
-};
-
-// With the first call, so that a program that makes none, and a child that execs, has no thread.
-void Recording::Table::start() {
-  const Status begun = thread.post_at(std::chrono::steady_clock::now() + kBetweenWrites, [this] {
-    write_or_log();
-    start();
-  });
-  if (!begun.ok())
-    base::log(LogLevel::kError, "telemetry",
-              fmt::format("{} is written only at the end: {}", path, begun.message()));
-}
-
-void Recording::Table::write_or_log() {
-  const Status s = write();
-  if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
-}
-
-std::string Recording::Table::text() {
-  // Calls that differ only in what a text does not show are one.
-  std::map<std::string, uint64_t> by_text;
-  for (Shard& s : shards) {
-    const std::lock_guard lock(s.lock);
-    for (const auto& [key, c] : s.calls) by_text[c.text] += c.count;
-  }
-  if (by_text.empty()) return "";
-  std::vector<std::pair<std::string, uint64_t>> calls(by_text.begin(), by_text.end());
-  std::stable_sort(calls.begin(), calls.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  uint64_t sum = 0;
-  for (const auto& c : calls) sum += c.second;
-  std::string to = fmt::format("# {} calls, {} distinct{}\n", sum, calls.size(), kReaders);
-  if (const uint64_t n = dropped.load(std::memory_order_relaxed); n > 0)
-    to +=
-        fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n, kMostRecorded);
-  for (const auto& [call, count] : calls) to += fmt::format("{}\t{}\n", count, call);
-  return to;
-}
-
-Status Recording::Table::write() {
-  const std::lock_guard lock(file);
-  if (!changed.exchange(false, std::memory_order_relaxed)) return problem;
-  try {
-    const std::string content = text();
-    if (content.empty()) return {};
-    problem = base::write_own_file(path, content, kRecordingFile);
-  } catch (const std::bad_alloc&) {
-    problem = Status::out_of_memory();
-  }
-  if (!problem.ok()) changed.store(true, std::memory_order_relaxed);  // tried again
-  return problem;
-}
-
-namespace {
-
-// Recordings of this process by their files.
+// Recordings of this process by their paths.
 struct Open {
   base::Mutex lock{base::Rank::kOutputShard};
   std::map<std::string, std::weak_ptr<Recording>> by_path;
-
-  std::shared_ptr<Recording> find(const std::string& path) {
-    const std::lock_guard l(lock);
-    const auto it = by_path.find(path);
-    return it != by_path.end() ? it->second.lock() : nullptr;
-  }
 };
 Open& open_recordings() {
   static constinit std::once_flag once;
@@ -161,10 +54,14 @@ bool records_first() {
   return first.compare_exchange_strong(of, here) || of == here;
 }
 
-std::string own_file(const std::string& path) {
-  const std::string file = file_of(path);
-  if (records_first() || path.find("%p") != std::string::npos) return file;
-  return fmt::format("{}.{}", file, ::getpid());
+// The file of a path in this process.
+std::string own_file(std::string path) {
+  const std::string pid = std::to_string(::getpid());
+  const bool first = records_first();
+  size_t at = path.find("%p");
+  if (at == path.npos) return first ? path : path + "." + pid;
+  for (; at != path.npos; at = path.find("%p", at + pid.size())) path.replace(at, 2, pid);
+  return path;
 }
 
 }  // namespace
@@ -173,103 +70,138 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (path.empty())
     return Status(Code::kInvalidArgument, "there is no file to record to; expected a path");
   Open& all = open_recordings();
-  if (auto found = all.find(path)) return found;
+  const auto find_or_add = [&](const std::shared_ptr<Recording>& made) {
+    const std::lock_guard lock(all.lock);
+    std::weak_ptr<Recording>& place = all.by_path[path];
+    if (auto another = place.lock()) return another;
+    place = made;
+    return made;
+  };
+  if (auto found = find_or_add(nullptr)) return found;
   YARD_RETURN_IF_ERROR(base::can_write_own_file(own_file(path), kRecordingFile));
-  const std::shared_ptr<Recording> made(
-      new Recording(path), [](Recording* r) { base::end_on_own_thread([r] { delete r; }); });
-  const std::lock_guard lock(all.lock);
-  std::weak_ptr<Recording>& place = all.by_path[path];
-  if (auto another = place.lock()) return another;
-  place = made;
-  return made;
+  return find_or_add(std::shared_ptr<Recording>(
+      new Recording(path), [](Recording* r) { base::end_on_own_thread([r] { delete r; }); }));
 }
 
-Recording::Recording(std::string path)
-    : path_(std::move(path)), state_(new Table(own_file(path_))) {}
+Recording::Recording(std::string path) : path_(std::move(path)), file_(own_file(path_)) {}
 
 Recording::~Recording() {
-  Table& b = table();
-  b.thread.stop();
-  b.write_or_log();
-  delete &b;
-}
-
-Recording::Table& Recording::table() const noexcept {
-  return *state_.load(std::memory_order_acquire);
+  thread_.stop();
+  write_or_log();
 }
 
 void Recording::restart_in_child() {
-  state_.store(new Table(own_file(path_)), std::memory_order_release);
+  file_ = own_file(path_);
+  for (Shard& s : shards_) s.calls.clear();
+  distinct_ = 0, dropped_ = 0, changed_ = false, started_ = false;
+  std::construct_at(&problem_);  // another thread may have been changing it
+}
+
+// Called for the first call, so that a program that makes none, and a child that execs, has no thread.
+void Recording::start() {
+  const Status begun = thread_.post_at(std::chrono::steady_clock::now() + kBetweenWrites, [this] {
+    write_or_log();
+    start();
+  });
+  if (!begun.ok())
+    base::log(LogLevel::kError, "telemetry",
+              fmt::format("{} is written only at the end: {}", file_, begun.message()));
+}
+
+void Recording::write_or_log() {
+  const Status s = write();
+  if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
+}
+
+std::string Recording::text() {
+  // Calls that differ only in what a text does not show are one.
+  std::map<std::string, uint64_t> by_text;
+  uint64_t sum = 0;
+  for (Shard& s : shards_) {
+    const std::lock_guard lock(s.lock);
+    for (const auto& [key, c] : s.calls) by_text[c.text] += c.count, sum += c.count;
+  }
+  if (by_text.empty()) return "";
+  std::vector<std::pair<std::string, uint64_t>> calls(by_text.begin(), by_text.end());
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string to = fmt::format("# {} calls, {} distinct{}\n", sum, calls.size(), kReaders);
+  if (const uint64_t n = dropped_.load(std::memory_order_relaxed); n > 0)
+    to +=
+        fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n, kMostRecorded);
+  for (const auto& [call, count] : calls) to += fmt::format("{}\t{}\n", count, call);
+  return to;
+}
+
+Status Recording::write() {
+  const std::lock_guard lock(writing_);
+  if (!changed_.exchange(false, std::memory_order_relaxed)) return problem_;
+  problem_ = base::or_out_of_memory([&] {
+    const std::string content = text();
+    return content.empty() ? Status() : base::write_own_file(file_, content, kRecordingFile);
+  });
+  if (!problem_.ok()) changed_.store(true, std::memory_order_relaxed);  // tried again
+  return problem_;
 }
 
 bool Recording::count(std::string_view key) {
-  Table& b = table();
-  Table::Shard& s = b.shard(key);
+  Shard& s = shard(key);
   {
     const std::lock_guard lock(s.lock);
     const auto it = s.calls.find(key);
     if (it != s.calls.end()) {
       ++it->second.count;
-      b.changed.store(true, std::memory_order_relaxed);
+      changed_.store(true, std::memory_order_relaxed);
       return true;
     }
   }
-  if (b.distinct.load(std::memory_order_relaxed) < kMostRecorded) return false;
+  if (distinct_.load(std::memory_order_relaxed) < kMostRecorded) return false;
   drop();
   return true;
 }
 
 void Recording::add(std::string_view key, std::string text) {
-  Table& b = table();
-  if (b.distinct.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
-    b.distinct.fetch_sub(1, std::memory_order_relaxed);
+  if (distinct_.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
+    distinct_.fetch_sub(1, std::memory_order_relaxed);
     return drop();
   }
-  Table::Shard& s = b.shard(key);
+  Shard& s = shard(key);
   {
     const std::lock_guard lock(s.lock);
     const auto [it, fresh] = s.calls.try_emplace(std::string(key));
     if (fresh)
       it->second.text = std::move(text);
     else
-      b.distinct.fetch_sub(1, std::memory_order_relaxed);  // another thread was quicker
+      distinct_.fetch_sub(1, std::memory_order_relaxed);  // another thread was quicker
     ++it->second.count;
   }
-  b.changed_now();
+  changed_.store(true, std::memory_order_relaxed);
+  if (!started_.exchange(true, std::memory_order_relaxed)) start();
 }
 
 void Recording::drop() noexcept {
-  Table& b = table();
-  b.dropped.fetch_add(1, std::memory_order_relaxed);
-  b.changed.store(true, std::memory_order_relaxed);
+  dropped_.fetch_add(1, std::memory_order_relaxed);
+  changed_.store(true, std::memory_order_relaxed);
 }
 
-Status Recording::write() { return table().write(); }
-
 RecordingStats Recording::stats() {
-  Table& b = table();
   RecordingStats to;
-  to.path = b.path;
-  to.dropped = b.dropped.load(std::memory_order_relaxed);
-  for (Table::Shard& s : b.shards) {
+  to.path = file_;
+  to.dropped = dropped_.load(std::memory_order_relaxed);
+  for (Shard& s : shards_) {
     const std::lock_guard lock(s.lock);
     to.distinct += s.calls.size();
     for (const auto& [key, c] : s.calls) to.calls += c.count;
   }
-  const std::lock_guard lock(b.file);
-  if (!b.problem.ok()) to.problem = std::string(b.problem.message());
+  const std::lock_guard lock(writing_);
+  if (!problem_.ok()) to.problem = std::string(problem_.message());
   return to;
 }
 
-namespace {
-
-std::atomic<uint64_t> g_last_id{0};
-
-}  // namespace
-
-Recorder::Recorder(std::shared_ptr<Recording> recording)
-    : recording_(std::move(recording)),
-      id_(g_last_id.fetch_add(1, std::memory_order_relaxed) + 1) {}
+Recorder::Recorder(std::shared_ptr<Recording> recording) : recording_(std::move(recording)) {
+  static constinit std::atomic<uint64_t> last_id{0};
+  id_ = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 void Recorder::seen(const registry::ObservedCall& call) noexcept {
   try {

@@ -5,17 +5,22 @@
 #include <yard/status.h>
 #include <yard/trace.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
+#include "base/mutex.h"
 #include "base/tasks.h"
+#include "op/call.h"
 #include "registry/interfaces.h"
 
 namespace yard::runtime {
 
-// The calls that go into one file. Runtimes of a process that record to the same file share one.
+// The calls that go into one file. Runtimes of a process that record to the same file share one. A forked child begins a
+// recording of its own, and leaves the parent's file as it is.
 class Recording {
  public:
   // The recording of a path, made if there is none. `%p` in the path stands for the process id; a forked child appends a
@@ -26,26 +31,43 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Counts a call under the bytes that identify it. False: it is new, and add() must follow.
+  // Counts a call under the bytes that identify it. If this returns false, the call is new, and add() must follow.
   bool count(std::string_view key);
   // Adds a new call with its text.
   void add(std::string_view key, std::string text);
   void drop() noexcept;
 
-  // Writes the file if calls have been counted since; there is no file before the first call.
+  // Writes the file if calls have been counted since. There is no file before the first call.
   Status write();
   RecordingStats stats();
 
-  struct Table;
-
  private:
-  explicit Recording(std::string path);
-  Table& table() const noexcept;
+  struct Counted {
+    std::string text;
+    uint64_t count = 0;
+  };
+  // Threads that make different calls seldom share a lock.
+  struct alignas(64) Shard {
+    base::Mutex lock{base::Rank::kOutputShard};
+    std::unordered_map<std::string, Counted, op::CallKeyHash, std::equal_to<>> calls;
+  };
 
-  const std::string path_;
-  // A forked child begins a recording of its own, and leaves the parent's as it is.
+  explicit Recording(std::string path);
+  Shard& shard(std::string_view key) { return shards_[op::CallKeyHash()(key) % shards_.size()]; }
+  void start();
+  void write_or_log();
+  std::string text();
   void restart_in_child();
-  std::atomic<Table*> state_;
+
+  const std::string path_;  // as it was named
+  std::string file_;
+  std::array<Shard, 64> shards_;
+  std::atomic<size_t> distinct_{0};
+  std::atomic<uint64_t> dropped_{0};
+  std::atomic<bool> changed_{false}, started_{false};
+  base::Mutex writing_{base::Rank::kOutput};  // one writer at a time
+  Status problem_;                            // under writing_
+  base::TaskThread thread_{"yard-record", {.at_end = [this] { write_or_log(); }}};
   const base::InChild in_child_{[this] { restart_in_child(); }};
 };
 
@@ -58,7 +80,7 @@ class Recorder final : public registry::CallObserver {
 
  private:
   const std::shared_ptr<Recording> recording_;
-  const uint64_t id_;  // ops of different runtimes have the same indices
+  uint64_t id_;  // ops of different runtimes have the same indices
 };
 
 }  // namespace yard::runtime

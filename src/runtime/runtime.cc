@@ -15,7 +15,7 @@
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
 #include "functions/functions.h"
-#include "inspect/commands.h"
+#include "inspect/live_control.h"
 #include "plugin/loader.h"
 #include "registry/changes.h"
 #include "rules/rules.h"

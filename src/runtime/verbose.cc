@@ -94,41 +94,30 @@ LineBuffers& line_buffers() {
 
 // Appends 812ns, 12.4us, 3.1ms, 12.0s.
 void put_time(std::string& to, int64_t ns) {
-  struct Unit {
-    std::string_view name;
-    int64_t ns;
-  };
-  constexpr Unit kUnits[] = {{"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
-  const auto put = [&](int64_t n) {
-    const fmt::format_int digits(n);
-    to.append(digits.data(), digits.size());
-  };
-  if (ns < kUnits[0].ns) {
-    put(std::max<int64_t>(ns, 0)), to += "ns";
+  const auto out = std::back_inserter(to);
+  if (ns < 1000) {
+    fmt::format_to(out, "{}ns", std::max<int64_t>(ns, 0));
     return;
   }
-  const Unit* unit = kUnits;
-  while (unit + 1 != std::end(kUnits) && ns >= unit[1].ns) ++unit;
-  put(ns / unit->ns), to += '.', put(ns / (unit->ns / 10) % 10);
-  to += unit->name;
+  const int64_t unit = ns < 1'000'000 ? 1000 : ns < 1'000'000'000 ? 1'000'000 : 1'000'000'000;
+  fmt::format_to(out, "{}.{}{}", ns / unit, ns / (unit / 10) % 10,
+                 unit == 1000        ? "us"
+                 : unit == 1'000'000 ? "ms"
+                                     : "s");
 }
 
 class Verbose final : public registry::CallObserver {
  public:
   explicit Verbose(int lines) : level(lines), lines_(line_buffers()) {}
-  void seen(const registry::ObservedCall& call) noexcept override;
+
+  void seen(const registry::ObservedCall& call) noexcept override {
+    base::if_memory_allows([&] { lines_.add(lines_of(call)); });
+  }
 
   const int level;  // 1: calls and failures; 2: selections and transforms, too
 
  private:
-  ObservedTexts texts_;
-  LineBuffers& lines_;
-};
-
-}  // namespace
-
-void Verbose::seen(const registry::ObservedCall& call) noexcept {
-  base::if_memory_allows([&] {
+  std::string lines_of(const registry::ObservedCall& call) {
     std::string to;
     const auto start = [&](std::string_view what, std::string_view kernel) {
       const std::string& text = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
@@ -141,8 +130,8 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
       put_time(to, ns);
       to += '\n';
     };
-    std::string_view kernel = "none";
-    if (call.kernel != nullptr) kernel = call.kernel->id;
+    const std::string_view kernel =
+        call.kernel != nullptr ? std::string_view(call.kernel->id) : "none";
     if (level > 1 && call.selected) {
       start("select", kernel);
       end(to_string(call.mode), call.select_ns);
@@ -168,10 +157,14 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
         : call.selected          ? "miss"
                                  : "hit",
         call.end - call.start);
-    lines_.add(to);
-  });
-}
+    return to;
+  }
 
+  ObservedTexts texts_;
+  LineBuffers& lines_;
+};
+
+}  // namespace
 }  // namespace yard::runtime
 
 namespace yard {

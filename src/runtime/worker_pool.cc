@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of loops, and the loops.
-#include "runtime/worker_pool.h"
-
+// Loops on several threads, and the threads that help callers with them.
+//
+// A caller puts its loop into a slot, announces it, works on it itself, and waits for those who have joined. Several callers,
+// and loops inside of loops, share the workers. A worker that finds nothing spins for a moment, since the next loop of a
+// model follows within microseconds, and then sleeps. A thread that waits takes on no other work.
+//
+// A loop of a language model takes a few microseconds, and each access to a cache line that another core has written some
+// hundred nanoseconds. So nothing here makes a system call while workers are awake, and all that a worker needs of a loop is
+// in a few lines: the announcement, which all poll, the slot, and the loop.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,14 +18,15 @@
 #include <yard/runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "base/float_state.h"
 #include "base/mutex.h"
@@ -69,9 +76,214 @@ bool spin_until(const F& done) noexcept {
   return done();
 }
 
-constinit std::atomic<WorkerPool*> g_pool{nullptr};
+// ---- Loops ----
 
-}  // namespace
+// How a loop is cut: into units of at least the grain, and these into pieces. Each round has one for every thread, and takes
+// half of what is left: a thread takes few pieces, and none of the last ones is long. But where a thread gets few units it
+// takes them at once, and the more threads there are, the longer are the last pieces: all are taken from one word.
+class Cut {
+ public:
+  Cut(int64_t count, int64_t units, int64_t threads) noexcept
+      : count_(count),
+        units_(units),
+        threads_(threads),
+        smallest_(units < 4 * threads ? (units + threads - 1) / threads
+                                      : std::max<int64_t>(1, threads / 8)) {}
+  int64_t pieces() const noexcept { return walk(std::numeric_limits<int64_t>::max()).piece; }
+  // Calls body(begin, end) for a piece.
+  template <class F>
+  void run(int64_t piece, const F& body) const {
+    const Walk w = walk(piece);
+    const int64_t first = w.unit + (piece - w.piece) * w.size;
+    body(edge(first), edge(std::min(first + w.size, units_)));
+  }
+
+ private:
+  // The round that a piece is in: its first piece and unit, and how many units its pieces have; or the end.
+  struct Walk {
+    int64_t piece = 0, unit = 0, size = 0;
+  };
+  Walk walk(int64_t piece) const noexcept {
+    Walk w;
+    for (;;) {
+      const int64_t left = units_ - w.unit;
+      w.size = std::max(smallest_, left / (2 * threads_));
+      const int64_t round =
+          w.size > smallest_ ? threads_ : (left + smallest_ - 1) / smallest_;  // or the last one
+      if (left <= 0 || piece - w.piece < round) return w;
+      w.piece += round, w.unit += round * w.size;
+    }
+  }
+  // Where a unit begins. They differ by at most one, so none is smaller than count / units.
+  int64_t edge(int64_t unit) const noexcept {
+    const int64_t each = count_ / units_, rest = count_ % units_;
+    return unit * each + std::min(unit, rest);
+  }
+
+  int64_t count_, units_, threads_, smallest_;
+};
+
+// What a thread that runs a piece takes over from the caller for that time: the policy scope, and that it is inside a
+// call, where waiting for calls to end would be waiting for itself. The caller waits, so all of it stays valid.
+struct CallerContext {
+  CallerContext() noexcept {
+    if (const detail::ThreadHead* const head = detail::t_thread)
+      scope = head->scope_state, inside_call = head->depth > 0;
+  }
+  const detail::ScopeState* scope = nullptr;
+  bool inside_call = false;
+};
+class AsCaller {
+ public:
+  explicit AsCaller(const CallerContext& caller) noexcept
+      : scope_(*detail::t_thread, caller.scope) {
+    if (caller.inside_call) inside_.emplace(*detail::t_thread);
+  }
+
+ private:
+  detail::ScopeOfCaller scope_;
+  std::optional<detail::Guard> inside_;
+};
+
+// One loop. Each thread that works on it takes piece after piece.
+class alignas(64) ParallelLoop {
+ public:
+  ParallelLoop(const Cut& cut, LoopBody body, void* context) noexcept
+      : pieces(cut.pieces()), cut_(cut), body_(body), context_(context) {}
+
+  const int64_t pieces;
+
+  bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
+  // The value of `taken` when all pieces are taken. Few pieces are bits of `taken`, more are counted there.
+  int64_t all_taken() const noexcept {
+    return pieces < kBits ? (int64_t{1} << pieces) - 1 : pieces;
+  }
+
+  // Does pieces, which it takes from `taken`, and returns when none is left to begin. Thread 0 is the caller, whose first
+  // piece is 0. Others begin with the piece of their number if it is free: in loops over the same rows, these are then in
+  // the cache of that core. Lets no exception out.
+  void work(int32_t thread, std::atomic<int64_t>& taken) noexcept {
+    if (thread == 0) return run_from(0, thread, taken);
+    // Without memory for what it needs to make calls, a thread leaves the work to others.
+    if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
+    const int64_t piece = take(thread, taken);
+    if (piece >= pieces) return;
+    const AsCaller as_caller(caller_);
+    run_from(piece, thread, taken);
+  }
+
+ private:
+  static constexpr int64_t kBits = 63;
+
+  // Returns the next piece for a thread, or `pieces` or more if none is left.
+  int64_t take(int32_t thread, std::atomic<int64_t>& taken) const noexcept {
+    if (pieces >= kBits) return taken.fetch_add(1, std::memory_order_relaxed);
+    const auto take_one = [&](int64_t piece) {
+      const int64_t bit = int64_t{1} << piece;
+      return (taken.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
+    };
+    if (thread < pieces && (taken.load(std::memory_order_relaxed) >> thread & 1) == 0 &&
+        take_one(thread))
+      return thread;
+    for (;;) {
+      const int64_t free = all_taken() & ~taken.load(std::memory_order_relaxed);
+      if (free == 0) return pieces;
+      if (const int64_t first = std::countr_zero(static_cast<uint64_t>(free)); take_one(first))
+        return first;
+    }
+  }
+
+  void run_from(int64_t piece, int32_t thread, std::atomic<int64_t>& taken) noexcept {
+    for (; piece < pieces && !failed(); piece = take(thread, taken)) {
+      const base::FloatState restored;  // the thread will run pieces of others
+      try {
+        cut_.run(piece, [&](int64_t begin, int64_t end) { body_(context_, begin, end); });
+      } catch (...) {
+        failed_.store(true, std::memory_order_relaxed);
+      }
+    }
+  }
+
+  const Cut cut_;
+  const LoopBody body_;
+  void* const context_;
+  const CallerContext caller_;
+  std::atomic<bool> failed_{false};
+};
+
+// ---- Workers ----
+
+class WorkerPool {
+ public:
+  // The pool of this process. A forked child starts with no workers.
+  static WorkerPool& get();
+
+  // Has the loop done by this thread and at most so many workers, which are started as needed. Fewer help where they are
+  // busy or no thread can be started. Returns when it is done; in a child that the loop itself has forked, when this
+  // thread's share is.
+  void run(ParallelLoop& loop, int32_t helpers);
+
+  WorkerPool() = default;
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+ private:
+  static constexpr uint32_t kSlots = 32;
+  static constexpr int32_t kMostWorkers = 256;
+  // Of Slot::state: the rest is the number of workers inside.
+  static constexpr uint32_t kTaken = 1u << 31, kOpen = 1u << 30, kWaiting = 1u << 29;
+  static constexpr uint32_t kInside = kWaiting - 1;
+
+  struct alignas(64) Slot {
+    std::atomic<uint32_t> state{0};
+    std::atomic<int32_t> most{0};  // workers
+    std::atomic<int64_t> taken{0}, all_taken{0};
+    // Written before the slot is opened, read by those who have joined.
+    ParallelLoop* loop = nullptr;
+  };
+
+  // What callers tell workers, in one word: the latest loop's number, slot and helpers. Which workers are asked depends on the
+  // slot, so that loops of different callers ask different ones.
+  struct Announcement {
+    uint32_t word;
+    static Announcement of(uint32_t number, uint32_t slot, int32_t helpers) noexcept {
+      return {number << 16 | slot << 9 | static_cast<uint32_t>(helpers)};
+    }
+    uint32_t number() const noexcept { return word >> 16; }
+    uint32_t slot() const noexcept { return word >> 9 & (kSlots - 1); }
+    int32_t helpers() const noexcept { return static_cast<int32_t>(word & 511); }
+  };
+  static_assert(kSlots <= 1 << 7 && kMostWorkers < 1 << 9);
+
+  Slot* take_slot() noexcept;
+  Announcement announce(const Slot& slot, int32_t helpers) noexcept;
+  void grow(int32_t to) noexcept;
+  // One worker, for the life of the process.
+  void serve(int32_t worker);
+  // The first of the workers that loops in a slot ask; the others follow it, in a circle.
+  static int32_t first_asked(uint32_t slot, int32_t workers) noexcept {
+    return static_cast<int32_t>(slot) % (workers > 0 ? workers : 1);
+  }
+  // How many are asked before a worker.
+  int32_t place_of(int32_t worker, uint32_t slot) const noexcept;
+  // Whether there was anything to do.
+  bool help_any(int32_t worker);
+  bool help(Slot& slot, int32_t worker);
+  // Returns when there may be work that was not there when the announcement was `seen`.
+  void wait_for_work(int32_t worker, uint32_t seen) noexcept;
+  // Wakes some of those who are asked and asleep.
+  void wake(Announcement a) noexcept;
+  static void wait_until_left(Slot& slot) noexcept;
+
+  Slot slots_[kSlots];
+  alignas(64) std::atomic<uint32_t> announced_{0};
+  alignas(64) std::atomic<uint32_t> asleep_[kMostWorkers]{};  // 1: in a futex
+  std::atomic<int32_t> workers_{0};
+  bool no_more_threads_ = false;
+  std::mutex growing_;  // only tried
+};
+
+constinit std::atomic<WorkerPool*> g_pool{nullptr};
 
 WorkerPool& WorkerPool::get() {
   WorkerPool* pool = g_pool.load(std::memory_order_acquire);
@@ -88,23 +300,6 @@ WorkerPool& WorkerPool::get() {
   return *pool;
 }
 
-int64_t WorkerPool::Job::take(int32_t thread, std::atomic<int64_t>& taken) const noexcept {
-  if (pieces >= kBits) return taken.fetch_add(1, std::memory_order_relaxed);
-  const auto take_one = [&](int64_t piece) {
-    const int64_t bit = int64_t{1} << piece;
-    return (taken.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
-  };
-  if (thread < pieces && (taken.load(std::memory_order_relaxed) >> thread & 1) == 0 &&
-      take_one(thread))
-    return thread;
-  for (;;) {
-    const int64_t free = all_taken() & ~taken.load(std::memory_order_relaxed);
-    if (free == 0) return pieces;
-    if (const int64_t first = std::countr_zero(static_cast<uint64_t>(free)); take_one(first))
-      return first;
-  }
-}
-
 WorkerPool::Slot* WorkerPool::take_slot() noexcept {
   for (Slot& s : slots_) {
     uint32_t free = 0;
@@ -115,23 +310,23 @@ WorkerPool::Slot* WorkerPool::take_slot() noexcept {
   return nullptr;
 }
 
-void WorkerPool::run(Job& job, int32_t helpers) {
+void WorkerPool::run(ParallelLoop& loop, int32_t helpers) {
   helpers = std::min(helpers, kMostWorkers);
   if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
   Slot* const slot = workers_.load(std::memory_order_relaxed) > 0 ? take_slot() : nullptr;
   if (slot == nullptr) {
     std::atomic<int64_t> taken{1};
-    return job.work(0, taken);
+    return loop.work(0, taken);
   }
   const uint64_t process = base::forks();
-  slot->job = &job;
+  slot->loop = &loop;
   slot->most.store(helpers, std::memory_order_relaxed);
   slot->taken.store(1, std::memory_order_relaxed);
-  slot->all_taken.store(job.all_taken(), std::memory_order_relaxed);
-  // Not stored: a worker that comes too late for the slot's last job may be inside for a moment.
+  slot->all_taken.store(loop.all_taken(), std::memory_order_relaxed);
+  // Not stored: a worker that comes too late for the slot's last loop may be inside for a moment.
   slot->state.fetch_or(kOpen, std::memory_order_release);
   wake(announce(*slot, helpers));
-  job.work(0, slot->taken);
+  loop.work(0, slot->taken);
   if (base::forks() != process) return;  // a child that has no workers
   wait_until_left(*slot);
 }
@@ -219,7 +414,7 @@ bool WorkerPool::help(Slot& slot, int32_t worker) {
     const uint64_t process = base::forks();
     const auto number = static_cast<uint32_t>(&slot - slots_);
     if (others + 1 < most) wake(Announcement::of(0, number, most));
-    slot.job->work(place_of(worker, number) + 1, slot.taken);
+    slot.loop->work(place_of(worker, number) + 1, slot.taken);
     if (base::forks() != process) return true;  // a child forked by a piece: the caller is not here
   }
   const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
@@ -247,125 +442,6 @@ void WorkerPool::wake(Announcement a) noexcept {
     ++woken;
   }
 }
-
-// What a thread that runs a piece takes over from the caller for that time: the policy scope, and that it is inside a
-// call, where waiting for calls to end would be waiting for itself. The caller waits, so all of it stays valid.
-class CallerContext {
- public:
-  static CallerContext of_this_thread() noexcept {
-    const detail::ThreadHead* head = detail::t_thread;
-    return head != nullptr ? CallerContext{head->scope_state, head->depth > 0}
-                           : CallerContext{nullptr, false};
-  }
-
-  // Applies it to this thread until the object's end.
-  class Applied {
-   public:
-    explicit Applied(const CallerContext& caller) noexcept
-        : head_(detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread()),
-          scope_(head_, caller.scope_) {
-      if (caller.inside_call_) inside_.emplace(head_);
-    }
-    Applied(const Applied&) = delete;
-    Applied& operator=(const Applied&) = delete;
-
-   private:
-    detail::ThreadHead& head_;
-    detail::ScopeOfCaller scope_;
-    std::optional<detail::Guard> inside_;
-  };
-
- private:
-  CallerContext(const detail::ScopeState* scope, bool inside_call) noexcept
-      : scope_(scope), inside_call_(inside_call) {}
-  const detail::ScopeState* scope_;
-  bool inside_call_;
-};
-
-namespace {
-
-// How a loop is cut: into units of at least the grain, and these into pieces. Each round has one for every thread, and takes
-// half of what is left: a thread takes few pieces, and none of the last ones is long. But where a thread gets few units it
-// takes them at once, and the more threads there are, the longer are the last pieces: all are taken from one word.
-class Cut {
- public:
-  Cut(int64_t count, int64_t units, int64_t threads) noexcept
-      : count_(count),
-        units_(units),
-        threads_(threads),
-        smallest_(units < 4 * threads ? (units + threads - 1) / threads
-                                      : std::max<int64_t>(1, threads / 8)) {}
-  int64_t pieces() const noexcept { return walk(std::numeric_limits<int64_t>::max()).piece; }
-  // Calls body(begin, end) for a piece.
-  template <class F>
-  void run(int64_t piece, const F& body) const {
-    const Walk w = walk(piece);
-    const int64_t first = w.unit + (piece - w.piece) * w.size;
-    body(edge(first), edge(std::min(first + w.size, units_)));
-  }
-
- private:
-  // The round that a piece is in: its first piece and unit, and how many units its pieces have; or the end.
-  struct Walk {
-    int64_t piece = 0, unit = 0, size = 0;
-  };
-  Walk walk(int64_t piece) const noexcept {
-    Walk w;
-    for (;;) {
-      const int64_t left = units_ - w.unit;
-      w.size = std::max(smallest_, left / (2 * threads_));
-      const int64_t round =
-          w.size > smallest_ ? threads_ : (left + smallest_ - 1) / smallest_;  // or the last one
-      if (left <= 0 || piece - w.piece < round) return w;
-      w.piece += round, w.unit += round * w.size;
-    }
-  }
-  // Where a unit begins. They differ by at most one, so none is smaller than count / units.
-  int64_t edge(int64_t unit) const noexcept {
-    const int64_t each = count_ / units_, rest = count_ % units_;
-    return unit * each + std::min(unit, rest);
-  }
-
-  int64_t count_, units_, threads_, smallest_;
-};
-
-// One loop; each thread that works on it takes piece after piece. What they read is in two cache lines.
-class alignas(64) ParallelLoop final : public WorkerPool::Job {
- public:
-  ParallelLoop(const Cut& cut, LoopBody body, void* context) noexcept
-      : Job(cut.pieces()), cut_(cut), body_(body), context_(context) {}
-
-  bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
-
-  // Lets no exception out.
-  void work(int32_t thread, std::atomic<int64_t>& taken) noexcept override {
-    if (thread == 0) return run_from(0, thread, taken);
-    // Without memory for what it needs to make calls, a thread leaves the work to others.
-    if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
-    const int64_t piece = take(thread, taken);
-    if (piece >= pieces) return;
-    const CallerContext::Applied context(context_of_caller_);
-    run_from(piece, thread, taken);
-  }
-
- private:
-  void run_from(int64_t piece, int32_t thread, std::atomic<int64_t>& taken) noexcept {
-    for (; piece < pieces && !failed(); piece = take(thread, taken)) {
-      const base::FloatState restored;  // the thread will run pieces of others
-      try {
-        cut_.run(piece, [&](int64_t begin, int64_t end) { body_(context_, begin, end); });
-      } catch (...) {
-        failed_.store(true, std::memory_order_relaxed);
-      }
-    }
-  }
-
-  const Cut cut_;
-  const LoopBody body_;
-  void* const context_;
-  const CallerContext context_of_caller_ = CallerContext::of_this_thread();
-  std::atomic<bool> failed_{false};
-};
 
 // How long a thread's processors are taken to be the same: asking takes as long as a small loop.
 constexpr std::chrono::milliseconds kAskAgain(10);
