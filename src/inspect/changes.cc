@@ -33,7 +33,7 @@ Result<Changed> put_policy(const Subject& s, Policy next) {
 }
 
 Result<Changed> policy_set(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto fields, args.object("fields"));
+  const Json* const fields = args.object("fields");
   if (fields == nullptr || fields->empty())
     return invalid("fields", "an object with fields of a policy", "none");
   // The grammar is that of rule files. Null removes what is set.
@@ -139,16 +139,10 @@ struct Denial {
 };
 
 Result<Denial> read_denial(const CommandArgs& args) {
-  Denial to;
-  YARD_ASSIGN_OR_RETURN(auto kernel, args.required("kernel"));
-  to.kernel = std::move(kernel);
-  YARD_ASSIGN_OR_RETURN(auto op, args.text("op"));
-  to.op = op.value_or("");
-  YARD_ASSIGN_OR_RETURN(const auto when, args.text("when"));
-  if (when && !base::trim(*when).empty()) {
-    YARD_ASSIGN_OR_RETURN(auto conditions, parse_when(*when));
-    to.conditions = std::move(conditions);
-  }
+  Denial to{args.text("kernel"), args.text("op"), {}};
+  const std::string when = args.text("when");
+  if (base::trim(when).empty()) return to;
+  YARD_ASSIGN_OR_RETURN(to.conditions, parse_when(when));
   return to;
 }
 
@@ -254,15 +248,14 @@ Result<Changed> allow(const Subject& s, const CommandArgs& args) {
 }
 
 Result<Changed> config_load(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rules().load(path, &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rules().load(args.text("path"), &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
 Result<Changed> config_rollback(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto version, args.number("version"));
+  const auto version = args.number("version");
   if (!version || *version <= 0)
     return invalid("version", "a number above 0", version ? std::to_string(*version) : "none");
   const Restore restore(s);
@@ -279,11 +272,10 @@ struct BreakerTarget {
 };
 
 Result<std::vector<BreakerTarget>> breaker_targets(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto kernel, args.required("kernel"));
-  YARD_ASSIGN_OR_RETURN(const auto op, args.text("op"));
+  const std::string kernel = args.text("kernel"), op = args.text("op");
   std::vector<BreakerTarget> to;
-  if (op)
-    to.push_back({*op, kernel});
+  if (!op.empty())
+    to.push_back({op, kernel});
   else
     for (const KernelInfo& k : s.runtime.list().find_kernels(kernel)) to.push_back({k.op, k.id});
   if (to.empty()) {
@@ -300,16 +292,15 @@ Result<std::vector<BreakerTarget>> breaker_targets(const Subject& s, const Comma
 }
 
 Result<Changed> breaker(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto action, args.required("action"));
+  const std::string action = args.text("action");
   const std::vector<std::string> actions = {"open", "close", "reset"};
   if (!base::contains(actions, action))
     return invalid("action", base::one_of(actions), base::excerpt(action));
-  YARD_ASSIGN_OR_RETURN(const auto reason, args.text("reason"));
   YARD_ASSIGN_OR_RETURN(const auto targets, breaker_targets(s, args));
   const bool opens = action == "open";
   Health health = s.runtime.health();
   for (const BreakerTarget& t : targets)
-    YARD_RETURN_IF_ERROR(opens               ? health.open(t.op, t.kernel, reason.value_or(""))
+    YARD_RETURN_IF_ERROR(opens               ? health.open(t.op, t.kernel, args.text("reason"))
                          : action == "close" ? health.close(t.op, t.kernel)
                                              : health.reset(t.op, t.kernel));
   std::vector<std::string> ops;
@@ -329,13 +320,12 @@ Result<Changed> breaker(const Subject& s, const CommandArgs& args) {
 // ---- Logs, recordings, counters ----
 
 Result<Changed> log_level(const Subject&, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto word, args.required("level"));
+  const std::string word = args.text("level"), logger = args.text("logger");
   const auto level = parse_log_level(word);
   if (!level) return invalid("level", "debug, info, warn, error or off", base::excerpt(word));
-  YARD_ASSIGN_OR_RETURN(const auto logger, args.text("logger"));
   const base::LogLevels before = base::g_log_levels.load(std::memory_order_relaxed);
-  if (logger)
-    YARD_RETURN_IF_ERROR(set_log_level(*logger, *level));
+  if (!logger.empty())
+    YARD_RETURN_IF_ERROR(set_log_level(logger, *level));
   else
     set_log_level(*level);
   return Changed{"{}", [before](const Subject&) {
@@ -345,10 +335,9 @@ Result<Changed> log_level(const Subject&, const CommandArgs& args) {
 }
 
 Result<Changed> record(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
   if (const std::string now = s.runtime.recording().stats().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
-  YARD_RETURN_IF_ERROR(s.runtime.recording().to(path));
+  YARD_RETURN_IF_ERROR(s.runtime.recording().to(args.text("path")));
   return Changed{JsonObject().add("path", s.runtime.recording().stats().path).text(),
                  [](const Subject& to) { return to.runtime.recording().stop(); }};
 }
@@ -372,7 +361,7 @@ Result<Changed> record_stop(const Subject& s, const CommandArgs&) {
 }
 
 Result<Changed> verbose(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto level, args.number("level"));
+  const auto level = args.number("level");
   if (!level || *level < 0 || *level > 2)
     return invalid("level", "0, 1 or 2", level ? std::to_string(*level) : "none");
   const int before = s.runtime.recording().verbose();
@@ -384,7 +373,7 @@ Result<Changed> verbose(const Subject& s, const CommandArgs& args) {
 constexpr int64_t kMostEvents = 100'000;
 
 Result<Changed> trace_start(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto most, args.number("max_events"));
+  const auto most = args.number("max_events");
   if (most && (*most < 1 || *most > kMostEvents))
     return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(*most));
   const auto events = static_cast<size_t>(most.value_or(kMostEvents));
@@ -402,19 +391,23 @@ Result<Changed> stats_reset(const Subject& s, const CommandArgs&) {
   return Changed();
 }
 
+using enum Parameter::Kind;
 constexpr Command kChanges[] = {
-    {"policy.set", {"fields"}, nullptr, policy_set},
+    {"policy.set", {{"fields", kObject}}, nullptr, policy_set},
     {"policy.reset", {}, nullptr, policy_reset},
-    {"deny", {"kernel", "op", "when"}, nullptr, deny},
-    {"allow", {"kernel", "op", "when"}, nullptr, allow},
-    {"breaker", {"action", "op", "kernel", "reason"}, nullptr, breaker},
-    {"config.load", {"path"}, nullptr, config_load},
-    {"config.rollback", {"version"}, nullptr, config_rollback},
-    {"log", {"level", "logger"}, nullptr, log_level},
-    {"verbose", {"level"}, nullptr, verbose},
-    {"trace.start", {"max_events"}, nullptr, trace_start},
+    {"deny", {{"kernel", kNeededText}, {"op"}, {"when"}}, nullptr, deny},
+    {"allow", {{"kernel", kNeededText}, {"op"}, {"when"}}, nullptr, allow},
+    {"breaker",
+     {{"action", kNeededText}, {"op"}, {"kernel", kNeededText}, {"reason"}},
+     nullptr,
+     breaker},
+    {"config.load", {{"path", kPath}}, nullptr, config_load},
+    {"config.rollback", {{"version", kNumber}}, nullptr, config_rollback},
+    {"log", {{"level", kNeededText}, {"logger"}}, nullptr, log_level},
+    {"verbose", {{"level", kNumber}}, nullptr, verbose},
+    {"trace.start", {{"max_events", kNumber}}, nullptr, trace_start},
     {"trace.stop", {}, nullptr, trace_stop},
-    {"record", {"path"}, nullptr, record},
+    {"record", {{"path", kPath}}, nullptr, record},
     {"record.stop", {}, nullptr, record_stop},
     {"stats.reset", {}, nullptr, stats_reset},
 };

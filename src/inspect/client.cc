@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public client.
-#include <dirent.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -86,10 +86,9 @@ Status send_line(const base::File& socket, std::string line, int64_t pid, Time u
     } else if (errno == EAGAIN) {
       if (!inspect::wait_for(socket, POLLOUT, until))
         return Status(Code::kDeadline, fmt::format("process {} does not read the request", pid));
-    } else if (errno == EPIPE || errno == ECONNRESET) {
-      return {};  // it may have answered before it closed
     } else if (errno != EINTR) {
-      return closed(pid);
+      // If it has closed the connection, it may have answered before.
+      return errno == EPIPE || errno == ECONNRESET ? Status() : closed(pid);
     }
   }
   return {};
@@ -98,57 +97,39 @@ Status send_line(const base::File& socket, std::string line, int64_t pid, Time u
 Result<std::string> read_line(const base::File& socket, int64_t pid, Time until) {
   std::string line;
   char buffer[size_t{16} << 10];
-  for (;;) {
+  while (line.size() <= kInspectMostAnswer) {
     const ssize_t n = ::recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n > 0) {
-      line.append(buffer, static_cast<size_t>(n));
-      if (const size_t end = line.find('\n', line.size() - static_cast<size_t>(n));
-          end != line.npos) {
-        line.resize(end);
-        return line;
-      }
-      if (line.size() > kInspectMostAnswer)
-        return Status(Code::kInvalidArgument,
-                      fmt::format("invalid answer of process {}: expected at most {} bytes, got "
-                                  "more",
-                                  pid, kInspectMostAnswer));
-    } else if (n == 0) {
-      return closed(pid);
-    } else if (errno == EAGAIN) {
+      const std::string_view read(buffer, static_cast<size_t>(n));
+      line += read.substr(0, read.find('\n'));
+      if (read.find('\n') != read.npos) return line;
+    } else if (n < 0 && errno == EAGAIN) {
       if (!inspect::wait_for(socket, POLLIN, until))
         return Status(Code::kDeadline, fmt::format("process {} has not answered in time", pid));
-    } else if (errno != EINTR) {
+    } else if (n == 0 || errno != EINTR) {
       return closed(pid);
     }
   }
+  return Status(Code::kInvalidArgument,
+                fmt::format("invalid answer of process {}: expected at most {} bytes, got more",
+                            pid, kInspectMostAnswer));
 }
 
-// Of the answer to `hello`.
+// From the answer to `hello`.
 std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
                                        std::string_view answer) {
-  const auto parsed = inspect::Json::parse(answer, nullptr, false);
-  if (!parsed.is_object()) return std::nullopt;
-  const auto* const result = inspect::find(parsed, "result");
-  if (result == nullptr || !result->is_object()) return std::nullopt;
-  const auto* const program = inspect::find(*result, "program");
-  const auto* const started = inspect::find(*result, "started");
-  if (program == nullptr || !program->is_string() || started == nullptr || !started->is_number())
+  using std::chrono::system_clock;
+  try {
+    const auto parsed = inspect::Json::parse(answer);
+    const auto& result = parsed.at("result");
+    const std::chrono::duration<double> started(
+        std::clamp(result.at("started").get<double>(), 0.0, 9e9));
+    return InspectTarget{
+        pid, result.at("program").get<std::string>(), path,
+        system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(started))};
+  } catch (const inspect::Json::exception&) {
     return std::nullopt;
-  const double seconds = std::clamp(started->get<double>(), 0.0, 9e9);
-  return InspectTarget{pid, program->get<std::string>(), path,
-                       std::chrono::system_clock::time_point(
-                           std::chrono::duration_cast<std::chrono::system_clock::duration>(
-                               std::chrono::duration<double>(seconds)))};
-}
-
-std::vector<int64_t> processes_in(const std::string& directory) {
-  std::vector<int64_t> to;
-  DIR* const open = ::opendir(directory.c_str());
-  if (open == nullptr) return to;
-  while (const dirent* entry = ::readdir(open))
-    if (const auto pid = inspect::process_of(entry->d_name)) to.push_back(*pid);
-  ::closedir(open);
-  return to;
+  }
 }
 
 bool is_gone(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
@@ -163,29 +144,30 @@ std::vector<InspectTarget> inspect_targets() {
   };
   const uid_t user = ::geteuid();
   const Time until = Clock::now() + kListing;
+  const std::string hello =
+      fmt::format(R"({{"v": {}, "id": 0, "command": "hello"}})", kInspectVersion);
   std::vector<Asked> asked;
   for (const std::string& directory : inspect::directories(user)) {
     struct stat info;
     if (::lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != user)
       continue;
-    for (const int64_t pid : processes_in(directory)) {
-      std::string path = inspect::socket_path(directory, pid);
-      auto socket = open({path, user}, pid, Clock::now());
-      if (!socket.ok()) {
-        if (socket.status().code() == Code::kNotFound && is_gone(pid)) ::unlink(path.c_str());
-        continue;
-      }
-      const std::string hello =
-          fmt::format(R"({{"v": {}, "id": 0, "command": "hello"}})", kInspectVersion);
-      if (send_line(*socket, hello, pid, Clock::now()).ok())
-        asked.push_back({pid, std::move(path), *std::move(socket)});
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+      const std::string path = entry.path().string();
+      const auto pid = inspect::process_of(entry.path().filename().string());
+      if (!pid) continue;
+      auto socket = open({path, user}, *pid, Clock::now());
+      if (socket.ok() && send_line(*socket, hello, *pid, Clock::now()).ok())
+        asked.push_back({*pid, path, *std::move(socket)});
+      else if (socket.status().code() == Code::kNotFound && is_gone(*pid))
+        ::unlink(path.c_str());
     }
   }
   std::vector<InspectTarget> to;
   for (const Asked& a : asked)
     if (const auto line = read_line(a.socket, a.pid, until); line.ok())
       if (auto target = target_of(a.pid, a.path, *line)) to.push_back(*std::move(target));
-  std::sort(to.begin(), to.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
+  std::ranges::sort(to, {}, &InspectTarget::pid);
   return to;
 }
 

@@ -17,27 +17,23 @@ namespace {
 constexpr size_t kLongestId = 128;
 constexpr int kDeepest = 32;
 
-struct Refused {
-  std::string why;
-};
-
 Result<Json> parse(std::string_view line) {
   std::vector<std::set<std::string>> keys;  // of each object that is being read
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    const bool object = event == Json::parse_event_t::object_start;
-    if ((object || event == Json::parse_event_t::array_start) && depth >= kDeepest)
-      throw Refused{fmt::format("expected at most {} levels", kDeepest)};
-    if (object) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      throw Refused{
-          fmt::format("the key {} occurs twice", base::excerpt(value.get<std::string>()))};
+  const auto refuse = [](std::string why) { throw Status(Code::kParse, "invalid JSON: " + why); };
+  using Event = Json::parse_event_t;
+  const auto watch = [&](int depth, Event event, Json& read) {
+    if ((event == Event::object_start || event == Event::array_start) && depth >= kDeepest)
+      refuse(fmt::format("expected at most {} levels", kDeepest));
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(read.get<std::string>()).second)
+      refuse(fmt::format("the key {} occurs twice", base::excerpt(read.get<std::string>())));
     return true;
   };
   try {
     return Json::parse(line, watch);
-  } catch (const Refused& e) {
-    return Status(Code::kParse, "invalid JSON: " + e.why);
+  } catch (Status& why) {
+    return std::move(why);
   } catch (const Json::parse_error& e) {
     // The library's text begins with "[json.exception...] parse error at line 1, column 2: ".
     const std::string_view text = e.what();
@@ -52,17 +48,6 @@ Result<Json> parse(std::string_view line) {
 bool is_id(const Json& value) {
   return value.is_number() || value.is_null() ||
          (value.is_string() && value.get_ref<const std::string&>().size() <= kLongestId);
-}
-
-const char* kind_of(const Json& value) noexcept {
-  switch (value.type()) {
-    case Json::value_t::null: return "null";
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "a list";
-    case Json::value_t::string: return "a string";
-    case Json::value_t::boolean: return "true or false";
-    default: return "a number";
-  }
 }
 
 std::string start_of(const Request& request, bool ok) {
@@ -102,9 +87,9 @@ Status invalid(std::string_view what, std::string_view expected, const Json* got
 
 Status parse_request(std::string_view line, Request& to) {
   YARD_ASSIGN_OR_RETURN(const Json parsed, parse(line));
-  if (!parsed.is_object()) return invalid("request", "an object", kind_of(parsed));
+  if (!parsed.is_object()) return invalid("request", "an object", &parsed);
   if (const Json* const id = find(parsed, "id")) {
-    if (!is_id(*id)) return invalid("id", "a number or a string", kind_of(*id));
+    if (!is_id(*id)) return invalid("id", "a number or a string", id);
     to.id = *id;
   }
   const std::vector<std::string> known = {"v", "id", "command", "args", "runtime"};

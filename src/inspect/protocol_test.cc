@@ -28,7 +28,7 @@ TEST(Request, IsRead) {
 
 TEST(Request, WhatIsWrongIsNamed) {
   EXPECT_THAT(refused("{"), HasSubstr("invalid JSON at column 2"));
-  EXPECT_THAT(refused("[]"), HasSubstr("invalid request: expected an object, got a list"));
+  EXPECT_THAT(refused("[]"), HasSubstr("invalid request: expected an object, got []"));
   EXPECT_THAT(refused(R"({"v": 2, "command": "stats"})"),
               HasSubstr("invalid v: expected 1, got 2"));
   EXPECT_THAT(refused(R"({"command": "stats"})"), HasSubstr("invalid v: expected 1, got none"));

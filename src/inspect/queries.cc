@@ -18,8 +18,6 @@ namespace {
 
 using base::JsonObject;
 
-// The most plans of an op that are listed with their rejected kernels: each is explained.
-
 template <class List, class F>
 std::string each(const List& list, const F& json_of) {
   std::vector<std::string> to;
@@ -55,15 +53,13 @@ Result<std::string> list(const Subject& s, const CommandArgs&) {
 }
 
 Result<std::string> explain(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto call, args.required("call"));
-  YARD_ASSIGN_OR_RETURN(const auto labels, args.object("labels"));
   Options options;
-  if (labels != nullptr)
+  if (const Json* const labels = args.object("labels"))
     for (const auto& [key, value] : labels->items()) {
       if (!value.is_string()) return invalid("labels." + key, "a string", &value);
       options.labels[key] = value.get<std::string>();
     }
-  YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(call, options));
+  YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(args.text("call"), options));
   return explanation.to_json();
 }
 
@@ -162,7 +158,7 @@ std::string plan_json(const Subject& s, const dispatch::Entry& entry,
 }
 
 Result<std::string> plans(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto op, args.required("op"));
+  const std::string op = args.text("op");
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
   if (record == nullptr)
@@ -200,54 +196,21 @@ Result<std::string> status(const Subject& s, const CommandArgs&) {
   return to.add_json("last_change", last_change()).text();
 }
 
+using enum Parameter::Kind;
 constexpr Command kQueries[] = {
     {"status", {}, status},
     {"list", {}, list},
-    {"explain", {"call", "labels"}, explain},
+    {"explain", {{"call", kNeededText}, {"labels", kObject}}, explain},
     {"health", {}, health},
     {"policy", {}, policy_in_force},
     {"config.history", {}, config_history},
     {"config.show", {}, config_show},
     {"stats", {}, stats},
-    {"plans", {"op"}, plans},
+    {"plans", {{"op", kNeededText}}, plans},
 };
 
 }  // namespace
 
 std::span<const Command> query_commands() { return kQueries; }
-
-Result<std::string> CommandArgs::required(std::string_view name) const {
-  YARD_ASSIGN_OR_RETURN(auto found, text(name));
-  if (!found || found->empty()) return invalid(name, "a string", find(args_, name));
-  return *std::move(found);
-}
-
-Result<std::optional<std::string>> CommandArgs::text(std::string_view name) const {
-  const Json* const value = find(args_, name);
-  if (value == nullptr) return std::optional<std::string>();
-  if (!value->is_string()) return invalid(name, "a string", value);
-  return std::optional<std::string>(value->get<std::string>());
-}
-
-Result<std::optional<int64_t>> CommandArgs::number(std::string_view name) const {
-  const Json* const value = find(args_, name);
-  if (value == nullptr) return std::optional<int64_t>();
-  const auto number = whole_number(*value);
-  if (!number) return invalid(name, "a whole number", value);
-  return number;
-}
-
-Result<std::string> CommandArgs::path(std::string_view name) const {
-  auto value = required(name);
-  if (value.ok() && (!value->starts_with('/') || value->find('\0') != value->npos))
-    return invalid(name, "a path that begins with /", find(args_, name));
-  return value;
-}
-
-Result<const Json*> CommandArgs::object(std::string_view name) const {
-  const Json* const value = find(args_, name);
-  if (value != nullptr && !value->is_object()) return invalid(name, "an object", value);
-  return value;
-}
 
 }  // namespace yard::inspect

@@ -9,21 +9,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <list>
 #include <utility>
 #include <vector>
 
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "inspect/socket.h"
 
 namespace yard::inspect {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -33,43 +31,29 @@ constexpr size_t kReadAtOnce = size_t{8} << 10;
 // After accept() has failed for lack of descriptors or memory.
 constexpr auto kPause = std::chrono::seconds(1);
 
-// ---- Descriptors that a forked child must close: its parent's clients would wait for it ----
+Status system_error(std::string_view what, const std::string& path, int error) {
+  return Status(Code::kUnsupported,
+                fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
+}
 
-// A fixed table, so that a fork at any moment finds it whole; 0 is a free place. Descriptors beyond it stay open in children.
-constinit std::atomic<int> g_open[64] = {};
-
-void close_in_child() {
-  for (auto& place : g_open)
-    if (const int fd = place.exchange(0, std::memory_order_relaxed); fd != 0) ::close(fd);
+Status invalid_size(size_t most, std::string_view got) {
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("invalid request: expected at most {} bytes on a line, got {}", most, got));
 }
 
 }  // namespace
 
-// A file in the table. It is entered after it was opened and leaves before it is closed, so that a child never closes a
-// descriptor of something else.
+// A file that a forked child closes, because its parent's clients would wait for it.
 class ClosedInChild {
  public:
-  explicit ClosedInChild(base::File file) noexcept : file_(std::move(file)) {
-    if (!file_) return;
-    for (auto& place : g_open) {
-      int none = 0;
-      if (!place.compare_exchange_strong(none, file_.fd())) continue;
-      place_ = &place;
-      return;
-    }
-  }
-  ~ClosedInChild() {
-    if (place_ != nullptr) place_->store(0, std::memory_order_seq_cst);
-  }
-  ClosedInChild(const ClosedInChild&) = delete;
-  ClosedInChild& operator=(const ClosedInChild&) = delete;
-
+  explicit ClosedInChild(base::File file) : file_(std::move(file)) {}
   const base::File& file() const noexcept { return file_; }
   int fd() const noexcept { return file_.fd(); }
 
  private:
   base::File file_;
-  std::atomic<int>* place_ = nullptr;
+  base::InChild in_child_{[this] { file_ = {}; }};
 };
 
 struct Connection {
@@ -89,268 +73,210 @@ struct Connection {
   bool has_request() const noexcept { return out.empty() && in.find('\n') != in.npos; }
 };
 
-namespace {
-
-Status system_error(std::string_view what, const std::string& path, int error) {
-  return Status(Code::kUnsupported,
-                fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
-}
-
-}  // namespace
-
 // What the thread runs.
 class Server::Loop {
  public:
-  Loop(Handler handler, const Limits& limits, uid_t user)
+  Loop(Handler handler, const Limits& limits)
       : handler_(std::move(handler)),
         limits_(limits),
-        user_(user),
-        wake_(base::File(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {}
+        wake_(base::File(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
+        listening_(make_socket()) {}
 
-  Status listen(const std::string& directory);
-  void run();
+  Status listen(const std::string& directory) {
+    path_ = socket_path(directory, ::getpid());
+    if (wake_.fd() < 0 || listening_.fd() < 0) return system_error("make", path_, errno);
+    // The socket of an earlier process with this number is replaced, one of another PID namespace stays.
+    const base::File other = make_socket();
+    const int refused = other ? connect_to(other, path_) : errno;
+    if (refused == 0 || refused == EAGAIN)
+      return Status(Code::kConflict, fmt::format("another process answers on {}", path_));
+    // It has another name until it listens: a client takes a socket that refuses it for a stale one.
+    const std::string temporary = fmt::format("{}/.{}", directory, ::getpid());
+    ::unlink(temporary.c_str());
+    if (const int error = bind_to(listening_.file(), temporary); error != 0)
+      return system_error("make", path_, error);
+    if (::chmod(temporary.c_str(), 0600) == 0 && ::listen(listening_.fd(), kWaiting) == 0 &&
+        ::lstat(temporary.c_str(), &made_) == 0 && ::rename(temporary.c_str(), path_.c_str()) == 0)
+      return {};
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    return system_error("listen on", path_, error);
+  }
+
+  void run() {
+    const uint64_t process = base::forks();
+    std::vector<pollfd> polled;
+    for (;;) {
+      polled.clear();
+      polled.push_back({wake_.fd(), POLLIN, 0});
+      polled.push_back({Clock::now() >= paused_until_ ? listening_.fd() : -1, POLLIN, 0});
+      for (const Connection& c : connections_) {
+        // Not read while an answer is unsent, or after the client has ended its side.
+        const bool reads = c.out.empty() && !c.ended;
+        polled.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
+      }
+      if (::poll(polled.data(), polled.size(), timeout()) < 0 && errno != EINTR) {
+        base::log(LogLevel::kError, "inspect",
+                  fmt::format("live control ends: {}", std::strerror(errno)));
+        break;
+      }
+      if (polled[0].revents != 0) break;
+      size_t i = 2;
+      for (Connection& c : connections_) {
+        serve(c, polled[i++].revents);
+        if (base::forks() != process) return;  // forked by the handler
+      }
+      const auto now = Clock::now();
+      connections_.remove_if([&](const Connection& c) { return c.dead || c.deadline <= now; });
+      if (polled[1].revents != 0) accept_some();
+    }
+    connections_.clear();
+    remove_socket();
+  }
+
   void halt() const noexcept {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = ::write(wake_.fd(), &one, sizeof one);
   }
   const std::string& path() const noexcept { return path_; }
-  void remove_socket() const noexcept;
+  void remove_socket() const noexcept {
+    struct stat info;
+    if (::lstat(path_.c_str(), &info) == 0 && info.st_dev == made_.st_dev &&
+        info.st_ino == made_.st_ino)
+      ::unlink(path_.c_str());
+  }
 
  private:
-  void accept_some();
-  void refuse(const base::File& client) const noexcept;
-  void serve(Connection& c, short events);
-  void read(Connection& c);
-  void write(Connection& c);
-  void handle(Connection& c);
-  void set_answer(Connection& c, std::string line);
-  void set_deadline(Connection& c) const;
-  void close_late_ones();
-  int timeout() const;
+  int timeout() const {
+    auto next = Clock::time_point::max();
+    if (paused_until_ > Clock::now()) next = paused_until_;
+    for (const Connection& c : connections_) {
+      if (c.has_request()) return 0;
+      next = std::min(next, c.deadline);
+    }
+    if (next == Clock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+  }
+
+  void accept_some() {
+    for (int i = 0; i < kWaiting; ++i) {
+      base::File client(::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!client) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+          paused_until_ = Clock::now() + kPause;
+        return;
+      }
+      const auto peer = peer_of(client);
+      if (!peer || (peer->uid != ::geteuid() && peer->uid != 0)) {
+        base::log(LogLevel::kWarn, "inspect",
+                  fmt::format("live control refused a connection of user {}",
+                              peer ? std::to_string(peer->uid) : "unknown"));
+        continue;
+      }
+      if (connections_.size() < limits_.connections) {
+        connections_.emplace_back(std::move(client), Peer{peer->uid, peer->pid},
+                                  Clock::now() + limits_.idle_time);
+        continue;
+      }
+      const Status many(
+          Code::kUnsupported, ErrorClass::kTransient,
+          fmt::format("too many connections: expected at most {}", limits_.connections));
+      const std::string line = answer(Request(), many) + '\n';
+      [[maybe_unused]] const ssize_t n =
+          ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  }
+
+  void serve(Connection& c, short events) {
+    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty()) read(c);
+    if (!c.dead && c.has_request()) handle(c);
+    if (!c.dead && !c.out.empty()) write(c);
+    if (c.out.empty() && (c.closing || (c.ended && !c.has_request()))) c.dead = true;
+  }
+
+  void read(Connection& c) {
+    char buffer[kReadAtOnce];
+    // One byte more than a request and its newline may have shows that it is too long.
+    while (c.in.size() <= limits_.request + 1) {
+      const size_t room = limits_.request + 2 - c.in.size();
+      const ssize_t n = ::recv(c.socket.fd(), buffer, std::min(sizeof buffer, room), MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        c.ended = n == 0, c.dead = n < 0 && errno != EAGAIN;
+        break;
+      }
+      const bool first = c.in.empty();
+      c.in.append(buffer, static_cast<size_t>(n));
+      if (first) set_deadline(c);
+      if (c.in.find('\n', c.in.size() - static_cast<size_t>(n)) != c.in.npos) break;
+    }
+    if (c.dead || c.in.size() <= limits_.request || c.in.find('\n') != c.in.npos) return;
+    c.closing = true;
+    set_answer(c, answer(Request(), invalid_size(limits_.request, "more")));
+  }
+
+  void handle(Connection& c) {
+    const size_t end = c.in.find('\n');
+    std::string line = c.in.substr(0, end);
+    c.in.erase(0, end + 1);
+    if (line.ends_with('\r')) line.pop_back();
+    set_deadline(c);
+    if (line.empty()) return;
+    Request request;
+    try {
+      const Result<std::string> result = [&]() -> Result<std::string> {
+        if (line.size() > limits_.request)
+          return invalid_size(limits_.request, std::to_string(line.size()));
+        YARD_RETURN_IF_ERROR(parse_request(line, request));
+        return handler_(request, c.peer);
+      }();
+      std::string text = result.ok() ? answer(request, *result) : answer(request, result.status());
+      if (text.size() > limits_.answer)
+        text = answer(request, Status(Code::kUnsupported,
+                                      fmt::format("the answer has {} bytes, at most {} are sent",
+                                                  text.size(), limits_.answer)));
+      set_answer(c, std::move(text));
+    } catch (const std::exception& e) {
+      set_answer(c, answer(request, Status(Code::kInternal, base::exception_text(e))));
+    }
+  }
+
+  void set_answer(Connection& c, std::string line) const {
+    c.out = std::move(line) + '\n';
+    c.sent = 0;
+    set_deadline(c);
+  }
+
+  void write(Connection& c) const {
+    while (c.sent < c.out.size()) {
+      const ssize_t n = ::send(c.socket.fd(), c.out.data() + c.sent, c.out.size() - c.sent,
+                               MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        c.dead = errno != EAGAIN;
+        return;
+      }
+      c.sent += static_cast<size_t>(n);
+    }
+    c.out = {};  // an answer may be large
+    set_deadline(c);
+  }
+
+  void set_deadline(Connection& c) const {
+    c.deadline = Clock::now() + (!c.out.empty()  ? limits_.answer_time
+                                 : !c.in.empty() ? limits_.request_time
+                                                 : limits_.idle_time);
+  }
 
   const Handler handler_;
   const Limits limits_;
-  const uid_t user_;
-  const ClosedInChild wake_;
-  std::unique_ptr<ClosedInChild> listening_;
+  const ClosedInChild wake_, listening_;
   std::string path_;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  struct stat made_ = {};
   std::list<Connection> connections_;
   Clock::time_point paused_until_ = Clock::time_point::min();
 };
-
-Status Server::Loop::listen(const std::string& directory) {
-  if (wake_.fd() < 0) return system_error("listen in", directory, errno);
-  path_ = socket_path(directory, ::getpid());
-  // One of an earlier process with this number is replaced, one of another PID namespace stays.
-  const base::File other = make_socket();
-  const int refused = other ? connect_to(other, path_) : errno;
-  if (refused == 0 || refused == EAGAIN)
-    return Status(Code::kConflict, fmt::format("another process answers on {}", path_));
-  // Under another name until it listens: a client takes a socket that refuses it for a stale one.
-  const std::string temporary = fmt::format("{}/.{}", directory, ::getpid());
-  ::unlink(temporary.c_str());
-  auto socket = std::make_unique<ClosedInChild>(make_socket());
-  if (socket->fd() < 0) return system_error("make", path_, errno);
-  if (const int error = bind_to(socket->file(), temporary); error != 0)
-    return system_error("make", path_, error);
-  struct stat info = {};
-  if (::chmod(temporary.c_str(), 0600) != 0 || ::listen(socket->fd(), kWaiting) != 0 ||
-      ::lstat(temporary.c_str(), &info) != 0 || ::rename(temporary.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    return system_error("listen on", path_, error);
-  }
-  device_ = info.st_dev, inode_ = info.st_ino;
-  listening_ = std::move(socket);
-  return {};
-}
-
-void Server::Loop::remove_socket() const noexcept {
-  struct stat info;
-  if (::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_)
-    ::unlink(path_.c_str());
-}
-
-void Server::Loop::run() {
-  const uint32_t process = base::this_process();
-  std::vector<pollfd> polled;
-  for (;;) {
-    const bool accepts = Clock::now() >= paused_until_;
-    polled.clear();
-    polled.push_back({wake_.fd(), POLLIN, 0});
-    polled.push_back({accepts ? listening_->fd() : -1, POLLIN, 0});
-    for (const Connection& c : connections_) {
-      // Not read while an answer is unsent, or after the client has ended its side.
-      const bool reads = c.out.empty() && !c.ended;
-      polled.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
-    }
-    if (::poll(polled.data(), polled.size(), timeout()) < 0 && errno != EINTR) {
-      base::log(LogLevel::kError, "inspect",
-                fmt::format("live control ends: {}", std::strerror(errno)));
-      break;
-    }
-    if (polled[0].revents != 0) break;
-    size_t i = 2;
-    for (Connection& c : connections_) {
-      serve(c, polled[i++].revents);
-      if (base::this_process() != process) return;  // forked by the handler
-    }
-    close_late_ones();
-    if (polled[1].revents != 0) accept_some();
-  }
-  connections_.clear();
-  remove_socket();
-}
-
-int Server::Loop::timeout() const {
-  auto next = Clock::time_point::max();
-  if (paused_until_ > Clock::now()) next = paused_until_;
-  for (const Connection& c : connections_) {
-    if (c.has_request()) return 0;
-    next = std::min(next, c.deadline);
-  }
-  if (next == Clock::time_point::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
-}
-
-void Server::Loop::accept_some() {
-  for (int i = 0; i < kWaiting; ++i) {
-    base::File client(::accept4(listening_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!client) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        paused_until_ = Clock::now() + kPause;
-      return;
-    }
-    const auto peer = peer_of(client);
-    if (!peer || (peer->uid != user_ && peer->uid != 0)) {
-      base::log(LogLevel::kWarn, "inspect",
-                fmt::format("live control refused a connection of user {}",
-                            peer ? std::to_string(peer->uid) : "unknown"));
-      continue;
-    }
-    if (connections_.size() >= limits_.connections) {
-      refuse(client);
-      continue;
-    }
-    connections_.emplace_back(std::move(client), Peer{peer->uid, peer->pid},
-                              Clock::now() + limits_.idle_time);
-  }
-}
-
-void Server::Loop::refuse(const base::File& client) const noexcept {
-  try {
-    const std::string line =
-        answer(Request(), Status(Code::kUnsupported, ErrorClass::kTransient,
-                                 fmt::format("too many connections: expected at most {}",
-                                             limits_.connections))) +
-        '\n';
-    [[maybe_unused]] const ssize_t n =
-        ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  } catch (const std::exception&) {  // it is closed without a reason
-  }
-}
-
-void Server::Loop::serve(Connection& c, short events) {
-  if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty()) read(c);
-  if (!c.dead && c.has_request()) handle(c);
-  if (!c.dead && !c.out.empty()) write(c);
-  if (c.out.empty() && (c.closing || (c.ended && !c.has_request()))) c.dead = true;
-}
-
-void Server::Loop::read(Connection& c) {
-  char buffer[kReadAtOnce];
-  // One byte more than a request and its newline may have shows that it is too long.
-  while (c.in.size() <= limits_.request + 1) {
-    const size_t room = limits_.request + 2 - c.in.size();
-    const ssize_t n = ::recv(c.socket.fd(), buffer, std::min(sizeof buffer, room), MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) {
-      c.dead = true;
-      return;
-    }
-    if (n == 0) {
-      c.ended = true;
-      break;
-    }
-    const bool first = c.in.empty();
-    c.in.append(buffer, static_cast<size_t>(n));
-    if (first) set_deadline(c);
-    if (c.in.find('\n', c.in.size() - static_cast<size_t>(n)) != c.in.npos) break;
-  }
-  if (c.in.size() > limits_.request && c.in.find('\n') == c.in.npos) {
-    c.closing = true;
-    set_answer(c, answer(Request(), Status(Code::kInvalidArgument,
-                                           fmt::format("invalid request: expected at most {} "
-                                                       "bytes on a line, got more",
-                                                       limits_.request))));
-  }
-}
-
-void Server::Loop::handle(Connection& c) {
-  const size_t end = c.in.find('\n');
-  std::string line = c.in.substr(0, end);
-  c.in.erase(0, end + 1);
-  if (line.ends_with('\r')) line.pop_back();
-  set_deadline(c);
-  if (line.empty()) return;
-  Request request;
-  try {
-    Result<std::string> result = [&]() -> Result<std::string> {
-      if (line.size() > limits_.request)
-        return Status(Code::kInvalidArgument,
-                      fmt::format("invalid request: expected at most {} bytes on a line, got {}",
-                                  limits_.request, line.size()));
-      YARD_RETURN_IF_ERROR(parse_request(line, request));
-      return handler_(request, c.peer);
-    }();
-    std::string text = result.ok() ? answer(request, *result) : answer(request, result.status());
-    if (text.size() > limits_.answer)
-      text = answer(request, Status(Code::kUnsupported,
-                                    fmt::format("the answer has {} bytes, at most {} are sent",
-                                                text.size(), limits_.answer)));
-    set_answer(c, std::move(text));
-  } catch (const std::exception& e) {
-    set_answer(c, answer(request, Status(Code::kInternal, base::exception_text(e))));
-  }
-}
-
-void Server::Loop::set_answer(Connection& c, std::string line) {
-  c.out = std::move(line);
-  c.out += '\n';
-  c.sent = 0;
-  set_deadline(c);
-}
-
-void Server::Loop::write(Connection& c) {
-  while (c.sent < c.out.size()) {
-    const ssize_t n = ::send(c.socket.fd(), c.out.data() + c.sent, c.out.size() - c.sent,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
-    if (n < 0) {
-      c.dead = true;
-      return;
-    }
-    c.sent += static_cast<size_t>(n);
-  }
-  c.out = {};  // an answer may be large
-  set_deadline(c);
-}
-
-void Server::Loop::set_deadline(Connection& c) const {
-  c.deadline = Clock::now() + (!c.out.empty()  ? limits_.answer_time
-                               : !c.in.empty() ? limits_.request_time
-                                               : limits_.idle_time);
-}
-
-void Server::Loop::close_late_ones() {
-  const auto now = Clock::now();
-  connections_.remove_if([&](const Connection& c) { return c.dead || c.deadline <= now; });
-}
 
 Server::Server(std::shared_ptr<Loop> loop)
     : loop_(std::move(loop)),
@@ -358,9 +284,8 @@ Server::Server(std::shared_ptr<Loop> loop)
 
 Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Handler handler,
                                               const Limits& limits) {
-  base::at_fork_in_child(close_in_child);
   YARD_RETURN_IF_ERROR(make_directory(directory));
-  auto loop = std::make_shared<Loop>(std::move(handler), limits, ::geteuid());
+  auto loop = std::make_shared<Loop>(std::move(handler), limits);
   YARD_RETURN_IF_ERROR(loop->listen(directory));
   std::unique_ptr<Server> server(new Server(loop));
   if (Status started = server->thread_.post([loop] { loop->run(); }); !started.ok()) {

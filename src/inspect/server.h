@@ -50,8 +50,6 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   const std::string& path() const noexcept;
-  // Whether the calling thread is the server's.
-  bool here() const { return thread_.here(); }
 
  private:
   class Loop;
