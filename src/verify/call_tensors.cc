@@ -132,7 +132,7 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
       p.args.emplace_back(a.name, p.lists.emplace_back(std::span<const TensorView>(views)));
       for (size_t i = 0; a.written && i < views.size(); ++i)
         p.written.push_back({fmt::format("{}[{}]", a.name, i), &views[i]});
-    } else if (!std::holds_alternative<std::monostate>(a.value)) {
+    } else {
       std::visit(
           [&](const auto& v) {
             if constexpr (std::is_constructible_v<Value, decltype(v)>)
@@ -165,7 +165,7 @@ Status CallTensors::fill(std::span<const TensorBytes> contents) {
   for (Parts::Tensor& t : parts_->tensors)
     if (t.read) read.push_back(&t);
   for (const TensorBytes& t : contents)
-    if (std::none_of(read.begin(), read.end(), [&](const auto* h) { return h->name == t.name; }))
+    if (std::ranges::find(read, t.name, &Parts::Tensor::name) == read.end())
       return bad(fmt::format("the call reads no tensor {}", base::excerpt(t.name)));
   std::vector<const TensorBytes*> found;
   for (const Parts::Tensor* r : read) {
@@ -230,16 +230,9 @@ yard_tolerance_t tolerance(const WrittenTensor& of, std::span<const yard_toleran
   return {0, 0, type != nullptr ? type->rtol : 0, type != nullptr ? type->atol : 0};
 }
 
-double overflow_of(DType t) {
-  const FloatType* const type = verification::float_type(t);
-  return type != nullptr ? type->overflow : kInfinity;
-}
-
-struct Errors {
-  double abs = 0, rel = 0;
-};
-Errors errors(double found, double expected) {
-  if (found == expected || (std::isnan(found) && std::isnan(expected))) return {};
+// The absolute and the relative error.
+std::pair<double, double> errors(double found, double expected) {
+  if (found == expected || (std::isnan(found) && std::isnan(expected))) return {0, 0};
   if (!std::isfinite(found) || !std::isfinite(expected)) return {kInfinity, kInfinity};
   const double abs = std::fabs(found - expected);
   return {abs, expected != 0 ? abs / std::fabs(expected) : 0};
@@ -257,15 +250,14 @@ class Comparison {
         magnitudes_(magnitudes),
         type_(f_.dtype()),
         size_(static_cast<int64_t>(verification::element_size(type_))),
-        overflow_(overflow_of(type_)),
-        d_(to) {}
+        d_(to) {
+    if (const FloatType* const type = verification::float_type(type_)) overflow_ = type->overflow;
+  }
 
   void run() {
-    verification::for_each_row(
-        f_, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
-          row(index, offset, width);
-          return true;
-        });
+    verification::for_each_row(f_, [&](const auto& index, int64_t offset, int64_t width) {
+      return row(index, offset, width), true;
+    });
   }
 
  private:
@@ -296,10 +288,9 @@ class Comparison {
 
   void element(const std::vector<int64_t>& row, int64_t column, double found, double expected,
                double magnitude) {
-    const Errors error = errors(found, expected);
-    d_.max_abs = std::max(d_.max_abs, error.abs);
-    d_.max_rel = std::max(d_.max_rel, error.rel);
-    double abs = error.abs, reference = std::fabs(expected);
+    auto [abs, relative] = errors(found, expected);
+    d_.max_abs = std::max(d_.max_abs, abs), d_.max_rel = std::max(d_.max_rel, relative);
+    double reference = std::fabs(expected);
     // Exactly one of the two overflowed: infinity counts as the next number beyond the range.
     if (std::isinf(abs) && !std::isnan(found) && !std::isnan(expected)) {
       const auto near = [&](double v) { return std::isinf(v) ? std::copysign(overflow_, v) : v; };
@@ -323,7 +314,7 @@ class Comparison {
   const TensorView* const magnitudes_;
   const DType type_;
   const int64_t size_;
-  const double overflow_;  // stands for an infinity
+  double overflow_ = kInfinity;  // stands for an infinity
   Difference& d_;
 };
 

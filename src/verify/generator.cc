@@ -16,10 +16,20 @@ constexpr int kAttempts = 200;
 constexpr DType kAnyTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
                                DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
 
-std::vector<int> count_to(size_t n) {
-  std::vector<int> v(n);
-  std::iota(v.begin(), v.end(), 0);
+template <class T>
+std::vector<T> count_to(size_t n) {
+  std::vector<T> v(n);
+  std::iota(v.begin(), v.end(), T{0});
   return v;
+}
+
+// The values that a kernel's limits allow; all of them if the limits allow none.
+template <class T, class F>
+std::vector<T> allowed(std::vector<T> all, const F& is_allowed) {
+  std::vector<T> to;
+  for (const T& v : all)
+    if (is_allowed(v)) to.push_back(v);
+  return to.empty() ? all : to;
 }
 
 op::SpecArg* find(op::CallSpec& spec, const std::string& name) {
@@ -41,20 +51,12 @@ std::vector<int64_t> ordered_strides(const std::vector<int64_t>& shape,
   return to;
 }
 
-std::vector<size_t> in_order(size_t n) {
-  std::vector<size_t> to(n);
-  std::iota(to.begin(), to.end(), size_t{0});
-  return to;
-}
-
 // Makes a layout contiguous or aligned where the limits require it.
 void comply(const CallLimits::Layout& limits, op::TensorSpec& t) {
   if (t.align < limits.align) t.align = YARD_MAX_ALIGN;
-  const bool strided = !t.strides.empty();
-  const bool plain =
-      std::all_of(t.strides.begin(), t.strides.end(), [](int64_t s) { return s > 0; });
-  if (strided &&
-      (limits.compact || (limits.inner_dense && t.strides.back() != 1) || (limits.plain && !plain)))
+  if (t.strides.empty()) return;
+  const bool plain = std::ranges::all_of(t.strides, [](int64_t s) { return s > 0; });
+  if (limits.compact || (limits.inner_dense && t.strides.back() != 1) || (limits.plain && !plain))
     t.strides.clear();
 }
 
@@ -67,7 +69,7 @@ void misalign(op::TensorSpec& t) {
 }  // namespace
 
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap) {
-  return ordered_strides(shape, in_order(shape.size()), step, gap);
+  return ordered_strides(shape, count_to<size_t>(shape.size()), step, gap);
 }
 
 std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
@@ -173,27 +175,20 @@ Generator Generator::within(const CallLimits& limits, const op::Program& program
   return g;
 }
 
-// The values of a bool or enum argument that the limits allow; all of them if they allow none.
 std::vector<int> Generator::allowed_values(const op::Param& p) const {
-  std::vector<int> all = count_to(p.kind == op::Kind::kBool ? 2 : p.enumerators.size()), to;
   const auto it = limits_.scalars.find(p.name);
-  if (it == limits_.scalars.end()) return all;
-  for (const int v : all)
-    if (std::all_of(it->second.begin(), it->second.end(),
-                    [&](const auto& t) { return t.holds(v); }))
-      to.push_back(v);
-  return to.empty() ? all : to;
+  return allowed(count_to<int>(p.kind == op::Kind::kBool ? 2 : p.enumerators.size()), [&](int v) {
+    return it == limits_.scalars.end() ||
+           std::ranges::all_of(it->second, [&](const auto& t) { return t.holds(v); });
+  });
 }
 
-// The dtypes of a variable that the limits allow; all of them if they allow none.
 std::vector<DType> Generator::allowed_types(const std::string& variable,
                                             std::vector<DType> all) const {
   const auto it = limits_.dtypes.find(variable);
-  if (it == limits_.dtypes.end()) return all;
-  std::vector<DType> to;
-  for (const DType t : all)
-    if ((it->second & YARD_DTYPE_BIT(static_cast<int>(t))) != 0) to.push_back(t);
-  return to.empty() ? all : to;
+  return allowed(std::move(all), [&](DType t) {
+    return it == limits_.dtypes.end() || (it->second & YARD_DTYPE_BIT(static_cast<int>(t))) != 0;
+  });
 }
 
 std::optional<Case> Generator::next() {
@@ -244,13 +239,13 @@ std::optional<op::Call> Generator::attempt(Assignment assignment, bool varied) {
   }
   auto bare = op::Call::from_spec(program_, spec, op_);
   if (!bare.ok()) return std::nullopt;
-  if (!varied) return *std::move(bare);
-  add_inferred_outputs(spec, *bare);
-  lay_out(spec);
-  alias(spec);
-  auto call = op::Call::from_spec(program_, spec, op_);
-  if (!call.ok()) return *std::move(bare);
-  return *std::move(call);
+  if (varied) {
+    add_inferred_outputs(spec, *bare);
+    lay_out(spec);
+    alias(spec);
+    if (auto call = op::Call::from_spec(program_, spec, op_); call.ok()) return *std::move(call);
+  }
+  return *std::move(bare);
 }
 
 void Generator::choose_types() {
@@ -307,12 +302,8 @@ std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Assignm
     case op::Kind::kFloat: {
       const auto* given = std::get_if<double>(&p.fallback);
       const double usual = given != nullptr ? *given : 1.0;
-      switch (scalars_[p.name].next(random_)) {
-        case 1: return op::SpecValue{0.5};
-        case 2: return op::SpecValue{1.0};
-        case 3: return op::SpecValue{usual * 8};
-        default: return op::SpecValue{usual};
-      }
+      const double values[] = {usual, 0.5, 1.0, usual * 8};
+      return op::SpecValue{values[scalars_[p.name].next(random_)]};
     }
     case op::Kind::kString: {
       const auto* given = std::get_if<std::string>(&p.fallback);
@@ -348,19 +339,14 @@ void Generator::lay_out(op::CallSpec& spec) {
       for (op::TensorSpec& t : *list) items.push_back({&t, written, limits});
   }
   if (items.empty()) return;
-  const auto lay_out_one = [&](const Item& i) { lay_out(*i.spec, i.written); };
-  switch (layouts_of_call_.next(random_)) {
-    case Layouts::kContiguous: break;
-    case Layouts::kMisaligned:
-      for (const Item& i : items) misalign(*i.spec);
-      break;
-    case Layouts::kOneTensor: lay_out_one(items[random_.below(items.size())]); break;
-    case Layouts::kAllTensors:
-      for (const Item& i : items) lay_out_one(i);
-      break;
-  }
-  for (const Item& i : items)
+  const Layouts layouts = layouts_of_call_.next(random_);
+  const size_t one = layouts == Layouts::kOneTensor ? random_.below(items.size()) : items.size();
+  for (const Item& i : items) {
+    if (layouts == Layouts::kMisaligned) misalign(*i.spec);
+    if (layouts == Layouts::kAllTensors || (one < items.size() && &i == &items[one]))
+      lay_out(*i.spec, i.written);
     if (i.limits != nullptr) comply(*i.limits, *i.spec);
+  }
 }
 
 void Generator::lay_out(op::TensorSpec& t, bool written) {
@@ -375,7 +361,7 @@ void Generator::lay_out(op::TensorSpec& t, bool written) {
       t.strides = strides_of(t.shape, 1, unit * (1 + static_cast<int64_t>(random_.below(16))));
       break;
     case Layout::kTransposed: {
-      std::vector<size_t> order = in_order(t.shape.size());
+      std::vector<size_t> order = count_to<size_t>(t.shape.size());
       std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
       t.strides = ordered_strides(t.shape, order, 1, 0);
       break;

@@ -2,10 +2,8 @@
 #include "verify/kernel_runner.h"
 
 #include <fmt/format.h>
-#include <mutex>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/lists.h"
 #include "base/results.h"
@@ -18,18 +16,6 @@
 
 namespace yard::verification {
 namespace {
-
-// Counts of test runs, which are not reported.
-const exec::KernelStats& unreported() {
-  static constinit std::once_flag once;
-  static constinit const exec::KernelStats* made = nullptr;  // never freed
-  std::call_once(once, [] { made = new exec::KernelStats; });
-  return *made;
-}
-
-std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
-  return {{&kernel, &unreported()}};
-}
 
 auto bind(const op::Program& program, const CallTensors& tensors) {
   std::vector<op::Given> given;
@@ -58,7 +44,7 @@ std::vector<OpUnderTest> ops_under_test(const registry::State& state,
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
     : candidates_(select::CandidateSet::make(op.op_record, {{}, kernel.id}, op.where)),
-      plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
+      plan_(exec::Plan::make(0, {}, std::vector<exec::Attempt>{{&kernel, stats_.get()}})),
       kernel_(kernel) {
   for (size_t i = 0; i < candidates_.all().size(); ++i)
     if (candidates_.all()[i].kernel->id == kernel.id) index_ = i;
@@ -214,13 +200,6 @@ op::SpecValue spec_value(const exec::OwnedValue& o) {
   }
 }
 
-void set_options(std::vector<exec::OwnedValue> options, TestInstance& to) {
-  for (const exec::OwnedValue& o : options)
-    to.options += fmt::format("{}{}={}", to.options.empty() ? "" : ", ", o.name,
-                              op::to_string(spec_value(o)));
-  to.states.set_options(std::move(options));
-}
-
 std::vector<exec::OwnedValue> owned(const std::vector<Arg>& options) {
   std::vector<exec::OwnedValue> to;
   for (const Arg& a : options) {
@@ -231,12 +210,20 @@ std::vector<exec::OwnedValue> owned(const std::vector<Arg>& options) {
   return to;
 }
 
+bool has(const exec::Weights& weights, std::string_view name) {
+  return std::ranges::any_of(weights, [&](const auto& w) { return w.first == name; });
+}
+
+void add_text(std::string& list, const std::string& name, const std::string& text) {
+  list += fmt::format("{}{}={}", list.empty() ? "" : ", ", name, text);
+}
+
 // A tensor as it is, or, without data, one of its form with generated contents.
 TensorView weight(const std::string& name, const ParsedTensor& form, const TensorView* given,
                   uint64_t seed, TestInstance& to) {
   op::TensorSpec spec;
   spec.dtype = form.dtype, spec.shape = form.shape;
-  to.loaded += fmt::format("{}{}={}", to.loaded.empty() ? "" : ", ", name, op::to_string(spec));
+  add_text(to.loaded, name, op::to_string(spec));
   if (given != nullptr && given->data() != nullptr) return *given;
   const Buffer& made = to.weights.emplace_back(form, false);
   fill(made.view(), Random(seed ^ (to.weights.size() * 0x9e3779b97f4a7c15ull)), Contents::kNormal,
@@ -250,17 +237,6 @@ ParsedTensor compact(DType dtype, std::vector<int64_t> shape) {
   to.dtype = dtype, to.shape = std::move(shape);
   to.strides.assign(view.strides().begin(), view.strides().end());
   return to;
-}
-
-void add_given(const VerifyOptions& given, uint64_t seed, TestInstance& to,
-               exec::Weights& weights) {
-  for (const Arg& a : given.weights) {
-    const TensorView view(*a.value.c().u.tensor);
-    std::string name(a.name);
-    weights.emplace_back(
-        name, weight(name, compact(view.dtype(), {view.shape().begin(), view.shape().end()}), &view,
-                     seed, to));
-  }
 }
 
 // The form of a declared weight in a call; empty if a dimension of it has no size there.
@@ -294,8 +270,7 @@ InstanceGenerator::InstanceGenerator(const registry::Kernel& kernel,
     const int i = reference.options->index_of(p.name);
     if (i < 0 || reference.options->params[static_cast<size_t>(i)].kind != p.kind ||
         p.kind == op::Kind::kString ||
-        std::any_of(given.options.begin(), given.options.end(),
-                    [&](const Arg& a) { return a.name == p.name; }))
+        std::ranges::any_of(given.options, [&](const Arg& a) { return a.name == p.name; }))
       continue;
     varied_.emplace_back(values_of(p));
   }
@@ -308,20 +283,22 @@ std::unique_ptr<TestInstance> InstanceGenerator::next(const op::Program& program
   std::vector<exec::OwnedValue> options = owned(given_.options);
   if (random != nullptr)
     for (auto& values : varied_) options.push_back(values.next(*random));
-  set_options(std::move(options), *to);
-  exec::Weights weights;
-  add_given(given_, seed, *to, weights);
-  if (kernel_.weights != nullptr) {
-    for (const op::Param& p : kernel_.weights->params) {
-      const auto is = [&](const auto& w) { return w.first == p.name; };
-      if (std::any_of(weights.begin(), weights.end(), is)) continue;
-      if (program.index_of(p.name) >= 0) continue;  // the call has it
-      if (const auto form = declared_form(program, call, p))
-        weights.emplace_back(p.name, weight(p.name, *form, nullptr, seed, *to));
-    }
+  for (const exec::OwnedValue& o : options)
+    add_text(to->options, o.name, op::to_string(spec_value(o)));
+  to->states.set_options(std::move(options));
+  for (const Arg& a : given_.weights) {
+    const TensorView view(*a.value.c().u.tensor);
+    const std::string name(a.name);
+    const ParsedTensor form = compact(view.dtype(), {view.shape().begin(), view.shape().end()});
+    to->made.emplace_back(name, weight(name, form, &view, seed, *to));
   }
-  to->made = std::move(weights);
   to->add_arguments(kernel_, program);
+  if (kernel_.weights == nullptr) return to;
+  for (const op::Param& p : kernel_.weights->params) {
+    if (has(to->made, p.name) || program.index_of(p.name) >= 0) continue;  // the call has it
+    if (const auto form = declared_form(program, call, p))
+      to->made.emplace_back(p.name, weight(p.name, *form, nullptr, seed, *to));
+  }
   return to;
 }
 
@@ -336,7 +313,7 @@ void TestInstance::load(const std::vector<Arg>& args) {
   exec::Weights all = std::move(made);
   for (const Arg& a : args)
     if (base::contains(arguments, a.name) && a.value.c().tag == YARD_TAG_TENSOR &&
-        std::none_of(all.begin(), all.end(), [&](const auto& w) { return w.first == a.name; }))
+        !has(all, a.name))
       all.emplace_back(a.name, TensorView(*a.value.c().u.tensor));
   states.set_weights(std::move(all));
 }

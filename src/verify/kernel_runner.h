@@ -72,6 +72,8 @@ class KernelRunner {
 
  private:
   select::CandidateSet candidates_;
+  std::unique_ptr<exec::KernelStats> stats_ =
+      std::make_unique<exec::KernelStats>();  // not reported
   exec::Plan::Ptr plan_;
   // Kernel states, made with default options.
   std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();

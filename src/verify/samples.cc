@@ -137,9 +137,11 @@ class CallBuilder {
     const auto* text = std::get_if<std::string>(&constraint.value);
     const std::string& argument = s_.params.empty() ? s_.name : s_.params[axis.arg].name;
     using Kind = policy::Axis::Kind;
+    const bool whole =
+        axis.kind == Kind::kInteger || axis.kind == Kind::kLayout || axis.kind == Kind::kFlag;
+    if (whole && i == nullptr) return false;
     switch (axis.kind) {
-      case Kind::kInteger:
-        return i != nullptr && apply_integer(axis.field, constraint.field->name, *i, to);
+      case Kind::kInteger: return apply_integer(axis.field, constraint.field->name, *i, to);
       case Kind::kNumber:
         if (f != nullptr) to.scalars[argument] = {*f};
         return f != nullptr;
@@ -147,14 +149,12 @@ class CallBuilder {
         if (text != nullptr) to.scalars[argument] = {*text};
         return text != nullptr;
       case Kind::kLayout: {
-        if (i == nullptr) return false;
         const bool flag = constraint.field->type == policy::FieldType::kSwitch;
         const int layout = flag ? (*i != 0 ? 0 : 1) : static_cast<int>(*i);
         std::fill_n(to.layouts.begin() + axis.arg, axis.count, layout);
         return true;
       }
       case Kind::kFlag:
-        if (i == nullptr) return false;
         to.flags = *i != 0 ? to.flags | axis.flag : to.flags & ~axis.flag;
         return true;
       case Kind::kDevice: {
@@ -209,11 +209,10 @@ class CallBuilder {
   }
 
   // Puts all elements into the first dimension that can have that size.
-  bool apply_size(const op::Param& param, int64_t value, Draft& to) const {
+  static bool apply_size(const op::Param& param, int64_t value, Draft& to) {
     bool placed = false;
     for (const op::Dim& d : param.dims) {
-      const bool free = d.kind == op::Dim::Kind::kLeading || d.kind == op::Dim::Kind::kNamed;
-      if (!free) continue;
+      if (d.kind != op::Dim::Kind::kLeading && d.kind != op::Dim::Kind::kNamed) continue;
       const int64_t each = d.kind == op::Dim::Kind::kNamed ? d.number : 1;
       const bool here = !placed && value % each == 0;
       if (!to.pin(d.name, here ? value / each : 1)) return false;
@@ -347,20 +346,11 @@ class Sampler {
         p.dtype = t;
         add(p, {});
       }
-    for (const int layout : {1, 2}) {
-      CallDefaults p = large;
-      p.layout = layout;
-      add(p, {});
-    }
-    CallDefaults p = large;
-    p.optionals = false;
-    add(p, {});
-    for (const uint32_t flag :
-         {YARD_CALL_DETERMINISTIC, YARD_CALL_CAPTURING, YARD_CALL_INFERENCE}) {
-      p = large;
-      p.flags = flag;
-      add(p, {});
-    }
+    std::vector<CallDefaults> others(6, large);
+    others[0].layout = 1, others[1].layout = 2, others[2].optionals = false;
+    others[3].flags = YARD_CALL_DETERMINISTIC, others[4].flags = YARD_CALL_CAPTURING;
+    others[5].flags = YARD_CALL_INFERENCE;
+    for (const CallDefaults& p : others) add(p, {});
   }
 
   void add_rule(const std::string& operation, const std::vector<Condition>& conditions) {

@@ -32,6 +32,10 @@ constexpr double kMostWork = 1 << 20;     // the same, of a call made for one of
 constexpr int64_t kOneEach = 8192;        // with a size above it, all others are 1 if they can be
 constexpr int64_t kMostStep = 1ll << 31;
 
+// By SizeSolver::Profile.
+constexpr std::span<const int64_t> kSizes[] = {kEdges,  kEdges,      kOdds,     kPrimes,
+                                               kPowers, kNearPowers, kTypicals, kFew};
+
 int64_t pick(std::span<const int64_t> from, Random& random) {
   return from[random.below(from.size())];
 }
@@ -143,17 +147,7 @@ SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimit
 }
 
 int64_t SizeSolver::size(Random& random) {
-  switch (profile_) {
-    case Profile::kEdge:
-    case Profile::kEmpty: return pick(kEdges, random);
-    case Profile::kOdd: return pick(kOdds, random);
-    case Profile::kPrime: return pick(kPrimes, random);
-    case Profile::kPower: return pick(kPowers, random);
-    case Profile::kNearPower: return pick(kNearPowers, random);
-    case Profile::kTypical: return pick(kTypicals, random);
-    case Profile::kLarge: return pick(kFew, random);
-  }
-  return 1;
+  return pick(kSizes[static_cast<size_t>(profile_)], random);
 }
 
 // An integer argument: its default, a small number, or a number like a size.
@@ -167,14 +161,6 @@ int64_t SizeSolver::integer(const op::Param& param, Random& random) {
     case 4: return -1;
     default: return size(random);
   }
-}
-
-void SizeSolver::choose_present(Assignment& assignment, const VariableTypes& types,
-                                Random& random) {
-  for (size_t i = 0; i < s_.params.size(); ++i)
-    assignment.present.push_back(optionals_[i].next(random) != 0);
-  for (const auto& [param, given] : limits_.present) assignment.present[param] = given;
-  require_optionals(assignment, types, random);
 }
 
 void SizeSolver::require_optionals(Assignment& assignment, const VariableTypes& types,
@@ -193,7 +179,11 @@ void SizeSolver::require_optionals(Assignment& assignment, const VariableTypes& 
   }
 }
 
-void SizeSolver::choose_groups(Assignment& assignment, Random& random) {
+Assignment SizeSolver::choose(Random& random, const VariableTypes& types) {
+  Assignment to;
+  for (auto& optional : optionals_) to.present.push_back(optional.next(random) != 0);
+  for (const auto& [param, given] : limits_.present) to.present[param] = given;
+  require_optionals(to, types, random);
   for (const std::string& g : groups_) {
     int rank = group_ranks_[g].next(random);
     if (const auto it = limits_.ranks.find(g); it != limits_.ranks.end())
@@ -204,34 +194,32 @@ void SizeSolver::choose_groups(Assignment& assignment, Random& random) {
       dims[random.below(dims.size())] = 0;
     if (g == marked_ && profile_ == Profile::kLarge && !dims.empty())
       dims[0] = pick(kLarges, random);
-    assignment.groups[g] = std::move(dims);
+    to.groups[g] = std::move(dims);
   }
+  for (const op::Param& p : s_.params)
+    if (p.kind == op::Kind::kInt) to.numbers[p.name] = integer(p, random);
+  for (const std::string& d : dims_)
+    to.numbers[d] = d == marked_ && profile_ == Profile::kEmpty   ? 0
+                    : d == marked_ && profile_ == Profile::kLarge ? pick(kLarges, random)
+                                                                  : size(random);
+  return to;
 }
 
-void SizeSolver::choose_numbers(Assignment& assignment, Random& random) {
-  for (const op::Param& p : s_.params)
-    if (p.kind == op::Kind::kInt) assignment.numbers[p.name] = integer(p, random);
-  for (const std::string& d : dims_) {
-    assignment.numbers[d] = d != marked_                  ? size(random)
-                            : profile_ == Profile::kEmpty ? 0
-                            : profile_ == Profile::kLarge ? pick(kLarges, random)
-                                                          : size(random);
-  }
+void SizeSolver::settle(Assignment& assignment, const std::set<std::string>& pinned,
+                        Random& random) const {
+  repair(assignment, pinned, random);
+  shrink(assignment, pinned);
+  repair(assignment, pinned, random);
 }
 
 Assignment SizeSolver::next(Random& random, const VariableTypes& types) {
-  Assignment assignment;
   profile_ = profiles_.next(random);
   const size_t names = dims_.size() + groups_.size();
   const size_t at = names > 0 ? random.below(names) : 0;
   marked_ = at < dims_.size() ? dims_[at] : names > 0 ? groups_[at - dims_.size()] : "";
-  choose_present(assignment, types, random);
-  choose_groups(assignment, random);
-  choose_numbers(assignment, random);
-  repair(assignment, {}, random);
-  shrink(assignment, {});
-  repair(assignment, {}, random);
-  return assignment;
+  Assignment to = choose(random, types);
+  settle(to, {}, random);
+  return to;
 }
 
 std::vector<SizePoint> SizeSolver::points() const {
@@ -263,22 +251,16 @@ std::vector<SizePoint> SizeSolver::points() const {
 
 std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& random,
                                            const VariableTypes& types) {
-  Assignment assignment;
   profile_ = Profile::kLarge, marked_ = "";
-  choose_present(assignment, types, random);
-  choose_groups(assignment, random);
-  choose_numbers(assignment, random);
+  Assignment to = choose(random, types);
   if (point.size > kOneEach) {
-    for (const std::string& d : dims_) assignment.numbers[d] = 1;
-    for (auto& [name, dims] : assignment.groups) std::fill(dims.begin(), dims.end(), 1);
+    for (const std::string& d : dims_) to.numbers[d] = 1;
+    for (auto& [name, dims] : to.groups) std::fill(dims.begin(), dims.end(), 1);
   }
-  assignment.set(point.name, point.size);
-  const std::set<std::string> pinned = {point.name};
-  repair(assignment, pinned, random);
-  shrink(assignment, pinned);
-  repair(assignment, pinned, random);
-  if (product(assignment) > kMostWork) return std::nullopt;
-  return assignment;
+  to.set(point.name, point.size);
+  settle(to, {point.name}, random);
+  if (product(to) > kMostWork) return std::nullopt;
+  return to;
 }
 
 double SizeSolver::product(const Assignment& assignment) const {
@@ -352,50 +334,41 @@ bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string
   return changed;
 }
 
-// As satisfy(), for a clause of kind kMultiple: to a multiple of the divisor, or to a divisor.
-bool SizeSolver::satisfy_multiple(Assignment& assignment, const op::Clause& c,
-                                  const std::set<std::string>& pinned, Random& random) const {
-  const auto left = assignment.value(s_, c.left.name);
-  const auto right =
-      c.right.name.empty() ? std::optional(c.right.number) : assignment.value(s_, c.right.name);
-  if (!left || !right || op::remainder(*left, *right) == 0) return false;
-  const bool free_left = !pinned.contains(c.left.name);
-  const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);
-  if (free_right && (!free_left || random.below(2) == 0)) {
-    int64_t divisor = std::clamp<int64_t>(*right, 1, std::max<int64_t>(*left, 1));
-    while (*left % divisor != 0) --divisor;
-    return assignment.set(c.right.name, divisor), true;
-  }
-  if (!free_left) return false;
-  return assignment.set(c.left.name,
-                        *left > *right ? *left - op::remainder(*left, *right) : *right),
-         true;
-}
-
-// Makes one clause hold by changing one of its names. False if it holds already or cannot be made to.
+// Makes one clause hold by changing one of its names. Returns false if it holds already or cannot be made to.
 bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
                          const std::set<std::string>& pinned, Random& random) const {
-  const auto change = [&](const std::string& name, std::optional<int64_t> v) {
-    if (!v || pinned.contains(name)) return false;
-    assignment.set(name, *v);
-    return true;
-  };
+  const bool multiple = c.kind == op::Clause::Kind::kMultiple;
+  if (!multiple && c.kind != op::Clause::Kind::kCompare) return false;
   const auto term = [&](const op::Term& t) -> std::optional<int64_t> {
     if (t.name.empty()) return t.number;
     const auto v = assignment.value(s_, t.name);
     return v ? std::optional(*v * t.number) : std::nullopt;
   };
-  if (c.kind == op::Clause::Kind::kMultiple) return satisfy_multiple(assignment, c, pinned, random);
-  if (c.kind != op::Clause::Kind::kCompare) return false;
   const auto left = term(c.left), right = term(c.right);
-  if (!left || !right || op::compares(*left, c.compare, *right)) return false;
+  if (!left || !right) return false;
+  const int64_t over = multiple ? op::remainder(*left, *right) : 0;
+  if (multiple ? over == 0 : op::compares(*left, c.compare, *right)) return false;
   const bool free_left = !c.left.name.empty() && !pinned.contains(c.left.name);
   const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);
-  const bool change_left = free_left && (!free_right || random.below(2) == 0);
-  const op::Term& t = change_left ? c.left : c.right;
-  if (t.name.empty()) return false;
-  return change(t.name, solve(t.number, change_left ? c.compare : mirrored(c.compare),
-                              change_left ? *right : *left, *assignment.value(s_, t.name), random));
+  if (!free_left && !free_right) return false;
+  std::optional<int64_t> value;
+  bool change_left = false;
+  if (multiple) {
+    // To a multiple of the divisor, or to a divisor.
+    change_left = !free_right || (free_left && random.below(2) != 0);
+    value = *left > *right ? *left - over : *right;
+    if (!change_left) {
+      value = std::clamp<int64_t>(*right, 1, std::max<int64_t>(*left, 1));
+      while (*left % *value != 0) --*value;
+    }
+  } else {
+    change_left = free_left && (!free_right || random.below(2) == 0);
+    const op::Term& t = change_left ? c.left : c.right;
+    value = solve(t.number, change_left ? c.compare : mirrored(c.compare),
+                  change_left ? *right : *left, *assignment.value(s_, t.name), random);
+  }
+  if (value) assignment.set(change_left ? c.left.name : c.right.name, *value);
+  return value.has_value();
 }
 
 void SizeSolver::repair(Assignment& assignment, const std::set<std::string>& pinned,

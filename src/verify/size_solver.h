@@ -68,9 +68,10 @@ class SizeSolver {
   // The distribution of the sizes of one call.
   enum class Profile { kEdge, kEmpty, kOdd, kPrime, kPower, kNearPower, kTypical, kLarge };
 
-  void choose_present(Assignment& assignment, const VariableTypes& types, Random& random);
-  void choose_groups(Assignment& assignment, Random& random);
-  void choose_numbers(Assignment& assignment, Random& random);
+  // Optionals, groups and numbers at random.
+  Assignment choose(Random& random, const VariableTypes& types);
+  // Makes the sizes fit the clauses and small enough.
+  void settle(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
   int64_t integer(const op::Param& param, Random& random);
   void shrink(Assignment& assignment, const std::set<std::string>& pinned) const;
   bool shrink_product(Assignment& assignment, const std::set<std::string>& pinned) const;
@@ -80,8 +81,6 @@ class SizeSolver {
   bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
                const std::set<std::string>& pinned, Random& random) const;
-  bool satisfy_multiple(Assignment& assignment, const op::Clause& clause,
-                        const std::set<std::string>& pinned, Random& random) const;
   bool is_active(const Assignment& assignment, const op::Clause& clause) const;
 
   const op::Schema& s_;

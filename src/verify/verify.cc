@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <yard/verify.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/lists.h"
@@ -77,12 +78,9 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
                                                      const void* keep) {
   if (!o.op.empty() || !o.kernel.empty() || !o.calls.empty()) return std::vector<FunctionReport>();
   Functions functions = runtime.functions();
-  if (!o.function.empty()) {
-    const size_t slash = o.function.find('/');
-    if (o.plugin.empty() && slash != std::string::npos)
-      YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, slash)));
-    if (slash != std::string::npos)
-      if (auto found = functions.find(o.function); !found.ok()) return found.status();
+  if (const size_t slash = o.function.find('/'); slash != std::string::npos) {
+    if (o.plugin.empty()) YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, slash)));
+    YARD_RETURN_IF_ERROR(functions.find(o.function).status());
   }
   return functions.service().verify({o.function, o.backend, keep, o.watch_function});
 }
@@ -96,6 +94,7 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
                             base::did_you_mean(id, base::keys(op_record.kernels))));
 }
 
+// The kernel that a dump was compared with, or the reference kernel.
 Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
                                              const std::string& against) {
   if (!against.empty()) return kernel_of(op_record, against);
@@ -131,9 +130,8 @@ size_t VerifyReport::failed() const noexcept {
 }
 
 size_t VerifyReport::broken() const noexcept {
-  size_t n = 0;
-  for (const FunctionReport& f : functions) n += f.state == FunctionReport::State::kBroken;
-  return n;
+  return static_cast<size_t>(
+      std::ranges::count(functions, FunctionReport::State::kBroken, &FunctionReport::state));
 }
 
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
