@@ -26,33 +26,35 @@ int32_t report(const Status& s, char* error, size_t size) {
   return static_cast<int32_t>(s.error_class());
 }
 
-// Exceptions stop here: every function that may throw runs inside of this. Costs nothing where none is
-// thrown.
+// Exceptions stop here: every function that may throw runs inside of this. Costs nothing where none is thrown.
 template <class F>
-[[gnu::always_inline]] inline int32_t guarded_code(char*& error, size_t& size, const F& f) {
+int32_t guarded(char* error, size_t size, const F& f) {
   try {
-    return f();
+    return report(f(), error, size);
   } catch (...) {
     return runtime::report_exception(error, size);
   }
 }
-template <class F>
-int32_t guarded(char* error, size_t size, const F& f) {
-  return guarded_code(error, size, [&] { return report(f(), error, size); });
-}
 
 detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site*>(ref); }
 
-Status missing(const char* what) {
-  return Status(Code::kInvalidArgument, std::string(what) + " is NULL");
+Status invalid(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
+
+// Pointers that must not be null: a subject, and an array that has elements.
+Status check(const void* subject, const char* what, const void* array = nullptr, uint32_t count = 0,
+             const char* array_name = "the argument array") {
+  if (subject == nullptr) return invalid(std::string(what) + " is NULL");
+  if (array == nullptr && count > 0) return invalid(std::string(array_name) + " is NULL");
+  return {};
 }
 
-// Before arguments by name are read; packed calls compare with the op's schema.
-Status check_count(uint32_t count) {
-  if (count <= YARD_MAX_ARGS) return {};
-  return Status(Code::kInvalidArgument, "invalid count of arguments: expected at most " +
-                                            std::to_string(YARD_MAX_ARGS) + ", got " +
-                                            std::to_string(count));
+// Copies a text and its NUL to a buffer of the caller.
+Status copy_out(const std::string& text, const char* what, char* to, size_t size) {
+  if (to == nullptr || size <= text.size())
+    return Status(Code::kInvalidArgument, ErrorClass::kTransient,
+                  what + std::string(" needs ") + std::to_string(text.size() + 1) + " bytes");
+  std::memcpy(to, text.c_str(), text.size() + 1);
+  return {};
 }
 
 // Positional arguments have no name.
@@ -78,20 +80,18 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   yard_options_t c{};
   std::memcpy(&c, given, std::min<size_t>(given->size, sizeof c));
   if (c.size < 2 * sizeof(uint32_t))
-    return Status(Code::kInvalidArgument,
-                  "invalid options: expected their size in the first field");
+    return invalid("invalid options: expected their size in the first field");
   if (c.force != nullptr) o.force = c.force;
   for (const char* const* d = c.deny; d != nullptr && *d != nullptr; ++d) o.deny.emplace_back(*d);
   if (c.mode != nullptr) {
     o.mode_name = c.mode;
-    if (o.mode_name.empty())
-      return Status(Code::kInvalidArgument, "invalid mode: expected a name, got an empty string");
+    if (o.mode_name.empty()) return invalid("invalid mode: expected a name, got an empty string");
   }
   if (c.deadline_ns != 0) o.deadline = after(c.deadline_ns);
-  if (c.label_count > 0 && c.labels == nullptr) return missing("labels");
+  if (c.label_count > 0) YARD_RETURN_IF_ERROR(check(c.labels, "labels"));
   for (uint32_t i = 0; i < c.label_count; ++i) {
     if (c.labels[i].name == nullptr || c.labels[i].value.tag != YARD_TAG_STRING)
-      return Status(Code::kInvalidArgument, "a label needs a name and a string");
+      return invalid("a label needs a name and a string");
     o.labels[c.labels[i].name] = std::string(c.labels[i].value.u.string, c.labels[i].value.count);
   }
   o.deterministic = (c.flags & YARD_CALL_DETERMINISTIC) != 0;
@@ -101,8 +101,7 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   if (c.prefer != 0 || (c.flags & (YARD_OPTION_STRICT | YARD_OPTION_NO_TRANSFORMS)) != 0) {
     Policy p;
     if (c.prefer > YARD_KIND_REFERENCE)
-      return Status(Code::kInvalidArgument,
-                    "invalid prefer: expected YARD_KIND_DEFAULT, _VENDOR or _REFERENCE");
+      return invalid("invalid prefer: expected YARD_KIND_DEFAULT, _VENDOR or _REFERENCE");
     if (c.prefer != 0) p.prefer = static_cast<Kind>(c.prefer);
     if ((c.flags & YARD_OPTION_STRICT) != 0) p.strict = true;
     if ((c.flags & YARD_OPTION_NO_TRANSFORMS) != 0) p.transforms[std::string(op)] = false;
@@ -111,9 +110,8 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   if (c.instance != nullptr) {
     o.instance = &c.instance->made;
     if (o.instance->op() != op)
-      return Status(Code::kInvalidArgument, "invalid instance: expected one of op '" +
-                                                std::string(op) + "', got one of op '" +
-                                                o.instance->op() + "'");
+      return invalid("invalid instance: expected one of op '" + std::string(op) +
+                     "', got one of op '" + o.instance->op() + "'");
   }
   return o;
 }
@@ -135,12 +133,14 @@ void write_result(const ResultRecord& r, yard_result_t* to) {
   std::memcpy(to, &out, std::min<size_t>(out.size, sizeof out));
 }
 
-Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
-                 const yard_options_t* options, yard_result_t* result) {
-  YARD_ASSIGN_OR_RETURN(auto o, read_options(options, site->name));
+// Runs call(options) with the caller's options and result record.
+template <class F>
+Status call_with(std::string_view op, const yard_options_t* options, yard_result_t* result,
+                 const F& call) {
+  YARD_ASSIGN_OR_RETURN(auto o, read_options(options, op));
   ResultRecord record;
   if (result != nullptr) o.result = &record;
-  Status s = dispatch::resolve_call(*site, {args, count}, &o);
+  Status s = call(o);
   write_result(record, result);
   return s;
 }
@@ -148,7 +148,6 @@ Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
 }  // namespace
 }  // namespace yard
 
-using yard::Code;
 using yard::Runtime;
 using yard::Status;
 
@@ -157,8 +156,8 @@ extern "C" {
 yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
   yard::detail::Site* site = nullptr;
   yard::guarded(error, error_size, [&] {
-    if (name == nullptr) return yard::missing("the op's name");
-    Status why;
+    Status why = yard::check(name, "the op's name");
+    if (!why.ok()) return why;
     site = Runtime::shared().core().sites.attach(name, yard::dispatch::kPackedLetters, &why);
     return why;
   });
@@ -168,8 +167,8 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
 int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
                   size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (op == nullptr) return yard::missing("the op");
-    if (args == nullptr && count > 0) return yard::missing("the argument array");
+    if (op == nullptr || (args == nullptr && count > 0)) [[unlikely]]
+      return yard::check(op, "the op", args, count);
     return Status::adopt(yard::dispatch::call(yard::site_of(op), {args, count}));
   });
 }
@@ -178,9 +177,11 @@ int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t cou
                        const yard_options_t* options, yard_result_t* result, char* error,
                        size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (op == nullptr) return yard::missing("the op");
-    if (args == nullptr && count > 0) return yard::missing("the argument array");
-    return yard::call_with(yard::site_of(op), args, count, options, result);
+    YARD_RETURN_IF_ERROR(yard::check(op, "the op", args, count));
+    yard::detail::Site* const site = yard::site_of(op);
+    return yard::call_with(site->name, options, result, [&](const yard::Options& o) {
+      return yard::dispatch::resolve_call(*site, {args, count}, &o);
+    });
   });
 }
 
@@ -188,15 +189,13 @@ int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t
                         const yard_options_t* options, yard_result_t* result, char* error,
                         size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (op == nullptr) return yard::missing("the op's name");
-    if (args == nullptr && count > 0) return yard::missing("the argument array");
-    YARD_RETURN_IF_ERROR(yard::check_count(count));
-    YARD_ASSIGN_OR_RETURN(auto o, yard::read_options(options, op));
-    yard::ResultRecord record;
-    if (result != nullptr) o.result = &record;
-    Status s = Runtime::shared().call(op, yard::read_args(args, count), o);
-    yard::write_result(record, result);
-    return s;
+    YARD_RETURN_IF_ERROR(yard::check(op, "the op's name", args, count));
+    if (count > YARD_MAX_ARGS)
+      return yard::invalid("invalid count of arguments: expected at most " +
+                           std::to_string(YARD_MAX_ARGS) + ", got " + std::to_string(count));
+    return yard::call_with(op, options, result, [&](const yard::Options& o) {
+      return Runtime::shared().call(op, yard::read_args(args, count), o);
+    });
   });
 }
 
@@ -204,8 +203,7 @@ yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* op
                                     uint32_t count, char* error, size_t error_size) {
   yard_instance_t* to = nullptr;
   yard::guarded(error, error_size, [&] {
-    if (op == nullptr) return yard::missing("the op's name");
-    if (options == nullptr && count > 0) return yard::missing("the option array");
+    YARD_RETURN_IF_ERROR(yard::check(op, "the op's name", options, count, "the option array"));
     YARD_ASSIGN_OR_RETURN(
         auto made, yard::Instance::make(Runtime::shared(), op, yard::read_args(options, count)));
     to = new yard_instance_t{std::move(made)};
@@ -217,8 +215,7 @@ yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* op
 int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* weights,
                           uint32_t count, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (instance == nullptr) return yard::missing("the instance");
-    if (weights == nullptr && count > 0) return yard::missing("the weight array");
+    YARD_RETURN_IF_ERROR(yard::check(instance, "the instance", weights, count, "the weight array"));
     return instance->made.load(yard::read_args(weights, count));
   });
 }
@@ -246,36 +243,28 @@ void yard_free_instance(yard_instance_t* instance) { delete instance; }
 int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,
                      size_t kernel_size, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (call_spec == nullptr) return yard::missing("the CallSpec");
+    YARD_RETURN_IF_ERROR(yard::check(call_spec, "the CallSpec"));
     YARD_ASSIGN_OR_RETURN(const auto o, yard::read_options(options, yard::op_of(call_spec)));
     YARD_ASSIGN_OR_RETURN(const auto r, Runtime::shared().resolve(call_spec, o));
-    if (kernel == nullptr || kernel_size <= r.kernel.size())
-      return Status(Code::kInvalidArgument, yard::ErrorClass::kTransient,
-                    "the kernel's id needs " + std::to_string(r.kernel.size() + 1) + " bytes");
-    std::memcpy(kernel, r.kernel.c_str(), r.kernel.size() + 1);
-    return Status();
+    return yard::copy_out(r.kernel, "the kernel's id", kernel, kernel_size);
   });
 }
 
 int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
                      size_t json_size, size_t* needed, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (call_spec == nullptr) return yard::missing("the CallSpec");
+    YARD_RETURN_IF_ERROR(yard::check(call_spec, "the CallSpec"));
     YARD_ASSIGN_OR_RETURN(const auto o, yard::read_options(options, yard::op_of(call_spec)));
     YARD_ASSIGN_OR_RETURN(const auto e, Runtime::shared().explain(call_spec, o));
     const std::string text = e.to_json();
     if (needed != nullptr) *needed = text.size() + 1;
-    if (json == nullptr || json_size <= text.size())
-      return Status(Code::kInvalidArgument, yard::ErrorClass::kTransient,
-                    "the explanation needs " + std::to_string(text.size() + 1) + " bytes");
-    std::memcpy(json, text.c_str(), text.size() + 1);
-    return Status();
+    return yard::copy_out(text, "the explanation", json, json_size);
   });
 }
 
 int32_t yard_register(const yard_plugin_t* plugin, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
-    if (plugin == nullptr) return yard::missing("the descriptor");
+    YARD_RETURN_IF_ERROR(yard::check(plugin, "the descriptor"));
     yard::Changes c;
     c.add_plugin(*plugin);
     return Runtime::shared().apply(std::move(c)).status();

@@ -171,11 +171,11 @@ Status Host::state(const std::vector<std::string>& features) {
                                 base::excerpt(text)));
     read.push_back(*std::move(feature));
   }
-  for (size_t i = 0; i < read.size(); ++i) {
-    const Device d = read[i].device;
-    const Stated* known = find(d.type, d.index, registry::FeatureName::read(read[i].name));
-    if (known != nullptr && known->feature.name == read[i].name) continue;
-    stated_.append(std::unique_ptr<Stated>(new Stated{read[i]}));
+  for (const registry::Feature& f : read) {
+    const Stated* const known =
+        find(f.device.type, f.device.index, registry::FeatureName::read(f.name));
+    if (known == nullptr || known->feature.name != f.name)
+      stated_.append(std::unique_ptr<Stated>(new Stated{f}));
   }
   return {};
 }

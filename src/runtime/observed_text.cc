@@ -8,10 +8,7 @@ namespace {
 
 const std::string kTooMany = "(one of too many different calls)";
 
-uint64_t next_texts_id() noexcept {
-  static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
+std::atomic<uint64_t> g_last_id{0};
 
 // What a thread looked up lately.
 struct RecentText {
@@ -36,7 +33,7 @@ ThreadTexts& thread_texts() {
 
 op::CallKey& scratch_key() { return thread_texts().key; }
 
-ObservedTexts::ObservedTexts() : id_(next_texts_id()) {}
+ObservedTexts::ObservedTexts() : id_(++g_last_id) {}
 
 const std::string& ObservedTexts::find(std::string_view key,
                                        const std::function<std::string()>& make) {

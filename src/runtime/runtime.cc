@@ -50,6 +50,8 @@ const yard_host_t* ProgramTexts::host() noexcept { return Runtime::shared().core
 
 namespace yard {
 
+using base::or_out_of_memory;
+
 // Everything a runtime consists of.
 struct Runtime::Parts final : dispatch::CoreServices {
   Parts(const RuntimeSettings& s, Runtime& self)
@@ -222,7 +224,7 @@ detail::Core& Runtime::core() const noexcept { return parts_->core; }
 
 Status Plugins::state_device_features(const std::vector<std::string>& features) {
   Runtime::Parts& parts = *runtime_->parts_;
-  return base::or_out_of_memory([&]() -> Status {
+  return or_out_of_memory([&]() -> Status {
     YARD_RETURN_IF_ERROR(parts.host.state(features));
     YARD_RETURN_IF_ERROR(parts.core.published.renew_entries());
     const Status searched = parts.loader.discover({});
@@ -232,7 +234,7 @@ Status Plugins::state_device_features(const std::vector<std::string>& features) 
 }
 
 Status Runtime::reset() {
-  return base::or_out_of_memory([&]() -> Status {
+  return or_out_of_memory([&]() -> Status {
     std::vector<registry::Step> steps;
     if (parts_->settings.builtin_backends) {
       YARD_ASSIGN_OR_RETURN(auto builtin, builtin_steps(parts_->core.host));
@@ -256,7 +258,7 @@ Functions Runtime::functions() const noexcept { return Functions(parts_->functio
 Plugins Runtime::plugins() const noexcept { return Plugins(*this, parts_->loader); }
 
 Result<Ticket> Runtime::apply(Changes changes) {
-  return base::or_out_of_memory([&]() -> Result<Ticket> {
+  return or_out_of_memory([&]() -> Result<Ticket> {
     if (!changes.list_->problem.ok()) return changes.list_->problem;
     return parts_->core.published.apply(changes.list_->steps);
   });
@@ -264,13 +266,12 @@ Result<Ticket> Runtime::apply(Changes changes) {
 
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
 Status Runtime::set_policy(Policy policy) {
-  return base::or_out_of_memory(
-      [&] { return dispatch::set_policy(parts_->core, std::move(policy)); });
+  return or_out_of_memory([&] { return dispatch::set_policy(parts_->core, std::move(policy)); });
 }
 
 Status Rules::reload_environment() {
   Runtime::Parts& parts = *runtime_->parts_;
-  return base::or_out_of_memory([&]() -> Status {
+  return or_out_of_memory([&]() -> Status {
     const auto s = parts.core.snapshot();
     auto reading = rules::read_environment(*s->policy->reading, [](const std::string& path) {
       return runtime::Recording::open(path).status();
@@ -320,26 +321,23 @@ std::vector<Problem> Runtime::problems() const {
 }
 
 Status Rules::load(const std::string& path, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory([&] { return runtime_->parts_->rules.load(path, problems); });
+  return or_out_of_memory([&] { return runtime_->parts_->rules.load(path, problems); });
 }
 
 Status Rules::set(Config config, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory(
-      [&] { return runtime_->parts_->rules.set(std::move(config), problems); });
+  return or_out_of_memory([&] { return runtime_->parts_->rules.set(std::move(config), problems); });
 }
 
 Status Rules::watch(const std::string& path, const WatchSettings& settings,
                     std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory(
-      [&] { return runtime_->parts_->rules.watch(path, settings, problems); });
+  return or_out_of_memory([&] { return runtime_->parts_->rules.watch(path, settings, problems); });
 }
 
 void Rules::unwatch() { runtime_->parts_->rules.unwatch(); }
 std::vector<ConfigVersion> Rules::history() const { return runtime_->parts_->rules.history(); }
 
 Status Rules::roll_back(uint64_t number, std::vector<ConfigProblem>* problems) {
-  return base::or_out_of_memory(
-      [&] { return runtime_->parts_->rules.roll_back(number, problems); });
+  return or_out_of_memory([&] { return runtime_->parts_->rules.roll_back(number, problems); });
 }
 
 uint64_t Rules::add_validator(ConfigValidator validator) {
@@ -368,27 +366,27 @@ std::vector<ConfigProblem> Rules::check(const std::string& path) const {
 }
 
 Status Rules::set_labels(std::map<std::string, std::string, std::less<>> labels) {
-  return base::or_out_of_memory([&] {
+  return or_out_of_memory([&] {
     return dispatch::set_labels(runtime_->core(), {labels.begin(), labels.end()});
   });
 }
 
 Status Rules::set_static_map(StaticMap map) {
-  return base::or_out_of_memory(
+  return or_out_of_memory(
       [&] { return dispatch::set_static_map(runtime_->core(), std::move(map)); });
 }
 
 StaticMap Rules::static_map() const { return runtime_->core().snapshot()->policy->mapped; }
 
 Status Rules::add_mode(std::string_view name, ModeProvider provider) {
-  return base::or_out_of_memory([&]() -> Status {
+  return or_out_of_memory([&]() -> Status {
     YARD_ASSIGN_OR_RETURN(auto mode, policy::make_mode(name, std::move(provider)));
     return dispatch::add_mode(runtime_->core(), std::move(mode));
   });
 }
 
 Status Rules::remove_mode(std::string_view name) {
-  return base::or_out_of_memory([&] { return dispatch::remove_mode(runtime_->core(), name); });
+  return or_out_of_memory([&] { return dispatch::remove_mode(runtime_->core(), name); });
 }
 
 RuntimeStats Runtime::stats(bool with_calls) const {

@@ -35,10 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostTracedChanges = 10000;
 
-uint64_t next_timeline() noexcept {
-  static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
+std::atomic<uint64_t> g_timelines{0};
 
 struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
@@ -70,7 +67,7 @@ thread_local Mine t_mine;
 
 class Timeline final : public registry::CallObserver {
  public:
-  explicit Timeline(size_t max_events) : id_(next_timeline()), most_(max_events) {}
+  explicit Timeline(size_t max_events) : most_(max_events) {}
 
   void seen(const registry::ObservedCall& call) noexcept override;
 
@@ -93,7 +90,7 @@ class Timeline final : public registry::CallObserver {
   Event* next();
   void publish() noexcept;
   void add(Change change);
-  const uint64_t id_;  // no other has or had it
+  const uint64_t id_ = ++g_timelines;  // no other has or had it
   const int64_t start_ = base::steady_ns();
   const size_t most_;  // events
   std::atomic<uint64_t> dropped_{0};

@@ -10,19 +10,20 @@
 namespace yard {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
 constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
 
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+// The text without blanks at both ends. Lines may end with a carriage return.
 std::string_view trim(std::string_view s) {
-  const size_t from = s.find_first_not_of(kBlanks);
-  if (from == std::string_view::npos) return {};
-  return s.substr(from, s.find_last_not_of(kBlanks) - from + 1);
+  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+  return s;
 }
 
 // Removes and returns the first word.
 std::string_view word(std::string_view& s) {
-  s = trim(s);
-  const size_t end = std::min(s.find_first_of(kBlanks), s.size());
+  const auto end = static_cast<size_t>(std::ranges::find_if(s, is_blank) - s.begin());
   const std::string_view w = s.substr(0, end);
   s = trim(s.substr(end));
   return w;
@@ -31,9 +32,9 @@ std::string_view word(std::string_view& s) {
 // Removes and returns everything up to a colon between blanks, which no CallSpec contains. Empty if there is none.
 std::optional<std::string_view> part(std::string_view& s) {
   for (size_t at = 0; at < s.size(); ++at) {
-    const bool before = at == 0 || kBlanks.find(s[at - 1]) != std::string_view::npos;
-    const bool after = at + 1 == s.size() || kBlanks.find(s[at + 1]) != std::string_view::npos;
-    if (s[at] != ':' || !before || !after) continue;
+    if (s[at] != ':' || (at > 0 && !is_blank(s[at - 1])) ||
+        (at + 1 < s.size() && !is_blank(s[at + 1])))
+      continue;
     const std::string_view head = trim(s.substr(0, at));
     s = trim(s.substr(at + 1));
     return head;
@@ -53,14 +54,10 @@ std::string read_expectation(std::string_view line, Expectation& to) {
   if (to.kernel.empty() || to.op.empty() || to.call.empty())
     return fmt::format(
         "expected three globs before the first ':', for kernel, op and call; got '{}'", *subject);
-  if (*kind == "unsupported") {
-    to.kind = Expectation::Kind::kUnsupported;
-  } else if (*kind == "fails") {
-    to.kind = Expectation::Kind::kFails;
-  } else {
+  if (*kind != "unsupported" && *kind != "fails")
     return fmt::format("expected 'unsupported' or 'fails', got '{}'{}", *kind,
                        base::did_you_mean(*kind, {"unsupported", "fails"}));
-  }
+  to.kind = *kind == "fails" ? Expectation::Kind::kFails : Expectation::Kind::kUnsupported;
   to.reason = line;
   return to.reason.empty() ? "the reason is missing: expected it after the second ':'" : "";
 }
