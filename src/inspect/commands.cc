@@ -30,12 +30,9 @@ constexpr size_t kMostChanges = 256;
 
 // A change that a client made.
 struct Change {
-  uint64_t id = 0;
-  std::chrono::system_clock::time_point at;
-  Peer who;
-  std::string program;  // of the client
-  std::string command, args;
-  uint64_t runtime = 0;
+  uint64_t runtime;
+  std::string text;       // "change 3: deny {...}"
+  base::JsonObject json;  // all but whether it is undone
   Undo undo;
   bool undone = false;
 };
@@ -51,18 +48,15 @@ struct Process {
   bool busy = false;                     // the server is being started or stopped, without the lock
   std::unique_ptr<Server> server;
   // Used by the server's thread only, oldest first.
-  struct Changes {
-    std::vector<Change> all;
-    uint64_t last = 0;
-  };
-  std::unique_ptr<Changes> changes = std::make_unique<Changes>();
+  std::unique_ptr<std::vector<Change>> changes = std::make_unique<std::vector<Change>>();
+  uint64_t last_change = 0;
   base::InChild in_child{[this] {
     runtimes.clear();
-    running = nullptr, busy = false;
+    running = nullptr, busy = false, last_change = 0;
     // The parent's thread may have been using these.
     (void)server.release();
     (void)changes.release();
-    changes = std::make_unique<Changes>();
+    changes = std::make_unique<std::vector<Change>>();
   }};
 };
 
@@ -112,9 +106,9 @@ Result<std::string> on_runtime(std::optional<int64_t> id, const F& f) {
   return f(found->subject());
 }
 
-std::string program_of(const std::string& process_id) {
+std::string program_of(pid_t process) {
   std::error_code unknown;
-  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process_id), unknown).string();
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process), unknown).string();
 }
 
 // When this process was started, in seconds since 1970. Returns 0 if the system does not tell.
@@ -148,21 +142,18 @@ Result<std::string> hello(const Peer&) {
     if (one.ok()) runtimes.push_back(*one);  // it may have ended
   }
   base::JsonObject to;
-  to.add("pid", ::getpid()).add("program", program_of("self"));
+  to.add("pid", ::getpid()).add("program", program_of(::getpid()));
   to.add("version", YARD_VERSION).add("started", started());
   to.add_json("runtimes", base::json_list(runtimes));
   return to.add("user", ::geteuid()).text();
 }
 
 std::string to_json(const Change& c) {
-  base::JsonObject who, to;
-  who.add("uid", c.who.user).add("pid", c.who.process).add_or_null("program", c.program);
-  to.add("id", c.id).add("at", seconds_since_1970(c.at)).add_json("who", who.text());
-  to.add("command", c.command).add_json("args", c.args).add("runtime", c.runtime);
-  return to.add("undoable", c.undo != nullptr).add("undone", c.undone).text();
+  return base::JsonObject(c.json).add("undone", c.undone).text();
 }
 
-std::string whom(const Peer& who, const std::string& program) {
+std::string text_of(const Peer& who) {
+  const std::string program = program_of(who.process);
   return fmt::format("user {}, process {}{}", who.user, who.process,
                      program.empty() ? "" : fmt::format(" ({})", base::printable(program, 200)));
 }
@@ -171,52 +162,51 @@ void log_change(std::string text) { base::log_event(LogLevel::kWarn, "inspect", 
 
 Result<std::string> change(const Subject& s, const Command& command, const Request& request,
                            const Peer& who) {
-  Process::Changes& changes = *process().changes;
-  Change made;
-  made.who = who, made.program = program_of(std::to_string(who.process));
-  made.command = request.command, made.args = to_text(request.args), made.runtime = s.id;
-  const std::string what = fmt::format("{} {} by {}", request.command,
-                                       base::printable(made.args, 500), whom(who, made.program));
+  Process& p = process();
+  const std::string args = to_text(request.args), by = text_of(who);
+  const std::string what = fmt::format("{} {}", request.command, base::printable(args, 500));
   auto changed = command.change(s, CommandArgs(request.args));
   if (!changed.ok()) {
-    log_change(fmt::format("{} was refused: {}", what, changed.status().message()));
+    log_change(fmt::format("{} by {} was refused: {}", what, by, changed.status().message()));
     return std::move(changed).status();
   }
-  made.id = ++changes.last;
-  made.at = std::chrono::system_clock::now();
-  made.undo = std::move(changed->undo);
-  log_change(fmt::format("Change {}: {}", made.id, what));
-  if (changes.all.size() >= kMostChanges) changes.all.erase(changes.all.begin());
-  changes.all.push_back(std::move(made));
+  const uint64_t id = ++p.last_change;
+  log_change(fmt::format("Change {}: {} by {}", id, what, by));
+  base::JsonObject peer, json;
+  peer.add("uid", who.user).add("pid", who.process).add_or_null("program", program_of(who.process));
+  json.add("id", id).add("at", seconds_since_1970(std::chrono::system_clock::now()));
+  json.add_json("who", peer.text()).add("command", request.command).add_json("args", args);
+  json.add("runtime", s.id).add("undoable", changed->undo != nullptr);
+  if (p.changes->size() >= kMostChanges) p.changes->erase(p.changes->begin());
+  p.changes->push_back(
+      {s.id, fmt::format("change {}: {}", id, what), json, std::move(changed->undo)});
   if (changed->bare) return std::move(changed->result);
-  return base::JsonObject().add("change", changes.last).add_json("effect", changed->result).text();
+  return base::JsonObject().add("change", id).add_json("effect", changed->result).text();
 }
 
 Result<std::string> undo(const Peer& who) {
   const std::vector<uint64_t> runtimes = runtime_ids();
-  std::vector<Change>& all = process().changes->all;
-  for (auto c = all.rbegin(); c != all.rend(); ++c) {
-    if (c->undone || c->undo == nullptr || !base::contains(runtimes, c->runtime)) continue;
-    const std::string what =
-        fmt::format("change {}: {} {}", c->id, c->command, base::printable(c->args, 500));
-    const std::string by = whom(who, program_of(std::to_string(who.process)));
-    return on_runtime(
-        static_cast<int64_t>(c->runtime), [&](const Subject& s) -> Result<std::string> {
-          if (Status status = c->undo(s); !status.ok()) {
-            log_change(fmt::format("undo of {} by {} was refused: {}", what, by, status.message()));
-            return status.note(fmt::format("while taking back {}", what));
-          }
-          log_change(fmt::format("Undone by {}: {}", by, what));
-          c->undone = true;
-          return to_json(*c);
-        });
-  }
-  return Status(Code::kNotFound, "there is no change to undo");
+  std::vector<Change>& all = *process().changes;
+  const auto c = std::find_if(all.rbegin(), all.rend(), [&](const Change& x) {
+    return !x.undone && x.undo != nullptr && base::contains(runtimes, x.runtime);
+  });
+  if (c == all.rend()) return Status(Code::kNotFound, "there is no change to undo");
+  const auto take_back = [&](const Subject& s) -> Result<std::string> {
+    const std::string by = text_of(who);
+    if (Status status = c->undo(s); !status.ok()) {
+      log_change(fmt::format("undo of {} by {} was refused: {}", c->text, by, status.message()));
+      return status.note(fmt::format("while taking back {}", c->text));
+    }
+    log_change(fmt::format("Undone by {}: {}", by, c->text));
+    c->undone = true;
+    return to_json(*c);
+  };
+  return on_runtime(static_cast<int64_t>(c->runtime), take_back);
 }
 
 Result<std::string> list_changes(const Peer&) {
   std::vector<std::string> all;
-  for (const Change& c : process().changes->all) all.push_back(to_json(c));
+  for (const Change& c : *process().changes) all.push_back(to_json(c));
   return base::JsonObject().add_json("changes", base::json_list(all)).text();
 }
 
@@ -291,7 +281,7 @@ Result<std::string> handle_request(const Request& request, const Peer& who) {
 }
 
 std::string last_change() {
-  const std::vector<Change>& all = process().changes->all;
+  const std::vector<Change>& all = *process().changes;
   return all.empty() ? "null" : to_json(all.back());
 }
 
@@ -354,8 +344,8 @@ void LiveControl::leave() {
   p.busy = true;
   auto server = std::move(p.server);
   lock.unlock();
-  server = nullptr;        // waits for its thread, unless this is it
-  p.changes->all.clear();  // what could undo them is gone
+  server = nullptr;    // waits for its thread, unless this is it
+  p.changes->clear();  // what could undo them is gone
   lock.lock();
   p.busy = false;
   p.changed.notify_all();
