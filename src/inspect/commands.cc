@@ -50,6 +50,12 @@ struct Process {
   // Used by the server's thread only, oldest first.
   std::unique_ptr<std::vector<Change>> changes = std::make_unique<std::vector<Change>>();
   uint64_t last_change = 0;
+
+  void sort() {
+    std::ranges::sort(runtimes, {}, [](const LiveControl* r) {
+      return std::pair(!r->subject().shared, r->subject().id);
+    });
+  }
   base::InChild in_child{[this] {
     runtimes.clear();
     running = nullptr, busy = false, last_change = 0;
@@ -300,6 +306,13 @@ void LiveControl::end() {
   leave();
 }
 
+void LiveControl::is_shared() {
+  Process& p = process();
+  const std::lock_guard lock(p.lock);
+  subject_.shared = true;
+  p.sort();
+}
+
 void LiveControl::allow(bool on) {
   if (allowed_.exchange(on, std::memory_order_acq_rel) == on) return;
   if (on)
@@ -316,9 +329,7 @@ void LiveControl::join() {
   p.changed.wait(lock, [&] { return !p.busy; });
   if (!allowed_.load(std::memory_order_acquire) || base::contains(p.runtimes, this)) return;
   p.runtimes.push_back(this);
-  std::ranges::sort(p.runtimes, {}, [](const LiveControl* r) {
-    return std::pair(!r->subject_.shared, r->subject_.id);
-  });
+  p.sort();
   if (p.server != nullptr) return;
   p.busy = true;
   lock.unlock();

@@ -36,8 +36,8 @@ class LiveControl {
   // any other part of the runtime ends.
   void end();
 
-  // Call this before the first call of the runtime.
-  void is_shared() noexcept { subject_.shared = true; }
+  // The runtime is Runtime::shared().
+  void is_shared();
   // What the settings and the environment say now.
   void allow(bool on);
 
