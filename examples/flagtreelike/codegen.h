@@ -29,7 +29,6 @@ inline std::optional<Value> atomic_add(Builder& builder, Value pointer, Value va
 }
 // [/implementation]
 
-// [definition]
 // The whole kernel of a matrix product. An active backend may replace the definition.
 inline const yard::Function<std::string(int64_t, int64_t, int64_t)> matmul{
     "codegen",
@@ -39,6 +38,5 @@ inline const yard::Function<std::string(int64_t, int64_t, int64_t)> matmul{
              std::to_string(k);
     },
     {.selection = yard::Selection::kActive}};
-// [/definition]
 
 }  // namespace codegen

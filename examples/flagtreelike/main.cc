@@ -11,14 +11,12 @@ using codegen::Value;
 
 namespace {
 
-// [set]
 void add_mthreads_like(yard::Changes& changes) {
   yard::implement(changes, codegen::matmul, "mthreads_like",
                   [](int64_t m, int64_t n, int64_t k) -> std::string {
                     return "tensor core 128x128, " + std::to_string(m * n * k) + " products";
                   });
 }
-// [/set]
 
 size_t lines_of_an_add(int bits) {
   Builder builder;

@@ -2,8 +2,8 @@
 // The inline part of a call of a function (yard/function.h). Not for direct use.
 //
 // The tables of all functions belong to the snapshot of the shared runtime, so that one store switches them together. A call
-// holds the snapshot with its hazard slot while it asks verifiers, and then only the implementation that runs: a long call
-// keeps nothing else from being freed. A site whose function no backend serves is `quiet`: its calls read nothing else.
+// holds the snapshot with its hazard slot while it asks verifiers, and then only the implementation that runs, unless that
+// takes a Next. A site whose function no backend serves is `quiet`: its calls read nothing else.
 #pragma once
 
 #include <yard/detail/guard.h>
