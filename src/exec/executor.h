@@ -61,9 +61,7 @@ struct CallFrame {
 class AdmissionCheck {
  public:
   virtual ~AdmissionCheck() = default;
-  // Whether an attempt may run now. Called at most once for each attempt.
-  virtual bool admits(size_t attempt) = 0;
-  // Whether the attempt was admitted as a probe.
+  virtual bool admits(size_t attempt) = 0;  // called at most once for each attempt
   virtual bool is_probe(size_t /*attempt*/) const noexcept { return false; }
 };
 
@@ -132,14 +130,10 @@ Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& requ
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                              int32_t code, const char* message, Outcome& outcome);
 
-// Stores the id of the kernel that runs.
 void note_kernel(ResultRecord& record, const std::string& id) noexcept;
-
 // Returns `failed`, the error of a kernel, or the refusal of a nested call if the kernel failed because of it. `guarded`
 // says whether the thread is inside the guard of the kernel's call.
 Status refusal_or(base::ThreadRecord& thread, Status failed, bool guarded);
-
-// The error of one failed kernel.
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message);
 

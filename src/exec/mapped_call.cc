@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "op/facts.h"
@@ -394,14 +395,12 @@ void MappedCall::place(void* memory) noexcept {
 }
 
 void MappedCall::pass_on(const yard_value_t* given) noexcept {
+  const std::less<const void*> less;
   for (size_t i = 0; i < map_.params.size(); ++i) {
-    const int source = map_.params[i].source;
-    if (source < 0) continue;
-    const auto* const tensor = reinterpret_cast<const std::byte*>(args_[i].u.tensor);
-    const auto* const own = reinterpret_cast<const std::byte*>(own_);
+    const void* const tensor = args_[i].u.tensor;
     const bool is_own =
-        args_[i].tag == YARD_TAG_TENSOR && tensor >= own && tensor < own + sizeof own_;
-    if (!is_own) args_[i] = given[source];
+        args_[i].tag == YARD_TAG_TENSOR && !less(tensor, own_) && less(tensor, own_ + tensors_);
+    if (map_.params[i].source >= 0 && !is_own) args_[i] = given[map_.params[i].source];
   }
 }
 

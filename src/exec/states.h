@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of kernels that have create(): created from options, loaded with weights, prepared for a shape,
-// destroyed once.
-//
-// States belong to an instance of an op, or to the plain calls of a runtime. There is one for each combination of values
-// of the fields that the kernel names. The last kKept are cached. A state is destroyed when it is neither cached nor used
-// by a call. The states of a runtime together hold a bounded number of bytes: a state that would exceed the bound is
-// destroyed at once, and its kernel declines the call.
+// States of kernels that have create(). They belong to an instance of an op, or to the plain calls of a runtime, one for
+// each combination of values of the fields that the kernel names. The last kKept are cached. A state is destroyed when it
+// is neither cached nor used by a call. The states of a runtime together hold a bounded number of bytes: a state that would
+// exceed the bound is destroyed at once, and its kernel declines the call.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -81,19 +78,17 @@ class States {
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
-  // The state for this call, created if needed with the frame's call as context. Returns null after a failure, if the state
-  // was made from other weights than the call passes, or if it would exceed the bound on bytes. Then `code` is the code,
-  // and the frame holds the message.
+  // The state for this call, created if needed with the frame's call as context. Null after a failure, if the state was made
+  // from other weights than the call passes, or if it would exceed the bound. Then `code` and the frame's message say why.
   std::shared_ptr<void> find(const StateRequest& request, int32_t& code);
 
   // Drops states whose kernels are no longer registered. After each change, holding no lock.
   void drop_removed();
-  // The cached states, and the bytes that they hold.
   struct Held {
     size_t states = 0;
     uint64_t bytes = 0;
   };
-  Held held() const;
+  Held held() const;  // by the cache
 
  private:
   struct Kept {
@@ -118,12 +113,11 @@ class States {
   const base::InChild in_child_{[this] { new std::list<Kept>(std::move(kept_)); }};
 };
 
-// The options that a kernel is created with, in the order of its schema, with defaults. An error names an
-// option that is missing, unknown or of the wrong type.
+// The options that a kernel is created with, in the order of its schema, with defaults. An error names the option.
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
 
-// An error names a weight that the kernel does not declare, or one that it needs. A kernel that declares none takes all.
+// An error names a weight that the kernel does not declare, or one that it needs. One that declares none takes all.
 Status check_weights(const registry::Kernel& kernel, const Weights& given);
 
 }  // namespace yard::exec
