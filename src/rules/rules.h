@@ -45,9 +45,11 @@ class Rules {
   // If there are no rules yet and the file is refused, it is watched until a version of it is accepted, if `at_start` is
   // set or the file asks to be watched.
   Status load(const std::string& path, Problems* problems, bool at_start = false);
-  Status set(Config config, Problems* problems);
-  // Like set(), but ignores the rollout that the rules ask for. `source` is for the history.
-  Status change(Config config, std::string source, Problems* problems);
+  // `source` is for the history. If `at_once` is set, the rollout that the rules ask for is ignored.
+  Status change(Config config, std::string source, Problems* problems, bool at_once = true);
+  Status set(Config config, Problems* problems) {
+    return change(std::move(config), "Rules::set", problems, false);
+  }
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
   // Removes the rules and ends the watch.
@@ -110,7 +112,6 @@ class Rules {
   };
 
   // submit.cc
-  static Submission submission(Config config, std::string source);
   Status submit(Submission o, Problems* problems);
   // Null if there is an error.
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);

@@ -83,24 +83,14 @@ Status Rules::check_reentry() const {
                 "a validator, log sink, probe, verifier or cost hint must not change the rules");
 }
 
-Status Rules::set(Config config, Problems* problems) {
-  return submit(submission(std::move(config), "Rules::set"), problems);
-}
-
-Status Rules::change(Config config, std::string source, Problems* problems) {
-  Submission o = submission(std::move(config), std::move(source));
-  o.at_once = true;
-  return submit(std::move(o), problems);
-}
-
-Rules::Submission Rules::submission(Config config, std::string source) {
+Status Rules::change(Config config, std::string source, Problems* problems, bool at_once) {
   Submission o;
-  o.reading.config = std::move(config);
-  o.source = std::move(source);
+  o.source = std::move(source), o.at_once = at_once;
   // Problems name their source.
-  if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
-  o.reading.files = o.reading.config.sources.files;
-  return o;
+  if (config.sources.files.empty()) config.sources.files = {o.source};
+  o.reading.files = config.sources.files;
+  o.reading.config = std::move(config);
+  return submit(std::move(o), problems);
 }
 
 Status Rules::roll_back(uint64_t number, Problems* problems) {
