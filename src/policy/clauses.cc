@@ -357,7 +357,7 @@ std::vector<const Clause*> Clauses::scores(const CallView& call, std::string_vie
   return to;
 }
 
-const Clause& Clauses::clause(uint32_t i) const {
+const Clause& Clauses::clause(size_t i) const {
   return i < own_.size() ? own_[i] : sources_.rules->clauses()[i - own_.size()];
 }
 

@@ -178,7 +178,10 @@ class Clauses {
   // The clauses of policies, all without conditions.
   std::span<const Clause> own() const noexcept { return own_; }
   // A clause by its index: those of policies come before those of rules.
-  const Clause& clause(uint32_t i) const;
+  const Clause& clause(size_t i) const;
+  size_t size() const noexcept {
+    return own_.size() + (sources_.rules != nullptr ? sources_.rules->clauses().size() : 0);
+  }
   // The clause of the list's policy part that does this; null if there is none.
   const Clause* find(Clause::Act act) const;
   // What states the clause: "deny_vendors", "rule 'wide rows' (rules.yaml:7)".

@@ -17,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "op/call_spec.h"
@@ -59,12 +58,11 @@ struct Axis {
   uint32_t flag = 0;
   op::Field field = {};
   std::string label = {};
-  // Ascending.
-  std::vector<int64_t> cuts =
-      {};  // integers with as many of these at or below them pass the same tests
-  std::vector<std::string> words = {};  // kText, kLabel: texts that differ from all others
-  std::vector<uint32_t> patterns =
-      {};  // kText, kLabel: tests that are globs or regular expressions
+  // Ascending. Integers with as many cuts at or below them pass the same tests. Of kText and kLabel: texts that differ
+  // from all others, and tests that are globs or regular expressions.
+  std::vector<int64_t> cuts = {};
+  std::vector<std::string> words = {};
+  std::vector<uint32_t> patterns = {};
 
   // The part of a key: how many bits there are, one of them for each pattern, and the first of them. None for kDevice
   // and kFlag.

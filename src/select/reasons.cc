@@ -10,22 +10,20 @@
 namespace yard::select {
 namespace {
 
-constexpr bool kByPolicy = true;
-
 constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_NONE, "none", "The kernel was not dropped."},
     {YARD_REASON_DENIED_KERNEL, "denied_kernel",
-     "Its id matches a pattern in deny_kernels or in the call's deny list.", kByPolicy},
-    {YARD_REASON_DENIED_VENDOR, "denied_vendor", "Its vendor is in deny_vendors.", kByPolicy},
+     "Its id matches a pattern in deny_kernels or in the call's deny list."},
+    {YARD_REASON_DENIED_VENDOR, "denied_vendor", "Its vendor is in deny_vendors."},
     {YARD_REASON_NOT_ALLOWED_KERNEL, "not_allowed_kernel",
-     "allow_kernels is set and no pattern in it matches its id.", kByPolicy},
+     "allow_kernels is set and no pattern in it matches its id."},
     {YARD_REASON_NOT_ALLOWED_VENDOR, "not_allowed_vendor",
-     "allow_vendors is set and does not list its vendor.", kByPolicy},
+     "allow_vendors is set and does not list its vendor."},
     {YARD_REASON_NOT_IN_ORDER, "not_in_order",
-     "The op has an order of its own and no token in it names this kernel.", kByPolicy},
-    {YARD_REASON_NOT_FORCED, "not_forced", "The call forces another kernel.", kByPolicy},
-    {YARD_REASON_LOCKED_OUT, "locked_out", "The op is locked to another kernel.", kByPolicy},
-    {YARD_REASON_DISABLED, "disabled", "Its backend is switched off.", kByPolicy},
+     "The op has an order of its own and no token in it names this kernel."},
+    {YARD_REASON_NOT_FORCED, "not_forced", "The call forces another kernel."},
+    {YARD_REASON_LOCKED_OUT, "locked_out", "The op is locked to another kernel."},
+    {YARD_REASON_DISABLED, "disabled", "Its backend is switched off."},
     {YARD_REASON_UNAVAILABLE, "unavailable",
      "Its backend's probe said that the device cannot be used."},
     {YARD_REASON_CPU_FEATURE, "cpu_feature",
@@ -55,17 +53,15 @@ constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_VERIFIER_BROKEN, "verifier_broken", "Its verifier threw an exception."},
     {YARD_REASON_UNHEALTHY, "unhealthy",
      "Its circuit breaker is open for such calls, or their device is lost."},
-    {YARD_REASON_REFERENCE_ONLY, "reference_only", "Policy allows reference kernels only.",
-     kByPolicy},
+    {YARD_REASON_REFERENCE_ONLY, "reference_only", "Policy allows reference kernels only."},
     {YARD_REASON_OUTRANKED, "outranked", "It could run; another kernel comes before it."},
     {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more."},
     {YARD_REASON_NOT_MAPPED, "not_mapped",
-     "Mode static serves the op's static kernel only, which this is not.", kByPolicy},
+     "Mode static serves the op's static kernel only, which this is not."},
     {YARD_REASON_DEVICE_FEATURE, "device_feature",
      "The program has not stated a feature that it needs of the device."},
     {YARD_REASON_TRANSFORM, "transform",
-     "An argument must be transformed for it, which policy forbids or the host cannot do.",
-     kByPolicy},
+     "An argument must be transformed for it, which policy forbids or the host cannot do."},
     {YARD_REASON_NOT_LOADED, "not_loaded",
      "It needs loaded weights, and the call is of no instance that has loaded any."},
 };
@@ -78,10 +74,6 @@ std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
 std::string_view reason_name(int32_t code) noexcept {
   if (code >= 0 && code < YARD_REASON_COUNT) return kReasons[code].name;
   return code >= YARD_REASON_OWN ? "own" : "unknown";
-}
-
-bool is_policy_reason(int32_t code) noexcept {
-  return code >= 0 && code < YARD_REASON_COUNT && kReasons[code].by_policy;
 }
 
 std::string reason_meaning(int32_t code) {
@@ -212,9 +204,11 @@ std::string not_mapped_text(const CandidateSet& candidates) {
 
 const policy::Clause* deciding_clause(const CandidateSet& candidates, const yard_verdict_t& v) {
   const policy::Clauses& clauses = candidates.clauses();
-  if (v.flags == kByVerifier || !is_policy_reason(v.reason)) return nullptr;
+  if (v.flags == kByVerifier) return nullptr;
   if (v.reason == YARD_REASON_TRANSFORM) return clauses.find(policy::Clause::Act::kNoTransforms);
-  return &clauses.clause(static_cast<uint32_t>(v.figures[0]));
+  const auto i = static_cast<size_t>(v.figures[0]);
+  const bool decides = i < clauses.size() && clauses.reason(clauses.clause(i)) == v.reason;
+  return decides && v.reason != YARD_REASON_NONE ? &clauses.clause(i) : nullptr;
 }
 
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,

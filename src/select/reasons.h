@@ -16,7 +16,6 @@ struct ReasonInfo {
   int32_t code;
   std::string_view name;     // "denied_vendor"
   std::string_view meaning;  // one sentence for the page of reasons
-  bool by_policy = false;    // lifting a policy could let the candidate in
 };
 
 // Every code of yard_reason_t below YARD_REASON_COUNT, in order.
@@ -26,7 +25,6 @@ std::span<const ReasonInfo> reasons() noexcept;
 std::string_view reason_name(int32_t code) noexcept;
 // One sentence.
 std::string reason_meaning(int32_t code);
-bool is_policy_reason(int32_t code) noexcept;
 
 // The clause that a verdict is due to; null if it is not due to policy.
 const policy::Clause* deciding_clause(const CandidateSet& candidates,

@@ -34,7 +34,6 @@ TEST(Reasons, TableHoldsEveryCodeInOrder) {
     EXPECT_TRUE(meanings.insert(r.meaning).second) << r.meaning;
     EXPECT_EQ(r.meaning.back(), '.') << r.name;
     EXPECT_EQ(reason_name(r.code), r.name);
-    EXPECT_EQ(is_policy_reason(r.code), r.by_policy);
   }
 }
 
@@ -42,10 +41,8 @@ TEST(Reasons, CodesBeyondTheTable) {
   EXPECT_EQ(reason_name(YARD_REASON_OWN), "own");
   EXPECT_EQ(reason_name(INT32_MAX), "own");
   for (int32_t code :
-       {-1, INT32_MIN, static_cast<int32_t>(YARD_REASON_COUNT), YARD_REASON_OWN - 1}) {
+       {-1, INT32_MIN, static_cast<int32_t>(YARD_REASON_COUNT), YARD_REASON_OWN - 1})
     EXPECT_EQ(reason_name(code), "unknown") << code;
-    EXPECT_FALSE(is_policy_reason(code));
-  }
 }
 
 // The pieces of a line between separators, without the blanks around them.
