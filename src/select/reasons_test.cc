@@ -40,8 +40,7 @@ TEST(Reasons, TableHoldsEveryCodeInOrder) {
 TEST(Reasons, CodesBeyondTheTable) {
   EXPECT_EQ(reason_name(YARD_REASON_OWN), "own");
   EXPECT_EQ(reason_name(INT32_MAX), "own");
-  for (int32_t code :
-       {-1, INT32_MIN, static_cast<int32_t>(YARD_REASON_COUNT), YARD_REASON_OWN - 1})
+  for (int32_t code : {-1, INT32_MIN, static_cast<int32_t>(YARD_REASON_COUNT), YARD_REASON_OWN - 1})
     EXPECT_EQ(reason_name(code), "unknown") << code;
 }
 
