@@ -6,7 +6,6 @@
 #include <yard/op.h>
 
 #include "base/results.h"
-#include "dispatch/memo.h"
 #include "dispatch/run.h"
 #include "op/facts.h"
 
@@ -118,17 +117,9 @@ Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
 
 // The tag of a parameter's cell, by its letter in Site::letters (yard/detail/params.h). `given`: its payload is not 0.
 uint32_t tag_of(char letter, bool given) noexcept {
-  switch (letter) {
-    case 'r':
-    case 'w':
-    case 'm': return YARD_TAG_TENSOR;
-    case 'R':
-    case 'W':
-    case 'M': return given ? YARD_TAG_TENSOR : YARD_TAG_NONE;
-    case 'b': return YARD_TAG_BOOL;
-    case 'f': return YARD_TAG_FLOAT;
-    default: return YARD_TAG_INT;
-  }
+  constexpr std::string_view kTensors = "rwmRWM";
+  if (kTensors.find(letter) != kTensors.npos) return given ? YARD_TAG_TENSOR : YARD_TAG_NONE;
+  return letter == 'b' ? YARD_TAG_BOOL : letter == 'f' ? YARD_TAG_FLOAT : YARD_TAG_INT;
 }
 
 }  // namespace
