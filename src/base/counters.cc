@@ -7,7 +7,6 @@
 #include <new>
 #include <vector>
 
-#include "base/fork.h"
 #include "base/tasks.h"
 
 namespace yard::base {
@@ -127,8 +126,7 @@ ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
     static thread_local constinit ThreadHead::Value lost{};
     return lost;
   }
-  base::first_use();  // the first call of a forked child comes here
-  base::start_tasks_of_child();
+  base::run_due_at_call();  // the first call of a forked child comes here
   return counter(thread, id);
 }
 

@@ -6,25 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <mutex>
-#include <system_error>
 #include <utility>
 
 namespace yard::base {
-namespace {
-
-constexpr std::chrono::hours kLongestPoll{24};
-
-std::vector<std::string> absolute(std::vector<std::string> files) {
-  for (std::string& f : files) {
-    std::error_code none;
-    const auto path = std::filesystem::absolute(f, none);
-    if (!none) f = path.string();
-  }
-  return files;
-}
-
-}  // namespace
 
 std::vector<FileState> file_states(const std::vector<std::string>& files) {
   const auto nanos = [](const timespec& t) { return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec; };
@@ -39,84 +23,85 @@ std::vector<FileState> file_states(const std::vector<std::string>& files) {
   return states;
 }
 
-Status FileWatch::set_if(bool start, std::vector<std::string> files, WatchHow how) {
-  files = absolute(std::move(files));
-  how.debounce = std::clamp<std::chrono::nanoseconds>(how.debounce, kLeastDebounce, kLongestPoll);
+Status FileWatch::watch(std::vector<std::string> files, WatchHow how, bool starts) {
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24);
+  how.debounce = std::clamp<std::chrono::nanoseconds>(how.debounce, kLeastDebounce, kLongest);
   how.poll_interval =
-      std::clamp<std::chrono::nanoseconds>(how.poll_interval, kLeastInterval, kLongestPoll);
+      std::clamp<std::chrono::nanoseconds>(how.poll_interval, kLeastInterval, kLongest);
+  for (std::string& f : files) {
+    std::error_code none;
+    if (const auto path = std::filesystem::absolute(f, none); !none) f = path.string();
+  }
   uint64_t round = 0;
   {
     const std::lock_guard lock(lock_);
-    if (!running_ && !start) return {};
-    if (std::exchange(running_, true) && files == files_ && how == how_) return {};
+    if (files == files_ && how == how_) return {};
+    if (files_.empty() && !starts) return {};
     files_ = std::move(files), how_ = how;
     fresh_ = true;
     round = ++round_;
   }
-  Status posted = thread_.post([this, round] { look(round); });
+  Status posted = post(Clock::now(), round);
   if (posted.ok()) return posted;
   const std::lock_guard lock(lock_);
-  if (round_ == round) running_ = false;
+  if (round_ == round) files_.clear();
   return posted;
-}
-
-Status FileWatch::start(std::vector<std::string> files, const WatchHow& how) {
-  return set_if(true, std::move(files), how);
-}
-void FileWatch::set(std::vector<std::string> files, const WatchHow& how) {
-  set_if(false, std::move(files), how).ignore();
 }
 
 void FileWatch::stop() {
   const bool here = thread_.here();
   std::unique_lock lock(lock_);
-  running_ = false, ++round_;
+  files_.clear(), ++round_;
   if (!here) idle_.wait(lock, [this] { return !looking_; });
 }
 
-bool FileWatch::running() const {
-  const std::lock_guard lock(lock_);
-  return running_;
+void FileWatch::resume_in_child() {
+  uint64_t round;
+  {
+    const std::lock_guard lock(lock_);
+    round = round_;
+  }
+  look(round);
+}
+
+Status FileWatch::post(Clock::time_point when, uint64_t round) {
+  return thread_.post_at(when, [this, round] { look(round); });
 }
 
 void FileWatch::look(uint64_t round) {
-  std::vector<std::string> files;
-  WatchHow how;
-  bool touched = false;
-  {
-    const std::lock_guard lock(lock_);
-    if (round != round_) return;
-    files = files_, how = how_;
-    touched = std::exchange(fresh_, false);
-    looking_ = true;
-  }
+  std::unique_lock lock(lock_);
+  if (round != round_ || files_.empty()) return;
+  looking_ = true;
+  const auto files = files_;
+  lock.unlock();
   auto states = file_states(files);
-  const auto now = Clock::now();
-  if (touched || states != seen_) {
-    last_ = now;
-    if (!std::exchange(pending_, true)) first_ = now;
-    seen_ = std::move(states);
+  lock.lock();
+  auto next = Clock::now();
+  if (round == round_) {
+    if (std::exchange(fresh_, false) || states != seen_) {
+      last_ = next;
+      if (!std::exchange(pending_, true)) first_ = next;
+      seen_ = std::move(states);
+    }
+    const bool settled = next >= last_ + how_.debounce;
+    if (pending_ && (settled || next >= first_ + 10 * how_.debounce)) {
+      // A file that is still changing may be incomplete, so it is reported again later.
+      pending_ = !settled, first_ = next;
+      lock.unlock();
+      const uint64_t process = forks();
+      const bool again = !changed_();
+      if (forks() != process) return;  // this is a child, whose own thread watches
+      lock.lock();
+      if (round == round_) fresh_ = again;
+    }
+    if (!fresh_) next = Clock::now() + how_.poll_interval;
+    if (pending_) next = std::min({next, last_ + how_.debounce, first_ + 10 * how_.debounce});
   }
-  const bool settled = now >= last_ + how.debounce;
-  bool again = false;
-  if (pending_ && (settled || now >= first_ + 10 * how.debounce)) {
-    // A file that is still changing may be incomplete, so it is reported again later.
-    pending_ = !settled, first_ = now;
-    const uint64_t process = forks();
-    again = !changed_();
-    if (forks() != process) return;  // this is a child, which does not watch
-  }
-  auto next = Clock::now() + how.poll_interval;
-  if (pending_) next = std::min({next, last_ + how.debounce, first_ + 10 * how.debounce});
-  {
-    const std::lock_guard lock(lock_);
-    looking_ = false;
-    fresh_ |= again;
-    idle_.notify_all();
-    if (round != round_) return;
-  }
-  if (again) next = Clock::now();
-  thread_.post_at(next, [this, round] { look(round); }).ignore();
+  looking_ = false;
+  idle_.notify_all();
+  if (round != round_) return;
+  lock.unlock();
+  post(next, round).ignore();
 }
 
 }  // namespace yard::base

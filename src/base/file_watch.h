@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports changes of a set of files: replaced, written in place, reached through another link, removed, or created. Polls
-// the files on one background thread.
-//
-// The last write is always reported: the state of the files is read before each report, so that anything after that,
-// also during the report, is another change.
+// the files on one background thread. The last write is always reported, also one during a report.
 #pragma once
 
 #include <yard/status.h>
@@ -40,7 +37,8 @@ struct WatchHow {
   bool operator==(const WatchHow&) const = default;
 };
 
-// All functions may be called from any thread and from `changed`, except the destructor, which `changed` must not call.
+// All functions may be called from any thread and from `changed`, except the destructor, which `changed` must not call. A
+// forked child watches the same files from its first call on.
 class FileWatch {
  public:
   // `changed` is called on the watching thread, once after start() in any case. It returns false to be called again without
@@ -48,37 +46,39 @@ class FileWatch {
   explicit FileWatch(std::function<bool()> changed) : changed_(std::move(changed)) {}
   ~FileWatch() { stop(); }
 
-  // Relative paths are resolved now. If it is running, the same as set(). Fails if no thread can be started. A forked child
-  // does not watch until it calls this.
-  Status start(std::vector<std::string> files, const WatchHow& how);
-  // Changes files or settings, if it is running.
-  void set(std::vector<std::string> files, const WatchHow& how);
+  // Relative paths are resolved now. Fails if no thread can be started.
+  Status start(std::vector<std::string> files, const WatchHow& how) {
+    return watch(std::move(files), how, true);
+  }
+  // The same, but does nothing if no files are watched.
+  void set(std::vector<std::string> files, const WatchHow& how) {
+    watch(std::move(files), how, false).ignore();
+  }
   // When this returns `changed` is not running, except on the calling thread, and is not called again.
   void stop();
-  bool running() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  Status set_if(bool start, std::vector<std::string> files, WatchHow how);
-  // A task. Looks at the files, reports a change that is due, and posts the next look, unless another round has begun.
+  Status watch(std::vector<std::string> files, WatchHow how, bool starts);
+  Status post(Clock::time_point when, uint64_t round);
+  void resume_in_child();
+  // A task. Looks at the files, reports a change that is due, and posts the next look.
   void look(uint64_t round);
 
   const std::function<bool()> changed_;
-  mutable Mutex lock_{Rank::kTasks};
+  Mutex lock_{Rank::kTasks};  // of the following
   Condition idle_;
-  std::vector<std::string> files_;
+  std::vector<std::string> files_;  // empty if it is stopped
   WatchHow how_;
-  bool running_ = false, looking_ = false;
-  bool fresh_ = false;  // files or settings have changed
-  uint64_t round_ = 0;
-
-  // Used by the task alone.
-  std::vector<FileState> seen_;
+  uint64_t round_ = 0;              // counts starts and stops; tasks of earlier rounds do nothing
+  bool looking_ = false;            // a task is running
+  bool fresh_ = false;              // to be reported without a change
   bool pending_ = false;            // a change has not been reported
   Clock::time_point first_, last_;  // such changes
+  std::vector<FileState> seen_;
 
-  TaskThread thread_{"yard-watch"};
-  InChild in_child_{[this] { running_ = looking_ = false, ++round_; }};
+  TaskThread thread_{"yard-watch", {.in_child = [this] { resume_in_child(); }}};
+  InChild in_child_{[this] { looking_ = false, fresh_ = true; }};
 };
 
 }  // namespace yard::base

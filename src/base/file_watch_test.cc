@@ -229,7 +229,6 @@ TEST_F(AFileWatch, IsSilentOnceStopped) {
     replace(file_, "later");
     std::this_thread::sleep_for(i < 3 ? 60ms : 0ms);
     EXPECT_EQ(reports_, before);
-    EXPECT_FALSE(watcher_.running());
   }
 }
 
@@ -247,7 +246,6 @@ TEST_F(AFileWatch, CanBeStoppedAndStartedFromItsOwnReport) {
   ASSERT_TRUE(watcher->start({file_}, how()).ok());
   EXPECT_TRUE(eventually([&] { return calls == 2; }));
   watcher->stop();
-  EXPECT_FALSE(watcher->running());
   watcher.reset();
   EXPECT_EQ(calls, 2);
 }

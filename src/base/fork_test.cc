@@ -1,128 +1,206 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forked child gets of something whose lock a thread of its parent held.
-#include "base/fork.h"
-
+// Mutexes, conditions and libraries that are being opened around a fork, the functions that a child calls, the order of ranks.
 #include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <mutex>
+#include <memory>
 #include <string_view>
 #include <thread>
+#include <vector>
 
+#include "base/mutex.h"
 #include "base/reclaimer.h"
 #include "base/testing_fork.h"
 
 namespace yard::base {
 namespace {
 
-template <class Mutex>
-struct Counter {
-  Mutex lock;
-  int count = 0;
-  void inherit(Counter& parents) { count = parents.count; }
-};
+using std::chrono::milliseconds;
 
-// What a child finds of 7 where `held` is locked as it is born.
-template <class Mutex, class Held>
-int found_by_child(OwnedPerProcess<Counter<Mutex>>& of, Held& held) {
-  const std::lock_guard lock(held);
-  for (const int n : {7, 0})
-    if (true_in_child([&] {
-          Counter<Mutex>& mine = of.get();
-          const std::lock_guard own(mine.lock);
-          return mine.count == n;
-        }))
-      return n;
-  return -1;
-}
+StaticMutex g_lock{Rank::kLog};
 
-TEST(OwnedPerProcess, IsInheritedUnlessItsLockIsHeld) {
-  OwnedPerProcess<Counter<std::mutex>> of;
-  of.get().count = 7;
-  std::mutex another;
-  EXPECT_EQ(found_by_child(of, another), 7);
-  EXPECT_EQ(found_by_child(of, of.get().lock), 0);
-  EXPECT_EQ(of.get().count, 7);
-}
-
-// Another thread that opens a library: it holds the lock from here until end(), or for `nap` once a fork can be waiting.
-class Opening {
+// Another thread that runs `f` again and again until this ends.
+class Meanwhile {
  public:
-  explicit Opening(std::chrono::milliseconds nap = std::chrono::milliseconds::max()) {
-    watch_forks();
-    thread_ = std::thread([this, nap] {
-      const OpeningLibrary lock;
-      opening_ = true;
-      if (nap == std::chrono::milliseconds::max())
-        while (!end_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      else
-        std::this_thread::sleep_for(nap);
-      opening_ = false;
-    });
-    while (!opening_) std::this_thread::yield();
+  explicit Meanwhile(std::function<void()> f)
+      : thread_([this, f = std::move(f)] {
+          for (begun_ = true; !end_;) f();
+        }) {
+    while (!begun_) std::this_thread::yield();
   }
-  ~Opening() {
+  ~Meanwhile() {
     end_ = true;
     thread_.join();
   }
-  bool is_opening() const { return opening_; }
 
  private:
-  std::atomic<bool> opening_{false}, end_{false};
+  std::atomic<bool> begun_{false}, end_{false};
   std::thread thread_;
 };
 
-// Whether a library is still being opened when fork() has returned, in the parent.
-bool opening_after_fork(const Opening& other) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  const bool opening = other.is_opening();
-  int status = -1;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return opening;
+// Two numbers that are equal whenever no thread holds the lock.
+struct Pair {
+  Mutex lock{Rank::kBoard};
+  int first = 0, second = 0;
+
+  void change() {
+    const std::lock_guard hold(lock);
+    ++first;
+    const std::lock_guard inner(g_lock);
+    ++second;
+  }
+  bool is_whole() {
+    const std::lock_guard hold(lock);
+    const std::lock_guard inner(g_lock);
+    return first == second;
+  }
+};
+
+TEST(Mutex, AChildFindsWhatItProtectsWhole) {
+  Pair pair;
+  const Meanwhile writer([&] { pair.change(); });
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(true_in_child([&] { return pair.is_whole(); }));
 }
 
-std::chrono::nanoseconds time_of(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::steady_clock::now() - start;
+TEST(Mutex, MayBeMadeAndDestroyedBesideForks) {
+  Mutex outer(Rank::kLoader);
+  const auto make_some = [&] {
+    const std::lock_guard lock(outer);
+    std::vector<std::unique_ptr<Pair>> pairs;
+    for (int i = 0; i < 20; ++i) pairs.emplace_back(new Pair)->change();
+  };
+  const Meanwhile one(make_some), another(make_some), third(make_some);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_TRUE(true_in_child([&] {
+      const std::lock_guard lock(outer);
+      return Pair().is_whole();
+    }));
 }
 
-TEST(OpeningLibrary, ForkWaitsUntilAnotherThreadHasOpenedItsLibrary) {
-  if (std::string_view(::gnu_get_libc_version()) < "2.36")
-    GTEST_SKIP() << "handlers of fork cannot wait with this C library";
-  const Opening other(std::chrono::milliseconds(100));
-  EXPECT_FALSE(opening_after_fork(other));
-}
-
-TEST(OpeningLibrary, AChildOpensLibrariesAndSoDoesItsParent) {
-  const Opening other(std::chrono::milliseconds(20));
-  EXPECT_TRUE(true_in_child([] {
-    const OpeningLibrary lock;
+TEST(Mutex, OfAnOutputIsFreeInTheChildThoughAThreadHeldIt) {
+  Mutex mutex(Rank::kOutput);
+  std::atomic<bool> held{false};
+  const Meanwhile writer([&] {
+    const std::lock_guard lock(mutex);
+    held = true;
+    std::this_thread::sleep_for(milliseconds(100));
+  });
+  while (!held) std::this_thread::yield();
+  EXPECT_TRUE(true_in_child([&] {
+    const std::lock_guard lock(mutex);
     return true;
   }));
-  const OpeningLibrary lock;
 }
 
-TEST(OpeningLibrary, ForkGoesOnAfterASecondAndAtOnceInsideOfPluginCode) {
+TEST(Condition, CanBeUsedAndDestroyedInAChildThoughAThreadWaitedOnIt) {
+  Mutex mutex(Rank::kTasks);
+  auto condition = std::make_unique<Condition>();
+  bool go = false;
+  const auto wait = [&] {
+    std::unique_lock lock(mutex);
+    condition->wait(lock, [&] { return go; });
+  };
+  const auto wake = [&] {
+    const std::lock_guard lock(mutex);
+    go = true;
+    condition->notify_all();
+  };
+  std::thread waiter(wait);
+  EXPECT_TRUE(true_in_child([&] {
+    std::thread other(wake);
+    wait();
+    other.join();
+    condition.reset();
+    return true;
+  }));
+  wake();
+  waiter.join();
+}
+
+TEST(Condition, WaitsForATime) {
+  Mutex mutex(Rank::kTasks);
+  Condition condition;
+  std::unique_lock lock(mutex);
+  EXPECT_FALSE(condition.wait_until(lock, std::chrono::steady_clock::now() + milliseconds(1)));
+  EXPECT_FALSE(condition.wait_for(lock, milliseconds(1), [] { return false; }));
+}
+
+TEST(InChild, IsCalledInOrderOnceTheMutexesAreFree) {
+  Pair pair;
+  std::vector<int> called;
+  const InChild first([&] { called.push_back(pair.is_whole() ? 1 : 0); });
+  auto gone = std::make_unique<InChild>([&] { called.push_back(2); });
+  const InChild last([&] { called.push_back(3); });
+  gone.reset();
+  const uint64_t before = forks();
+  EXPECT_TRUE(true_in_child([&] {
+    return called == std::vector<int>{1, 3} && forks() == before + 1;
+  }));
+  EXPECT_TRUE(called.empty());
+  EXPECT_EQ(forks(), before);
+}
+
+TEST(OpeningLibrary, AForkWaitsForItAtMostASecondAndNotInsideOfForeignCode) {
   if (std::string_view(::gnu_get_libc_version()) < "2.36")
     GTEST_SKIP() << "handlers of fork cannot wait with this C library";
-  const Opening other;
-  const auto waited = time_of([&] { EXPECT_TRUE(opening_after_fork(other)); });
-  const auto inside = time_of([&] {
-    const InsidePlugin here;
-    EXPECT_TRUE(opening_after_fork(other));
+  const InChild watched([] {});
+  std::atomic<bool> opening{false}, closes{true};
+  const Meanwhile other([&] {
+    const OpeningLibrary open;
+    opening = true;
+    if (closes)
+      std::this_thread::sleep_for(milliseconds(100));
+    else
+      while (!closes) std::this_thread::sleep_for(milliseconds(1));
+    opening = false;
   });
-  EXPECT_LT(inside, waited / 2);
-  const auto in_call = time_of([&] {
-    const Guard here(this_thread());
-    EXPECT_TRUE(opening_after_fork(other));
-  });
-  EXPECT_LT(in_call, waited / 2);
+  const auto fork_and_time = [&] {
+    while (!opening) std::this_thread::yield();
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(true_in_child([] {
+      const OpeningLibrary open;
+      return true;
+    }));
+    return std::chrono::steady_clock::now() - start;
+  };
+  EXPECT_LT(fork_and_time(), milliseconds(900));
+  closes = false;
+  const auto waited = fork_and_time();
+  EXPECT_GE(waited, milliseconds(900));
+  {
+    const ForeignCode here;
+    EXPECT_LT(fork_and_time(), waited / 2);
+  }
+  {
+    const Guard in_a_call(this_thread());
+    EXPECT_LT(fork_and_time(), waited / 2);
+  }
+  closes = true;
 }
+
+#ifndef NDEBUG
+// The locks are taken inside of EXPECT_DEATH, which forks.
+void take_both(Rank first, Rank second) {
+  Mutex outer(first), inner(second);
+  const std::lock_guard lock(outer);
+  const std::lock_guard another(inner);
+}
+
+TEST(MutexDeathTest, TheOrderOfRanksIsAsserted) {
+  take_both(Rank::kLoader, Rank::kBoard);
+  EXPECT_DEATH(take_both(Rank::kBoard, Rank::kLoader), "out of order");
+  EXPECT_DEATH(take_both(Rank::kBoard, Rank::kBoard), "out of order");
+}
+
+TEST(MutexDeathTest, ForeignCodeUnderALockIsAsserted) {
+  const auto enter = [] {
+    const std::lock_guard lock(g_lock);
+    const ForeignCode here;
+  };
+  { const ForeignCode without_a_lock; }
+  EXPECT_DEATH(enter(), "under a mutex");
+}
+#endif
 
 }  // namespace
 }  // namespace yard::base

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "base/reclaimer.h"
 
 namespace yard::base {
@@ -306,7 +306,7 @@ TEST(GuardExit, HooksGetTheThreadsValueOnce) {
 }
 
 TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
-  watch_forks();  // as every runtime does
+  const InChild watched([] {});  // as every runtime has
   WatchedObject held, own;
   std::atomic<WatchedObject*> source{&held};
   std::atomic<bool> holds{false}, go{false};

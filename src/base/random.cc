@@ -6,7 +6,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 
 namespace yard::base {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 
 namespace yard::base {
 namespace {
@@ -37,7 +37,7 @@ TEST(Random, EveryCallOfALoopIsSampled) {
 }
 
 TEST(Random, ThreadsAndForkedChildrenHaveSeedsOfTheirOwn) {
-  watch_forks();
+  const InChild watched([] {});
   std::vector<uint64_t> drawn(8);
   std::vector<std::thread> threads;
   for (uint64_t& to : drawn) threads.emplace_back([&to] { to = thread_random(); });

@@ -27,16 +27,18 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+struct TaskQueue;
+
 // Starts its thread with the first task. A forked child has none of the parent's tasks, and no thread before its own first
 // task. All functions may be called from any thread, also from a task.
 class TaskThread {
  public:
   struct Hooks {
     // Called on the thread after its last task, when stop() was called or the process exits.
-    std::function<void()> at_end = [] {};
+    std::function<void()> at_end = nullptr;
     // Makes a long task return soon. Called by stop() and when the process exits.
-    std::function<void()> interrupt = [] {};
-    // A task for each forked child, which runs after the child's first call that needs a plan or a counter.
+    std::function<void()> interrupt = nullptr;
+    // A task for forked children of a process that has started the thread. It is posted by the child's next call.
     std::function<void()> in_child = nullptr;
   };
   // `name` is a literal.
@@ -47,23 +49,23 @@ class TaskThread {
   // Drops tasks that have not begun, and those that are posted later. Waits for the running task, except on this thread.
   void stop();
   // Tasks must not throw. Fails if no thread can be started.
-  Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }
   using Time = std::chrono::steady_clock::time_point;
+  Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }
   Status post_at(Time when, std::function<void()> task);
   // Whether the calling thread is this one.
   bool here() const;
 
  private:
-  struct Queue;
-  friend void start_tasks_of_child() noexcept;
-  friend void end_on_own_thread(std::function<void()> end) noexcept;
   void abandon_in_child();
-  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<TaskQueue> queue_;
   InChild in_child_{[this] { abandon_in_child(); }};
 };
 
-// Runs Hooks::in_child of all task threads, once in each forked child. One load if that has been done.
-void start_tasks_of_child() noexcept;
+// Has `then` called once, by the next call of an op that needs a plan or a counter, on the thread of that call. A child that
+// is forked before that calls it, too.
+void at_next_call(std::function<void()> then);
+// Calls what at_next_call() was given. One load if there is nothing.
+void run_due_at_call() noexcept;
 
 // Calls `end` on a thread of its own, for ending what may take long or hang, such as a library with its destructors. Waits
 // for that up to a second, but not inside of a call of an op. If no thread can be started, calls `end` here.

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "base/counters.h"
-#include "base/fork.h"
 #include "base/reclaimer.h"
 #include "dispatch/memo.h"
 
@@ -38,7 +37,6 @@ Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
       planner(*this, plans_per_op),
       published(*this, reads_environment) {
   state_budget->registry = [this] { return snapshot()->state; };
-  base::watch_forks();
 }
 
 void Core::set_services(dispatch::CoreServices* services) noexcept {

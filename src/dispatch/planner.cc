@@ -9,6 +9,7 @@
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
+#include "base/tasks.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/core.h"
@@ -159,7 +160,7 @@ struct Planner::Finisher {
 
 Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
                                            const op::Call& call) {
-  base::first_use();  // what starts with the first call
+  base::run_due_at_call();
   if (!entry.candidates().settings().cache.enabled) return fresh_plan(entry, key, call);
   const size_t limit = limit_of(entry);
   auto mine = std::make_shared<Pending>();

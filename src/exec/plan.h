@@ -12,8 +12,8 @@
 #include <span>
 
 #include "base/counters.h"
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "health/call_table.h"
 #include "registry/records.h"
 

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/results.h"
+#include "base/tasks.h"
 #include "base/text.h"
 #include "inspect/socket.h"
 #include "plugin/scan.h"
@@ -37,7 +38,9 @@ struct Change {
   bool undone = false;
 };
 
-// Live control of this process. A forked child starts with none.
+void serve();
+
+// Live control of this process. A forked child starts a server of its own at its next call.
 struct Process {
   base::Mutex lock{base::Rank::kRuntimes};
   base::Condition changed;
@@ -57,12 +60,12 @@ struct Process {
     });
   }
   base::InChild in_child{[this] {
-    runtimes.clear();
     running = nullptr, busy = false, last_change = 0;
     // The parent's thread may have been using these.
     (void)server.release();
     (void)changes.release();
     changes = std::make_unique<std::vector<Change>>();
+    if (!runtimes.empty()) base::at_next_call(serve);
   }};
 };
 
@@ -72,6 +75,25 @@ Process& process() {
       nullptr;  // never destroyed, since runtimes may end after statics
   std::call_once(once, [] { made = new Process; });
   return *made;
+}
+
+// Starts the server if there is none and a runtime wants one.
+void serve() {
+  Process& p = process();
+  std::unique_lock lock(p.lock);
+  if (p.busy || p.server != nullptr || p.runtimes.empty() || plugin::privileged()) return;
+  p.busy = true;
+  lock.unlock();
+  auto server = base::or_out_of_memory(
+      [] { return Server::start(directories(::geteuid())[0], handle_request); });
+  lock.lock();
+  if (server.ok()) p.server = *std::move(server);
+  p.busy = false;
+  p.changed.notify_all();
+  lock.unlock();
+  if (!server.ok())
+    base::log(LogLevel::kInfo, "inspect",
+              fmt::format("no live control: {}", server.status().message()));
 }
 
 std::vector<uint64_t> runtime_ids() {
@@ -295,15 +317,10 @@ double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-LiveControl::LiveControl(Subject subject, bool allowed) : subject_(subject), allowed_(allowed) {
+LiveControl::LiveControl(Subject subject, bool allowed) : subject_(subject) {
   static constinit std::atomic<uint64_t> next_id{0};
   subject_.id = next_id.fetch_add(1, std::memory_order_relaxed);
-  first_use_.emplace([this] { join(); }, allowed);
-}
-
-void LiveControl::end() {
-  first_use_.reset();  // another thread may be about to join()
-  leave();
+  allow(allowed);
 }
 
 void LiveControl::is_shared() {
@@ -316,42 +333,29 @@ void LiveControl::is_shared() {
 void LiveControl::allow(bool on) {
   if (allowed_.exchange(on, std::memory_order_acq_rel) == on) return;
   if (on)
-    first_use_->again();
+    join();
   else
     leave();
 }
 
-// Runs at the first call in this process.
 void LiveControl::join() {
-  if (plugin::privileged()) return;
   Process& p = process();
-  std::unique_lock lock(p.lock);
-  p.changed.wait(lock, [&] { return !p.busy; });
-  if (!allowed_.load(std::memory_order_acquire) || base::contains(p.runtimes, this)) return;
-  p.runtimes.push_back(this);
-  p.sort();
-  if (p.server != nullptr) return;
-  p.busy = true;
-  lock.unlock();
-  auto server = base::or_out_of_memory(
-      [] { return Server::start(directories(::geteuid())[0], handle_request); });
-  lock.lock();
-  if (server.ok()) p.server = *std::move(server);
-  p.busy = false;
-  p.changed.notify_all();
-  lock.unlock();
-  if (!server.ok())
-    base::log(LogLevel::kInfo, "inspect",
-              fmt::format("no live control: {}", server.status().message()));
+  {
+    const std::lock_guard lock(p.lock);
+    p.runtimes.push_back(this);
+    p.sort();
+  }
+  base::at_next_call(serve);
 }
 
 void LiveControl::leave() {
   Process& p = process();
   std::unique_lock lock(p.lock);
-  p.changed.wait(lock, [&] { return !p.busy; });
-  if (std::erase(p.runtimes, this) == 0) return;
-  p.changed.wait(lock, [&] { return p.running != this || p.runner == std::this_thread::get_id(); });
-  if (!p.runtimes.empty() || p.busy) return;
+  std::erase(p.runtimes, this);
+  p.changed.wait(lock, [&] {
+    return !p.busy && (p.running != this || p.runner == std::this_thread::get_id());
+  });
+  if (!p.runtimes.empty() || p.server == nullptr) return;
   p.busy = true;
   auto server = std::move(p.server);
   lock.unlock();
@@ -360,6 +364,7 @@ void LiveControl::leave() {
   lock.lock();
   p.busy = false;
   p.changed.notify_all();
+  if (!p.runtimes.empty()) base::at_next_call(serve);  // a runtime was made meanwhile
 }
 
 }  // namespace yard::inspect

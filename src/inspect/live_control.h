@@ -6,9 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 
-#include "base/fork.h"
 #include "dispatch/core.h"
 #include "rules/rules.h"
 
@@ -28,13 +26,13 @@ class LiveControl {
  public:
   // The process starts to answer with the next call, unless it is privileged or not `allowed`.
   LiveControl(Subject subject, bool allowed);
-  ~LiveControl() { end(); }
+  ~LiveControl() { allow(false); }
   LiveControl(const LiveControl&) = delete;
   LiveControl& operator=(const LiveControl&) = delete;
 
   // No command runs on the runtime when this returns, and none will. The socket ends with the last runtime. Call this before
   // any other part of the runtime ends.
-  void end();
+  void end() { allow(false); }
 
   // The runtime is Runtime::shared().
   void is_shared();
@@ -48,8 +46,7 @@ class LiveControl {
   void leave();
 
   Subject subject_;
-  std::atomic<bool> allowed_;
-  std::optional<base::FirstUse> first_use_;  // last, because it uses the rest
+  std::atomic<bool> allowed_{false};
 };
 
 }  // namespace yard::inspect

@@ -175,7 +175,6 @@ class Rules {
   base::TaskThread listeners_thread_;  // listeners may block
   base::TaskThread rollout_thread_;    // calls no listener
   base::FileWatch watcher_;
-  base::FirstUse restart_;  // in a forked child: the watch
   base::InChild in_child_{[this] {
     stats_ = {};
     if (std::exchange(applying_, false)) applied_ = nullptr;

@@ -67,8 +67,7 @@ Rules::Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> w
       loader_(loader),
       wake_(std::move(wake)),
       record_(std::move(record)),
-      watcher_([this] { return reread(); }),
-      restart_([this] { restart_watch(); }) {}
+      watcher_([this] { return reread(); }) {}
 
 Rules::~Rules() {
   // Rollouts and listeners may use everything here, so they end first.

@@ -12,10 +12,7 @@ namespace yard::runtime {
 
 using Clock = std::chrono::steady_clock;
 
-Maintenance::Maintenance(detail::Core& core)
-    : core_(core), in_child_([this] {
-        if (core_.planner.sweep(Clock::now())) wake();  // plans have a lifetime
-      }) {}
+Maintenance::Maintenance(detail::Core& core) : core_(core) {}
 
 Maintenance::~Maintenance() {
   thread_.stop();
@@ -23,18 +20,17 @@ Maintenance::~Maintenance() {
 }
 
 void Maintenance::wake() noexcept {
-  const uint32_t here = base::this_process();
-  if (woken_.exchange(here, std::memory_order_acq_rel) == here) return;
+  if (woken_.exchange(true, std::memory_order_acq_rel)) return;
   try {
     if (thread_.post([this] { work(); }).ok()) return;
   } catch (...) {
   }
   // Without a thread nothing is published that time would have to end: calls go on as before.
-  woken_.store(0, std::memory_order_release);
+  woken_.store(false, std::memory_order_release);
 }
 
 void Maintenance::work() {
-  woken_.store(0, std::memory_order_release);  // later changes wake it again
+  woken_.store(false, std::memory_order_release);  // later changes wake it again
   core_.board->advance(Clock::now());
   auto events = core_.board->take_events();
   if (!publish()) core_.published.catch_up();  // with what a call has published
@@ -60,12 +56,11 @@ bool Maintenance::publish() {
 
 void Maintenance::schedule(std::optional<Clock::time_point> next) {
   if (!next) return;
-  Shared& s = shared_.get();
   {
-    const std::lock_guard lock(s.lock);
+    const std::lock_guard lock(lock_);
     // A run that comes earlier schedules again.
-    if (s.scheduled > Clock::now() && s.scheduled <= *next) return;
-    s.scheduled = *next;
+    if (scheduled_ > Clock::now() && scheduled_ <= *next) return;
+    scheduled_ = *next;
   }
   thread_.post_at(*next, [this] { work(); }).ignore();
 }
@@ -95,26 +90,24 @@ void Maintenance::notify(std::vector<BreakerEvent> events) {
     if (base::log_enabled("health", level_of(e.kind)))
       base::log(level_of(e.kind), "health", text_of(e));
   if (listeners.empty()) return;
-  Shared& s = shared_.get();
   {
-    const std::lock_guard lock(s.lock);
-    for (BreakerEvent& e : events) s.pending.add(std::move(e));
-    if (std::exchange(s.posted, true)) return;
+    const std::lock_guard lock(lock_);
+    for (BreakerEvent& e : events) pending_.add(std::move(e));
+    if (std::exchange(posted_, true)) return;
   }
   const Status posted = listeners_thread_.post([this] { call_listeners(); });
   if (posted.ok()) return;
   base::log(LogLevel::kError, "health", posted.to_string());
-  const std::lock_guard lock(s.lock);
-  s.posted = false;
+  const std::lock_guard lock(lock_);
+  posted_ = false;
 }
 
 void Maintenance::call_listeners() {
-  Shared& s = shared_.get();
   std::vector<BreakerEvent> events;
   {
-    const std::lock_guard lock(s.lock);
-    s.posted = false;
-    events = s.pending.take();
+    const std::lock_guard lock(lock_);
+    posted_ = false;
+    events = pending_.take();
   }
   for (const BreakerEvent& e : events)
     listeners.for_each([&](const BreakerListener& listener) {

@@ -7,10 +7,10 @@
 #include <yard/health.h>
 
 #include <atomic>
-#include <mutex>
+#include <chrono>
 #include <optional>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "base/tasks.h"
 #include "dispatch/core.h"
 #include "health/breaker.h"
@@ -35,14 +35,7 @@ class Maintenance {
   detail::Core& core() const noexcept { return core_; }
 
  private:
-  struct Shared {
-    std::mutex lock;
-    health::EventQueue pending;  // bounded: a listener may block
-    bool posted = false;         // call_listeners() is scheduled
-    // When work() is scheduled next.
-    std::chrono::steady_clock::time_point scheduled = {};
-    void inherit(Shared&) {}
-  };
+  using Time = std::chrono::steady_clock::time_point;
 
   void work();
   // False if another thread has published it, which may still be inside CoreServices::on_change().
@@ -51,13 +44,19 @@ class Maintenance {
   void notify(std::vector<BreakerEvent> events);
   // On the listeners' thread.
   void call_listeners();
-  void schedule(std::optional<std::chrono::steady_clock::time_point> next);
+  void schedule(std::optional<Time> next);
 
   detail::Core& core_;
-  base::OwnedPerProcess<Shared> shared_;
-  std::atomic<uint32_t> woken_{0};  // the process in which work() is scheduled
-  base::TaskThread listeners_thread_, thread_;
-  base::FirstUse in_child_;  // last: it uses the rest
+  std::atomic<bool> woken_{false};        // work() is scheduled
+  base::Mutex lock_{base::Rank::kBoard};  // of the following
+  health::EventQueue pending_;            // bounded: a listener may block
+  bool posted_ = false;                   // call_listeners() is scheduled
+  Time scheduled_ = {};                   // when work() is scheduled next
+  base::TaskThread listeners_thread_, thread_{"yard-events", {.in_child = [this] { work(); }}};
+  const base::InChild in_child_{[this] {
+    woken_.store(false, std::memory_order_relaxed);
+    pending_ = {}, posted_ = false, scheduled_ = {};
+  }};
 };
 
 }  // namespace yard::runtime

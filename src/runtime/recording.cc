@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fork.h"
+#include "base/mutex.h"
 #include "base/testing_fork.h"
 
 namespace yard::runtime {
@@ -269,7 +269,7 @@ TEST(Loops, RunOnTheCallerWhereNoThreadCanBeStarted) {
 
 // A piece that forks: the child has none of the helpers, and is told that their pieces are missing.
 TEST(Loops, AChildBornInAPieceIsToldThatOthersAreMissing) {
-  base::watch_forks();  // as every runtime does
+  const base::InChild watched([] {});  // as every runtime has
   const pid_t parent = ::getpid();
   const auto caller = std::this_thread::get_id();
   pid_t child = -1;

@@ -12,9 +12,9 @@
 #include <tuple>
 
 #include "base/float_state.h"
-#include "base/fork.h"
 #include "base/lists.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "op/numbers.h"
 #include "select/reasons.h"
@@ -24,7 +24,7 @@ namespace {
 
 thread_local constinit int t_depth = 0;
 
-struct DepthGuard : base::InsidePlugin {
+struct DepthGuard : base::ForeignCode {
   DepthGuard() { ++t_depth; }
   ~DepthGuard() { --t_depth; }
 };
