@@ -3,7 +3,6 @@
 #include "base/counters.h"
 
 #include <memory>
-#include <mutex>
 #include <new>
 #include <vector>
 
@@ -11,6 +10,22 @@
 
 namespace yard::base {
 namespace {
+
+using Value = detail::ThreadHead::Value;
+
+struct alignas(64) Chunk {
+  Value values[kPerChunk];
+};
+
+// A thread's counters, in chunks created on first use; a chunk's address never changes.
+struct ThreadCounters {
+  std::atomic<Value*> chunks[kMaxChunks]{};
+
+  uint64_t value(uint32_t id) const noexcept {
+    const Value* c = chunks[id / kPerChunk].load(std::memory_order_acquire);
+    return c != nullptr ? c[id % kPerChunk].load(std::memory_order_relaxed) : 0;
+  }
+};
 
 // The counters of running threads and the sums of ended ones.
 struct CounterTable {
@@ -22,9 +37,7 @@ struct CounterTable {
 
   uint64_t sum(uint32_t id) const {
     uint64_t total = id < ended.size() ? ended[id] : 0;
-    for (const ThreadCounters* t : threads)
-      if (const auto* c = t->chunks[id / kPerChunk].load(std::memory_order_acquire))
-        total += c[id % kPerChunk].load(std::memory_order_relaxed);
+    for (const ThreadCounters* t : threads) total += t->value(id);
     return total;
   }
 };
@@ -42,77 +55,69 @@ CounterTable& table() {
 }
 
 void end_thread_counters(void* value) {
-  auto* mine = static_cast<ThreadCounters*>(value);
-  CounterTable& b = table();
+  const std::unique_ptr<ThreadCounters> mine(static_cast<ThreadCounters*>(value));
+  CounterTable& t = table();
   {
-    std::lock_guard lock(b.mutex);
-    std::erase(b.threads, mine);
-    if (b.ended.size() < b.next_id) b.ended.resize(b.next_id);
-    for (uint32_t id = 0; id < b.next_id; ++id)
-      if (const auto* c = mine->chunks[id / kPerChunk].load(std::memory_order_relaxed))
-        b.ended[id] += c[id % kPerChunk].load(std::memory_order_relaxed);
+    const std::lock_guard lock(t.mutex);
+    std::erase(t.threads, mine.get());
+    if (t.ended.size() < t.next_id) t.ended.resize(t.next_id);
+    for (uint32_t id = 0; id < t.next_id; ++id) t.ended[id] += mine->value(id);
   }
   for (auto& c : mine->chunks) delete reinterpret_cast<Chunk*>(c.load(std::memory_order_relaxed));
-  delete mine;
+}
+
+// Creates the chunk of a counter.
+void make_room(ThreadRecord& thread, uint32_t id) {
+  auto* mine = static_cast<ThreadCounters*>(thread.locals[kCountersLocal]);
+  if (mine == nullptr) {
+    auto made = std::make_unique<ThreadCounters>();
+    CounterTable& t = table();
+    const std::lock_guard lock(t.mutex);
+    t.threads.push_back(made.get());
+    thread.locals[kCountersLocal] = mine = made.release();
+    thread.counters = mine->chunks;
+  }
+  auto& chunk = mine->chunks[id / kPerChunk];
+  if (chunk.load(std::memory_order_relaxed) == nullptr)
+    chunk.store((new Chunk{})->values, std::memory_order_release);
 }
 
 }  // namespace
 
-Counter::Counter() {
-  CounterTable& b = table();
-  std::lock_guard lock(b.mutex);
-  if (!b.free_ids.empty()) {
-    id_ = b.free_ids.back();
-    b.free_ids.pop_back();
-  } else if (b.next_id < kPerChunk * kMaxChunks) {
-    id_ = b.next_id++;
-  } else {
-    id_ = kNoCounter;
-  }
-  base_ = id_ == kNoCounter ? 0 : b.sum(id_);
+Counter::Counter() : id_(kNoCounter), base_(0) {
+  CounterTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  if (t.free_ids.empty() && t.next_id == kPerChunk * kMaxChunks) return;
+  if (t.free_ids.empty()) t.free_ids.push_back(t.next_id++);
+  id_ = t.free_ids.back();
+  t.free_ids.pop_back();
+  base_ = t.sum(id_);
 }
 
 Counter::~Counter() {
   if (id_ == kNoCounter) return;
-  CounterTable& b = table();
-  std::lock_guard lock(b.mutex);
+  CounterTable& t = table();
+  const std::lock_guard lock(t.mutex);
   try {
-    b.free_ids.push_back(id_);
+    t.free_ids.push_back(id_);
   } catch (const std::bad_alloc&) {  // it is not used again
   }
 }
 
 uint64_t Counter::total() const {
   if (id_ == kNoCounter) return 0;
-  CounterTable& b = table();
-  std::lock_guard lock(b.mutex);
-  return b.sum(id_) - (process_ == forks() ? base_ : 0);
+  CounterTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  return t.sum(id_) - (process_ == forks() ? base_ : 0);
 }
 
 void restart_counters() noexcept {
-  CounterTable& b = table();
+  CounterTable& t = table();
   // What other threads have counted is not freed: they may have been changing it.
-  b.threads.clear(), b.ended.clear();
+  t.threads.clear(), t.ended.clear();
   if (detail::t_thread == nullptr) return;
   this_thread().locals[kCountersLocal] = nullptr;
   detail::t_thread->counters = nullptr;
-}
-
-// Creates the chunk of a counter.
-void make_room(base::ThreadRecord& thread, uint32_t id) {
-  auto* mine = static_cast<ThreadCounters*>(thread.locals[kCountersLocal]);
-  if (mine == nullptr) {
-    auto made = std::make_unique<ThreadCounters>();
-    CounterTable& b = table();
-    std::lock_guard lock(b.mutex);
-    b.threads.push_back(made.get());
-    mine = made.release();
-    thread.locals[kCountersLocal] = mine;
-    thread.counters = mine->chunks;
-  }
-  auto& chunk = mine->chunks[id / kPerChunk];
-  if (chunk.load(std::memory_order_relaxed) == nullptr)
-    chunk.store((new Chunk{})->values, std::memory_order_release);
 }
 
 }  // namespace yard::base

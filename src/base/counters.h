@@ -6,12 +6,10 @@
 //   uint64_t n = ran.total();
 #pragma once
 
-#include <yard/detail/guard.h>
-
-#include <atomic>
 #include <cstdint>
 
-#include "base/reclaimer.h"
+#include "base/mutex.h"
+#include "base/thread_record.h"
 
 namespace yard::base {
 
@@ -21,15 +19,6 @@ using detail::kPerChunk;
 inline constexpr uint32_t kMaxChunks = 512;
 // The id of counters beyond the limit of kPerChunk * kMaxChunks, which are not counted.
 inline constexpr uint32_t kNoCounter = 0;
-
-struct alignas(64) Chunk {
-  detail::ThreadHead::Value values[kPerChunk];
-};
-
-// A thread's counters, in chunks created on first use; a chunk's address never changes.
-struct ThreadCounters {
-  std::atomic<detail::ThreadHead::Value*> chunks[kMaxChunks]{};
-};
 
 // One counter. Its id is reused after it is destroyed, which must be after its last count().
 class Counter {

@@ -6,23 +6,50 @@
 #include <openssl/evp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
-#include <mutex>
 
 #include <algorithm>
 #include <atomic>
-#include <climits>
-#include <cstdio>
+#include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <memory>
+#include <mutex>
 
 #include "base/trusted_path.h"
 
 namespace yard::base {
 namespace {
 
-constexpr int kTimeoutMs = 2000;  // for a pipe or device that accepts nothing
+constexpr int kPatienceMs = 2000;  // for a pipe or device that accepts nothing
+
+// Blocks SIGPIPE and SIGXFSZ on this thread, and drops those that were raised meanwhile.
+class WithoutWriteSignals {
+ public:
+  WithoutWriteSignals() noexcept {
+    sigset_t both, waiting;
+    ::sigemptyset(&both), ::sigaddset(&both, SIGPIPE), ::sigaddset(&both, SIGXFSZ);
+    ::sigemptyset(&waiting), ::sigpending(&waiting);
+    raised_by_writes_ = both;
+    // A signal that is pending already is another one's.
+    for (const int s : {SIGPIPE, SIGXFSZ})
+      if (::sigismember(&waiting, s) == 1) ::sigdelset(&raised_by_writes_, s);
+    ::pthread_sigmask(SIG_BLOCK, &both, &before_);
+  }
+  ~WithoutWriteSignals() {
+    const timespec now{};
+    int got = 0;
+    do {
+      got = ::sigtimedwait(&raised_by_writes_, nullptr, &now);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutWriteSignals(const WithoutWriteSignals&) = delete;
+  WithoutWriteSignals& operator=(const WithoutWriteSignals&) = delete;
+
+ private:
+  sigset_t raised_by_writes_, before_;
+};
 
 // What a path refers to.
 struct Target {
@@ -31,133 +58,63 @@ struct Target {
   std::string problem;    // why it cannot be written
 };
 
-// Where the links of a path end; that file may be missing.
-std::string end_of_links(const std::string& path) {
-  std::string end = path, real;
-  follow(path, real, [&](const PathEntry& at) {
-    if (at.last && !S_ISLNK(at.info.st_mode)) end = at.path;
-    return true;
-  });
-  return end;
-}
-
 Target resolve(const std::string& path) {
   Target target;
-  target.path = end_of_links(path);
+  target.path = path;
+  std::string real;
+  follow(path, real, [&](const PathEntry& at) {
+    if (at.last && !S_ISLNK(at.info.st_mode)) target.path = at.path;
+    return true;
+  });
   struct stat there {};
   if (::stat(path.c_str(), &there) != 0) {
     if (errno != ENOENT) target.problem = std::strerror(errno);
-    return target;
-  }
-  if (S_ISDIR(there.st_mode)) {
+  } else if (S_ISDIR(there.st_mode)) {
     target.problem = std::strerror(EISDIR);
   } else if (S_ISBLK(there.st_mode)) {
     target.problem = "it is a disk or another block device; expected a file";
   } else if (S_ISSOCK(there.st_mode)) {
     target.problem = "it is a socket; expected a file";
-  } else if (!S_ISREG(there.st_mode)) {
-    target.in_place = true, target.path = path;
-  } else if (::stat(target.path.c_str(), &there) != 0) {
-    // A deleted file, reached through /proc. A file that is being replaced always has a name.
+  } else if (!S_ISREG(there.st_mode) || ::stat(target.path.c_str(), &there) != 0) {
+    // A regular file without a name is a deleted one, reached through /proc.
     target.in_place = true, target.path = path;
   }
   return target;
-}
-
-// errno of the failure; 0 on success.
-int write_content(const File& file, std::string_view content) {
-  const WithoutWriteSignals without_signals;
-  for (size_t done = 0; done < content.size();) {
-    const ssize_t n = ::write(file.fd(), content.data() + done, content.size() - done);
-    if (n >= 0) {
-      done += static_cast<size_t>(n);
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) return errno;
-    pollfd one{file.fd(), POLLOUT, 0};
-    if (::poll(&one, 1, kTimeoutMs) == 0) return ETIMEDOUT;
-  }
-  return 0;
-}
-
-// `exact`: the mode does not depend on the umask.
-int write_temporary(const std::string& temporary, std::string_view content, unsigned mode,
-                    bool exact = false) {
-  const File file(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
-  if (!file) return errno;
-  if (exact && ::fchmod(file.fd(), mode) != 0) return errno;
-  if (const int error = write_content(file, content); error != 0) return error;
-  // EINVAL: a file system that cannot sync.
-  return ::fsync(file.fd()) == 0 || errno == EINVAL ? 0 : errno;
-}
-
-// Non-blocking: opening a pipe without readers would block forever.
-int write_into(const std::string& path, std::string_view content) {
-  const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) return errno;
-  return write_content(file, content);
-}
-
-// Unique among threads and processes.
-std::string temporary_name(const std::string& path) {
-  static std::atomic<unsigned> count{0};
-  return fmt::format("{}.new.{}.{}", path, ::getpid(),
-                     count.fetch_add(1, std::memory_order_relaxed));
 }
 
 Status cannot(const std::string& path, const std::string& why) {
   return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, why));
 }
 
-std::string why_not_into(int error) {
-  if (error == ENXIO) return "it is a pipe without a reader";
-  if (error == ETIMEDOUT) return "it is a pipe or device that accepts no data";
-  return std::strerror(error);
-}
-
-}  // namespace
-
-int File::moved_up(int fd) noexcept {
-  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  const int error = errno;
-  ::close(fd);
-  errno = error;
-  return moved;
-}
-
-WithoutWriteSignals::WithoutWriteSignals() noexcept {
-  sigset_t both, waiting;
-  ::sigemptyset(&both), ::sigaddset(&both, SIGPIPE), ::sigaddset(&both, SIGXFSZ);
-  ::sigemptyset(&waiting), ::sigpending(&waiting);
-  raised_by_writes_ = both;
-  // A signal that is pending already is another one's.
-  for (const int s : {SIGPIPE, SIGXFSZ})
-    if (::sigismember(&waiting, s) == 1) ::sigdelset(&raised_by_writes_, s);
-  ::pthread_sigmask(SIG_BLOCK, &both, &before_);
-}
-WithoutWriteSignals::~WithoutWriteSignals() {
-  const int error = errno;
-  const timespec now{};
-  int got = 0;
-  do {
-    got = ::sigtimedwait(&raised_by_writes_, nullptr, &now);
-  } while (got > 0 || (got < 0 && errno == EINTR));
-  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  errno = error;
-}
-
-namespace {
-
-Status replace_file(const std::string& path, const std::string& target, std::string_view content,
-                    unsigned mode, bool exact) {
-  const std::string temporary = temporary_name(target);
-  int error = write_temporary(temporary, content, mode, exact);
-  if (error == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
+// Non-blocking: opening a pipe without readers would block forever.
+Status write_in_place(const std::string& path, std::string_view content) {
+  const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const int error = file ? write_all(file.fd(), content, kPatienceMs) : errno;
   if (error == 0) return {};
-  if (error != EEXIST) ::unlink(temporary.c_str());
-  return cannot(path, std::strerror(error));
+  return cannot(path, error == ENXIO       ? "it is a pipe without a reader"
+                      : error == ETIMEDOUT ? "it is a pipe or device that accepts no data"
+                                           : std::strerror(error));
+}
+
+// Writes a temporary file beside `target` and renames it. Without `content` it only tries the first.
+Status replace_file(const std::string& path, const std::string& target,
+                    const std::string_view* content, unsigned mode, bool exact_mode) {
+  static std::atomic<unsigned> count{0};
+  const std::string temporary = fmt::format("{}.new.{}.{}", target, ::getpid(), ++count);
+  const File file(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (!file) return cannot(path, std::strerror(errno));
+  int error = 0;
+  if (content != nullptr) {
+    if (exact_mode && ::fchmod(file.fd(), mode) != 0) error = errno;
+    if (error == 0) error = write_all(file.fd(), *content, kPatienceMs);
+    // EINVAL: a file system that cannot sync.
+    if (error == 0 && ::fsync(file.fd()) != 0 && errno != EINVAL) error = errno;
+    if (error == 0 && ::rename(temporary.c_str(), target.c_str()) == 0) return {};
+    if (error == 0) error = errno;
+  }
+  ::unlink(temporary.c_str());
+  return error == 0 ? Status() : cannot(path, std::strerror(error));
 }
 
 // What is at the path of a file of the library's own.
@@ -195,40 +152,65 @@ Existing look_at(const std::string& path, const OwnFile& kind) {
 
 }  // namespace
 
+int File::moved_up(int fd) noexcept {
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
+
+ssize_t File::read_at(void* to, size_t size, off_t offset) const noexcept {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::pread(fd_, static_cast<char*>(to) + done, size - done,
+                              offset + static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+int write_all(int fd, std::string_view bytes, int patience_ms) {
+  const WithoutWriteSignals without_signals;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {
+      pollfd one{fd, POLLOUT, 0};
+      if (::poll(&one, 1, patience_ms) == 0) return ETIMEDOUT;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
 Status write_file(const std::string& path, std::string_view content, unsigned mode) {
   const Target target = resolve(path);
   if (!target.problem.empty()) return cannot(path, target.problem);
-  if (target.in_place) {
-    const int error = write_into(target.path, content);
-    return error == 0 ? Status() : cannot(path, why_not_into(error));
-  }
-  return replace_file(path, target.path, content, mode, false);
+  if (target.in_place) return write_in_place(path, content);
+  return replace_file(path, target.path, &content, mode, false);
 }
 
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind) {
   const Existing e = look_at(path, kind);
   if (!e.problem.empty()) return cannot(path, e.problem);
-  return e.other ? write_file(path, content) : replace_file(path, path, content, e.mode, e.regular);
+  return e.other ? write_file(path, content)
+                 : replace_file(path, path, &content, e.mode, e.regular);
 }
 
 Status can_write_own_file(const std::string& path, const OwnFile& kind) {
   const Existing e = look_at(path, kind);
-  return e.problem.empty() ? can_write_file(path) : cannot(path, e.problem);
-}
-
-Status can_write_file(const std::string& path) {
+  if (!e.problem.empty()) return cannot(path, e.problem);
   const Target target = resolve(path);
   if (!target.problem.empty()) return cannot(path, target.problem);
-  if (target.in_place) {
-    // Not opened: the reader of a pipe would notice.
-    if (::access(target.path.c_str(), W_OK) == 0) return {};
-    return cannot(path, std::strerror(errno));
-  }
-  const std::string temporary = temporary_name(target.path);
-  const int error = write_temporary(temporary, "", 0600);
-  if (error != 0) return cannot(path, std::strerror(error));
-  ::unlink(temporary.c_str());
-  return {};
+  if (!target.in_place) return replace_file(path, target.path, nullptr, 0600, false);
+  // Not opened: the reader of a pipe would notice.
+  return ::access(path.c_str(), W_OK) == 0 ? Status() : cannot(path, std::strerror(errno));
 }
 
 Result<std::string> read_small_file(const std::string& path, size_t most) {
@@ -251,19 +233,14 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
 
 namespace {
 
-// A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
-// freed, since digests may be made until the process ends.
-const EVP_MD* sha256_algorithm() {
-  static constinit std::once_flag once;
-  static constinit const EVP_MD* made = nullptr;
-  std::call_once(once, [] { made = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr); });
-  return made;
-}
-
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    const EVP_MD* algorithm = sha256_algorithm();
+    // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
+    // freed, since digests may be made until the process ends.
+    static constinit std::once_flag once;
+    static constinit const EVP_MD* algorithm = nullptr;
+    std::call_once(once, [] { algorithm = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr); });
     good_ = context_ != nullptr && algorithm != nullptr &&
             EVP_DigestInit_ex(context_.get(), algorithm, nullptr) == 1;
   }
@@ -276,10 +253,7 @@ class Sha256 {
     good_ = good_ && EVP_DigestFinal_ex(context_.get(), digest, &size) == 1;
     if (!good_) return Status(Code::kInternal, "libcrypto cannot make a SHA-256 digest");
     std::string text;
-    for (unsigned int i = 0; i < size; ++i) {
-      text += "0123456789abcdef"[digest[i] >> 4];
-      text += "0123456789abcdef"[digest[i] & 15];
-    }
+    for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
     return text;
   }
 
@@ -314,9 +288,7 @@ Result<std::string> sha256(const File& file, uint64_t most) {
 }
 
 bool is_sha256(std::string_view text) noexcept {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 }  // namespace yard::base

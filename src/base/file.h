@@ -6,8 +6,6 @@
 #include <unistd.h>
 #include <yard/status.h>
 
-#include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -37,40 +35,19 @@ class File {
   int release() noexcept { return std::exchange(fd_, -1); }
 
   // Up to `size` bytes from `offset`, fewer only at the end of the file; -1 with errno on failure.
-  ssize_t read_at(void* to, size_t size, off_t offset) const noexcept {
-    size_t done = 0;
-    while (done < size) {
-      const ssize_t n = ::pread(fd_, static_cast<char*>(to) + done, size - done,
-                                offset + static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return -1;
-      if (n == 0) break;
-      done += static_cast<size_t>(n);
-    }
-    return static_cast<ssize_t>(done);
-  }
+  ssize_t read_at(void* to, size_t size, off_t offset) const noexcept;
 
  private:
   static int moved_up(int fd) noexcept;
   void reset() noexcept {
-    if (fd_ < 0) return;
-    ::close(std::exchange(fd_, -1));
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
   int fd_ = -1;
 };
 
-// Blocks SIGPIPE and SIGXFSZ on this thread, so that a closed pipe or a file limit is an error and does not end the
-// process. Signals that were raised meanwhile are dropped.
-class WithoutWriteSignals {
- public:
-  WithoutWriteSignals() noexcept;
-  ~WithoutWriteSignals();
-  WithoutWriteSignals(const WithoutWriteSignals&) = delete;
-  WithoutWriteSignals& operator=(const WithoutWriteSignals&) = delete;
-
- private:
-  sigset_t raised_by_writes_, before_;
-};
+// Writes all bytes. A closed pipe or a file limit is an error and raises no signal. Waits up to `patience_ms` where a pipe or
+// device accepts nothing. Returns 0 or errno; ETIMEDOUT if it has waited in vain.
+int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
 // Writes a whole file atomically: readers see the old or the new contents. Writes and syncs a temporary file beside it,
 // then renames it. On failure the old file stays; the error has the path and the system's message. Symbolic links are
@@ -87,11 +64,8 @@ struct OwnFile {
 // write_file() for such files: replaces only one of the kind, or an empty file, and keeps its mode. A symbolic link to a
 // file, or to none, is an error.
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind);
-// Whether write_own_file() would work.
+// Whether write_own_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
 Status can_write_own_file(const std::string& path, const OwnFile& kind);
-
-// Whether write_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
-Status can_write_file(const std::string& path);
 
 // The contents of a regular file of at most `most` bytes. Errors have the path; the code is kNotFound if it is missing.
 Result<std::string> read_small_file(const std::string& path, size_t most);

@@ -127,14 +127,14 @@ TEST_F(WriteFile, NoFileIsHeldBelowDescriptorThree) {
 }
 
 TEST_F(WriteFile, CanBeTriedWithoutChangingAnything) {
-  EXPECT_TRUE(can_write_file(file("a")).ok());
+  EXPECT_TRUE(can_write_own_file(file("a"), kNote).ok());
   EXPECT_EQ(files(), 0u);
-  ASSERT_TRUE(write_file(file("a"), "one").ok());
-  EXPECT_TRUE(can_write_file(file("a")).ok());
-  EXPECT_EQ(read("a"), "one");
-  EXPECT_THAT(can_write_file(file("none/a")).to_string(),
+  ASSERT_TRUE(write_file(file("a"), "note: 1").ok());
+  EXPECT_TRUE(can_write_own_file(file("a"), kNote).ok());
+  EXPECT_EQ(read("a"), "note: 1");
+  EXPECT_THAT(can_write_own_file(file("none/a"), kNote).to_string(),
               ::testing::HasSubstr("cannot be written: No such file or directory"));
-  EXPECT_THAT(can_write_file(folder_).to_string(), ::testing::HasSubstr("Is a directory"));
+  EXPECT_THAT(can_write_own_file(folder_, kNote).to_string(), ::testing::HasSubstr("Is a directory"));
 }
 
 TEST_F(WriteFile, TakesThePlaceOfWhatWasThereAndLeavesNothingElse) {

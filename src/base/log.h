@@ -33,16 +33,12 @@ constexpr uint32_t logger_slot(std::string_view name) noexcept {
 }
 
 // A logger's name, resolved at compile time; an unknown name does not compile.
-class Logger {
- public:
-  consteval Logger(const char* name) : slot_(logger_slot(name)) {  // NOLINT: implicit on purpose
-    if (slot_ == 0) throw "no such logger";
+struct Logger {
+  consteval Logger(const char* name) : slot(logger_slot(name)) {  // NOLINT: implicit on purpose
+    if (slot == 0) throw "no such logger";
   }
-  constexpr uint32_t slot() const noexcept { return slot_; }
-  constexpr std::string_view name() const noexcept { return kLoggers[slot_ - 1]; }
-
- private:
-  uint32_t slot_;
+  constexpr std::string_view name() const noexcept { return kLoggers[slot - 1]; }
+  uint32_t slot;
 };
 
 // All levels in one word, so that several change with one store: four bits each, slot 0 is the default, and a level of 0
@@ -59,8 +55,7 @@ constexpr LogLevels level_in_slot(LogLevels levels, uint32_t slot) noexcept {
 
 // Whether a message of this level would be written. One load.
 inline bool log_enabled(Logger logger, LogLevel level) noexcept {
-  const LogLevels least =
-      level_in_slot(g_log_levels.load(std::memory_order_relaxed), logger.slot());
+  const LogLevels least = level_in_slot(g_log_levels.load(std::memory_order_relaxed), logger.slot);
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
@@ -80,9 +75,6 @@ LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& prob
 // at a fork.
 std::string utc_text(std::chrono::system_clock::time_point at);
 
-// The default sink: one line, one write to stderr, coloured on a terminal.
-void write_to_stderr(const LogMessage& message);
-
 // Rate limit for messages about frequent events: at most one per interval, with the number suppressed before it.
 class LogLimit {
  public:
@@ -92,8 +84,7 @@ class LogLimit {
   bool admits(std::chrono::steady_clock::time_point now, uint64_t& suppressed) noexcept {
     const int64_t t = now.time_since_epoch().count();
     int64_t next = next_.load(std::memory_order_relaxed);
-    if (t < next ||
-        !next_.compare_exchange_strong(next, t + kInterval.count(), std::memory_order_relaxed)) {
+    if (t < next || !next_.compare_exchange_strong(next, t + kInterval.count())) {
       suppressed_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }

@@ -5,6 +5,7 @@
 #include <yard/status.h>
 
 #include <new>
+#include <type_traits>
 #include <utility>
 
 // YARD_ASSIGN_OR_RETURN(const auto path, args.path("path"));
@@ -19,23 +20,17 @@ namespace yard::base {
 
 // Exceptions for lack of memory become errors at the boundary of the library, in functions that return a Status or a Result.
 // Below it they pass, and a change that meets one has not happened.
-
-// What f() returns, a Status or Result; Status::out_of_memory() if there was no memory for it.
-template <class F>
-auto or_out_of_memory(const F& f) -> decltype(f()) {
+//
+// What f() returns, a Status, a Result or nothing; Status::out_of_memory() if there was no memory for it.
+template <class F, class R = std::invoke_result_t<const F&>>
+std::conditional_t<std::is_void_v<R>, Status, R> or_out_of_memory(const F& f) {
   try {
-    return f();
+    if constexpr (!std::is_void_v<R>)
+      return f();
+    else
+      return f(), Status();
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
-  }
-}
-
-// For what comes after a change is in force, and may be left out: nothing that is thrown for lack of memory passes.
-template <class F>
-void if_memory_allows(const F& f) {
-  try {
-    f();
-  } catch (const std::bad_alloc&) {
   }
 }
 

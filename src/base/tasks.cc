@@ -222,7 +222,7 @@ void run_due_at_call() noexcept {
     const std::lock_guard lock(known().lock);
     due.swap(known().at_next_call);
   }
-  for (const auto& then : due) or_out_of_memory([&] { return then(), Status(); }).ignore();
+  for (const auto& then : due) or_out_of_memory(then).ignore();
 }
 
 void end_on_own_thread(std::function<void()> end) noexcept {

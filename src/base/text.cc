@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <new>
+#include <set>
 #include <typeinfo>
+
+#include "base/mutex.h"
 
 namespace yard::base {
 namespace {
@@ -22,25 +24,20 @@ constexpr size_t kLongest = 128;
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 void append_hex(std::string& out, char c) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  ((out += "\\x") += kHex[(c >> 4) & 15]) += kHex[c & 15];
+  out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
 }
+
+// Characters that quote() writes as a backslash and a letter.
+constexpr std::string_view kEscaped = "\"\\\n\t\r", kLetters = "\"\\ntr";
 
 // Inside the quotes.
 void append_quoted(std::string& out, char c) {
-  if (c == '"' || c == '\\') {
-    (out += '\\') += c;
-  } else if (c == '\n') {
-    out += "\\n";
-  } else if (c == '\t') {
-    out += "\\t";
-  } else if (c == '\r') {
-    out += "\\r";
-  } else if (is_control(c)) {
+  if (const size_t i = kEscaped.find(c); i != kEscaped.npos)
+    (out += '\\') += kLetters[i];
+  else if (is_control(c))
     append_hex(out, c);
-  } else {
+  else
     out += c;
-  }
 }
 
 // Appends the character at text[at], escaped where a terminal or a log would not show it; returns its length.
@@ -79,13 +76,6 @@ std::string escaped(std::string_view text, size_t most, bool lines) {
 
 char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 char large(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 }  // namespace
 
@@ -194,24 +184,18 @@ std::optional<std::string> unquote(std::string_view text, size_t& pos) {
       out += c;
       continue;
     }
-    if (pos + 1 >= text.size()) return std::nullopt;
-    switch (text[pos + 1]) {
-      case '"': out += '"'; break;
-      case '\\': out += '\\'; break;
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
-      case 'x': {
-        const int hi = pos + 2 < text.size() ? hex_value(text[pos + 2]) : -1;
-        const int lo = pos + 3 < text.size() ? hex_value(text[pos + 3]) : -1;
-        if (hi < 0 || lo < 0) return std::nullopt;
-        out += static_cast<char>(hi * 16 + lo);
-        pos += 2;
-        break;
-      }
-      default: return std::nullopt;
+    const size_t letter = pos + 1 < text.size() ? kLetters.find(text[pos + 1]) : kLetters.npos;
+    if (letter != kLetters.npos) {
+      out += kEscaped[letter];
+      ++pos;
+      continue;
     }
-    ++pos;
+    const std::string_view hex = text.substr(pos).substr(0, 4);
+    const auto value =
+        hex.size() == 4 && hex[1] == 'x' ? number<uint8_t>(hex.substr(2), 16) : std::nullopt;
+    if (!value) return std::nullopt;
+    out += static_cast<char>(*value);
+    pos += 3;
   }
   return std::nullopt;
 }
@@ -241,22 +225,16 @@ std::string seconds_text(std::chrono::nanoseconds d) {
 
 std::string place_of(std::string_view text, size_t offset) {
   offset = std::min(offset, text.size());
-  size_t line = 1, start = 0;
-  for (size_t i = 0; i < offset; ++i) {
-    if (text[i] == '\n') {
-      ++line;
-      start = i + 1;
-    }
-  }
-  std::string out = "column " + std::to_string(offset - start + 1);
-  const bool several = text.find('\n') != std::string_view::npos;
-  return several ? "line " + std::to_string(line) + ", " + out : out;
+  const std::string_view before = text.substr(0, offset);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t start = before.rfind('\n') + 1;  // npos + 1 is 0
+  const std::string column = fmt::format("column {}", offset - start + 1);
+  return text.find('\n') == text.npos ? column : fmt::format("line {}, {}", line, column);
 }
 
 std::string caret_at(std::string_view text, size_t offset) {
   offset = std::min(offset, text.size());
-  const size_t newline = text.substr(0, offset).rfind('\n');
-  const size_t start = newline == std::string_view::npos ? 0 : newline + 1;
+  const size_t start = text.substr(0, offset).rfind('\n') + 1;  // npos + 1 is 0
   const std::string_view line = text.substr(start, text.find('\n', start) - start);
   std::string out = "  ";
   for (char c : line) out += is_control(c) ? ' ' : c;
@@ -264,10 +242,9 @@ std::string caret_at(std::string_view text, size_t offset) {
 }
 
 bool is_bare_word(std::string_view text) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.' || c == '-';
-  });
+  return !text.empty() && text.find_first_not_of(
+                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789_.-") == text.npos;
 }
 
 std::string_view trim(std::string_view text) noexcept {
@@ -303,14 +280,18 @@ bool same_word(std::string_view a, std::string_view b) noexcept {
                     [](char x, char y) { return small(x) == small(y); });
 }
 
+const char* interned(std::string_view text) {
+  static constinit StaticMutex lock{Rank::kLog};
+  static constinit std::set<std::string, std::less<>>* all = nullptr;
+  const std::lock_guard hold(lock);
+  if (all == nullptr) all = new std::set<std::string, std::less<>>;
+  return all->emplace(text).first->c_str();
+}
+
 size_t utf8_length(std::string_view s, size_t at) noexcept {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char c = byte(at);
-  const size_t n = c < 0x80                ? 1
-                   : c >= 0xc2 && c < 0xe0 ? 2
-                   : (c >> 4) == 14        ? 3
-                   : c >= 0xf0 && c < 0xf5 ? 4
-                                           : 0;
+  const size_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
   if (n == 0 || at + n > s.size()) return 0;
   for (size_t k = 1; k < n; ++k)
     if ((byte(at + k) & 0xc0) != 0x80) return 0;
@@ -326,22 +307,15 @@ std::string json_string(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t n = utf8_length(text, i);
     const char c = text[i];
-    if (n == 0) {
+    if (n == 0)
       out += "\\ufffd";
-      ++i;
-      continue;
-    }
-    if (n == 1 && (c == '"' || c == '\\')) {
-      out += '\\';
-      out += c;
-    } else if (n == 1 && static_cast<unsigned char>(c) < 0x20) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
-      out += escaped;
-    } else {
+    else if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
       out += text.substr(i, n);
-    }
-    i += n;
+    i += std::max<size_t>(n, 1);
   }
   return out + '"';
 }

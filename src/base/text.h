@@ -56,12 +56,12 @@ std::optional<std::string> unquote(std::string_view text, size_t& pos);
 // "1.0", "1e-6", "inf", "nan".
 std::string format_double(double value);
 
-// All of `text` as a number; empty if it is none, or too large for T.
+// All of `text` as a number; empty if it is none, or too large for T. Only whole numbers may have another base.
 template <class T>
-std::optional<T> number(std::string_view text) {
+std::optional<T> number(std::string_view text, auto... base) {
   T value{};
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base...);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
 }
@@ -89,6 +89,9 @@ std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 // Equal, ignoring the case of ASCII letters.
 bool same_word(std::string_view a, std::string_view b) noexcept;
+
+// A copy of the text that is never freed. Equal texts have the same copy.
+const char* interned(std::string_view text);
 
 // A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD, so that the output always parses.
 std::string json_string(std::string_view text);

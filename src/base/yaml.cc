@@ -7,7 +7,6 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
-#include <charconv>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -30,18 +29,19 @@ YamlMark mark_of(const YAML::Mark& m) {
 // Long text weighs more.
 size_t weight(const YamlNode& n) { return 1 + n.text.size() / 64; }
 
-size_t count_nodes(const YamlNode& n) {
-  size_t count = weight(n);
-  for (const YamlNode& item : n.items) count += count_nodes(item);
-  for (const YamlEntry& e : n.entries) count += count_nodes(e.value);
-  return count;
-}
+struct Extent {
+  size_t nodes = 0, depth = 0;
+};
 
-size_t depth_of(const YamlNode& n) {
-  size_t depth = 0;
-  for (const YamlNode& item : n.items) depth = std::max(depth, depth_of(item));
-  for (const YamlEntry& e : n.entries) depth = std::max(depth, depth_of(e.value));
-  return depth + 1;
+Extent extent_of(const YamlNode& n) {
+  Extent all{weight(n), 0};
+  const auto add = [&](const YamlNode& inner) {
+    const Extent e = extent_of(inner);
+    all = {all.nodes + e.nodes, std::max(all.depth, e.depth)};
+  };
+  for (const YamlNode& item : n.items) add(item);
+  for (const YamlEntry& e : n.entries) add(e.value);
+  return {all.nodes, all.depth + 1};
 }
 
 class Builder : public YAML::EventHandler {
@@ -65,10 +65,10 @@ class Builder : public YAML::EventHandler {
     const YamlMark at = mark_of(mark);
     const auto it = anchors_.find(anchor);
     if (it == anchors_.end()) return fail(at, "an alias inside what it stands for");
-    const Anchored& a = it->second;
-    count(a.nodes, at);
-    if (stack_.size() + a.depth > limits_.depth) too_deep(at);
-    YamlNode n = a.node;
+    const auto& [node, extent] = it->second;
+    count(extent.nodes, at);
+    if (stack_.size() + extent.depth > limits_.depth) too_deep(at);
+    YamlNode n = node;
     n.at = at;
     attach(std::move(n));
   }
@@ -111,10 +111,6 @@ class Builder : public YAML::EventHandler {
     std::string key;
     YamlMark key_at;
     std::unordered_map<std::string, YamlMark> keys;
-  };
-  struct Anchored {
-    YamlNode node;
-    size_t nodes = 0, depth = 0;
   };
 
   [[noreturn]] void fail(YamlMark at, std::string message) {
@@ -189,9 +185,9 @@ class Builder : public YAML::EventHandler {
 
   void remember(const YamlNode& node, YAML::anchor_t anchor) {
     if (anchor == 0) return;
-    const size_t nodes = count_nodes(node);
-    count(nodes, node.at);
-    anchors_[anchor] = {node, nodes, depth_of(node)};
+    const Extent extent = extent_of(node);
+    count(extent.nodes, node.at);
+    anchors_[anchor] = {node, extent};
   }
 
   void attach(YamlNode node) {
@@ -230,7 +226,7 @@ class Builder : public YAML::EventHandler {
   const YamlLimits& limits_;
   const std::string_view text_;
   std::vector<Open> stack_;
-  std::map<YAML::anchor_t, Anchored> anchors_;
+  std::map<YAML::anchor_t, std::pair<YamlNode, Extent>> anchors_;
   size_t nodes_ = 0;
   int documents_ = 0;
   bool beyond_limits_ = false;
@@ -309,10 +305,6 @@ std::optional<YamlError> unclosed(std::string_view text) {
   return error(open.back(), " before the end of the file");
 }
 
-bool is_digits(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 }  // namespace
 
 const YamlNode* YamlNode::find(std::string_view key) const noexcept {
@@ -322,13 +314,8 @@ const YamlNode* YamlNode::find(std::string_view key) const noexcept {
 }
 
 const char* to_string(YamlNode::Kind kind) noexcept {
-  switch (kind) {
-    case YamlNode::Kind::kNull: return "nothing";
-    case YamlNode::Kind::kScalar: return "text";
-    case YamlNode::Kind::kList: return "a list";
-    case YamlNode::Kind::kMap: return "a map";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"nothing", "text", "a list", "a map"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
@@ -368,12 +355,8 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
 }
 
 std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept {
-  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
-  return value;
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return number<int64_t>(text);
 }
 
 std::optional<double> yaml_number(std::string_view text) noexcept {
@@ -381,24 +364,19 @@ std::optional<double> yaml_number(std::string_view text) noexcept {
   if (text == ".inf" || text == "+.inf") return kInf;
   if (text == "-.inf") return -kInf;
   if (text == ".nan") return std::numeric_limits<double>::quiet_NaN();
-  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
-  // from_chars also reads "inf" and "nan", which are words in YAML.
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  // "inf" and "nan" are words in YAML.
   const size_t first = text.find_first_not_of('-');
-  if (first == std::string_view::npos || (text[first] != '.' && !is_digits(text.substr(first, 1))))
+  if (first == text.npos || std::string_view(".0123456789").find(text[first]) == text.npos)
     return std::nullopt;
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return value;
+  return number<double>(text);
 }
 
 std::string yaml_scalar(std::string_view text, bool quoted) {
   // A plain scalar that begins with a letter and holds only these is read back as it stands.
-  const bool letter = !text.empty() && ((text[0] >= 'a' && text[0] <= 'z') ||
-                                        (text[0] >= 'A' && text[0] <= 'Z') || text[0] == '_');
-  const bool number = !text.empty() && yaml_number(text).has_value();
-  bool plain = !quoted && (letter || number || text.starts_with('/'));
+  const bool letter = is_bare_word(text.substr(0, 1)) &&
+                      std::string_view("0123456789.-").find(text[0]) == text.npos;
+  bool plain = !quoted && (letter || yaml_number(text) || text.starts_with('/'));
   for (const char c : text)
     plain = plain && (is_bare_word({&c, 1}) || c == '/' || c == '+' || (c == '*' && letter));
   if (same_word(text, "null")) plain = false;

@@ -36,7 +36,11 @@ std::string thrown_by(const F& f) {
 }
 
 // Libraries that are never closed.
-constinit base::ForkSafeList<base::DynamicLibrary> g_kept;
+struct Kept {
+  base::DynamicLibrary* library;
+  Kept* next = nullptr;
+};
+constinit base::AppendList<Kept> g_kept;
 
 }  // namespace
 
@@ -166,7 +170,7 @@ Library::~Library() {
 std::string Library::stop_and_close() {
   if (std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
     // A device may still run its code or write its memory: it is neither stopped nor closed.
-    g_kept.add(library_.release());
+    g_kept.append(std::make_unique<Kept>(Kept{library_.release()}));
     return busy;
   }
   if (started_ && plugin_.stop != nullptr) {

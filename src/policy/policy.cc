@@ -7,7 +7,6 @@
 #include <cctype>
 #include <iterator>
 
-#include "base/append_list.h"
 #include "base/lists.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
@@ -218,9 +217,6 @@ bool is_name(std::string_view s) {
   return is_op_name(s) && s.size() <= kLongestName && s[0] >= 'a' && s.find('.') == s.npos;
 }
 
-// Never freed: there are only as many as a program has modes.
-constinit base::InternedTexts g_mode_names;
-
 }  // namespace
 
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider) {
@@ -241,7 +237,7 @@ Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, Mode
                     "both",
                     name));
   return std::make_shared<const ProgramMode>(
-      ProgramMode{g_mode_names.intern(name)->text.c_str(), std::move(provider)});
+      ProgramMode{base::interned(name), std::move(provider)});
 }
 
 std::vector<std::string> mode_names(const Modes* modes) {

@@ -101,7 +101,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
     s.host = core.host;
     s.apply = [this](const auto& steps) {
       YARD_RETURN_IF_ERROR(core.published.apply(steps).status());
-      base::if_memory_allows([&] { close_breakers_of_replaced(steps); });
+      base::or_out_of_memory([&] { close_breakers_of_replaced(steps); }).ignore();
       return Status();
     };
     s.in_use = [this](PluginOffer what, const std::string& name) {

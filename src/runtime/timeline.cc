@@ -133,7 +133,7 @@ void Timeline::publish() noexcept {
 
 void Timeline::seen(const registry::ObservedCall& call) noexcept {
   if (forked_.load(std::memory_order_relaxed)) return;
-  base::if_memory_allows([&] {
+  base::or_out_of_memory([&] {
     const auto text_with = [&](std::string_view kernel) {
       return &texts_.find(call, kernel, [&](const op::CallSpec& spec) {
         return fmt::format("{} {}", kernel, op::to_string(spec));
@@ -166,7 +166,7 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
       failure.message = &texts_.find(message, [&] { return message; });
       put(failure);
     }
-  });
+  }).ignore();
 }
 
 void Timeline::add(Change change) {

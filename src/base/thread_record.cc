@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_record.h"
+
+#include <cxxabi.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <yard/bound.h>
+#include <yard/detail/memo.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+namespace yard::detail {
+thread_local constinit ThreadHead* t_thread = nullptr;
+thread_local constinit uintptr_t t_stack_limit = UINTPTR_MAX;
+constinit CallMemos kNoMemos;
+}  // namespace yard::detail
+
+namespace yard::base {
+
+using detail::t_thread;
+
+namespace {
+
+std::atomic<bool> g_reader_fences{false};
+std::atomic<ThreadRecord*> g_records{nullptr};
+std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
+
+// What a thread was using and had stored; not what its `locals` point to.
+void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
+  r.counters = nullptr, r.memos = &detail::kNoMemos;
+  r.scope = 0, r.scope_state = nullptr;
+  r.functions = nullptr;
+  r.nesting.refusing = false, r.nesting.refused_at = 0;
+  for (HazardSlot& s : r.slots) s.store(nullptr, order);
+  for (auto* b = r.deeper.load(std::memory_order_relaxed); b != nullptr;
+       b = b->next.load(std::memory_order_relaxed))
+    for (HazardSlot& s : b->slots) s.store(nullptr, order);
+  r.depth = 0;
+}
+
+// A thread ends. A pthread key rather than a thread_local destructor: keys run after those, so a call
+// made from such a destructor still finds its record, and a later one registers again.
+void on_thread_exit(void* record) {
+  auto* r = static_cast<ThreadRecord*>(record);
+  t_thread = nullptr;
+  r->counters = nullptr, r->memos = &detail::kNoMemos;
+  for (int i = 0; i < kThreadLocals; ++i) {
+    auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
+    if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
+    r->locals[i] = nullptr;
+  }
+  forget_use(*r, std::memory_order_release);  // it may have ended inside a call
+  r->in_use.store(false, std::memory_order_release);
+}
+
+constinit std::once_flag g_once;
+pthread_key_t g_exit_key;
+
+void prepare_for_threads() {
+  // Before the first read of any thread: it must know by then whether to fence.
+  register_membarrier();
+  if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
+}
+
+ThreadRecord& free_record() {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    bool expected = false;
+    if (!r->in_use.load(std::memory_order_relaxed) &&
+        r->in_use.compare_exchange_strong(expected, true, std::memory_order_acquire))
+      return *r;
+  }
+  auto* const made = new ThreadRecord;
+  made->next = g_records.load(std::memory_order_relaxed);
+  while (!g_records.compare_exchange_weak(made->next, made, std::memory_order_seq_cst)) {
+  }
+  return *made;
+}
+
+// Puts a record into use for the calling thread. Returns null if that is impossible.
+ThreadRecord* take_record() {
+  std::call_once(g_once, prepare_for_threads);
+  ThreadRecord& r = free_record();
+  // Again if it changed meanwhile: set_reader_fences() may have been here between load and store.
+  bool fences;
+  do {
+    fences = reader_fences();
+    r.unfenced.store(fences ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
+  } while (fences != reader_fences());
+  if (pthread_setspecific(g_exit_key, &r) != 0) {
+    r.in_use.store(false, std::memory_order_release);
+    return nullptr;
+  }
+  t_thread = &r;
+  return &r;
+}
+
+// The block of a slot that is not inline; `at` becomes its place there.
+ThreadRecord::Block& deep_block(ThreadRecord& thread, uint32_t& at) {
+  using Block = ThreadRecord::Block;
+  at -= detail::ThreadHead::kInlineSlots;
+  std::atomic<Block*>* link = &thread.deeper;
+  for (;;) {
+    Block* b = link->load(std::memory_order_relaxed);
+    if (b == nullptr) {
+      b = new Block;
+      link->store(b, std::memory_order_release);
+    }
+    if (at < Block::kSlots) return *b;
+    at -= Block::kSlots;
+    link = &b->next;
+  }
+}
+
+}  // namespace
+
+ThreadRecord* first_record() noexcept { return g_records.load(std::memory_order_acquire); }
+
+void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
+  g_exit_hooks[local].store(hook, std::memory_order_release);
+}
+
+void set_reader_fences(bool on) noexcept {
+  // The flag first: a thread that registers meanwhile reads it after it is on the list.
+  g_reader_fences.store(on, std::memory_order_seq_cst);
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
+    r->unfenced.store(on ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
+}
+
+bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_seq_cst); }
+
+void register_membarrier() noexcept {
+  if (::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0)
+    set_reader_fences(true);
+}
+
+void abandon_other_threads() noexcept {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    if (r == t_thread || !r->in_use.load(std::memory_order_relaxed)) continue;
+    forget_use(*r, std::memory_order_relaxed);
+    // What the thread had stored may be half-written: it is left behind, not freed.
+    for (void*& local : r->locals) local = nullptr;
+    r->in_use.store(false, std::memory_order_relaxed);
+  }
+}
+
+char* ThreadRecord::deep_message(uint32_t at) noexcept {
+  Block& block = deep_block(*this, at);
+  return block.errors[at];
+}
+
+bool ThreadRecord::reserve_slot() noexcept {
+  try {
+    uint32_t at = depth;
+    if (at >= kInlineSlots) deep_block(*this, at);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+[[gnu::noinline]] bool ThreadRecord::failed_by_refusal(bool guarded) noexcept {
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  Nesting& n = nesting;
+  const bool matches = n.refused_at == depth + 1 && (guarded || here > n.refused_from);
+  n.refused_from = here;
+  n.refused_at = !matches ? 0 : !guarded ? depth + 1 : depth > 1 ? depth : 0;
+  return matches;
+}
+
+// ---- The stack ----
+
+namespace {
+
+constexpr size_t kReserve = 256 << 10;
+thread_local constinit uintptr_t t_stack_end = 0;
+
+void find_limit() noexcept {
+  pthread_attr_t attributes;
+  detail::t_stack_limit = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  void* end = nullptr;
+  size_t size = 0, guard = 0;
+  if (pthread_attr_getstack(&attributes, &end, &size) == 0 &&
+      pthread_attr_getguardsize(&attributes, &guard) == 0) {
+    t_stack_end = reinterpret_cast<uintptr_t>(end);
+    detail::t_stack_limit = t_stack_end + guard + std::min(kReserve, size / 4);
+  }
+  pthread_attr_destroy(&attributes);
+}
+
+}  // namespace
+
+bool stack_is_low() noexcept {
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  if (detail::t_stack_limit == UINTPTR_MAX) find_limit();
+  return here < detail::t_stack_limit && here >= t_stack_end;
+}
+
+}  // namespace yard::base
+
+namespace yard::detail {
+
+ThreadHead* try_register_thread() noexcept {
+  try {
+    return base::take_record();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+ThreadHead& register_thread() {
+  ThreadHead* const thread = try_register_thread();
+  if (thread == nullptr) throw std::bad_alloc();
+  return *thread;
+}
+
+HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
+  auto& record = static_cast<base::ThreadRecord&>(*this);
+  if (at == kInlineSlots) record.nesting.refusing = false;
+  return base::deep_block(record, at).slots[at];
+}
+
+// (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)
+bool thread_is_unwinding() noexcept { return abi::__cxa_current_exception_type() == nullptr; }
+
+}  // namespace yard::detail

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the library keeps for each thread: the hazard slots that announce what the thread is using, and a few pointers that
+// upper layers keep for it. Also how much is left of the thread's stack.
+#pragma once
+
+#include <yard/detail/guard.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace yard::base {
+
+using detail::Guard;
+using detail::HazardSlot;
+using detail::kFollow;
+using detail::kReread;
+
+// Pointers that a layer keeps with the thread; each layer names its own index.
+inline constexpr int kThreadLocals = 5;
+
+// Found through one thread_local pointer, written by its thread alone, and read by Reclaimer::collect(). Records are never
+// freed: the next thread takes that of one that has ended. Their list grows at its head only, so it can be walked without a
+// lock, also in a forked child.
+struct ThreadRecord : detail::ThreadHead {
+  void* locals[kThreadLocals] = {};  // of the owner
+  // Slots beyond kInlineSlots, for kernels that call ops that call ops. Kept once made.
+  struct Block {
+    static constexpr uint32_t kSlots = 32;
+    HazardSlot slots[kSlots]{};
+    char errors[kSlots][kErrorBytes];
+    std::atomic<Block*> next{nullptr};
+  };
+  std::atomic<Block*> deeper{nullptr};
+  std::atomic<bool> in_use{true};
+  ThreadRecord* next = nullptr;
+
+  // Calls that nest too deep. After one was refused, so are all nested calls until the thread is back among the inline
+  // slots; else kernels that try twice would take for ever.
+  struct Nesting {
+    bool refusing = false;
+    uint32_t refused_at =
+        0;  // 1 + the depth of the call whose kernel made the refused one; 0 if none
+    uintptr_t refused_from = 0;  // where on the stack that was
+    char why[kErrorBytes] = "";  // of the last refusal
+  };
+  Nesting nesting;
+
+  // Whether count_down() has found that the current call is timed.
+  bool is_timed() const noexcept { return until_sample < 0; }
+  // Where the message of a failing kernel is, that of the innermost guard.
+  char* message() noexcept {
+    const uint32_t at = depth - 1;
+    return at < kInlineSlots ? errors[at] : deep_message(at);
+  }
+  char* deep_message(uint32_t at) noexcept;
+
+  // Returns false if there is no memory for the slot of the current depth.
+  bool reserve_slot() noexcept;
+  // In a call whose kernel failed: whether that was because a nested call was refused. `guarded` says that this is inside the
+  // call's guard; a frozen handle has none, and is known to enclose the refused call by its place on the stack.
+  bool failed_by_refusal(bool guarded) noexcept;
+};
+
+// This thread's record; registers the thread on first use. Throws std::bad_alloc if there is no memory for that.
+inline ThreadRecord& this_thread() {
+  detail::ThreadHead* t = detail::t_thread;
+  return static_cast<ThreadRecord&>(t != nullptr ? *t : detail::register_thread());
+}
+// The same for calls; null if there is no memory.
+inline ThreadRecord* try_this_thread() noexcept {
+  detail::ThreadHead* t = detail::t_thread;
+  return static_cast<ThreadRecord*>(t != nullptr ? t : detail::try_register_thread());
+}
+
+// Whether this thread is inside a call, where it must not wait for calls to end.
+inline bool inside_call() noexcept {
+  return detail::t_thread != nullptr && detail::t_thread->depth > 0;
+}
+
+// Called with a thread's value when the thread ends, before its record is handed on. At most one hook per index of `locals`;
+// the hook frees what it put there.
+void set_thread_exit_hook(int local, void (*hook)(void* value)) noexcept;
+
+// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a small stack. False on a stack
+// that is not the thread's own, as that of a fiber. The first question of a thread may read /proc; allocates then only.
+bool stack_is_low() noexcept;
+
+// Whether readers of all threads, those to come included, must fence. Tests switch it while membarrier works.
+void set_reader_fences(bool on) noexcept;
+bool reader_fences() noexcept;
+// Registers with the operating system for membarrier (again in a forked child); readers fence where that fails.
+void register_membarrier() noexcept;
+
+// In a forked child: the other threads are gone, what they used is not in use any more.
+void abandon_other_threads() noexcept;
+
+// The newest record; for walking.
+ThreadRecord* first_record() noexcept;
+
+// Calls f(const void*) for everything some thread is using.
+template <class F>
+void for_each_hazard(const F& f) {
+#if defined(YARD_UNDER_TSAN)
+  constexpr auto kOrder = std::memory_order_seq_cst;
+#else
+  constexpr auto kOrder = std::memory_order_acquire;
+#endif
+  const auto look = [&](const HazardSlot& s) {
+    if (const void* p = s.load(kOrder)) f(p);
+  };
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    for (const HazardSlot& s : r->slots) look(s);
+    for (auto* b = r->deeper.load(std::memory_order_acquire); b != nullptr;
+         b = b->next.load(std::memory_order_acquire))
+      for (const HazardSlot& s : b->slots) look(s);
+  }
+}
+
+}  // namespace yard::base
