@@ -84,8 +84,8 @@ struct State {
   uint64_t bytes = 0, forks = base::forks();
 
   ~State() {
+    const base::ForeignCode inside;
     const base::FloatState restored;
-    base::assert_no_lock_held();
     kernel->d.destroy(kernel->d.self, made);
     // A forked child counts its own states only.
     if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
@@ -237,6 +237,7 @@ std::shared_ptr<State> States::make(const StateRequest& r, int32_t& code) {
   }
   if (const Status s = check_weights(*r.kernel, *weights); !s.ok())
     return decline(r.frame, s.message(), code);
+  const base::ForeignCode inside;
   const base::FloatState restored;
   void* made = nullptr;
   code = detail::enter_kernel(call, [&] {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/float_state.h"
+#include "base/mutex.h"
 #include "base/text.h"
 
 namespace yard::registry {
@@ -152,6 +153,7 @@ const DeviceProbe& Backend::probe(Device device, const yard_host_t* host) const 
   made->device = device;
   int32_t code = YARD_OK;
   if (d.probe != nullptr) {
+    const base::ForeignCode inside;
     const base::FloatState restored;
     try {
       code = d.probe(d.self, host, {device.type, device.index}, &made->why);

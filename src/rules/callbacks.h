@@ -59,6 +59,7 @@ class Callbacks {
       ++c->inside, c->runner = std::this_thread::get_id();
       hold.unlock();
       const Leave leave{*this, hold, c};
+      const base::ForeignCode inside;
       f(c->call);
     }
   }

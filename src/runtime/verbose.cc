@@ -111,7 +111,7 @@ class Verbose final : public registry::CallObserver {
   explicit Verbose(int lines) : level(lines), lines_(line_buffers()) {}
 
   void seen(const registry::ObservedCall& call) noexcept override {
-    base::if_memory_allows([&] { lines_.add(lines_of(call)); });
+    base::or_out_of_memory([&] { lines_.add(lines_of(call)); }).ignore();
   }
 
   const int level;  // 1: calls and failures; 2: selections and transforms, too
