@@ -4,31 +4,25 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/elf.h"
 #include "base/mutex.h"
+#include "base/random.h"
 
 namespace yard::base {
 namespace {
 
-// A path of the open file that differs by `number`, which is written in binary as "/" and "/.": the dynamic loader takes
-// a name that it knows for the same library, and descriptors are recycled.
-std::string name_of(const File& file, uint64_t number) {
+// A path of the open file that nobody has used: the dynamic loader takes a name that it knows for the same library, and
+// descriptors are recycled. It has a random number, which is written in binary as "/" and "/.".
+std::string new_name_of(const File& file) {
   std::string digits;
-  for (; number > 0; number /= 2) digits.insert(0, number % 2 == 1 ? "/." : "/");
+  for (uint64_t number = thread_random(); number > 0; number /= 2)
+    digits += number % 2 == 1 ? "/." : "/";
   return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
 }
 
@@ -85,46 +79,18 @@ bool note_closed(const void* dynamic) {
 
 }  // namespace
 
-bool is_mapped_from(const void* address, const File& file) {
-  // The maps have other device numbers than stat() on some file systems, so the file is mapped to compare.
-  void* const sample = ::mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, file.fd(), 0);
-  if (sample == MAP_FAILED) return false;
-  const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "re"),
-                                                   std::fclose);
-  using Where = std::tuple<unsigned, unsigned, unsigned long>;  // device and inode
-  std::optional<Where> found, expected;
-  const auto inside = [](const void* p, uintptr_t begin, uintptr_t end) {
-    return begin <= reinterpret_cast<uintptr_t>(p) && reinterpret_cast<uintptr_t>(p) < end;
-  };
-  char* line = nullptr;
-  size_t room = 0;
-  while (maps != nullptr && !(found && expected) && ::getline(&line, &room, maps.get()) > 0) {
-    uintptr_t begin = 0, end = 0;
-    unsigned major = 0, minor = 0;
-    unsigned long inode = 0;
-    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*x %x:%x %lu", &begin, &end, &major,
-                    &minor, &inode) != 5)
-      continue;
-    if (inside(address, begin, end)) found = Where(major, minor, inode);
-    if (inside(sample, begin, end)) expected = Where(major, minor, inode);
-  }
-  std::free(line);
-  ::munmap(sample, 1);
-  return found && expected && std::get<2>(*found) != 0 && *found == *expected;
-}
-
 Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
                                             const std::string& path) {
-  if (!refers_to(file, key))
-    return Status(
-        Code::kNotFound,
-        fmt::format("{}: its descriptor {} no longer refers to the file that was checked; "
-                    "other code in the process has closed it",
-                    path, file.release()));
-  static constinit std::atomic<uint64_t> numbers{0};
   DynamicLibrary library;
-  const std::string name = name_of(file, ++numbers);
+  const auto replaced = [&] {
+    return Status(Code::kNotFound,
+                  fmt::format("{}: its descriptor {} no longer refers to the file that was "
+                              "checked; other code in the process has closed it",
+                              path, library.file_.release()));
+  };
   library.file_ = std::move(file), library.key_ = key;
+  if (!refers_to(library.file_, key)) return replaced();
+  const std::string name = new_name_of(library.file_);
   const OpeningLibrary gate;
   library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library.handle_ == nullptr) {
@@ -136,12 +102,7 @@ Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
   }
   library.dynamic_ = dynamic_section(library.handle_);
   note_opened(library.dynamic_);
-  if (!is_mapped_from(library.dynamic_, library.file_))
-    return Status(
-        Code::kConflict,
-        fmt::format("{}: the dynamic loader has mapped another file than the one that was "
-                    "checked, or /proc/self/maps cannot be read",
-                    path));  // `library` closes it
+  if (!refers_to(library.file_, key)) return replaced();  // `library` closes it
   return library;
 }
 

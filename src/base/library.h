@@ -22,14 +22,10 @@ struct FileKey {
   bool operator==(const FileKey&) const = default;
 };
 
-// Whether the memory at an address is mapped from that file. Reads /proc/self/maps.
-bool is_mapped_from(const void* address, const File& file);
-
 class DynamicLibrary {
  public:
   // Runs the library's constructors. `key` is that of the file when it was checked: an error if the descriptor refers to
-  // another file now, or if another one was mapped. Other errors are what dlerror() said, with `path` in place of the
-  // descriptor's name.
+  // another file. Other errors are what dlerror() said, with `path` in place of the descriptor's name.
   static Result<DynamicLibrary> open(File file, const FileKey& key, const std::string& path);
   ~DynamicLibrary() { close(); }
   DynamicLibrary(DynamicLibrary&& other) noexcept;

@@ -133,23 +133,6 @@ TEST(ElfNotes, WhatAsksNeverToBeUnloadedSaysSo) {
   EXPECT_TRUE(t.read().never_unloads);
 }
 
-TEST(DynamicLibraries, MemoryIsComparedWithTheFileItIsMappedFrom) {
-  static const char kHere[] = "in the program";
-  const File program(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  const File other(::memfd_create("other", MFD_CLOEXEC));
-  ASSERT_EQ(::ftruncate(other.fd(), 4096), 0);
-  EXPECT_TRUE(is_mapped_from(kHere, program));
-  EXPECT_FALSE(is_mapped_from(kHere, other));
-  void* const mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, other.fd(), 0);
-  ASSERT_NE(mapped, MAP_FAILED);
-  EXPECT_TRUE(is_mapped_from(mapped, other));
-  EXPECT_FALSE(is_mapped_from(mapped, program));
-  ::munmap(mapped, 4096);
-  const auto heap = std::make_unique<int>(0);
-  EXPECT_FALSE(is_mapped_from(heap.get(), program));
-  EXPECT_FALSE(is_mapped_from(kHere, File()));
-}
-
 TEST(DynamicLibraries, AreNotOpenedByADescriptorThatGotAnotherFile) {
   File file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   struct stat info;
@@ -162,39 +145,6 @@ TEST(DynamicLibraries, AreNotOpenedByADescriptorThatGotAnotherFile) {
   ASSERT_FALSE(opened.ok());
   EXPECT_THAT(opened.status().to_string(), ::testing::HasSubstr("no longer refers to the file"));
   EXPECT_EQ(::close(number), 0) << "the descriptor is not ours to close";
-}
-
-// The program has used the names that the library gives to its files, for another file.
-TEST(DynamicLibraries, AreRefusedIfTheDynamicLoaderMapsAnotherFile) {
-  namespace fs = std::filesystem;
-  Dl_info c_library;
-  ASSERT_NE(::dladdr(reinterpret_cast<void*>(&::getpid), &c_library), 0);
-  const fs::path any = fs::canonical(c_library.dli_fname).parent_path() / "librt.so.1";
-  if (!fs::exists(any)) GTEST_SKIP() << any << " is missing";
-  const TempFolder folder;
-  fs::copy_file(any, folder / "a.so");
-  fs::copy_file(any, folder / "b.so");
-  File file(::open((folder / "a.so").c_str(), O_RDONLY | O_CLOEXEC));
-  std::vector<void*> others;
-  for (unsigned number = 1; number <= 64; ++number) {
-    std::string digits;
-    for (unsigned n = number; n > 0; n /= 2) digits.insert(0, n % 2 == 1 ? "/." : "/");
-    const std::string name = "/proc/self/fd" + digits + "/" + std::to_string(file.fd());
-    others.push_back(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
-    ASSERT_NE(others.back(), nullptr) << ::dlerror();
-  }
-  {
-    const File b(::open((folder / "b.so").c_str(), O_RDONLY | O_CLOEXEC));
-    ASSERT_EQ(::dup2(b.fd(), file.fd()), file.fd());
-  }
-  struct stat info;
-  ASSERT_EQ(::fstat(file.fd(), &info), 0);
-  const auto opened =
-      DynamicLibrary::open(std::move(file), {info.st_dev, info.st_ino}, "/opt/acme.so");
-  ASSERT_FALSE(opened.ok());
-  EXPECT_EQ(opened.status().code(), Code::kConflict);
-  EXPECT_THAT(opened.status().to_string(), ::testing::HasSubstr("has mapped another file"));
-  for (void* other : others) ::dlclose(other);
 }
 
 TEST(ElfNotes, AFileThatCannotBeReadIsSuch) {
