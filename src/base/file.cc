@@ -163,8 +163,8 @@ int File::moved_up(int fd) noexcept {
 ssize_t File::read_at(void* to, size_t size, off_t offset) const noexcept {
   size_t done = 0;
   while (done < size) {
-    const ssize_t n = ::pread(fd_, static_cast<char*>(to) + done, size - done,
-                              offset + static_cast<off_t>(done));
+    const ssize_t n =
+        ::pread(fd_, static_cast<char*>(to) + done, size - done, offset + static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return -1;
     if (n == 0) break;
