@@ -44,9 +44,10 @@ int32_t verify(const yard_query_t*, yard_verdict_t*) {
   use_from_another_thread("verify");
   return YARD_OK;
 }
-double cost(void*, const int64_t*, uint32_t) {
+const char* const kFields[] = {"n", nullptr};
+double cost(void* self, const int64_t*, uint32_t) {
   use_from_another_thread("cost");
-  return 1;
+  return static_cast<double>(reinterpret_cast<intptr_t>(self));
 }
 int32_t create(yard_call_t*, const yard_named_value_t*, uint32_t, void** state) {
   use_from_another_thread("create");
@@ -69,11 +70,13 @@ TEST(ForeignCode, RunsUnderNoLock) {
 
   yard_backend_t backend = backend_of("acme");
   backend.probe = probe;
-  yard_kernel_t kernel = kernel_of("copy", "default.a", 1);
-  kernel.backend = "acme", kernel.verify = verify, kernel.cost = cost;
+  yard_kernel_t kernel = kernel_of("copy", "default.a", 1),
+                other = kernel_of("copy", "default.b", 2);
+  kernel.backend = "acme", kernel.verify = verify;
   kernel.create = create, kernel.destroy = destroy;
+  kernel.cost = other.cost = cost, kernel.cost_reads = other.cost_reads = kFields;
   Changes c;
-  c.add_backend(backend).add_kernel(kernel).add_kernel(kernel_of("copy", "default.b", 2));
+  c.add_backend(backend).add_kernel(kernel).add_kernel(other);
   runtime.apply(std::move(c)).status().or_throw();
   Floats out(4), x(4);
   runtime.call("copy", {out.view, x.view}).or_throw();
