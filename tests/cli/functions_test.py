@@ -67,7 +67,7 @@ class Functions(Plugged):
             plugged = next(f for f in data["functions"] if f["group"] == "active_group" and f["name"] == "plugged")
             self.assertEqual({p["backend"]: p["active"] for p in plugged["providers"]},
                              {"plugged": False, "in_c": True})
-        self.assertIn("did you mean 'plugged'?", self.wrong("hooks", "--activate", "plugd", self.folder, code=1))
+        self.assertIn("did you mean 'plugged'?", self.wrong("hooks", "--activate", "pluged", self.folder, code=1))
 
 
 class VerifyFunctions(Plugged):
