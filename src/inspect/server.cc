@@ -271,7 +271,7 @@ class Server::Loop {
 
   const Handler handler_;
   const Limits limits_;
-  const ClosedInChild wake_, listening_;
+  ClosedInChild wake_, listening_;
   std::string path_;
   struct stat made_ = {};
   std::list<Connection> connections_;

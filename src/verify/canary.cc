@@ -218,16 +218,14 @@ std::vector<CheckedKernel> checked_kernels(
     if (rule.check == CanaryCheck::kValues) {
       const registry::Kernel* const against = kernel_against(*op_record, rule.against);
       if (against == &kernel) return;
-      if (against == nullptr)
-        return state.problem(
-            op.name,
+      if (against == nullptr) {
+        const std::string why =
             rule.against == "reference"
-                ? fmt::format("calls of kernel '{}' are not checked: the op has no "
-                              "reference kernel; expected 'against' with the id of another",
-                              kernel.id)
-                : fmt::format("calls of kernel '{}' are not checked: there is no kernel "
-                              "'{}'",
-                              kernel.id, rule.against));
+                ? "the op has no reference kernel; expected 'against' with the id of another"
+                : fmt::format("there is no kernel '{}'", rule.against);
+        return state.problem(
+            op.name, fmt::format("calls of kernel '{}' are not checked: {}", kernel.id, why));
+      }
       auto& runner = runners[against];
       if (runner == nullptr)
         runner = std::make_shared<KernelRunner>(OpUnderTest{op_record, {}, where}, *against);
@@ -317,25 +315,22 @@ void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) 
 }
 
 void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request) {
-  const std::string op = m.op;
+  const auto made = std::make_shared<CanaryMismatch>(std::move(m));
+  if (request != nullptr) request->dump.mismatch = *made, request->mismatch = made;
   bool queued = false;
   {
     const std::lock_guard lock(lock_);
-    ++last_number_;
-    queued = request != nullptr && waiting_.size() < kMostWaiting;
-    if (queued) {
-      request->dump.mismatch = m, request->number = last_number_;
-      waiting_.push_back(std::move(request));
-    }
-    mismatches_.push_back(std::move(m));
+    mismatches_.push_back(made);
     if (mismatches_.size() > kMostMismatches) mismatches_.pop_front();
+    queued = request != nullptr && waiting_.size() < kMostWaiting;
+    if (queued) waiting_.push_back(std::move(request));
   }
   if (queued) {
     if (const Status posted = thread_.post([this] { write_one(); }); !posted.ok()) write_one();
   } else if (request != nullptr) {
     base::log(LogLevel::kWarn, "verify",
-              fmt::format("dump of a call of '{}' dropped: {} are waiting to be written", op,
-                          kMostWaiting));
+              fmt::format("dump of a call of '{}' dropped: {} are waiting to be written",
+                          request->dump.mismatch.op, kMostWaiting));
   }
 }
 
@@ -352,16 +347,14 @@ bool CanaryState::write_one() noexcept try {
   if (!path.ok()) {
     problem(next->dump.mismatch.op,
             fmt::format("inputs could not be dumped: {}", path.status().message()));
-    return true;
-  }
-  if (path->empty())
+  } else if (path->empty()) {
     base::log(LogLevel::kWarn, "verify",
               fmt::format("{}: has the first {} dumps of an incident; later ones are not written",
                           next->folder, next->most));
-  const std::lock_guard lock(lock_);
-  // Later mismatches may have replaced it.
-  if (const uint64_t later = last_number_ - next->number; later < mismatches_.size())
-    mismatches_.rbegin()[static_cast<std::ptrdiff_t>(later)].dump = *path;
+  } else {
+    const std::lock_guard lock(lock_);
+    next->mismatch->dump = *path;
+  }
   return true;
 } catch (const std::exception& e) {
   base::log(LogLevel::kError, "verify",
@@ -397,7 +390,7 @@ CanaryReport CanaryState::report() {
   for (const auto& [names, c] : counters_)
     to.kernels.push_back({c->op, c->kernel, c->check, c->calls.total(), c->checked.total(),
                           c->mismatches.load(), c->skipped.load(), c->why_skipped});
-  to.mismatches.assign(mismatches_.begin(), mismatches_.end());
+  for (const auto& m : mismatches_) to.mismatches.push_back(*m);
   return to;
 }
 

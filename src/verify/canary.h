@@ -66,7 +66,7 @@ struct DumpRequest {
   std::string folder;
   size_t most = 0;
   CanaryDump dump;
-  uint64_t number = 0;  // of its mismatch; set by CanaryState
+  std::shared_ptr<CanaryMismatch> mismatch = {};  // gets the path of the dump
 };
 
 // Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks, which are recreated
@@ -102,11 +102,10 @@ class CanaryState {
   base::Mutex lock_{base::Rank::kCanary};
   std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
       counters_;
-  std::deque<CanaryMismatch> mismatches_;  // the last one has last_number_
+  std::deque<std::shared_ptr<CanaryMismatch>> mismatches_;
   std::deque<std::unique_ptr<DumpRequest>> waiting_;
   std::map<std::string, std::set<std::string>, std::less<>> problems_;  // by op
-  uint64_t last_number_ = 0;
-  base::TaskThread thread_;  // after what it uses
+  base::TaskThread thread_;                                             // after what it uses
   // Pending dumps are written by the parent.
   const base::InChild in_child_{[this] { waiting_.clear(); }};
 };

@@ -14,31 +14,30 @@
 namespace yard {
 namespace {
 
-constexpr std::pair<Contents, const char*> kNames[] = {
-    {Contents::kNormal, "normal"},     {Contents::kNan, "nan"},   {Contents::kInfinity, "infinity"},
-    {Contents::kDenormal, "denormal"}, {Contents::kZero, "zero"}, {Contents::kLarge, "large"},
-};
+constexpr Contents kAllContents[] = {Contents::kNormal,   Contents::kNan,  Contents::kInfinity,
+                                     Contents::kDenormal, Contents::kZero, Contents::kLarge};
 
 }  // namespace
 
 const char* to_string(Contents c) noexcept {
-  for (const auto& [contents, name] : kNames)
-    if (contents == c) return name;
+  switch (c) {
+    case Contents::kNormal: return "normal";
+    case Contents::kNan: return "nan";
+    case Contents::kInfinity: return "infinity";
+    case Contents::kDenormal: return "denormal";
+    case Contents::kZero: return "zero";
+    case Contents::kLarge: return "large";
+  }
   return "?";
 }
 
 std::optional<Contents> parse_contents(std::string_view text) noexcept {
-  for (const auto& [contents, name] : kNames)
-    if (text == name) return contents;
+  for (const Contents c : kAllContents)
+    if (text == to_string(c)) return c;
   return std::nullopt;
 }
 
-std::span<const Contents> all_contents() noexcept {
-  static constexpr Contents all[] = {Contents::kNormal,   Contents::kNan,  Contents::kInfinity,
-                                     Contents::kDenormal, Contents::kZero, Contents::kLarge};
-  static_assert(std::size(all) == std::size(kNames));
-  return all;
-}
+std::span<const Contents> all_contents() noexcept { return kAllContents; }
 
 }  // namespace yard
 
@@ -189,11 +188,7 @@ Reach reach(const ParsedTensor& t) {
   return r;
 }
 
-bool has_elements(const ParsedTensor& t) {
-  for (const int64_t d : t.shape)
-    if (d == 0) return false;
-  return true;
-}
+bool has_elements(const ParsedTensor& t) { return std::ranges::find(t.shape, 0) == t.shape.end(); }
 
 // The tensor of elements.h that a block-quantised one is; any other as it is.
 ParsedTensor in_elements(const ParsedTensor& t) {

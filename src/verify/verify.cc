@@ -103,13 +103,6 @@ Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record
                 fmt::format("op '{}' has no reference kernel", op_record.op->name));
 }
 
-Status check_takes(const verification::KernelRunner& candidate, const op::Call& call) {
-  verification::Outcome why;
-  if (candidate.accepts(call, &why)) return {};
-  return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
-                                                candidate.kernel().id, why.what));
-}
-
 template <class Rule>
 void add_unmet(const Config& config, const std::vector<Rule>& rules, const char* section,
                const std::vector<bool>& met, std::vector<std::string>& to) {
@@ -210,8 +203,10 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   YARD_ASSIGN_OR_RETURN(const auto right, right_kernel(*op_record, dump.mismatch.against));
   const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
   const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
-  YARD_RETURN_IF_ERROR(check_takes(oracle, call));
-  YARD_RETURN_IF_ERROR(check_takes(candidate, call));
+  for (const auto* runner : {&oracle, &candidate})
+    if (verification::Outcome why; !runner->accepts(call, &why))
+      return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
+                                                    runner->kernel().id, why.what));
 
   const ParsedCall parsed = verification::parsed_call(*op.program, call);
   YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
