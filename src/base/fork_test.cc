@@ -144,18 +144,18 @@ TEST(OpeningLibrary, AForkWaitsForItAtMostASecondAndNotInsideOfForeignCode) {
   if (std::string_view(::gnu_get_libc_version()) < "2.36")
     GTEST_SKIP() << "handlers of fork cannot wait with this C library";
   const InChild watched([] {});
-  std::atomic<bool> opening{false}, closes{true};
+  std::atomic<bool> closes{true};
+  enum { kNo, kBriefly, kForLong };
+  std::atomic<int> opening{kNo};
   const Meanwhile other([&] {
     const OpeningLibrary open;
-    opening = true;
-    if (closes)
-      std::this_thread::sleep_for(milliseconds(100));
-    else
-      while (!closes) std::this_thread::sleep_for(milliseconds(1));
-    opening = false;
+    opening = closes ? kBriefly : kForLong;
+    if (opening == kBriefly) std::this_thread::sleep_for(milliseconds(100));
+    while (opening == kForLong && !closes) std::this_thread::sleep_for(milliseconds(1));
+    opening = kNo;
   });
   const auto fork_and_time = [&] {
-    while (!opening) std::this_thread::yield();
+    while (opening != (closes ? kBriefly : kForLong)) std::this_thread::yield();
     const auto start = std::chrono::steady_clock::now();
     EXPECT_TRUE(true_in_child([] {
       const OpeningLibrary open;

@@ -105,7 +105,7 @@ class Checker {
     effects.rules.resize(config_.dispatch_rules.size());
     effects.scores.resize(config_.score.size());
     compile(compiled, &effects);
-    check_numbers(config_, {}, "");
+    check_set(config_, {}, "");
     check_sections(effects);
     check_conflicts(config_, known_, kernels_,
                     [&](ConfigPlace at, std::string path, std::string found, std::string right) {
@@ -155,21 +155,28 @@ class Checker {
     }
   }
 
-  // ---- Numbers that were set in code: the reader has checked those of files ----
+  // ---- Numbers and words that were set in code: the reader has checked those of files ----
 
   template <class M>
-  void check_numbers(const M& value, const Form& form, const std::string& path) {
+  void check_set(const M& value, const Form& form, const std::string& path) {
     if constexpr (IsOptional<M>) {
-      if (value) check_numbers(*value, form, path);
+      if (value) check_set(*value, form, path);
     } else if constexpr (HasFields<M>) {
       check_rows(value, kFields<M>, path.empty() ? "" : path + ".");
     } else if constexpr (IsList<M> && HasFields<Part<M>>) {
       for (size_t i = 0; i < value.size(); ++i)
-        check_numbers(value[i], form, fmt::format("{}[{}]", path, i));
+        check_set(value[i], form, fmt::format("{}[{}]", path, i));
     } else if constexpr (std::is_same_v<M, std::chrono::nanoseconds>) {
       check_range(static_cast<double>(value.count()) / 1e9, "s", form, path);
     } else if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
       check_range(static_cast<double>(value), "", form, path);
+    } else if constexpr (std::is_same_v<M, Names>) {
+      if (form.words.empty()) return;
+      const Names words(form.words.begin(), form.words.end());
+      for (size_t i = 0; i < value.size(); ++i)
+        if (!base::contains(words, value[i]))
+          error(place(path), fmt::format("{}[{}]", path, i), fmt::format("found '{}'", value[i]),
+                advice(value[i], words, "expected " + base::one_of(words)));
     }
   }
   template <class T, class Rows>
@@ -178,7 +185,7 @@ class Checker {
       if constexpr (requires { row.fields; })
         check_rows(value, row.fields, prefix + row.name + ".");
       else if constexpr (requires { row.member; })
-        check_numbers(value.*row.member, row.form, prefix + row.name);
+        check_set(value.*row.member, row.form, prefix + row.name);
     });
   }
   void check_range(double number, const char* unit, const Form& form, const std::string& path) {
