@@ -72,7 +72,7 @@ class ProbeSlots {
   bool would_admit() const noexcept { return admits(state_.load(std::memory_order_acquire)); }
 
  private:
-  struct State {
+  struct alignas(uint64_t) State {
     uint16_t calls = 0;      // left in this period
     uint16_t successes = 0;  // that are missing
     bool active = false;     // half-open

@@ -102,7 +102,7 @@ std::string Library::quiesce() const {
   for (const auto& [name, backend] : quiesced_) {
     int32_t code = YARD_OK;
     const yard_device_t all{std::max<int32_t>(backend.device_type, 1), -1};
-    std::string why = thrown_by([&] { code = backend.quiesce(backend.self, all); });
+    std::string why = thrown_by([&, &of = backend] { code = of.quiesce(of.self, all); });
     if (why.empty() && code != YARD_OK) why = fmt::format("it returned {}", code);
     if (!why.empty()) return fmt::format("backend '{}' cannot be quiesced: {}", name, why);
   }

@@ -99,8 +99,8 @@ TEST_F(Nesting, IsBoundedInEveryFormOfCall) {
     for (const Reports reports : {Reports::kMessage, Reports::kNothing, Reports::kOwn}) {
       SCOPED_TRACE(name);
       g_reports = reports;
-      g_again = [&](auto&&...) { return form(); };
-      on_stack_of(kStack, [&] {
+      g_again = [&form = form](auto&&...) { return form(); };
+      on_stack_of(kStack, [&, &form = form] {
         g_deepest = 0;
         const Status s = form();
         if (reports == Reports::kOwn)
