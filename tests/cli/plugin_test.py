@@ -7,10 +7,9 @@ import stat
 import tempfile
 import time
 
-from command import Yard, main
+from command import SANITIZED, Yard, main
 
 BUILT = os.environ["TEST_PLUGINS"]
-SANITIZED = os.environ.get("TEST_SANITIZED", "") != ""
 
 
 class Plugins(Yard):

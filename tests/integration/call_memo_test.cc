@@ -266,7 +266,7 @@ TEST_F(CallMemoTest, DeepCallsStoreNothing) {
   yard_kernel_t k = typed_kernel("recurses", 7, 7);
   k.typed = reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t* out,
                                              const yard_tensor_t* x, const yard_tensor_t* w,
-                                             double left) {
+                                             double left) -> int32_t {
     t_seen.kernel = 7;
     const TensorView o(*out), i(*x), v(*w);
     return left > 0 && !mul.on(*g_runtime)(o, i, v, left - 1).ok() ? YARD_FATAL : YARD_OK;
