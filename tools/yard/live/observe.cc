@@ -48,26 +48,31 @@ struct TraceQuestion : RemoteQuestion {
   uint64_t max_events = 0;
 };
 
-// Waits for some seconds, or until SIGINT, SIGTERM or SIGHUP. Returns the signal, or 0.
-int wait_or_signal(double seconds) {
+// Blocks SIGINT, SIGTERM and SIGHUP, so that they end a trace instead of the command.
+sigset_t block_signals() {
   sigset_t wanted;
   ::sigemptyset(&wanted);
   for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, s);
   ::pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
+  return wanted;
+}
+
+// Waits for some seconds, or until one of these signals arrives.
+void wait_or_signal(const sigset_t& wanted, double seconds) {
   timespec most{};
   most.tv_sec = static_cast<time_t>(seconds);
   most.tv_nsec = static_cast<long>((seconds - static_cast<double>(most.tv_sec)) * 1e9);
-  const int signal = ::sigtimedwait(&wanted, nullptr, &most);
-  return signal > 0 ? signal : 0;
+  ::sigtimedwait(&wanted, nullptr, &most);
 }
 
 int trace_calls(const TraceQuestion& q) {
   auto remote = need(Remote::connect(q.pid, std::chrono::seconds(60)));
   Json args = Json::object();
   if (q.max_events > 0) args["max_events"] = q.max_events;
+  const sigset_t signals = block_signals();
   if (const auto started = remote.request("trace.start", args); !started.ok())
     return fail(exit_code(started.status()), started.status());
-  wait_or_signal(q.seconds);
+  wait_or_signal(signals, q.seconds);
   const auto trace = need(remote.request("trace.stop"));
   need(write_output(q.output, trace.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n'),
        kFailed);
