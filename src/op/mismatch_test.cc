@@ -142,7 +142,7 @@ TEST(Mismatch, Clauses) {
             "f: expected scale iff T in {i8, u8}, got T = f32 with 'scale'");
   EXPECT_EQ(why(scaled, {v.tensor(DType::u8, {2}), v.f32({2})}), "");
   EXPECT_EQ(why(scaled, {v.f32({2}), none()}), "");
-  // The variable of the written tensor, which lanes compare.
+  // The quick check compares the variable of the written tensor.
   EXPECT_EQ(why("f(out!: T[n], x: T[n], s?: f32[n]) where s iff T in {i8}",
                 {v.tensor(DType::i8, {2}), v.tensor(DType::i8, {2}), none()}),
             "f: expected s iff T in {i8}, got T = i8 without 's'");
