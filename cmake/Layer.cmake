@@ -64,12 +64,18 @@ function(yard_layer name)
     endif()
   endforeach()
   yard_part(yard_${name} Threads::Threads ${CMAKE_DL_LIBS} ${arg_LIBS})
+  # yard_internal has all layers as a group. A layer beside it would move external libraries in front of that group, where
+  # a linker that takes only what is needed leaves them out.
+  set(test_libs yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
+  if("yard_internal" IN_LIST arg_TEST_LIBS)
+    set(test_libs ${arg_TEST_LIBS})
+  endif()
   if(arg_TESTS)
-    yard_test(${name}_test SOURCES ${arg_TESTS} LIBS yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
+    yard_test(${name}_test SOURCES ${arg_TESTS} LIBS ${test_libs})
   endif()
   if(arg_STRESS)
     yard_test(${name}_stress_test SOURCES ${arg_STRESS} LABELS tsan TIMEOUT 600
-              LIBS yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
+              LIBS ${test_libs})
   endif()
 endfunction()
 
