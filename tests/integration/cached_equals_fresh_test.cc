@@ -174,8 +174,8 @@ TEST(CachedEqualsFresh, InRandomWorlds) {
   EXPECT_TRUE(holds);
   if (!holds) return;
   EXPECT_GE(g_cases, uint64_t{100} * static_cast<uint64_t>(scaled(kWorlds)) * kCalls);
-  // A cache that never answers would pass as well. Of so varied calls about a fifth are hits.
-  EXPECT_GE(g_hits, g_cases / 10);
+  // A cache that never answers would pass as well. Of so varied calls, between so many changes, about an eighth are hits.
+  EXPECT_GE(g_hits, g_cases / 25);
   RecordProperty("cases", std::to_string(g_cases));
   RecordProperty("hits", std::to_string(g_hits));
 }
