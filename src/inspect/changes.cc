@@ -21,6 +21,14 @@ namespace {
 
 using base::JsonObject;
 
+Result<int64_t> number(const Json& args, const char* name, int64_t least, int64_t most,
+                       const char* expected) {
+  const Json* const value = find(args, name);
+  const auto number = value != nullptr ? whole_number(*value) : std::nullopt;
+  if (!number || *number < least || *number > most) return invalid(name, expected, value);
+  return *number;
+}
+
 // ---- Policy ----
 
 // What is set through the API changes to `next`; undone by what was set before.
@@ -32,8 +40,8 @@ Result<Changed> put_policy(const Subject& s, Policy next) {
       [before = std::move(before)](const Subject& to) { return to.runtime.set_policy(before); }};
 }
 
-Result<Changed> policy_set(const Subject& s, const CommandArgs& args) {
-  const Json* const fields = args.object("fields");
+Result<Changed> policy_set(const Subject& s, const Json& args) {
+  const Json* const fields = find(args, "fields");
   if (fields == nullptr || fields->empty())
     return invalid("fields", "an object with fields of a policy", "none");
   // The grammar is that of rule files. Null removes what is set.
@@ -56,7 +64,7 @@ Result<Changed> policy_set(const Subject& s, const CommandArgs& args) {
   return put_policy(s, std::move(next));
 }
 
-Result<Changed> policy_reset(const Subject& s, const CommandArgs&) { return put_policy(s, {}); }
+Result<Changed> policy_reset(const Subject& s, const Json&) { return put_policy(s, {}); }
 
 // ---- Rules ----
 
@@ -97,230 +105,180 @@ std::string rules_effect(const Subject& s, const std::vector<ConfigProblem>& pro
 // `hidden=5120,tenant=B`. A value with `|` is a list: `tenant=A|B`.
 Result<std::vector<Condition>> parse_when(const std::string& when) {
   std::vector<Condition> to;
+  if (base::trim(when).empty()) return to;
   for (const std::string_view part : base::split(when, ',')) {
     const size_t equals = part.find('=');
     const std::string_view key = base::trim(part.substr(0, equals));
     if (equals == part.npos || key.empty())
       return invalid("when", "FIELD=VALUE, separated by commas", base::excerpt(part));
-    Condition c;
+    Condition& c = to.emplace_back();
     c.key = key;
-    const auto values = base::split(part.substr(equals + 1), '|');
-    c.list = values.size() > 1;
-    for (const std::string_view value : values) {
+    for (const std::string_view value : base::split(part.substr(equals + 1), '|')) {
       if (value.empty()) return invalid("when", "a value after '='", base::excerpt(part));
       c.values.push_back({std::string(value), false});
     }
-    to.push_back(std::move(c));
+    c.list = c.values.size() > 1;
   }
   return to;
 }
 
-// What `deny` and `allow` name.
+// What `deny` and `allow` name. It is a rule, or one of kernel_denies if it is about all calls.
 struct Denial {
-  std::string kernel, op;  // op: empty, all of them
+  std::string kernel, op;  // the op is empty for all of them
   std::vector<Condition> conditions;
 
-  // Stands in kernel_denies, not in a rule.
   bool is_plain() const noexcept { return op.empty() && conditions.empty(); }
-  std::string operation() const { return op.empty() ? "*" : op; }
   bool is_of(const DispatchRule& rule) const {
-    return rule.operation == operation() && rule.conditions == conditions;
+    return rule.operation == (op.empty() ? "*" : op) && rule.conditions == conditions;
+  }
+  bool is_in(const std::vector<KernelRef>& list) const {
+    return std::ranges::find(list, kernel, &KernelRef::id) != list.end();
   }
   std::string text() const {
     std::string to = fmt::format("'{}'", kernel);
     if (!op.empty()) to += fmt::format(" of op '{}'", op);
     for (const Condition& c : conditions) {
-      to += &c == conditions.data() ? " when " : ", ";
-      to += c.key + "=";
+      to += (&c == conditions.data() ? " when " : ", ") + c.key + "=";
       for (const ConfigValue& v : c.values) to += (&v == c.values.data() ? "" : "|") + v.text;
     }
     return to;
   }
+
+  // Returns false if it is there already.
+  bool add_to(Config& config) const {
+    if (is_plain()) {
+      if (is_in(config.kernel_denies)) return false;
+      config.kernel_denies.push_back({kernel, false, {}});
+      return true;
+    }
+    for (const DispatchRule& r : config.dispatch_rules)
+      if (is_of(r) && is_in(r.deny)) return false;
+    DispatchRule& rule = config.dispatch_rules.emplace_back();
+    rule.name = "live deny of " + kernel;
+    rule.operation = op.empty() ? "*" : op, rule.conditions = conditions;
+    rule.deny = {{kernel, false, {}}};
+    std::vector<std::string>& labels = config.settings.labels;
+    for (const Condition& c : conditions)
+      if (const std::string label(policy::own_label(c.key));
+          !label.empty() && !base::contains(labels, label))
+        labels.push_back(label);
+    return true;
+  }
+  // Returns false if it is not there.
+  bool remove_from(Config& config) const {
+    const auto remove = [&](std::vector<KernelRef>& list) {
+      return std::erase_if(list, [&](const KernelRef& k) { return k.id == kernel; }) > 0;
+    };
+    if (is_plain()) return remove(config.kernel_denies);
+    bool found = false;
+    for (DispatchRule& r : config.dispatch_rules)
+      if (is_of(r)) found |= remove(r.deny);
+    std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
+      return is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
+    });
+    return found;
+  }
 };
 
-Result<Denial> read_denial(const CommandArgs& args) {
-  Denial to{args.text("kernel"), args.text("op"), {}};
-  const std::string when = args.text("when");
-  if (base::trim(when).empty()) return to;
-  YARD_ASSIGN_OR_RETURN(to.conditions, parse_when(when));
+// Of ops that match the glob; empty: of all.
+std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
+  std::vector<std::string> to;
+  for (const OpInfo& o : s.runtime.list().ops)
+    if (op.empty() || glob_matches(op, o.name))
+      for (const KernelInfo& k : o.kernels) to.push_back(k.id);
   return to;
 }
 
-// A mistyped kernel would deny nothing.
-Status check_kernel(const Subject& s, const Denial& d) {
-  std::vector<std::string> known;
-  const Listing listing = s.runtime.list();
-  for (const OpInfo& op : listing.ops) {
-    if (!d.op.empty() && !glob_matches(d.op, op.name)) continue;
-    for (const KernelInfo& k : op.kernels) {
-      if (glob_matches(d.kernel, k.id)) return {};
-      known.push_back(k.id);
-    }
-  }
-  return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}",
-                                             d.op.empty() ? "" : fmt::format(" of op '{}'", d.op),
-                                             d.kernel, base::did_you_mean(d.kernel, known)));
-}
-
-bool has(const std::vector<KernelRef>& list, const std::string& id) {
-  return std::any_of(list.begin(), list.end(), [&](const KernelRef& k) { return k.id == id; });
-}
-
-// False: it is denied already.
-bool add_denial(Config& config, const Denial& d) {
-  if (d.is_plain()) {
-    if (has(config.kernel_denies, d.kernel)) return false;
-    config.kernel_denies.push_back({d.kernel, false, {}});
-    return true;
-  }
-  for (const DispatchRule& r : config.dispatch_rules)
-    if (d.is_of(r) && has(r.deny, d.kernel)) return false;
-  DispatchRule rule;
-  rule.name = "live deny of " + d.kernel;
-  rule.operation = d.operation(), rule.conditions = d.conditions;
-  rule.deny = {{d.kernel, false, {}}};
-  config.dispatch_rules.push_back(std::move(rule));
-  for (const Condition& c : d.conditions)
-    if (const std::string label(policy::own_label(c.key)); !label.empty()) {
-      std::vector<std::string>& labels = config.settings.labels;
-      if (!base::contains(labels, label)) labels.push_back(label);
-    }
-  return true;
-}
-
-// False: there is none.
-bool remove_denial(Config& config, const Denial& d) {
-  const auto remove_from = [&](std::vector<KernelRef>& list) {
-    return std::erase_if(list, [&](const KernelRef& k) { return k.id == d.kernel; }) > 0;
-  };
-  if (d.is_plain()) return remove_from(config.kernel_denies);
-  bool found = false;
-  for (DispatchRule& r : config.dispatch_rules)
-    if (d.is_of(r)) found |= remove_from(r.deny);
-  std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
-    return d.is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
-  });
-  return found;
-}
-
-// The same statement for a rule file.
-std::string statement(const Denial& d) {
-  Config alone;
-  add_denial(alone, d);
-  return to_yaml(alone);
-}
-
-// Adds or removes it, at once. Undone exactly, or by the opposite where the rules have changed since.
-Result<Changed> change_denial(const Subject& s, const Denial& d, bool deny) {
+// Takes effect at once. Undone exactly, or by the opposite where the rules have changed since.
+Result<Changed> change_denial(const Subject& s, const Json& args, bool deny) {
+  Denial d{text(args, "kernel"), text(args, "op"), {}};
+  YARD_ASSIGN_OR_RETURN(d.conditions, parse_when(text(args, "when")));
+  const auto known = kernel_ids(s, d.op);
+  // A mistyped kernel would deny nothing.
+  if (deny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(d.kernel, k); }))
+    return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}",
+                                               d.op.empty() ? "" : fmt::format(" of op '{}'", d.op),
+                                               d.kernel, base::did_you_mean(d.kernel, known)));
   const Restore restore(s);
-  Config next = restore.config();
-  if (!(deny ? add_denial(next, d) : remove_denial(next, d)))
+  Config next = restore.config(), alone;
+  if (!(deny ? d.add_to(next) : d.remove_from(next)))
     return Status(deny ? Code::kConflict : Code::kNotFound,
                   deny ? fmt::format("{} is denied already", d.text())
                        : fmt::format("the rules in force have no deny of {}", d.text()));
+  const std::string what = fmt::format("live {} of {}", deny ? "deny" : "allow", d.text());
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.rules.change(
-      next, fmt::format("live {} of {}", deny ? "deny" : "allow", d.text()), &problems));
+  YARD_RETURN_IF_ERROR(s.rules.change(next, what, &problems));
+  d.add_to(alone);
   JsonObject effect;
-  effect.add_json("rules", rules_effect(s, problems)).add("statement", statement(d));
+  effect.add_json("rules", rules_effect(s, problems)).add("statement", to_yaml(alone));
   const auto after = std::make_shared<const Config>(std::move(next));
-  return Changed{effect.text(), [restore, d, deny, after](const Subject& to) {
-                   if (to.runtime.rules().config() == *after) return restore(to);
+  return Changed{effect.text(), [restore, d, deny, what, after](const Subject& to) {
                    Config now = to.runtime.rules().config();
-                   if (!(deny ? remove_denial(now, d) : add_denial(now, d)))
+                   if (now == *after) return restore(to);
+                   if (!(deny ? d.remove_from(now) : d.add_to(now)))
                      return Status(Code::kConflict, "the rules have been replaced since");
-                   return to.rules.change(
-                       std::move(now),
-                       fmt::format("undo of live {} of {}", deny ? "deny" : "allow", d.text()),
-                       nullptr);
+                   return to.rules.change(std::move(now), "undo of " + what, nullptr);
                  }};
 }
 
-Result<Changed> deny(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto d, read_denial(args));
-  YARD_RETURN_IF_ERROR(check_kernel(s, d));
-  return change_denial(s, d, true);
-}
+Result<Changed> deny(const Subject& s, const Json& args) { return change_denial(s, args, true); }
+Result<Changed> allow(const Subject& s, const Json& args) { return change_denial(s, args, false); }
 
-Result<Changed> allow(const Subject& s, const CommandArgs& args) {
-  YARD_ASSIGN_OR_RETURN(const auto d, read_denial(args));
-  return change_denial(s, d, false);
-}
-
-Result<Changed> config_load(const Subject& s, const CommandArgs& args) {
+Result<Changed> config_load(const Subject& s, const Json& args) {
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rules().load(args.text("path"), &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rules().load(text(args, "path"), &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
-Result<Changed> config_rollback(const Subject& s, const CommandArgs& args) {
-  const auto version = args.number("version");
-  if (!version || *version <= 0)
-    return invalid("version", "a number above 0", version ? std::to_string(*version) : "none");
+Result<Changed> config_rollback(const Subject& s, const Json& args) {
+  YARD_ASSIGN_OR_RETURN(const int64_t version,
+                        number(args, "version", 1, INT64_MAX, "a number above 0"));
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rules().roll_back(static_cast<uint64_t>(*version), &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rules().roll_back(static_cast<uint64_t>(version), &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
 // ---- Breakers ----
 
-struct BreakerTarget {
-  std::string op, kernel;
-  bool open = false;  // before
-};
-
-Result<std::vector<BreakerTarget>> breaker_targets(const Subject& s, const CommandArgs& args) {
-  const std::string kernel = args.text("kernel"), op = args.text("op");
-  std::vector<BreakerTarget> to;
-  if (!op.empty())
-    to.push_back({op, kernel});
-  else
-    for (const KernelInfo& k : s.runtime.list().find_kernels(kernel)) to.push_back({k.op, k.id});
-  if (to.empty()) {
-    std::vector<std::string> known;
-    for (const OpInfo& o : s.runtime.list().ops)
-      for (const KernelInfo& k : o.kernels) known.push_back(k.id);
-    return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", kernel,
-                                               base::did_you_mean(kernel, known)));
-  }
-  for (const KernelHealth& h : s.runtime.health().report().kernels)
-    for (BreakerTarget& t : to)
-      if (h.op == t.op && h.kernel == t.kernel) t.open = !h.open.empty();
-  return to;
-}
-
-Result<Changed> breaker(const Subject& s, const CommandArgs& args) {
-  const std::string action = args.text("action");
+Result<Changed> breaker(const Subject& s, const Json& args) {
   const std::vector<std::string> actions = {"open", "close", "reset"};
+  const std::string action = text(args, "action"), kernel = text(args, "kernel");
   if (!base::contains(actions, action))
     return invalid("action", base::one_of(actions), base::excerpt(action));
-  YARD_ASSIGN_OR_RETURN(const auto targets, breaker_targets(s, args));
-  const bool opens = action == "open";
-  Health health = s.runtime.health();
-  for (const BreakerTarget& t : targets)
-    YARD_RETURN_IF_ERROR(opens               ? health.open(t.op, t.kernel, args.text("reason"))
-                         : action == "close" ? health.close(t.op, t.kernel)
-                                             : health.reset(t.op, t.kernel));
   std::vector<std::string> ops;
-  for (const BreakerTarget& t : targets) ops.push_back(t.op);
+  if (const std::string op = text(args, "op"); !op.empty())
+    ops.push_back(op);
+  else
+    for (const KernelInfo& k : s.runtime.list().find_kernels(kernel)) ops.push_back(k.op);
+  if (ops.empty())
+    return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", kernel,
+                                               base::did_you_mean(kernel, kernel_ids(s, ""))));
+  std::vector<std::string> open;  // ops where it is open now
+  Health health = s.runtime.health();
+  for (const KernelHealth& h : health.report().kernels)
+    if (h.kernel == kernel && !h.open.empty()) open.push_back(h.op);
+  const bool opens = action == "open";
+  for (const std::string& op : ops)
+    YARD_RETURN_IF_ERROR(opens               ? health.open(op, kernel, text(args, "reason"))
+                         : action == "close" ? health.close(op, kernel)
+                                             : health.reset(op, kernel));
   return Changed{JsonObject().add_json("ops", base::json_strings(ops)).text(),
-                 [all = targets, opens](const Subject& to) -> Status {
+                 [=](const Subject& to) -> Status {
                    Health h = to.runtime.health();
-                   for (const BreakerTarget& t : all) {
-                     if (t.open == opens) continue;  // it was as it is
-                     YARD_RETURN_IF_ERROR(opens ? h.close(t.op, t.kernel)
-                                                : h.open(t.op, t.kernel, "open as before"));
-                   }
+                   for (const std::string& op : ops)
+                     if (base::contains(open, op) != opens)
+                       YARD_RETURN_IF_ERROR(opens ? h.close(op, kernel)
+                                                  : h.open(op, kernel, "open as before"));
                    return {};
                  }};
 }
 
 // ---- Logs, recordings, counters ----
 
-Result<Changed> log_level(const Subject&, const CommandArgs& args) {
-  const std::string word = args.text("level"), logger = args.text("logger");
+Result<Changed> log_level(const Subject&, const Json& args) {
+  const std::string word = text(args, "level"), logger = text(args, "logger");
   const auto level = parse_log_level(word);
   if (!level) return invalid("level", "debug, info, warn, error or off", base::excerpt(word));
   const base::LogLevels before = base::g_log_levels.load(std::memory_order_relaxed);
@@ -334,15 +292,15 @@ Result<Changed> log_level(const Subject&, const CommandArgs& args) {
                  }};
 }
 
-Result<Changed> record(const Subject& s, const CommandArgs& args) {
+Result<Changed> record(const Subject& s, const Json& args) {
   if (const std::string now = s.runtime.recording().stats().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
-  YARD_RETURN_IF_ERROR(s.runtime.recording().to(args.text("path")));
+  YARD_RETURN_IF_ERROR(s.runtime.recording().to(text(args, "path")));
   return Changed{JsonObject().add("path", s.runtime.recording().stats().path).text(),
                  [](const Subject& to) { return to.runtime.recording().stop(); }};
 }
 
-Result<Changed> record_stop(const Subject& s, const CommandArgs&) {
+Result<Changed> record_stop(const Subject& s, const Json&) {
   const RecordingStats before = s.runtime.recording().stats();
   if (before.path.empty()) return Status(Code::kNotFound, "no calls are recorded");
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
@@ -360,33 +318,31 @@ Result<Changed> record_stop(const Subject& s, const CommandArgs&) {
                  }};
 }
 
-Result<Changed> verbose(const Subject& s, const CommandArgs& args) {
-  const auto level = args.number("level");
-  if (!level || *level < 0 || *level > 2)
-    return invalid("level", "0, 1 or 2", level ? std::to_string(*level) : "none");
+Result<Changed> verbose(const Subject& s, const Json& args) {
+  YARD_ASSIGN_OR_RETURN(const int64_t level, number(args, "level", 0, 2, "0, 1 or 2"));
   const int before = s.runtime.recording().verbose();
-  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(static_cast<int>(*level)));
+  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(static_cast<int>(level)));
   return Changed{"{}", [=](const auto& to) { return to.runtime.recording().set_verbose(before); }};
 }
 
 // An answer must hold all of them.
 constexpr int64_t kMostEvents = 100'000;
 
-Result<Changed> trace_start(const Subject& s, const CommandArgs& args) {
-  const auto most = args.number("max_events");
-  if (most && (*most < 1 || *most > kMostEvents))
-    return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(*most));
-  const auto events = static_cast<size_t>(most.value_or(kMostEvents));
-  YARD_RETURN_IF_ERROR(s.runtime.recording().start_trace(events));
+Result<Changed> trace_start(const Subject& s, const Json& args) {
+  int64_t most = kMostEvents;
+  if (find(args, "max_events") != nullptr) {
+    YARD_ASSIGN_OR_RETURN(most, number(args, "max_events", 1, kMostEvents, "1 to 100000"));
+  }
+  YARD_RETURN_IF_ERROR(s.runtime.recording().start_trace(static_cast<size_t>(most)));
   return Changed();
 }
 
-Result<Changed> trace_stop(const Subject& s, const CommandArgs&) {
+Result<Changed> trace_stop(const Subject& s, const Json&) {
   YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.recording().stop_trace());
   return Changed{std::move(trace), {}, true};
 }
 
-Result<Changed> stats_reset(const Subject& s, const CommandArgs&) {
+Result<Changed> stats_reset(const Subject& s, const Json&) {
   s.runtime.reset_stats();
   return Changed();
 }

@@ -66,13 +66,13 @@ Result<base::File> open(const Place& place, int64_t pid, Time until) {
         error == EAGAIN ? Code::kDeadline : Code::kNotFound,
         fmt::format("process {} does not answer on {}: {}", pid, place.path, std::strerror(error)));
   const auto peer = inspect::peer_of(socket);
-  if (!peer || peer->uid != place.user || peer->pid != pid)
+  if (!peer || peer->user != place.user || peer->process != pid)
     return Status(
         Code::kInvalidArgument,
         fmt::format("invalid socket {}: expected process {} of user {}, got process {} of "
                     "user {}",
-                    place.path, pid, place.user, peer ? peer->pid : 0,
-                    peer ? static_cast<int64_t>(peer->uid) : -1));
+                    place.path, pid, place.user, peer ? peer->process : 0,
+                    peer ? static_cast<int64_t>(peer->user) : -1));
   return socket;
 }
 

@@ -7,6 +7,7 @@
 #include <yard/version.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -36,19 +37,19 @@ struct Change {
   base::JsonObject json;  // all but whether it is undone
   Undo undo;
   bool undone = false;
+
+  std::string to_json() const { return base::JsonObject(json).add("undone", undone).text(); }
 };
 
 void serve();
 
-// Live control of this process. A forked child starts a server of its own at its next call.
+// A forked child starts a server of its own at its next call.
 struct Process {
   base::Mutex lock{base::Rank::kRuntimes};
   base::Condition changed;
-  std::vector<LiveControl*>
-      runtimes;  // the shared one first, then in the order in which they were made
-  const LiveControl* running = nullptr;  // the runtime that a command runs on
-  std::thread::id runner;                // the thread of that command
-  bool busy = false;                     // the server is being started or stopped, without the lock
+  std::vector<LiveControl*> runtimes;  // the shared one first, then in the order of their numbers
+  std::thread::id runner;              // the thread that runs a command
+  bool busy = false;                   // the server is being started or stopped, without the lock
   std::unique_ptr<Server> server;
   // Used by the server's thread only, oldest first.
   std::unique_ptr<std::vector<Change>> changes = std::make_unique<std::vector<Change>>();
@@ -60,7 +61,7 @@ struct Process {
     });
   }
   base::InChild in_child{[this] {
-    running = nullptr, busy = false, last_change = 0;
+    runner = {}, busy = false, last_change = 0;
     // The parent's thread may have been using these.
     (void)server.release();
     (void)changes.release();
@@ -71,8 +72,7 @@ struct Process {
 
 Process& process() {
   static constinit std::once_flag once;
-  static constinit Process* made =
-      nullptr;  // never destroyed, since runtimes may end after statics
+  static constinit Process* made = nullptr;  // not destroyed: runtimes may end after statics
   std::call_once(once, [] { made = new Process; });
   return *made;
 }
@@ -96,43 +96,30 @@ void serve() {
               fmt::format("no live control: {}", server.status().message()));
 }
 
-std::vector<uint64_t> runtime_ids() {
-  Process& p = process();
-  const std::lock_guard lock(p.lock);
-  std::vector<uint64_t> to;
-  for (const LiveControl* r : p.runtimes) to.push_back(r->subject().id);
-  return to;
-}
+// A command that is being run. No runtime ends while one lives.
+struct Running {
+  std::vector<const LiveControl*> runtimes;
 
-// Runs f(subject) while the runtime cannot end. Without an id the first runtime is meant.
-template <class F>
-Result<std::string> on_runtime(std::optional<int64_t> id, const F& f) {
-  Process& p = process();
-  struct Done {
-    Process& p;
-    ~Done() {
-      const std::lock_guard lock(p.lock);
-      p.running = nullptr;
-      p.changed.notify_all();
-    }
-  };
-  const LiveControl* found = nullptr;
-  std::vector<std::string> known;
-  {
-    const std::lock_guard lock(p.lock);
-    for (const LiveControl* r : p.runtimes) {
-      if (found == nullptr && (!id || static_cast<int64_t>(r->subject().id) == *id)) found = r;
-      known.push_back(std::to_string(r->subject().id));
-    }
-    p.running = found, p.runner = std::this_thread::get_id();
+  Running() {
+    const std::lock_guard lock(process().lock);
+    process().runner = std::this_thread::get_id();
+    runtimes.assign(process().runtimes.begin(), process().runtimes.end());
   }
-  if (known.empty()) return Status(Code::kNotFound, "the process has no runtime");
-  if (found == nullptr)
-    return Status(Code::kNotFound,
-                  fmt::format("invalid runtime: expected {}, got {}", base::one_of(known), *id));
-  const Done done{p};
-  return f(found->subject());
-}
+  ~Running() {
+    const std::lock_guard lock(process().lock);
+    process().runner = {};
+    process().changed.notify_all();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  // Returns null if there is no such runtime.
+  const Subject* find(uint64_t id) const {
+    for (const LiveControl* r : runtimes)
+      if (r->subject().id == id) return &r->subject();
+    return nullptr;
+  }
+};
 
 std::string program_of(pid_t process) {
   std::error_code unknown;
@@ -144,40 +131,30 @@ double started() {
   std::ifstream file("/proc/self/stat");
   std::string text;
   std::getline(file, text);
-  // Fields are counted after the name, which is in parentheses.
-  const auto fields = base::split(std::string_view(text).substr(text.rfind(')') + 1), ' ');
+  // Fields are counted after the name, which is in parentheses. This one is in ticks since the system was booted.
   constexpr size_t kStart = 20;
-  const auto ticks = fields.size() > kStart ? base::number<uint64_t>(fields[kStart]) : std::nullopt;
-  struct timespec booted, now;
-  if (!ticks || ::clock_gettime(CLOCK_BOOTTIME, &booted) != 0 ||
-      ::clock_gettime(CLOCK_REALTIME, &now) != 0)
-    return 0;
-  const auto seconds = [](const struct timespec& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-  };
-  return seconds(now) - seconds(booted) +
-         static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const auto fields = base::split(std::string_view(text).substr(text.rfind(')') + 1), ' ');
+  const auto ticks = fields.size() > kStart ? base::number<double>(fields[kStart]) : std::nullopt;
+  struct timespec up;
+  if (!ticks || ::clock_gettime(CLOCK_BOOTTIME, &up) != 0) return 0;
+  const double age = static_cast<double>(up.tv_sec) + static_cast<double>(up.tv_nsec) * 1e-9 -
+                     *ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return seconds_since_1970(std::chrono::system_clock::now()) - age;
 }
 
-Result<std::string> hello(const Peer&) {
+Result<std::string> hello(const Running& now, const Peer&) {
   std::vector<std::string> runtimes;
-  for (const uint64_t id : runtime_ids()) {
-    const auto one = on_runtime(static_cast<int64_t>(id), [](const Subject& s) {
-      base::JsonObject o;
-      o.add("id", s.id).add("generation", s.core.snapshot()->generation).add("shared", s.shared);
-      return o.text();
-    });
-    if (one.ok()) runtimes.push_back(*one);  // it may have ended
+  for (const LiveControl* r : now.runtimes) {
+    const Subject& s = r->subject();
+    base::JsonObject o;
+    o.add("id", s.id).add("generation", s.core.snapshot()->generation).add("shared", s.shared);
+    runtimes.push_back(o.text());
   }
   base::JsonObject to;
   to.add("pid", ::getpid()).add("program", program_of(::getpid()));
   to.add("version", YARD_VERSION).add("started", started());
   to.add_json("runtimes", base::json_list(runtimes));
   return to.add("user", ::geteuid()).text();
-}
-
-std::string to_json(const Change& c) {
-  return base::JsonObject(c.json).add("undone", c.undone).text();
 }
 
 std::string text_of(const Peer& who) {
@@ -193,7 +170,7 @@ Result<std::string> change(const Subject& s, const Command& command, const Reque
   Process& p = process();
   const std::string args = to_text(request.args), by = text_of(who);
   const std::string what = fmt::format("{} {}", request.command, base::printable(args, 500));
-  auto changed = command.change(s, CommandArgs(request.args));
+  auto changed = command.change(s, request.args);
   if (!changed.ok()) {
     log_change(fmt::format("{} by {} was refused: {}", what, by, changed.status().message()));
     return std::move(changed).status();
@@ -212,35 +189,42 @@ Result<std::string> change(const Subject& s, const Command& command, const Reque
   return base::JsonObject().add("change", id).add_json("effect", changed->result).text();
 }
 
-Result<std::string> undo(const Peer& who) {
-  const std::vector<uint64_t> runtimes = runtime_ids();
+Result<std::string> undo(const Running& now, const Peer& who) {
   std::vector<Change>& all = *process().changes;
-  const auto c = std::find_if(all.rbegin(), all.rend(), [&](const Change& x) {
-    return !x.undone && x.undo != nullptr && base::contains(runtimes, x.runtime);
-  });
-  if (c == all.rend()) return Status(Code::kNotFound, "there is no change to undo");
-  const auto take_back = [&](const Subject& s) -> Result<std::string> {
+  for (auto c = all.rbegin(); c != all.rend(); ++c) {
+    const Subject* const runtime = now.find(c->runtime);
+    if (c->undone || c->undo == nullptr || runtime == nullptr) continue;
     const std::string by = text_of(who);
-    if (Status status = c->undo(s); !status.ok()) {
+    if (Status status = c->undo(*runtime); !status.ok()) {
       log_change(fmt::format("undo of {} by {} was refused: {}", c->text, by, status.message()));
       return status.note(fmt::format("while taking back {}", c->text));
     }
     log_change(fmt::format("Undone by {}: {}", by, c->text));
     c->undone = true;
-    return to_json(*c);
-  };
-  return on_runtime(static_cast<int64_t>(c->runtime), take_back);
+    return c->to_json();
+  }
+  return Status(Code::kNotFound, "there is no change to undo");
 }
 
-Result<std::string> list_changes(const Peer&) {
+Result<std::string> list_changes(const Running&, const Peer&) {
   std::vector<std::string> all;
-  for (const Change& c : *process().changes) all.push_back(to_json(c));
+  for (const Change& c : *process().changes) all.push_back(c.to_json());
   return base::JsonObject().add_json("changes", base::json_list(all)).text();
 }
 
 // Commands that are not about one runtime. They take no arguments.
-constexpr std::pair<const char*, Result<std::string> (*)(const Peer&)> kOfProcess[] = {
-    {"hello", hello}, {"changes", list_changes}, {"undo", undo}};
+constexpr std::pair<const char*, Result<std::string> (*)(const Running&, const Peer&)>
+    kOfProcess[] = {{"hello", hello}, {"changes", list_changes}, {"undo", undo}};
+
+bool fits(const Json& value, Parameter::Kind kind) {
+  using enum Parameter::Kind;
+  if (kind == kNumber) return whole_number(value).has_value();
+  if (kind == kObject) return value.is_object();
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  if (kind == kPath) return text.starts_with('/') && text.find('\0') == text.npos;
+  return kind == kText || !text.empty();
+}
 
 Status check_args(const Request& request, std::span<const Parameter> parameters) {
   std::vector<std::string> known;
@@ -255,16 +239,13 @@ Status check_args(const Request& request, std::span<const Parameter> parameters)
   for (const Parameter& p : parameters.first(known.size())) {
     const Json* const value = find(request.args, p.name);
     const bool needed = p.kind == Kind::kNeededText || p.kind == Kind::kPath;
-    if (value == nullptr && !needed) continue;
-    const std::string text =
-        value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-    if (p.kind == Kind::kNumber && !whole_number(*value))
-      return invalid(p.name, "a whole number", value);
-    if (p.kind == Kind::kObject && !value->is_object()) return invalid(p.name, "an object", value);
-    if (p.kind == Kind::kText && !value->is_string()) return invalid(p.name, "a string", value);
-    if (needed && text.empty()) return invalid(p.name, "a string", value);
-    if (p.kind == Kind::kPath && (text[0] != '/' || text.find('\0') != text.npos))
-      return invalid(p.name, "a path that begins with /", value);
+    if (value == nullptr ? !needed : fits(*value, p.kind)) continue;
+    return invalid(p.name,
+                   p.kind == Kind::kNumber   ? "a whole number"
+                   : p.kind == Kind::kObject ? "an object"
+                   : p.kind == Kind::kPath   ? "a path that begins with /"
+                                             : "a string",
+                   value);
   }
   return {};
 }
@@ -282,35 +263,36 @@ Result<const Command*> find_command(const std::string& name) {
                             base::excerpt(name), base::did_you_mean(name, known)));
 }
 
+// Without a number the first runtime is meant.
+Result<const Subject*> find_runtime(const Running& now, std::optional<int64_t> id) {
+  if (now.runtimes.empty()) return Status(Code::kNotFound, "the process has no runtime");
+  if (!id) return &now.runtimes[0]->subject();
+  if (const Subject* const s = now.find(static_cast<uint64_t>(*id))) return s;
+  std::vector<std::string> known;
+  for (const LiveControl* r : now.runtimes) known.push_back(std::to_string(r->subject().id));
+  return Status(Code::kNotFound,
+                fmt::format("invalid runtime: expected {}, got {}", base::one_of(known), *id));
+}
+
 }  // namespace
 
-std::string CommandArgs::text(std::string_view name) const {
-  const Json* const value = find(args_, name);
-  return value != nullptr ? value->get<std::string>() : std::string();
-}
-
-std::optional<int64_t> CommandArgs::number(std::string_view name) const {
-  const Json* const value = find(args_, name);
-  return value != nullptr ? whole_number(*value) : std::nullopt;
-}
-
 Result<std::string> handle_request(const Request& request, const Peer& who) {
+  const Running now;
   for (const auto& [name, run] : kOfProcess) {
     if (request.command != name) continue;
     YARD_RETURN_IF_ERROR(check_args(request, {}));
-    return run(who);
+    return run(now, who);
   }
-  YARD_ASSIGN_OR_RETURN(const auto command, find_command(request.command));
+  YARD_ASSIGN_OR_RETURN(const Command* const command, find_command(request.command));
   YARD_RETURN_IF_ERROR(check_args(request, command->parameters));
-  return on_runtime(request.runtime, [&](const Subject& s) {
-    return command->query != nullptr ? command->query(s, CommandArgs(request.args))
-                                     : change(s, *command, request, who);
-  });
+  YARD_ASSIGN_OR_RETURN(const Subject* const s, find_runtime(now, request.runtime));
+  return command->query != nullptr ? command->query(*s, request.args)
+                                   : change(*s, *command, request, who);
 }
 
 std::string last_change() {
   const std::vector<Change>& all = *process().changes;
-  return all.empty() ? "null" : to_json(all.back());
+  return all.empty() ? "null" : all.back().to_json();
 }
 
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept {
@@ -331,29 +313,18 @@ void LiveControl::is_shared() {
 }
 
 void LiveControl::allow(bool on) {
-  if (allowed_.exchange(on, std::memory_order_acq_rel) == on) return;
-  if (on)
-    join();
-  else
-    leave();
-}
-
-void LiveControl::join() {
-  Process& p = process();
-  {
-    const std::lock_guard lock(p.lock);
-    p.runtimes.push_back(this);
-    p.sort();
-  }
-  base::at_next_call(serve);
-}
-
-void LiveControl::leave() {
   Process& p = process();
   std::unique_lock lock(p.lock);
+  if (base::contains(p.runtimes, this) == on) return;
+  if (on) {
+    p.runtimes.push_back(this);
+    p.sort();
+    lock.unlock();
+    return base::at_next_call(serve);
+  }
   std::erase(p.runtimes, this);
   p.changed.wait(lock, [&] {
-    return !p.busy && (p.running != this || p.runner == std::this_thread::get_id());
+    return !p.busy && (p.runner == std::thread::id() || p.runner == std::this_thread::get_id());
   });
   if (!p.runtimes.empty() || p.server == nullptr) return;
   p.busy = true;

@@ -8,10 +8,8 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "base/json.h"
 #include "inspect/live_control.h"
@@ -21,24 +19,10 @@ namespace yard::inspect {
 
 // An argument that a command takes.
 struct Parameter {
+  // kNeededText is not empty. So is kPath, which begins with '/', because the folders of client and process may differ.
   enum class Kind : uint8_t { kText, kNeededText, kPath, kNumber, kObject };
   const char* name = nullptr;
-  // A kPath is needed and begins with '/', because the directories of client and process may differ.
   Kind kind = Kind::kText;
-};
-
-// The arguments of a request, which fit the parameters of its command.
-class CommandArgs {
- public:
-  explicit CommandArgs(const Json& args) : args_(args) {}
-  // Returns an empty text if there is none.
-  std::string text(std::string_view name) const;
-  std::optional<int64_t> number(std::string_view name) const;
-  // Returns null if there is none.
-  const Json* object(std::string_view name) const { return find(args_, name); }
-
- private:
-  const Json& args_;
 };
 
 // Takes a change back.
@@ -50,12 +34,12 @@ struct Changed {
   bool bare = false;          // the result is all of the answer
 };
 
-// Has one of the two functions. A query returns JSON.
+// Has one of the two functions. A query returns JSON. `args` fits the parameters.
 struct Command {
   const char* name;
   Parameter parameters[4];
-  Result<std::string> (*query)(const Subject&, const CommandArgs&) = nullptr;
-  Result<Changed> (*change)(const Subject&, const CommandArgs&) = nullptr;
+  Result<std::string> (*query)(const Subject&, const Json& args) = nullptr;
+  Result<Changed> (*change)(const Subject&, const Json& args) = nullptr;
 };
 std::span<const Command> query_commands();
 std::span<const Command> change_commands();

@@ -45,16 +45,6 @@ Result<Json> parse(std::string_view line) {
   }
 }
 
-bool is_id(const Json& value) {
-  return value.is_number() || value.is_null() ||
-         (value.is_string() && value.get_ref<const std::string&>().size() <= kLongestId);
-}
-
-std::string start_of(const Request& request, bool ok) {
-  return fmt::format("{{\"v\": {}, \"id\": {}, \"ok\": {}, ", kInspectVersion, to_text(request.id),
-                     ok);
-}
-
 }  // namespace
 
 std::string to_text(const Json& value) {
@@ -64,6 +54,11 @@ std::string to_text(const Json& value) {
 const Json* find(const Json& object, std::string_view name) noexcept {
   const auto it = object.find(name);
   return it != object.end() && !it->is_null() ? &*it : nullptr;
+}
+
+std::string text(const Json& object, std::string_view name) {
+  const Json* const value = find(object, name);
+  return value != nullptr ? value->get<std::string>() : std::string();
 }
 
 std::optional<int64_t> whole_number(const Json& value) noexcept {
@@ -89,7 +84,9 @@ Status parse_request(std::string_view line, Request& to) {
   YARD_ASSIGN_OR_RETURN(const Json parsed, parse(line));
   if (!parsed.is_object()) return invalid("request", "an object", &parsed);
   if (const Json* const id = find(parsed, "id")) {
-    if (!is_id(*id)) return invalid("id", "a number or a string", id);
+    if (!id->is_number() &&
+        (!id->is_string() || id->get_ref<const std::string&>().size() > kLongestId))
+      return invalid("id", "a number or a string", id);
     to.id = *id;
   }
   const std::vector<std::string> known = {"v", "id", "command", "args", "runtime"};
@@ -114,19 +111,21 @@ Status parse_request(std::string_view line, Request& to) {
   return {};
 }
 
-std::string answer(const Request& request, std::string_view result) {
-  std::string line = start_of(request, true) + "\"result\": ";
-  line += result;
-  std::replace(line.begin(), line.end(), '\n', ' ');  // strings have none: there it is escaped
-  line += '}';
+std::string answer(const Request& request, const Result<std::string>& result) {
+  base::JsonObject to;
+  to.add("v", kInspectVersion).add_json("id", to_text(request.id)).add("ok", result.ok());
+  if (result.ok()) {
+    to.add_json("result", *result);
+  } else {
+    const Status& error = result.status();
+    base::JsonObject e;
+    e.add("code", yard::to_string(error.code())).add("message", error.message());
+    e.add_json("notes", base::json_strings({error.notes().begin(), error.notes().end()}));
+    to.add_json("error", e.text());
+  }
+  std::string line = to.text();
+  std::ranges::replace(line, '\n', ' ');  // strings have none: there it is escaped
   return line;
-}
-
-std::string answer(const Request& request, const Status& error) {
-  base::JsonObject e;
-  e.add("code", yard::to_string(error.code())).add("message", error.message());
-  e.add_json("notes", base::json_strings({error.notes().begin(), error.notes().end()}));
-  return fmt::format("{}\"error\": {}}}", start_of(request, false), e.text());
 }
 
 }  // namespace yard::inspect

@@ -28,14 +28,15 @@ struct Request {
 // is unknown or occurs twice is an error.
 Status parse_request(std::string_view line, Request& to);
 
-// Answers, each one line without its newline. `result` is JSON.
-std::string answer(const Request& request, std::string_view result);
-std::string answer(const Request& request, const Status& error);
+// The answer as one line without its newline. The result is JSON.
+std::string answer(const Request& request, const Result<std::string>& result);
 
 // The text of a JSON value on one line. Invalid UTF-8 is replaced.
 std::string to_text(const Json& value);
 // Returns null if the object has no such member, or if its value is null.
 const Json* find(const Json& object, std::string_view name) noexcept;
+// The same for a member that is a string. Returns an empty text if there is none.
+std::string text(const Json& object, std::string_view name);
 // Returns nothing if the value is not an integer that fits.
 std::optional<int64_t> whole_number(const Json& value) noexcept;
 

@@ -61,7 +61,8 @@ TEST(Request, DepthIsBounded) {
 TEST(Request, AnswersAreOneLineAndNameTheRequest) {
   Request r;
   EXPECT_FALSE(parse_request(R"({"v": 1, "id": 7})", r).ok());
-  EXPECT_EQ(answer(r, "{\"a\":\n 1}"), R"({"v": 1, "id": 7, "ok": true, "result": {"a":  1}})");
+  EXPECT_EQ(answer(r, std::string("{\"a\":\n 1}")),
+            R"({"v": 1, "id": 7, "ok": true, "result": {"a":  1}})");
   Status s(Code::kNotFound, "no \"x\"\n");
   s.note("a note");
   const std::string line = answer(r, s);

@@ -33,7 +33,7 @@ std::string kernel_json(const KernelInfo& k) {
 }
 
 // As `yard list --json` has it.
-Result<std::string> list(const Subject& s, const CommandArgs&) {
+Result<std::string> list(const Subject& s, const Json&) {
   std::vector<std::string> announced;
   for (const PluginInfo& p : s.runtime.plugins().list()) {
     if (p.state != PluginState::kFound) continue;
@@ -52,26 +52,18 @@ Result<std::string> list(const Subject& s, const CommandArgs&) {
       .text();
 }
 
-Result<std::string> explain(const Subject& s, const CommandArgs& args) {
+Result<std::string> explain(const Subject& s, const Json& args) {
   Options options;
-  if (const Json* const labels = args.object("labels"))
+  if (const Json* const labels = find(args, "labels"))
     for (const auto& [key, value] : labels->items()) {
       if (!value.is_string()) return invalid("labels." + key, "a string", &value);
       options.labels[key] = value.get<std::string>();
     }
-  YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(args.text("call"), options));
+  YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(text(args, "call"), options));
   return explanation.to_json();
 }
 
-std::string counts_json(const HealthCounts& c, std::string_view name, std::string_view backend,
-                        uint64_t open) {
-  JsonObject o;
-  o.add(name, backend).add("successes", c.successes).add("failures", c.failures.counted());
-  o.add("failure_rate", c.failure_rate()).add("open_kernels", open);
-  return o.add_or_null("last_error", c.last_error).text();
-}
-
-Result<std::string> health(const Subject& s, const CommandArgs&) {
+Result<std::string> health(const Subject& s, const Json&) {
   const HealthReport report = s.runtime.health().report();
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::string> breakers;
@@ -87,7 +79,10 @@ Result<std::string> health(const Subject& s, const CommandArgs&) {
       breakers.push_back(o.add("manual", b.manual).add("repeats", b.repeats).text());
     }
   const auto backend_json = [](const BackendHealth& b) {
-    return counts_json(b, "backend", b.backend, b.open_kernels);
+    JsonObject o;
+    o.add("backend", b.backend).add("successes", b.successes);
+    o.add("failures", b.failures.counted()).add("failure_rate", b.failure_rate());
+    return o.add("open_kernels", b.open_kernels).add_or_null("last_error", b.last_error).text();
   };
   return JsonObject()
       .add_json("breakers", base::json_list(breakers))
@@ -95,7 +90,7 @@ Result<std::string> health(const Subject& s, const CommandArgs&) {
       .text();
 }
 
-Result<std::string> policy_in_force(const Subject& s, const CommandArgs&) {
+Result<std::string> policy_in_force(const Subject& s, const Json&) {
   const auto snapshot = s.core.snapshot();
   const Policy none;
   const policy::FileRules* const file = snapshot->policy->file.get();
@@ -108,13 +103,11 @@ Result<std::string> policy_in_force(const Subject& s, const CommandArgs&) {
   return JsonObject().add_json("policy", fields.text()).add_json("sources", from.text()).text();
 }
 
-Result<std::string> config_history(const Subject& s, const CommandArgs&) {
+Result<std::string> config_history(const Subject& s, const Json&) {
   const auto change_json = [](const ConfigChange& c) {
     JsonObject o;
-    return o.add("path", c.path)
-        .add_or_null("before", c.before)
-        .add_or_null("after", c.after)
-        .text();
+    o.add("path", c.path).add_or_null("before", c.before);
+    return o.add_or_null("after", c.after).text();
   };
   const auto version_json = [&](const ConfigVersion& v) {
     JsonObject o;
@@ -125,7 +118,7 @@ Result<std::string> config_history(const Subject& s, const CommandArgs&) {
   return JsonObject().add_json("versions", each(s.runtime.rules().history(), version_json)).text();
 }
 
-Result<std::string> config_show(const Subject& s, const CommandArgs&) {
+Result<std::string> config_show(const Subject& s, const Json&) {
   const rules::Rules::Standing now = s.rules.standing();
   JsonObject to;
   to.add("version", now.version).add_or_null("source", now.source);
@@ -133,7 +126,7 @@ Result<std::string> config_show(const Subject& s, const CommandArgs&) {
   return to.add("yaml", now.rules ? to_yaml(s.runtime.rules().config()) : "").text();
 }
 
-Result<std::string> stats(const Subject& s, const CommandArgs&) {
+Result<std::string> stats(const Subject& s, const Json&) {
   return yard::to_json(s.runtime.stats());
 }
 
@@ -157,8 +150,8 @@ std::string plan_json(const Subject& s, const dispatch::Entry& entry,
   return to.add_json("rejected", base::json_list(rejected)).text();
 }
 
-Result<std::string> plans(const Subject& s, const CommandArgs& args) {
-  const std::string op = args.text("op");
+Result<std::string> plans(const Subject& s, const Json& args) {
+  const std::string op = text(args, "op");
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
   if (record == nullptr)
@@ -172,27 +165,24 @@ Result<std::string> plans(const Subject& s, const CommandArgs& args) {
   return to.add("op", op).add("count", known.size()).add_json("plans", each(known, one)).text();
 }
 
-Result<std::string> status(const Subject& s, const CommandArgs&) {
+Result<std::string> status(const Subject& s, const Json&) {
   const auto snapshot = s.core.snapshot();
   const rules::Rules::Standing rules = s.rules.standing();
   const policy::FileRules* const file = snapshot->policy->file.get();
   JsonObject config;
   config.add_or_null("path", rules.rules ? rules.source : "").add("version", rules.version);
-  config.add("mode", file != nullptr && file->config.settings.mode ? *file->config.settings.mode
-                                                                   : std::string("auto"));
+  config.add("mode", file != nullptr ? file->config.settings.mode.value_or("auto") : "auto");
   config.add_or_null("watched", rules.watched);
   size_t loaded = 0, open = 0;
   for (const PluginInfo& p : s.runtime.plugins().list()) loaded += p.state == PluginState::kLoaded;
   for (const KernelHealth& k : s.runtime.health().report().kernels) open += k.open.size();
+  const Recording recording = s.runtime.recording();
   JsonObject to;
   to.add("generation", snapshot->generation);
-  to.add("policy", yard::to_string(snapshot->policy->in_force));
-  to.add_json("config", config.text());
+  to.add("policy", yard::to_string(snapshot->policy->in_force)).add_json("config", config.text());
   to.add("plugins", loaded).add("open_breakers", open);
-  to.add_or_null("recording", s.runtime.recording().stats().path);
-  to.add("verbose", s.runtime.recording().verbose())
-      .add("trace", s.runtime.recording().is_tracing());
-  to.add("rollout", snapshot->policy->rollout != nullptr);
+  to.add_or_null("recording", recording.stats().path).add("verbose", recording.verbose());
+  to.add("trace", recording.is_tracing()).add("rollout", snapshot->policy->rollout != nullptr);
   return to.add_json("last_change", last_change()).text();
 }
 

@@ -36,12 +36,6 @@ Status system_error(std::string_view what, const std::string& path, int error) {
                 fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-Status invalid_size(size_t most, std::string_view got) {
-  return Status(
-      Code::kInvalidArgument,
-      fmt::format("invalid request: expected at most {} bytes on a line, got {}", most, got));
-}
-
 }  // namespace
 
 // A file that a forked child closes, because its parent's clients would wait for it.
@@ -168,23 +162,22 @@ class Server::Loop {
         return;
       }
       const auto peer = peer_of(client);
-      if (!peer || (peer->uid != ::geteuid() && peer->uid != 0)) {
+      if (!peer || (peer->user != ::geteuid() && peer->user != 0)) {
         base::log(LogLevel::kWarn, "inspect",
                   fmt::format("live control refused a connection of user {}",
-                              peer ? std::to_string(peer->uid) : "unknown"));
+                              peer ? std::to_string(peer->user) : "unknown"));
         continue;
       }
-      if (connections_.size() < limits_.connections) {
-        connections_.emplace_back(std::move(client), Peer{peer->uid, peer->pid},
-                                  Clock::now() + limits_.idle_time);
-        continue;
-      }
+      const bool full = connections_.size() >= limits_.connections;
+      Connection& c =
+          connections_.emplace_back(std::move(client), *peer, Clock::now() + limits_.idle_time);
+      if (!full) continue;
       const Status many(
           Code::kUnsupported, ErrorClass::kTransient,
           fmt::format("too many connections: expected at most {}", limits_.connections));
-      const std::string line = answer(Request(), many) + '\n';
-      [[maybe_unused]] const ssize_t n =
-          ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      set_answer(c, answer(Request(), many));
+      write(c);
+      connections_.pop_back();
     }
   }
 
@@ -197,9 +190,8 @@ class Server::Loop {
 
   void read(Connection& c) {
     char buffer[kReadAtOnce];
-    // One byte more than a request and its newline may have shows that it is too long.
-    while (c.in.size() <= limits_.request + 1) {
-      const size_t room = limits_.request + 2 - c.in.size();
+    while (c.in.size() <= limits_.request) {
+      const size_t room = limits_.request + 1 - c.in.size();  // for its newline, too
       const ssize_t n = ::recv(c.socket.fd(), buffer, std::min(sizeof buffer, room), MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) {
@@ -213,7 +205,11 @@ class Server::Loop {
     }
     if (c.dead || c.in.size() <= limits_.request || c.in.find('\n') != c.in.npos) return;
     c.closing = true;
-    set_answer(c, answer(Request(), invalid_size(limits_.request, "more")));
+    const Status too_long(
+        Code::kInvalidArgument,
+        fmt::format("invalid request: expected at most {} bytes on a line, got more",
+                    limits_.request));
+    set_answer(c, answer(Request(), too_long));
   }
 
   void handle(Connection& c) {
@@ -225,13 +221,8 @@ class Server::Loop {
     if (line.empty()) return;
     Request request;
     try {
-      const Result<std::string> result = [&]() -> Result<std::string> {
-        if (line.size() > limits_.request)
-          return invalid_size(limits_.request, std::to_string(line.size()));
-        YARD_RETURN_IF_ERROR(parse_request(line, request));
-        return handler_(request, c.peer);
-      }();
-      std::string text = result.ok() ? answer(request, *result) : answer(request, result.status());
+      const Status parsed = parse_request(line, request);
+      std::string text = answer(request, parsed.ok() ? handler_(request, c.peer) : parsed);
       if (text.size() > limits_.answer)
         text = answer(request, Status(Code::kUnsupported,
                                       fmt::format("the answer has {} bytes, at most {} are sent",

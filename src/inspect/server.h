@@ -6,7 +6,6 @@
 // client can hold it up: nothing blocks, and what takes too long is closed. A handler holds up other clients only.
 #pragma once
 
-#include <sys/types.h>
 #include <yard/inspect.h>
 #include <yard/status.h>
 
@@ -18,6 +17,7 @@
 
 #include "base/tasks.h"
 #include "inspect/protocol.h"
+#include "inspect/socket.h"
 
 namespace yard::inspect {
 
@@ -28,12 +28,6 @@ struct Limits {
   std::chrono::nanoseconds request_time = std::chrono::seconds(5);
   std::chrono::nanoseconds answer_time = std::chrono::seconds(30);
   std::chrono::nanoseconds idle_time = std::chrono::seconds(60);
-};
-
-// Who is connected, as the system tells.
-struct Peer {
-  uid_t user = 0;
-  pid_t process = 0;  // 0: of a namespace that is not visible here
 };
 
 // Called on the server's thread, one request at a time. The result is JSON.

@@ -92,12 +92,12 @@ int connect_to(const base::File& socket, const std::string& path) noexcept {
   return 0;
 }
 
-std::optional<struct ucred> peer_of(const base::File& socket) noexcept {
+std::optional<Peer> peer_of(const base::File& socket) noexcept {
   struct ucred peer;
   socklen_t size = sizeof peer;
   if (::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof peer)
     return std::nullopt;
-  return peer;
+  return Peer{peer.uid, peer.pid};
 }
 
 bool wait_for(const base::File& socket, short events, Time until) noexcept {

@@ -39,8 +39,12 @@ int bind_to(const base::File& socket, const std::string& path) noexcept;
 // ECONNREFUSED: none listens there; EAGAIN: too many wait there.
 int connect_to(const base::File& socket, const std::string& path) noexcept;
 
-// Who is at the other end.
-std::optional<struct ucred> peer_of(const base::File& socket) noexcept;
+// Who is at the other end, as the system tells.
+struct Peer {
+  uid_t user = 0;
+  pid_t process = 0;  // 0 if it is in a namespace that is not visible here
+};
+std::optional<Peer> peer_of(const base::File& socket) noexcept;
 
 // Waits for events of poll(); false when the time is over.
 bool wait_for(const base::File& socket, short events, Time until) noexcept;

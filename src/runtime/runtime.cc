@@ -201,7 +201,7 @@ Runtime::Runtime(const RuntimeSettings& settings)
   if (!settings.config.empty()) parts_->rules.load(settings.config, nullptr, true).ignore();
 }
 Runtime::~Runtime() {
-  parts_->inspect.end();
+  parts_->inspect.allow(false);
   recording().stop().ignore();  // an error has been logged
   parts_.reset();
 }

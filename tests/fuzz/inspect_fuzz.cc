@@ -49,9 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // These open files that the input names.
   if (request.command.starts_with("record") || request.command == "config.load") return 0;
   const auto result = inspect::handle_request(request, {0, 1});
-  check_answer(
-      result.ok() ? inspect::answer(request, *result) : inspect::answer(request, result.status()),
-      request.id);
+  check_answer(inspect::answer(request, result), request.id);
   // Back to where it began.
   inspect::Request undo;
   undo.command = "undo";
