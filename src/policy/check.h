@@ -4,7 +4,6 @@
 
 #include <yard/config.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,28 +16,18 @@
 
 namespace yard::policy {
 
-// The names that are registered. Used by one thread.
-class Known {
- public:
-  virtual ~Known() = default;
-  virtual std::vector<std::string> ops() const = 0;
-  // Null if the op is announced by a plugin that is not loaded, so that its fields are not known yet.
-  virtual const op::Program* program(std::string_view op) const = 0;
-  // Ids of the op's kernels.
-  virtual std::vector<std::string> kernels(std::string_view op) const = 0;
-  virtual std::vector<std::string> backends() const = 0;
-  virtual std::vector<std::string> vendors() const = 0;
-  // Modes that the program has added.
-  virtual std::vector<std::string> modes() const { return {}; }
-  // Dispatched functions, declared or provided, as group/name.
-  virtual std::vector<std::string> functions() const { return {}; }
-  // Labels that calls have, beside those that need no declaration.
-  virtual std::vector<std::string> labels() const { return {}; }
-  // What is known of a kernel of the op, which may not be registered.
-  virtual KernelFacts facts(std::string_view op, std::string_view kernel) const {
-    (void)op;
-    return {kernel, "", "", Kind::kReference, true};
-  }
+// What is registered. Borrows programs and the texts of facts.
+struct Known {
+  struct Op {
+    // Null if the op is announced by a plugin that is not loaded, so that its fields are not known yet.
+    const op::Program* program = nullptr;
+    std::map<std::string, KernelFacts, std::less<>> kernels = {};
+  };
+  std::map<std::string, Op, std::less<>> ops = {};
+  Names backends = {}, vendors = {};
+  Names modes = {};      // that the program has added
+  Names functions = {};  // dispatched functions, declared or provided, as group/name
+  Names labels = {};     // of calls, beside those that need no declaration
 };
 
 using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::less<>>;
@@ -50,42 +39,40 @@ using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::les
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
-// Checks only the conditions of dispatch and score rules, for ops that have become known since.
-std::vector<ConfigProblem> check_conditions(const Config& config, const Known& known);
-
 // Adds the problems of check_config() to those of a reading and sorts all by file and line. Beyond kMostProblems
 // warnings are cut first, and the last problem is that there are more.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
+// A statement of a Config.
+struct Where {
+  ConfigPlace at;
+  std::string path;
+};
+// Collects the problems of a Config.
+struct Findings {
+  const Config& config;
+  std::vector<ConfigProblem> problems = {};
+
+  void add(Severity severity, const Where& where, std::string found, std::string right);
+  void error(const Where& where, std::string found, std::string right) {
+    add(Severity::kError, where, std::move(found), std::move(right));
+  }
+  void warn(const Where& where, std::string found, std::string right) {
+    add(Severity::kWarning, where, std::move(found), std::move(right));
+  }
+};
+
 // ---- conflicts.cc ----
 
-using KernelsByOp = std::map<std::string, Names>;
-using AddWarning =
-    std::function<void(ConfigPlace, std::string path, std::string found, std::string right)>;
-
-// What becomes of a rule, over all ops that it was compiled for.
-struct Effect {
-  uint32_t ops = 0;
-  uint32_t impossible = 0;         // where its conditions cannot all hold
-  uint32_t shadowed = 0;           // where another rule comes first for all of its calls
-  uint32_t by = 0;                 // that rule
-  std::vector<size_t> conditions;  // that cannot all hold
-};
-// Of dispatch_rules and score.
-struct Effects {
-  std::vector<Effect> rules, scores;
-  size_t comparisons_left = 4'000'000;  // of two rules; beyond it, shadowed rules are not reported
-};
-// Adds the effects of rules on calls of one op, which has these kernels.
-void add_effects(const OpRules& rules, const Names& kernels, Effects& to);
+// Adds to the report which rules of an op have no effect on its calls.
+void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to);
 
 // Warns of statements that exclude each other, leave an op without a kernel or name an unknown label.
-void check_conflicts(const Config& config, const Known& known, const KernelsByOp& kernels,
-                     const AddWarning& warn);
+void check_conflicts(const Known& known, Findings& to);
 
+// "dispatch_rules[0]"
+std::string item_path(std::string_view list, size_t index);
 // "dispatch_rules[0].conditions.rows_gte"
-inline std::string condition_path(const std::string& rule, std::string_view key) {
-  return child_path(rule + ".conditions", key);
-}
+std::string condition_path(const std::string& rule, std::string_view key);
 
 }  // namespace yard::policy

@@ -41,12 +41,9 @@ constexpr ActInfo kActs[] = {
 };
 
 ActInfo info(const Clause& c) {
-  for (const ActInfo& i : kActs)
-    if (i.act == c.act) return i;
-  return {c.act, YARD_REASON_NONE, ""};
+  const auto it = std::ranges::find(kActs, c.act, &ActInfo::act);
+  return it != std::end(kActs) ? *it : ActInfo{c.act, YARD_REASON_NONE, ""};
 }
-
-bool reads_rules(Mode m) { return m == Mode::kAuto || m == Mode::kConfig || m == Mode::kHotReload; }
 
 // Whether a token of Policy::per_op names the kernel.
 bool token_names(std::string_view token, const KernelFacts& k) {
@@ -56,16 +53,7 @@ bool token_names(std::string_view token, const KernelFacts& k) {
 }
 
 bool matches_any(const std::vector<std::string>& globs, std::string_view text) {
-  return std::any_of(globs.begin(), globs.end(),
-                     [&](const std::string& glob) { return glob_matches(glob, text); });
-}
-
-// The preferred kind, then default, vendor and reference.
-std::vector<std::string> kinds_from(Kind first) {
-  std::vector<std::string> kinds{to_string(first)};
-  for (const Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference})
-    if (k != first) kinds.emplace_back(to_string(k));
-  return kinds;
+  return std::any_of(globs.begin(), globs.end(), [&](auto& g) { return glob_matches(g, text); });
 }
 
 std::vector<std::string> ids(const std::vector<KernelRef>& refs) {
@@ -85,9 +73,9 @@ std::string placed(const Config& config, const std::string& what, const KernelRe
 // ---- Clauses ----
 
 size_t Clause::place(const KernelFacts& k) const {
-  const auto at = std::find_if(names.begin(), names.end(),
-                               [&](const std::string& token) { return token_names(token, k); });
-  return static_cast<size_t>(at - names.begin());
+  size_t i = 0;
+  while (i < names.size() && !token_names(names[i], k)) ++i;
+  return i;
 }
 
 bool Clause::excludes(const KernelFacts& k) const {
@@ -122,71 +110,55 @@ std::vector<uint32_t> OpRules::match(const CallView& call) const {
 
 // ---- Compiling rules ----
 
-// Compiles the rules of a Config for one op.
-class RuleCompiler {
- public:
-  RuleCompiler(const Config& config, const op::Program& program, RuleReport* report)
-      : config_(config), op_(program.name()), report_(report), fields_(program) {}
-
-  OpRules compile() {
-    const std::vector<DispatchRule>& rules = config_.dispatch_rules;
-    const int usual = config_.defaults.default_priority.value_or(kDefaultPriority);
-    std::vector<uint32_t> mine;
-    for (uint32_t i = 0; i < rules.size(); ++i)
-      if (glob_matches(rules[i].operation, op_)) mine.push_back(i);
-    std::stable_sort(mine.begin(), mine.end(), [&](uint32_t a, uint32_t b) {
-      return rules[a].priority.value_or(usual) > rules[b].priority.value_or(usual);
-    });
-    for (const uint32_t i : mine) {
-      const DispatchRule& r = rules[i];
-      const auto when = conjunction(r.conditions, i);
-      if (!when) continue;
-      if (!r.deny.empty()) to_.clauses_.push_back({Act::kRuleDeny, ids(r.deny), *when, i});
-      if (r.allow) to_.clauses_.push_back({Act::kRuleAllow, ids(*r.allow), *when, i});
-      if (!r.kernel.empty()) to_.clauses_.push_back({Act::kChoose, {r.kernel}, *when, i});
-    }
-    for (uint32_t i = 0; i < config_.score.size(); ++i) {
-      const ScoreRule& r = config_.score[i];
-      if (!glob_matches(r.operation, op_)) continue;
-      if (const auto when = conjunction(r.conditions, rules.size() + i))
-        to_.clauses_.push_back({Act::kScore, {r.kernel}, *when, i, r.add, r.multiply});
-    }
-    conditions_.finish();
-    return std::move(to_);
-  }
-
- private:
-  // Returns nothing if the op lacks one of the fields, or a condition is invalid.
-  std::optional<Conjunction> conjunction(const std::vector<Condition>& conditions, size_t rule) {
-    for (const Condition& c : conditions)
-      if (key_of(c).field == nullptr) return std::nullopt;
-    const bool valid = std::all_of(conditions.begin(), conditions.end(), [&](const Condition& c) {
-      Wrong wrong;
-      return conditions_.add(*key_of(c).field, key_of(c).op, c, wrong);
-    });
-    if (report_ != nullptr) (valid ? report_->applies : report_->invalid)[rule] = true;
-    if (valid) return conditions_.end();
-    conditions_.drop();
-    return std::nullopt;
-  }
-
-  const SplitKey& key_of(const Condition& c) {
-    auto it = keys_.find(c.key);
-    if (it == keys_.end()) it = keys_.emplace(c.key, split_key(c.key, fields_)).first;
-    return it->second;
-  }
-
-  const Config& config_;
-  const std::string_view op_;
-  RuleReport* const report_;
-  OpRules to_;
-  OpFields fields_;
-  ConditionCompiler conditions_{to_.conditions_};
-  std::unordered_map<std::string_view, SplitKey> keys_;
-};
-
 OpRules compile_rules(const Config& config, const op::Program& program, RuleReport* report) {
-  return RuleCompiler(config, program, report).compile();
+  OpRules to;
+  OpFields fields(program);
+  ConditionCompiler compiler(to.conditions_);
+  std::unordered_map<std::string_view, SplitKey> keys;
+  const auto key_of = [&](const Condition& c) {
+    auto it = keys.find(c.key);
+    if (it == keys.end()) it = keys.emplace(c.key, split_key(c.key, fields)).first;
+    return it->second;
+  };
+  // Unset if the op lacks one of the fields, or a condition is invalid.
+  const auto conjunction = [&](const std::vector<Condition>& all,
+                               RuleEffect* effect) -> std::optional<Conjunction> {
+    const auto has = [&](const Condition& c) { return key_of(c).field != nullptr; };
+    if (!std::all_of(all.begin(), all.end(), has)) return std::nullopt;
+    const bool valid = std::all_of(all.begin(), all.end(), [&](const Condition& c) {
+      Wrong wrong;
+      return compiler.add(*key_of(c).field, key_of(c).op, c, wrong);
+    });
+    if (effect != nullptr) (valid ? effect->applies : effect->invalid) = true;
+    if (valid) return compiler.end();
+    compiler.drop();
+    return std::nullopt;
+  };
+  const std::vector<DispatchRule>& rules = config.dispatch_rules;
+  const int usual = config.defaults.default_priority.value_or(kDefaultPriority);
+  std::vector<uint32_t> mine;
+  for (uint32_t i = 0; i < rules.size(); ++i)
+    if (glob_matches(rules[i].operation, program.name())) mine.push_back(i);
+  std::stable_sort(mine.begin(), mine.end(), [&](uint32_t a, uint32_t b) {
+    return rules[a].priority.value_or(usual) > rules[b].priority.value_or(usual);
+  });
+  for (const uint32_t i : mine) {
+    const DispatchRule& r = rules[i];
+    const auto when = conjunction(r.conditions, report != nullptr ? &report->rules[i] : nullptr);
+    if (!when) continue;
+    if (!r.deny.empty()) to.clauses_.push_back({Act::kRuleDeny, ids(r.deny), *when, i});
+    if (r.allow) to.clauses_.push_back({Act::kRuleAllow, ids(*r.allow), *when, i});
+    if (!r.kernel.empty()) to.clauses_.push_back({Act::kChoose, {r.kernel}, *when, i});
+  }
+  for (uint32_t i = 0; i < config.score.size(); ++i) {
+    const ScoreRule& r = config.score[i];
+    if (!glob_matches(r.operation, program.name())) continue;
+    if (const auto when =
+            conjunction(r.conditions, report != nullptr ? &report->scores[i] : nullptr))
+      to.clauses_.push_back({Act::kScore, {r.kernel}, *when, i, r.add, r.multiply});
+  }
+  compiler.finish();
+  return to;
 }
 
 // ---- The list of one op ----
@@ -197,7 +169,9 @@ Clauses::Clauses(ClauseSources sources, std::string_view op, std::span<const Ker
     sources_.mode.mode = Mode::kDynamic;
   read_policy();
   read_mode();
-  apply_to(kernels);
+  always_.resize(kernels.size());
+  apply_own(kernels);
+  if (reads_rules_) read_rules(kernels);
 }
 
 void Clauses::read_policy() {
@@ -223,7 +197,8 @@ void Clauses::read_policy() {
     if (!is_on) add(Act::kSwitchedOff, {backend});
   add(Act::kOffByDefault, base::keys(p.backends));
   if (p.reference_only.value_or(false)) add(Act::kReferenceOnly);
-  if (p.prefer) add(Act::kPrefer, kinds_from(*p.prefer));
+  if (p.prefer)  // then the others in this order; the first place counts
+    add(Act::kPrefer, {to_string(*p.prefer), "default", "vendor", "reference"});
   const bool* transforms = find_for_op(p.transforms, op_);
   if (transforms != nullptr && !*transforms && !left_out(Act::kNoTransforms))
     add(Act::kNoTransforms);
@@ -248,7 +223,8 @@ void Clauses::read_mode() {
   const ModeSettings& m = sources_.mode;
   using Takes = ClauseGroup::Takes;
   const auto add_group = [&](Mode mode, Takes takes) {
-    groups_.push_back({mode, sources_.rules != nullptr && reads_rules(mode), takes});
+    const bool reads = mode == Mode::kAuto || mode == Mode::kConfig || mode == Mode::kHotReload;
+    groups_.push_back({mode, sources_.rules != nullptr && reads, takes});
   };
   if (m.mode == Mode::kStatic && !m.fallback.empty()) {
     add_group(Mode::kStatic, Takes::kMapped);
@@ -258,13 +234,10 @@ void Clauses::read_mode() {
   } else {
     add_group(m.mode, Takes::kAll);
   }
-  if (sources_.rules == nullptr) return;
+  for (const ClauseGroup& g : groups_) reads_rules_ |= g.rules;
   // Rules that deny or allow count in every mode.
-  const auto rules = sources_.rules->clauses();
-  reads_rules_ = std::any_of(groups_.begin(), groups_.end(), [](auto& g) { return g.rules; }) ||
-                 std::any_of(rules.begin(), rules.end(), [](const Clause& c) {
-                   return c.act == Act::kRuleDeny || c.act == Act::kRuleAllow;
-                 });
+  for (const Clause& c : of_rules())
+    reads_rules_ |= c.act == Act::kRuleDeny || c.act == Act::kRuleAllow;
 }
 
 // Whether the clause is the one that a counterfactual is without.
@@ -274,22 +247,16 @@ bool Clauses::is_left_out(const Clause& c) const {
          c.excludes(without->kernel);
 }
 
-// Applies the clauses without conditions.
-void Clauses::apply_to(std::span<const KernelFacts> kernels) {
-  always_.resize(kernels.size());
-  for (uint32_t i = 0; i < own_.size(); ++i) {
-    if (is_left_out(own_[i])) continue;
-    for (size_t k = 0; k < kernels.size(); ++k)
+void Clauses::apply_own(std::span<const KernelFacts> kernels) {
+  for (uint32_t i = 0; i < own_.size(); ++i)
+    for (size_t k = 0; k < kernels.size() && !is_left_out(own_[i]); ++k)
       if (always_[k].excluded == kNoClause && own_[i].excludes(kernels[k])) always_[k].excluded = i;
-  }
-  if (reads_rules_) read_rules(kernels);
-  const Clause *map = find(Act::kMap), *order = find(Act::kOrder), *prefer = find(Act::kPrefer);
+  const Clause *map = find(Act::kMap), *order = find(Act::kOrder);
+  if (order == nullptr) order = find(Act::kPrefer);
   for (const KernelFacts& k : kernels) {
-    int tier = k.kind == Kind::kReference ? 1 : 0;
-    if (order != nullptr || prefer != nullptr)
-      tier = static_cast<int>((order != nullptr ? order : prefer)->place(k));
-    if (map != nullptr && k.id == map->names[0]) tier = -1;
-    tiers_.push_back(tier);
+    const int usual = k.kind == Kind::kReference ? 1 : 0;
+    const bool mapped = map != nullptr && k.id == map->names[0];
+    tiers_.push_back(mapped ? -1 : order != nullptr ? static_cast<int>(order->place(k)) : usual);
   }
   if (const Clause* chain = find(Act::kChain))
     for (const std::string& name : chain->names)
@@ -297,35 +264,27 @@ void Clauses::apply_to(std::span<const KernelFacts> kernels) {
         if (glob_matches(name, kernels[k].id) && !base::contains(chain_, k)) chain_.push_back(k);
 }
 
-// Finds the kernels of each clause of the rules. Many clauses have the same names.
+// Finds the kernels of each clause, and applies those without conditions.
 void Clauses::read_rules(std::span<const KernelFacts> kernels) {
-  const auto key = [](const Clause* c) {
-    return std::pair<bool, const std::vector<std::string>&>(c->act == Act::kRuleAllow, c->names);
-  };
-  const auto less = [&](const Clause* a, const Clause* b) { return key(a) < key(b); };
-  std::map<const Clause*, uint32_t, decltype(less)> found(less);
-  const std::span<const Clause> all = sources_.rules->clauses();
+  const std::span<const Clause> all = of_rules();
+  targets_.resize(all.size());
   for (uint32_t i = 0; i < all.size(); ++i) {
-    const Clause& c = all[i];
-    if (is_left_out(c)) continue;
-    const auto [of, is_new] = found.emplace(&c, static_cast<uint32_t>(targets_.size()));
-    if (is_new) targets_.emplace_back();
-    for (uint16_t k = 0; is_new && k < kernels.size(); ++k)
-      if (matches_any(c.names, kernels[k].id) != (c.act == Act::kRuleAllow))
-        targets_.back().push_back(k);
-    const Rule rule{i, of->second, c.when};
-    if (c.when.count == 0)
-      apply(rule, always_);
+    if (is_left_out(all[i])) continue;
+    for (uint16_t k = 0; k < kernels.size(); ++k)
+      if (matches_any(all[i].names, kernels[k].id) != (all[i].act == Act::kRuleAllow))
+        targets_[i].push_back(k);
+    if (all[i].when.count == 0)
+      apply(i, always_);
     else
-      rules_.push_back(rule);
+      rules_.push_back({i, all[i].when});
   }
 }
 
 // Applies a clause of the rules that holds.
-void Clauses::apply(const Rule& rule, std::vector<Ruling>& to) const {
-  const Clause& c = sources_.rules->clauses()[rule.index];
-  const uint32_t rank = static_cast<uint32_t>(own_.size()) + rule.index;
-  for (const uint16_t k : targets_[rule.targets]) {
+void Clauses::apply(uint32_t rule, std::vector<Ruling>& to) const {
+  const Clause& c = of_rules()[rule];
+  const uint32_t rank = static_cast<uint32_t>(own_.size()) + rule;
+  for (const uint16_t k : targets_[rule]) {
     Ruling& r = to[k];
     if (c.act == Act::kChoose) {
       r.chosen = std::min(r.chosen, rank);
@@ -344,26 +303,24 @@ void Clauses::evaluate(const CallView& call, Rulings& to) const {
   const Conditions& conditions = sources_.rules->conditions();
   conditions.evaluate(call, to.truth);
   for (const Rule& rule : rules_)
-    if (conditions.hold(rule.when, to.truth)) apply(rule, to.kernels);
+    if (conditions.hold(rule.when, to.truth)) apply(rule.index, to.kernels);
 }
 
 std::vector<const Clause*> Clauses::scores(const CallView& call, std::string_view kernel) const {
   std::vector<const Clause*> to;
   if (std::none_of(groups_.begin(), groups_.end(), [](auto& g) { return g.rules; })) return to;
-  for (const uint32_t i : sources_.rules->match(call)) {
-    const Clause& c = sources_.rules->clauses()[i];
-    if (c.act == Act::kScore && glob_matches(c.names[0], kernel)) to.push_back(&c);
-  }
+  for (const uint32_t i : sources_.rules->match(call))
+    if (const Clause& c = of_rules()[i]; c.act == Act::kScore && glob_matches(c.names[0], kernel))
+      to.push_back(&c);
   return to;
 }
 
 const Clause& Clauses::clause(size_t i) const {
-  return i < own_.size() ? own_[i] : sources_.rules->clauses()[i - own_.size()];
+  return i < own_.size() ? own_[i] : of_rules()[i - own_.size()];
 }
 
 const Clause* Clauses::find(Act act) const {
-  const auto it =
-      std::find_if(own_.begin(), own_.end(), [&](const Clause& c) { return c.act == act; });
+  const auto it = std::ranges::find(own_, act, &Clause::act);
   return it != own_.end() ? &*it : nullptr;
 }
 

@@ -72,8 +72,27 @@ struct Clause {
   size_t place(const KernelFacts& k) const;
 };
 
-// The clauses of one op that a rule file states with conditions: those of dispatch_rules, best first, then those of
-// score. Immutable; borrows nothing.
+// What compiling for some ops found out about a rule.
+struct RuleEffect {
+  bool applies = false;            // an op has all of its fields
+  bool invalid = false;            // a condition is invalid for such an op
+  uint32_t ops = 0;                // that it was compiled for
+  uint32_t impossible = 0;         // of these, where its conditions cannot all hold
+  uint32_t shadowed = 0;           // of these, where another rule comes first for all of its calls
+  uint32_t by = 0;                 // that rule
+  std::vector<size_t> conditions;  // that cannot all hold
+};
+struct RuleReport {
+  std::vector<RuleEffect> rules, scores;  // of dispatch_rules and score
+  size_t comparisons_left = 4'000'000;  // of two rules; beyond it, shadowed rules are not reported
+
+  RuleEffect& of(const Clause& c) {
+    return (c.act == Clause::Act::kScore ? scores : rules)[c.source];
+  }
+};
+
+// The clauses of one op in a rule file: those of dispatch_rules, best first, then those of score. Immutable; borrows
+// nothing.
 class OpRules {
  public:
   std::span<const Clause> clauses() const noexcept { return clauses_; }
@@ -83,15 +102,9 @@ class OpRules {
   std::vector<uint32_t> match(const CallView& call) const;
 
  private:
-  friend class RuleCompiler;
+  friend OpRules compile_rules(const Config&, const op::Program&, RuleReport*);
   std::vector<Clause> clauses_;
   Conditions conditions_;
-};
-
-// What compiling for some ops found out about each rule: dispatch_rules, then score.
-struct RuleReport {
-  std::vector<bool> applies;  // an op has all of its fields
-  std::vector<bool> invalid;  // a condition is invalid for such an op
 };
 
 // The rules whose operation matches the op and whose fields its calls have, without those with an invalid condition.
@@ -112,14 +125,13 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
 }
 // The fallback chain of an op: its own, or the default one. May be empty.
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
-// The mode of an op by the settings; null if unset.
+// Null if the settings say nothing.
 const std::string* mode_of(const Config& config, std::string_view op);
 // " (rules.yaml:7)"; empty for what was made in code.
 std::string place_text(const Config& config, ConfigPlace at);
 
 // ---- The list of one op ----
 
-// The mode of an op's calls.
 struct ModeSettings {
   Mode mode = Mode::kAuto;
   const char* source = nullptr;                // "file", "scope" or "call"; null if unset
@@ -129,7 +141,6 @@ struct ModeSettings {
   bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
 };
 
-// What the clauses of one op are made from.
 struct ClauseSources {
   Policy policy;                       // of all sources together, see merge()
   std::string force = {};              // of the call
@@ -179,10 +190,8 @@ class Clauses {
   std::span<const Clause> own() const noexcept { return own_; }
   // A clause by its index: those of policies come before those of rules.
   const Clause& clause(size_t i) const;
-  size_t size() const noexcept {
-    return own_.size() + (sources_.rules != nullptr ? sources_.rules->clauses().size() : 0);
-  }
-  // The clause of the list's policy part that does this; null if there is none.
+  size_t size() const noexcept { return own_.size() + of_rules().size(); }
+  // The clause of a policy that does this; null if there is none.
   const Clause* find(Clause::Act act) const;
   // What states the clause: "deny_vendors", "rule 'wide rows' (rules.yaml:7)".
   std::string text(const Clause& c) const;
@@ -207,17 +216,20 @@ class Clauses {
   std::vector<const Clause*> scores(const CallView& call, std::string_view kernel) const;
 
  private:
-  // A clause of the rules, and an index into targets_.
+  // A clause of the rules, by its index.
   struct Rule {
-    uint32_t index, targets;
+    uint32_t index;
     Conjunction when;
   };
 
+  std::span<const Clause> of_rules() const noexcept {
+    return sources_.rules != nullptr ? sources_.rules->clauses() : std::span<const Clause>();
+  }
   void read_policy();
   void read_mode();
-  void apply_to(std::span<const KernelFacts> kernels);
+  void apply_own(std::span<const KernelFacts> kernels);
   void read_rules(std::span<const KernelFacts> kernels);
-  void apply(const Rule& rule, std::vector<Ruling>& to) const;
+  void apply(uint32_t rule, std::vector<Ruling>& to) const;
   bool is_left_out(const Clause& c) const;
 
   ClauseSources sources_;
@@ -227,8 +239,9 @@ class Clauses {
   std::vector<int> tiers_;
   std::vector<ClauseGroup> groups_;
   std::vector<uint16_t> chain_;
-  std::vector<Rule> rules_;                     // those with conditions
-  std::vector<std::vector<uint16_t>> targets_;  // kernels that rules exclude, choose or score
+  std::vector<Rule> rules_;  // those with conditions
+  std::vector<std::vector<uint16_t>>
+      targets_;  // kernels that each rule excludes, chooses or scores
   bool reads_rules_ = false;
 };
 

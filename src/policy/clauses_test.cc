@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 OpRules compile(const Known& known, const std::string& op, const std::string& rest) {
   const ConfigReading r = parse_config("version: 1\n" + rest, "rules.yaml");
   for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
-  return compile_rules(r.config, *known.program(op));
+  return compile_rules(r.config, *known.ops.at(op).program);
 }
 
 std::vector<uint32_t> sources(const OpRules& rules) {

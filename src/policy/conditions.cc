@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -16,46 +15,53 @@
 #include "policy/words.h"
 
 namespace yard::policy {
-
-bool Conditions::in_run(const Test& test) noexcept {
-  return test.kind == Test::Kind::kInteger && test.integer.kind == op::IntegerTest::Kind::kRange &&
-         (test.integer.b == INT64_MAX || test.integer.a == test.integer.b);
-}
-
 namespace {
 
-bool text_holds(Test::Kind kind, const Operands& of, std::string_view text) {
-  if (kind == Test::Kind::kRegex)
-    return std::any_of(of.regexes.begin(), of.regexes.end(),
-                       [&](const Regex& r) { return r.matches(text); });
-  if (kind == Test::Kind::kGlob)
-    return std::any_of(of.texts.begin(), of.texts.end(),
-                       [&](const std::string& glob) { return glob_matches(glob, text); });
-  return base::contains(of.texts, text);
-}
-
-// Of a device as Axis::read() has it.
-bool device_matches(const Test& t, int64_t v) {
-  const std::string type = to_string(Device{static_cast<int32_t>(v >> 16), 0});
-  return text_holds(t.kind, *t.operands, type) ||
-         (!t.platform &&
-          text_holds(t.kind, *t.operands, fmt::format("{}:{}", type, (v & 0xffff) - 1)));
+// Whether a test belongs to a run.
+bool in_run(const Test& t) noexcept {
+  return t.kind == Test::Kind::kInteger && t.integer.kind == op::IntegerTest::Kind::kRange &&
+         (t.integer.b == INT64_MAX || t.integer.a == t.integer.b);
 }
 
 }  // namespace
 
-bool Conditions::holds(const Test& t, const AxisValue& v) const {
-  const auto lists = [&](int64_t i) {
-    return std::binary_search(t.operands->integers.begin(), t.operands->integers.end(), i);
+// Runs come first, in their order.
+bool Test::operator<(const Test& o) const {
+  const auto rank = [](const Test& t) {
+    return std::tuple_cat(
+        std::tuple(!in_run(t), t.axis, t.integer.a == t.integer.b),
+        std::tie(t.integer.a, t.integer.b, t.integer.kind, t.kind, t.of, t.integers, t.texts));
   };
-  switch (t.kind) {
-    case Test::Kind::kInteger: return t.integer.holds(v.i);
-    case Test::Kind::kOneOf: return lists(v.i);
-    case Test::Kind::kDeviceOneOf: return lists(v.i) || lists(v.i & ~int64_t{0xffff});
-    default: break;
-  }
-  if (axes_[t.axis].kind == Axis::Kind::kDevice) return device_matches(t, v.i);
-  return text_holds(t.kind, *t.operands, v.s);
+  return rank(*this) < rank(o);
+}
+
+bool Test::holds_for(std::string_view text) const {
+  if (kind == Kind::kRegex)
+    return std::any_of(regexes.begin(), regexes.end(), [&](auto& r) { return r.matches(text); });
+  if (kind == Kind::kGlob)
+    return std::any_of(texts.begin(), texts.end(),
+                       [&](auto& glob) { return glob_matches(glob, text); });
+  return base::contains(texts, text);
+}
+
+bool Test::holds(const AxisValue& v) const {
+  const auto lists = [&](int64_t i) {
+    return std::binary_search(integers.begin(), integers.end(), i);
+  };
+  if (kind == Kind::kInteger) return integer.holds(v.i);
+  if (kind == Kind::kOneOf) return lists(v.i);
+  if (kind == Kind::kDeviceOneOf) return lists(v.i) || lists(v.i & ~int64_t{0xffff});
+  if (of != FieldType::kDevice && of != FieldType::kPlatform) return holds_for(v.s);
+  // A device as Axis::read() has it.
+  const std::string type = to_string(Device{static_cast<int32_t>(v.i >> 16), 0});
+  return holds_for(type) ||
+         (of == FieldType::kDevice && holds_for(fmt::format("{}:{}", type, (v.i & 0xffff) - 1)));
+}
+
+void Test::add_cuts(std::vector<int64_t>& to) const {
+  if (kind == Kind::kInteger) integer.add_cuts(to);
+  if (kind == Kind::kOneOf)
+    for (const int64_t i : integers) op::IntegerTest::equals(i).add_cuts(to);
 }
 
 void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) const {
@@ -94,16 +100,10 @@ void Conditions::evaluate(const AxisValue* values, std::vector<uint8_t>& to) con
   for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
   for (size_t i = run_numbers_.size(); i < tests_.size(); ++i) {
     const AxisValue& v = values[tests_[i].axis];
-    const bool yes = v.there && holds(tests_[i], v);
+    const bool yes = v.there && tests_[i].holds(v);
     truth[2 * i] = yes ? 1 : 0;
     truth[2 * i + 1] = v.there && !yes ? 1 : 0;
   }
-}
-
-void Conditions::add_cuts(const Test& t, std::vector<int64_t>& to) {
-  if (t.kind == Test::Kind::kInteger) t.integer.add_cuts(to);
-  if (t.kind == Test::Kind::kOneOf)
-    for (const int64_t i : t.operands->integers) op::IntegerTest::equals(i).add_cuts(to);
 }
 
 void Conditions::fold(const CallView& call, uint64_t* words) const {
@@ -114,41 +114,32 @@ void Conditions::fold(const CallView& call, uint64_t* words) const {
     words[axis.first_bit / 64] |= axis.class_of(v) << axis.first_bit % 64;
     auto bit = axis.first_bit + axis.bits - static_cast<uint32_t>(axis.patterns.size());
     for (const uint32_t t : axis.patterns) {
-      words[bit / 64] |= uint64_t{v.there && holds(tests_[t], v)} << bit % 64;
+      words[bit / 64] |= uint64_t{v.there && tests_[t].holds(v)} << bit % 64;
       ++bit;
     }
   }
 }
 
 // ---- Compiling ----
-namespace {
 
-// The names of numpy and torch, which are accepted beside the usual ones.
-constexpr const char* kLongNames[] = {
-    "float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2",
-    "int8",    "int16",   "int32",    "int64",   "uint8",         "uint16",
-    "uint32",  "uint64",  "boolean",  "int4",    "uint4"};
-constexpr int kMostDTypes = 64;
+namespace {
 
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
-using ValueNames = std::vector<std::vector<std::string>>;
-
-ValueNames names_of_dtypes() {
-  ValueNames names(kMostDTypes);
-  for (int i = 1; i < kMostDTypes; ++i)
-    if (const std::string name = to_string(static_cast<DType>(i)); name != "?")
-      names[static_cast<size_t>(i)].push_back(name);
-  for (const char* name : kLongNames)
-    if (const auto t = parse_dtype(name)) names[static_cast<size_t>(*t)].emplace_back(name);
-  return names;
-}
-
-// The names of each value of a field with a closed list of them.
-ValueNames names_of_values(const OpField& field) {
-  if (field.type == FieldType::kDType) return names_of_dtypes();
-  ValueNames names;
+// The names of each value of a field with a closed list of them. Dtypes also have the names of numpy and torch.
+std::vector<std::vector<std::string>> names_of_values(const OpField& field) {
+  constexpr size_t kMostDTypes = 64;
+  std::vector<std::vector<std::string>> names;
   for (const std::string& word : field.words) names.push_back({word});
+  if (field.type != FieldType::kDType) return names;
+  names.resize(kMostDTypes);
+  for (size_t i = 1; i < kMostDTypes; ++i)
+    if (const std::string name = to_string(static_cast<DType>(i)); name != "?")
+      names[i].push_back(name);
+  for (const char* name : {"float32", "float16", "bfloat16", "float64", "float8_e4m3fn",
+                           "float8_e5m2", "int8", "int16", "int32", "int64", "uint8", "uint16",
+                           "uint32", "uint64", "boolean", "int4", "uint4"})
+    if (const auto t = parse_dtype(name)) names[static_cast<size_t>(*t)].emplace_back(name);
   return names;
 }
 
@@ -158,12 +149,10 @@ void sort_unique(std::vector<T>& v) {
   v.erase(std::unique(v.begin(), v.end()), v.end());
 }
 
-}  // namespace
-
-// Makes the test of one condition, with its operands.
-class ConditionCompiler::Draft {
+// Makes the test of one condition.
+class TestMaker {
  public:
-  Draft(const OpField& field, Operator op, const Condition& c, Wrong& wrong)
+  TestMaker(const OpField& field, Operator op, const Condition& c, Wrong& wrong)
       : negated(op == Operator::kNe || op == Operator::kNotIn),
         field_(field),
         op_(op),
@@ -175,13 +164,9 @@ class ConditionCompiler::Draft {
     if (!has_operator(field_.type, op_)) return no_operator();
     const bool many =
         op_ == Operator::kEq || op_ == Operator::kIn || op_ == Operator::kNotIn || is_pattern(op_);
-    if (c_.list && !many) {
-      wrong_.found = "found a list";
-      wrong_.right = op_ == Operator::kNe
-                         ? fmt::format("expected one value, or {}_not_in", field_.name)
-                         : "expected one value";
-      return false;
-    }
+    if (c_.list && !many)
+      return bad("found a list",
+                 op_ == Operator::kNe ? "one value, or " + field_.name + "_not_in" : "one value");
     switch (field_.type) {
       case FieldType::kWhole:
       case FieldType::kNumber: return numbers();
@@ -190,15 +175,20 @@ class ConditionCompiler::Draft {
       case FieldType::kDType: return closed();
       default: break;
     }
+    test.of = field_.type;
     if (is_pattern(op_)) return patterns();
     if (field_.type != FieldType::kText) return device();
     test.kind = Test::Kind::kTextOneOf;
-    for (const ConfigValue& v : c_.values) of.texts.push_back(v.text);
+    for (const ConfigValue& v : c_.values) test.texts.push_back(v.text);
     return true;
   }
 
+  void set(op::IntegerTest to) {
+    test.kind = Test::Kind::kInteger, test.integer = to;
+    test.integers.clear();
+  }
+
   Test test;
-  Operands of;
   bool negated;
 
  private:
@@ -206,19 +196,17 @@ class ConditionCompiler::Draft {
     std::vector<std::string> right{field_.name};
     for (const OperatorRow& row : operators())
       if (has_operator(field_.type, row.op)) right.push_back(field_.name + row.suffix);
-    wrong_.found = fmt::format("{} has no such operator: it is {}", field_.name, type_text(field_));
-    wrong_.right = "expected " + base::one_of(right);
-    return false;
+    return bad(fmt::format("{} has no such operator: it is {}", field_.name, type_text(field_)),
+               base::one_of(right));
   }
 
-  bool bad_value(const ConfigValue& v, std::string_view hint = {}) {
-    wrong_.found = "found " + shown(v.text, v.quoted);
-    wrong_.right = "expected " + type_text(field_);
-    if (!hint.empty()) wrong_.right += fmt::format("; did you mean '{}'?", hint);
+  bool bad(std::string found, const std::string& expected) {
+    wrong_ = {std::move(found), "expected " + expected};
     return false;
   }
-
-  void set(op::IntegerTest to) { test.kind = Test::Kind::kInteger, test.integer = to; }
+  bool bad_value(const ConfigValue& v, const std::string& hint = {}) {
+    return bad("found " + shown(v.text, v.quoted), type_text(field_) + hint);
+  }
 
   // Whole numbers, or others as ordered() has them.
   bool numbers() {
@@ -227,18 +215,15 @@ class ConditionCompiler::Draft {
       const auto n = base::yaml_whole_number(v.text);
       const auto x = base::yaml_number(v.text);
       if (v.quoted || !(whole ? n.has_value() : x.has_value())) return bad_value(v);
-      if (!whole && !std::isfinite(*x)) {
-        wrong_ = {"found " + v.text, "expected a finite number"};
-        return false;
-      }
-      of.integers.push_back(whole ? *n : ordered(*x));
+      if (!whole && !std::isfinite(*x)) return bad("found " + v.text, "a finite number");
+      test.integers.push_back(whole ? *n : ordered(*x));
     }
     const bool above = op_ == Operator::kGt || op_ == Operator::kGe;
     if (!above && op_ != Operator::kLt && op_ != Operator::kLe) return true;  // one of them
     // The limit is the least that is above. No threshold holds for NaN, which comes after all numbers.
     const bool next = op_ == Operator::kGt || op_ == Operator::kLe;
-    const int64_t a = of.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
-    of.integers.clear();
+    const int64_t a = test.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
+    test.integers.clear();
     negated = whole && !above;
     if (next && a == INT64_MAX) return true;  // one of none: never
     const int64_t limit = next ? a + 1 : a;
@@ -258,61 +243,43 @@ class ConditionCompiler::Draft {
     const bool both = seen[0] && seen[1];
     if (!seen[1]) negated = !negated;
     if (field_.axis.kind == Axis::Kind::kInteger)
-      of.integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
+      test.integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
     else  // bit 0 of a layout is "contiguous"; bit 1 of a flag is "set"
-      set(op::IntegerTest::one_of_mask(both ? ~uint64_t{0} : on_mask()));
+      set(op::IntegerTest::one_of_mask(both                                      ? ~uint64_t{0}
+                                       : field_.axis.kind == Axis::Kind::kLayout ? 1
+                                                                                 : 2));
     return true;
   }
-  uint64_t on_mask() const { return field_.axis.kind == Axis::Kind::kLayout ? 1 : 2; }
 
-  std::optional<int64_t> value_of(const std::string& name) const {
-    if (field_.type == FieldType::kDType) {
-      const auto t = parse_dtype(name);
-      return t ? std::optional(static_cast<int64_t>(*t)) : std::nullopt;
-    }
-    const auto it = std::find(field_.words.begin(), field_.words.end(), name);
-    return it != field_.words.end() ? std::optional(it - field_.words.begin()) : std::nullopt;
-  }
-
+  // The values of which one of the texts is a name, or matches one.
   bool closed() {
-    if (is_pattern(op_)) {
-      if (!matching_values()) return false;
-    } else {
-      for (const ConfigValue& v : c_.values) {
-        const auto value = value_of(v.text);
-        if (!value) {
-          std::vector<std::string> known;
-          for (const auto& names : names_of_values(field_))
-            known.insert(known.end(), names.begin(), names.end());
-          return bad_value(v, base::closest(base::lower(v.text), known));
-        }
-        of.integers.push_back(*value);
-      }
+    const auto names = names_of_values(field_);
+    if (is_pattern(op_) && !patterns()) return false;
+    for (const ConfigValue& v : c_.values) {
+      if (is_pattern(op_)) break;
+      std::vector<std::string> known;
+      for (const auto& of : names) known.insert(known.end(), of.begin(), of.end());
+      const auto dtype = field_.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
+      const std::string name = dtype ? to_string(*dtype) : v.text;
+      if (!base::contains(known, name))
+        return bad_value(v, base::did_you_mean(base::lower(v.text), known));
+      test.kind = Test::Kind::kTextOneOf, test.texts.push_back(name);
     }
-    test.kind = Test::Kind::kOneOf;
+    std::vector<int64_t> values;
+    for (size_t i = 0; i < names.size(); ++i)
+      if (std::any_of(names[i].begin(), names[i].end(),
+                      [&](const std::string& name) { return test.holds_for(name); }))
+        values.push_back(static_cast<int64_t>(i));
+    if (values.empty())
+      return bad("found " + shown(c_.values[0].text, true) + ", which matches nothing",
+                 type_text(field_));
+    test = {.integers = std::move(values)};
     // Enumerators may be more than a mask has bits.
     if (field_.type == FieldType::kWord && field_.axis.kind == Axis::Kind::kInteger) return true;
     uint64_t mask = 0;
-    for (const int64_t v : of.integers) mask |= uint64_t{1} << v;
-    of.integers.clear();
+    for (const int64_t v : test.integers) mask |= uint64_t{1} << v;
     set(op::IntegerTest::one_of_mask(mask));
     return true;
-  }
-
-  // The values of which a name matches one of the patterns.
-  bool matching_values() {
-    if (!patterns()) return false;
-    const ValueNames names = names_of_values(field_);
-    for (size_t i = 0; i < names.size(); ++i)
-      if (std::any_of(names[i].begin(), names[i].end(),
-                      [&](const std::string& name) { return text_holds(test.kind, of, name); }))
-        of.integers.push_back(static_cast<int64_t>(i));
-    of.texts.clear();
-    of.regexes.clear();
-    if (!of.integers.empty()) return true;
-    wrong_.found = "found " + shown(c_.values[0].text, true) + ", which matches nothing";
-    wrong_.right = "expected " + type_text(field_);
-    return false;
   }
 
   bool device() {
@@ -322,24 +289,21 @@ class ConditionCompiler::Draft {
       const bool has_index = v.text.find(':') != std::string::npos;
       if (!d || d->index > 0xfffe || (field_.type == FieldType::kPlatform && has_index))
         return bad_value(v);
-      of.integers.push_back((int64_t{d->type} << 16) | (has_index ? d->index + 1 : 0));
+      test.integers.push_back((int64_t{d->type} << 16) | (has_index ? d->index + 1 : 0));
     }
     return true;
   }
 
   bool patterns() {
-    test.platform = field_.type == FieldType::kPlatform;
     test.kind = op_ == Operator::kMatch ? Test::Kind::kGlob : Test::Kind::kRegex;
     for (const ConfigValue& v : c_.values) {
-      of.texts.push_back(v.text);
+      test.texts.push_back(v.text);
       if (op_ == Operator::kMatch) continue;
       auto regex = Regex::compile(v.text);
-      if (!regex.ok()) {
-        wrong_.found = fmt::format("found {}: {}", shown(v.text, true), regex.status().message());
-        wrong_.right = "expected a regular expression as (pre|de)fill.*";
-        return false;
-      }
-      of.regexes.push_back(*std::move(regex));
+      if (!regex.ok())
+        return bad(fmt::format("found {}: {}", shown(v.text, true), regex.status().message()),
+                   "a regular expression as (pre|de)fill.*");
+      test.regexes.push_back(*std::move(regex));
     }
     return true;
   }
@@ -350,10 +314,19 @@ class ConditionCompiler::Draft {
   Wrong& wrong_;
 };
 
+}  // namespace
+
 bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& c, Wrong& wrong) {
-  Draft draft(field, op, c, wrong);
-  if (!draft.make()) return false;
-  to_.literals_.push_back(2 * test_of(axis_of(field), draft) + (draft.negated ? 1 : 0));
+  TestMaker maker(field, op, c, wrong);
+  if (!maker.make()) return false;
+  Test& t = maker.test;
+  t.axis = axis_of(field);
+  sort_unique(t.integers);
+  if (t.regexes.empty()) sort_unique(t.texts);
+  if (t.kind == Test::Kind::kOneOf && t.integers.size() == 1)
+    maker.set(op::IntegerTest::equals(t.integers[0]));
+  const auto test = tests_.emplace(std::move(t), static_cast<uint32_t>(tests_.size())).first;
+  to_.literals_.push_back(2 * test->second + (maker.negated ? 1 : 0));
   return true;
 }
 
@@ -376,68 +349,26 @@ uint16_t ConditionCompiler::axis_of(const OpField& field) {
   return index;
 }
 
-// The index of the test; equal ones share it.
-uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
-  Operands& of = d.of;
-  sort_unique(of.integers);
-  if (of.regexes.empty()) sort_unique(of.texts);
-  if (d.test.kind == Test::Kind::kOneOf && of.integers.size() == 1) {
-    d.test.kind = Test::Kind::kInteger;
-    d.test.integer = op::IntegerTest::equals(of.integers[0]);
-    of.integers.clear();
-  }
-  d.test.axis = axis;
-  const op::IntegerTest& i = d.test.integer;
-  const auto [it, is_new] = tests_.emplace(
-      TestKey(axis, d.test.kind, d.test.platform, i.kind, i.a, i.b, of.integers, of.texts),
-      static_cast<uint32_t>(to_.tests_.size()));
-  if (!is_new) return it->second;
-  if (d.test.kind != Test::Kind::kInteger)
-    d.test.operands = std::make_shared<const Operands>(std::move(of));
-  to_.tests_.push_back(d.test);
-  return it->second;
-}
-
-// Tests that a search among sorted numbers answers go to the front, sorted; literals follow.
-void ConditionCompiler::make_runs() {
-  const auto rank = [](const Test& t) {
-    return std::tuple(t.axis, t.integer.a == t.integer.b, t.integer.a);
-  };
-  std::vector<uint32_t> order(to_.tests_.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    const Test &x = to_.tests_[a], &y = to_.tests_[b];
-    const bool in_run = Conditions::in_run(x);
-    if (in_run != Conditions::in_run(y)) return in_run;
-    return in_run ? rank(x) < rank(y) : a < b;
-  });
-  std::vector<uint32_t> moved(order.size());
-  std::vector<Test> tests;
-  for (uint32_t i = 0; i < order.size(); ++i) {
-    const Test& t = to_.tests_[order[i]];
-    moved[order[i]] = i;
-    tests.push_back(t);
-    if (!Conditions::in_run(t)) continue;
-    const bool equal = t.integer.a == t.integer.b;
-    to_.run_numbers_.push_back(t.integer.a);
-    if (to_.runs_.empty() || to_.runs_.back().axis != t.axis || to_.runs_.back().equal != equal)
-      to_.runs_.push_back({t.axis, equal, i, 0});
-    ++to_.runs_.back().count;
-  }
-  to_.tests_ = std::move(tests);
-  for (uint32_t& l : to_.literals_) l = 2 * moved[l / 2] + l % 2;
-}
-
 void ConditionCompiler::finish() {
-  make_runs();
-  for (uint32_t i = 0; i < to_.tests_.size(); ++i) {
-    const Test& t = to_.tests_[i];
+  std::vector<uint32_t> moved(tests_.size());
+  while (!tests_.empty()) {
+    auto node = tests_.extract(tests_.begin());
+    const auto i = moved[node.mapped()] = static_cast<uint32_t>(to_.tests_.size());
+    const Test& t = to_.tests_.emplace_back(std::move(node.key()));
+    if (in_run(t)) {
+      const bool equal = t.integer.a == t.integer.b;
+      to_.run_numbers_.push_back(t.integer.a);
+      if (to_.runs_.empty() || to_.runs_.back().axis != t.axis || to_.runs_.back().equal != equal)
+        to_.runs_.push_back({t.axis, equal, i, 0});
+      ++to_.runs_.back().count;
+    }
     Axis& axis = to_.axes_[t.axis];
-    Conditions::add_cuts(t, axis.cuts);
+    t.add_cuts(axis.cuts);
     if (t.kind == Test::Kind::kTextOneOf)
-      axis.words.insert(axis.words.end(), t.operands->texts.begin(), t.operands->texts.end());
+      axis.words.insert(axis.words.end(), t.texts.begin(), t.texts.end());
     if (t.is_pattern() && axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(i);
   }
+  for (uint32_t& l : to_.literals_) l = 2 * moved[l / 2] + l % 2;
   uint32_t next = 0;
   for (Axis& axis : to_.axes_) {
     sort_unique(axis.cuts);

@@ -10,11 +10,8 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "op/predicate.h"
@@ -22,13 +19,6 @@
 #include "policy/regex.h"
 
 namespace yard::policy {
-
-// What a test compares with.
-struct Operands {
-  std::vector<int64_t> integers;  // ascending
-  std::vector<std::string> texts;
-  std::vector<Regex> regexes;
-};
 
 // A predicate on the value of one axis.
 struct Test {
@@ -41,12 +31,20 @@ struct Test {
     kDeviceOneOf,  // one of the integers: type << 16 | (index + 1, or 0 for any)
   };
   Kind kind = Kind::kOneOf;
-  bool platform = false;  // kGlob and kRegex of a device: only its type is compared
+  FieldType of = FieldType::kWhole;  // of kGlob and kRegex: kDevice, kPlatform or a text
   uint16_t axis = 0;
-  op::IntegerTest integer;
-  std::shared_ptr<const Operands> operands;  // null for kInteger
+  op::IntegerTest integer = {};
+  std::vector<int64_t> integers = {};  // ascending
+  std::vector<std::string> texts = {};
+  std::vector<Regex> regexes = {};  // as the texts have them
 
   bool is_pattern() const noexcept { return kind == Kind::kGlob || kind == Kind::kRegex; }
+  bool holds(const AxisValue& v) const;
+  // Of a test of text.
+  bool holds_for(std::string_view text) const;
+  // Adds where a test of numbers divides them into classes.
+  void add_cuts(std::vector<int64_t>& to) const;
+  bool operator<(const Test& o) const;
 };
 
 // Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite.
@@ -69,6 +67,8 @@ class Conditions {
   // Evaluates every test for a call that fits the op's schema. `truth` gets one byte per literal; reuse it to save
   // allocations.
   void evaluate(const CallView& call, std::vector<uint8_t>& truth) const;
+  // The same for the values of all axes.
+  void evaluate(const AxisValue* values, std::vector<uint8_t>& truth) const;
   bool hold(Conjunction c, const std::vector<uint8_t>& truth) const noexcept {
     for (uint32_t i = c.first; i < c.first + c.count; ++i)
       if (truth[literals_[i]] == 0) return false;
@@ -82,19 +82,12 @@ class Conditions {
 
  private:
   friend class ConditionCompiler;
-  friend class CallSets;
-  // The same for the values of all axes.
-  void evaluate(const AxisValue* values, std::vector<uint8_t>& truth) const;
-  bool holds(const Test& test, const AxisValue& v) const;
-  // Adds where a test of numbers divides them into classes.
-  static void add_cuts(const Test& test, std::vector<int64_t>& to);
   // Tests of one axis that a single search answers: all are `>= n`, or all are `== n`, with ascending n.
   struct Run {
     uint16_t axis = 0;
     bool equal = false;
     uint32_t first = 0, count = 0;  // tests, and their n in run_numbers_
   };
-  static bool in_run(const Test& test) noexcept;
   void answer(const Run& run, const AxisValue& v, uint8_t* truth) const;
 
   std::vector<uint32_t> literals_;
@@ -125,16 +118,11 @@ class ConditionCompiler {
   void finish();
 
  private:
-  class Draft;
   uint16_t axis_of(const OpField& field);
-  uint32_t test_of(uint16_t axis, Draft& draft);
-  void make_runs();
 
   Conditions& to_;
   size_t begin_ = 0;
-  using TestKey = std::tuple<uint16_t, Test::Kind, bool, op::IntegerTest::Kind, int64_t, int64_t,
-                             std::vector<int64_t>, std::vector<std::string>>;
-  std::map<TestKey, uint32_t> tests_;
+  std::map<Test, uint32_t> tests_;  // and their literals
 };
 
 }  // namespace yard::policy

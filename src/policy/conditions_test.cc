@@ -22,10 +22,10 @@ Outcome outcome(const TestKnown& known, const std::string& condition, const std:
                        ", kernel: k, conditions: {" + condition + "}}\n",
                    "rules.yaml");
   EXPECT_TRUE(r.ok()) << condition;
-  RuleReport report{{false}, {false}};
+  RuleReport report{{{}}, {}};
   const OpRules rules = compile_rules(r.config, tc.program(), &report);
-  if (report.invalid[0]) return Outcome::kWrong;
-  if (!report.applies[0]) return Outcome::kNoField;
+  if (report.rules[0].invalid) return Outcome::kWrong;
+  if (!report.rules[0].applies) return Outcome::kNoField;
   return rules.match(tc.view()).empty() ? Outcome::kFails : Outcome::kHolds;
 }
 

@@ -63,21 +63,15 @@ class FilesReader {
  public:
   explicit FilesReader(const Opener& open) : open_(open) {}
 
-  ConfigReading read(const std::string& path, const std::string_view* text) {
-    std::optional<Config> config;
+  ConfigReading read(const std::string& path, const Result<std::string>& text) {
     to_.files.push_back(path);
     first_[normal(path)] = "";
-    if (text != nullptr) {
-      config = read_text(*text, path, true);
-    } else if (auto opened = open_(path); opened.ok()) {
-      config = read_text(*opened, path, true);
+    if (text.ok()) {
+      to_.config = read_text(*text, path, true);
+      check_recording(path);
     } else {
       to_.problems.push_back({Severity::kError, path, 0, 0, "",
-                              std::string(opened.status().message()), expected(opened.status())});
-    }
-    if (config) {
-      to_.config = *std::move(config);
-      check_recording(path);
+                              std::string(text.status().message()), expected(text.status())});
     }
     to_.config.sources.files = names_;
     if (auto digest = base::sha256(texts_); digest.ok()) to_.sha256 = *std::move(digest);
@@ -207,12 +201,12 @@ ConfigPlace place_of(const Config& config, const std::string& path, const std::s
 }
 
 ConfigReading read_config_from(const std::string& path, const Opener& open) {
-  return FilesReader(open).read(path, nullptr);
+  return FilesReader(open).read(path, open(path));
 }
 
 ConfigReading parse_config_from(std::string_view text, const std::string& name,
                                 const Opener& open) {
-  return FilesReader(open).read(name, &text);
+  return FilesReader(open).read(name, std::string(text));
 }
 
 }  // namespace yard::policy
@@ -220,9 +214,8 @@ ConfigReading parse_config_from(std::string_view text, const std::string& name,
 namespace yard {
 
 bool ConfigReading::ok() const noexcept {
-  for (const ConfigProblem& p : problems)
-    if (p.severity == Severity::kError) return false;
-  return true;
+  return std::none_of(problems.begin(), problems.end(),
+                      [](const ConfigProblem& p) { return p.severity == Severity::kError; });
 }
 
 const char* to_string(Severity s) noexcept { return s == Severity::kError ? "error" : "warning"; }
@@ -238,12 +231,9 @@ static std::string sentence(std::string_view found, std::string_view right) {
 }
 
 std::string to_string(const ConfigProblem& p) {
-  std::string text = base::is_bare_word(p.file) ? p.file : std::string();
   // A name with line breaks must not break the line.
-  if (text.empty()) {
-    text = base::excerpt(p.file, 400);
-    if (text.size() == p.file.size() + 2) text = p.file;
-  }
+  std::string text = base::excerpt(p.file, 400);
+  if (text.size() == p.file.size() + 2) text = p.file;
   if (p.line > 0) text += fmt::format(":{}:{}", p.line, p.column);
   text += fmt::format(": {}: ", to_string(p.severity));
   if (!p.path.empty()) text += p.path + ": ";
@@ -262,21 +252,18 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   const ConfigSettings::Breaker& b = config.settings.breaker;
   BreakerSettings s = base;
   const auto set = [](auto& to, const auto& from) {
-    if (from) to = *from;
-  };
-  const auto count = [](uint32_t& to, const std::optional<int64_t>& from) {
-    if (from) to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
+    if (from) to = static_cast<std::decay_t<decltype(to)>>(*from);
   };
   set(s.enabled, b.enabled);
-  count(s.failure_threshold, b.failure_threshold);
-  count(s.failure_percent, b.failure_percent);
-  count(s.failure_min_calls, b.failure_min_calls);
+  set(s.failure_threshold, b.failure_threshold);
+  set(s.failure_percent, b.failure_percent);
+  set(s.failure_min_calls, b.failure_min_calls);
   set(s.failure_window, b.failure_window);
   set(s.cooldown, b.cooldown);
   set(s.cooldown_growth, b.cooldown_growth);
   set(s.cooldown_cap, b.cooldown_cap);
-  count(s.success_threshold, b.success_threshold);
-  count(s.half_open_max_calls, b.half_open_max_calls);
+  set(s.success_threshold, b.success_threshold);
+  set(s.half_open_max_calls, b.half_open_max_calls);
   return s;
 }
 

@@ -19,11 +19,11 @@ class CallSets {
   using Literals = std::span<const uint32_t>;
   explicit CallSets(const Conditions& conditions) : on_(conditions) {}
 
-  uint16_t axis(uint32_t literal) const { return on_.tests_[literal / 2].axis; }
+  uint16_t axis(uint32_t literal) const { return on_.tests()[literal / 2].axis; }
 
   // Makes a call that passes the literals and has no other fields. Returns an axis on which no value passes, or -1.
   int sample(Literals of) {
-    call_.assign(on_.axes_.size(), {});
+    call_.assign(on_.axes().size(), {});
     for (const uint32_t l : of) {
       if (call_[axis(l)].there) continue;
       values_.clear();
@@ -58,7 +58,7 @@ class CallSets {
   static constexpr char kUnlisted[] = "\x01";
   static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
 
-  bool is_pattern(uint32_t literal) const { return on_.tests_[literal / 2].is_pattern(); }
+  bool is_pattern(uint32_t literal) const { return on_.tests()[literal / 2].is_pattern(); }
   static bool is_unlisted(const AxisValue& v) {
     return v.s.data() == kUnlisted || v.i == kUnlistedDevice;
   }
@@ -82,14 +82,14 @@ class CallSets {
   bool passes(Literals of, uint16_t index, const AxisValue& v) const {
     return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
       if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;
-      return on_.holds(on_.tests_[l / 2], v) == (l % 2 == 0);
+      return on_.tests()[l / 2].holds(v) == (l % 2 == 0);
     });
   }
 
   // Adds a value of each class that the test of a literal makes.
   void add_values(uint32_t literal) {
-    const Test& t = on_.tests_[literal / 2];
-    const Axis& axis = on_.axes_[t.axis];
+    const Test& t = on_.tests()[literal / 2];
+    const Axis& axis = on_.axes()[t.axis];
     const auto integer = [&](int64_t i) { values_.push_back({true, i, {}}); };
     switch (axis.kind) {
       case Axis::Kind::kFlag: return integer(0), integer(1);
@@ -97,17 +97,17 @@ class CallSets {
       case Axis::Kind::kText:
       case Axis::Kind::kLabel:
         if (t.kind == Test::Kind::kTextOneOf)
-          for (const std::string& text : t.operands->texts) values_.push_back({true, 0, text});
+          for (const std::string& text : t.texts) values_.push_back({true, 0, text});
         values_.push_back({true, 0, std::string_view(kUnlisted)});
         return;
       case Axis::Kind::kDevice:
         // For a type without an index, also one with an index.
-        for (const int64_t i : t.operands->integers) integer(i), integer(i | 0xffff);
+        for (const int64_t i : t.integers) integer(i), integer(i | 0xffff);
         return integer(kUnlistedDevice);
       default: break;
     }
     std::vector<int64_t> cuts;
-    Conditions::add_cuts(t, cuts);
+    t.add_cuts(cuts);
     if (cuts.empty()) integer(0);
     // Sizes are not negative.
     const bool size =
@@ -123,17 +123,16 @@ class CallSets {
   std::vector<uint8_t> truth_;
 };
 
-void add_effects(const OpRules& rules, const Names& kernels, Effects& to) {
+void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to) {
   const Conditions& conditions = rules.conditions();
   CallSets sets(conditions);
-  const Clause* last = nullptr;  // clauses of one rule have the same conditions
+  const RuleEffect* last = nullptr;  // clauses of one rule have the same conditions
   bool possible = true;
   std::vector<const Clause*> before;
   for (const Clause& c : rules.clauses()) {
-    const bool score = c.act == Clause::Act::kScore;
-    Effect& effect = (score ? to.scores : to.rules)[c.source];
+    RuleEffect& effect = to.of(c);
     const CallSets::Literals of = conditions.literals(c.when);
-    if (last == nullptr || score || last->source != c.source) {
+    if (&effect != last) {
       ++effect.ops;
       const int axis = sets.sample(of);
       possible = axis < 0;
@@ -141,12 +140,12 @@ void add_effects(const OpRules& rules, const Names& kernels, Effects& to) {
       for (size_t i = 0; !possible && i < of.size(); ++i)
         if (sets.axis(of[i]) == axis) effect.conditions.push_back(i);
     }
-    last = &c;
+    last = &effect;
     if (!possible || c.act != Clause::Act::kChoose) continue;
     if (const Clause* first = sets.first_cover(before, of, to.comparisons_left))
       ++effect.shadowed, effect.by = first->source;
-    else if (std::any_of(kernels.begin(), kernels.end(),
-                         [&](const std::string& id) { return glob_matches(c.names[0], id); }))
+    else if (std::any_of(op.kernels.begin(), op.kernels.end(),
+                         [&](auto& k) { return glob_matches(c.names[0], k.first); }))
       before.push_back(&c);
   }
 }
@@ -155,9 +154,7 @@ namespace {
 
 class Conflicts {
  public:
-  Conflicts(const Config& config, const Known& known, const KernelsByOp& kernels,
-            const AddWarning& warn)
-      : config_(config), known_(known), kernels_(kernels), warn_(warn) {}
+  Conflicts(const Known& known, Findings& to) : config_(to.config), known_(known), to_(to) {}
 
   void check() {
     check_labels();
@@ -171,17 +168,16 @@ class Conflicts {
     }
     check_ops();
     for (size_t i = 0; i < config_.dispatch_rules.size(); ++i)
-      check_rule(config_.dispatch_rules[i], fmt::format("dispatch_rules[{}].kernel", i));
+      check_rule(config_.dispatch_rules[i], item_path("dispatch_rules", i) + ".kernel");
     for (const auto& [op, ref] : config_.static_kernel_map)
       check_map("static_kernel_map." + op, op, ref, "the map has no effect");
   }
 
  private:
   // The statement that excludes a kernel from all calls of an op; empty if there is none.
-  std::string excluded_by(std::string_view op, const std::string& kernel) const {
-    const KernelFacts facts = known_.facts(op, kernel);
+  std::string excluded_by(const KernelFacts& kernel) const {
     for (const Clause& c : statements_.own()) {
-      if (!c.excludes(facts)) continue;
+      if (!c.excludes(kernel)) continue;
       switch (c.act) {
         case Clause::Act::kDeny: return fmt::format("kernel_denies ({})", c.names[0]);
         case Clause::Act::kAllow: return "kernel_allows";
@@ -196,11 +192,11 @@ class Conflicts {
   }
 
   // The same for all kernels of an op that match; denies are named before others. Empty if one is not excluded.
-  std::string all_excluded_by(const std::string& op, const std::string& pattern) const {
+  std::string all_excluded_by(const Known::Op& op, const std::string& pattern) const {
     std::string why;
-    for (const std::string& id : kernels_.at(op)) {
+    for (const auto& [id, facts] : op.kernels) {
       if (!glob_matches(pattern, id)) continue;
-      std::string one = excluded_by(op, id);
+      std::string one = excluded_by(facts);
       if (one.empty()) return one;
       if (why.empty() || (one.starts_with("kernel_denies") && !why.starts_with("kernel_denies")))
         why = std::move(one);
@@ -209,26 +205,30 @@ class Conflicts {
   }
 
   void check_map(const std::string& path, const std::string& op, const KernelRef& ref,
-                 const char* effect) const {
-    if (const std::string why = excluded_by(op, ref.id); !why.empty())
-      warn_(ref.at, path, fmt::format("{} is excluded by {}", ref.id, why), effect);
+                 const char* effect) {
+    KernelFacts kernel{ref.id, "", "", Kind::kReference};  // unless it is registered
+    if (const auto known = known_.ops.find(op); known != known_.ops.end())
+      if (const auto it = known->second.kernels.find(ref.id); it != known->second.kernels.end())
+        kernel = it->second;
+    if (const std::string why = excluded_by(kernel); !why.empty())
+      to_.warn({ref.at, path}, fmt::format("{} is excluded by {}", ref.id, why), effect);
   }
 
   // Ops that are left without a kernel.
-  void check_ops() const {
+  void check_ops() {
     Names lost;
     std::string why;
-    for (const auto& [op, ids] : kernels_) {
+    for (const auto& [name, op] : known_.ops) {
       const std::string excluded = all_excluded_by(op, "*");
       if (excluded.empty()) continue;
       if (lost.empty()) why = excluded;
-      lost.push_back(op);
+      lost.push_back(name);
     }
     if (lost.empty()) return;
     constexpr size_t kMostNamed = 3;
     const size_t more = lost.size() > kMostNamed ? lost.size() - kMostNamed : 0;
     std::string ops = "any op";
-    if (lost.size() < kernels_.size())
+    if (lost.size() < known_.ops.size())
       ops = fmt::format("{}",
                         fmt::join(lost.begin(), lost.end() - static_cast<ptrdiff_t>(more), ", ")) +
             (more > 0 ? fmt::format(" and {} more ops", more) : "");
@@ -237,11 +237,11 @@ class Conflicts {
     if (section == "kernel_allows" && config_.kernel_allows) at = config_.kernel_allows->front().at;
     for (const KernelRef& ref : config_.kernel_denies)
       if (why == fmt::format("kernel_denies ({})", ref.id)) at = ref.at;
-    warn_(at, section, "no kernel of " + ops + " may run", "excluded by " + why);
+    to_.warn({at, section}, "no kernel of " + ops + " may run", "excluded by " + why);
   }
 
   // A kernel that a rule can never choose.
-  void check_rule(const DispatchRule& r, const std::string& path) const {
+  void check_rule(const DispatchRule& r, const std::string& path) {
     if (r.kernel.empty()) return;
     const auto listed = [&](const std::vector<KernelRef>& refs) {
       return std::any_of(refs.begin(), refs.end(),
@@ -253,9 +253,9 @@ class Conflicts {
     } else if (r.allow && !has_wildcard(r.kernel) && !listed(*r.allow)) {
       why = "the rule's own allow";
     } else {
-      for (const auto& [op, ids] : kernels_) {
-        if (!glob_matches(r.operation, op)) continue;
-        const std::string* lock = find_for_op(policy_.locks, op);
+      for (const auto& [name, op] : known_.ops) {
+        if (!glob_matches(r.operation, name)) continue;
+        const std::string* lock = find_for_op(policy_.locks, name);
         why = lock != nullptr && !glob_matches(r.kernel, *lock)
                   ? fmt::format("kernel_locks ({})", *lock)
                   : all_excluded_by(op, r.kernel);
@@ -263,48 +263,44 @@ class Conflicts {
       }
     }
     if (!why.empty())
-      warn_(r.kernel_at, path, fmt::format("{} is excluded by {}", r.kernel, why),
-            "the rule cannot choose it");
+      to_.warn({r.kernel_at, path}, fmt::format("{} is excluded by {}", r.kernel, why),
+               "the rule cannot choose it");
   }
 
-  void check_labels() const {
-    Names known = known_.labels();
+  void check_labels() {
+    Names known = known_.labels;
     for (const Names& more :
          {config_.settings.labels, Names(plain_labels().begin(), plain_labels().end())})
       known.insert(known.end(), more.begin(), more.end());
-    const auto look = [&](std::string_view name, ConfigPlace at, const std::string& path) {
+    const auto look = [&](std::string_view name, const Where& at) {
       if (base::contains(known, name)) return;
       const std::string_view near = base::closest(name, known);
-      warn_(at, path, fmt::format("no label is called '{}'", name),
-            near.empty() ? "expected a label that settings.labels lists"
-                         : fmt::format("did you mean '{}'?", near));
+      to_.warn(at, fmt::format("no label is called '{}'", name),
+               near.empty() ? "expected a label that settings.labels lists"
+                            : fmt::format("did you mean '{}'?", near));
     };
     const auto in_rules = [&](const auto& rules, const char* section) {
       for (size_t i = 0; i < rules.size(); ++i)
         for (const Condition& c : rules[i].conditions)
           if (const std::string_view name = own_label(c.key); !name.empty())
-            look(name, c.at, condition_path(fmt::format("{}[{}]", section, i), c.key));
+            look(name, {c.at, condition_path(item_path(section, i), c.key)});
     };
     in_rules(config_.dispatch_rules, "dispatch_rules");
     in_rules(config_.score, "score");
     if (config_.rollout)
       for (const auto& [name, value] : config_.rollout->labels)
-        look(name, config_.rollout->at, "rollout.labels." + name);
+        look(name, {config_.rollout->at, "rollout.labels." + name});
   }
 
   const Config& config_;
   const Known& known_;
-  const KernelsByOp& kernels_;
-  const AddWarning& warn_;
+  Findings& to_;
   const Policy policy_ = policy_of(config_);
   const Clauses statements_{{policy_}, "", {}};  // for all ops
 };
 
 }  // namespace
 
-void check_conflicts(const Config& config, const Known& known, const KernelsByOp& kernels,
-                     const AddWarning& warn) {
-  Conflicts(config, known, kernels, warn).check();
-}
+void check_conflicts(const Known& known, Findings& to) { Conflicts(known, to).check(); }
 
 }  // namespace yard::policy

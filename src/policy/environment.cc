@@ -72,69 +72,51 @@ std::string unknown_variable(const std::string& name) {
   return "unknown variable" + hint;
 }
 
-class Reader {
- public:
-  Reader(const Environment& last_good, std::vector<EnvProblem>& problems)
-      : last_(last_good), problems_(problems) {}
+// Sets the member of the variable's row to the value, or to the last good one. Returns false if no row has the variable.
+template <class T>
+bool read_row(const std::string& name, std::string_view text, const T& last, T& to,
+              Problems& wrong) {
+  bool known = false;
+  visit_fields<T>([&](const auto& row) {
+    if (row.variable == nullptr || name != row.variable) return;
+    known = true;
+    if (text.empty()) return;
+    if constexpr (requires { read_value(text, row.form, to.*row.member, wrong); })
+      read_value(text, row.form, to.*row.member, wrong);
+    if (!wrong.empty()) to.*row.member = last.*row.member;
+  });
+  return known;
+}
 
-  void read(const std::string& name, const std::string& value) {
-    const std::string_view text = base::trim(value);
-    Problems wrong;
-    Policy part;
-    if (is_backend_variable(name)) {
-      if (text.empty()) return;
-      const auto last = last_.policy.backends.find(spelled(name));
-      if (const auto on = read_switch(text); on.ok()) {
-        part.backends[spelled(name)] = *on;
-      } else if (!base::same_word(text, "auto")) {
-        wrong.push_back("expected on, off or auto" +
-                        base::did_you_mean(base::lower(text), {"on", "off", "auto"}));
-        if (last != last_.policy.backends.end()) part.backends.insert(*last);
-      }
-    } else if (!read_row(name, text, last_.policy, part, wrong) &&
-               !read_row(name, text, last_, to_, wrong)) {
-      problems_.push_back({shown_name(name), base::excerpt(value), unknown_variable(name), false});
-      return;
+void read_variable(const std::string& name, const std::string& value, const Environment& last,
+                   Environment& to, std::vector<EnvProblem>& problems) {
+  const std::string_view text = base::trim(value);
+  const auto add = [&](std::string message, bool error = true) {
+    problems.push_back({shown(name, false), base::excerpt(value), std::move(message), error});
+  };
+  Problems wrong;
+  Policy part;
+  if (is_backend_variable(name)) {
+    const std::string backend = spelled(name);
+    const auto& before = last.policy.backends;
+    if (const auto on = read_switch(text); on.ok()) {
+      part.backends[backend] = *on;
+    } else if (!text.empty() && !base::same_word(text, "auto")) {
+      wrong.push_back("expected on, off or auto" +
+                      base::did_you_mean(base::lower(text), {"on", "off", "auto"}));
+      if (const auto it = before.find(backend); it != before.end()) part.backends.insert(*it);
     }
-    report(name, value, wrong);
-    for (const PolicyNote& n : notes(part, "")) to_.sources[n.field] = name;
-    to_.policy = merge(to_.policy, part);
+  } else if (!read_row(name, text, last.policy, part, wrong) &&
+             !read_row(name, text, last, to, wrong)) {
+    return add(unknown_variable(name), false);
   }
-  Environment result() && { return std::move(to_); }
-
- private:
-  static std::string shown_name(const std::string& name) { return shown(name, false); }
-
-  // Sets the member of the variable's row: to the value, or to the last good one. False if no row has the variable.
-  template <class T>
-  static bool read_row(const std::string& name, std::string_view text, const T& last, T& to,
-                       Problems& wrong) {
-    bool known = false;
-    visit_fields<T>([&](const auto& row) {
-      if (row.variable == nullptr || name != row.variable) return;
-      known = true;
-      if (text.empty()) return;
-      if constexpr (requires { read_value(text, row.form, to.*row.member, wrong); })
-        read_value(text, row.form, to.*row.member, wrong);
-      if (!wrong.empty()) to.*row.member = last.*row.member;
-    });
-    return known;
-  }
-
-  void report(const std::string& name, const std::string& value, Problems& wrong) {
-    wrong.erase(std::unique(wrong.begin(), wrong.end()), wrong.end());
-    const auto add = [&](std::string message) {
-      problems_.push_back({shown_name(name), base::excerpt(value), std::move(message), true});
-    };
-    for (size_t i = 0; i < std::min(wrong.size(), kMostReported); ++i) add(wrong[i]);
-    if (wrong.size() > kMostReported)
-      add(fmt::format("{} more problems", wrong.size() - kMostReported));
-  }
-
-  const Environment& last_;
-  std::vector<EnvProblem>& problems_;
-  Environment to_;
-};
+  wrong.erase(std::unique(wrong.begin(), wrong.end()), wrong.end());
+  for (size_t i = 0; i < std::min(wrong.size(), kMostReported); ++i) add(wrong[i]);
+  if (wrong.size() > kMostReported)
+    add(fmt::format("{} more problems", wrong.size() - kMostReported));
+  for (const PolicyNote& n : notes(part, "")) to.sources[n.field] = name;
+  to.policy = merge(to.policy, part);
+}
 
 }  // namespace
 
@@ -144,10 +126,10 @@ std::string to_string(const EnvProblem& p) {
 
 Environment read_environment(const Variables& variables, const Environment& last_good,
                              std::vector<EnvProblem>& problems) {
-  Reader reader(last_good, problems);
+  Environment to;
   for (const auto& [name, value] : variables)
-    if (name.starts_with(kPrefix)) reader.read(name, value);
-  return std::move(reader).result();
+    if (name.starts_with(kPrefix)) read_variable(name, value, last_good, to, problems);
+  return to;
 }
 
 Variables yard_variables() {

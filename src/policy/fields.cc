@@ -105,8 +105,6 @@ constexpr FieldAlias kAliases[] = {
 };
 
 constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};
-constexpr auto kTextLabels = std::span(kPlainLabels).first<3>();
-constexpr auto kWholeLabels = std::span(kPlainLabels).last<2>();
 constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic", "device",
                                        "dtype",     "inference",  "layout",        "platform"};
 constexpr std::string_view kLabel = "label.";
@@ -132,6 +130,15 @@ bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
     if (!p.optional && plain) return true;
   }
   return false;
+}
+
+OpField label(std::string field, std::string_view name, bool whole = false) {
+  return {std::move(field),
+          whole ? FieldType::kWhole : FieldType::kText,
+          {.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel,
+           .optional = true,
+           .label = std::string(name)},
+          {}};
 }
 
 // The tensor whose dtype is the call's: inputs before outputs, required before optional.
@@ -175,12 +182,12 @@ OpFields::OpFields(const op::Program& program) {
     const op::Field field = *program.field(name);
     const op::Param* scalar =
         field.kind == op::Field::Kind::kScalar ? &params[field.sources[0].arg] : nullptr;
-    if (scalar != nullptr && scalar->kind == op::Kind::kBool)
-      add(name, FieldType::kSwitch, integer(field));
-    else if (scalar != nullptr && scalar->kind == op::Kind::kEnum)
-      add(name, FieldType::kWord, integer(field), scalar->enumerators);
-    else
-      add(name, FieldType::kWhole, integer(field));
+    const op::Kind kind = scalar != nullptr ? scalar->kind : op::Kind::kInt;
+    const FieldType type = kind == op::Kind::kBool   ? FieldType::kSwitch
+                           : kind == op::Kind::kEnum ? FieldType::kWord
+                                                     : FieldType::kWhole;
+    add(name, type, integer(field),
+        scalar != nullptr ? scalar->enumerators : std::vector<std::string>());
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const op::Param& p = params[i];
@@ -204,47 +211,29 @@ OpFields::OpFields(const op::Program& program) {
   add("deterministic", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_DETERMINISTIC});
   add("capturing", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_CAPTURING});
   add("inference", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_INFERENCE});
-}
-
-const OpField* OpFields::label(std::string_view name, bool whole) {
-  const std::string key = (whole ? "" : std::string(kLabel)) + std::string(name);
-  OpField f{key,
-            whole ? FieldType::kWhole : FieldType::kText,
-            Axis{.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel,
-                 .optional = true,
-                 .label = std::string(name)},
-            {}};
-  return &fields_.try_emplace(key, std::move(f)).first->second;
-}
-
-OpFields::Fields::const_iterator OpFields::stands_for(const FieldAlias& alias) const {
-  auto it = fields_.end();
-  for (const char* name : alias.means)
-    if (name != nullptr && it == fields_.end()) it = fields_.find(std::string_view(name));
-  return it;
+  std::vector<std::pair<const char*, OpField>> more;
+  for (const FieldAlias& alias : kAliases) {
+    auto it = fields_.end();
+    for (const char* name : alias.means)
+      if (name != nullptr && it == fields_.end()) it = fields_.find(std::string_view(name));
+    if (it != fields_.end()) more.emplace_back(alias.name, it->second);
+  }
+  for (const char* name : kPlainLabels) {
+    const bool whole = std::string_view(name).ends_with("_size");
+    more.emplace_back(name, label((whole ? "" : "label.") + std::string(name), name, whole));
+  }
+  for (auto& [name, field] : more) fields_.emplace(name, std::move(field));
 }
 
 const OpField* OpFields::find(std::string_view name) {
   if (const auto it = fields_.find(name); it != fields_.end()) return &it->second;
-  for (const FieldAlias& a : kAliases)
-    if (name == a.name)
-      if (const auto it = stands_for(a); it != fields_.end()) return &it->second;
-  if (base::contains(kWholeLabels, name)) return label(name, true);
-  if (base::contains(kTextLabels, name)) return label(name, false);
-  if (name.starts_with(kLabel) && name.size() > kLabel.size())
-    return label(name.substr(kLabel.size()), false);
-  return nullptr;
+  if (!name.starts_with(kLabel) || name.size() == kLabel.size()) return nullptr;
+  return &fields_.emplace(name, label(std::string(name), name.substr(kLabel.size()))).first->second;
 }
 
 std::vector<std::string> OpFields::names() const {
-  std::vector<std::string> to;
-  for (const auto& [name, field] : fields_)
-    if (!name.starts_with(kLabel)) to.push_back(name);
-  const auto known = [&](const std::string& name) { return base::contains(to, name); };
-  for (const FieldAlias& a : kAliases)
-    if (!known(a.name) && stands_for(a) != fields_.end()) to.emplace_back(a.name);
-  for (const char* name : kPlainLabels)
-    if (!known(name)) to.emplace_back(name);
+  std::vector<std::string> to = base::keys(fields_);
+  std::erase_if(to, [](const std::string& name) { return name.starts_with(kLabel); });
   return to;
 }
 

@@ -30,7 +30,7 @@ struct CallView {
   const yard_value_t* args = nullptr;
   uint32_t flags = 0;  // YARD_CALL_*
   Device device;
-  const op::Labels* labels = nullptr;  // null: none
+  const op::Labels* labels = nullptr;  // may be null
 };
 
 // The value of a field in a call. Borrows the text.
@@ -50,7 +50,7 @@ struct Axis {
     kDevice,        // of the call; part of every key anyway
     kFlag,          // `flag`; part of every key anyway
     kLabel,         // text of `label`
-    kLabelInteger,  // `label` as a whole number; absent if it is none
+    kLabelInteger,  // `label` if it is a whole number
   };
   Kind kind = Kind::kInteger;
   bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
@@ -63,9 +63,7 @@ struct Axis {
   std::vector<int64_t> cuts = {};
   std::vector<std::string> words = {};
   std::vector<uint32_t> patterns = {};
-
-  // The part of a key: how many bits there are, one of them for each pattern, and the first of them. None for kDevice
-  // and kFlag.
+  // The part of a key, which ends with one bit for each pattern. No bits for kDevice and kFlag.
   uint32_t bits = 0, first_bit = 0;
 
   bool is_text() const noexcept { return kind == Kind::kText || kind == Kind::kLabel; }
@@ -79,8 +77,8 @@ struct Axis {
   }
 };
 
-// Integers in the order of these numbers, next to each other where the numbers are, so that tests of both are the same. NaN
-// is above all.
+// Maps numbers to integers in the same order, neighbours to neighbours, so that both have the same tests. NaN is above
+// all.
 inline int64_t ordered(double f) noexcept {
   if (std::isnan(f)) return INT64_MAX;
   const auto bits = std::bit_cast<int64_t>(f);
@@ -105,12 +103,6 @@ struct OpField {
   std::vector<std::string> words;  // of kWord: the n-th has the value n
 };
 
-// An alias: it stands for the first of these fields that the op has.
-struct FieldAlias {
-  const char* name;
-  std::array<const char*, 6> means;  // the rest is null
-};
-
 class OpFields {
  public:
   explicit OpFields(const op::Program& program);
@@ -121,13 +113,14 @@ class OpFields {
   std::vector<std::string> names() const;
 
  private:
-  const OpField* label(std::string_view name, bool whole);
-  using Fields = std::map<std::string, OpField, std::less<>>;
-  Fields::const_iterator stands_for(const FieldAlias& alias) const;
-
-  Fields fields_;
+  std::map<std::string, OpField, std::less<>> fields_;
 };
 
+// An alias: it stands for the first of these fields that the op has.
+struct FieldAlias {
+  const char* name;
+  std::array<const char*, 6> means;  // the rest is null
+};
 std::span<const FieldAlias> field_aliases() noexcept;
 // Labels that need no `label.` before them.
 std::span<const char* const> plain_labels() noexcept;
@@ -140,9 +133,8 @@ struct OperatorRow {
   Operator op;
   const char* meaning;
 };
-// Longer suffixes before those they end with.
+// Longer suffixes come before those they end with.
 std::span<const OperatorRow> operators() noexcept;
-// The operators a type has.
 bool has_operator(FieldType type, Operator op) noexcept;
 // "a whole number": what a value of the type looks like.
 std::string type_text(const OpField& field);
@@ -150,11 +142,11 @@ std::string type_text(const OpField& field);
 // Field and operator of a condition's key. The whole key as a field comes first, then the longest operator that leaves a
 // field; after `label.` an operator is always split off.
 struct SplitKey {
-  const OpField* field = nullptr;  // null: the op has no such field
+  const OpField* field = nullptr;  // null if the op has no such field
   Operator op = Operator::kEq;
 };
 SplitKey split_key(std::string_view key, OpFields& fields);
-// The label of the program's own that the key of a condition names; empty: none.
+// The label of the program's own that the key of a condition names; empty if it names none.
 std::string_view own_label(std::string_view key) noexcept;
 // The key without its operator, if it has one: probably the field that was meant.
 std::string_view field_part(std::string_view key) noexcept;

@@ -60,7 +60,7 @@ TEST(RulesTime, AThousandRules) {
       for (const ConfigProblem& p : check_config(reading.config, known, &compiled))
         ASSERT_EQ(p.severity, Severity::kWarning) << to_string(p);
     });
-    const op::Program& program = *known.program("attention.causal");
+    const op::Program& program = *known.ops.at("attention.causal").program;
     const double compile = micros(5, [&] { compile_rules(reading.config, program); });
     const Conditions& conditions = compiled.at("attention.causal")->conditions();
     const TestCall call(known, "attention.causal(bf16[8,64,4,32], bf16[8,9,2,32], bf16[8,9,2,32])");

@@ -29,39 +29,27 @@ inline constexpr const char* kRotaryText =
     "rotary(query~: T[*tokens, heads, head_dim], key~?: T[*tokens, kv_heads, head_dim], "
     "style: enum{half, interleaved} = half)";
 
-class TestKnown : public Known {
- public:
-  void add(const std::string& schema, std::vector<std::string> kernels) {
+struct TestKnown : Known {
+  TestKnown() {
+    backends = {"simd", "onednn"};
+    vendors = {"intel", "acme"};
+    modes = {"shadow"};
+  }
+  void add(const std::string& schema, const std::vector<std::string>& kernels) {
     auto program = op::Program::compile(schema);
     ASSERT_TRUE(program.ok()) << program.status().to_string();
-    kernels_[program->name()] = std::move(kernels);
-    programs_.emplace(program->name(), *std::move(program));
+    const std::string name(program->name());
+    announce(name, kernels);
+    ops[name].program = &programs.emplace(name, *std::move(program)).first->second;
   }
   // An op that a plugin announces.
-  void announce(const std::string& op, std::vector<std::string> kernels) {
-    kernels_[op] = std::move(kernels);
+  void announce(const std::string& op, const std::vector<std::string>& kernels) {
+    for (const std::string& id : kernels) {
+      const auto it = ops[op].kernels.try_emplace(id).first;
+      it->second = {it->first, "", "", Kind::kReference};
+    }
   }
-
-  std::vector<std::string> ops() const override {
-    std::vector<std::string> names;
-    for (const auto& [op, ids] : kernels_) names.push_back(op);
-    return names;
-  }
-  const op::Program* program(std::string_view op) const override {
-    const auto it = programs_.find(op);
-    return it == programs_.end() ? nullptr : &it->second;
-  }
-  std::vector<std::string> kernels(std::string_view op) const override {
-    const auto it = kernels_.find(op);
-    return it == kernels_.end() ? std::vector<std::string>() : it->second;
-  }
-  std::vector<std::string> backends() const override { return {"simd", "onednn"}; }
-  std::vector<std::string> vendors() const override { return {"intel", "acme"}; }
-  std::vector<std::string> modes() const override { return {"shadow"}; }
-
- private:
-  std::map<std::string, op::Program, std::less<>> programs_;
-  std::map<std::string, std::vector<std::string>, std::less<>> kernels_;
+  std::map<std::string, op::Program, std::less<>> programs;
 };
 
 // attention.causal, attention.full, rms_norm, rotary.
@@ -101,7 +89,7 @@ class TestCall {
   TestCall(const Known& known, const std::string& text) {
     auto spec = op::parse_call_spec(text);
     EXPECT_TRUE(spec.ok()) << spec.status().to_string();
-    program_ = known.program(spec->op);
+    program_ = known.ops.at(spec->op).program;
     auto call = op::Call::from_spec(*program_, *spec);
     EXPECT_TRUE(call.ok()) << call.status().to_string();
     if (call.ok()) call_.push_back(*std::move(call));

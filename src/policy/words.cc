@@ -29,8 +29,6 @@ bool all_of(std::string_view text, F f) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), f);
 }
 
-bool is_glob_char(char c) { return base::is_bare_word({&c, 1}) || c == '*' || c == '?'; }
-
 struct Unit {
   const char* name;
   double ns;
@@ -50,6 +48,31 @@ std::string bounds(const Form& form) {
 template <class... A>
 void add(Problems& to, fmt::format_string<A...> text, A&&... args) {
   to.push_back(fmt::format(text, std::forward<A>(args)...));
+}
+
+// A token of a per-op order, as Policy::per_op spells it: a kind, vendor:NAME or impl:ID.
+Result<std::string> read_token(std::string_view text) {
+  const auto expected = [](std::string what) { return Status(Code::kParse, "expected " + what); };
+  constexpr const char* kImpl = "impl:ID, with the id of a kernel";
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    if (const auto kind = read_word(text, kTokenKinds); kind.ok())
+      return std::string(kTokenKinds[*kind]);
+    if (base::same_word(text, "impl")) return expected(kImpl);
+    if (base::is_bare_word(text) && text.find('.') != std::string_view::npos)
+      return expected(fmt::format("impl:{}", text));
+    return not_a_word("default, vendor, reference, vendor:NAME or impl:ID", text,
+                      {"default", "vendor", "reference"});
+  }
+  const std::string_view head = base::trim(text.substr(0, colon));
+  const std::string_view name = base::trim(text.substr(colon + 1));
+  if (base::same_word(head, "vendor"))
+    return is_vendor_name(name) ? Result<std::string>(fmt::format("vendor:{}", name))
+                                : expected("vendor:NAME, with the name of a vendor");
+  if (base::same_word(head, "impl"))
+    return base::is_bare_word(name) ? Result<std::string>(fmt::format("impl:{}", name))
+                                    : expected(kImpl);
+  return not_a_word("vendor:NAME or impl:ID", head, {"vendor", "impl"});
 }
 
 // The tokens of one op, `vendor|default`.
@@ -92,10 +115,9 @@ std::string wanted(const Form& form, const Names& keys) {
 }
 
 Result<bool> read_switch(std::string_view text) {
-  for (const char* on : {"1", "on", "true", "yes"})
-    if (base::same_word(text, on)) return true;
-  for (const char* off : {"0", "off", "false", "no"})
-    if (base::same_word(text, off)) return false;
+  constexpr const char* kSwitches[] = {"0", "off", "false", "no", "1", "on", "true", "yes"};
+  for (size_t i = 0; i < std::size(kSwitches); ++i)
+    if (base::same_word(text, kSwitches[i])) return i >= 4;
   return not_a_word("0/1, off/on, false/true or no/yes", text,
                     {"on", "off", "true", "false", "yes", "no"});
 }
@@ -105,31 +127,6 @@ Result<size_t> read_word(std::string_view text, std::span<const char* const> wor
     if (base::same_word(text, words[i])) return i;
   const Names names(words.begin(), words.end());
   return not_a_word(base::one_of(names), text, names);
-}
-
-Result<std::string> read_token(std::string_view text) {
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) {
-    if (const auto kind = read_word(text, kTokenKinds); kind.ok())
-      return std::string(kTokenKinds[*kind]);
-    if (base::same_word(text, "impl"))
-      return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
-    if (base::is_bare_word(text) && text.find('.') != std::string_view::npos)
-      return Status(Code::kParse, fmt::format("expected impl:{}", text));
-    return not_a_word("default, vendor, reference, vendor:NAME or impl:ID", text,
-                      {"default", "vendor", "reference"});
-  }
-  const std::string_view head = base::trim(text.substr(0, colon));
-  const std::string_view name = base::trim(text.substr(colon + 1));
-  if (base::same_word(head, "vendor")) {
-    if (is_vendor_name(name)) return fmt::format("vendor:{}", name);
-    return Status(Code::kParse, "expected vendor:NAME, with the name of a vendor");
-  }
-  if (base::same_word(head, "impl")) {
-    if (base::is_bare_word(name)) return fmt::format("impl:{}", name);
-    return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
-  }
-  return not_a_word("vendor:NAME or impl:ID", head, {"vendor", "impl"});
 }
 
 std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noexcept {
@@ -158,20 +155,21 @@ std::string print_duration(std::chrono::nanoseconds d) {
   return fmt::format("{}ns", d.count());
 }
 
+static Status not_wanted(const Form& form) {
+  return Status(Code::kParse, "expected " + wanted(form));
+}
 // Takes a number that is within the bounds of the form.
 template <class N, class V>
 static Status take(const std::optional<N>& number, double value, const Form& form, V& to) {
-  if (!number || !(value >= form.least && value <= form.most))
-    return Status(Code::kParse, "expected " + wanted(form));
+  if (!number || !(value >= form.least && value <= form.most)) return not_wanted(form);
   to = *number;
   return {};
 }
 
 Status read_one(std::string_view text, const Form& form, bool& to) {
   const auto on = read_switch(text);
-  if (!on.ok()) return Status(Code::kParse, "expected " + wanted(form));
-  to = *on;
-  return {};
+  if (on.ok()) to = *on;
+  return on.ok() ? Status() : not_wanted(form);
 }
 Status read_one(std::string_view text, const Form& form, int64_t& to) {
   const auto n = base::yaml_whole_number(text);
@@ -192,15 +190,13 @@ Status read_one(std::string_view text, const Form& form, std::string& to) {
     return token.status();
   }
   if (form.words.empty()) {
-    if (form.shape->is != nullptr && !form.shape->is(text))
-      return Status(Code::kParse, "expected " + wanted(form));
+    if (form.shape->is != nullptr && !form.shape->is(text)) return not_wanted(form);
     to = text;
     return {};
   }
   const auto word = read_word(text, form.words);
   if (word.ok()) to = form.words[*word];
-  return word.ok() || !form.shape->many ? word.status()
-                                        : Status(Code::kParse, "expected " + wanted(form));
+  return word.ok() || !form.shape->many ? word.status() : not_wanted(form);
 }
 
 Names read_list(std::string_view text, const Form& form, Problems& problems) {
@@ -262,7 +258,9 @@ bool is_op_glob(std::string_view text) noexcept {
   return all_of(text, [](char c) { return is_op_name({&c, 1}) || c == '*' || c == '?'; });
 }
 
-bool is_kernel_glob(std::string_view text) noexcept { return all_of(text, is_glob_char); }
+bool is_kernel_glob(std::string_view text) noexcept {
+  return all_of(text, [](char c) { return base::is_bare_word({&c, 1}) || c == '*' || c == '?'; });
+}
 
 bool is_kernel_id(std::string_view text) noexcept {
   return is_kernel_glob(text) && !has_wildcard(text);

@@ -18,20 +18,15 @@
 
 namespace yard::policy {
 
-// Names of vendors in files and variables; a vendor named in code may have others.
-bool is_vendor_name(std::string_view text) noexcept;
-// Lower-case letters, digits, '_', '.'.
-bool is_op_name(std::string_view text) noexcept;
-// With '*' and '?' besides.
-bool is_op_glob(std::string_view text) noexcept;
-bool is_kernel_glob(std::string_view text) noexcept;
-// Without '*' and '?'.
-bool is_kernel_id(std::string_view text) noexcept;
-// A group of functions, or group/function, with '*' and '?' besides.
-bool is_function_glob(std::string_view text) noexcept;
+// Whether text has the form of a name.
+bool is_vendor_name(std::string_view text) noexcept;    // a vendor named in code may have others
+bool is_op_name(std::string_view text) noexcept;        // lower-case letters, digits, '_', '.'
+bool is_op_glob(std::string_view text) noexcept;        // with '*' and '?' besides
+bool is_kernel_glob(std::string_view text) noexcept;    // with '*' and '?'
+bool is_kernel_id(std::string_view text) noexcept;      // without these
+bool is_function_glob(std::string_view text) noexcept;  // a group, or group/function, or a glob
 bool is_path(std::string_view text) noexcept;
-// Whether it has a '*' or '?'.
-bool has_wildcard(std::string_view text) noexcept;
+bool has_wildcard(std::string_view text) noexcept;  // '*' or '?'
 
 // What the keys of a map may be.
 struct MapKey {
@@ -43,12 +38,11 @@ struct MapKey {
 
 // What values look like. Reader, messages and JSON Schema use these.
 struct Shape {
-  const char* expected = nullptr;  // in messages; null: wanted() makes it from the form
-  // JSON Schema of one value; null: made from the form, or a map with the keys of a struct.
-  const char* json = nullptr;
+  const char* expected = nullptr;  // in messages; null if wanted() makes it from the form
+  const char* json = nullptr;      // JSON Schema of one value; null if it is made from the form
   bool (*is)(std::string_view) noexcept = nullptr;  // whether text is such a value; null: any is
   bool many = false;                                // or a list of values
-  const MapKey* key = nullptr;                      // of a map; null: it is none
+  const MapKey* key = nullptr;                      // of a map, else null
   const Shape* value = nullptr;                     // of the values of a map
 };
 
@@ -147,11 +141,7 @@ std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
 
 // 0 or 1, off or on, false or true, no or yes.
 Result<bool> read_switch(std::string_view text);
-// Index of one of the words.
-Result<size_t> read_word(std::string_view text, std::span<const char* const> words);
-// A token of a per-op order, as Policy::per_op spells it: a kind, vendor:NAME or impl:ID.
-Result<std::string> read_token(std::string_view text);
-// `1.5s`, `500ms`; a bare number is seconds. Unset if it is no duration.
+// `1.5s`, `500ms`; a bare number is seconds. Unset if the text is not a duration.
 std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noexcept;
 // The text that read_duration() reads back.
 std::string print_duration(std::chrono::nanoseconds d);
@@ -160,23 +150,27 @@ using Names = std::vector<std::string>;
 using Orders = decltype(Policy::per_op);
 using Problems = std::vector<std::string>;
 
-// Each reads one value. An error says what was expected.
+// Each reads one value. An error says what was expected. Texts are words, tokens of an order or whatever the shape says.
 Status read_one(std::string_view text, const Form& form, bool& to);
 Status read_one(std::string_view text, const Form& form, int64_t& to);
 Status read_one(std::string_view text, const Form& form, double& to);
 Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to);
 Status read_one(std::string_view text, const Form& form, std::string& to);
-inline Status read_one(std::string_view text, const Form& form, int& to) {
-  int64_t value = 0;
-  Status s = read_one(text, form, value);
-  to = static_cast<int>(value);
-  return s;
-}
-template <class Enum>
-requires std::is_enum_v<Enum> Status read_one(std::string_view text, const Form& form, Enum& to) {
-  const auto index = read_word(text, form.words);
-  if (index.ok()) to = form.value_of<Enum>(*index);
-  return index.status();
+// The index of one of the form's words.
+Result<size_t> read_word(std::string_view text, std::span<const char* const> words);
+template <class V>
+requires std::is_enum_v<V> || std::is_same_v<V, int> Status read_one(std::string_view text,
+                                                                     const Form& form, V& to) {
+  if constexpr (std::is_enum_v<V>) {
+    const auto index = read_word(text, form.words);
+    if (index.ok()) to = form.value_of<V>(*index);
+    return index.status();
+  } else {
+    int64_t value = 0;
+    Status s = read_one(text, form, value);
+    to = static_cast<int>(value);
+    return s;
+  }
 }
 
 // Names of vendors or globs over kernel ids, separated by ','.

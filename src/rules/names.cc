@@ -14,70 +14,37 @@
 namespace yard::rules {
 namespace {
 
-// The names that rules may use in this runtime, with those that plugins announce which are found and not loaded.
-class RuntimeNames final : public policy::Known {
- public:
-  RuntimeNames(const registry::State& state, const policy::ProcessPolicy& process,
-               plugin::Loader& loader)
-      : state_(state), process_(process) {
+// The names that rules and the environment may use, with those that plugins announce which are found and not loaded.
+struct RuntimeNames : policy::Known {
+  RuntimeNames(const registry::State& state, const policy::ProcessPolicy* process,
+               plugin::Loader& loader) {
+    backends = state.backend_names();
+    backends_to_come = backends;
     for (const PluginInfo& p : loader.list()) {
       if (p.state != PluginState::kFound) continue;
-      announced_ops_.insert(p.ops.begin(), p.ops.end());
-      announced_backends_.push_back(p.name);  // a plugin's backend usually has its name
+      for (const std::string& op : p.ops) ops[op];
+      backends_to_come.push_back(p.name);  // a plugin's backend usually has its name
     }
-  }
-  // Also of plugins that are not loaded.
-  std::vector<std::string> backends_to_come() const {
-    std::vector<std::string> all = backends();
-    all.insert(all.end(), announced_backends_.begin(), announced_backends_.end());
-    return all;
-  }
-
-  std::vector<std::string> ops() const override {
-    std::set<std::string> all = announced_ops_;
-    for (const auto& [name, op_record] : state_.op_records) all.insert(name);
-    return {all.begin(), all.end()};
-  }
-  const op::Program* program(std::string_view op) const override {
-    const registry::OpRecord* op_record = state_.find(op);
-    return op_record != nullptr ? op_record->op->program.get() : nullptr;
-  }
-  std::vector<std::string> kernels(std::string_view op) const override {
-    const registry::OpRecord* op_record = state_.find(op);
-    return op_record != nullptr ? base::keys(op_record->kernels) : std::vector<std::string>();
-  }
-  std::vector<std::string> backends() const override { return state_.backend_names(); }
-  std::vector<std::string> vendors() const override {
+    for (const auto& [name, op_record] : state.op_records) {
+      Op& op = ops[name] = {op_record->op->program.get()};
+      for (const auto& [id, kernel] : op_record->kernels)
+        op.kernels.emplace(id, select::facts_of(*kernel));
+    }
     std::set<std::string> names;
-    for (const auto& [name, backend] : state_.backends)
+    for (const auto& [name, backend] : state.backends)
       if (!backend->vendor.empty()) names.insert(backend->vendor);
-    return {names.begin(), names.end()};
-  }
-
-  std::vector<std::string> modes() const override { return base::keys(*process_.modes); }
-  std::vector<std::string> labels() const override { return base::keys(process_.labels); }
-  policy::KernelFacts facts(std::string_view op, std::string_view kernel) const override {
-    const registry::OpRecord* op_record = state_.find(op);
-    if (op_record != nullptr)
-      if (const auto it = op_record->kernels.find(std::string(kernel));
-          it != op_record->kernels.end())
-        return select::facts_of(*it->second);
-    return Known::facts(op, kernel);
-  }
-
-  std::vector<std::string> functions() const override {
-    std::set<std::string> names;
+    vendors.assign(names.begin(), names.end());
+    if (process == nullptr) return;
+    modes = base::keys(*process->modes);
+    labels = base::keys(process->labels);
+    names.clear();
     for (const detail::FunctionSite* s : yard::functions::declared_sites())
       names.insert(s->group + "/" + s->name);
-    for (const auto& h : state_.functions) names.insert(h->group + "/" + h->name);
-    return {names.begin(), names.end()};
+    for (const auto& h : state.functions) names.insert(h->group + "/" + h->name);
+    functions.assign(names.begin(), names.end());
   }
 
- private:
-  const registry::State& state_;
-  const policy::ProcessPolicy& process_;
-  std::set<std::string> announced_ops_;
-  std::vector<std::string> announced_backends_;
+  std::vector<std::string> backends_to_come;
 };
 
 }  // namespace
@@ -87,7 +54,7 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const policy::ProcessPolicy& process,
                                                     plugin::Loader& loader) {
   policy::RulesByOp compiled;
-  policy::check_reading(reading, RuntimeNames(state, process, loader), &compiled);
+  policy::check_reading(reading, RuntimeNames(state, &process, loader), &compiled);
   if (!reading.ok()) return nullptr;
   auto rules = std::make_shared<policy::FileRules>(reading.config);
   for (const auto& [name, op_record] : state.op_records) {
@@ -99,7 +66,11 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
 
 Problems check_conditions(const policy::FileRules& rules, const registry::State& state,
                           const policy::ProcessPolicy& process, plugin::Loader& loader) {
-  return policy::check_conditions(rules.config, RuntimeNames(state, process, loader));
+  Problems to = policy::check_config(rules.config, RuntimeNames(state, &process, loader));
+  std::erase_if(to, [](const ConfigProblem& p) {
+    return p.severity != Severity::kError || p.path.find(".conditions.") == std::string::npos;
+  });
+  return to;
 }
 
 // ---- The environment ----
@@ -120,13 +91,14 @@ void report_unknown_names(const RuntimeNames& known, policy::Reading& to) {
                            false});
   };
   const Policy& p = to.good.policy;
-  const std::vector<std::string> ops = known.ops(), vendors = known.vendors();
-  std::vector<std::string> switches = known.backends_to_come();
+  const std::vector<std::string> ops = base::keys(known.ops);
+  std::vector<std::string> switches = known.backends_to_come;
   for (std::string& name : switches) name = policy::backend_variable(name);
   for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
-  for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors);
+  for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, known.vendors);
   if (p.allow_vendors)
-    for (const std::string& v : *p.allow_vendors) look("YARD_ALLOW_VENDORS", "vendor", v, vendors);
+    for (const std::string& v : *p.allow_vendors)
+      look("YARD_ALLOW_VENDORS", "vendor", v, known.vendors);
   for (const auto& [name, on] : p.backends) {
     const std::string variable = policy::backend_variable(name);
     look(variable, "backend", variable, switches);
@@ -179,8 +151,7 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
                                                           const registry::State& state,
                                                           plugin::Loader& loader) {
   auto to = std::make_shared<policy::Reading>(reading);
-  const policy::ProcessPolicy none;
-  report_unknown_names(RuntimeNames(state, none, loader), *to);
+  report_unknown_names(RuntimeNames(state, nullptr, loader), *to);
   if (to->problems.size() == reading.problems.size()) return nullptr;
   for (size_t i = reading.problems.size(); i < to->problems.size(); ++i)
     base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems[i]));

@@ -26,25 +26,19 @@ constexpr const char* kSchema =
     "rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight?: T[hidden], eps: float = 1e-6, "
     "style: enum{half, full} = half, causal: bool = false, note: string = \"\", n: int = 0)";
 
-class OneOp : public policy::Known {
- public:
-  OneOp() : program_(op::Program::compile(kSchema).value()) {}
-  std::vector<std::string> ops() const override { return {"rms_norm"}; }
-  const op::Program* program(std::string_view op) const override {
-    return op == "rms_norm" ? &program_ : nullptr;
+struct OneOp : policy::Known {
+  OneOp() : program(op::Program::compile(kSchema).value()) {
+    ops["rms_norm"] = {&program,
+                       {{"default.simd", {"default.simd"}}, {"reference.cpp", {"reference.cpp"}}}};
+    backends = {"simd"}, vendors = {"acme"};
   }
-  std::vector<std::string> kernels(std::string_view) const override {
-    return {"default.simd", "reference.cpp"};
-  }
-  std::vector<std::string> backends() const override { return {"simd"}; }
-  std::vector<std::string> vendors() const override { return {"acme"}; }
+  OneOp(const OneOp&) = delete;
+  OneOp& operator=(const OneOp&) = delete;
 
   op::Call call(const char* text) const {
-    return op::Call::from_spec(program_, op::parse_call_spec(text).value()).value();
+    return op::Call::from_spec(program, op::parse_call_spec(text).value()).value();
   }
-
- private:
-  op::Program program_;
+  const op::Program program;
 };
 
 void match_some(const policy::OpRules& rules, const OneOp& known) {
