@@ -252,7 +252,10 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   const ConfigSettings::Breaker& b = config.settings.breaker;
   BreakerSettings s = base;
   const auto set = [](auto& to, const auto& from) {
-    if (from) to = static_cast<std::decay_t<decltype(to)>>(*from);
+    if constexpr (std::is_same_v<decltype(to), uint32_t&>)
+      to = from ? static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX)) : to;
+    else
+      to = from.value_or(to);
   };
   set(s.enabled, b.enabled);
   set(s.failure_threshold, b.failure_threshold);
