@@ -13,9 +13,7 @@ namespace yard::base {
 template <class T>
 class AppendList {
  public:
-  constexpr AppendList() noexcept = default;
-  AppendList(const AppendList&) = delete;
-  AppendList& operator=(const AppendList&) = delete;
+  AppendList& operator=(AppendList&&) = delete;
 
   struct Iterator {
     T* at;
@@ -56,7 +54,6 @@ class AppendList {
 template <class T>
 class OwnedAppendList : public AppendList<T> {
  public:
-  OwnedAppendList() = default;
   ~OwnedAppendList() {
     for (T* t = this->begin().at; t != nullptr;) delete std::exchange(t, t->next);
   }

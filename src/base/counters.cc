@@ -27,8 +27,11 @@ struct ThreadCounters {
   }
 };
 
+void end_thread_counters(void* value);
+
 // The counters of running threads and the sums of ended ones.
 struct CounterTable {
+  CounterTable() { set_thread_exit_hook(kCountersLocal, end_thread_counters); }
   Mutex mutex{Rank::kCounters};
   std::vector<ThreadCounters*> threads;
   std::vector<uint64_t> ended;  // by id
@@ -42,17 +45,7 @@ struct CounterTable {
   }
 };
 
-void end_thread_counters(void* value);
-
-CounterTable& table() {
-  static constinit std::once_flag once;
-  static constinit CounterTable* made = nullptr;  // never destroyed: threads may end after statics
-  std::call_once(once, [] {
-    made = new CounterTable;
-    set_thread_exit_hook(kCountersLocal, end_thread_counters);
-  });
-  return *made;
-}
+CounterTable& table() { return process_wide<CounterTable>(); }
 
 void end_thread_counters(void* value) {
   const std::unique_ptr<ThreadCounters> mine(static_cast<ThreadCounters*>(value));
@@ -100,7 +93,7 @@ Counter::~Counter() {
   const std::lock_guard lock(t.mutex);
   try {
     t.free_ids.push_back(id_);
-  } catch (const std::bad_alloc&) {  // it is not used again
+  } catch (const std::bad_alloc&) {  // the id is not used again
   }
 }
 

@@ -25,8 +25,7 @@ class Counter {
  public:
   Counter();
   ~Counter();
-  Counter(const Counter&) = delete;
-  Counter& operator=(const Counter&) = delete;
+  Counter& operator=(Counter&&) = delete;
 
   uint32_t id() const noexcept { return id_; }
   // Sum over all threads, past and present, since construction. Takes a lock.

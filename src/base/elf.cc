@@ -34,17 +34,19 @@ class Reader {
       : elf_(elf), size_(file_size), owner_(owner), type_(type) {}
 
   ElfReading read() {
-    if (header() && segments() && dynamic()) notes();
+    if (!header() || !segments() || !dynamic() || !notes()) to_.notes.clear();
     return std::move(to_);
   }
 
  private:
-  bool fail(ElfProblem problem, std::string detail) {
+  bool fail(PluginReason problem, std::string detail) {
     to_.problem = problem, to_.detail = std::move(detail);
-    to_.notes.clear();
     return false;
   }
-  bool damaged(std::string detail) { return fail(ElfProblem::kDamaged, std::move(detail)); }
+  bool damaged(std::string detail) { return fail(PluginReason::kDamaged, std::move(detail)); }
+  Elf_Data* chunk(uint64_t offset, uint64_t size, Elf_Type type) const {
+    return elf_getdata_rawchunk(elf_, static_cast<int64_t>(offset), size, type);
+  }
   bool inside(uint64_t offset, uint64_t length) const {
     return offset <= size_ && length <= size_ - offset;
   }
@@ -53,10 +55,10 @@ class Reader {
     GElf_Ehdr h;
     if (gelf_getehdr(elf_, &h) == nullptr) return damaged("its ELF header cannot be read");
     if (h.e_machine != kMachine)
-      return fail(ElfProblem::kOtherMachine,
+      return fail(PluginReason::kOtherMachine,
                   fmt::format("it is for ELF machine {}, this one is {}", h.e_machine, kMachine));
     if (h.e_type != ET_DYN)
-      return fail(ElfProblem::kNotSharedLibrary,
+      return fail(PluginReason::kNotALibrary,
                   fmt::format("ELF type {} is not a shared library ({})", h.e_type, ET_DYN));
     if (h.e_version != EV_CURRENT || h.e_ehsize != sizeof(Elf64_Ehdr))
       return damaged(
@@ -101,7 +103,7 @@ class Reader {
     }
     if (loads == 0) return damaged("it has nothing to load");
     if (dynamic_ == nullptr)
-      return fail(ElfProblem::kNotSharedLibrary, "it has no dynamic segment: it is not linked");
+      return fail(PluginReason::kNotALibrary, "it has no dynamic segment: it is not linked");
     return true;
   }
 
@@ -121,8 +123,7 @@ class Reader {
     // The dynamic loader reads the table from memory, so the file must have it at the same place.
     if (offset_of(p.p_vaddr, p.p_filesz) != p.p_offset)
       return damaged("its dynamic segment is in no segment that is loaded");
-    Elf_Data* data =
-        elf_getdata_rawchunk(elf_, static_cast<int64_t>(p.p_offset), p.p_filesz, ELF_T_DYN);
+    Elf_Data* const data = chunk(p.p_offset, p.p_filesz, ELF_T_DYN);
     if (data == nullptr) return damaged("its dynamic segment cannot be read");
     std::vector<std::pair<std::vector<std::string>*, uint64_t>> texts;
     uint64_t strings = 0, strings_size = 0;
@@ -139,7 +140,7 @@ class Reader {
       if (d.d_tag != DT_FLAGS_1) continue;
       to_.never_unloads = (d.d_un.d_val & DF_1_NODELETE) != 0;
       if ((d.d_un.d_val & DF_1_PIE) != 0)
-        return fail(ElfProblem::kNotSharedLibrary, "it is a program");
+        return fail(PluginReason::kNotALibrary, "it is a program");
     }
     return damaged("its dynamic segment has no end");
   }
@@ -151,30 +152,28 @@ class Reader {
       return damaged(fmt::format("it needs {} libraries", texts.size()));
     const auto table = offset_of(address, size);
     for (const auto& [to, at] : texts) {
-      Elf_Data* data = !table || at >= size
-                           ? nullptr
-                           : elf_getdata_rawchunk(elf_, static_cast<int64_t>(*table + at),
-                                                  std::min(size - at, kLongestName), ELF_T_BYTE);
-      const char* const text = data != nullptr ? static_cast<const char*>(data->d_buf) : nullptr;
-      const size_t length = text != nullptr ? ::strnlen(text, data->d_size) : 0;
-      if (text == nullptr || length == data->d_size)
+      Elf_Data* const data = table && at < size
+                                 ? chunk(*table + at, std::min(size - at, kLongestName), ELF_T_BYTE)
+                                 : nullptr;
+      const char* const text = data != nullptr ? static_cast<const char*>(data->d_buf) : "";
+      const size_t length = data != nullptr ? ::strnlen(text, data->d_size) : 0;
+      if (data == nullptr || length == data->d_size)
         return damaged("the name of a library it needs, or its run path, cannot be read");
       to->emplace_back(text, length);
     }
     return true;
   }
 
-  void notes() {
+  bool notes() {
     for (const GElf_Phdr& p : segments_) {
       if (p.p_type != PT_NOTE) continue;
-      if (p.p_filesz > kLargestNotes) {
-        damaged(fmt::format("its notes have {} bytes", p.p_filesz));
-        return;
-      }
-      Elf_Data* data = elf_getdata_rawchunk(elf_, static_cast<int64_t>(p.p_offset), p.p_filesz,
-                                            p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-      if (data != nullptr) notes_of(*data);
+      if (p.p_filesz > kLargestNotes)
+        return damaged(fmt::format("its notes have {} bytes", p.p_filesz));
+      if (Elf_Data* const data =
+              chunk(p.p_offset, p.p_filesz, p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR))
+        notes_of(*data);
     }
+    return true;
   }
 
   void notes_of(Elf_Data& data) {
@@ -207,17 +206,17 @@ class Reader {
   ElfReading to_;
 };
 
-ElfReading problem(ElfProblem kind, const char* detail) { return {kind, detail, {}, {}, {}, {}}; }
+ElfReading problem(PluginReason kind, const char* detail) { return {kind, detail, {}, {}, {}, {}}; }
 
 // `head` is the beginning of the file, which is checked before libelf reads it.
 ElfReading read(ElfHandle elf, const unsigned char* head, size_t head_size, uint64_t size,
                 std::string_view owner, uint32_t type) {
   if (head_size < EI_NIDENT || std::memcmp(head, ELFMAG, SELFMAG) != 0)
-    return problem(ElfProblem::kNotElf, "it is not an ELF file");
+    return problem(PluginReason::kNotElf, "it is not an ELF file");
   if (head[EI_CLASS] != ELFCLASS64 || head[EI_DATA] != ELFDATA2LSB)
-    return problem(ElfProblem::kOtherMachine, "it is not for a 64-bit little-endian machine");
+    return problem(PluginReason::kOtherMachine, "it is not for a 64-bit little-endian machine");
   if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || size < sizeof(Elf64_Ehdr))
-    return problem(ElfProblem::kDamaged, "it begins like an ELF file and ends too early");
+    return problem(PluginReason::kDamaged, "it begins like an ELF file and ends too early");
   return Reader(elf.get(), size, owner, type).read();
 }
 
@@ -232,7 +231,7 @@ ElfReading read_elf(const File& file, std::string_view owner, uint32_t type) {
   struct stat info;
   unsigned char head[EI_NIDENT] = {};
   const ssize_t n = ::fstat(file.fd(), &info) == 0 ? file.read_at(head, sizeof head, 0) : -1;
-  if (n < 0) return problem(ElfProblem::kUnreadable, std::strerror(errno));
+  if (n < 0) return problem(PluginReason::kUnreadable, std::strerror(errno));
   return read(open_elf(file), head, static_cast<size_t>(n), static_cast<uint64_t>(info.st_size),
               owner, type);
 }

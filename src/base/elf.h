@@ -4,6 +4,8 @@
 // that is truncated meanwhile is an error and not a signal.
 #pragma once
 
+#include <yard/plugins.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,17 +15,8 @@
 
 namespace yard::base {
 
-enum class ElfProblem {
-  kNone,
-  kUnreadable,
-  kNotElf,
-  kDamaged,       // truncated or inconsistent
-  kOtherMachine,  // another processor, word size or byte order
-  kNotSharedLibrary,
-};
-
 struct ElfReading {
-  ElfProblem problem = ElfProblem::kNone;
+  PluginReason problem = PluginReason::kNone;
   std::string detail;                  // of the problem
   std::vector<std::string> notes;      // texts of the matching notes, without NULs at their ends
   bool never_unloads = false;          // DF_1_NODELETE

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/trusted_path.h"
 
@@ -44,8 +45,7 @@ class WithoutWriteSignals {
     } while (got > 0 || (got < 0 && errno == EINTR));
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  WithoutWriteSignals(const WithoutWriteSignals&) = delete;
-  WithoutWriteSignals& operator=(const WithoutWriteSignals&) = delete;
+  WithoutWriteSignals& operator=(WithoutWriteSignals&&) = delete;
 
  private:
   sigset_t raised_by_writes_, before_;
@@ -53,12 +53,28 @@ class WithoutWriteSignals {
 
 // What a path refers to.
 struct Target {
-  std::string path;       // of the file itself, links followed; it may be missing
-  bool in_place = false;  // a pipe or device, which cannot be replaced
-  std::string problem;    // why it cannot be written
+  std::string path;            // of the file itself, links followed; it may be missing
+  bool in_place = false;       // a pipe or device, which cannot be replaced
+  std::optional<mode_t> mode;  // of a file of the library's own that is there
+  std::string problem;         // why it cannot be written
 };
 
-Target resolve(const std::string& path) {
+// Files of the library's own are not replaced through links, and no other files by them.
+void check_own(const std::string& path, const OwnFile& kind, Target& target) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return;  // there is none
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  char start[4096];
+  const ssize_t n = file ? file.read_at(start, sizeof start, 0) : -1;
+  const char* const found = S_ISLNK(info.st_mode) ? "a symbolic link" : "another file";
+  if (n < 0 && !S_ISLNK(info.st_mode))
+    target.problem = std::strerror(errno);
+  else if (n != 0 && (n < 0 || !kind.is({start, static_cast<size_t>(n)})))
+    target.problem = fmt::format("it is {}; expected {} or a new file", found, kind.what);
+  target.mode = info.st_mode & 0777;
+}
+
+Target resolve(const std::string& path, const OwnFile* kind) {
   Target target;
   target.path = path;
   std::string real;
@@ -79,75 +95,53 @@ Target resolve(const std::string& path) {
     // A regular file without a name is a deleted one, reached through /proc.
     target.in_place = true, target.path = path;
   }
+  if (kind != nullptr && target.problem.empty() && !target.in_place) check_own(path, *kind, target);
   return target;
 }
 
-Status cannot(const std::string& path, const std::string& why) {
-  return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, why));
-}
-
-// Non-blocking: opening a pipe without readers would block forever.
-Status write_in_place(const std::string& path, std::string_view content) {
+// Opens without blocking: opening a pipe without readers would block forever.
+std::string write_in_place(const std::string& path, std::string_view content) {
   const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   const int error = file ? write_all(file.fd(), content, kPatienceMs) : errno;
-  if (error == 0) return {};
-  return cannot(path, error == ENXIO       ? "it is a pipe without a reader"
-                      : error == ETIMEDOUT ? "it is a pipe or device that accepts no data"
-                                           : std::strerror(error));
+  return error == 0           ? ""
+         : error == ENXIO     ? "it is a pipe without a reader"
+         : error == ETIMEDOUT ? "it is a pipe or device that accepts no data"
+                              : std::strerror(error);
 }
 
-// Writes a temporary file beside `target` and renames it. Without `content` it only tries the first.
-Status replace_file(const std::string& path, const std::string& target,
-                    const std::string_view* content, unsigned mode, bool exact_mode) {
+// Writes a temporary file beside the target and renames it. Without `content` it only tries the first.
+std::string replace_file(const Target& target, const std::string_view* content, mode_t mode) {
   static std::atomic<unsigned> count{0};
-  const std::string temporary = fmt::format("{}.new.{}.{}", target, ::getpid(), ++count);
+  const std::string temporary = fmt::format("{}.new.{}.{}", target.path, ::getpid(), ++count);
   const File file(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
-  if (!file) return cannot(path, std::strerror(errno));
+  if (!file) return std::strerror(errno);
   int error = 0;
   if (content != nullptr) {
-    if (exact_mode && ::fchmod(file.fd(), mode) != 0) error = errno;
+    if (target.mode && ::fchmod(file.fd(), *target.mode) != 0) error = errno;
     if (error == 0) error = write_all(file.fd(), *content, kPatienceMs);
     // EINVAL: a file system that cannot sync.
     if (error == 0 && ::fsync(file.fd()) != 0 && errno != EINVAL) error = errno;
-    if (error == 0 && ::rename(temporary.c_str(), target.c_str()) == 0) return {};
+    if (error == 0 && ::rename(temporary.c_str(), target.path.c_str()) == 0) return {};
     if (error == 0) error = errno;
   }
   ::unlink(temporary.c_str());
-  return error == 0 ? Status() : cannot(path, std::strerror(error));
+  return error == 0 ? "" : std::strerror(error);
 }
 
-// What is at the path of a file of the library's own.
-struct Existing {
-  bool regular = false, other = false;  // neither: none is there
-  unsigned mode = 0644;
-  std::string problem;  // why it must not be replaced
-};
-
-Existing look_at(const std::string& path, const OwnFile& kind) {
-  Existing e;
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) {
-    if (errno != ENOENT) e.problem = std::strerror(errno);
-    return e;
-  }
-  if (S_ISLNK(info.st_mode)) {
-    e.other = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
-    if (!e.other)
-      e.problem = fmt::format("it is a symbolic link; expected {} or a new file", kind.what);
-    return e;
-  }
-  e.regular = S_ISREG(info.st_mode), e.other = !e.regular;
-  if (e.other) return e;
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  char start[4096];
-  const ssize_t n = file ? file.read_at(start, sizeof start, 0) : -1;
-  if (n < 0)
-    e.problem = std::strerror(errno);
-  else if (n > 0 && !kind.is({start, static_cast<size_t>(n)}))
-    e.problem = fmt::format("it is another file; expected {} or a new file", kind.what);
-  e.mode = info.st_mode & 0777;
-  return e;
+// Without `content` this only tries whether the file can be written.
+Status write(const std::string& path, const std::string_view* content, mode_t mode,
+             const OwnFile* kind) {
+  const Target target = resolve(path, kind);
+  std::string problem = target.problem;
+  if (problem.empty() && !target.in_place)
+    problem = replace_file(target, content, mode);
+  else if (problem.empty() && content != nullptr)
+    problem = write_in_place(path, *content);
+  else if (problem.empty() && ::access(path.c_str(), W_OK) != 0)
+    problem = std::strerror(errno);  // not opened, because the reader of a pipe would notice
+  if (problem.empty()) return {};
+  return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, problem));
 }
 
 }  // namespace
@@ -190,27 +184,13 @@ int write_all(int fd, std::string_view bytes, int patience_ms) {
 }
 
 Status write_file(const std::string& path, std::string_view content, unsigned mode) {
-  const Target target = resolve(path);
-  if (!target.problem.empty()) return cannot(path, target.problem);
-  if (target.in_place) return write_in_place(path, content);
-  return replace_file(path, target.path, &content, mode, false);
+  return write(path, &content, mode, nullptr);
 }
-
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind) {
-  const Existing e = look_at(path, kind);
-  if (!e.problem.empty()) return cannot(path, e.problem);
-  return e.other ? write_file(path, content)
-                 : replace_file(path, path, &content, e.mode, e.regular);
+  return write(path, &content, 0644, &kind);
 }
-
 Status can_write_own_file(const std::string& path, const OwnFile& kind) {
-  const Existing e = look_at(path, kind);
-  if (!e.problem.empty()) return cannot(path, e.problem);
-  const Target target = resolve(path);
-  if (!target.problem.empty()) return cannot(path, target.problem);
-  if (!target.in_place) return replace_file(path, target.path, nullptr, 0600, false);
-  // Not opened: the reader of a pipe would notice.
-  return ::access(path.c_str(), W_OK) == 0 ? Status() : cannot(path, std::strerror(errno));
+  return write(path, nullptr, 0600, &kind);
 }
 
 Result<std::string> read_small_file(const std::string& path, size_t most) {

@@ -15,10 +15,9 @@ std::vector<FileState> file_states(const std::vector<std::string>& files) {
   std::vector<FileState> states;
   for (const std::string& f : files) {
     struct stat s {};
-    if (::stat(f.c_str(), &s) != 0)
-      states.push_back({.error = errno});
-    else
-      states.push_back({s.st_dev, s.st_ino, s.st_size, nanos(s.st_mtim), nanos(s.st_ctim), 0});
+    const int error = ::stat(f.c_str(), &s) != 0 ? errno : 0;
+    states.push_back({static_cast<int64_t>(s.st_dev), static_cast<int64_t>(s.st_ino), s.st_size,
+                      nanos(s.st_mtim), nanos(s.st_ctim), error});
   }
   return states;
 }
@@ -55,21 +54,9 @@ void FileWatch::stop() {
   if (!here) idle_.wait(lock, [this] { return !looking_; });
 }
 
-void FileWatch::resume_in_child() {
-  uint64_t round;
-  {
-    const std::lock_guard lock(lock_);
-    round = round_;
-  }
-  look(round);
-}
-
-Status FileWatch::post(Clock::time_point when, uint64_t round) {
-  return thread_.post_at(when, [this, round] { look(round); });
-}
-
 void FileWatch::look(uint64_t round) {
   std::unique_lock lock(lock_);
+  if (round == 0) round = round_;
   if (round != round_ || files_.empty()) return;
   looking_ = true;
   const auto files = files_;

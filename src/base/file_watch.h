@@ -5,6 +5,7 @@
 
 #include <yard/status.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -15,14 +16,9 @@
 
 namespace yard::base {
 
-// What stat() tells of a file. Two writes of the same size within the resolution of file times look the same; waiting
-// for longer than that avoids it.
-struct FileState {
-  uint64_t device = 0, inode = 0;
-  int64_t size = 0, written = 0, changed = 0;  // times in nanoseconds
-  int error = 0;                               // errno if stat() failed
-  bool operator==(const FileState&) const = default;
-};
+// What stat() tells of a file: device, inode, size, two times, and errno. Two writes of the same size within the resolution
+// of file times look the same; waiting for longer than that avoids it.
+using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
 // Longer than the resolution of file times.
@@ -60,9 +56,10 @@ class FileWatch {
  private:
   using Clock = std::chrono::steady_clock;
   Status watch(std::vector<std::string> files, WatchHow how, bool starts);
-  Status post(Clock::time_point when, uint64_t round);
-  void resume_in_child();
-  // A task. Looks at the files, reports a change that is due, and posts the next look.
+  Status post(Clock::time_point when, uint64_t round) {
+    return thread_.post_at(when, [this, round] { look(round); });
+  }
+  // A task. Looks at the files, reports a change that is due, and posts the next look. Round 0 is the current one.
   void look(uint64_t round);
 
   const std::function<bool()> changed_;
@@ -77,7 +74,7 @@ class FileWatch {
   Clock::time_point first_, last_;  // such changes
   std::vector<FileState> seen_;
 
-  TaskThread thread_{"yard-watch", {.in_child = [this] { resume_in_child(); }}};
+  TaskThread thread_{"yard-watch", {.in_child = [this] { look(0); }}};
   InChild in_child_{[this] { looking_ = false, fresh_ = true; }};
 };
 

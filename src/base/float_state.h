@@ -13,8 +13,7 @@ class FloatState {
  public:
   FloatState() noexcept : control_(read()) {}
   ~FloatState() { restore(); }
-  FloatState(const FloatState&) = delete;
-  FloatState& operator=(const FloatState&) = delete;
+  FloatState& operator=(FloatState&&) = delete;
 
   // Restores it now; whether it had been changed.
   bool restore() const noexcept {

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-StaticMutex g_lock{Rank::kLog};
+Mutex g_lock{Rank::kLog};
 
 // Another thread that runs `f` again and again until this ends.
 class Meanwhile {

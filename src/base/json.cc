@@ -5,22 +5,16 @@
 
 #include <cmath>
 
-#include "base/text.h"
-
 namespace yard::base {
+
 std::string json_list(const std::vector<std::string>& json_values) {
   return fmt::format("[{}]", fmt::join(json_values, ", "));
 }
 
 std::string json_strings(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
-  quoted.reserve(texts.size());
   for (const std::string& text : texts) quoted.push_back(json_string(text));
   return json_list(quoted);
-}
-
-JsonObject& JsonObject::add(std::string_view key, std::string_view text) {
-  return add_json(key, json_string(text));
 }
 
 JsonObject& JsonObject::add(std::string_view key, double number) {

@@ -4,13 +4,12 @@
 //   send(base::JsonObject().add("ok", true).add("name", text).text());
 #pragma once
 
-#include <yard/status.h>
-
 #include <concepts>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
+
+#include "base/text.h"
 
 namespace yard::base {
 
@@ -20,14 +19,9 @@ std::string json_strings(const std::vector<std::string>& texts);
 // Writes an object key by key. Numbers that are not finite become null.
 class JsonObject {
  public:
-  JsonObject& add(std::string_view key, std::string_view text);
-  JsonObject& add(std::string_view key, const char* text) {
-    return add(key, std::string_view(text));
+  JsonObject& add(std::string_view key, const std::convertible_to<std::string_view> auto& text) {
+    return add_json(key, json_string(text));
   }
-  JsonObject& add(std::string_view key, const std::string& text) {
-    return add(key, std::string_view(text));
-  }
-  JsonObject& add(std::string_view key, double number);
   template <std::integral T>
   JsonObject& add(std::string_view key, T value) {
     if constexpr (std::same_as<T, bool>)
@@ -35,6 +29,7 @@ class JsonObject {
     else
       return add_json(key, std::to_string(value));
   }
+  JsonObject& add(std::string_view key, double number);
   // Adds null if the text is empty.
   JsonObject& add_or_null(std::string_view key, std::string_view text) {
     return text.empty() ? add_json(key, "null") : add(key, text);

@@ -61,7 +61,7 @@ std::string what_pins(const File& file) {
 }
 
 // The libraries that are open, by their dynamic sections; one that is open twice is listed twice. Never freed.
-constinit StaticMutex g_open_lock{Rank::kLoader};
+constinit Mutex g_open_lock{Rank::kLoader};
 constinit std::vector<const void*>* g_open = nullptr;
 
 void note_opened(const void* dynamic) {

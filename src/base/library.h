@@ -37,6 +37,8 @@ class DynamicLibrary {
   // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the process. Returns why the code
   // stays; empty if it is gone or in use elsewhere.
   std::string close();
+  // The library stays open until the process ends.
+  void leave_open() noexcept { file_.release(), handle_ = nullptr; }
 
  private:
   DynamicLibrary() noexcept = default;

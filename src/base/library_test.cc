@@ -72,7 +72,7 @@ struct Tiny {
 
 TEST(ElfNotes, AreFoundByOwnerAndType) {
   const ElfReading r = Tiny().read();
-  EXPECT_EQ(r.problem, ElfProblem::kNone) << r.detail;
+  EXPECT_EQ(r.problem, PluginReason::kNone) << r.detail;
   ASSERT_EQ(r.notes.size(), 1u);
   EXPECT_EQ(r.notes[0], "x=1\n");
   Tiny t;
@@ -87,7 +87,7 @@ TEST(ElfNotes, AreFoundByOwnerAndType) {
 TEST(ElfNotes, CutAnywhereItIsAProblem) {
   for (size_t size = 0; size < sizeof(Tiny); ++size) {
     const ElfReading r = Tiny().read(size);
-    EXPECT_NE(r.problem, ElfProblem::kNone) << size;
+    EXPECT_NE(r.problem, PluginReason::kNone) << size;
     EXPECT_FALSE(r.detail.empty()) << size;
     EXPECT_TRUE(r.notes.empty()) << size;
   }
@@ -99,7 +99,7 @@ TEST(ElfNotes, EveryByteMayBeAnything) {
       Tiny t;
       reinterpret_cast<unsigned char*>(&t)[at] = static_cast<unsigned char>(value);
       const ElfReading r = t.read();
-      EXPECT_EQ(r.problem == ElfProblem::kNone, r.detail.empty());
+      EXPECT_EQ(r.problem == PluginReason::kNone, r.detail.empty());
     }
 }
 
@@ -109,21 +109,21 @@ TEST(ElfNotes, ProblemsAreToldApart) {
     change(t);
     return t.read().problem;
   };
-  EXPECT_EQ(problem([](Tiny& t) { t.header.e_ident[1] = 'x'; }), ElfProblem::kNotElf);
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_ident[1] = 'x'; }), PluginReason::kNotElf);
   EXPECT_EQ(problem([](Tiny& t) { t.header.e_ident[EI_CLASS] = ELFCLASS32; }),
-            ElfProblem::kOtherMachine);
-  EXPECT_EQ(problem([](Tiny& t) { t.header.e_machine = EM_SPARC; }), ElfProblem::kOtherMachine);
-  EXPECT_EQ(problem([](Tiny& t) { t.header.e_type = ET_EXEC; }), ElfProblem::kNotSharedLibrary);
-  EXPECT_EQ(problem([](Tiny& t) { t.dynamic.p_type = PT_NULL; }), ElfProblem::kNotSharedLibrary);
+            PluginReason::kOtherMachine);
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_machine = EM_SPARC; }), PluginReason::kOtherMachine);
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_type = ET_EXEC; }), PluginReason::kNotALibrary);
+  EXPECT_EQ(problem([](Tiny& t) { t.dynamic.p_type = PT_NULL; }), PluginReason::kNotALibrary);
   EXPECT_EQ(
       problem([](Tiny& t) { t.table[0].d_tag = DT_FLAGS_1, t.table[0].d_un.d_val = DF_1_PIE; }),
-      ElfProblem::kNotSharedLibrary);
-  EXPECT_EQ(problem([](Tiny& t) { t.load.p_filesz = ~0ull; }), ElfProblem::kDamaged);
-  EXPECT_EQ(problem([](Tiny& t) { t.load.p_memsz = 1; }), ElfProblem::kDamaged);
-  EXPECT_EQ(problem([](Tiny& t) { t.load.p_type = PT_NULL; }), ElfProblem::kDamaged);
-  EXPECT_EQ(problem([](Tiny& t) { t.dynamic.p_vaddr += 16; }), ElfProblem::kDamaged);
+      PluginReason::kNotALibrary);
+  EXPECT_EQ(problem([](Tiny& t) { t.load.p_filesz = ~0ull; }), PluginReason::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.load.p_memsz = 1; }), PluginReason::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.load.p_type = PT_NULL; }), PluginReason::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.dynamic.p_vaddr += 16; }), PluginReason::kDamaged);
   EXPECT_EQ(problem([](Tiny& t) { t.table[0].d_tag = t.table[1].d_tag = DT_NEEDED; }),
-            ElfProblem::kDamaged);
+            PluginReason::kDamaged);
 }
 
 TEST(ElfNotes, WhatAsksNeverToBeUnloadedSaysSo) {
@@ -148,7 +148,7 @@ TEST(DynamicLibraries, AreNotOpenedByADescriptorThatGotAnotherFile) {
 }
 
 TEST(ElfNotes, AFileThatCannotBeReadIsSuch) {
-  EXPECT_EQ(read_elf(File(), "Yard", 1).problem, ElfProblem::kUnreadable);
+  EXPECT_EQ(read_elf(File(), "Yard", 1).problem, PluginReason::kUnreadable);
 }
 
 }  // namespace

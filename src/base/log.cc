@@ -38,13 +38,6 @@ struct LogTable {
   }
 };
 
-LogTable& log_table() {
-  static constinit std::once_flag once;
-  static constinit LogTable* made = nullptr;  // never destroyed, because threads may log at exit
-  std::call_once(once, [] { made = new LogTable; });
-  return *made;
-}
-
 // The default sink: one line, one write to stderr, coloured on a terminal.
 void write_to_stderr(const LogMessage& m) {
   const bool coloured = ::isatty(STDERR_FILENO) != 0;
@@ -57,27 +50,25 @@ void write_to_stderr(const LogMessage& m) {
                         m.logger, m.text));  // there is nowhere to report an error
 }
 
-void write_message(LogLevel level, Logger logger, std::string text, bool again) {
-  text = printable_lines(text, kLongestText);
-  std::shared_ptr<const LogSink> sink;
-  {
-    LogTable& t = log_table();
-    const std::lock_guard lock(t.lock);
-    if (!t.add(level, logger.slot, text) && !again) return;
-    sink = t.sink;
-  }
+void write(LogLevel level, Logger logger, std::string_view raw, bool again) {
+  const std::string text = printable_lines(raw, kLongestText);
+  LogTable& t = process_wide<LogTable>();
+  std::unique_lock lock(t.lock);
+  if (!t.add(level, logger.slot, text) && !again) return;
+  const auto sink = t.sink;
+  lock.unlock();
   const LogMessage message{level, logger.name(), text};
   const ForeignCode inside;
   sink != nullptr ? (*sink)(message) : write_to_stderr(message);
 }
 
-void try_to_log(LogLevel level, Logger logger, std::string text, bool again) noexcept {
+void try_to_write(LogLevel level, Logger logger, std::string_view text, bool again) noexcept {
   static thread_local constinit bool t_in_sink = false;
   if (!log_enabled(logger, level) || t_in_sink) return;
   const int before = errno;
   t_in_sink = true;
   try {
-    write_message(level, logger, std::move(text), again);
+    write(level, logger, text, again);
   } catch (...) {
     // A sink threw, or memory is short: the message is dropped.
   }
@@ -105,12 +96,11 @@ void set_slot(uint32_t slot, LogLevel level) noexcept {
 
 std::string no_logger(std::string_view name) {
   if (name.empty()) return "no logger stands before '='; expected NAME=LEVEL";
-  if (!is_bare_word(name))
-    return fmt::format("no logger is called {}; expected {}", excerpt(name), kEntries);
   const std::vector<std::string> names(std::begin(kLoggers), std::end(kLoggers));
-  const std::string hint = did_you_mean(lower(name), names);
-  return fmt::format("no logger is called {}{}", excerpt(name),
-                     hint.empty() ? "; expected " + one_of(names) : hint);
+  std::string hint = did_you_mean(lower(name), names);
+  if (!is_bare_word(name)) hint = fmt::format("; expected {}", kEntries);
+  if (hint.empty()) hint = "; expected " + one_of(names);
+  return fmt::format("no logger is called {}{}", excerpt(name), hint);
 }
 
 std::string no_level(std::string_view word, bool named) {
@@ -127,11 +117,11 @@ std::string no_level(std::string_view word, bool named) {
 
 }  // namespace
 
-void log(LogLevel level, Logger logger, std::string text) noexcept {
-  try_to_log(level, logger, std::move(text), false);
+void log(LogLevel level, Logger logger, std::string_view text) noexcept {
+  try_to_write(level, logger, text, false);
 }
-void log_event(LogLevel level, Logger logger, std::string text) noexcept {
-  try_to_log(level, logger, std::move(text), true);
+void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
+  try_to_write(level, logger, text, true);
 }
 
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems) {
@@ -182,7 +172,7 @@ namespace yard {
 void set_log_sink(LogSink sink) {
   // The old sink ends without the lock, because its destructor may log.
   auto next = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
-  base::LogTable& t = base::log_table();
+  base::LogTable& t = base::process_wide<base::LogTable>();
   const std::lock_guard lock(t.lock);
   t.sink.swap(next);
 }

@@ -8,7 +8,7 @@
 //     base::InChild in_child_{[this] { forget_probes(); }};  // the last member
 //   };
 //
-// - A Mutex is never recursive. A thread that holds one may take only mutexes of a higher rank. Debug builds abort otherwise.
+// - A thread that holds a Mutex may take only mutexes of a higher rank. Debug builds abort otherwise.
 // - No foreign code (plugins, verifiers, probes, callbacks, log sinks; so also no base::log) runs while a Mutex is held.
 //   Enclose foreign code by a ForeignCode, which asserts that in debug builds.
 // - Threads of the parent do not exist in the child. An object that notes what threads are doing (loads under way,
@@ -25,99 +25,65 @@
 
 namespace yard::base {
 
-// The order in which mutexes are taken, lowest first.
+// The order in which mutexes are taken, lowest first. A mutex of kOutput is held while a file is written, so it is not taken
+// at a fork: the child makes it again and drops what it protects. One of kOutputShard protects a part of what is to be written.
+// clang-format off
 enum class Rank : uint8_t {
-  kRuntimes,
-  kLoader,
-  kRules,
-  kFunctions,
-  kPublish,
-  kPlans,
-  kStates,
-  kBoard,
-  kCanary,
-  kCalls,
-  kScopes,
-  kBreaker,
-  kOutput,  // held while a file is written. Not taken at a fork: the child makes it again and drops what it protects
-  kOutputShard,  // a part of what is to be written
-  kTasks,
-  kCounters,
-  kReclaimer,
-  kLog,
+  kRuntimes, kLoader, kRules, kFunctions, kPublish, kPlans, kStates, kBoard, kCanary, kCalls, kScopes, kBreaker, kOutput,
+  kOutputShard, kTasks, kCounters, kReclaimer, kLog,
 };
+// clang-format on
 
-// The lock behind a mutex. Locks are never freed, only reused, so that the handler of fork can walk through them.
-struct Lock {
-  std::mutex mutex;
-  Lock* next = nullptr;       // of the same rank
-  Lock* next_free = nullptr;  // while no Mutex uses it
-  bool taken = false;         // by the handler of fork
-};
-
-// A mutex for globals, constinit. It is never destroyed, so that threads may use it while the process exits. The first lock()
-// allocates.
-class StaticMutex {
+// Constant-initialized and trivially destructible, so that it can be a global that threads use while the process exits.
+// Mutexes of one rank share some locks (fork.cc): holding one may keep another of its rank waiting.
+class Mutex {
  public:
-  constexpr explicit StaticMutex(Rank rank) noexcept : rank_(rank) {}
-  StaticMutex(const StaticMutex&) = delete;
-  StaticMutex& operator=(const StaticMutex&) = delete;
+  constexpr explicit Mutex(Rank rank) noexcept : rank_(rank) {}
+  Mutex& operator=(Mutex&&) = delete;
 
-  void lock();
+  void lock() noexcept;
   void unlock() noexcept;
-
- protected:
-  void give_back() noexcept;
 
  private:
   const Rank rank_;
-  std::atomic<Lock*> lock_{nullptr};
 };
 
-// A mutex for members of objects.
-class Mutex : public StaticMutex {
- public:
-  using StaticMutex::StaticMutex;
-  ~Mutex() { give_back(); }
-};
-
-// A condition variable for a Mutex or a StaticMutex. A forked child may use it and destroy it, though threads of its parent
-// were waiting.
+// A condition variable. A forked child may use it and destroy it, though threads of its parent were waiting.
 class Condition {
  public:
   using Time = std::chrono::steady_clock::time_point;
+  using Lock = std::unique_lock<Mutex>;
 
   void notify_all() noexcept;
 
-  template <class M>
-  void wait(std::unique_lock<M>& lock) {
-    wait_until(lock, Time::max());
-  }
-  template <class M, class Predicate>
-  void wait(std::unique_lock<M>& lock, const Predicate& until) {
+  // Waits for notify_all(), and sometimes less. Returns false if the time is over.
+  bool wait_until(Lock& lock, Time end) noexcept;
+  void wait(Lock& lock) noexcept { wait_until(lock, Time::max()); }
+  template <class Predicate>
+  void wait(Lock& lock, const Predicate& until) {
     while (!until()) wait(lock);
   }
-  template <class M, class Predicate>
-  bool wait_for(std::unique_lock<M>& lock, std::chrono::nanoseconds time, const Predicate& until) {
+  template <class Predicate>
+  bool wait_for(Lock& lock, std::chrono::nanoseconds time, const Predicate& until) {
     const Time end = std::chrono::steady_clock::now() + time;
     while (!until())
       if (!wait_until(lock, end)) return until();
     return true;
   }
-  // Waits for notify_all(), and sometimes less. Returns false if the time is over.
-  template <class M>
-  bool wait_until(std::unique_lock<M>& lock, Time end) {
-    const uint32_t seen = wakes_.load(std::memory_order_relaxed);
-    lock.unlock();
-    const bool in_time = sleep(seen, end);
-    lock.lock();
-    return in_time;
-  }
 
  private:
-  bool sleep(uint32_t seen, Time end) noexcept;
   std::atomic<uint32_t> wakes_{0};
 };
+
+// The one T of this process. The first call makes it. It is never destroyed, because threads may use it while the process
+// exits. T has internal linkage.
+template <class T>
+T& process_wide() {
+  static constinit std::once_flag once;
+  static constinit T* made = nullptr;
+  std::call_once(once, [] { made = new T; });
+  return *made;
+}
 
 // A function that every forked child calls on its only thread, after all mutexes have been released and in the order of
 // construction. Make it the last member of its object: a child that is forked while the object is made or ended does not
@@ -126,8 +92,7 @@ class InChild {
  public:
   explicit InChild(std::function<void()> then);
   ~InChild();
-  InChild(const InChild&) = delete;
-  InChild& operator=(const InChild&) = delete;
+  InChild& operator=(InChild&&) = delete;
 
   const std::function<void()> then;
 };
@@ -141,20 +106,17 @@ class ForeignCode {
  public:
   ForeignCode() noexcept;
   ~ForeignCode();
-  ForeignCode(const ForeignCode&) = delete;
-  ForeignCode& operator=(const ForeignCode&) = delete;
+  ForeignCode& operator=(ForeignCode&&) = delete;
 };
 
 // Lives while this thread opens or closes a shared library. The C library then holds locks that a forked child would find
-// held for ever. So fork() waits until no other thread has an OpeningLibrary, at most a second, and no thread gets
-// one before the fork is over. This is not a lock: several threads may have one, and one thread may nest them. Constructors
-// of libraries run inside.
+// held for ever. So fork() waits until no other thread has an OpeningLibrary, at most a second, and no thread gets one
+// before the fork is over. Several threads may have one, and one thread may nest them. Constructors of libraries run inside.
 class OpeningLibrary {
  public:
   OpeningLibrary() noexcept;
   ~OpeningLibrary();
-  OpeningLibrary(const OpeningLibrary&) = delete;
-  OpeningLibrary& operator=(const OpeningLibrary&) = delete;
+  OpeningLibrary& operator=(OpeningLibrary&&) = delete;
 };
 
 }  // namespace yard::base

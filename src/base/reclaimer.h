@@ -30,10 +30,8 @@ struct Retired {
 
 class Reclaimer {
  public:
-  Reclaimer() = default;
   ~Reclaimer();
-  Reclaimer(const Reclaimer&) = delete;
-  Reclaimer& operator=(const Reclaimer&) = delete;
+  Reclaimer& operator=(Reclaimer&&) = delete;
 
   // Hands over an object. Any thread. The first form is for what is retired where there may be no memory.
   void retire(std::unique_ptr<Retired> made) noexcept;

@@ -36,7 +36,6 @@ struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   TaskQueue(const char* n, TaskThread::Hooks h) : name(n), hooks(std::move(h)) {}
 
   Status post(Time when, std::function<void()> task);
-  Status start();  // under the lock
   void run();
   void halt();
   // Waits until the thread has ended, at most so long.
@@ -57,76 +56,58 @@ struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
 namespace {
 
 constexpr seconds kLongestExit(5);  // enough to write a file to a slow disk
-constexpr seconds kLongestEnd(1);
-constexpr seconds kForEver(seconds(std::chrono::hours(24 * 365)));
+constexpr seconds kLongestEnd(1), kForEver = std::chrono::hours(24 * 365);
 
-struct Known {
-  Mutex lock{Rank::kTasks};
-  std::vector<std::weak_ptr<TaskQueue>> running;
-  std::vector<std::function<void()>> at_next_call;
-};
-Known& known() {
-  static constinit std::once_flag once;
-  static constinit Known* made =
-      nullptr;  // never destroyed: threads use it while the process exits
-  std::call_once(once, [] { made = new Known; });
-  return *made;
-}
 std::atomic<bool> g_due_at_call{false};
 
-// Threads must not run on while the statics that they use are destroyed. A forked child does not wait for its parent's.
-void end_all_at_exit() {
-  std::vector<std::shared_ptr<TaskQueue>> all;
-  {
-    const std::lock_guard lock(known().lock);
-    for (const auto& weak : known().running)
-      if (auto q = weak.lock(); q != nullptr && q->process == forks()) all.push_back(std::move(q));
-  }
-  for (const auto& q : all) q->halt();
-  for (const auto& q : all) q->wait(kLongestExit);
-}
+// Its lock may be taken with that of a queue held.
+struct Known {
+  Mutex lock{Rank::kLog};
+  std::vector<std::weak_ptr<TaskQueue>> running;
+  std::vector<std::function<void()>> at_next_call;
 
-void remember(const std::shared_ptr<TaskQueue>& queue) {
-  static constinit std::once_flag once;
-  std::call_once(once, [] { std::atexit(end_all_at_exit); });
-  const std::lock_guard lock(known().lock);
-  std::erase_if(known().running, [](const auto& q) { return q.expired(); });
-  known().running.push_back(queue);
-}
+  Known() { std::atexit(end_all); }
+  // Threads must not run on while the statics that they use are destroyed. A forked child does not wait for its parent's.
+  static void end_all() {
+    std::vector<std::shared_ptr<TaskQueue>> all;
+    {
+      Known& known = process_wide<Known>();
+      const std::lock_guard hold(known.lock);
+      for (const auto& weak : known.running)
+        if (auto q = weak.lock(); q != nullptr && q->process == forks()) all.push_back(q);
+    }
+    for (const auto& q : all) q->halt();
+    for (const auto& q : all) q->wait(kLongestExit);
+  }
+  void add(const std::shared_ptr<TaskQueue>& queue) {
+    const std::lock_guard hold(lock);
+    std::erase_if(running, [](const auto& q) { return q.expired(); });
+    running.push_back(queue);
+  }
+};
 
 }  // namespace
 
 Status TaskQueue::post(Time when, std::function<void()> task) {
-  std::unique_lock l(lock);
-  if (!started) {
-    l.unlock();
-    remember(shared_from_this());
-    l.lock();
-  }
+  const std::lock_guard l(lock);
   if (halted) return {};
-  const auto added = tasks.emplace(when, std::move(task));
   if (!started) {
-    if (Status s = start(); !s.ok()) {
-      tasks.erase(added);
-      return s;
+    const SignalsBlocked blocked;  // for the new thread
+    process_wide<Known>().add(shared_from_this());
+    try {
+      std::thread([queue = shared_from_this()] {
+        // A name that another thread sets would open a file, which programs that are started meanwhile would inherit.
+        pthread_setname_np(pthread_self(), queue->name);
+        queue->run();
+      }).detach();
+    } catch (const std::system_error& e) {
+      return Status(Code::kUnsupported,
+                    fmt::format("cannot start a thread: {}", exception_text(e)));
     }
+    started = true;
   }
+  tasks.emplace(when, std::move(task));
   changed.notify_all();
-  return {};
-}
-
-Status TaskQueue::start() {
-  const SignalsBlocked blocked;  // for the new thread
-  try {
-    std::thread([queue = shared_from_this()] {
-      // A name that another thread sets would open a file, which programs that are started meanwhile would inherit.
-      pthread_setname_np(pthread_self(), queue->name);
-      queue->run();
-    }).detach();
-  } catch (const std::system_error& e) {
-    return Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", exception_text(e)));
-  }
-  started = true;
   return {};
 }
 
@@ -209,8 +190,9 @@ void TaskThread::abandon_in_child() {
 }
 
 void at_next_call(std::function<void()> then) {
-  const std::lock_guard lock(known().lock);
-  known().at_next_call.push_back(std::move(then));
+  Known& known = process_wide<Known>();
+  const std::lock_guard lock(known.lock);
+  known.at_next_call.push_back(std::move(then));
   g_due_at_call.store(true, std::memory_order_release);
 }
 
@@ -219,8 +201,9 @@ void run_due_at_call() noexcept {
   if (!g_due_at_call.exchange(false, std::memory_order_acq_rel)) return;
   std::vector<std::function<void()>> due;
   {
-    const std::lock_guard lock(known().lock);
-    due.swap(known().at_next_call);
+    Known& known = process_wide<Known>();
+    const std::lock_guard lock(known.lock);
+    due.swap(known.at_next_call);
   }
   for (const auto& then : due) or_out_of_memory(then).ignore();
 }

@@ -20,8 +20,7 @@ class SignalsBlocked {
  public:
   SignalsBlocked() noexcept;
   ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(SignalsBlocked&&) = delete;
 
  private:
   sigset_t before_;

@@ -40,6 +40,11 @@ void append_quoted(std::string& out, char c) {
     out += c;
 }
 
+// Bytes that are not UTF-8 count one by one.
+size_t length_at(std::string_view text, size_t at) {
+  return std::max<size_t>(utf8_length(text, at), 1);
+}
+
 // Appends the character at text[at], escaped where a terminal or a log would not show it; returns its length.
 size_t append_printable(std::string& out, std::string_view text, size_t at) {
   const size_t n = utf8_length(text, at);
@@ -49,20 +54,20 @@ size_t append_printable(std::string& out, std::string_view text, size_t at) {
   const bool separator =
       n == 3 && (text.substr(at, n) == "\u2028" || text.substr(at, n) == "\u2029");
   if (n == 0 || c1 || separator) {
-    for (size_t k = 0; k < std::max<size_t>(n, 1); ++k) append_hex(out, text[at + k]);
+    for (size_t k = 0; k < length_at(text, at); ++k) append_hex(out, text[at + k]);
   } else if (n == 1 && is_control(text[at])) {
     append_quoted(out, text[at]);
   } else {
     out += text.substr(at, n);
   }
-  return std::max<size_t>(n, 1);
+  return length_at(text, at);
 }
 
 std::string escaped(std::string_view text, size_t most, bool lines) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   std::string out;
   size_t at = 0;
-  while (at < text.size() && at + std::max<size_t>(utf8_length(text, at), 1) <= most) {
+  while (at < text.size() && at + length_at(text, at) <= most) {
     if (lines && text[at] == '\n') {
       out += '\n';
       if (text[++at] != ' ') out += "  ";
@@ -102,13 +107,9 @@ std::string_view closest(std::string_view word, const std::vector<std::string>& 
   const size_t limit = std::max<size_t>(1, std::min<size_t>(word.size(), kLongest) / 3);
   size_t best = limit + 1;
   std::string_view found;
-  for (const std::string& c : candidates) {
-    const size_t d = edit_distance(word, c);
-    if (d < best && d < std::max(word.size(), c.size())) {
-      best = d;
-      found = c;
-    }
-  }
+  for (const std::string& c : candidates)
+    if (const size_t d = edit_distance(word, c); d < best && d < std::max(word.size(), c.size()))
+      best = d, found = c;
   return found;
 }
 
@@ -135,7 +136,7 @@ std::string quote(std::string_view text) {
 std::string excerpt(std::string_view text, size_t most) {
   std::string out = "\"";
   size_t i = 0;
-  while (i < text.size() && i + std::max<size_t>(utf8_length(text, i), 1) <= most) {
+  while (i < text.size() && i + length_at(text, i) <= most) {
     if (text[i] == '"' || text[i] == '\\') out += '\\';
     i += append_printable(out, text, i);
   }
@@ -155,8 +156,7 @@ std::string exception_text(const std::exception& e) {
     for (const std::string& note : error->status().notes()) text += "; " + note;
     return printable(text);
   }
-  const char* const what = e.what();
-  if (what != nullptr && *what != '\0')
+  if (const char* const what = e.what(); what != nullptr && *what != '\0')
     return printable({what, strnlen(what, kLongestPrintable + 1)});
   return fmt::format("an exception without a message, of type {}",
                      printable(typeid(e).name(), 200));
@@ -180,22 +180,18 @@ std::optional<std::string> unquote(std::string_view text, size_t& pos) {
     const char c = text[pos];
     if (c == '"') return ++pos, out;
     if (is_control(c)) return std::nullopt;
+    const std::string_view hex = text.substr(pos).substr(0, 4);  // \xhh
     if (c != '\\') {
       out += c;
-      continue;
+    } else if (const size_t letter = hex.size() > 1 ? kLetters.find(hex[1]) : kLetters.npos;
+               letter != kLetters.npos) {
+      out += kEscaped[letter], ++pos;
+    } else {
+      const auto value =
+          hex.size() == 4 && hex[1] == 'x' ? number<uint8_t>(hex.substr(2), 16) : std::nullopt;
+      if (!value) return std::nullopt;
+      out += static_cast<char>(*value), pos += 3;
     }
-    const size_t letter = pos + 1 < text.size() ? kLetters.find(text[pos + 1]) : kLetters.npos;
-    if (letter != kLetters.npos) {
-      out += kEscaped[letter];
-      ++pos;
-      continue;
-    }
-    const std::string_view hex = text.substr(pos).substr(0, 4);
-    const auto value =
-        hex.size() == 4 && hex[1] == 'x' ? number<uint8_t>(hex.substr(2), 16) : std::nullopt;
-    if (!value) return std::nullopt;
-    out += static_cast<char>(*value);
-    pos += 3;
   }
   return std::nullopt;
 }
@@ -207,10 +203,7 @@ std::string format_double(double value) {
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   std::string text(buffer, end);
   const size_t e = text.find('e');
-  if (e == std::string::npos) {
-    if (text.find('.') == std::string::npos) text += ".0";
-    return text;
-  }
+  if (e == text.npos) return text.find('.') == text.npos ? text + ".0" : text;
   // to_chars writes "1e-06" and "1e+20"; people write 1e-6 and 1e20.
   size_t digits = e + 1;
   if (text[digits] == '+') text.erase(digits, 1);
@@ -224,12 +217,11 @@ std::string seconds_text(std::chrono::nanoseconds d) {
 }
 
 std::string place_of(std::string_view text, size_t offset) {
-  offset = std::min(offset, text.size());
   const std::string_view before = text.substr(0, offset);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const size_t start = before.rfind('\n') + 1;  // npos + 1 is 0
-  const std::string column = fmt::format("column {}", offset - start + 1);
-  return text.find('\n') == text.npos ? column : fmt::format("line {}, {}", line, column);
+  const std::string column = fmt::format("column {}", before.size() - start + 1);
+  if (text.find('\n') == text.npos) return column;
+  return fmt::format("line {}, {}", 1 + std::ranges::count(before, '\n'), column);
 }
 
 std::string caret_at(std::string_view text, size_t offset) {
@@ -265,27 +257,26 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), small);
+  std::ranges::transform(out, out.begin(), small);
   return out;
 }
-
 std::string upper(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), large);
+  std::ranges::transform(out, out.begin(), large);
   return out;
 }
-
 bool same_word(std::string_view a, std::string_view b) noexcept {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return small(x) == small(y); });
+  return std::ranges::equal(a, b, {}, small, small);
 }
 
 const char* interned(std::string_view text) {
-  static constinit StaticMutex lock{Rank::kLog};
-  static constinit std::set<std::string, std::less<>>* all = nullptr;
-  const std::lock_guard hold(lock);
-  if (all == nullptr) all = new std::set<std::string, std::less<>>;
-  return all->emplace(text).first->c_str();
+  struct Texts {
+    Mutex lock{Rank::kLog};
+    std::set<std::string, std::less<>> all;
+  };
+  Texts& t = process_wide<Texts>();
+  const std::lock_guard hold(t.lock);
+  return t.all.emplace(text).first->c_str();
 }
 
 size_t utf8_length(std::string_view s, size_t at) noexcept {

@@ -42,13 +42,9 @@ bool is_private_group(gid_t gid) {
 
 bool is_ours(uid_t owner) { return owner == 0 || owner == ::geteuid(); }
 
-bool is_read_only(const std::string& directory) {
+bool is_read_only(const std::string& path) {
   struct statvfs mount;
-  return ::statvfs(directory.c_str(), &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;
-}
-bool is_read_only(const File& file) {
-  struct statvfs mount;
-  return ::fstatvfs(file.fd(), &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;
+  return ::statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;
 }
 
 bool is_in_proc(const std::string& directory) {
@@ -136,7 +132,7 @@ std::string why_untrusted(const std::string& path, const File& file) {
   if (::fstat(file.fd(), &info) != 0)
     return fmt::format("cannot be opened: {}", std::strerror(errno));
   if (const std::string others = who_else_can_write(info, path);
-      !others.empty() && !is_read_only(file))
+      !others.empty() && !is_read_only(fmt::format("/proc/self/fd/{}", file.fd())))
     return fmt::format("can be written by {}", others);
   std::string why, real;
   bool by_descriptor = false;  // whatever its name

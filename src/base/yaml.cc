@@ -7,6 +7,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -143,14 +144,10 @@ class Builder : public YAML::EventHandler {
 
   // How many lists and maps are opened from here on, one right in the other.
   size_t opened_at(const YAML::Mark& mark) const {
-    size_t opened = 0;
-    for (auto i = static_cast<size_t>(std::max(mark.pos, 0)); i < text_.size(); ++i) {
-      if (text_[i] == '[' || text_[i] == '{')
-        ++opened;
-      else if (std::string_view(" \t\r\n").find(text_[i]) == std::string_view::npos)
-        break;
-    }
-    return opened;
+    const std::string_view from = text_.substr(static_cast<size_t>(std::max(mark.pos, 0)));
+    const std::string_view brackets = from.substr(0, from.find_first_not_of("[{ \t\r\n"));
+    return static_cast<size_t>(
+        std::ranges::count_if(brackets, [](char c) { return c == '[' || c == '{'; }));
   }
 
   void begin(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
@@ -165,9 +162,7 @@ class Builder : public YAML::EventHandler {
     count(1, at);
     check_tag(tag, at);
     Open& open = stack_.emplace_back();
-    open.node.kind = kind;
-    open.node.at = at;
-    open.anchor = anchor;
+    open.node.kind = kind, open.node.at = at, open.anchor = anchor;
   }
 
   void end() {
@@ -191,10 +186,7 @@ class Builder : public YAML::EventHandler {
   }
 
   void attach(YamlNode node) {
-    if (stack_.empty()) {
-      to_.root = std::move(node);
-      return;
-    }
+    if (stack_.empty()) return void(to_.root = std::move(node));
     Open& into = stack_.back();
     if (into.node.kind == YamlNode::Kind::kList) {
       into.node.items.push_back(std::move(node));
@@ -238,12 +230,10 @@ std::optional<YamlError> bad_character(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t n = utf8_length(text, i);
     const auto c = static_cast<unsigned char>(text[i]);
-    const bool control = (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
     if (n == 0) return YamlError{at, "these bytes are no UTF-8; expected text"};
-    if (control)
+    if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f)
       return YamlError{
-          at, fmt::format("the control character 0x{:02x} cannot stand here; expected text",
-                          static_cast<int>(c))};
+          at, fmt::format("the control character 0x{:02x} cannot stand here; expected text", c)};
     i += n;
     ++at.column;
     if (c == '\n') ++at.line, at.column = 1;
@@ -323,17 +313,13 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
   const auto refuse = [&](YamlMark at, std::string message) {
     to.errors.push_back({at, std::move(message)});
     to.whole = false;
+    return to;
   };
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  if (text.size() > limits.bytes) {
-    refuse({1, 1},
-           fmt::format("{} bytes are too many; expected at most {}", text.size(), limits.bytes));
-    return to;
-  }
-  if (auto bad = bad_character(text)) {
-    refuse(bad->at, std::move(bad->message));
-    return to;
-  }
+  if (text.size() > limits.bytes)
+    return refuse({1, 1}, fmt::format("{} bytes are too many; expected at most {}", text.size(),
+                                      limits.bytes));
+  if (const auto bad = bad_character(text)) return refuse(bad->at, bad->message);
   // The parser takes the end of a line at the end of the text for the end of a quoted scalar, too, and would
   // accept half a file.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
@@ -381,14 +367,13 @@ std::string yaml_scalar(std::string_view text, bool quoted) {
     plain = plain && (is_bare_word({&c, 1}) || c == '/' || c == '+' || (c == '*' && letter));
   if (same_word(text, "null")) plain = false;
   if (plain) return std::string(text);
-  // JSON lets these stand as they are, YAML does not.
+  // JSON lets control characters above 0x7e stand as they are, YAML does not.
   std::string out;
   const std::string json = json_string(text);
   for (size_t i = 0; i < json.size(); ++i) {
     const bool c1 = json[i] == '\xc2' && static_cast<unsigned char>(json[i + 1]) < 0xa0;
     if (json[i] == '\x7f' || c1)
-      out += fmt::format("\\u{:04x}",
-                         static_cast<unsigned>(static_cast<unsigned char>(json[c1 ? ++i : i])));
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(json[c1 ? ++i : i]));
     else
       out += json[i];
   }

@@ -52,7 +52,7 @@ struct States {
   std::unordered_map<std::string, std::weak_ptr<const ScopeState>> by_text;
   std::deque<StatePtr> kept;
 };
-constinit base::StaticMutex g_states_lock{base::Rank::kScopes};
+constinit base::Mutex g_states_lock{base::Rank::kScopes};
 constinit States* g_states = nullptr;  // made at its first use and never freed; under the lock
 std::atomic<uint64_t> g_last_id{0};
 

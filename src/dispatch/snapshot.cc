@@ -26,7 +26,7 @@ struct OldPlans {
   std::deque<ClassRecord> plans;
   std::unique_ptr<PlanTable> table;
 };
-constinit base::StaticMutex g_old_plans_lock{base::Rank::kReclaimer};
+constinit base::Mutex g_old_plans_lock{base::Rank::kReclaimer};
 constinit std::vector<OldPlans>* g_old_plans = nullptr;
 
 uint64_t next_memo_version() noexcept {

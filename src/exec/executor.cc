@@ -216,9 +216,9 @@ class PlanRun {
   template <class F>
   auto check_timed(const F& f) {
     if (!r_.time_checks) return f();
-    auto checking = base::Stopwatch::start();
+    const int64_t start = base::steady_ns();
     auto to = f();
-    o_.checking_ns += static_cast<uint64_t>(checking.lap());
+    o_.checking_ns += static_cast<uint64_t>(base::steady_ns() - start);
     return to;
   }
 
@@ -278,9 +278,9 @@ class PlanRun {
     frame.record = record_;
     ++record_->attempts;
     if (record_ == r_.record) return run_kernel(thread_, k, frame, r_);
-    auto running = base::Stopwatch::start();
+    const int64_t start = base::steady_ns();
     const int32_t code = run_kernel(thread_, k, frame, r_);
-    record_->run_ns += running.lap() - (record_->pre_ns + record_->post_ns - copied);
+    record_->run_ns += base::steady_ns() - start - (record_->pre_ns + record_->post_ns - copied);
     return code;
   }
 

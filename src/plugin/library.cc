@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/append_list.h"
 #include "base/float_state.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -35,13 +34,6 @@ std::string thrown_by(const F& f) {
   }
 }
 
-// Libraries that are never closed.
-struct Kept {
-  base::DynamicLibrary* library;
-  Kept* next = nullptr;
-};
-constinit base::AppendList<Kept> g_kept;
-
 }  // namespace
 
 std::string LibraryStatus::why_pinned() const {
@@ -62,7 +54,7 @@ Refusal Library::open(base::File file, const FileId& id, const std::string& path
   const std::string threw = thrown_by([&] {
     auto opened = base::DynamicLibrary::open(std::move(file), {id.device, id.inode}, path);
     problem = opened.status();
-    if (opened.ok()) library->library_ = std::make_unique<base::DynamicLibrary>(*std::move(opened));
+    if (opened.ok()) library->library_.emplace(*std::move(opened));
   });
   if (!threw.empty()) return {Reason::kCannotOpen, threw};
   if (!problem.ok()) return {Reason::kCannotOpen, problem};
@@ -158,11 +150,11 @@ std::shared_ptr<KeepAlive> KeepAlive::make() {
 }
 
 Library::~Library() {
-  if (library_ == nullptr) return;
+  if (!library_) return;
   try {
     status_->set_closed(stop_and_close());
-  } catch (const std::bad_alloc&) {  // it stays as it is
-    static_cast<void>(library_.release());
+  } catch (const std::bad_alloc&) {
+    library_->leave_open();
     status_->set_closed("out of memory");
   }
 }
@@ -170,7 +162,7 @@ Library::~Library() {
 std::string Library::stop_and_close() {
   if (std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
     // A device may still run its code or write its memory: it is neither stopped nor closed.
-    g_kept.append(std::make_unique<Kept>(Kept{library_.release()}));
+    library_->leave_open();
     return busy;
   }
   if (started_ && plugin_.stop != nullptr) {

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,7 @@ class Library {
   static Refusal open(base::File file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to);
   ~Library();
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  Library& operator=(Library&&) = delete;
 
   // Queries its descriptor, compares it with the manifest, and converts it to steps.
   Refusal describe(const Manifest& manifest, const std::shared_ptr<void>& keep,
@@ -74,7 +74,7 @@ class Library {
   std::string quiesce() const;
 
   std::shared_ptr<LibraryStatus> status_;
-  std::unique_ptr<base::DynamicLibrary> library_;
+  std::optional<base::DynamicLibrary> library_;
   yard_plugin_query_t query_ = nullptr;
   const yard_host_t* host_ = nullptr;
   yard_plugin_t plugin_{};

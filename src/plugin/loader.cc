@@ -24,6 +24,10 @@ void add_missing(std::vector<std::string>& to, const std::vector<std::string>& f
     if (!folder.empty() && !contains(to, folder)) to.push_back(folder);
 }
 
+void log_refusal(const std::string& path, const Refusal& refusal) {
+  base::log(LogLevel::kWarn, "plugin", std::string(to_status(path, refusal).message()));
+}
+
 }  // namespace
 
 // This thread works on the plugins of one name, or searches. Made with the lock held; ends with the lock held, too.
@@ -40,8 +44,7 @@ class Loader::Claim {
     std::erase(loader_.claims_, this);
     loader_.ended_.notify_all();
   }
-  Claim(const Claim&) = delete;
-  Claim& operator=(const Claim&) = delete;
+  Claim& operator=(Claim&&) = delete;
 
   bool is_mine() const { return thread_ == std::this_thread::get_id(); }
   const std::string name;
@@ -110,15 +113,14 @@ Result<PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
 // ---- Scan ----
 
 void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
-  const std::vector<std::string> places = places_;
-  std::vector<std::string> lock_folders = lock_folders_;
-  const FromEnvironment environment = environment_;
+  const auto places = places_;
+  const auto environment = environment_;
+  auto lock_folders = lock_folders_;
   lock.unlock();
-  TrustedFolders folders(settings_.allow_writable);
-  const Found found = find_plugins(places, environment, settings_.installed, folders);
+  const Found found = find_plugins(places, environment, settings_);
   std::vector<PluginRecord> scanned;
   for (const std::string& file : found.files)
-    scanned.emplace_back(open_plugin_file(file, folders, settings_, process_));
+    scanned.emplace_back(open_plugin_file(file, settings_, process_));
   for (const FoundFile& refused : found.refused) scanned.emplace_back(refused);
   add_missing(lock_folders, found.folders);
   const LockFiles locks = LockFiles::read(settings_, lock_folders);
@@ -163,16 +165,14 @@ Status Loader::discover(const std::vector<std::string>& given) {
     std::erase_if(places_, [&](const std::string& p) { return contains(given, p); });
     places_.insert(places_.begin(), given.begin(), given.end());
     scan(lock, given);
-    std::vector<std::string> messages;
-    for (const PluginRecord& r : index_.records())
-      if (r.state() == State::kRefused)
-        messages.emplace_back(to_status(r.path, r.refusal).message());
-    for (const PluginOffer what : {PluginOffer::kOp, PluginOffer::kGroup})
-      for (const PluginRecord& r : index_.records())
-        if (r.state() == State::kFound)
-          for (const std::string& name : r.manifest.offers(what)) wanted.emplace_back(what, name);
+    const auto records = index_.records();
     lock.unlock();
-    for (std::string& text : messages) base::log(LogLevel::kWarn, "plugin", std::move(text));
+    for (const PluginRecord& r : records) {
+      if (r.state() == State::kRefused) log_refusal(r.path, r.refusal);
+      if (r.state() != State::kFound) continue;
+      for (const PluginOffer what : {PluginOffer::kOp, PluginOffer::kGroup})
+        for (const std::string& name : r.manifest.offers(what)) wanted.emplace_back(what, name);
+    }
     std::erase_if(wanted, [&](const auto& w) { return !services_.in_use(w.first, w.second); });
   }
   for (const auto& [what, name] : wanted) load_for(what, name);
@@ -181,11 +181,8 @@ Status Loader::discover(const std::vector<std::string>& given) {
   Status problem;
   for (const PluginRecord& r : index_.records()) {
     if (r.state() != State::kRefused || !contains(given, r.path)) continue;
-    Status found = to_status(r.path, r.refusal);
-    if (problem.ok())
-      problem = std::move(found);
-    else
-      problem.note(std::string(found.message()));
+    Status refused = to_status(r.path, r.refusal);
+    problem.ok() ? problem = refused : problem.note(std::string(refused.message()));
     // A relative path can never be used, and is not searched again.
     if (r.refusal.reason == Reason::kRelativePath) std::erase(places_, r.path);
   }
@@ -203,11 +200,6 @@ void Loader::set_environment(FromEnvironment environment) {
 
 // ---- Check ----
 
-PluginFile Loader::open_file(const std::string& path) const {
-  TrustedFolders folders(settings_.allow_writable);
-  return open_plugin_file(path, folders, settings_, process_);
-}
-
 Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
   if (!contains(settings_.unlocked, file.path)) {
     Lock lock(mutex_);
@@ -222,16 +214,17 @@ Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
   std::string why;
   const auto known = results_.find(file.sha256, &why);
   if (known.value_or(false)) return {};
+  if (!why.empty()) why = "; " + why;
   return {Reason::kNotVerified,
           "`yard verify {}` {} it with digest {}{}",
           file.path,
           known ? "failed on" : "has not passed",
           file.sha256,
-          why.empty() ? "" : fmt::format("; {}", why)};
+          why};
 }
 
 PluginInfo Loader::inspect(const std::string& path, bool would_load) {
-  PluginFile file = open_file(path);
+  PluginFile file = open_plugin_file(path, settings_, process_);
   file.hash();
   if (would_load && !file.refusal.refused()) file.refusal = check_admitted(file, false);
   PluginInfo info = PluginRecord(file).info();
@@ -299,7 +292,7 @@ Refusal Loader::install(PluginRecord& r, PluginFile& file, const PluginRecord* r
 // ---- Loading ----
 
 Refusal Loader::load_path(const std::string& path, bool requested) {
-  PluginFile file = open_file(path);
+  PluginFile file = open_plugin_file(path, settings_, process_);
   const std::string& name = file.manifest.name;
   Lock lock(mutex_);
   while (find_claim(name) != nullptr) {
@@ -314,23 +307,24 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   // Not kFound, so that no other thread loads it first.
   r.path = path, r.by_path = true, r.last_state = State::kUnloaded;
   if (const PluginRecord* known = index_.find_path(path)) r = *known;
-  if (r.state() == State::kLoaded) return {};
-  if (!requested && r.state() != State::kFound) return {};
-
+  if (r.state() == State::kLoaded || (!requested && r.state() != State::kFound)) return {};
   const Claim claim(*this, lock, name);
   r.manifest = file.manifest;
   Refusal refusal = file.refusal;
   if (!refusal.refused()) {
     index_.store(r);  // calls of what it serves wait for it
-    if (const PluginRecord* other = index_.precedent(r, true))
+    if (const PluginRecord* other = index_.precedent(r, true)) {
+      const char* const hint =
+          other->state() != State::kLoaded
+              ? ""
+              : "; Plugins::replace() with this path puts this one in its place";
       refusal = {Reason::kDuplicateName,
                  "'{}' is {} already, from {}{}",
                  name,
                  to_string(other->state()),
                  other->path,
-                 other->state() == State::kLoaded
-                     ? "; Plugins::replace() with this path puts this one in its place"
-                     : ""};
+                 hint};
+    }
   }
   lock.unlock();
   file.hash();
@@ -366,7 +360,7 @@ Refusal Loader::load_for(PluginOffer what, std::string_view name) {
     if (refusal.reason == Reason::kBusy)
       busy = std::move(refusal);
     else if (refusal.refused())  // it was not requested by name, so the call goes on without it
-      base::log(LogLevel::kWarn, "plugin", std::string(to_status(path, refusal).message()));
+      log_refusal(path, refusal);
   }
   return busy;
 }
@@ -374,10 +368,9 @@ Refusal Loader::load_for(PluginOffer what, std::string_view name) {
 bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
   try {
-    {
-      Lock lock(mutex_);
-      ended_.wait(lock, [&] { return find_claim(kSearch) == nullptr; });
-    }
+    Lock lock(mutex_);
+    ended_.wait(lock, [&] { return find_claim(kSearch) == nullptr; });
+    lock.unlock();
     load_for(what, name);
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", base::exception_text(e));
@@ -388,20 +381,19 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
 std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
   const Lock lock(mutex_);
   std::vector<std::string> to;
-  size_t unknown = 0;
+  size_t unread = 0;
   for (const PluginRecord& r : index_.records()) {
     if (r.state() != State::kRefused) continue;
-    unknown += r.manifest.name.empty();
+    unread += r.manifest.name.empty();
     if (r.serves(what, name))
       to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
                                r.manifest.name, r.path, to_string(r.refusal.reason),
                                r.refusal.detail));
   }
-  if (unknown > 0)
-    to.push_back(
-        fmt::format("{} of the plugins found {} refused before it was known what they serve; "
-                    "see `yard plugin list`",
-                    unknown, unknown == 1 ? "was" : "were"));
+  constexpr const char* kUnread =
+      "{} of the plugins found {} refused before it was known what they serve; see `yard plugin "
+      "list`";
+  if (unread > 0) to.push_back(fmt::format(kUnread, unread, unread == 1 ? "was" : "were"));
   return to;
 }
 
@@ -410,13 +402,13 @@ Status Loader::load(std::string_view name_or_path) {
   std::string path(name_or_path);
   {
     Lock lock(mutex_);
-    const PluginRecord* r = find_idle(lock, name_or_path);
+    const PluginRecord* const r = find_idle(lock, name_or_path);
     if (r == nullptr && path.find('/') == path.npos) return unknown(path);
     std::error_code none;
     for (const PluginRecord& other : index_.records())
       if (r == nullptr && other.id.inode != 0 &&  // not one whose path alone was refused
           std::filesystem::equivalent(path, other.path, none))
-        r = &other;
+        path = other.path;
     if (r != nullptr) path = r->path;
   }
   const Refusal refusal = load_path(path, true);
@@ -456,29 +448,29 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   lock.unlock();
   std::weak_ptr<const void> life;
   if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
-  PluginFile file = open_file(next.path);
+  PluginFile file = open_plugin_file(next.path, settings_, process_);
   file.hash();
   Refusal refusal = file.refusal;
   if (!refusal.refused() && file.manifest.name != old.manifest.name)
     refusal = {Reason::kConflict, "its name is '{}'; expected '{}', which it replaces",
                file.manifest.name, old.manifest.name};
-  if (!refusal.refused() && file.sha256 == old.sha256)
-    return std::weak_ptr<const void>();  // the same code
-  if (!refusal.refused()) refusal = install(next, file, &old);
+  if (!refusal.refused()) {
+    if (file.sha256 == old.sha256) return std::weak_ptr<const void>();  // the same code
+    refusal = install(next, file, &old);
+  }
   if (refusal.refused())
     return to_status(next.path, refusal)
-        .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
-                          old.manifest.version, old.path));
+        .note(fmt::format("plugin '{}' {} stays loaded, from {}", name, old.manifest.version,
+                          old.path));
   lock.lock();
   old.last_state = State::kUnloading;
   // Another search may have dropped a file that is gone.
   if (PluginRecord* there = index_.find_path(old.path)) *there = old;
   index_.store(next);
   lock.unlock();
-  base::log_event(
-      LogLevel::kInfo, "plugin",
-      fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
-                  next.manifest.version, next.path, old.manifest.version, old.path));
+  base::log_event(LogLevel::kInfo, "plugin",
+                  fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", name,
+                              next.manifest.version, next.path, old.manifest.version, old.path));
   return life;
 }
 

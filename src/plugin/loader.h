@@ -44,8 +44,7 @@ struct Services {
 class Loader final : public registry::LazyLoader {
  public:
   Loader(PluginSettings settings, Services services);
-  Loader(const Loader&) = delete;
-  Loader& operator=(const Loader&) = delete;
+  Loader& operator=(Loader&&) = delete;
 
   bool need(PluginOffer what, std::string_view name) noexcept override;
   std::vector<std::string> refused_for(PluginOffer what, std::string_view name) override;
@@ -91,7 +90,6 @@ class Loader final : public registry::LazyLoader {
   void scan(Lock& lock, const std::vector<std::string>& given);
   // Check. Whether lock files and stored results admit a plugin. If `remember` is set, lock files beside it apply to others
   // from now on.
-  PluginFile open_file(const std::string& path) const;
   Refusal check_admitted(const PluginFile& file, bool remember);
   // Open and commit. The record becomes that of the loaded plugin.
   Refusal install(PluginRecord& record, PluginFile& file, const PluginRecord* replaces);

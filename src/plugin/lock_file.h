@@ -7,6 +7,7 @@
 
 #include <yard/status.h>
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,45 +16,27 @@
 
 namespace yard::plugin {
 
-inline constexpr const char* kLockFileName = "yard.lock";
-
 struct LockLine {
   std::string name, version, sha256;
   auto operator<=>(const LockLine&) const = default;
 };
+using LockLines = std::set<LockLine>;  // a plugin may have lines in several versions
 
-class LockFile {
- public:
-  // Errors have the line. `where` is the name of the text in messages.
-  static Result<LockFile> parse(std::string_view text, const std::string& where);
-  static Result<LockFile> read(const std::string& path);
-
-  // Sorted by name; parse() reads it back as the same.
-  std::string text() const;
-  // Atomic, through a temporary file beside it.
-  Status write(const std::string& path) const;
-
-  // A plugin may have lines in several versions.
-  void add(LockLine line);
-  const std::vector<LockLine>& lines() const noexcept { return lines_; }
-
-  // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
-  Refusal allows(const std::string& name, const std::string& version,
-                 const std::string& sha256 = {}) const;
-
- private:
-  std::vector<LockLine> lines_;  // sorted, unique
-};
+// Errors have the line. `where` is the name of the text in messages.
+Result<LockLines> parse_lock_file(std::string_view text, const std::string& where);
+// The text that parse_lock_file() reads back as the same.
+std::string to_text(const LockLines& lines);
 
 // All lock files that apply, together.
 struct LockFiles {
   bool present = false;  // without a lock file every plugin may be loaded
-  LockFile file;
-  Refusal problem;  // of a lock file that cannot be read or trusted; no plugin may be loaded
+  LockLines lines = {};
+  Refusal problem = {};  // of a lock file that cannot be read or trusted; no plugin may be loaded
 
   // Reads the file of the settings, else the lock files in these folders.
   static LockFiles read(const PluginSettings& settings, const std::vector<std::string>& folders);
-  Refusal allows(const Manifest& manifest, const std::string& sha256) const;
+  // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
+  Refusal allows(const Manifest& manifest, const std::string& sha256 = {}) const;
 };
 
 }  // namespace yard::plugin

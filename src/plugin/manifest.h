@@ -7,12 +7,13 @@
 #include <yard/plugin.h>
 #include <yard/plugins.h>
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/lists.h"
 
 namespace yard::plugin {
 
@@ -49,9 +50,7 @@ std::span<const ReasonInfo> reasons() noexcept;
     if (::yard::plugin::Refusal yard_r_ = (expr); yard_r_.refused()) return yard_r_; \
   } while (false)
 
-inline bool contains(const std::vector<std::string>& list, std::string_view text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
+using base::contains;
 
 struct Manifest {
   uint32_t abi = 0;

@@ -42,8 +42,7 @@ class FolderLock {
   }
   // Explicitly: a child that was forked meanwhile keeps the file open.
   ~FolderLock() { ::flock(file_.fd(), LOCK_UN); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  FolderLock& operator=(FolderLock&&) = delete;
 
  private:
   const base::File file_;
@@ -67,7 +66,7 @@ Result<std::vector<std::string>> ResultStore::read() const {
   if (!folder_.starts_with('/'))
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not an absolute path", base::excerpt(folder_)));
-  const Refusal refusal = TrustedFolders(false).check_contents(path());
+  const Refusal refusal = check_trusted(path());
   if (refusal.reason == Reason::kWritableByOthers)
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not trusted: {}", path(), refusal.detail));

@@ -26,6 +26,12 @@ Refusal unreadable(int error) {
           std::strerror(error)};
 }
 
+Refusal check_opened(const std::string& path, const base::File& file, bool is_folder) {
+  const std::string why = base::why_untrusted(path, file);
+  if (why.empty()) return {};
+  return {Reason::kWritableByOthers, "{} {}", is_folder ? "directory " + path : "it", why};
+}
+
 Refusal open_file(PluginFile& to, const PluginSettings& settings) {
   // Without blocking: it may be a pipe.
   base::File file(::open(to.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -37,20 +43,16 @@ Refusal open_file(PluginFile& to, const PluginSettings& settings) {
     return {Reason::kTooLarge, "the file has {} bytes: expected at most {} (max_file_bytes)",
             info.st_size, settings.max_file_bytes};
   to.file = std::move(file);
+  std::error_code error;
+  const fs::path real = fs::canonical(to.path, error);
+  to.folder = folder_of(error ? to.path : real.string());
   if (settings.allow_writable) return {};
-  const std::string who = base::who_else_can_write(info, to.path);
-  if (who.empty()) return {};
-  return {Reason::kWritableByOthers, "the file can be written by {}", who};
+  YARD_RETURN_IF_REFUSED(check_trusted(to.folder));
+  return check_opened(to.path, to.file, false);
 }
 
-// In the order of base::ElfProblem.
-constexpr PluginReason kElfReasons[] = {Reason::kNone,         Reason::kUnreadable,
-                                        Reason::kNotElf,       Reason::kDamaged,
-                                        Reason::kOtherMachine, Reason::kNotALibrary};
-
 Refusal read_manifest(const base::ElfReading& elf, Manifest& to) {
-  if (elf.problem != base::ElfProblem::kNone)
-    return {kElfReasons[static_cast<size_t>(elf.problem)], elf.detail};
+  if (elf.problem != Reason::kNone) return {elf.problem, elf.detail};
   if (elf.notes.empty())
     return {Reason::kNoManifest,
             "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
@@ -58,98 +60,41 @@ Refusal read_manifest(const base::ElfReading& elf, Manifest& to) {
   return parse_manifest(elf.notes[0], to);
 }
 
-}  // namespace
-
-Refusal TrustedFolders::check(const std::string& folder) {
-  if (allow_writable_) return {};
-  std::string real;
-  YARD_RETURN_IF_REFUSED(follow(folder, real));
-  return check_real(real);
-}
-
-Refusal TrustedFolders::check_file(const std::string& path, std::string* real) {
-  if (allow_writable_ && real == nullptr) return {};
-  std::string at;
-  YARD_RETURN_IF_REFUSED(follow(path, at));
-  at = folder_of(at);
-  if (real != nullptr) *real = at;
-  return check_real(at);
-}
-
-Refusal TrustedFolders::check_contents(const std::string& path) {
-  if (allow_writable_) return {};
-  YARD_RETURN_IF_REFUSED(check_file(path));
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return unreadable(errno);
-  const std::string who = base::who_else_can_write(info, path);
-  if (who.empty()) return {};
-  return {Reason::kWritableByOthers, "it can be written by {}", who};
-}
-
-Refusal TrustedFolders::follow(const std::string& path, std::string& real) {
-  Refusal refusal;
-  const int error = base::follow(path, real, [&](const base::PathEntry& at) {
-    if (S_ISLNK(at.info.st_mode)) refusal = check_real(at.directory);
-    return !refusal.refused();
-  });
-  return error != 0 ? unreadable(error) : refusal;
-}
-
-Refusal TrustedFolders::check_real(const std::string& folder) {
-  if (allow_writable_) return {};
-  const auto known = known_.find(folder);
-  if (known != known_.end()) return known->second;
-  Refusal& found = known_[folder];
-  for (std::string at = folder; !found.refused(); at = folder_of(at)) {
-    struct stat info;
-    if (::stat(at.c_str(), &info) != 0) return found = unreadable(errno);
-    // Of parents it is enough that others cannot rename entries of root and this user.
-    const bool ours = info.st_uid == 0 || info.st_uid == ::geteuid();
-    const bool sticky = at != folder && ours && (info.st_mode & S_ISVTX) != 0;
-    const std::string who = sticky ? std::string() : base::who_else_can_write(info, at);
-    if (!who.empty())
-      found = {Reason::kWritableByOthers, "directory {} can be written by {}", at, who};
-    if (at == "/") break;
-  }
-  return found;
-}
-
-namespace {
-
 // A missing folder must not be one that others can create.
-Refusal check_run_path(const std::string& path, TrustedFolders& folders) {
+Refusal check_run_path(const std::string& path, bool allow_writable) {
   if (!path.starts_with('/') || path.find('$') != path.npos)
     return {Reason::kRelativePath, "it looks for libraries in {}: expected an absolute path{}",
             base::excerpt(path),
             path.find("ORIGIN") != path.npos
                 ? "; a plugin is opened by its descriptor, so $ORIGIN is not its folder"
                 : ""};
+  if (allow_writable) return {};
   fs::path at = path;
   std::error_code none;
   while (at != "/" && fs::symlink_status(at, none).type() == fs::file_type::not_found)
     at = at.parent_path();
-  Refusal r = folders.check(at.string());
+  Refusal r = check_trusted(at.string());
   if (r.refused()) r.detail = fmt::format("it looks for libraries in {}: {}", path, r.detail);
   return r;
 }
 
 // Others must not be able to run code through the libraries that the plugin names and the folders where it looks for
 // them. What these libraries need in turn is not checked.
-Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders) {
+Refusal check_libraries(const base::ElfReading& elf, bool allow_writable) {
   std::error_code none;
   std::vector<std::string> run_paths;
   for (const std::string& list : elf.run_paths)
     for (std::string_view path : base::split(list, ':')) {
       run_paths.emplace_back(path);
-      YARD_RETURN_IF_REFUSED(check_run_path(run_paths.back(), folders));
+      YARD_RETURN_IF_REFUSED(check_run_path(run_paths.back(), allow_writable));
     }
   for (const std::string& name : elf.needed) {
     const bool is_path = name.find('/') != name.npos;
-    if (is_path) YARD_RETURN_IF_REFUSED(check_run_path(name, folders));
+    if (is_path) YARD_RETURN_IF_REFUSED(check_run_path(name, allow_writable));
     for (const std::string& folder : is_path ? std::vector<std::string>{""} : run_paths) {
       const std::string path = is_path ? name : folder + "/" + name;
-      if (!fs::exists(path, none)) continue;
-      if (const Refusal r = folders.check_contents(path); r.refused())
+      if (allow_writable || !fs::exists(path, none)) continue;
+      if (const Refusal r = check_trusted(path); r.refused())
         return {r.reason, "it needs {}: {}", path, r.detail};
     }
   }
@@ -158,18 +103,24 @@ Refusal check_libraries(const base::ElfReading& elf, TrustedFolders& folders) {
 
 }  // namespace
 
-PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
-                            const PluginSettings& settings, const Process& process) {
+Refusal check_trusted(const std::string& path) {
+  const base::File file(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct stat info;
+  if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
+  return check_opened(path, file, S_ISDIR(info.st_mode));
+}
+
+PluginFile open_plugin_file(const std::string& path, const PluginSettings& settings,
+                            const Process& process) {
   PluginFile c;
   c.path = path;
   const auto check = [&]() -> Refusal {
     if (!path.starts_with('/')) return {Reason::kRelativePath, "the path does not begin with '/'"};
-    YARD_RETURN_IF_REFUSED(folders.check_file(path, &c.folder));
     YARD_RETURN_IF_REFUSED(open_file(c, settings));
     const base::ElfReading elf = base::read_elf(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
     YARD_RETURN_IF_REFUSED(read_manifest(elf, c.manifest));
     YARD_RETURN_IF_REFUSED(check_manifest(c.manifest, process));
-    return check_libraries(elf, folders);
+    return check_libraries(elf, settings.allow_writable);
   };
   c.refusal = check();
   return c;
@@ -184,7 +135,7 @@ void PluginFile::hash() {
     refusal = {Reason::kUnreadable, digest.status()};
 }
 
-Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
+Found search(const std::vector<std::string>& places, bool allow_writable) {
   Found found;
   for (const std::string& place : places) {
     struct stat info {};
@@ -197,7 +148,7 @@ Found search(const std::vector<std::string>& places, TrustedFolders& folders) {
       refusal = unreadable(errno);
     const bool is_folder = !refusal.refused() && S_ISDIR(info.st_mode);
     const std::string folder = is_folder ? place : folder_of(place);
-    if (!refusal.refused()) refusal = folders.check(folder);
+    if (!refusal.refused() && !allow_writable) refusal = check_trusted(folder);
     if (refusal.refused()) {
       found.refused.push_back({.path = place, .refusal = std::move(refusal)});
       continue;
@@ -246,12 +197,12 @@ std::string installed_folder() {
 }  // namespace
 
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
-                   bool installed, TrustedFolders& trusted) {
+                   const PluginSettings& settings) {
   std::vector<FoundFile> refused;
   std::vector<std::string> places = given, folders;
   if (!base::trim(environment.path).empty())
     for (std::string_view folder : base::split(environment.path, ':')) folders.emplace_back(folder);
-  if (const std::string folder = installed ? installed_folder() : ""; exists(folder))
+  if (const std::string folder = settings.installed ? installed_folder() : ""; exists(folder))
     folders.push_back(folder);
   // The file of a plugin given by name; empty if there is none.
   const auto file_of = [&](std::string_view name) -> std::string {
@@ -276,7 +227,7 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
         places.push_back(std::move(file));
     }
   places.insert(places.end(), folders.begin(), folders.end());
-  Found found = search(places, trusted);
+  Found found = search(places, settings.allow_writable);
   std::ranges::move(refused, std::back_inserter(found.refused));
   return found;
 }

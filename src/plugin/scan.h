@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <yard/plugins.h>
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,24 +14,8 @@
 
 namespace yard::plugin {
 
-// Checks that others can write neither a folder, nor those above it, nor those with the symbolic links on the way to it.
-// Remembers the results, for one search.
-class TrustedFolders {
- public:
-  explicit TrustedFolders(bool allow_writable) : allow_writable_(allow_writable) {}
-  Refusal check(const std::string& folder);
-  // Checks the folders on the way to a file. `real`, if given, gets the folder that the way leads to.
-  Refusal check_file(const std::string& path, std::string* real = nullptr);
-  // The same, and that others cannot write the file.
-  Refusal check_contents(const std::string& path);
-
- private:
-  // Where a path leads, without links.
-  Refusal follow(const std::string& path, std::string& real);
-  Refusal check_real(const std::string& folder);
-  bool allow_writable_;
-  std::map<std::string, Refusal> known_;  // by real path
-};
+// Refuses a file or folder that others than root and this user can write, or put another in the place of.
+Refusal check_trusted(const std::string& path);
 
 // Identifies a file and its version.
 struct FileId {
@@ -69,16 +52,16 @@ struct PluginFile : FoundFile {
 };
 
 // Opens the file and checks permissions, manifest and run paths. The path must be absolute.
-PluginFile open_plugin_file(const std::string& path, TrustedFolders& folders,
-                            const PluginSettings& settings, const Process& process);
+PluginFile open_plugin_file(const std::string& path, const PluginSettings& settings,
+                            const Process& process);
 
-// The files that a list of files and folders names. A folder names its *.so, in order of name.
 struct Found {
   std::vector<std::string> files;
   std::vector<std::string> folders;  // of all files; lock files are looked for there
   std::vector<FoundFile> refused;
 };
-Found search(const std::vector<std::string>& places, TrustedFolders& folders);
+// The files that a list of files and folders names. A folder names its *.so, in order of name.
+Found search(const std::vector<std::string>& places, bool allow_writable);
 
 // Settings from the environment; empty where unset.
 struct FromEnvironment {
@@ -87,7 +70,7 @@ struct FromEnvironment {
 };
 // The same for the places that are given in code, those of the environment, and where plugins are installed.
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
-                   bool installed, TrustedFolders& folders);
+                   const PluginSettings& settings);
 
 // Whether the process is privileged (setuid and the like); it then ignores the environment.
 bool privileged() noexcept;

@@ -32,12 +32,11 @@ class Search : public ::testing::Test {
     return root_ + "/" + name;
   }
   std::string root_;
-  TrustedFolders directories_{false};
 };
 
-TEST_F(Search, TrustedFoldersNameTheirLibrariesInOrder) {
+TEST_F(Search, FoldersNameTheirLibrariesInOrder) {
   touch("b.so"), touch("a.so"), touch("notes.txt"), touch("c.so.1");
-  const Found found = search({root_}, directories_);
+  const Found found = search({root_}, false);
   EXPECT_THAT(found.files, ElementsAre(root_ + "/a.so", root_ + "/b.so"));
   EXPECT_THAT(found.folders, ElementsAre(root_));
   EXPECT_THAT(found.refused, IsEmpty());
@@ -45,13 +44,13 @@ TEST_F(Search, TrustedFoldersNameTheirLibrariesInOrder) {
 
 TEST_F(Search, FilesKeepTheirOrder) {
   const std::string b = touch("b.so"), a = touch("a.bin");
-  const Found found = search({b, a}, directories_);
+  const Found found = search({b, a}, false);
   EXPECT_THAT(found.files, ElementsAre(b, a));
   EXPECT_THAT(found.folders, ElementsAre(root_));
 }
 
 TEST_F(Search, UnusableEntriesAreRefusedWithAReason) {
-  const Found found = search({"", "relative", root_ + "/nothing"}, directories_);
+  const Found found = search({"", "relative", root_ + "/nothing"}, false);
   ASSERT_EQ(found.refused.size(), 3u);
   EXPECT_EQ(found.refused[0].refusal.reason, PluginReason::kRelativePath);
   EXPECT_EQ(found.refused[1].refusal.reason, PluginReason::kRelativePath);
@@ -59,72 +58,66 @@ TEST_F(Search, UnusableEntriesAreRefusedWithAReason) {
   EXPECT_EQ(found.refused[2].refusal.reason, PluginReason::kNotFound);
 }
 
-TEST_F(Search, ParentTrustedFoldersAreCheckedToo) {
+TEST_F(Search, ParentFoldersAreCheckedToo) {
   fs::create_directories(root_ + "/open/inner");
   fs::permissions(root_ + "/open", fs::perms::all);
-  EXPECT_EQ(directories_.check(root_ + "/open/inner").reason, PluginReason::kWritableByOthers);
+  EXPECT_EQ(check_trusted(root_ + "/open/inner").reason, PluginReason::kWritableByOthers);
   // Nobody can rename in a sticky one, but anybody can put files into it.
   fs::permissions(root_ + "/open", fs::perms::all | fs::perms::sticky_bit);
-  EXPECT_FALSE(TrustedFolders(false).check(root_ + "/open/inner").refused());
-  EXPECT_TRUE(TrustedFolders(false).check(root_ + "/open").refused());
-  EXPECT_FALSE(TrustedFolders(true).check(root_ + "/open").refused());
+  EXPECT_FALSE(check_trusted(root_ + "/open/inner").refused());
+  EXPECT_TRUE(check_trusted(root_ + "/open").refused());
+  EXPECT_EQ(search({root_ + "/open"}, false).refused.size(), 1u);
+  EXPECT_THAT(search({root_ + "/open"}, true).refused, IsEmpty());
   // Through a link it is still the same place.
   fs::permissions(root_ + "/open", fs::perms::all);
   fs::create_symlink(root_ + "/open/inner", root_ + "/link");
-  EXPECT_TRUE(TrustedFolders(false).check(root_ + "/link").refused());
+  EXPECT_TRUE(check_trusted(root_ + "/link").refused());
 }
 
 // A writer of the directory could make the link lead elsewhere.
-TEST_F(Search, TrustedFoldersWithLinksOnTheWayAreChecked) {
+TEST_F(Search, FoldersWithLinksOnTheWayAreChecked) {
   fs::create_directories(root_ + "/good/plugins");
   fs::create_directory(root_ + "/open");
   std::ofstream(root_ + "/good/plugins/a.so") << "x";
   fs::create_symlink("../good/plugins", root_ + "/open/link");
   fs::create_symlink(root_ + "/good/plugins/a.so", root_ + "/open/a.so");
-  const std::string ways[] = {root_ + "/open/link/a.so", root_ + "/open/a.so"};
+  const std::string ways[] = {root_ + "/open/link", root_ + "/open/link/a.so",
+                              root_ + "/open/a.so"};
+  for (const std::string& way : ways) EXPECT_FALSE(check_trusted(way).refused());
+  fs::permissions(root_ + "/open", fs::perms::all);
   for (const std::string& way : ways) {
-    std::string real;
-    EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
-    EXPECT_EQ(real, root_ + "/good/plugins");
+    const Refusal r = check_trusted(way);
+    EXPECT_EQ(r.reason, PluginReason::kWritableByOthers) << way;
+    EXPECT_THAT(r.detail, HasSubstr(root_ + "/open, which can be written by everybody"));
   }
-  for (const auto mode : {fs::perms::all, fs::perms::all | fs::perms::sticky_bit}) {
-    fs::permissions(root_ + "/open", mode);
-    for (const std::string& way : ways) {
-      const Refusal r = TrustedFolders(false).check_file(way);
-      EXPECT_EQ(r.reason, PluginReason::kWritableByOthers) << way;
-      EXPECT_THAT(r.detail, HasSubstr("directory " + root_ + "/open can be written by everybody"));
-    }
-    EXPECT_TRUE(TrustedFolders(false).check(root_ + "/open/link").refused());
-    EXPECT_FALSE(TrustedFolders(true).check_file(ways[0]).refused());
-  }
-  EXPECT_FALSE(TrustedFolders(false).check(root_ + "/good/../good/./plugins").refused());
+  // In a sticky directory others cannot replace links of this user.
+  fs::permissions(root_ + "/open", fs::perms::all | fs::perms::sticky_bit);
+  for (const std::string& way : ways) EXPECT_FALSE(check_trusted(way).refused());
+  EXPECT_FALSE(check_trusted(root_ + "/good/../good/./plugins").refused());
 }
 
-// By its descriptor a file is where its name is, as long as it has one.
-TEST_F(Search, FilesByDescriptorAreInTheDirectoryOfTheirName) {
-  const base::File file(::open(touch("a.so").c_str(), O_RDONLY | O_CLOEXEC));
+TEST_F(Search, APluginIsInTheFolderThatItsPathLeadsTo) {
+  fs::create_directory(root_ + "/good");
+  touch("good/a.so");
+  fs::create_symlink(root_ + "/good/a.so", root_ + "/link.so");
+  EXPECT_EQ(open_plugin_file(root_ + "/link.so", {}, {}).folder, root_ + "/good");
+  fs::permissions(root_ + "/good", fs::perms::all | fs::perms::sticky_bit);
+  EXPECT_EQ(open_plugin_file(root_ + "/link.so", {}, {}).refusal.reason,
+            PluginReason::kWritableByOthers);
+  // So is a file that is named by its descriptor.
+  const base::File file(::open((root_ + "/good/a.so").c_str(), O_RDONLY | O_CLOEXEC));
   const std::string way = "/proc/self/fd/" + std::to_string(file.fd());
-  const std::string descriptors = "/proc/" + std::to_string(::getpid()) + "/fd";
-  std::string real;
-  EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
-  EXPECT_EQ(real, root_);
-  fs::permissions(root_, fs::perms::all);
-  EXPECT_EQ(TrustedFolders(false).check_file(way).reason, PluginReason::kWritableByOthers);
-  fs::remove(root_ + "/a.so");
-  EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
-  EXPECT_EQ(real, descriptors);
-  touch("a.so (deleted)");  // the name that the link then has
-  EXPECT_FALSE(TrustedFolders(false).check_file(way, &real).refused());
-  EXPECT_EQ(real, descriptors);
+  EXPECT_EQ(open_plugin_file(way, {}, {}).refusal.reason, PluginReason::kWritableByOthers);
+  fs::permissions(root_ + "/good", fs::perms::owner_all);
+  EXPECT_EQ(open_plugin_file(way, {}, {}).refusal.reason, PluginReason::kNotElf);
 }
 
 // In a sticky directory its owner can rename everything.
-TEST_F(Search, StickyTrustedFoldersOfOthersDoNotCount) {
+TEST_F(Search, StickyFoldersOfOthersDoNotCount) {
   fs::create_directories(root_ + "/open/inner");
   if (::chown((root_ + "/open").c_str(), 54321, 0) != 0) GTEST_SKIP() << "only root can";
   fs::permissions(root_ + "/open", fs::perms::owner_all | fs::perms::sticky_bit);
-  EXPECT_THAT(TrustedFolders(false).check(root_ + "/open/inner").detail,
-              HasSubstr("its owner, user 54321"));
+  EXPECT_THAT(check_trusted(root_ + "/open/inner").detail, HasSubstr("its owner, user 54321"));
 }
 
 TEST(WhoElseCanWrite, IsAnyUserButRootAndOurs) {

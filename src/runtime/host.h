@@ -25,8 +25,7 @@ struct Host {
   yard_host_t table;
   detail::Core* core = nullptr;
   Host();
-  Host(const Host&) = delete;
-  Host& operator=(const Host&) = delete;
+  Host& operator=(Host&&) = delete;
 
   // Adds features of devices other than the CPU, which this library cannot detect (registry/features.h): "cuda:sm_90",
   // "cuda:1:sm_90". The latest level of a name counts, and that of a device before that of its type. All or none. Any

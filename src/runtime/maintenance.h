@@ -22,8 +22,7 @@ class Maintenance {
  public:
   explicit Maintenance(detail::Core& core);
   ~Maintenance();
-  Maintenance(const Maintenance&) = delete;
-  Maintenance& operator=(const Maintenance&) = delete;
+  Maintenance& operator=(Maintenance&&) = delete;
 
   // Schedules work(): the board has changed, or plans have got a lifetime. Quick; any thread, also inside a call.
   void wake() noexcept;

@@ -4,6 +4,7 @@
 #include <yard/plugins.h>
 #include <yard/runtime.h>
 
+#include "base/file.h"
 #include "base/reclaimer.h"
 #include "base/results.h"
 #include "dispatch/published.h"
@@ -12,14 +13,14 @@
 namespace yard {
 
 Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins) {
-  plugin::LockFile lock;
+  plugin::LockLines lines;
   for (const PluginInfo& p : plugins) {
     if (p.name.empty() || p.version.empty() || p.sha256.empty())
       return Status(Code::kInvalidArgument,
                     fmt::format("plugin {} has no name, version or digest", p.path));
-    lock.add({p.name, p.version, p.sha256});
+    lines.insert({p.name, p.version, p.sha256});
   }
-  return lock.write(path);
+  return base::write_file(path, plugin::to_text(lines));
 }
 
 Status Plugins::discover(const std::vector<std::string>& paths) {

@@ -28,8 +28,7 @@ class Recording {
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
   // Writes the rest of the file.
   ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
+  Recording& operator=(Recording&&) = delete;
 
   // Counts a call under the bytes that identify it. If this returns false, the call is new, and add() must follow.
   bool count(std::string_view key);

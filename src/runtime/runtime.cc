@@ -64,8 +64,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
   }
   // Threads of the parts below may still publish something, which nothing needs to follow any more.
   ~Parts() { core.set_services(nullptr); }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+  Parts& operator=(Parts&&) = delete;
 
   // ---- dispatch::CoreServices ----
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }

@@ -223,10 +223,6 @@ class WorkerPool {
   // thread's share is.
   void run(ParallelLoop& loop, int32_t helpers);
 
-  WorkerPool() = default;
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
-
  private:
   static constexpr uint32_t kSlots = 32;
   static constexpr int32_t kMostWorkers = 256;

@@ -17,7 +17,7 @@ namespace yard::tool {
 
 Json to_json(const PluginInfo& plugin);
 
-// "writable_by_others: the file can be written by everybody". Empty if it was not refused.
+// "writable_by_others: it can be written by everybody". Empty if it was not refused.
 std::string why_refused(const PluginInfo& plugin);
 // "rms_norm, softmax", or "-".
 std::string joined(const std::vector<std::string>& words);
