@@ -27,7 +27,7 @@ int main() {
   });
   health.open("rms_norm", "reference.cpp", "not in production").or_throw();  // manual override
   for (const yard::KernelHealth& k : health.report().kernels)
-    for (const yard::OpenBreaker& b : k.open)
+    for (const yard::KernelHealth::Breaker& b : k.open)
       std::printf("%s of %s is %s\n", k.kernel.c_str(), k.op.c_str(), to_string(b.state));
   health.close("rms_norm", "reference.cpp").or_throw();
   // [/health]
@@ -36,7 +36,7 @@ int main() {
   // [save]
   yard::Policy policy;
   policy.retry_inplace =
-      yard::RetryInplace::kSave;  // in a rule file: policy: {retry_inplace: save}
+      yard::Policy::RetryInplace::kSave;  // in a rule file: policy: {retry_inplace: save}
   runtime.set_policy(policy).or_throw();
   rms_norm(tx, tx, tw, 1e-6f)
       .or_throw();  // if a kernel fails half way, the next one gets x as it was

@@ -17,7 +17,7 @@ int main() {
 
   // [figures]
   for (const yard::Metric& m : yard::metrics(runtime))
-    for (const yard::MetricSample& s : m.samples)
+    for (const yard::Metric::Sample& s : m.samples)
       if (s.labels.empty()) std::printf("%s %g\n", m.info->name, s.value);
   // [/figures]
   std::puts(yard::metrics_json(yard::metrics(runtime)).c_str());

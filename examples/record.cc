@@ -25,7 +25,7 @@ int main() {
   // [record]
   runtime.recording().to(file).or_throw();  // a path that cannot be written is an error here
   for (int i = 0; i < 100; ++i) softmax(out, in).or_throw();
-  const yard::RecordingStats stats = runtime.recording().stats();
+  const yard::Recording::Stats stats = runtime.recording().stats();
   std::printf("%s: %llu calls, %zu distinct\n", stats.path.c_str(),
               static_cast<unsigned long long>(stats.calls), stats.distinct);
   runtime.recording().stop().or_throw();

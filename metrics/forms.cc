@@ -27,12 +27,12 @@ std::string in_quotes(std::string_view text) {
   return to + '"';
 }
 
-std::string sample_json(const MetricInfo& info, const MetricSample& s) {
+std::string sample_json(const MetricInfo& info, const Metric::Sample& s) {
   std::string to = R"({"labels": {)";
   for (size_t i = 0; i < s.labels.size(); ++i)
     to += fmt::format("{}{}: {}", i == 0 ? "" : ", ", in_quotes(info.labels[i]),
                       in_quotes(s.labels[i]));
-  if (info.type != MetricType::kHistogram)
+  if (info.type != MetricInfo::Type::kHistogram)
     return fmt::format(R"({}}}, "value": {}}})", to, s.value);
   to += fmt::format(R"(}}, "count": {}, "sum": {}, "buckets": [)", s.count, s.value);
   for (size_t i = 0; i < s.buckets.size(); ++i)

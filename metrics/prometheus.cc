@@ -19,16 +19,16 @@ namespace {
 
 namespace prom = ::prometheus;
 
-prom::MetricType prometheus_type(MetricType type) {
+prom::MetricType prometheus_type(MetricInfo::Type type) {
   switch (type) {
-    case MetricType::kCounter: return prom::MetricType::Counter;
-    case MetricType::kGauge: return prom::MetricType::Gauge;
-    case MetricType::kHistogram: return prom::MetricType::Histogram;
+    case MetricInfo::Type::kCounter: return prom::MetricType::Counter;
+    case MetricInfo::Type::kGauge: return prom::MetricType::Gauge;
+    case MetricInfo::Type::kHistogram: return prom::MetricType::Histogram;
   }
   return prom::MetricType::Untyped;
 }
 
-prom::ClientMetric client_metric(const MetricInfo& info, const MetricSample& s) {
+prom::ClientMetric client_metric(const MetricInfo& info, const Metric::Sample& s) {
   prom::ClientMetric to;
   for (size_t i = 0; i < s.labels.size(); ++i) to.label.push_back({info.labels[i], s.labels[i]});
   to.counter.value = to.gauge.value = s.value;
@@ -44,7 +44,7 @@ std::vector<prom::MetricFamily> families(const std::vector<Metric>& all) {
   for (const Metric& m : all) {
     if (m.samples.empty()) continue;
     to.push_back({m.info->name, m.info->help, prometheus_type(m.info->type), {}});
-    for (const MetricSample& s : m.samples) to.back().metric.push_back(client_metric(*m.info, s));
+    for (const Metric::Sample& s : m.samples) to.back().metric.push_back(client_metric(*m.info, s));
   }
   return to;
 }

@@ -124,7 +124,7 @@ struct Totals {
     for (const OpStats& o : s.ops) ops[{label_value(o.op)}].add({o.hits, o.misses});
     for (const KernelHealth& h : health.kernels) {
       int& state = kernels[{label_value(h.op), label_value(h.kernel)}].breaker;
-      for (const OpenBreaker& b : h.open)
+      for (const KernelHealth::Breaker& b : h.open)
         state = std::max(state, b.state == BreakerState::kOpen ? 2 : 1);
     }
     limit(calls, most);
@@ -135,68 +135,68 @@ struct Totals {
 
 // ---- The table ----
 
-using Fill = void (*)(const Totals&, std::vector<MetricSample>&);
+using Fill = void (*)(const Totals&, std::vector<Metric::Sample>&);
 
-MetricSample sample(double value, std::vector<std::string> labels = {}) {
-  MetricSample s;
+Metric::Sample sample(double value, std::vector<std::string> labels = {}) {
+  Metric::Sample s;
   s.labels = std::move(labels), s.value = value;
   return s;
 }
-MetricSample sample(uint64_t value, std::vector<std::string> labels = {}) {
+Metric::Sample sample(uint64_t value, std::vector<std::string> labels = {}) {
   return sample(static_cast<double>(value), std::move(labels));
 }
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 template <auto Member>
-void of_calls(const Totals& t, std::vector<MetricSample>& to) {
+void of_calls(const Totals& t, std::vector<Metric::Sample>& to) {
   for (const auto& [name, c] : t.calls)
     to.push_back(sample(c.*Member, {name[0], name[1], name[2]}));
 }
 template <auto Member>
-void of_ops(const Totals& t, std::vector<MetricSample>& to) {
+void of_ops(const Totals& t, std::vector<Metric::Sample>& to) {
   for (const auto& [name, o] : t.ops) to.push_back(sample(o.*Member, {name[0]}));
 }
 template <auto Member>
-void of_runtime(const Totals& t, std::vector<MetricSample>& to) {
+void of_runtime(const Totals& t, std::vector<Metric::Sample>& to) {
   to.push_back(sample(static_cast<uint64_t>(t.stats.*Member)));
 }
 
-void failures(const Totals& t, std::vector<MetricSample>& to) {
+void failures(const Totals& t, std::vector<Metric::Sample>& to) {
   for (const auto& [name, k] : t.kernels)
     for (size_t i = 0; i < k.failures.by_class.size(); ++i)
       if (const uint64_t count = k.failures.by_class[i]; count != 0)
         to.push_back(sample(count, {name[0], name[1], to_string(static_cast<ErrorClass>(i))}));
 }
 
-void call_seconds(const Totals& t, std::vector<MetricSample>& to) {
+void call_seconds(const Totals& t, std::vector<Metric::Sample>& to) {
   for (const auto& [name, k] : t.kernels) {
     if (k.count == 0) continue;
-    MetricSample s = sample(seconds(k.sum_ns), {name[0], name[1]});
+    Metric::Sample s = sample(seconds(k.sum_ns), {name[0], name[1]});
     s.count = k.count;
     s.buckets.assign(k.up_to.begin(), k.up_to.end());
     to.push_back(std::move(s));
   }
 }
 
-void breaker_state(const Totals& t, std::vector<MetricSample>& to) {
+void breaker_state(const Totals& t, std::vector<Metric::Sample>& to) {
   for (const auto& [name, k] : t.kernels)
     to.push_back(sample(static_cast<double>(k.breaker), {name[0], name[1]}));
 }
 
-void reloads(const Totals& t, std::vector<MetricSample>& to) {
-  const ReloadStats& r = t.stats.reloads;
+void reloads(const Totals& t, std::vector<Metric::Sample>& to) {
+  const RuntimeStats::Reloads& r = t.stats.reloads;
   to.push_back(sample(r.applied, {"applied"}));
   to.push_back(sample(r.refused, {"refused"}));
   to.push_back(sample(r.aborted, {"aborted"}));
 }
-void reload_seconds(const Totals& t, std::vector<MetricSample>& to) {
+void reload_seconds(const Totals& t, std::vector<Metric::Sample>& to) {
   to.push_back(sample(seconds(t.stats.reloads.total_ns)));
 }
-void last_reload(const Totals& t, std::vector<MetricSample>& to) {
+void last_reload(const Totals& t, std::vector<Metric::Sample>& to) {
   to.push_back(sample(seconds(t.stats.reloads.last_ns)));
 }
 
-void start_time(const Totals& t, std::vector<MetricSample>& to) {
+void start_time(const Totals& t, std::vector<Metric::Sample>& to) {
   to.push_back(sample(std::chrono::duration<double>(t.stats.since.time_since_epoch()).count()));
 }
 
@@ -205,15 +205,15 @@ constexpr const char* kOpKernel[] = {"op", "kernel"};
 constexpr const char* kOpKernelMode[] = {"op", "kernel", "mode"};
 constexpr const char* kOpKernelClass[] = {"op", "kernel", "class"};
 constexpr const char* kResult[] = {"result"};
-constexpr auto kCounter = MetricType::kCounter;
-constexpr auto kGauge = MetricType::kGauge;
+constexpr auto kCounter = MetricInfo::Type::kCounter;
+constexpr auto kGauge = MetricInfo::Type::kGauge;
 
 constexpr MetricInfo kInfos[] = {
     {"yard_calls_total", kCounter, "Calls that the kernel has served.", kOpKernelMode},
     {"yard_fallbacks_total", kCounter,
      "Calls that the kernel has served after another kernel had failed.", kOpKernelMode},
     {"yard_failures_total", kCounter, "Runs of the kernel that failed, by class.", kOpKernelClass},
-    {"yard_call_seconds", MetricType::kHistogram,
+    {"yard_call_seconds", MetricInfo::Type::kHistogram,
      "Duration of served calls; sampled, so its count is not that of the calls.", kOpKernel},
     {"yard_breaker_state", kGauge,
      "The worst circuit breaker of the kernel: 0 closed, 1 half-open, 2 open.", kOpKernel},
@@ -261,11 +261,11 @@ static_assert(std::size(kInfos) == std::size(kFills));
 
 }  // namespace
 
-const char* to_string(MetricType type) noexcept {
+const char* to_string(MetricInfo::Type type) noexcept {
   switch (type) {
-    case MetricType::kCounter: return "counter";
-    case MetricType::kGauge: return "gauge";
-    case MetricType::kHistogram: return "histogram";
+    case MetricInfo::Type::kCounter: return "counter";
+    case MetricInfo::Type::kGauge: return "gauge";
+    case MetricInfo::Type::kHistogram: return "histogram";
   }
   return "?";
 }

@@ -34,7 +34,7 @@ const Metric& find(const std::vector<Metric>& all, std::string_view name) {
 
 double total(const Metric& m) {
   double sum = 0;
-  for (const MetricSample& s : m.samples) sum += s.value;
+  for (const Metric::Sample& s : m.samples) sum += s.value;
   return sum;
 }
 
@@ -44,7 +44,7 @@ TEST(MetricTable, NamesAreUniqueAndFollowTheConventions) {
     const std::string name = i.name, help = i.help;
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_TRUE(name.starts_with("yard_"));
-    EXPECT_EQ(name.ends_with("_total"), i.type == MetricType::kCounter) << name;
+    EXPECT_EQ(name.ends_with("_total"), i.type == MetricInfo::Type::kCounter) << name;
     EXPECT_TRUE(help.ends_with('.')) << name;
     EXPECT_EQ(help.find_first_of("\\\n\""), std::string::npos) << name;
   }
@@ -77,7 +77,7 @@ TEST(MetricTable, BucketsOfHistogramsAreCumulative) {
   stats.calls = {call("softmax", "default.simd", 640)};
   stats.calls[0].latency = {10, 123456, {{255, 2}, {1023, 3}, {1279, 1}, {UINT64_MAX, 4}}};
   const std::vector<Metric> all = metrics(stats, {});
-  const MetricSample& s = find(all, "yard_call_seconds").samples.at(0);
+  const Metric::Sample& s = find(all, "yard_call_seconds").samples.at(0);
   EXPECT_EQ(s.count, 10u);
   EXPECT_DOUBLE_EQ(s.value, 123456e-9);
   ASSERT_EQ(s.buckets.size(), metric_bounds().size());

@@ -151,14 +151,6 @@ YARD_API const char* to_string(Contents c) noexcept;  // "normal", "nan", ...
 YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
 YARD_API std::span<const Contents> all_contents() noexcept;
 
-// A tensor that a kernel writes.
-struct WrittenTensor {
-  std::string name;  // "out", "outs[1]"
-  const TensorView* view;
-  uint64_t inputs =
-      0;  // dtypes of the tensors that the kernel reads, as YARD_DTYPE_BIT, for tolerances
-};
-
 // The elements of a tensor as they are in memory, in the order of indices and without gaps.
 struct TensorBytes {
   std::string name;  // "x", "xs[1]"
@@ -169,6 +161,13 @@ struct TensorBytes {
 // Memory for a call, filled with numbers that suit the op, and guarded so that writes outside of the tensors are detected.
 class YARD_API CallTensors {
  public:
+  // A tensor that a kernel writes.
+  struct Written {
+    std::string name;  // "out", "outs[1]"
+    const TensorView* view;
+    uint64_t inputs = 0;  // for tolerances: dtypes that the kernel reads, as YARD_DTYPE_BIT
+  };
+
   // Whether `sets` of tensors for the call can be made: on the cpu, within the memory there is.
   static Status check(const ParsedCall& call, int sets);
 
@@ -182,7 +181,7 @@ class YARD_API CallTensors {
 
   // By name, for Runtime::call. Borrowed from this object.
   const std::vector<Arg>& args() const noexcept;
-  const std::vector<WrittenTensor>& written() const noexcept;
+  const std::vector<Written>& written() const noexcept;
   uint64_t traffic() const noexcept;  // bytes of the elements that a call reads and writes
 
   // Replaces the numbers of all tensors that are read. Has no effect if one is missing, unknown or of another size.
@@ -221,9 +220,9 @@ struct Difference {
 // infinity the infinity of its sign, or a number that the next rounding would have made infinite within the tolerance. The
 // first tolerance for the dtype, and for a dtype that was read or any, counts. Without one: exact for integers, 1e-12 for
 // f64, 1e-5 for f32, two units in the last place for 16 bits, one for 8.
-YARD_API Difference compare(std::span<const WrittenTensor> found,
-                            std::span<const WrittenTensor> expected,
+YARD_API Difference compare(std::span<const CallTensors::Written> found,
+                            std::span<const CallTensors::Written> expected,
                             std::span<const yard_tolerance_t> tolerances,
-                            std::span<const WrittenTensor> magnitudes = {});
+                            std::span<const CallTensors::Written> magnitudes = {});
 
 }  // namespace yard

@@ -95,19 +95,18 @@ struct FunctionRule {
   bool operator==(const FunctionRule&) const = default;
 };
 
-// What is checked in a sampled call: its results against another kernel's, or that finite inputs give finite results.
-enum class CanaryCheck : int { kValues, kFinite };
-YARD_API const char* to_string(CanaryCheck check) noexcept;
-
 // Canary checks of sampled calls (CanaryReport in verify.h).
 struct CanaryRule {
+  // Results are compared with another kernel's, or finite inputs must give finite results.
+  enum class Check : int { kValues, kFinite };
+
   std::string op = {};                // name or glob
   std::string kernel = "*";           // id or glob
   int64_t one_in = 1;                 // of the calls, at random
   std::string against = "reference";  // the op's reference kernel, or the id of another
   // For floats; both unset: the op's own; one unset: 0.
   std::optional<double> rtol = {}, atol = {};
-  CanaryCheck check = CanaryCheck::kValues;
+  Check check = Check::kValues;
   // A folder for the inputs of calls with wrong results; empty: they are not kept.
   std::string dump = {};
   int64_t dump_most = 16;  // files in it
@@ -115,6 +114,8 @@ struct CanaryRule {
   ConfigPlace at = {}, op_at = {}, kernel_at = {}, against_at = {};
   bool operator==(const CanaryRule&) const = default;
 };
+
+YARD_API const char* to_string(CanaryRule::Check check) noexcept;
 
 // Unset fields are left to the program, the environment or the default.
 struct ConfigSettings {

@@ -14,23 +14,20 @@
 
 namespace yard {
 
-// An entry of `score` that holds for the call and names the kernel.
-struct ScoreNote {
-  std::string name, place;  // the name may be empty; "score[1] (rules.yaml:7)"
-  double add = 0, multiply = 1;
-};
-// "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
-YARD_API std::string to_string(const ScoreNote& note);
-
-// An argument that must be copied for a kernel that wants another layout, dtype or padding.
-struct TransformNote {
-  std::string argument;  // of the op
-  std::string what;      // "permute, cast"
-  double estimate_ns = 0;
-};
-
 // One kernel of the op and its part in the selection.
 struct Candidate {
+  // An argument that must be copied, because the kernel wants another layout, dtype or padding.
+  struct Transform {
+    std::string argument;  // of the op
+    std::string what;      // "permute, cast"
+    double estimate_ns = 0;
+  };
+  // An entry of the file's `score` that holds for the call and names the kernel.
+  struct Score {
+    std::string name, place;  // the name may be empty; "score[1] (rules.yaml:7)"
+    double add = 0, multiply = 1;
+  };
+
   std::string id;
   Kind kind = Kind::kDefault;
   std::string vendor;  // empty: none
@@ -39,14 +36,14 @@ struct Candidate {
   std::string verdict;  // "selected", "able" (lost to the winner), "rejected"
   std::string reason;   // name in the catalogue: docs/reference/reasons.md; empty for the winner
   std::string detail;   // the reason with its figures, as a sentence
-  std::optional<double> estimate_ns;      // its cost estimate, with that of the transforms
-  std::vector<TransformNote> transforms;  // that the call needs for it
-  double adjusted_priority =
-      0;  // after the file's `score`: (priority + sum of add) times all multiply
-  std::vector<ScoreNote> scores;  // those entries
-  std::string
-      placed_by;  // "fallback_chains.softmax (rules.yaml:9)", if a fallback chain determines its place
+  std::optional<double> estimate_ns;  // its cost estimate, with that of the transforms
+  std::vector<Transform> transforms;  // that the call needs for it
+  double adjusted_priority = 0;       // (priority + sum of add) times all multiply of the scores
+  std::vector<Score> scores;
+  std::string placed_by;  // "fallback_chains.softmax (rules.yaml:9)" if a chain gave it its place
 };
+// "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
+YARD_API std::string to_string(const Candidate::Score& score);
 
 // A field of the policy in force, and where it was set.
 struct PolicyNote {
@@ -64,8 +61,8 @@ struct Explanation {
   uint64_t generation = 0;  // of the snapshot
 
   YARD_API std::string to_text(bool colour = false) const;  // an aligned table
-  YARD_API std::string to_json()
-      const;  // {"op", "call", "selected", "candidates": [...], "policy", ...}
+  // {"op", "call", "selected", "candidates": [...], "policy", ...}
+  YARD_API std::string to_json() const;
 };
 
 // The short form: the kernel that would run, and those after it.

@@ -71,13 +71,6 @@ YARD_API std::string to_string(const BreakerEvent& event);
 // Events that a CircuitBreaker or a runtime keeps until they are taken. The oldest are dropped.
 inline constexpr size_t kBreakerEvents = 256;
 
-struct BreakerCounters {
-  uint64_t admitted = 0, refused = 0;  // by try_acquire()
-  uint64_t successes = 0, failures = 0, opened = 0;
-  uint64_t late = 0;  // results of calls that began before the last state change, and had no effect
-  uint64_t events_dropped = 0;  // not taken in time
-};
-
 class CircuitBreaker;
 
 // Permission for one call. Its result is given once, by success() or failure(); without one the call does not count.
@@ -112,6 +105,12 @@ class [[nodiscard]] BreakerPermit {
 class YARD_API CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
+  struct Counters {
+    uint64_t admitted = 0, refused = 0;  // by try_acquire()
+    uint64_t successes = 0, failures = 0, opened = 0;
+    uint64_t late = 0;  // results without effect, of calls that began before the last state change
+    uint64_t events_dropped = 0;  // not taken in time
+  };
 
   // Invalid settings are replaced by the defaults; see validate().
   explicit CircuitBreaker(std::string name, const BreakerSettings& settings = {});
@@ -131,7 +130,7 @@ class YARD_API CircuitBreaker {
   BreakerState state(Time now) const;
   // When probes begin; empty if it is not open, or open until it is closed manually.
   std::optional<Time> open_until(Time now) const;
-  BreakerCounters counters() const;
+  Counters counters() const;
   const std::string& name() const noexcept;
   // Events since the last call, oldest first. There are no callbacks, which could delay a caller.
   std::vector<BreakerEvent> take_events();
@@ -167,26 +166,25 @@ struct HealthCounts {
   YARD_API double failure_rate() const noexcept;
 };
 
-// A breaker that is not closed.
-struct OpenBreaker {
-  std::string key;  // `f32 f32, sizes 8-15 4096-8191, cuda:0`; empty for the kernel as a whole
-  BreakerState state = BreakerState::kOpen;
-  // Open: when probes begin. Half-open: when the next period begins. Empty if only close() ends it.
-  std::optional<std::chrono::steady_clock::time_point> until;
-  uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
-  bool manual = false;   // opened manually
-};
-
-// A call that a kernel failed on, by its sizes.
-struct FailedCall {
-  std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`
-  uint64_t count = 0;
-  std::chrono::steady_clock::time_point last;
-};
-
 struct KernelHealth : HealthCounts {
+  // A breaker that is not closed.
+  struct Breaker {
+    std::string key;  // `f32 f32, sizes 8-15 4096-8191, cuda:0`; empty for the kernel as a whole
+    BreakerState state = BreakerState::kOpen;
+    // When probes, or the next half-open period, begin. Empty if only close() ends it.
+    std::optional<std::chrono::steady_clock::time_point> until;
+    uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
+    bool manual = false;   // opened manually
+  };
+  // A call that the kernel failed on, by its sizes.
+  struct FailedCall {
+    std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`
+    uint64_t count = 0;
+    std::chrono::steady_clock::time_point last;
+  };
+
   std::string op, kernel, backend;
-  std::vector<OpenBreaker> open;
+  std::vector<Breaker> open;
   std::vector<FailedCall> failed_calls;  // at most kFailedCalls, the latest first
 };
 // Different calls that are listed for a kernel. Of many that fail at the same time, the first are.
@@ -198,18 +196,15 @@ struct BackendHealth : HealthCounts {
   uint32_t open_kernels = 0;  // with a breaker that is not closed
 };
 
-// Since the start of the runtime, or of the forked child.
-struct BreakerTotals {
-  uint64_t opened = 0, half_opened = 0, closed = 0;
-  uint64_t untracked = 0;       // faults without a breaker, since 1,024 keys are not closed
-  uint64_t events_dropped = 0;  // not taken in time
-};
-
 struct HealthReport {
   std::vector<BackendHealth> backends;  // by name
   std::vector<KernelHealth> kernels;    // by op, then by kernel
   std::vector<Device> devices_lost;
-  BreakerTotals breakers;
+  struct Breakers {  // since the start of the runtime, or of the forked child
+    uint64_t opened = 0, half_opened = 0, closed = 0;
+    uint64_t untracked = 0;       // faults without a breaker, since 1,024 keys are not closed
+    uint64_t events_dropped = 0;  // not taken in time
+  } breakers;
 };
 // A line for each backend, kernel and open breaker. Times are relative to `now`: "in 12s", "3s ago".
 YARD_API std::string to_string(const HealthReport& report,

@@ -21,28 +21,27 @@ namespace yard {
 
 class Runtime;
 
-enum class MetricType : uint8_t { kCounter, kGauge, kHistogram };
-// "counter", "gauge", "histogram".
-YARD_API const char* to_string(MetricType type) noexcept;
-
 // A row of the table.
 struct MetricInfo {
+  enum class Type : uint8_t { kCounter, kGauge, kHistogram };
   const char* name;
-  MetricType type;
+  Type type;
   const char* help;
   std::span<const char* const> labels;
 };
 YARD_API std::span<const MetricInfo> metric_infos() noexcept;
+// "counter", "gauge", "histogram".
+YARD_API const char* to_string(MetricInfo::Type type) noexcept;
 
-struct MetricSample {
-  std::vector<std::string> labels;  // values of MetricInfo::labels, without control characters
-  double value = 0;                 // of a counter or gauge; the sum of a histogram
-  uint64_t count = 0;               // of a histogram
-  std::vector<uint64_t> buckets;    // of a histogram: samples up to each of metric_bounds()
-};
 struct Metric {
+  struct Sample {
+    std::vector<std::string> labels;  // values of MetricInfo::labels, without control characters
+    double value = 0;                 // of a counter or gauge; the sum of a histogram
+    uint64_t count = 0;               // of a histogram
+    std::vector<uint64_t> buckets;    // of a histogram: samples up to each of metric_bounds()
+  };
   const MetricInfo* info = nullptr;
-  std::vector<MetricSample> samples;  // by their labels
+  std::vector<Sample> samples;  // by their labels
 };
 // Upper bounds of the buckets of all histograms, in seconds; without the last, which is infinite.
 YARD_API std::span<const double> metric_bounds() noexcept;

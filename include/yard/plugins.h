@@ -68,9 +68,6 @@ enum class PluginReason {
 };
 // clang-format on
 
-// What a plugin can be needed for.
-enum class PluginOffer { kOp, kGroup };
-
 // "found", "loaded", ...; "not_found", "other_sanitizer", ...
 YARD_API const char* to_string(PluginState state) noexcept;
 YARD_API const char* to_string(PluginReason reason) noexcept;
@@ -104,9 +101,6 @@ class YARD_API Plugins {
   // By name, or by the absolute path of a file. Does nothing if it is loaded already: replace() loads a new file at its
   // path. On failure nothing has changed.
   Status load(std::string_view name_or_path);
-  // Opens the plugins that serve an op or a group of functions, as its first use does. Plugins that
-  // cannot be opened are refused and logged.
-  Status need(PluginOffer what, std::string_view name);
   // Unregisters everything of the plugin at once. The ticket is done when no call uses it, its state is destroyed and the
   // library is closed. Fails if others depend on an op or backend of it.
   Result<Ticket> unload(std::string_view name);

@@ -34,14 +34,13 @@ enum class Kind : int {
 YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
-// What follows when a kernel fails that may have overwritten inputs.
-enum class RetryInplace : int {
-  kNever,  // its error is the call's
-  kSave,   // inputs are copied before such a kernel runs, and restored for the next one
-};
-YARD_API const char* to_string(RetryInplace r) noexcept;
-
 struct Policy {
+  // What follows when a kernel fails that may have overwritten inputs.
+  enum class RetryInplace : int {
+    kNever,  // its error is the call's
+    kSave,   // inputs are copied before such a kernel runs, and restored for the next one
+  };
+
   // The kind that comes first; then default, vendor, reference. Unset: default and vendor compete, reference comes last.
   std::optional<Kind> prefer;
   std::optional<bool> strict;  // the first choice or its error: no fallback
@@ -66,6 +65,8 @@ struct Policy {
   bool operator==(const Policy&) const = default;
   bool empty() const { return *this == Policy(); }
 };
+
+YARD_API const char* to_string(Policy::RetryInplace r) noexcept;
 
 // `stronger` over `weaker`.
 YARD_API Policy merge(const Policy& weaker, const Policy& stronger);
@@ -162,27 +163,27 @@ class [[nodiscard]] ScopedPolicy {
 // Rule files, Scope::mode and Options::mode_name name it. It orders kernels that are allowed, able and healthy. Kernels that
 // it does not name follow in the order of mode dynamic.
 
-// A kernel that could serve the call.
-struct ModeCandidate {
-  std::string_view id;
-  std::string_view vendor;  // empty: none
-  Kind kind = Kind::kDefault;
-  double priority = 0;
-  double estimate_ns = -1;  // its cost estimate; negative: none
-};
-
 // In ModeCall::read: the call has no such field.
 inline constexpr int64_t kFieldAbsent = INT64_MIN;
 
 // A call that needs a plan. Everything is borrowed for as long as plan() runs.
 struct ModeCall {
+  // A kernel that could serve the call.
+  struct Candidate {
+    std::string_view id;
+    std::string_view vendor;  // empty: none
+    Kind kind = Kind::kDefault;
+    double priority = 0;
+    double estimate_ns = -1;  // its cost estimate; negative: none
+  };
+
   std::string_view op;
   std::span<const int64_t> read;       // the fields of ModeProvider::reads, in that order
   std::span<const yard_value_t> args;  // metadata only: tensors have no data
   uint32_t flags = 0;                  // YARD_CALL_*
   Device device;
   std::span<const std::pair<std::string, std::string>> labels;
-  std::span<const ModeCandidate> candidates;  // in the order of mode dynamic; at least one
+  std::span<const Candidate> candidates;  // in the order of mode dynamic; at least one
 };
 
 // Has one of the two functions, or both. Several threads may call them at once. They must give the same answer for the same

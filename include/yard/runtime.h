@@ -42,14 +42,6 @@ struct RuntimeSettings {
   bool inspect = true;
 };
 
-// An invalid or doubtful setting.
-struct Problem {
-  std::string where;    // "YARD_PREFER"
-  std::string found;    // in quotes
-  std::string message;  // what is wrong, and what was expected
-  bool error = true;    // false: a warning
-};
-
 class YARD_API Runtime {
  public:
   Runtime();  // costs some milliseconds and a few MiB
@@ -82,6 +74,13 @@ class YARD_API Runtime {
   Policy policy() const;
   // Replaces what was set before. An empty policy removes it.
   Status set_policy(Policy policy);
+  // An invalid or doubtful setting.
+  struct Problem {
+    std::string where;    // "YARD_PREFER"
+    std::string found;    // in quotes
+    std::string message;  // what is wrong, and what was expected
+    bool error = true;    // false: a warning
+  };
   // Problems of RuntimeSettings, of the environment as it was last read, and of the rule file. Also in the log.
   std::vector<Problem> problems() const;
 

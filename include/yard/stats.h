@@ -59,14 +59,6 @@ struct OpStats {
   uint64_t misses = 0;  // calls that had to select
 };
 
-// Rules that were loaded or set, by a call or by the watch of a file.
-struct ReloadStats {
-  uint64_t applied = 0, refused = 0;   // rules whose rollout began are applied, too
-  uint64_t aborted = 0;                // rollouts that did worse
-  uint64_t last_ns = 0, total_ns = 0;  // of those applied: checking, compiling, publishing
-  std::string last_error;              // of the last one refused; empty: none was
-};
-
 struct RuntimeStats {
   uint64_t generation = 0;   // snapshots published
   uint64_t selections = 0;   // times the selector ran for a call
@@ -81,7 +73,13 @@ struct RuntimeStats {
   uint32_t sampled_one_in = 128;
   std::vector<CallStats> calls;  // by op, kernel, class
   std::vector<OpStats> ops;      // those called, by name
-  ReloadStats reloads;
+
+  struct Reloads {                       // of rules, by a call or by the watch of a file
+    uint64_t applied = 0, refused = 0;   // rules whose rollout began are applied, too
+    uint64_t aborted = 0;                // rollouts that did worse
+    uint64_t last_ns = 0, total_ns = 0;  // of those applied: checking, compiling, publishing
+    std::string last_error;              // of the last one refused; empty: none was
+  } reloads;
 };
 
 // The members as keys of one object; `since` in seconds since 1970.

@@ -42,21 +42,20 @@ struct ScopeState;
 struct ThreadHead;
 }  // namespace detail
 
-// An argument of a traced call. Each tensor of a list is one: `xs[0]`, `xs[1]` and so on.
-struct TraceArg {
-  static constexpr int64_t kNone = -1;
-  std::string name;        // empty for arguments of functions
-  std::string text;        // the value of a scalar, the form of a tensor ("f32[8,64]"), or a type
-  int64_t reads = kNone;   // number of the value that is read
-  int64_t writes = kNone;  // number of the value that is written
-};
-
 struct TraceNode {
+  // Each tensor of a list is an argument: `xs[0]`, `xs[1]` and so on.
+  struct Arg {
+    static constexpr int64_t kNone = -1;
+    std::string name;        // empty for arguments of functions
+    std::string text;        // the value of a scalar, the form of a tensor ("f32[8,64]"), or a type
+    int64_t reads = kNone;   // number of the value that is read
+    int64_t writes = kNone;  // number of the value that is written
+  };
   std::string op;      // or a function: "kda/chunk_attention"
   std::string call;    // its CallSpec, which can be explained or run; of a function, a description
   std::string kernel;  // that would have run; of a function, the backend that ran, or "original"
   std::string note;    // from the kernel's trace function; of a function, why others did not run
-  std::vector<TraceArg> args;
+  std::vector<Arg> args;
 };
 
 class [[nodiscard]] TraceScope {
@@ -88,26 +87,26 @@ inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;
 // The most distinct calls of a recording; further ones are dropped.
 inline constexpr size_t kMostRecorded = 65536;
 
-struct RecordingStats {
-  std::string path;      // of the file; empty: not recording
-  uint64_t calls = 0;    // recorded
-  uint64_t dropped = 0;  // not recorded, since there were too many distinct ones
-  size_t distinct = 0;
-  std::string problem;  // why the last attempt to write the file failed; empty: it did not
-};
-
 class Runtime;
 
 // What one runtime writes about its calls; valid as long as the runtime. Any thread may call any function.
 class YARD_API Recording {
  public:
+  struct Stats {
+    std::string path;      // of the file; empty: not recording
+    uint64_t calls = 0;    // recorded
+    uint64_t dropped = 0;  // not recorded, since there were too many distinct ones
+    size_t distinct = 0;
+    std::string problem;  // why the last attempt to write the file failed; empty: it did not
+  };
+
   // Counts calls from now on and writes them to the file: every few seconds, at the end of the recording and of the process.
   // A line is a count, a tab and a CallSpec, the most frequent first. Ends another recording. A file that cannot be written
   // is an error at once; an existing one is replaced with the first call. A forked child continues in a file of that name
   // with `.PID` appended.
   Status to(const std::string& path);
   Status stop();  // no error if nothing is recorded
-  RecordingStats stats() const;
+  Stats stats() const;
 
   // Level 1 prints a line on standard error for each call, `yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us`,
   // which `yard run` and `yard explain` read, and one for each failure of a kernel; level 2 also for selections and

@@ -49,13 +49,6 @@ struct Expectation {
 YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view text,
                                                              std::string_view name);
 
-struct VerifyProgress {
-  std::string_view op;
-  size_t op_index = 0, op_count = 0;
-  size_t done = 0, cases = 0;  // of this op
-  size_t failed = 0;           // so far, of all
-};
-
 // A failed call, or the passed one with the largest error.
 struct VerifyCase {
   std::string call;  // a CallSpec
@@ -68,6 +61,13 @@ struct VerifyCase {
 };
 
 struct VerifyOptions {
+  struct Progress {
+    std::string_view op;
+    size_t op_index = 0, op_count = 0;
+    size_t done = 0, cases = 0;  // of this op
+    size_t failed = 0;           // so far, of all
+  };
+
   std::string op, kernel, backend;  // empty: all; `kernel` is an id
   // Only kernels of this plugin, which must be loaded. They first pass a smoke test: each runs on a few small calls, and a
   // write out of bounds ends the verification.
@@ -85,7 +85,7 @@ struct VerifyOptions {
   // and so are weights. Tensors are borrowed; those without data get generated contents.
   std::vector<Arg> options, weights;
   // Called before each case, on the calling thread; false ends the run.
-  std::function<bool(const VerifyProgress&)> progress;
+  std::function<bool(const Progress&)> progress;
   std::string function;  // "group/name": only its verifiers, and no kernels
   // Called before each run of a kernel, and of a verifier of a function (samples are counted from 1), so that a crash can be
   // attributed. Must not throw.
@@ -94,28 +94,28 @@ struct VerifyOptions {
       watch_function;
 };
 
-// Why calls were not run, or not compared.
-struct VerifyReason {
-  std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
-  std::string detail;  // of the first one
-  size_t count = 0;
-};
-
 // The fewest runs after which a kernel counts as verified.
 inline constexpr size_t kVerifiedRuns = 100;
 
 struct KernelReport {
+  // Why calls were not run, or not compared.
+  struct Reason {
+    std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
+    std::string detail;  // of the first one
+    size_t count = 0;
+  };
+
   std::string op, id, backend;
   Kind kind = Kind::kDefault;
   size_t passed = 0;
-  size_t failed = 0;                  // with unexpected passes
-  size_t skipped = 0;                 // the kernel does not accept the call
-  size_t declined = 0;                // the kernel declined the call when it ran
-  size_t expected = 0;                // expected failures
-  VerifyCase worst;                   // a failure if there is one; its call is empty if nothing ran
-  std::vector<VerifyCase> failures;   // the first ones
-  std::vector<VerifyReason> reasons;  // most frequent first
-  std::vector<double> errors;         // of each case that ran, in units of the tolerance
+  size_t failed = 0;                 // with unexpected passes
+  size_t skipped = 0;                // the kernel does not accept the call
+  size_t declined = 0;               // the kernel declined the call when it ran
+  size_t expected = 0;               // expected failures
+  VerifyCase worst;                  // a failure if there is one; its call is empty if nothing ran
+  std::vector<VerifyCase> failures;  // the first ones
+  std::vector<Reason> reasons;       // most frequent first
+  std::vector<double> errors;        // of each case that ran, in units of the tolerance
 
   size_t ran() const noexcept { return passed + failed + expected; }
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
@@ -167,19 +167,16 @@ struct CanaryMismatch {
 // "out[3,17] is 0.5 where reference.cpp has 0.25 (12.5 times the tolerance)".
 YARD_API std::string to_string(const CanaryMismatch& mismatch);
 
-// One kernel under one check.
-struct CanaryCount {
-  std::string op, kernel;
-  CanaryCheck check = CanaryCheck::kValues;
-  uint64_t calls = 0;
-  uint64_t checked = 0;
-  uint64_t mismatches = 0;
-  uint64_t skipped = 0;     // sampled, but could not be checked
-  std::string why_skipped;  // the first of them
-};
-
 struct CanaryReport {
-  std::vector<CanaryCount> kernels;        // by op and kernel
+  // One kernel under one check.
+  struct Kernel {
+    std::string op, kernel;
+    CanaryRule::Check check = CanaryRule::Check::kValues;
+    uint64_t calls = 0, checked = 0, mismatches = 0;
+    uint64_t skipped = 0;     // sampled, but could not be checked
+    std::string why_skipped;  // the first of them
+  };
+  std::vector<Kernel> kernels;             // by op and kernel
   std::vector<CanaryMismatch> mismatches;  // the last 64, oldest first
 };
 

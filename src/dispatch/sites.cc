@@ -93,7 +93,7 @@ bool Sites::first_need(std::string_view op, const registry::OpRecord* op_record)
       op_record != nullptr ? &(*by_index_)[op_record->op->index].needed : nullptr;
   if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
   if (select::inside_select()) return false;  // where nothing may be published
-  if (!loader->need(PluginOffer::kOp, op)) return false;
+  if (!loader->need(registry::PluginOffer::kOp, op)) return false;
   if (needed != nullptr) needed->store(true, std::memory_order_release);
   return true;
 }
@@ -113,7 +113,8 @@ Status Sites::unknown_op(const registry::State& state, std::string_view name) co
   Status s(Code::kUnknownOp, fmt::format("op '{}' is not known{}", name,
                                          base::did_you_mean(name, base::keys(state.op_records))));
   if (registry::LazyLoader* const loader = core_.services().lazy_loader())
-    for (std::string& line : loader->refused_for(PluginOffer::kOp, name)) s.note(std::move(line));
+    for (std::string& line : loader->refused_for(registry::PluginOffer::kOp, name))
+      s.note(std::move(line));
   return s;
 }
 

@@ -54,7 +54,7 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
   TraceNode node{program.name(), std::move(spec), std::string(kernel), std::string(note), {}};
   std::vector<Written> written;
   const auto tensor = [&](const op::Param& p, std::string name, const yard_tensor_t* t) {
-    TraceArg& arg = node.args.emplace_back();
+    TraceNode::Arg& arg = node.args.emplace_back();
     arg.name = std::move(name);
     arg.text = t != nullptr ? op::brief(*t) : "none";
     if (t == nullptr) return;
@@ -70,7 +70,8 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
     } else if (p.is_tensor()) {
       tensor(p, p.name, v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr);
     } else {
-      node.args.push_back({p.name, scalar_text(p, v), TraceArg::kNone, TraceArg::kNone});
+      node.args.push_back(
+          {p.name, scalar_text(p, v), TraceNode::Arg::kNone, TraceNode::Arg::kNone});
     }
   }
   finish(std::move(node), written);
@@ -84,7 +85,7 @@ void Tracer::add(std::string function, const std::vector<ShownArgument>& args,
   node.call = node.op + "(";
   for (const ShownArgument& a : args) {
     if (!node.args.empty()) node.call += ", ";
-    TraceArg& arg = node.args.emplace_back();
+    TraceNode::Arg& arg = node.args.emplace_back();
     arg.text = a.tensor != nullptr ? op::brief(*a.tensor) : a.text;
     node.call += arg.text;
     if (a.tensor == nullptr) continue;
@@ -120,13 +121,13 @@ std::string TraceScope::to_text() const {
   std::string text;
   for (const TraceNode& node : tracer_->nodes()) {
     std::string made, given;
-    for (const TraceArg& a : node.args) {
-      if (a.writes != TraceArg::kNone)
+    for (const TraceNode::Arg& a : node.args) {
+      if (a.writes != TraceNode::Arg::kNone)
         made += fmt::format("{}%{}: {}", made.empty() ? "" : ", ", a.writes, a.text);
-      if (a.writes != TraceArg::kNone && a.reads == TraceArg::kNone) continue;
+      if (a.writes != TraceNode::Arg::kNone && a.reads == TraceNode::Arg::kNone) continue;
       given += given.empty() ? "" : ", ";
       if (!a.name.empty()) given += a.name + "=";
-      given += a.reads != TraceArg::kNone ? fmt::format("%{}", a.reads) : a.text;
+      given += a.reads != TraceNode::Arg::kNone ? fmt::format("%{}", a.reads) : a.text;
     }
     text += fmt::format("{}{}{}({})  [{}]{}{}\n", made, made.empty() ? "" : " = ", node.op, given,
                         node.kernel, node.note.empty() ? "" : "  # ", node.note);
@@ -139,7 +140,7 @@ std::string TraceScope::to_json() const {
   std::vector<std::string> nodes;
   for (const TraceNode& node : tracer_->nodes()) {
     std::vector<std::string> args;
-    for (const TraceArg& a : node.args) {
+    for (const TraceNode::Arg& a : node.args) {
       base::JsonObject arg;
       arg.add("name", a.name).add("text", a.text);
       arg.add_json("reads", number(a.reads)).add_json("writes", number(a.writes));

@@ -213,7 +213,7 @@ Status Service::check_activation(const Activation& a) const {
 Status Service::activate(const Activation& a) {
   // Groups that are in use look for plugins only once; others may have been found or unloaded since.
   for (const std::string& g : known_groups())
-    if (in_use(g)) loader_.need(PluginOffer::kGroup, g);
+    if (in_use(g)) loader_.need(registry::PluginOffer::kGroup, g);
   YARD_RETURN_IF_ERROR(check_activation(a));
   {
     const std::lock_guard lock(lock_);

@@ -107,7 +107,7 @@ Status Service::ask_source(Source& source) {
 }
 
 Status Service::ask_sources(Group& group, bool again) {
-  const bool opened = loader_.need(PluginOffer::kGroup, group.name);
+  const bool opened = loader_.need(registry::PluginOffer::kGroup, group.name);
   Status first;
   // A source may add another.
   for (size_t i = 0;; ++i) {
@@ -196,11 +196,12 @@ Status Functions::load(std::string_view group) {
   };
   if (!is_known(service_->known_groups())) {
     // A plugin that has not been opened may serve it.
-    if (!loader.need(PluginOffer::kGroup, group)) return functions::would_deadlock("plugins");
+    if (!loader.need(registry::PluginOffer::kGroup, group))
+      return functions::would_deadlock("plugins");
     if (const auto names = service_->known_groups(); !is_known(names)) {
       std::string text = fmt::format("no function of group {} is declared or provided{}",
                                      base::excerpt(group), base::did_you_mean(group, names));
-      for (const std::string& line : loader.refused_for(PluginOffer::kGroup, group))
+      for (const std::string& line : loader.refused_for(registry::PluginOffer::kGroup, group))
         text += "\n  " + line;
       return Status(Code::kNotFound, std::move(text));
     }

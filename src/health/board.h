@@ -57,7 +57,7 @@ struct Successes {
 struct Record {
   struct Failed {
     uint64_t kind, sizes;  // hashes
-    FailedCall call;
+    KernelHealth::FailedCall call;
   };
   struct Hash {
     size_t operator()(const CallKind& k) const noexcept { return k.hash(); }
@@ -115,7 +115,7 @@ class BoardState {
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text,
                       Time now);
   HealthReport report(std::span<const Successes> successes, Time now) const;
-  const BreakerTotals& totals() const noexcept { return totals_; }
+  const HealthReport::Breakers& totals() const noexcept { return totals_; }
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
   // Forgets everything but the settings.
@@ -151,7 +151,7 @@ class BoardState {
   size_t kinds_ = 0;                                               // of all records
   std::vector<Device> lost_;
   std::map<std::string, HealthCounts, std::less<>> external_;  // by backend
-  BreakerTotals totals_;
+  HealthReport::Breakers totals_;
   EventQueue events_;
   std::atomic<bool> has_events_{false};
   std::shared_ptr<const HealthSnapshot> snapshot_;  // null if it must be made

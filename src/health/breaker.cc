@@ -214,7 +214,7 @@ struct CircuitBreaker::Impl {
   base::Mutex lock{base::Rank::kBreaker};
   health::Breaker breaker;
   health::EventQueue events;
-  BreakerCounters counters;
+  CircuitBreaker::Counters counters;
   // Changes with every state, so that results of calls that began before are recognized. The upper half is the process,
   // so that results of the parent's calls are late in a forked child.
   uint64_t epoch = base::forks() << 32;
@@ -307,9 +307,9 @@ std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
   return waits ? std::optional(b.until) : std::nullopt;
 }
 
-BreakerCounters CircuitBreaker::counters() const {
+CircuitBreaker::Counters CircuitBreaker::counters() const {
   const std::lock_guard lock(impl_->lock);
-  BreakerCounters all = impl_->counters;
+  CircuitBreaker::Counters all = impl_->counters;
   all.events_dropped = impl_->events.dropped();
   return all;
 }

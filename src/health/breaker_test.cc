@@ -41,7 +41,7 @@ TEST(CircuitBreaker, OpensProbesAndCloses) {
   EXPECT_EQ(b.state(t0 + 31s), kHalfOpen);
   succeed(b, t0 + 32s);
   EXPECT_EQ(b.state(t0 + 32s), kClosed);
-  const BreakerCounters c = b.counters();
+  const CircuitBreaker::Counters c = b.counters();
   EXPECT_EQ(c.admitted, 7u);
   EXPECT_EQ(c.refused, 1u);
   EXPECT_EQ(c.successes, 2u);

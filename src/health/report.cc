@@ -51,7 +51,7 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
     k.op = r.op, k.kernel = r.kernel, k.backend = r.backend;
     add(k, r.counts);
     for (const Record::Failed& f : r.failed) k.failed_calls.push_back(f.call);
-    std::ranges::stable_sort(k.failed_calls, std::greater(), &FailedCall::last);
+    std::ranges::stable_sort(k.failed_calls, std::greater(), &KernelHealth::FailedCall::last);
     for_each(const_cast<Record&>(r), [&](const Entry& e) {
       const Breaker& b = e.breaker;
       if (b.closed()) return;
@@ -59,7 +59,7 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
                         b.until != kManual ? std::optional(b.until) : std::nullopt,
                         b.repeats_at(settings_, now), b.manual});
     });
-    std::ranges::sort(k.open, {}, &OpenBreaker::key);
+    std::ranges::sort(k.open, {}, &KernelHealth::Breaker::key);
   }
   for (const Successes& n : successes) {
     KernelHealth& k = kernels[{n.op, n.kernel}];
@@ -115,14 +115,14 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
     text += fmt::format("backend {}: {}", b.backend, text_of(b, now));
   for (const KernelHealth& k : report.kernels) {
     text += fmt::format("{} {}: {}", k.op, k.kernel, text_of(k, now));
-    for (const OpenBreaker& b : k.open) {
+    for (const KernelHealth::Breaker& b : k.open) {
       text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
       if (b.manual) text += " (manual override)";
       if (b.until && b.state == BreakerState::kOpen)
         text += fmt::format(", probes in {}", rounded_seconds(*b.until - now));
       text += '\n';
     }
-    for (const FailedCall& f : k.failed_calls)
+    for (const KernelHealth::FailedCall& f : k.failed_calls)
       text += fmt::format("  failed: {}, {} time{}, last {} ago\n", f.call, f.count,
                           f.count == 1 ? "" : "s", rounded_seconds(now - f.last));
   }

@@ -57,7 +57,7 @@ TEST(HealthReport, ShowsOpenBreakersAndCooldowns) {
   const HealthReport r = board->report({}, t0 + 12s);
   ASSERT_EQ(r.kernels.size(), 2u);
   ASSERT_EQ(r.kernels[0].open.size(), 1u);
-  const OpenBreaker& b = r.kernels[0].open[0];
+  const KernelHealth::Breaker& b = r.kernels[0].open[0];
   EXPECT_EQ(b.key, "f32 f32, sizes 8-15 4096-8191, cpu");
   EXPECT_EQ(b.state, BreakerState::kOpen);
   EXPECT_EQ(b.until, t0 + 30s);

@@ -301,7 +301,7 @@ Result<Changed> record(const Subject& s, const Json& args) {
 }
 
 Result<Changed> record_stop(const Subject& s, const Json&) {
-  const RecordingStats before = s.runtime.recording().stats();
+  const Recording::Stats before = s.runtime.recording().stats();
   if (before.path.empty()) return Status(Code::kNotFound, "no calls are recorded");
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
   JsonObject effect;

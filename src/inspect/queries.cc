@@ -68,7 +68,7 @@ Result<std::string> health(const Subject& s, const Json&) {
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::string> breakers;
   for (const KernelHealth& k : report.kernels)
-    for (const OpenBreaker& b : k.open) {
+    for (const KernelHealth::Breaker& b : k.open) {
       JsonObject o;
       o.add("op", k.op).add("kernel", k.kernel).add("backend", k.backend).add("key", b.key);
       o.add("state", yard::to_string(b.state)).add_or_null("reason", k.last_error);

@@ -34,7 +34,7 @@ struct PluginRecord : FoundFile {
   bool was_unloaded() const noexcept {
     return state() == State::kUnloaded || state() == State::kPinned;
   }
-  bool serves(PluginOffer what, std::string_view name) const noexcept {
+  bool serves(registry::PluginOffer what, std::string_view name) const noexcept {
     return contains(manifest.offers(what), name);
   }
   void refuse(Refusal r) { refusal = std::move(r), last_state = State::kRefused; }

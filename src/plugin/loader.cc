@@ -156,7 +156,7 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
 
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  std::vector<std::pair<PluginOffer, std::string>> wanted;
+  std::vector<std::pair<registry::PluginOffer, std::string>> wanted;
   {
     Lock lock(mutex_);
     ended_.wait(lock, [&] { return find_claim(kSearch) == nullptr; });
@@ -170,7 +170,8 @@ Status Loader::discover(const std::vector<std::string>& given) {
     for (const PluginRecord& r : records) {
       if (r.state() == State::kRefused) log_refusal(r.path, r.refusal);
       if (r.state() != State::kFound) continue;
-      for (const PluginOffer what : {PluginOffer::kOp, PluginOffer::kGroup})
+      for (const registry::PluginOffer what :
+           {registry::PluginOffer::kOp, registry::PluginOffer::kGroup})
         for (const std::string& name : r.manifest.offers(what)) wanted.emplace_back(what, name);
     }
     std::erase_if(wanted, [&](const auto& w) { return !services_.in_use(w.first, w.second); });
@@ -278,7 +279,8 @@ Refusal Loader::install(PluginRecord& r, PluginFile& file, const PluginRecord* r
   if (s.code() == Code::kUnknownOp) {  // it may have kernels for an op of another plugin
     Refusal busy;
     for (const std::string& op : file.manifest.ops)
-      if (Refusal other = load_for(PluginOffer::kOp, op); other.refused()) busy = std::move(other);
+      if (Refusal other = load_for(registry::PluginOffer::kOp, op); other.refused())
+        busy = std::move(other);
     s = services_.apply(steps);
     if (!s.ok() && busy.refused()) return {Reason::kBusy, "{}; {}", s.message(), busy.detail};
   }
@@ -341,7 +343,7 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   return refusal;
 }
 
-Refusal Loader::load_for(PluginOffer what, std::string_view name) {
+Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
   std::vector<std::string> paths;
   {
     const Lock lock(mutex_);
@@ -365,7 +367,7 @@ Refusal Loader::load_for(PluginOffer what, std::string_view name) {
   return busy;
 }
 
-bool Loader::need(PluginOffer what, std::string_view name) noexcept {
+bool Loader::need(registry::PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
   try {
     Lock lock(mutex_);
@@ -378,7 +380,7 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   return true;
 }
 
-std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
+std::vector<std::string> Loader::refused_for(registry::PluginOffer what, std::string_view name) {
   const Lock lock(mutex_);
   std::vector<std::string> to;
   size_t unread = 0;

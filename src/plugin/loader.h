@@ -36,7 +36,7 @@ struct Services {
   // Publishes all steps or none.
   std::function<Status(const std::vector<registry::Step>&)> apply;
   // Whether an op or a group of functions has been used.
-  std::function<bool(PluginOffer what, const std::string& name)> in_use;
+  std::function<bool(registry::PluginOffer what, const std::string& name)> in_use;
   // Whether this thread is inside a kernel's probe, verifier or cost hint, where nothing may be published.
   std::function<bool()> choosing;
 };
@@ -46,8 +46,8 @@ class Loader final : public registry::LazyLoader {
   Loader(PluginSettings settings, Services services);
   Loader& operator=(Loader&&) = delete;
 
-  bool need(PluginOffer what, std::string_view name) noexcept override;
-  std::vector<std::string> refused_for(PluginOffer what, std::string_view name) override;
+  bool need(registry::PluginOffer what, std::string_view name) noexcept override;
+  std::vector<std::string> refused_for(registry::PluginOffer what, std::string_view name) override;
   // Whether this thread is loading or unloading a plugin; need() then returns false.
   static bool inside() noexcept;
 
@@ -99,7 +99,7 @@ class Loader final : public registry::LazyLoader {
   Refusal load_path(const std::string& path, bool requested);
   // Loads the found plugins that serve a name, and waits for those that are being loaded. Only the refusal kBusy is
   // returned; others are logged.
-  Refusal load_for(PluginOffer what, std::string_view name);
+  Refusal load_for(registry::PluginOffer what, std::string_view name);
 
   const PluginSettings settings_;
   const Services services_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/lists.h"
+#include "registry/interfaces.h"
 
 namespace yard::plugin {
 
@@ -57,8 +58,8 @@ struct Manifest {
   std::string arch, sanitizer, name, version, build;
   std::vector<std::string> devices, features, ops, groups;  // groups of functions
 
-  const std::vector<std::string>& offers(PluginOffer what) const noexcept {
-    return what == PluginOffer::kOp ? ops : groups;
+  const std::vector<std::string>& offers(registry::PluginOffer what) const noexcept {
+    return what == registry::PluginOffer::kOp ? ops : groups;
   }
   bool operator==(const Manifest&) const = default;
 };

@@ -29,7 +29,7 @@ TEST(ConfigCanary, OneMapOrAListOfThem) {
   EXPECT_EQ(r.op, "rms_norm");
   EXPECT_EQ(r.kernel, "*");
   EXPECT_EQ(r.against, "reference");
-  EXPECT_EQ(r.check, CanaryCheck::kValues);
+  EXPECT_EQ(r.check, CanaryRule::Check::kValues);
   EXPECT_FALSE(r.rtol || r.atol);
   EXPECT_EQ(r.dump_most, 16);
   EXPECT_EQ(canary_file("[{op: rms_norm, one_in: 100}]"), one);
@@ -49,7 +49,7 @@ TEST(ConfigCanary, EverythingIsReadPrintedAndReadAgain) {
   EXPECT_EQ(r.dump, "/etc/dumps");  // seen from the folder of the file
   EXPECT_EQ(r.dump_most, 3);
   EXPECT_TRUE(r.optional);
-  EXPECT_EQ(c.canary.at(1).check, CanaryCheck::kFinite);
+  EXPECT_EQ(c.canary.at(1).check, CanaryRule::Check::kFinite);
   const ConfigReading again = parse_config_from(to_yaml(c), "again.yaml", opener({}));
   EXPECT_TRUE(again.ok());
   EXPECT_EQ(again.config, c) << to_yaml(c);

@@ -53,8 +53,10 @@ const char* word_of(Words words, Enum value) noexcept {
 
 }  // namespace
 
-const char* to_string(RetryInplace r) noexcept { return word_of(policy::kRetryWords, r); }
-const char* to_string(CanaryCheck check) noexcept { return word_of(policy::kCheckWords, check); }
+const char* to_string(Policy::RetryInplace r) noexcept { return word_of(policy::kRetryWords, r); }
+const char* to_string(CanaryRule::Check check) noexcept {
+  return word_of(policy::kCheckWords, check);
+}
 const char* to_string(Mode m) noexcept { return word_of(kModeNames, m); }
 std::optional<Mode> parse_mode(std::string_view text) noexcept {
   for (size_t i = 0; i < kProgramMode; ++i)

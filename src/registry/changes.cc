@@ -267,12 +267,11 @@ class Applier {
   }
 
   // Moves back what was set aside, after all steps.
-  Status finish(Applied& to) {
+  Result<Applied> finish() {
     for (const Dependent& d : aside_) YARD_RETURN_IF_ERROR(put_back(d));
     restore_order(next_.functions, function_order_);
     done_.state = std::make_shared<const State>(std::move(next_));
-    to = std::move(done_);
-    return {};
+    return std::move(done_);
   }
 
  private:
@@ -406,9 +405,7 @@ Result<Applied> apply(const State& state, const std::vector<Step>& steps) {
   Applier applier(state);
   for (const Step& step : steps)
     if (Status s = std::visit([&](const auto& x) { return applier.step(x); }, step); !s) return s;
-  Applied applied;
-  YARD_RETURN_IF_ERROR(applier.finish(applied));
-  return applied;
+  return applier.finish();
 }
 
 }  // namespace yard::registry

@@ -65,6 +65,12 @@ Status read_name(const char* from, const char* what, std::string& to) {
   return {};
 }
 
+// `only` is that of a plugin with one backend.
+Status read_backend_name(const char* from, const char* only, std::string& to) {
+  if (from == nullptr && only == nullptr) return bad("it names no backend");
+  return read_name(from != nullptr ? from : only, "its backend", to);
+}
+
 Status read_texts(const char* const* from, uint32_t count, const char* what,
                   std::vector<std::string>& to) {
   if (count > kMaxItems)
@@ -227,9 +233,7 @@ Status read_params(const yard_kernel_t& d, Kernel& k) {
 }
 
 Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel& k) {
-  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
-  if (backend == nullptr) return bad("it names no backend");
-  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", k.backend_name));
+  YARD_RETURN_IF_ERROR(read_backend_name(d.backend, only_backend, k.backend_name));
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
   YARD_RETURN_IF_ERROR(read_features(d, k));
   YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
@@ -264,9 +268,7 @@ Status read_backend_body(const yard_backend_t& d, Backend& b) {
 
 Status read_function_body(const yard_function_t& d, const char* only_backend, Function& f) {
   YARD_RETURN_IF_ERROR(read_name(d.group, "its group", f.group));
-  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
-  if (backend == nullptr) return bad("it names no backend");
-  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", f.backend));
+  YARD_RETURN_IF_ERROR(read_backend_name(d.backend, only_backend, f.backend));
   if (f.backend == detail::kOriginal)
     return bad("its backend is called 'original', which is what the function's own body is called");
   YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", f.signature));
@@ -281,10 +283,6 @@ Status read_function_body(const yard_function_t& d, const char* only_backend, Fu
   if (d.priority < -1000 || d.priority > 1000)
     return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
   return read_texts(d.reasons, d.reason_count, "its reasons", f.reasons);
-}
-
-int priority_of(Kind kind) {
-  return kind == Kind::kDefault ? 150 : kind == Kind::kVendor ? 100 : 50;
 }
 
 }  // namespace
@@ -345,7 +343,10 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
     return std::move(s).note(fmt::format("in kernel '{}' of op '{}'", k->id, k->op));
   k->d = d;
   k->kind = static_cast<Kind>(d.kind);
-  k->priority = d.priority == 0 ? priority_of(k->kind) : d.priority;
+  k->priority = d.priority != 0               ? d.priority
+                : d.kind == YARD_KIND_DEFAULT ? 150
+                : d.kind == YARD_KIND_VENDOR  ? 100
+                                              : 50;
   k->reads_all = d.verify != nullptr && d.verify_reads == nullptr;
   k->link();
   k->keep = std::move(keep);

@@ -78,6 +78,9 @@ class ResultChecker {
   virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 
+// What a plugin can be needed for.
+enum class PluginOffer { kOp, kGroup };
+
 // Loads plugins on demand, for the dispatcher.
 class LazyLoader {
  public:

@@ -67,7 +67,7 @@ class Rules {
   Standing standing();
   // Of the rules that were submitted last, and those that were found in the rules in force later.
   Problems problems();
-  ReloadStats stats();
+  RuntimeStats::Reloads stats();
   void reset_stats();
 
   // To be called after each change of the snapshot, without locks. Keeps parts outside of the dispatcher up to date with the
@@ -161,7 +161,7 @@ class Rules {
   const Record record_;
   base::Mutex lock_{base::Rank::kRules};  // of the following
   Problems problems_;
-  ReloadStats stats_;
+  RuntimeStats::Reloads stats_;
   Watched watched_;
   std::atomic<uint64_t> watch_number_{0};             // counts changes of it, and loaded files
   uint64_t told_ = 0;                                 // the last version that listeners know

@@ -391,7 +391,7 @@ Rules::Standing Rules::standing() {
   return to;
 }
 
-ReloadStats Rules::stats() {
+RuntimeStats::Reloads Rules::stats() {
   const std::lock_guard lock(lock_);
   return stats_;
 }

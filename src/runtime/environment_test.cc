@@ -112,7 +112,7 @@ TEST_F(EnvironmentTest, UnknownNamesAreWarnings) {
   set("YARD_PREFFER", "vendor");
   Runtime r;
   EXPECT_EQ(r.problems().size(), 4u);
-  for (const Problem& p : r.problems()) EXPECT_FALSE(p.error) << p.where;
+  for (const Runtime::Problem& p : r.problems()) EXPECT_FALSE(p.error) << p.where;
   EXPECT_THAT(log_, HasSubstr("did you mean 'softmax'?"));
   EXPECT_THAT(log_, HasSubstr("YARD_BACKEND_REFERENCE"));
   EXPECT_THAT(log_, HasSubstr("did you mean 'YARD_PREFER'?"));

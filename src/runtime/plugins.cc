@@ -30,11 +30,6 @@ std::vector<PluginInfo> Plugins::list() const { return loader_->list(); }
 Status Plugins::load(std::string_view name_or_path) {
   return base::or_out_of_memory([&] { return loader_->load(name_or_path); });
 }
-Status Plugins::need(PluginOffer what, std::string_view name) {
-  if (loader_->need(what, name)) return {};
-  return Status(Code::kWouldDeadlock,
-                "plugins cannot be loaded by the code of a plugin that is being loaded");
-}
 Status Plugins::forget(std::string_view name_or_path) {
   return base::or_out_of_memory([&] { return loader_->forget(name_or_path); });
 }

@@ -184,8 +184,8 @@ void Recording::drop() noexcept {
   changed_.store(true, std::memory_order_relaxed);
 }
 
-RecordingStats Recording::stats() {
-  RecordingStats to;
+yard::Recording::Stats Recording::stats() {
+  yard::Recording::Stats to;
   to.path = file_;
   to.dropped = dropped_.load(std::memory_order_relaxed);
   for (Shard& s : shards_) {
@@ -249,9 +249,9 @@ Status Recording::stop() {
   });
 }
 
-RecordingStats Recording::stats() const {
+yard::Recording::Stats Recording::stats() const {
   const auto recorder = dispatch::find_observer<runtime::Recorder>(runtime_->core());
-  return recorder != nullptr ? recorder->recording().stats() : RecordingStats();
+  return recorder != nullptr ? recorder->recording().stats() : yard::Recording::Stats();
 }
 
 }  // namespace yard

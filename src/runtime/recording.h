@@ -38,7 +38,7 @@ class Recording {
 
   // Writes the file if calls have been counted since. There is no file before the first call.
   Status write();
-  RecordingStats stats();
+  yard::Recording::Stats stats();
 
  private:
   struct Counted {

@@ -21,7 +21,7 @@ TEST(Recording, KeepsSoManyDistinctCallsAndCountsTheRestAsDropped) {
   };
   for (size_t i = 0; i < kMostRecorded + 100; ++i) see(i);
   see(3);  // one that is in it still counts
-  const RecordingStats stats = recording->stats();
+  const yard::Recording::Stats stats = recording->stats();
   EXPECT_EQ(stats.distinct, kMostRecorded);
   EXPECT_EQ(stats.calls, kMostRecorded + 1);
   EXPECT_EQ(stats.dropped, 100u);

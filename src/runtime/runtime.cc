@@ -103,8 +103,8 @@ struct Runtime::Parts final : dispatch::CoreServices {
       base::or_out_of_memory([&] { close_breakers_of_replaced(steps); }).ignore();
       return Status();
     };
-    s.in_use = [this](PluginOffer what, const std::string& name) {
-      return what == PluginOffer::kOp ? core.sites.in_use(name) : functions.in_use(name);
+    s.in_use = [this](registry::PluginOffer what, const std::string& name) {
+      return what == registry::PluginOffer::kOp ? core.sites.in_use(name) : functions.in_use(name);
     };
     s.choosing = [] { return select::inside_select(); };
     return s;
@@ -150,7 +150,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
                                             ? core.published.apply(c.list_->steps).status()
                                             : c.list_->problem;
                                }};
-  std::vector<Problem> problems;  // of the settings
+  std::vector<Runtime::Problem> problems;  // of the settings
   std::weak_ptr<runtime::Recorder> recorder_of_rules;
   // These last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
@@ -303,8 +303,8 @@ Status Rules::reload_environment() {
   });
 }
 
-std::vector<Problem> Runtime::problems() const {
-  std::vector<Problem> to = parts_->problems;
+std::vector<Runtime::Problem> Runtime::problems() const {
+  std::vector<Runtime::Problem> to = parts_->problems;
   const auto s = parts_->core.snapshot();
   for (const policy::EnvProblem& p : s->policy->reading->problems)
     to.push_back({p.variable, p.found, p.message, p.error});

@@ -308,8 +308,9 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.record_ = std::move(op_record);
   candidates.dims_ = health_dims(candidates.program());
   candidates.host_ = process.host;
-  candidates.saves_inputs_ = clauses.sources().policy.retry_inplace == RetryInplace::kSave &&
-                             may_write_inputs(candidates.program());
+  candidates.saves_inputs_ =
+      clauses.sources().policy.retry_inplace == Policy::RetryInplace::kSave &&
+      may_write_inputs(candidates.program());
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;
     c.kernel = kernel;

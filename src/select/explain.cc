@@ -33,9 +33,9 @@ std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidat
 }
 
 // The scores that adjust a kernel's priority for a call.
-std::vector<ScoreNote> score_notes(const CandidateSet& candidates, std::string_view kernel,
-                                   const op::Call& call) {
-  std::vector<ScoreNote> to;
+std::vector<Candidate::Score> score_notes(const CandidateSet& candidates, std::string_view kernel,
+                                          const op::Call& call) {
+  std::vector<Candidate::Score> to;
   const policy::Clauses& clauses = candidates.clauses();
   const policy::CallView view{call.args(), call.flags(), device_of(call.args(), call.count()),
                               &candidates.settings().labels};
@@ -49,7 +49,7 @@ std::vector<ScoreNote> score_notes(const CandidateSet& candidates, std::string_v
 void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNote>& to) {
   std::set<std::string> seen;
   for (const Candidate& c : candidates)
-    for (const ScoreNote& s : c.scores)
+    for (const Candidate::Score& s : c.scores)
       if (seen.insert(to_string(s)).second) to.push_back({"score", to_string(s), "file"});
 }
 
@@ -200,7 +200,7 @@ std::string json_list(const std::vector<T>& list, const F& f) {
   return base::json_list(values);
 }
 
-std::string score_json(const ScoreNote& s) {
+std::string score_json(const Candidate::Score& s) {
   return JsonObject()
       .add_or_null("name", s.name)
       .add("place", s.place)
@@ -209,7 +209,7 @@ std::string score_json(const ScoreNote& s) {
       .text();
 }
 
-std::string transform_json(const TransformNote& t) {
+std::string transform_json(const Candidate::Transform& t) {
   const std::string ns = number_json(t.estimate_ns);
   return JsonObject()
       .add("argument", t.argument)
@@ -238,8 +238,8 @@ std::string candidate_json(const Candidate& c) {
 // The lines below a candidate: how scores adjust its priority, and the transforms that it needs.
 std::string lines_below(const Candidate& c) {
   std::vector<std::string> scores, transforms;
-  for (const ScoreNote& s : c.scores) scores.push_back(to_string(s));
-  for (const TransformNote& t : c.transforms)
+  for (const Candidate::Score& s : c.scores) scores.push_back(to_string(s));
+  for (const Candidate::Transform& t : c.transforms)
     transforms.push_back(fmt::format("{} ({}, ~{:.0f} ns)", t.argument, t.what, t.estimate_ns));
   std::string text;
   if (!scores.empty())
@@ -254,7 +254,7 @@ std::string lines_below(const Candidate& c) {
 
 }  // namespace
 
-std::string to_string(const ScoreNote& s) {
+std::string to_string(const Candidate::Score& s) {
   std::string text = s.name.empty() ? s.place : fmt::format("'{}', {}", s.name, s.place);
   std::string what;
   if (s.add != 0) what = fmt::format("{} {:g}", s.add < 0 ? "-" : "+", std::abs(s.add));

@@ -196,7 +196,8 @@ void sort(std::vector<Able>& able) {
 // ---- Modes that the program has added ----
 
 // The ids that the mode names, best first; if there are none, `why` gets the reason.
-std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCandidate> candidates,
+std::vector<std::string> ids_of_mode(const Selection& s,
+                                     std::span<const ModeCall::Candidate> candidates,
                                      std::string& why) {
   const policy::ProgramMode& mode = *s.candidates.mode().program;
   const op::Labels& labels = s.settings().labels;
@@ -226,7 +227,7 @@ std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCan
 
 // Puts the kernels that the mode names first, in its order, and returns how many these are. `order` is not empty.
 size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& order) {
-  std::vector<ModeCandidate> candidates;
+  std::vector<ModeCall::Candidate> candidates;
   candidates.reserve(able.size());
   for (const Able& a : able) {
     const registry::Kernel& k = *s.candidates.all()[a.index].kernel;

@@ -54,14 +54,6 @@ decltype(ParsedArg::value) arg_value(const op::Param& p, const yard_value_t& v) 
   }
 }
 
-// The value of a name in a call; empty if no given argument has it.
-std::optional<int64_t> value_of(const op::Program& program, const op::Call& call,
-                                const std::string& name) {
-  int64_t value;
-  const auto field = program.field(name);
-  return field && op::find(*field, call.args(), value) ? std::optional(value) : std::nullopt;
-}
-
 // What the schema states about the elements of an argument; the first clause that applies counts.
 std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op::Call& call,
                                             const op::Param& p) {
@@ -75,8 +67,10 @@ std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op
     bool known = true;
     for (const std::string* name : {&c.right.name, &c.factor}) {
       if (name->empty()) continue;
-      const auto v = value_of(program, call, *name);
-      known = known && v && !__builtin_mul_overflow(bound, *v, &bound);
+      int64_t value;
+      const auto field = program.field(*name);
+      known = known && field && op::find(*field, call.args(), value) &&
+              !__builtin_mul_overflow(bound, value, &bound);
     }
     if (!known) continue;
     if (c.compare == op::Compare::kLt) bound = std::max(bound, INT64_MIN + 1) - 1;
@@ -194,24 +188,13 @@ std::vector<TensorBytes> CallCopy::inputs() const {
   return to;
 }
 
-uint64_t CallCopy::read_dtypes() const {
-  uint64_t dtypes = 0;
+std::vector<CallTensors::Written> CallCopy::written(bool originals) const {
+  uint64_t read = 0;
   for (const Copy& c : copies_)
-    if (c.read) dtypes |= YARD_DTYPE_BIT(static_cast<uint32_t>(c.original.dtype()));
-  return dtypes;
-}
-
-std::vector<WrittenTensor> CallCopy::originals() const {
-  std::vector<WrittenTensor> to;
+    if (c.read) read |= YARD_DTYPE_BIT(static_cast<uint32_t>(c.original.dtype()));
+  std::vector<CallTensors::Written> to;
   for (const Copy& c : copies_)
-    if (c.written) to.push_back({c.name, &c.original, read_dtypes()});
-  return to;
-}
-
-std::vector<WrittenTensor> CallCopy::copies() const {
-  std::vector<WrittenTensor> to;
-  for (const Copy& c : copies_)
-    if (c.written) to.push_back({c.name, &c.buffer.view(), read_dtypes()});
+    if (c.written) to.push_back({c.name, originals ? &c.original : &c.buffer.view(), read});
   return to;
 }
 

@@ -45,8 +45,8 @@ class CallCopy {
   std::vector<TensorBytes> inputs() const;
 
   // The tensors that are written: those of the call, and the copies.
-  std::vector<WrittenTensor> originals() const;
-  std::vector<WrittenTensor> copies() const;
+  std::vector<CallTensors::Written> originals() const { return written(true); }
+  std::vector<CallTensors::Written> copies() const { return written(false); }
   // Copies the results from the copies to the tensors of the call.
   void write_back() const;
 
@@ -59,7 +59,7 @@ class CallCopy {
     bool read, written, saved = false;
   };
   const yard_tensor_t* add(const yard_tensor_t& t, std::string name, const op::Param& param);
-  uint64_t read_dtypes() const;
+  std::vector<CallTensors::Written> written(bool originals) const;
 
   std::deque<Copy> copies_;
   std::deque<std::vector<const yard_tensor_t*>> lists_;

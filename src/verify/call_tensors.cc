@@ -88,7 +88,7 @@ struct CallTensors::Parts {
   std::deque<std::vector<TensorView>> views;
   std::deque<TensorList> lists;
   std::vector<Arg> args;
-  std::vector<WrittenTensor> written;
+  std::vector<CallTensors::Written> written;
   uint64_t traffic = 0, inputs = 0;
 };
 
@@ -150,13 +150,15 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
       if (a.written) p.written.push_back({a.name, &t.buffer.view()});
     }
   }
-  for (WrittenTensor& w : p.written) w.inputs = p.inputs;
+  for (CallTensors::Written& w : p.written) w.inputs = p.inputs;
 }
 
 CallTensors::~CallTensors() = default;
 
 const std::vector<Arg>& CallTensors::args() const noexcept { return parts_->args; }
-const std::vector<WrittenTensor>& CallTensors::written() const noexcept { return parts_->written; }
+const std::vector<CallTensors::Written>& CallTensors::written() const noexcept {
+  return parts_->written;
+}
 uint64_t CallTensors::traffic() const noexcept { return parts_->traffic; }
 
 Status CallTensors::fill(std::span<const TensorBytes> contents) {
@@ -209,7 +211,7 @@ std::string CallTensors::damage(bool written) const {
 
 std::vector<char> CallTensors::bits() const {
   std::vector<char> to;
-  for (const WrittenTensor& w : parts_->written) {
+  for (const CallTensors::Written& w : parts_->written) {
     const std::string bytes = verification::packed_elements(*w.view);
     to.insert(to.end(), bytes.begin(), bytes.end());
   }
@@ -220,7 +222,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-yard_tolerance_t tolerance(const WrittenTensor& of, std::span<const yard_tolerance_t> stated) {
+yard_tolerance_t tolerance(const CallTensors::Written& of,
+                           std::span<const yard_tolerance_t> stated) {
   const DType t = of.view->dtype();
   for (const yard_tolerance_t& s : stated)
     if (s.dtype == static_cast<uint32_t>(t) &&
@@ -241,8 +244,8 @@ std::pair<double, double> errors(double found, double expected) {
 // One pair of tensors, row by row.
 class Comparison {
  public:
-  Comparison(const WrittenTensor& found, const WrittenTensor& expected, yard_tolerance_t tolerance,
-             const TensorView* magnitudes, Difference& to)
+  Comparison(const CallTensors::Written& found, const CallTensors::Written& expected,
+             yard_tolerance_t tolerance, const TensorView* magnitudes, Difference& to)
       : name_(found.name),
         f_(*found.view),
         e_(*expected.view),
@@ -320,9 +323,10 @@ class Comparison {
 
 }  // namespace
 
-Difference compare(std::span<const WrittenTensor> found, std::span<const WrittenTensor> expected,
+Difference compare(std::span<const CallTensors::Written> found,
+                   std::span<const CallTensors::Written> expected,
                    std::span<const yard_tolerance_t> tolerances,
-                   std::span<const WrittenTensor> magnitudes) {
+                   std::span<const CallTensors::Written> magnitudes) {
   Difference d;
   for (size_t k = 0; k < found.size(); ++k)
     Comparison(found[k], expected[k], tolerance(found[k], tolerances),

@@ -198,55 +198,6 @@ class Canary final : public registry::ResultChecker {
   const std::shared_ptr<CanaryState> state_;
 };
 
-const registry::Kernel* kernel_against(const registry::OpRecord& op_record,
-                                       const std::string& against) {
-  if (against == "reference") return reference_kernel(op_record);
-  const auto it = op_record.kernels.find(against);
-  return it != op_record.kernels.end() ? it->second.get() : nullptr;
-}
-
-// The kernels of one op that are checked.
-std::vector<CheckedKernel> checked_kernels(
-    const std::vector<CanaryRule>& rules,
-    const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
-    CanaryState& state) {
-  const registry::Op& op = *op_record->op;
-  std::map<const registry::Kernel*, std::shared_ptr<const KernelRunner>> runners;
-  std::vector<CheckedKernel> to;
-  const auto add = [&](const registry::Kernel& kernel, const CanaryRule& rule) {
-    CheckedKernel k{&kernel, rule, nullptr, nullptr, &op, tolerances_of(op, rule.rtol, rule.atol)};
-    if (rule.check == CanaryCheck::kValues) {
-      const registry::Kernel* const against = kernel_against(*op_record, rule.against);
-      if (against == &kernel) return;
-      if (against == nullptr) {
-        const std::string why =
-            rule.against == "reference"
-                ? "the op has no reference kernel; expected 'against' with the id of another"
-                : fmt::format("there is no kernel '{}'", rule.against);
-        return state.problem(
-            op.name, fmt::format("calls of kernel '{}' are not checked: {}", kernel.id, why));
-      }
-      auto& runner = runners[against];
-      if (runner == nullptr)
-        runner = std::make_shared<KernelRunner>(OpUnderTest{op_record, {}, where}, *against);
-      k.against = runner;
-    }
-    k.counters = state.counters(op.name, kernel.id, rule.check);
-    k.counters->problem_reported = false;
-    to.push_back(std::move(k));
-  };
-  for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite})
-    for (const auto& [id, kernel] : op_record->kernels)
-      for (const CanaryRule& r : rules) {
-        if (r.check != check || r.one_in < 1 || !glob_matches(r.op, op.name) ||
-            !glob_matches(r.kernel, id))
-          continue;
-        add(*kernel, r);
-        break;  // the first one counts
-      }
-  return to;
-}
-
 }  // namespace
 
 std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optional<double> rtol,
@@ -263,10 +214,44 @@ std::shared_ptr<registry::ResultChecker> make_canary(
     const std::vector<CanaryRule>& rules,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
     const std::shared_ptr<CanaryState>& state) {
-  state->clear_problems(op_record->op->name);
-  std::vector<CheckedKernel> kernels = checked_kernels(rules, op_record, where, *state);
-  if (kernels.empty()) return nullptr;
-  return std::make_shared<Canary>(std::move(kernels), state);
+  const registry::Op& op = *op_record->op;
+  state->clear_problems(op.name);
+  std::map<const registry::Kernel*, std::shared_ptr<const KernelRunner>> runners;
+  std::vector<CheckedKernel> checked;
+  const auto add = [&](const registry::Kernel& kernel, const CanaryRule& rule) {
+    CheckedKernel k{&kernel, rule, nullptr, nullptr, &op, tolerances_of(op, rule.rtol, rule.atol)};
+    if (rule.check == CanaryRule::Check::kValues) {
+      const bool reference = rule.against == "reference";
+      const registry::Kernel* const against =
+          reference ? reference_kernel(*op_record) : find_kernel(*op_record, rule.against);
+      if (against == &kernel) return;
+      if (against == nullptr)
+        return state->problem(
+            op.name,
+            fmt::format("calls of kernel '{}' are not checked: {}", kernel.id,
+                        reference
+                            ? "the op has no reference kernel; expected 'against' with the id of "
+                              "another"
+                            : fmt::format("there is no kernel '{}'", rule.against)));
+      auto& runner = runners[against];
+      if (runner == nullptr)
+        runner = std::make_shared<KernelRunner>(OpUnderTest{op_record, {}, where}, *against);
+      k.against = runner;
+    }
+    k.counters = state->counters(op.name, kernel.id, rule.check);
+    k.counters->problem_reported = false;
+    checked.push_back(std::move(k));
+  };
+  for (const CanaryRule::Check check : {CanaryRule::Check::kValues, CanaryRule::Check::kFinite})
+    for (const auto& [id, kernel] : op_record->kernels)
+      for (const CanaryRule& r : rules)
+        if (r.check == check && r.one_in >= 1 && glob_matches(r.op, op.name) &&
+            glob_matches(r.kernel, id)) {
+          add(*kernel, r);
+          break;  // the first one counts
+        }
+  if (checked.empty()) return nullptr;
+  return std::make_shared<Canary>(std::move(checked), state);
 }
 
 }  // namespace yard::verification
@@ -295,7 +280,7 @@ CanaryState::~CanaryState() {
 
 std::shared_ptr<CanaryCounters> CanaryState::counters(const std::string& op,
                                                       const std::string& kernel,
-                                                      CanaryCheck check) {
+                                                      CanaryRule::Check check) {
   const std::lock_guard lock(lock_);
   auto& found = counters_[{op, kernel, check}];
   if (found == nullptr) found = std::make_shared<CanaryCounters>(op, kernel, check);

@@ -44,14 +44,14 @@ inline constexpr std::chrono::minutes kIncidentGap{10};
 // Counters of one kernel under one check.
 struct CanaryCounters {
   std::string op, kernel;
-  CanaryCheck check;
+  CanaryRule::Check check;
   base::Counter calls, checked;
   std::atomic<uint64_t> skipped{0}, mismatches{0};
   std::atomic<bool> problem_reported{false};  // that its calls cannot be checked
   std::string why_skipped;                    // the first reason; under the lock of CanaryState
   base::LogLimit log_limit;
 
-  CanaryCounters(std::string o, std::string k, CanaryCheck c)
+  CanaryCounters(std::string o, std::string k, CanaryRule::Check c)
       : op(std::move(o)), kernel(std::move(k)), check(c) {}
   // Counts a call. True for one in `one_in` at random, so that a loop with a period has all its calls checked, and threads
   // with few calls get their share. Writes only memory of the thread.
@@ -82,7 +82,7 @@ class CanaryState {
 
   // The same object for the same names.
   std::shared_ptr<CanaryCounters> counters(const std::string& op, const std::string& kernel,
-                                           CanaryCheck check);
+                                           CanaryRule::Check check);
   // A sampled call could not be checked. If `permanent`, no call like it can be, which is reported once as a problem.
   void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
   // `request` may be null. Dumps are written later. Beyond kMostWaiting pending ones they are dropped.
@@ -100,7 +100,7 @@ class CanaryState {
   bool write_one() noexcept;
 
   base::Mutex lock_{base::Rank::kCanary};
-  std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
+  std::map<std::tuple<std::string, std::string, CanaryRule::Check>, std::shared_ptr<CanaryCounters>>
       counters_;
   std::deque<std::shared_ptr<CanaryMismatch>> mismatches_;
   std::deque<std::unique_ptr<DumpRequest>> waiting_;

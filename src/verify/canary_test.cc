@@ -73,7 +73,7 @@ class CanaryTest : public ::testing::Test {
     return canary_->begin(
         {*record_->kernels.find(kernel)->second, *record_->op->program, args.data(), flags});
   }
-  CanaryCount count() { return state_->report().kernels.at(0); }
+  CanaryReport::Kernel count() { return state_->report().kernels.at(0); }
 
   registry::testing::Shelf shelf_;
   std::shared_ptr<const registry::OpRecord> record_;
@@ -302,7 +302,7 @@ TEST_F(CanaryTest, EveryTensorOfAListIsCompared) {
 }
 
 TEST_F(CanaryTest, EmptyTensorsPass) {
-  for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite}) {
+  for (const CanaryRule::Check check : {CanaryRule::Check::kValues, CanaryRule::Check::kFinite}) {
     watch("copy", {.check = check});
     const TensorView xv(static_cast<void*>(nullptr), DType::f32, std::vector<int64_t>{0, 4});
     const std::vector<yard_value_t> args{Value(xv).c(), Value(xv).c()};
@@ -314,7 +314,7 @@ TEST_F(CanaryTest, EmptyTensorsPass) {
 }
 
 TEST_F(CanaryTest, FiniteInputsMustGiveFiniteOutputs) {
-  watch("spread", {.check = CanaryCheck::kFinite});
+  watch("spread", {.check = CanaryRule::Check::kFinite});
   Floats x{1, 2}, a{0, 0}, b{0, 0};
   const TensorView xv = x.view(), av = a.view(), bv = b.view();
   const TensorList outs{av, bv};
@@ -367,7 +367,7 @@ TEST_F(CanaryTest, AnOpWithoutAReferenceIsAProblem) {
   EXPECT_EQ(canary_, nullptr);
   ASSERT_EQ(state_->problems().size(), 1u);
   EXPECT_THAT(state_->problems()[0], HasSubstr("the op has no reference kernel"));
-  watch("alone", {.check = CanaryCheck::kFinite});
+  watch("alone", {.check = CanaryRule::Check::kFinite});
   EXPECT_NE(canary_, nullptr);
   EXPECT_TRUE(state_->problems().empty());
 }
@@ -402,7 +402,7 @@ TEST_F(CanaryTest, InputsAreDumpedAsTheyWereBeforeTheKernelRan) {
 TEST_F(CanaryTest, ADumpThatCannotBeWrittenIsAProblem) {
   const base::TempFolder temp;
   base::write_in_place(temp / "file", "");
-  watch("add", {.check = CanaryCheck::kFinite, .dump = temp / "file"});
+  watch("add", {.check = CanaryRule::Check::kFinite, .dump = temp / "file"});
   Floats x{1}, y{1};
   const TensorView xv = x.view(), yv = y.view();
   const std::vector<yard_value_t> args{Value(xv).c(), Value(yv).c()};

@@ -108,7 +108,7 @@ class ReportBuilder {
   }
 
   void note(const std::string& reason, const std::string& detail) {
-    const auto it = std::ranges::find(r_.reasons, reason, &VerifyReason::reason);
+    const auto it = std::ranges::find(r_.reasons, reason, &KernelReport::Reason::reason);
     if (it != r_.reasons.end())
       ++it->count;
     else
@@ -186,23 +186,43 @@ bool run_cases(Generator& generator, size_t cases, size_t& done, const F& run) {
   return true;
 }
 
-class ConformanceRun {
+// The kernels of one op, run with these options.
+class Run {
  public:
-  ConformanceRun(const OpUnderTest& op, const VerifyOptions& options, std::vector<bool>& used)
-      : op_(op),
-        record_(*op.op_record),
-        options_(options),
-        given_(!options.options.empty() || !options.weights.empty()) {
-    for (const std::string& id : op.kernels) {
-      const registry::Kernel& k = *record_.kernels.find(id)->second;
-      kernels_.push_back(
-          {KernelRunner(op, k), ReportBuilder(report_of(k), options.expectations, used), false});
-    }
+  Run(const OpUnderTest& op, const VerifyOptions& options)
+      : op_(op), record_(*op.op_record), options_(options) {
     if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
   }
 
-  // False if `step` ended it.
-  bool cases(const Step& step) {
+ protected:
+  const op::Program& program() const { return *record_.op->program; }
+  const registry::Kernel& kernel(const std::string& id) const {
+    return *record_.kernels.find(id)->second;
+  }
+  void watch(const registry::Kernel& kernel, const CaseRun& run) const {
+    if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
+  }
+
+  const OpUnderTest& op_;
+  const registry::OpRecord& record_;
+  const VerifyOptions& options_;
+  std::optional<KernelRunner> reference_;
+};
+
+class ConformanceRun : Run {
+ public:
+  ConformanceRun(const OpUnderTest& op, const VerifyOptions& options, std::vector<bool>& used,
+                 const VerifyOptions::Progress& progress)
+      : Run(op, options),
+        given_(!options.options.empty() || !options.weights.empty()),
+        progress_(progress) {
+    for (const std::string& id : op.kernels)
+      kernels_.push_back({KernelRunner(op, kernel(id)),
+                          ReportBuilder(report_of(kernel(id)), options.expectations, used), false});
+  }
+
+  // False if the caller ended it.
+  bool cases() {
     for (UnderTest& k : kernels_) {
       const std::string why = k.runner.unavailable();
       k.available = why.empty();
@@ -211,16 +231,16 @@ class ConformanceRun {
     if (!reference_) return skip_all("the op has no reference kernel"), true;
     if (const std::string why = reference_->unavailable(); !why.empty())
       return skip_all("the reference kernel cannot run: " + why), true;
-    if (!op_.calls.empty()) return given_calls(step);
-    planned_ = options_.cases;
+    if (!op_.calls.empty()) return given_calls();
+    progress_.cases = options_.cases;
     for (const UnderTest& k : kernels_)
-      if (k.available && !is_reference(k)) planned_ += options_.cases;
-    if (!schema_calls(step)) return false;
-    if (done_ == 0)
+      if (k.available && !is_reference(k)) progress_.cases += options_.cases;
+    if (!schema_calls()) return false;
+    if (progress_.done == 0)
       skip_all("no call could be made that the reference kernel takes" +
                (rejected_.empty() ? "" : ": " + rejected_));
     for (UnderTest& k : kernels_)
-      if (k.available && !is_reference(k) && !kernel_calls(k, step)) return false;
+      if (k.available && !is_reference(k) && !kernel_calls(k)) return false;
     return true;
   }
 
@@ -237,7 +257,6 @@ class ConformanceRun {
     bool available;
   };
 
-  const op::Program& program() const { return *record_.op->program; }
   bool is_reference(const UnderTest& k) const {
     return &k.runner.kernel() == &reference_->kernel();
   }
@@ -254,7 +273,7 @@ class ConformanceRun {
   }
 
   // From the schema, for all kernels.
-  bool schema_calls(const Step& step) {
+  bool schema_calls() {
     Generator generator(program(), &record_.op->d, seed_of(program(), options_.seed),
                         options_.max_elements);
     size_t made = 0;
@@ -265,16 +284,16 @@ class ConformanceRun {
       }
       auto instance = given_instance(c.call, c.seed);
       CaseRun run(program(), std::move(c), std::move(instance));
-      return run_case(run, kernels_, step);
+      return run_case(run, kernels_);
     });
   }
 
   // From the limits of one kernel, for it alone: they do not depend on which others are tested.
-  bool kernel_calls(UnderTest& k, const Step& step) {
+  bool kernel_calls(UnderTest& k) {
     uint64_t seed = seed_of(program(), options_.seed);
     for (const char c : k.runner.kernel().id) seed = seed * 31 + static_cast<unsigned char>(c);
-    Generator generator = Generator::within(k.runner.limits(), program(), &record_.op->d, seed,
-                                            options_.max_elements);
+    const CallLimits limits = k.runner.limits();
+    Generator generator(program(), &record_.op->d, seed, options_.max_elements, &limits);
     InstanceGenerator instances(k.runner.kernel(), reference_->kernel(), options_);
     Random random(seed);
     size_t made = 0, rejected = 0;
@@ -292,7 +311,7 @@ class ConformanceRun {
       auto instance =
           instances.needed() ? instances.next(program(), c.call, c.seed, &random) : nullptr;
       CaseRun run(program(), std::move(c), std::move(instance));
-      const Made one = run_case(run, {&k, 1}, step);
+      const Made one = run_case(run, {&k, 1});
       ended = one == Made::kEnded;
       return one;
     });
@@ -300,8 +319,8 @@ class ConformanceRun {
   }
 
   // The calls that the caller gave, each with all kinds of contents.
-  bool given_calls(const Step& step) {
-    planned_ = op_.calls.size() * all_contents().size();
+  bool given_calls() {
+    progress_.cases = op_.calls.size() * all_contents().size();
     for (const op::Call& call : op_.calls) {
       const ParsedCall parsed = parsed_call(program(), call);
       Outcome why{Verdict::kSkipped, 0, "no_reference", ""};
@@ -316,7 +335,7 @@ class ConformanceRun {
         }
         CaseRun run(program(), {call, contents, options_.seed},
                     given_instance(call, options_.seed));
-        const Made one = run_case(run, kernels_, step);
+        const Made one = run_case(run, kernels_);
         if (one == Made::kEnded) return false;
         if (one == Made::kRejected)
           skip({Verdict::kSkipped, 0, "no_reference",
@@ -328,21 +347,17 @@ class ConformanceRun {
   }
 
   // kRejected: the reference kernel rejects the call as invalid, and no other kernel runs it.
-  Made run_case(CaseRun& run, std::span<UnderTest> kernels, const Step& step) {
+  Made run_case(CaseRun& run, std::span<UnderTest> kernels) {
     watch(reference_->kernel(), run);
     run.reference = reference_->run(run.call, run.expected, run.states());
     if (run.reference.error_class() == ErrorClass::kCaller) {
       rejected_ = std::string(run.reference.message());
       return Made::kRejected;
     }
-    if (!step(done_, planned_, failed_)) return Made::kEnded;
+    if (options_.progress && !options_.progress(progress_)) return Made::kEnded;
     for (UnderTest& k : kernels) judge_one(k, run);
-    ++done_;
+    ++progress_.done;
     return Made::kRan;
-  }
-
-  void watch(const registry::Kernel& kernel, const CaseRun& run) const {
-    if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
   }
 
   void judge_one(UnderTest& k, const CaseRun& run) {
@@ -354,7 +369,7 @@ class ConformanceRun {
       o = failure(std::string(run.reference.message()));
     else
       o = judge(k.runner, run, *record_.op, options_.repeats);
-    failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
+    progress_.failed += o.verdict == Verdict::kFailed ? 1 : 0;
     k.report.add(o, run.where);
   }
 
@@ -367,29 +382,21 @@ class ConformanceRun {
 
   void skip_all(const std::string& why) { skip({Verdict::kSkipped, 0, "no_reference", why}, ""); }
 
-  const OpUnderTest& op_;
-  const registry::OpRecord& record_;
-  const VerifyOptions& options_;
   const bool given_;  // options or weights
   std::vector<UnderTest> kernels_;
-  std::optional<KernelRunner> reference_;
-  size_t done_ = 0, planned_ = 0, failed_ = 0;
+  VerifyOptions::Progress progress_;
   std::string rejected_;  // why the reference kernel rejected a call, the last one
 };
 
-class SmokeTest {
+class SmokeTest : Run {
  public:
-  SmokeTest(const OpUnderTest& op, const VerifyOptions& options)
-      : op_(op), record_(*op.op_record), options_(options) {
-    if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
-  }
+  using Run::Run;
 
   std::vector<KernelReport> all() {
     std::vector<KernelReport> to;
-    for (const std::string& id : op_.kernels)
-      to.push_back(report_of(*record_.kernels.find(id)->second));
+    for (const std::string& id : op_.kernels) to.push_back(report_of(kernel(id)));
     for (KernelReport& r : to)
-      if (!one(KernelRunner(op_, *record_.kernels.find(r.id)->second), r)) break;
+      if (!one(KernelRunner(op_, kernel(r.id)), r)) break;
     return to;
   }
 
@@ -400,20 +407,20 @@ class SmokeTest {
       report.reasons.push_back({"unavailable", std::move(why), 1});
       return true;
     }
-    const op::Program& program = *record_.op->program;
     const yard_op_t* const op = &record_.op->d;
-    const uint64_t seed = seed_of(program, options_.seed);
+    const uint64_t seed = seed_of(program(), options_.seed);
     const auto run_one = [&](Case c) { return exercise(kernel, std::move(c), report); };
-    Generator any(program, op, seed, kSmokeElements);
+    Generator any(program(), op, seed, kSmokeElements);
     if (!run_cases(any, kSmokeCases, report.passed, run_one)) return false;
     // Few calls of the schema may be within the kernel's limits.
-    Generator own = Generator::within(kernel.limits(), program, op, seed, kSmokeElements);
+    const CallLimits limits = kernel.limits();
+    Generator own(program(), op, seed, kSmokeElements, &limits);
     return run_cases(own, kSmokeCases, report.passed, run_one);
   }
 
   Made exercise(const KernelRunner& kernel, Case c, KernelReport& report) {
     if (!kernel.accepts(c.call, nullptr)) return Made::kRejected;
-    CaseRun run(*record_.op->program, std::move(c));
+    CaseRun run(program(), std::move(c));
     // If the reference kernel rejects the call as invalid, the behaviour of other kernels is undefined.
     if (reference_ && reference_->accepts(run.call, nullptr)) {
       watch(reference_->kernel(), run);
@@ -432,25 +439,17 @@ class SmokeTest {
     report.failed = 1, report.worst = run.where, report.failures = {run.where};
     return Made::kEnded;
   }
-
-  void watch(const registry::Kernel& kernel, const CaseRun& run) const {
-    if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
-  }
-
-  const OpUnderTest& op_;
-  const registry::OpRecord& record_;
-  const VerifyOptions& options_;
-  std::optional<KernelRunner> reference_;
 };
 
 }  // namespace
 
-std::vector<KernelReport> check_conformance(const OpUnderTest& op, const VerifyOptions& options,
-                                            const Step& step, std::vector<bool>& used,
-                                            bool* finished) {
-  ConformanceRun run(op, options, used);
-  *finished = run.cases(step);
-  return std::move(run).finish(*finished);
+VerifyReport check_conformance(const OpUnderTest& op, const VerifyOptions& options,
+                               std::vector<bool>& used, VerifyOptions::Progress progress) {
+  ConformanceRun run(op, options, used, progress);
+  VerifyReport to;
+  to.cancelled = !run.cases();
+  to.kernels = std::move(run).finish(!to.cancelled);
+  return to;
 }
 
 std::vector<KernelReport> run_smoke_test(const OpUnderTest& op, const VerifyOptions& options) {

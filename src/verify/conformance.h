@@ -5,21 +5,16 @@
 
 #include <yard/verify.h>
 
-#include <functional>
 #include <vector>
 
 #include "verify/kernel_runner.h"
 
 namespace yard::verification {
 
-// Called before each case with the number of cases done, planned and failed; false ends the run.
-using Step = std::function<bool(size_t done, size_t planned, size_t failed)>;
-
-// One report for each kernel under test. `used` has an element for each expectation of the options; those that matched
-// a call are set. `finished` is false if `step` ended the run.
-std::vector<KernelReport> check_conformance(const OpUnderTest& op, const VerifyOptions& options,
-                                            const Step& step, std::vector<bool>& used,
-                                            bool* finished);
+// Reports each kernel under test. `used` has an element for each expectation of the options; those that matched a call are
+// set. Calls VerifyOptions::progress with `progress` and the numbers of this op added.
+VerifyReport check_conformance(const OpUnderTest& op, const VerifyOptions& options,
+                               std::vector<bool>& used, VerifyOptions::Progress progress = {});
 
 // Runs each kernel on a few small calls to see whether it crashes or writes where it must not. Kernels may fail and decline.
 // Calls that the reference kernel rejects as invalid are skipped. Ends with the first kernel that did damage, which is

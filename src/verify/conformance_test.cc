@@ -45,7 +45,6 @@ TEST_F(Conformance, ACorrectKernelPasses) {
   EXPECT_TRUE(r.verified());
   EXPECT_EQ(r.worst.error, 0);
   EXPECT_FALSE(r.worst.call.empty());
-  EXPECT_TRUE(shelf.finished);
 }
 
 TEST_F(Conformance, TheReferenceKernelIsCheckedToo) {
@@ -94,12 +93,8 @@ TEST(Conformances, ErrorsAreRelativeToTheTermsThatTheOpStates) {
     VerifyOptions options;
     options.cases = 60, options.max_elements = 4096;
     std::vector<bool> used;
-    bool finished = false;
-    return check_conformance(
-               {shelf.op_record("cancel"), {kernel.d.id}, {}}, options,
-               [](size_t, size_t, size_t) { return true; }, used, &finished)
-        .at(0)
-        .failed;
+    return check_conformance({shelf.op_record("cancel"), {kernel.d.id}, {}}, options, used)
+        .failed();
   };
   const plugin::OpDef plain(kCancel);
   const plugin::OpDef stated = plugin::OpDef(kCancel).magnitude<cancel_magnitude>();
@@ -252,7 +247,7 @@ TEST_F(Conformance, UnsupportedCallsAreSkippedWithTheReason) {
   EXPECT_GT(r.passed, 70u);
   ASSERT_GE(r.reasons.size(), 2u);
   size_t counted = 0;
-  for (const VerifyReason& n : r.reasons) {
+  for (const KernelReport::Reason& n : r.reasons) {
     EXPECT_TRUE(n.reason == "dtype" || n.reason == "layout") << n.reason;
     EXPECT_FALSE(n.detail.empty());
     counted += n.count;
@@ -270,15 +265,13 @@ KernelReport verify_alone(CopyOp& shelf, plugin::Kernel kernel, VerifyOptions op
                           std::vector<op::Call> calls = {}) {
   shelf.shelf.put(kernel.backend("plain").d);
   std::vector<bool> used;
-  bool finished = false;
-  return check_conformance(
-             {shelf.shelf.op_record("copy"), {kernel.d.id}, {}, std::move(calls)}, options,
-             [](size_t done, size_t planned, size_t) {
-               EXPECT_LT(done, planned);
-               return true;
-             },
-             used, &finished)
-      .at(0);
+  options.progress = [](const VerifyOptions::Progress& p) {
+    EXPECT_LT(p.done, p.cases);
+    return true;
+  };
+  return check_conformance({shelf.shelf.op_record("copy"), {kernel.d.id}, {}, std::move(calls)},
+                           options, used)
+      .kernels.at(0);
 }
 
 TEST_F(Conformance, ANarrowKernelMeetsAHundredCallsAndAModelsSizeFindsItsFault) {
@@ -374,11 +367,8 @@ class StatefulConformance : public ::testing::Test {
               kernel(plugin::Kernel::of<F>("affine", "default.affine")));
     options.max_elements = 4096, options.cases = 50;
     std::vector<bool> used;
-    bool finished = false;
-    return check_conformance(
-               {shelf.op_record("affine"), {"default.affine"}, {}}, options,
-               [](auto...) { return true; }, used, &finished)
-        .at(0);
+    return check_conformance({shelf.op_record("affine"), {"default.affine"}, {}}, options, used)
+        .kernels.at(0);
   }
 };
 
@@ -440,11 +430,9 @@ TEST(StatefulArguments, AreLoadedFromTheCall) {
   options.max_elements = 4096, options.cases = 50;
   const auto run = [&](std::vector<op::Call> calls) {
     std::vector<bool> used;
-    bool finished = false;
-    return check_conformance(
-               {shelf.op_record("plus"), {"default.p"}, {}, std::move(calls)}, options,
-               [](auto...) { return true; }, used, &finished)
-        .at(0);
+    return check_conformance({shelf.op_record("plus"), {"default.p"}, {}, std::move(calls)},
+                             options, used)
+        .kernels.at(0);
   };
   const KernelReport made = run({});
   EXPECT_EQ(made.failed, 0u) << first_failure(made);
@@ -478,13 +466,13 @@ TEST_F(Conformance, TheSameSeedGivesTheSameReport) {
 }
 
 TEST_F(Conformance, CanBeCancelled) {
-  bool finished = true;
   std::vector<bool> used;
-  const auto reports = check_conformance(
-      {shelf.shelf.op_record("copy"), {"reference.copy"}, {}}, {},
-      [](size_t done, size_t, size_t) { return done < 5; }, used, &finished);
-  EXPECT_FALSE(finished);
-  EXPECT_EQ(reports.at(0).passed, 5u);
+  VerifyOptions options;
+  options.progress = [](const VerifyOptions::Progress& p) { return p.done < 5; };
+  const VerifyReport report =
+      check_conformance({shelf.shelf.op_record("copy"), {"reference.copy"}, {}}, options, used);
+  EXPECT_TRUE(report.cancelled);
+  EXPECT_EQ(report.kernels.at(0).passed, 5u);
 }
 
 VerifyOptions expecting(const char* text) {

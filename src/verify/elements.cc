@@ -16,20 +16,11 @@ namespace {
 
 constexpr Contents kAllContents[] = {Contents::kNormal,   Contents::kNan,  Contents::kInfinity,
                                      Contents::kDenormal, Contents::kZero, Contents::kLarge};
+constexpr const char* kNames[] = {"normal", "nan", "infinity", "denormal", "zero", "large"};
 
 }  // namespace
 
-const char* to_string(Contents c) noexcept {
-  switch (c) {
-    case Contents::kNormal: return "normal";
-    case Contents::kNan: return "nan";
-    case Contents::kInfinity: return "infinity";
-    case Contents::kDenormal: return "denormal";
-    case Contents::kZero: return "zero";
-    case Contents::kLarge: return "large";
-  }
-  return "?";
-}
+const char* to_string(Contents c) noexcept { return kNames[static_cast<size_t>(c)]; }
 
 std::optional<Contents> parse_contents(std::string_view text) noexcept {
   for (const Contents c : kAllContents)

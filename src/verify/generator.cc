@@ -137,11 +137,11 @@ CallLimits CallLimits::of(const op::Program& program, std::span<const op::Predic
 }
 
 Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t seed,
-                     int64_t max_elements, CallLimits limits)
+                     int64_t max_elements, const CallLimits* limits)
     : program_(program),
       s_(program.schema()),
       op_(op),
-      limits_(std::move(limits)),
+      limits_(limits != nullptr ? *limits : CallLimits()),
       random_(seed),
       solver_(s_, max_elements, limits_.sizes),
       flags_({limits_.flags, limits_.flags | YARD_CALL_INFERENCE}) {
@@ -163,16 +163,11 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
     if (c.kind == op::Clause::Kind::kMayAlias) aliases_[&c] = ShuffleBag<char>({0, 0, 1});
   for (const auto& [variable, list] : types_by_variable(s_, kAnyTypes))
     types_[variable] = ShuffleBag<DType>(allowed_types(variable, list));
-}
-
-Generator Generator::within(const CallLimits& limits, const op::Program& program,
-                            const yard_op_t* op, uint64_t seed, int64_t max_elements) {
-  Generator g(program, op, seed, max_elements, limits);
-  std::vector<SizePoint> points = g.solver_.points();
-  g.point_count_ = points.size();
-  g.points_ = ShuffleBag<SizePoint>(std::move(points));
-  g.takes_point_ = ShuffleBag<char>({0, 1, 1});
-  return g;
+  if (limits == nullptr) return;
+  std::vector<SizePoint> points = solver_.points();
+  point_count_ = points.size();
+  points_ = ShuffleBag<SizePoint>(std::move(points));
+  takes_point_ = ShuffleBag<char>({0, 1, 1});
 }
 
 std::vector<int> Generator::allowed_values(const op::Param& p) const {

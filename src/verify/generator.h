@@ -56,19 +56,15 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step,
 
 class Generator {
  public:
-  // Calls from the schema alone. `program` and `op` must outlive it; `op` has the shape function, if the schema needs one.
-  Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements)
-      : Generator(program, op, seed, max_elements, CallLimits()) {}
-  // Calls for a kernel with these limits.
-  static Generator within(const CallLimits& limits, const op::Program& program, const yard_op_t* op,
-                          uint64_t seed, int64_t max_elements);
+  // Calls for a kernel with these limits, or from the schema alone. `program` and `op` must outlive it; `op` has the shape
+  // function, if the schema needs one.
+  Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
+            const CallLimits* limits = nullptr);
 
   // Empty when many attempts in a row gave no call that fits the schema.
   std::optional<Case> next();
 
  private:
-  Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
-            CallLimits limits);
   // A call with one of the points.
   std::optional<Case> next_point();
   // Without `varied`, tensors are contiguous and apart.

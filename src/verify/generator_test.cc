@@ -71,8 +71,8 @@ TEST(Generator, CallsForAKernelAreWithinItsLimits) {
       {op::Field::of(Kind::kAlignment, arg("key")), Integer::at_least(32)},
       {op::Field::of(Kind::kRank, arg("query")), Integer::range(3, 4)},
   };
-  Generator g = Generator::within(CallLimits::of(p, limits, YARD_KERNEL_INFERENCE_ONLY), p, nullptr,
-                                  1, 1 << 20);
+  const CallLimits of_kernel = CallLimits::of(p, limits, YARD_KERNEL_INFERENCE_ONLY);
+  Generator g(p, nullptr, 1, 1 << 20, &of_kernel);
   std::set<int64_t> head_dims;
   size_t within = 0;
   for (size_t i = 0; i < 200; ++i) {

@@ -124,8 +124,8 @@ CaseRun::CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstanc
 }
 
 Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
-                           std::span<const WrittenTensor> found,
-                           std::span<const WrittenTensor> expected,
+                           std::span<const CallTensors::Written> found,
+                           std::span<const CallTensors::Written> expected,
                            std::span<const yard_tolerance_t> tolerances) {
   Difference d = compare(found, expected, tolerances);
   if (d.within || op.d.magnitude == nullptr) return d;
@@ -144,6 +144,11 @@ Difference compare_results(const registry::Op& op, const CallTensors& found,
   if (!bound.ok()) return compare(found.written(), expected.written(), tolerances);
   return compare_results(op, bound->values, bound->count, found.written(), expected.written(),
                          tolerances);
+}
+
+const registry::Kernel* find_kernel(const registry::OpRecord& op_record, std::string_view id) {
+  const auto it = op_record.kernels.find(std::string(id));
+  return it != op_record.kernels.end() ? it->second.get() : nullptr;
 }
 
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record) {

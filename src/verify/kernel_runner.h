@@ -134,13 +134,15 @@ struct CaseRun {
 // compare() of two results of a call, and again with the magnitudes that the op states where they differ too much. The
 // inputs are those of `args`, which fit the schema.
 Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
-                           std::span<const WrittenTensor> found,
-                           std::span<const WrittenTensor> expected,
+                           std::span<const CallTensors::Written> found,
+                           std::span<const CallTensors::Written> expected,
                            std::span<const yard_tolerance_t> tolerances);
 Difference compare_results(const registry::Op& op, const CallTensors& found,
                            const CallTensors& expected,
                            std::span<const yard_tolerance_t> tolerances);
 
+// Returns null if the op has no kernel of that id.
+const registry::Kernel* find_kernel(const registry::OpRecord& op_record, std::string_view id);
 // The op's reference kernel of highest priority, which defines correct results. Null if there is none.
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);
 

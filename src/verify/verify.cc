@@ -87,8 +87,7 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
 
 Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
                                           std::string_view id) {
-  const auto it = op_record.kernels.find(std::string(id));
-  if (it != op_record.kernels.end()) return it->second.get();
+  if (const registry::Kernel* found = verification::find_kernel(op_record, id)) return found;
   return Status(Code::kNotFound,
                 fmt::format("op '{}' has no kernel {}{}", op_record.op->name, base::excerpt(id),
                             base::did_you_mean(id, base::keys(op_record.kernels))));
@@ -168,19 +167,12 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   }
   std::vector<bool> used(options.expectations.size(), false);
   for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {
-    VerifyProgress progress;
+    VerifyOptions::Progress progress;
     progress.op = all[i].op_record->op->name, progress.op_index = i, progress.op_count = all.size();
-    const size_t failed_before = report.failed();
-    bool finished = true;
-    auto reports = verification::check_conformance(
-        all[i], options,
-        [&](size_t done, size_t planned, size_t failed) {
-          progress.done = done, progress.cases = planned, progress.failed = failed_before + failed;
-          return !options.progress || options.progress(progress);
-        },
-        used, &finished);
-    report.cancelled = !finished;
-    for (KernelReport& k : reports) report.kernels.push_back(std::move(k));
+    progress.failed = report.failed();
+    VerifyReport of_op = verification::check_conformance(all[i], options, used, progress);
+    report.cancelled = of_op.cancelled;
+    for (KernelReport& k : of_op.kernels) report.kernels.push_back(std::move(k));
   }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) report.unused.push_back(options.expectations[i]);

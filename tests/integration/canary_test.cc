@@ -92,8 +92,8 @@ class CanaryOf : public ::testing::Test {
     return false;
   }
   Runtime& runtime() { return bare_.runtime; }
-  CanaryCount count(const std::string& kernel) {
-    for (const CanaryCount& c : runtime().health().canaries().kernels)
+  CanaryReport::Kernel count(const std::string& kernel) {
+    for (const CanaryReport::Kernel& c : runtime().health().canaries().kernels)
       if (c.kernel == kernel) return c;
     return {};
   }
@@ -285,7 +285,7 @@ TEST_F(CanaryOf, StrictCallsAreRepairedToo) {
 }
 
 TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
-  watch({{.op = "*", .check = CanaryCheck::kFinite}});
+  watch({{.op = "*", .check = CanaryRule::Check::kFinite}});
   copy_.set({.wrong_numbers = true,
              .offset = std::numeric_limits<double>::infinity(),
              .delegate = &right_copy_});
@@ -310,7 +310,7 @@ TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
                         .offset = std::numeric_limits<double>::infinity(),
                         .delegate = &right_add_}};
   ASSERT_TRUE(bare_.add(promises.descriptor()).ok());
-  watch({{.op = "*", .check = CanaryCheck::kFinite}}, 1000);
+  watch({{.op = "*", .check = CanaryRule::Check::kFinite}}, 1000);
   Floats x(2), y(2);
   const auto adds = [&] {
     x.data = {1, 2}, y.data = {10, 20};
@@ -319,7 +319,7 @@ TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
   EXPECT_THAT(adds().to_string(), HasSubstr("x[0] is inf, and all inputs are finite"));
   EXPECT_EQ(add_.calls(), 0u);
   Policy saves;
-  saves.retry_inplace = RetryInplace::kSave;
+  saves.retry_inplace = Policy::RetryInplace::kSave;
   ASSERT_TRUE(runtime().set_policy(saves).ok());
   EXPECT_TRUE(adds().ok());
   EXPECT_EQ(x.data, (std::vector<float>{11, 22}));

@@ -67,8 +67,10 @@ class Under {
       if (k.kernel == "fault.bad") return k;
     return {};
   }
-  OpenBreaker breaker() const { return health().open.empty() ? OpenBreaker() : health().open[0]; }
-  BreakerTotals totals() const { return runtime->health().report().breakers; }
+  KernelHealth::Breaker breaker() const {
+    return health().open.empty() ? KernelHealth::Breaker() : health().open[0];
+  }
+  HealthReport::Breakers totals() const { return runtime->health().report().breakers; }
   bool half_open() const {
     return base::eventually([&] { return breaker().state == BreakerState::kHalfOpen; });
   }

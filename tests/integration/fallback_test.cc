@@ -129,7 +129,7 @@ TEST_P(InPlace, IsRetriedWithSavedInputsAndTheResultIsRight) {
     World w(GetParam(), 0, 2);  // two such, one after the other
     for (auto& k : w.made) k->set(b);
     Policy p;
-    p.retry_inplace = RetryInplace::kSave;
+    p.retry_inplace = Policy::RetryInplace::kSave;
     ASSERT_TRUE(w.runtime.set_policy(p).ok());
     Tensors t;
     const Status s = GetParam().call(w.runtime, t, {});
@@ -170,7 +170,7 @@ TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
     return static_cast<int32_t>(YARD_FAULT);
   }});
   Policy p;
-  p.retry_inplace = RetryInplace::kSave;
+  p.retry_inplace = Policy::RetryInplace::kSave;
   ASSERT_TRUE(w.runtime.set_policy(p).ok());
   const TensorView x(wide.data(), DType::f32, {4, 16}, {24, 1});
   const TensorView weights(weight.data(), DType::f32, {16});
@@ -209,7 +209,7 @@ TEST(BoundInPlace, AHandleChecksOverlapWhenItsKernelFails) {
       ASSERT_TRUE(bare.add(first).ok());
       ASSERT_TRUE(bare.add(plugin::Kernel::of<add_one>("copy", "b").backend("test").d).ok());
       Policy p;
-      if (saves) p.retry_inplace = RetryInplace::kSave;
+      if (saves) p.retry_inplace = Policy::RetryInplace::kSave;
       ASSERT_TRUE(bare.runtime.set_policy(p).ok());
       Floats out(4), x(4);
       const auto bound = bind(op.on(bare.runtime), out.view, x.view).value();

@@ -344,7 +344,7 @@ TEST_F(Modes, BypassNeitherDenyNorCapability) {
   ModeProvider p;
   p.plan = [&](const ModeCall& c) {
     seen.clear();
-    for (const ModeCandidate& k : c.candidates) seen.emplace_back(k.id);
+    for (const ModeCall::Candidate& k : c.candidates) seen.emplace_back(k.id);
     return std::vector<std::string>{"default.d", "default.b", "default.b", "default.nobody"};
   };
   runtime().rules().add_mode("wants_d", p).or_throw();

@@ -17,7 +17,7 @@ int main() {
               !runtime.recording().stats().path.empty(), runtime.plugins().list().size());
   for (const yard::PluginInfo& p : runtime.plugins().list())
     std::printf("%s: %s\n", p.path.c_str(), yard::to_string(p.state));
-  for (const yard::Problem& p : runtime.problems())
+  for (const yard::Runtime::Problem& p : runtime.problems())
     std::printf("%s: %s\n", p.where.c_str(), p.message.c_str());
   return runtime.recording().stop().ok() ? 0 : 1;
 }

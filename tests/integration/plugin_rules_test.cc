@@ -23,7 +23,7 @@ class PluginRules : public ::testing::Test {
   }
   std::vector<std::string> errors() const {
     std::vector<std::string> to;
-    for (const Problem& p : runtime_.problems())
+    for (const Runtime::Problem& p : runtime_.problems())
       if (p.error) to.push_back(p.message);
     return to;
   }

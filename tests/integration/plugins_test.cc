@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "dispatch/core.h"
+#include "plugin/loader.h"
 #include "plugin_files.h"
 
 namespace yard::testing {
@@ -134,10 +135,10 @@ TEST(Plugins, AreOpenedForTheGroupsTheyServe) {
   Folder folder;
   folder.put("of_a_group");
   Runtime runtime(alone({folder.path()}));
-  Plugins plugins = runtime.plugins();
-  ASSERT_TRUE(plugins.need(PluginOffer::kGroup, "nobody's").ok());
+  plugin::Loader& loader = runtime.plugins().loader();
+  ASSERT_TRUE(loader.need(registry::PluginOffer::kGroup, "nobody's"));
   EXPECT_EQ(info_of(runtime, "of_a_group").state, PluginState::kFound);
-  ASSERT_TRUE(plugins.need(PluginOffer::kGroup, "kda").ok());
+  ASSERT_TRUE(loader.need(registry::PluginOffer::kGroup, "kda"));
   EXPECT_EQ(info_of(runtime, "of_a_group").state, PluginState::kLoaded);
 }
 

@@ -12,7 +12,7 @@ uint64_t hash_question(uint64_t salt, const ModeCall& c) {
   uint64_t h = mix(mix(salt, c.flags), static_cast<uint64_t>(c.device.index));
   for (const auto& [name, value] : c.labels)
     for (const char letter : name + value) h = mix(h, static_cast<uint8_t>(letter));
-  for (const ModeCandidate& k : c.candidates) h = mix(h, static_cast<uint8_t>(k.id[1]));
+  for (const ModeCall::Candidate& k : c.candidates) h = mix(h, static_cast<uint8_t>(k.id[1]));
   return h;
 }
 

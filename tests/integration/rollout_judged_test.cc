@@ -112,10 +112,11 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
                             .kind(YARD_KIND_REFERENCE)
                             .d;
   bare_.add(right).or_throw();
-  const std::pair<CanaryCheck, int64_t> canaries[] = {{CanaryCheck::kFinite, 1},
-                                                      {CanaryCheck::kValues, 1},
-                                                      {CanaryCheck::kValues, 10},
-                                                      {CanaryCheck::kFinite, 1'000'000}};
+  const std::pair<CanaryRule::Check, int64_t> canaries[] = {
+      {CanaryRule::Check::kFinite, 1},
+      {CanaryRule::Check::kValues, 1},
+      {CanaryRule::Check::kValues, 10},
+      {CanaryRule::Check::kFinite, 1'000'000}};
   new_.set({.wrong_numbers = true,
             .offset = std::numeric_limits<double>::quiet_NaN(),
             .delegate = &right});
@@ -179,11 +180,11 @@ TEST_F(RolloutJudged, BothSidesAreChecked) {
       .or_throw();
   Config c = patient_rules(50, 3600);
   c.rollout->max_error_rate = 1;
-  c.canary = {{.op = "*", .check = CanaryCheck::kFinite}};
+  c.canary = {{.op = "*", .check = CanaryRule::Check::kFinite}};
   bare_.runtime.rules().set(c).or_throw();
   for (int i = 0; i < 200; ++i) call();
   uint64_t of_old = 0, of_new = 0;
-  for (const CanaryCount& k : bare_.runtime.health().canaries().kernels)
+  for (const CanaryReport::Kernel& k : bare_.runtime.health().canaries().kernels)
     (k.kernel == "old" ? of_old : of_new) += k.checked;
   EXPECT_GT(of_old, 20u);
   EXPECT_GT(of_new, 20u);

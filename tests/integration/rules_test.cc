@@ -454,7 +454,7 @@ TEST_F(Rules, OnOpsThatAreRegisteredLaterAreCheckedThen) {
       .or_throw();
   const auto told = [&] {
     std::vector<std::string> to;
-    for (const Problem& p : bare_.runtime.problems())
+    for (const Runtime::Problem& p : bare_.runtime.problems())
       if (p.error) to.push_back(p.message);
     return to;
   };

@@ -86,7 +86,7 @@ TEST(Stats, WatchedCallsAreTimedAsOftenAsOthers) {
   World w;
   Config rules;
   CanaryRule rule;
-  rule.op = "twice", rule.one_in = 1'000'000, rule.check = CanaryCheck::kFinite;
+  rule.op = "twice", rule.one_in = 1'000'000, rule.check = CanaryRule::Check::kFinite;
   rules.canary.push_back(rule);
   w.runtime.rules().set(rules).or_throw();
   const TensorView out(w.out.data(), DType::f32, {64}), in(w.in.data(), DType::f32, {64});
@@ -176,7 +176,7 @@ TEST(Stats, AResetStartsAtZero) {
 TEST(Stats, ReloadsAreCountedWithTheirErrors) {
   World w;
   EXPECT_FALSE(w.runtime.rules().load("/nonexistent/rules.yaml").ok());
-  const ReloadStats s = w.runtime.stats().reloads;
+  const RuntimeStats::Reloads s = w.runtime.stats().reloads;
   EXPECT_EQ(s.refused, 1u);
   EXPECT_EQ(s.applied, 0u);
   EXPECT_THAT(s.last_error, ::testing::HasSubstr("/nonexistent/rules.yaml"));

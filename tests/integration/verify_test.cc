@@ -48,7 +48,7 @@ TEST(Verify, ReportsProgressAndCanBeEnded) {
   const Runtime runtime;
   VerifyOptions o = quick();
   size_t calls = 0;
-  o.progress = [&](const VerifyProgress& p) {
+  o.progress = [&](const VerifyOptions::Progress& p) {
     EXPECT_LT(p.done, p.cases);
     EXPECT_LT(p.op_index, p.op_count);
     EXPECT_EQ(p.failed, 0u);

@@ -107,7 +107,7 @@ class Storm : public ::testing::Test {
   }
   void set_policy() {
     yard::Policy p;
-    p.retry_inplace = yard::RetryInplace::kSave;
+    p.retry_inplace = yard::Policy::RetryInplace::kSave;
     Runtime::shared().set_policy(p).or_throw();
   }
   void TearDown() override {

@@ -113,10 +113,10 @@ struct Findings {
   }
   // Problems of the rule file that the environment names. Those of variables are listed already.
   void look_at_rules() {
-    const auto is_variable = [&](const Problem& p) {
+    const auto is_variable = [&](const Runtime::Problem& p) {
       return std::ranges::any_of(environment, [&](const Variable& v) { return v.name == p.where; });
     };
-    for (const Problem& p : Runtime::shared().problems())
+    for (const Runtime::Problem& p : Runtime::shared().problems())
       if (!is_variable(p))
         problems.push_back(
             {p.error,

@@ -145,7 +145,7 @@ Json report_of_process(const ProcessAnswers& a) {
          {"state", text_at(b, "state")},
          {"reason", text_at(b, "reason")},
          {"until_s", value_at(b, "until_s").is_number() ? Json(number_at(b, "until_s")) : Json()}});
-  const ReloadStats& reloads = stats.reloads;
+  const RuntimeStats::Reloads& reloads = stats.reloads;
   to["reloads"] = {{"applied", reloads.applied}, {"refused", reloads.refused}};
   if (reloads.applied + reloads.refused > 0)
     to["remarks"].push_back(

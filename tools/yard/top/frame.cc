@@ -205,7 +205,7 @@ std::vector<Line> header(const TopData& data, const TopView& view, size_t width)
                    .add(fmt::format("  {} ({})  up {}  {} calls/s  {} hits", p.program, p.pid,
                                     age_text(p.up_s), number(m.calls_per_s), percent(m.hit_rate)))
                    .take());
-  const ReloadStats& r = m.reloads;
+  const RuntimeStats::Reloads& r = m.reloads;
   Writer reloads(width);
   reloads.add(
       fmt::format("generation {}; rules: {}", m.generation, p.rules.empty() ? "none" : p.rules));

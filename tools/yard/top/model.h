@@ -51,7 +51,7 @@ struct TopModel {
   std::vector<TopRow> rows;     // by op and kernel
   std::vector<TopRow> classes;  // by op, kernel, mode and call
   std::vector<TopBreaker> breakers;
-  ReloadStats reloads;
+  RuntimeStats::Reloads reloads;
 };
 
 // The interval from `before` to `now`. If `before` is null, it begins when the process started to

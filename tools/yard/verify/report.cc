@@ -65,7 +65,7 @@ Json kernel_json(const KernelReport& k) {
             {"runs", k.ran()},
             {"verified", k.verified()}};
   for (const VerifyCase& c : k.failures) j["failures"].push_back(case_json(c));
-  for (const VerifyReason& r : k.reasons)
+  for (const KernelReport::Reason& r : k.reasons)
     j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
   return j;
 }

@@ -160,7 +160,7 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
 int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   VerifyOptions& options = q.options;
   Progress progress;
-  options.progress = [&](const VerifyProgress& p) {
+  options.progress = [&](const VerifyOptions::Progress& p) {
     if (progress.shown())
       progress.say(fmt::format("op {} of {}: {}, call {} of {}{}", p.op_index + 1, p.op_count, p.op,
                                p.done + 1, p.cases,
