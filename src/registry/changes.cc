@@ -46,24 +46,20 @@ void put_kernel(detail::ChangeList& list, const yard_kernel_t& kernel, std::shar
 }  // namespace
 
 Changes& Changes::add_op(const yard_op_t& op, std::shared_ptr<void> keep) {
-  put<registry::AddOp>(*list_, registry::read_op(op, std::move(keep)));
-  return *this;
+  return put<registry::AddOp>(*list_, registry::read_op(op, std::move(keep))), *this;
 }
 Changes& Changes::add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep) {
-  put<registry::AddBackend>(*list_, registry::read_backend(backend, std::move(keep)));
-  return *this;
+  return put<registry::AddBackend>(*list_, registry::read_backend(backend, std::move(keep))), *this;
 }
 Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
-  put_kernel(*list_, kernel, std::move(keep), false);
-  return *this;
+  return put_kernel(*list_, kernel, std::move(keep), false), *this;
 }
 Changes& Changes::add_function(const yard_function_t& function, std::shared_ptr<void> keep) {
-  put<registry::AddFunction>(*list_, registry::read_function(function, std::move(keep)));
-  return *this;
+  return put<registry::AddFunction>(*list_, registry::read_function(function, std::move(keep))),
+         *this;
 }
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
-  put_kernel(*list_, kernel, std::move(keep), true);
-  return *this;
+  return put_kernel(*list_, kernel, std::move(keep), true), *this;
 }
 Changes& Changes::add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep) {
   Status s = registry::read_plugin(plugin, keep, list_->steps);
@@ -71,20 +67,16 @@ Changes& Changes::add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> 
   return *this;
 }
 Changes& Changes::remove_kernel(std::string op, std::string id) {
-  list_->steps.push_back(registry::RemoveKernel{std::move(op), std::move(id)});
-  return *this;
+  return list_->steps.push_back(registry::RemoveKernel{std::move(op), std::move(id)}), *this;
 }
 Changes& Changes::remove_backend(std::string name) {
-  list_->steps.push_back(registry::RemoveBackend{std::move(name)});
-  return *this;
+  return list_->steps.push_back(registry::RemoveBackend{std::move(name)}), *this;
 }
 Changes& Changes::remove_op(std::string name) {
-  list_->steps.push_back(registry::RemoveOp{std::move(name)});
-  return *this;
+  return list_->steps.push_back(registry::RemoveOp{std::move(name)}), *this;
 }
 Changes& Changes::reprobe(std::string backend) {
-  list_->steps.push_back(registry::Reprobe{std::move(backend)});
-  return *this;
+  return list_->steps.push_back(registry::Reprobe{std::move(backend)}), *this;
 }
 
 }  // namespace yard
@@ -143,7 +135,7 @@ class Applier {
 
   Status step(const AddBackend& s) {
     const auto [known, is_new] = next_.backends.try_emplace(s.backend->name, s.backend);
-    if (is_new || s.is_default || same(*known->second, *s.backend)) return {};
+    if (is_new || s.is_default || difference(*known->second, *s.backend).empty()) return {};
     return conflict(fmt::format("backend '{}' is registered already and differs: {}",
                                 s.backend->name, difference(*known->second, *s.backend)));
   }
@@ -154,7 +146,7 @@ class Applier {
     const Function& f = *s.function;
     for (const auto& known : next_.functions) {
       if (!same_place(*known, f)) continue;
-      if (same(*known, f)) return {};
+      if (difference(*known, f).empty()) return {};
       return conflict(
           fmt::format("function '{}' of group '{}' is provided by backend '{}' already, "
                       "and differs: {}",
@@ -181,7 +173,7 @@ class Applier {
       return not_found(fmt::format("op '{}' has no kernel '{}' to replace", k.op, k.id), k.id,
                        f->kernels);
     if (!replace && old != f->kernels.end()) {
-      if (same(*old->second, k)) return {};
+      if (difference(*old->second, k).empty()) return {};
       return conflict(fmt::format(
           "kernel '{}' of op '{}' is registered already (by backend '{}') and "
           "differs from the new one (by backend '{}'): {}",

@@ -292,8 +292,8 @@ TEST(Changes, ReprobeAsksAgain) {
   EXPECT_TRUE(after->backend->probe({}, nullptr).available);
   EXPECT_EQ(g_probes, 2);
   // It is the same backend and the same kernel as before, only asked again.
-  EXPECT_TRUE(same(*before, *after));
-  EXPECT_TRUE(same(*before->backend, *after->backend));
+  EXPECT_EQ(difference(*before, *after), "");
+  EXPECT_EQ(difference(*before->backend, *after->backend), "");
   EXPECT_EQ(after->d.id, after->id.c_str());
   s.apply({add(b)});
 }

@@ -65,12 +65,6 @@ Status read_name(const char* from, const char* what, std::string& to) {
   return {};
 }
 
-// `only` is that of a plugin with one backend.
-Status read_backend_name(const char* from, const char* only, std::string& to) {
-  if (from == nullptr && only == nullptr) return bad("it names no backend");
-  return read_name(from != nullptr ? from : only, "its backend", to);
-}
-
 Status read_texts(const char* const* from, uint32_t count, const char* what,
                   std::vector<std::string>& to) {
   if (count > kMaxItems)
@@ -233,7 +227,9 @@ Status read_params(const yard_kernel_t& d, Kernel& k) {
 }
 
 Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel& k) {
-  YARD_RETURN_IF_ERROR(read_backend_name(d.backend, only_backend, k.backend_name));
+  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
+  if (backend == nullptr) return bad("it names no backend");
+  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", k.backend_name));
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
   YARD_RETURN_IF_ERROR(read_features(d, k));
   YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
@@ -268,7 +264,9 @@ Status read_backend_body(const yard_backend_t& d, Backend& b) {
 
 Status read_function_body(const yard_function_t& d, const char* only_backend, Function& f) {
   YARD_RETURN_IF_ERROR(read_name(d.group, "its group", f.group));
-  YARD_RETURN_IF_ERROR(read_backend_name(d.backend, only_backend, f.backend));
+  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
+  if (backend == nullptr) return bad("it names no backend");
+  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", f.backend));
   if (f.backend == detail::kOriginal)
     return bad("its backend is called 'original', which is what the function's own body is called");
   YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", f.signature));
@@ -343,10 +341,8 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
     return std::move(s).note(fmt::format("in kernel '{}' of op '{}'", k->id, k->op));
   k->d = d;
   k->kind = static_cast<Kind>(d.kind);
-  k->priority = d.priority != 0               ? d.priority
-                : d.kind == YARD_KIND_DEFAULT ? 150
-                : d.kind == YARD_KIND_VENDOR  ? 100
-                                              : 50;
+  static constexpr int kByKind[] = {0, 150, 100, 50};  // default, vendor, reference
+  k->priority = d.priority != 0 ? d.priority : kByKind[d.kind];
   k->reads_all = d.verify != nullptr && d.verify_reads == nullptr;
   k->link();
   k->keep = std::move(keep);

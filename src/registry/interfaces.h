@@ -78,8 +78,7 @@ class ResultChecker {
   virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 
-// What a plugin can be needed for.
-enum class PluginOffer { kOp, kGroup };
+enum class PluginOffer { kOp, kGroup };  // what a plugin can be needed for
 
 // Loads plugins on demand, for the dispatcher.
 class LazyLoader {

@@ -109,12 +109,9 @@ struct Function {
 // The text of a reason, with figures[n] in place of {n}.
 std::string fill_in(std::string_view text, const int64_t figures[3]);
 
-// Whether two records are equal, including function pointers and `self`.
-bool same(const Backend& a, const Backend& b);
-bool same(const Kernel& a, const Kernel& b);
+// Whether two ops of the same name are equal, including function pointers and `self`.
 bool same(const Op& a, const Op& b);
-bool same(const Function& a, const Function& b);
-// A description of the difference: "priority 100 and 120". Empty if they are equal.
+// A description of the difference between records of the same name: "priority 100 and 120". Empty if they are equal.
 std::string difference(const Backend& a, const Backend& b);
 std::string difference(const Kernel& a, const Kernel& b);
 std::string difference(const Function& a, const Function& b);
