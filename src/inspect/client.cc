@@ -29,51 +29,31 @@ constexpr auto kListing = std::chrono::seconds(1);
 // The server closes connections that are idle for a minute.
 constexpr auto kLongestPause = std::chrono::seconds(50);
 
-// Where the socket of a process is expected, and whose it must be.
-struct Place {
-  std::string path;
-  uid_t user;
-};
-
-std::vector<Place> places_of(int64_t pid) {
-  std::vector<uid_t> users = {::geteuid()};
-  struct stat info;
-  if (users[0] == 0 && ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid != 0)
-    users.push_back(info.st_uid);
-  std::vector<Place> to;
-  for (const uid_t user : users)
-    for (const std::string& directory : inspect::directories(user))
-      to.push_back({inspect::socket_path(directory, pid), user});
-  return to;
-}
-
 Status closed(int64_t pid) {
   return Status(Code::kNotFound, fmt::format("process {} has closed the connection", pid));
 }
 
-// Connected, and checked that the process and the user at the other end are those.
-Result<base::File> open(const Place& place, int64_t pid, Time until) {
+// Connects, and checks that the process and the user at the other end are those.
+Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time until) {
   base::File socket = inspect::make_socket();
   if (!socket)
     return Status(Code::kUnsupported, fmt::format("no socket: {}", std::strerror(errno)));
-  int error = inspect::connect_to(socket, place.path);
+  int error = inspect::connect_to(socket, path);
   while (error == EAGAIN && Clock::now() < until) {  // too many wait there
     ::usleep(1000);
-    error = inspect::connect_to(socket, place.path);
+    error = inspect::connect_to(socket, path);
   }
   if (error != 0)
     return Status(
         error == EAGAIN ? Code::kDeadline : Code::kNotFound,
-        fmt::format("process {} does not answer on {}: {}", pid, place.path, std::strerror(error)));
+        fmt::format("process {} does not answer on {}: {}", pid, path, std::strerror(error)));
   const auto peer = inspect::peer_of(socket);
-  if (!peer || peer->user != place.user || peer->process != pid)
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("invalid socket {}: expected process {} of user {}, got process {} of "
-                    "user {}",
-                    place.path, pid, place.user, peer ? peer->process : 0,
-                    peer ? static_cast<int64_t>(peer->user) : -1));
-  return socket;
+  if (peer && peer->user == user && peer->process == pid) return socket;
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("invalid socket {}: expected process {} of user {}, got process {} of user {}",
+                  path, pid, user, peer ? peer->process : 0,
+                  peer ? static_cast<int64_t>(peer->user) : -1));
 }
 
 Status send_line(const base::File& socket, std::string line, int64_t pid, Time until) {
@@ -132,8 +112,6 @@ std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
   }
 }
 
-bool is_gone(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
-
 }  // namespace
 
 std::vector<InspectTarget> inspect_targets() {
@@ -156,11 +134,12 @@ std::vector<InspectTarget> inspect_targets() {
       const std::string path = entry.path().string();
       const auto pid = inspect::process_of(entry.path().filename().string());
       if (!pid) continue;
-      auto socket = open({path, user}, *pid, Clock::now());
+      auto socket = open(path, user, *pid, Clock::now());
       if (socket.ok() && send_line(*socket, hello, *pid, Clock::now()).ok())
         asked.push_back({*pid, path, *std::move(socket)});
-      else if (socket.status().code() == Code::kNotFound && is_gone(*pid))
-        ::unlink(path.c_str());
+      else if (socket.status().code() == Code::kNotFound &&
+               ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH)
+        ::unlink(path.c_str());  // the process is gone
     }
   }
   std::vector<InspectTarget> to;
@@ -179,17 +158,23 @@ struct InspectClient::Parts {
 
   Status connect() {
     const Time until = Clock::now() + timeout;
+    std::vector<uid_t> users = {::geteuid()};
+    struct stat info;
+    if (users[0] == 0 && ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 &&
+        info.st_uid != 0)
+      users.push_back(info.st_uid);
     Status first;
-    for (const Place& place : places_of(pid)) {
-      auto opened = open(place, pid, until);
-      if (opened.ok()) {
-        socket = *std::move(opened);
-        used = Clock::now();
-        return {};
+    for (const uid_t user : users)
+      for (const std::string& directory : inspect::directories(user)) {
+        auto opened = open(inspect::socket_path(directory, pid), user, pid, until);
+        if (opened.ok()) {
+          socket = *std::move(opened);
+          used = Clock::now();
+          return {};
+        }
+        // A socket that is not that of its user matters more than one that is missing.
+        if (first.ok() || opened.status().code() != Code::kNotFound) first = opened.status();
       }
-      // A socket that is not that of its user matters more than one that is missing.
-      if (first.ok() || opened.status().code() != Code::kNotFound) first = opened.status();
-    }
     if (first.code() == Code::kNotFound)
       first.note(
           "a process answers from its first call on, unless YARD_INSPECT is off or it is "

@@ -155,35 +155,27 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
   contents.insert(contents.end(), 4, Contents::kNormal);
   contents_ = ShuffleBag<Contents>(std::move(contents));
   for (const op::Param& p : s_.params) {
-    if (p.kind == op::Kind::kEnum || p.kind == op::Kind::kBool)
-      scalars_[p.name] = ShuffleBag<int>(allowed_values(p));
+    if (p.kind == op::Kind::kEnum || p.kind == op::Kind::kBool) {
+      const auto& tests = limits_.scalars[p.name];
+      const size_t count = p.kind == op::Kind::kBool ? 2 : p.enumerators.size();
+      scalars_[p.name] = ShuffleBag<int>(allowed(count_to<int>(count), [&](int v) {
+        return std::ranges::all_of(tests, [&](const auto& t) { return t.holds(v); });
+      }));
+    }
     if (p.kind == op::Kind::kFloat) scalars_[p.name] = ShuffleBag<int>({0, 0, 0, 1, 2, 3});
   }
   for (const op::Clause& c : s_.clauses)
     if (c.kind == op::Clause::Kind::kMayAlias) aliases_[&c] = ShuffleBag<char>({0, 0, 1});
   for (const auto& [variable, list] : types_by_variable(s_, kAnyTypes))
-    types_[variable] = ShuffleBag<DType>(allowed_types(variable, list));
+    types_[variable] = ShuffleBag<DType>(
+        allowed(list, [mask = limits_.dtypes.try_emplace(variable, ~0ull).first->second](DType t) {
+          return (mask & YARD_DTYPE_BIT(static_cast<int>(t))) != 0;
+        }));
   if (limits == nullptr) return;
   std::vector<SizePoint> points = solver_.points();
   point_count_ = points.size();
   points_ = ShuffleBag<SizePoint>(std::move(points));
   takes_point_ = ShuffleBag<char>({0, 1, 1});
-}
-
-std::vector<int> Generator::allowed_values(const op::Param& p) const {
-  const auto it = limits_.scalars.find(p.name);
-  return allowed(count_to<int>(p.kind == op::Kind::kBool ? 2 : p.enumerators.size()), [&](int v) {
-    return it == limits_.scalars.end() ||
-           std::ranges::all_of(it->second, [&](const auto& t) { return t.holds(v); });
-  });
-}
-
-std::vector<DType> Generator::allowed_types(const std::string& variable,
-                                            std::vector<DType> all) const {
-  const auto it = limits_.dtypes.find(variable);
-  return allowed(std::move(all), [&](DType t) {
-    return it == limits_.dtypes.end() || (it->second & YARD_DTYPE_BIT(static_cast<int>(t))) != 0;
-  });
 }
 
 std::optional<Case> Generator::next() {

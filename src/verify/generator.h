@@ -71,8 +71,6 @@ class Generator {
   std::optional<op::Call> attempt(Assignment assignment, bool varied);
   // Makes the last dimensions of block-quantised tensors multiples of their blocks.
   void fit_blocks(Assignment& assignment);
-  std::vector<int> allowed_values(const op::Param& param) const;
-  std::vector<DType> allowed_types(const std::string& variable, std::vector<DType> all) const;
   void choose_types();
   std::vector<int64_t> shape(const op::Param& param, const Assignment& assignment);
   // Empty where the tensor is inferred.
@@ -93,7 +91,7 @@ class Generator {
   const op::Program& program_;
   const op::Schema& s_;
   const yard_op_t* op_;
-  const CallLimits limits_;
+  CallLimits limits_;
   Random random_;
   SizeSolver solver_;
   ShuffleBag<Layouts> layouts_of_call_;

@@ -93,15 +93,6 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
                             base::did_you_mean(id, base::keys(op_record.kernels))));
 }
 
-// The kernel that a dump was compared with, or the reference kernel.
-Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
-                                             const std::string& against) {
-  if (!against.empty()) return kernel_of(op_record, against);
-  if (const registry::Kernel* oracle = verification::reference_kernel(op_record)) return oracle;
-  return Status(Code::kNotFound,
-                fmt::format("op '{}' has no reference kernel", op_record.op->name));
-}
-
 template <class Rule>
 void add_unmet(const Config& config, const std::vector<Rule>& rules, const char* section,
                const std::vector<bool>& met, std::vector<std::string>& to) {
@@ -192,7 +183,13 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
 
   YARD_ASSIGN_OR_RETURN(const auto tried,
                         kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel));
-  YARD_ASSIGN_OR_RETURN(const auto right, right_kernel(*op_record, dump.mismatch.against));
+  // The kernel that the dump was compared with, or the reference kernel.
+  const registry::Kernel* right = verification::reference_kernel(*op_record);
+  if (!dump.mismatch.against.empty()) {
+    YARD_ASSIGN_OR_RETURN(right, kernel_of(*op_record, dump.mismatch.against));
+  }
+  if (right == nullptr)
+    return Status(Code::kNotFound, fmt::format("op '{}' has no reference kernel", op.name));
   const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
   const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
   for (const auto* runner : {&oracle, &candidate})
