@@ -10,7 +10,6 @@ if(TARGET yaml-cpp::yaml-cpp AND NOT TARGET yaml-cpp)  # as it is called from ve
   target_link_libraries(yaml-cpp INTERFACE yaml-cpp::yaml-cpp)
 endif()
 find_package(nlohmann_json QUIET)
-find_package(LibElf QUIET)
 find_package(OpenSSL QUIET COMPONENTS Crypto)
 if(YARD_BUILD_SIMD)
   find_package(hwy QUIET)
@@ -52,7 +51,6 @@ endif()
 set(YARD_KNOWN_LIBRARIES
     "fmt::fmt|libfmt-dev|fmt|fmt"
     "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
-    "LibElf::LibElf|libelf-dev|LibElf|libelf"
     "OpenSSL::Crypto|libssl-dev|OpenSSL|libcrypto"
     "hwy::hwy|libhwy-dev|hwy|libhwy"
     "DNNL::dnnl|libdnnl-dev|dnnl|-ldnnl"

@@ -48,8 +48,7 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/SwitchyardConfig.cmak
                               PATH_VARS Switchyard_PLUGIN_SUBDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SwitchyardConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindLibElf.cmake"
-              "${PROJECT_SOURCE_DIR}/cmake/YardPlugin.cmake"
+install(FILES "${PROJECT_SOURCE_DIR}/cmake/YardPlugin.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/YardPlugin.map"
               "${PROJECT_SOURCE_DIR}/cmake/YardPluginCheck.cmake"
               "${PROJECT_BINARY_DIR}/SwitchyardConfig.cmake"

@@ -19,7 +19,6 @@ build:libdnnl-dev?:<dnnl.hpp>
 build:ocl-icd-opencl-dev?:<CL/cl.h>
 build:libopenblas0-pthread?:openblas
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
-build:libelf-dev:<gelf.h>
 build:libssl-dev:<openssl/evp.h>
 build:libhwy-dev?:<hwy/highway.h>
 build:prometheus-cpp-dev?:<prometheus/exposer.h>

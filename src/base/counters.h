@@ -13,7 +13,6 @@
 
 namespace yard::base {
 
-inline constexpr int kCountersLocal = 0;  // the index in ThreadRecord::locals
 using detail::count;
 using detail::kPerChunk;
 inline constexpr uint32_t kMaxChunks = 512;
@@ -28,8 +27,8 @@ class Counter {
   Counter& operator=(Counter&&) = delete;
 
   uint32_t id() const noexcept { return id_; }
-  // Sum over all threads, past and present, since construction. Takes a lock.
-  uint64_t total() const;
+  // Sum over all threads, past and present, since construction.
+  uint64_t total() const noexcept;
 
  private:
   uint32_t id_;

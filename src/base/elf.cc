@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+// Only files for this machine are read, so the structures of <elf.h> are those of the file.
 #include "base/elf.h"
 
+#include <elf.h>
 #include <fmt/format.h>
-#include <gelf.h>
-#include <libelf.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -22,20 +22,32 @@ constexpr int kMachine = EM_X86_64;
 constexpr int kMachine = EM_AARCH64;
 #endif
 
-constexpr size_t kMostSegments = 256, kMostSections = 65280;
-constexpr uint64_t kLargestNotes = 1 << 20, kLargestDynamic = 1 << 20;
+constexpr uint64_t kMostSegments = 256, kMostSections = 65280, kLargestSegment = 1 << 20;
 constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // of the dynamic segment
-
-using ElfHandle = std::unique_ptr<Elf, int (*)(Elf*)>;
 
 class Reader {
  public:
-  Reader(Elf* elf, uint64_t file_size, std::string_view owner, uint32_t type)
-      : elf_(elf), size_(file_size), owner_(owner), type_(type) {}
+  using ReadAt = std::function<bool(void* to, size_t size, uint64_t offset)>;
+  Reader(uint64_t file_size, ReadAt read_at) : size_(file_size), read_at_(std::move(read_at)) {}
 
-  ElfReading read() {
-    if (!header() || !segments() || !dynamic() || !notes()) to_.notes.clear();
+  ElfReading read(std::string_view owner, uint32_t type) {
+    if (!header() || !segments() || !dynamic() || !notes(owner, type)) to_.notes.clear();
     return std::move(to_);
+  }
+
+  std::vector<std::string> unique_symbols(size_t most) {
+    std::vector<std::string> found;
+    if (!header()) return found;
+    const auto sections = get<Elf64_Shdr>(header_.e_shoff, header_.e_shnum);
+    for (const Elf64_Shdr& s : sections) {
+      if (s.sh_type != SHT_DYNSYM || s.sh_link >= sections.size()) continue;
+      const uint64_t names = sections[s.sh_link].sh_offset;
+      for (const Elf64_Sym& symbol : get<Elf64_Sym>(s.sh_offset, s.sh_size / sizeof(Elf64_Sym)))
+        if (ELF64_ST_BIND(symbol.st_info) == STB_GNU_UNIQUE && symbol.st_shndx != SHN_UNDEF &&
+            found.size() < most)
+          found.push_back(text_at(names + symbol.st_name, kLongestName).value_or("?"));
+    }
+    return found;
   }
 
  private:
@@ -44,16 +56,32 @@ class Reader {
     return false;
   }
   bool damaged(std::string detail) { return fail(PluginReason::kDamaged, std::move(detail)); }
-  Elf_Data* chunk(uint64_t offset, uint64_t size, Elf_Type type) const {
-    return elf_getdata_rawchunk(elf_, static_cast<int64_t>(offset), size, type);
-  }
   bool inside(uint64_t offset, uint64_t length) const {
     return offset <= size_ && length <= size_ - offset;
   }
+  // Empty if they are not in the file.
+  template <class T>
+  std::vector<T> get(uint64_t offset, uint64_t count) const {
+    if (count > size_ || !inside(offset, count * sizeof(T))) return {};
+    std::vector<T> to(count);
+    if (!read_at_(to.data(), count * sizeof(T), offset)) to.clear();
+    return to;
+  }
+  std::optional<std::string> text_at(uint64_t offset, uint64_t most) const {
+    const auto bytes = get<char>(offset, std::min(most, size_ - std::min(offset, size_)));
+    const auto end = std::ranges::find(bytes, '\0');
+    return end == bytes.end() ? std::nullopt : std::optional(std::string(bytes.begin(), end));
+  }
 
   bool header() {
-    GElf_Ehdr h;
-    if (gelf_getehdr(elf_, &h) == nullptr) return damaged("its ELF header cannot be read");
+    const auto head = get<unsigned char>(0, EI_NIDENT);
+    const auto whole = get<Elf64_Ehdr>(0, 1);
+    if (head.empty() || std::memcmp(head.data(), ELFMAG, SELFMAG) != 0)
+      return fail(PluginReason::kNotElf, "it is not an ELF file");
+    if (head[EI_CLASS] != ELFCLASS64 || head[EI_DATA] != ELFDATA2LSB)
+      return fail(PluginReason::kOtherMachine, "it is not for a 64-bit little-endian machine");
+    if (whole.empty()) return damaged("it begins like an ELF file and ends too early");
+    const Elf64_Ehdr& h = header_ = whole[0];
     if (h.e_machine != kMachine)
       return fail(PluginReason::kOtherMachine,
                   fmt::format("it is for ELF machine {}, this one is {}", h.e_machine, kMachine));
@@ -67,24 +95,20 @@ class Reader {
       return damaged(fmt::format("{} {} headers of {} bytes at {} are not in a file of {} bytes",
                                  count, what, size, at, size_));
     };
-    if (h.e_phnum == 0 || h.e_phnum > kMostSegments || h.e_phentsize != sizeof(Elf64_Phdr) ||
-        !inside(h.e_phoff, uint64_t{h.e_phnum} * sizeof(Elf64_Phdr)))
+    segments_ = get<Elf64_Phdr>(h.e_phoff, h.e_phnum);
+    if (segments_.empty() || h.e_phnum > kMostSegments || h.e_phentsize != sizeof(Elf64_Phdr))
       return outside("program", h.e_phnum, h.e_phentsize, h.e_phoff);
     if (h.e_shoff != 0 && (h.e_shnum > kMostSections || h.e_shentsize != sizeof(Elf64_Shdr) ||
-                           !inside(h.e_shoff, uint64_t{h.e_shnum} * sizeof(Elf64_Shdr))))
+                           !inside(h.e_shoff, h.e_shnum * sizeof(Elf64_Shdr))))
       return outside("section", h.e_shnum, h.e_shentsize, h.e_shoff);
-    segments_.resize(h.e_phnum);
     return true;
   }
 
   // Checks what the dynamic loader would map.
   bool segments() {
     uint64_t end = 0;
-    size_t loads = 0;
-    for (size_t i = 0; i < segments_.size(); ++i) {
-      GElf_Phdr& p = segments_[i];
-      if (gelf_getphdr(elf_, static_cast<int>(i), &p) == nullptr)
-        return damaged(fmt::format("program header {} cannot be read", i));
+    for (const Elf64_Phdr& p : segments_) {
+      const auto i = &p - segments_.data();
       if (p.p_type == PT_NULL) continue;
       if (!inside(p.p_offset, p.p_filesz))
         return damaged(fmt::format("segment {} covers bytes {} to {} of a file of {} bytes", i,
@@ -92,7 +116,6 @@ class Reader {
       if (p.p_type == PT_DYNAMIC && std::exchange(dynamic_, &p) != nullptr)
         return damaged("it has two dynamic segments");
       if (p.p_type != PT_LOAD) continue;
-      ++loads;
       const bool aligned = p.p_align <= 1 || ((p.p_align & (p.p_align - 1)) == 0 &&
                                               (p.p_vaddr - p.p_offset) % p.p_align == 0);
       uint64_t stop = 0;
@@ -101,7 +124,7 @@ class Reader {
         return damaged(fmt::format("segment {} contradicts itself or the one before it", i));
       end = stop;
     }
-    if (loads == 0) return damaged("it has nothing to load");
+    if (end == 0) return damaged("it has nothing to load");
     if (dynamic_ == nullptr)
       return fail(PluginReason::kNotALibrary, "it has no dynamic segment: it is not linked");
     return true;
@@ -109,7 +132,7 @@ class Reader {
 
   // Where in the file this memory of the loaded library comes from.
   std::optional<uint64_t> offset_of(uint64_t address, uint64_t size) const {
-    for (const GElf_Phdr& l : segments_)
+    for (const Elf64_Phdr& l : segments_)
       if (l.p_type == PT_LOAD && address >= l.p_vaddr && address - l.p_vaddr <= l.p_filesz &&
           size <= l.p_filesz - (address - l.p_vaddr))
         return l.p_offset + (address - l.p_vaddr);
@@ -117,19 +140,15 @@ class Reader {
   }
 
   bool dynamic() {
-    const GElf_Phdr& p = *dynamic_;
-    if (p.p_filesz > kLargestDynamic || p.p_filesz % sizeof(Elf64_Dyn) != 0)
+    const Elf64_Phdr& p = *dynamic_;
+    if (p.p_filesz > kLargestSegment || p.p_filesz % sizeof(Elf64_Dyn) != 0)
       return damaged(fmt::format("its dynamic segment has {} bytes", p.p_filesz));
     // The dynamic loader reads the table from memory, so the file must have it at the same place.
     if (offset_of(p.p_vaddr, p.p_filesz) != p.p_offset)
       return damaged("its dynamic segment is in no segment that is loaded");
-    Elf_Data* const data = chunk(p.p_offset, p.p_filesz, ELF_T_DYN);
-    if (data == nullptr) return damaged("its dynamic segment cannot be read");
     std::vector<std::pair<std::vector<std::string>*, uint64_t>> texts;
     uint64_t strings = 0, strings_size = 0;
-    for (size_t i = 0; i < p.p_filesz / sizeof(Elf64_Dyn); ++i) {
-      GElf_Dyn d;
-      if (gelf_getdyn(data, static_cast<int>(i), &d) == nullptr) break;
+    for (const Elf64_Dyn& d : get<Elf64_Dyn>(p.p_offset, p.p_filesz / sizeof(Elf64_Dyn))) {
       if (d.d_tag == DT_NULL) return read_texts(texts, strings, strings_size);
       if (d.d_tag == DT_NEEDED || d.d_tag == DT_FILTER || d.d_tag == DT_AUXILIARY)
         texts.emplace_back(&to_.needed, d.d_un.d_val);
@@ -152,113 +171,73 @@ class Reader {
       return damaged(fmt::format("it needs {} libraries", texts.size()));
     const auto table = offset_of(address, size);
     for (const auto& [to, at] : texts) {
-      Elf_Data* const data = table && at < size
-                                 ? chunk(*table + at, std::min(size - at, kLongestName), ELF_T_BYTE)
-                                 : nullptr;
-      const char* const text = data != nullptr ? static_cast<const char*>(data->d_buf) : "";
-      const size_t length = data != nullptr ? ::strnlen(text, data->d_size) : 0;
-      if (data == nullptr || length == data->d_size)
-        return damaged("the name of a library it needs, or its run path, cannot be read");
-      to->emplace_back(text, length);
+      std::optional<std::string> text;
+      if (table && at < size) text = text_at(*table + at, std::min(size - at, kLongestName));
+      if (!text) return damaged("the name of a library it needs, or its run path, cannot be read");
+      to->push_back(*std::move(text));
     }
     return true;
   }
 
-  bool notes() {
-    for (const GElf_Phdr& p : segments_) {
+  bool notes(std::string_view owner, uint32_t type) {
+    for (const Elf64_Phdr& p : segments_) {
       if (p.p_type != PT_NOTE) continue;
-      if (p.p_filesz > kLargestNotes)
+      if (p.p_filesz > kLargestSegment)
         return damaged(fmt::format("its notes have {} bytes", p.p_filesz));
-      if (Elf_Data* const data =
-              chunk(p.p_offset, p.p_filesz, p.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR))
-        notes_of(*data);
+      const auto bytes = get<char>(p.p_offset, p.p_filesz);
+      const uint64_t align = p.p_align == 8 ? 8 : 4;
+      const auto aligned = [&](uint64_t n) { return (n + align - 1) / align * align; };
+      for (uint64_t at = 0; at + sizeof(Elf64_Nhdr) <= bytes.size();) {
+        Elf64_Nhdr n;
+        std::memcpy(&n, bytes.data() + at, sizeof n);
+        const uint64_t name = at + sizeof n, text = aligned(name + n.n_namesz);
+        if (text + n.n_descsz > bytes.size()) break;
+        at = aligned(text + n.n_descsz);
+        // The NUL counts as part of an owner's name.
+        const std::string_view who(bytes.data() + name, n.n_namesz);
+        if (n.n_type != type || who.size() != owner.size() + 1 || !who.starts_with(owner)) continue;
+        std::string_view what(bytes.data() + text, n.n_descsz);
+        while (what.ends_with('\0')) what.remove_suffix(1);
+        to_.notes.emplace_back(what);
+      }
     }
     return true;
   }
 
-  void notes_of(Elf_Data& data) {
-    GElf_Nhdr n;
-    size_t name = 0, text = 0;
-    for (size_t at = 0; at < data.d_size;) {
-      const size_t next = gelf_getnote(&data, at, &n, &name, &text);
-      if (next <= at || next > data.d_size) return;
-      at = next;
-      const char* bytes = static_cast<const char*>(data.d_buf);
-      if (name > data.d_size || n.n_namesz > data.d_size - name || text > data.d_size ||
-          n.n_descsz > data.d_size - text)
-        return;
-      // The NUL counts as part of an owner's name.
-      const std::string_view who(bytes + name, n.n_namesz);
-      if (n.n_type != type_ || who.size() != owner_.size() + 1 || !who.starts_with(owner_))
-        continue;
-      std::string_view what(bytes + text, n.n_descsz);
-      while (what.ends_with('\0')) what.remove_suffix(1);
-      to_.notes.emplace_back(what);
-    }
-  }
-
-  Elf* elf_;
-  uint64_t size_;
-  std::string_view owner_;
-  uint32_t type_;
-  std::vector<GElf_Phdr> segments_;
-  const GElf_Phdr* dynamic_ = nullptr;
+  const uint64_t size_;
+  const ReadAt read_at_;
+  Elf64_Ehdr header_{};
+  std::vector<Elf64_Phdr> segments_;
+  const Elf64_Phdr* dynamic_ = nullptr;
   ElfReading to_;
 };
 
-ElfReading problem(PluginReason kind, const char* detail) { return {kind, detail, {}, {}, {}, {}}; }
-
-// `head` is the beginning of the file, which is checked before libelf reads it.
-ElfReading read(ElfHandle elf, const unsigned char* head, size_t head_size, uint64_t size,
-                std::string_view owner, uint32_t type) {
-  if (head_size < EI_NIDENT || std::memcmp(head, ELFMAG, SELFMAG) != 0)
-    return problem(PluginReason::kNotElf, "it is not an ELF file");
-  if (head[EI_CLASS] != ELFCLASS64 || head[EI_DATA] != ELFDATA2LSB)
-    return problem(PluginReason::kOtherMachine, "it is not for a 64-bit little-endian machine");
-  if (elf == nullptr || elf_kind(elf.get()) != ELF_K_ELF || size < sizeof(Elf64_Ehdr))
-    return problem(PluginReason::kDamaged, "it begins like an ELF file and ends too early");
-  return Reader(elf.get(), size, owner, type).read();
-}
-
-ElfHandle open_elf(const File& file) {
-  elf_version(EV_CURRENT);
-  return {elf_begin(file.fd(), ELF_C_READ, nullptr), elf_end};
+std::optional<Reader> reader_of(const File& file) {
+  struct stat info;
+  if (::fstat(file.fd(), &info) != 0) return std::nullopt;
+  return Reader(static_cast<uint64_t>(info.st_size), [&file](void* to, size_t n, uint64_t offset) {
+    return file.read_at(to, n, static_cast<off_t>(offset)) == static_cast<ssize_t>(n);
+  });
 }
 
 }  // namespace
 
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type) {
-  struct stat info;
-  unsigned char head[EI_NIDENT] = {};
-  const ssize_t n = ::fstat(file.fd(), &info) == 0 ? file.read_at(head, sizeof head, 0) : -1;
-  if (n < 0) return problem(PluginReason::kUnreadable, std::strerror(errno));
-  return read(open_elf(file), head, static_cast<size_t>(n), static_cast<uint64_t>(info.st_size),
-              owner, type);
+  auto reader = reader_of(file);
+  if (reader) return reader->read(owner, type);
+  return {PluginReason::kUnreadable, std::strerror(errno), {}, {}, {}, {}};
 }
 
-ElfReading read_elf(char* bytes, size_t size, std::string_view owner, uint32_t type) {
-  elf_version(EV_CURRENT);
-  const auto* head = reinterpret_cast<const unsigned char*>(bytes);
-  ElfHandle elf(size >= EI_NIDENT ? elf_memory(bytes, size) : nullptr, elf_end);
-  return read(std::move(elf), head, size, size, owner, type);
+ElfReading read_elf(std::string_view bytes, std::string_view owner, uint32_t type) {
+  const auto read_at = [&](void* to, size_t n, uint64_t offset) {
+    return std::memcpy(to, bytes.data() + offset, n) != nullptr;
+  };
+  return Reader(bytes.size(), read_at).read(owner, type);
 }
 
 std::vector<std::string> unique_symbols(const File& file, size_t most) {
-  std::vector<std::string> found;
-  const ElfHandle elf = open_elf(file);
-  for (Elf_Scn* s = nullptr; elf != nullptr && (s = elf_nextscn(elf.get(), s)) != nullptr;) {
-    GElf_Shdr h;
-    if (gelf_getshdr(s, &h) == nullptr || h.sh_type != SHT_DYNSYM || h.sh_entsize == 0) continue;
-    Elf_Data* data = elf_getdata(s, nullptr);
-    for (int i = 0; data != nullptr && found.size() < most; ++i) {
-      GElf_Sym symbol;
-      if (gelf_getsym(data, i, &symbol) == nullptr) break;
-      if (GELF_ST_BIND(symbol.st_info) != STB_GNU_UNIQUE || symbol.st_shndx == SHN_UNDEF) continue;
-      const char* name = elf_strptr(elf.get(), h.sh_link, symbol.st_name);
-      if (name != nullptr) found.emplace_back(name);
-    }
-  }
-  return found;
+  auto reader = reader_of(file);
+  return reader ? reader->unique_symbols(most) : std::vector<std::string>();
 }
 
 }  // namespace yard::base

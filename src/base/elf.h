@@ -26,8 +26,8 @@ struct ElfReading {
 
 // The notes of an owner and type. Everything that the dynamic loader will map must lie inside of the file.
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type);
-// The same from memory, for fuzzing. The bytes may be changed.
-ElfReading read_elf(char* bytes, size_t size, std::string_view owner, uint32_t type);
+// The same from memory, for tests.
+ElfReading read_elf(std::string_view bytes, std::string_view owner, uint32_t type);
 
 // Up to `most` symbols of a library that keep it from being unloaded (STB_GNU_UNIQUE).
 std::vector<std::string> unique_symbols(const File& file, size_t most);

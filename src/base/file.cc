@@ -24,33 +24,6 @@ namespace {
 
 constexpr int kPatienceMs = 2000;  // for a pipe or device that accepts nothing
 
-// Blocks SIGPIPE and SIGXFSZ on this thread, and drops those that were raised meanwhile.
-class WithoutWriteSignals {
- public:
-  WithoutWriteSignals() noexcept {
-    sigset_t both, waiting;
-    ::sigemptyset(&both), ::sigaddset(&both, SIGPIPE), ::sigaddset(&both, SIGXFSZ);
-    ::sigemptyset(&waiting), ::sigpending(&waiting);
-    raised_by_writes_ = both;
-    // A signal that is pending already is another one's.
-    for (const int s : {SIGPIPE, SIGXFSZ})
-      if (::sigismember(&waiting, s) == 1) ::sigdelset(&raised_by_writes_, s);
-    ::pthread_sigmask(SIG_BLOCK, &both, &before_);
-  }
-  ~WithoutWriteSignals() {
-    const timespec now{};
-    int got = 0;
-    do {
-      got = ::sigtimedwait(&raised_by_writes_, nullptr, &now);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  WithoutWriteSignals& operator=(WithoutWriteSignals&&) = delete;
-
- private:
-  sigset_t raised_by_writes_, before_;
-};
-
 // What a path refers to.
 struct Target {
   std::string path;            // of the file itself, links followed; it may be missing
@@ -168,19 +141,26 @@ ssize_t File::read_at(void* to, size_t size, off_t offset) const noexcept {
 }
 
 int write_all(int fd, std::string_view bytes, int patience_ms) {
-  const WithoutWriteSignals without_signals;
-  while (!bytes.empty()) {
+  sigset_t both, before;
+  ::sigemptyset(&both), ::sigaddset(&both, SIGPIPE), ::sigaddset(&both, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &both, &before);
+  int error = 0;
+  while (!bytes.empty() && error == 0) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
     if (n >= 0) {
       bytes.remove_prefix(static_cast<size_t>(n));
     } else if (errno == EAGAIN) {
       pollfd one{fd, POLLOUT, 0};
-      if (::poll(&one, 1, patience_ms) == 0) return ETIMEDOUT;
+      if (::poll(&one, 1, patience_ms) == 0) error = ETIMEDOUT;
     } else if (errno != EINTR) {
-      return errno;
+      error = errno;
     }
   }
-  return 0;
+  // These errors have raised a signal, which is dropped.
+  const timespec now{};
+  if (error == EPIPE || error == EFBIG) ::sigtimedwait(&both, nullptr, &now);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
 }
 
 Status write_file(const std::string& path, std::string_view content, unsigned mode) {
@@ -213,58 +193,51 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
 
 namespace {
 
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
-    // freed, since digests may be made until the process ends.
-    static constinit std::once_flag once;
-    static constinit const EVP_MD* algorithm = nullptr;
-    std::call_once(once, [] { algorithm = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr); });
-    good_ = context_ != nullptr && algorithm != nullptr &&
-            EVP_DigestInit_ex(context_.get(), algorithm, nullptr) == 1;
-  }
-  void add(const void* bytes, size_t size) {
-    good_ = good_ && EVP_DigestUpdate(context_.get(), bytes, size) == 1;
-  }
-  Result<std::string> hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    good_ = good_ && EVP_DigestFinal_ex(context_.get(), digest, &size) == 1;
-    if (!good_) return Status(Code::kInternal, "libcrypto cannot make a SHA-256 digest");
-    std::string text;
-    for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
-    return text;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
-  bool good_;
-};
+// The digest of all pieces that next() returns before an empty one.
+template <class F>
+Result<std::string> digest(const F& next) {
+  // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
+  // freed, since digests may be made until the process ends.
+  static constinit std::once_flag once;
+  static constinit const EVP_MD* algorithm = nullptr;
+  std::call_once(once, [] { algorithm = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr); });
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
+                                                                   EVP_MD_CTX_free);
+  bool good = context != nullptr && algorithm != nullptr &&
+              EVP_DigestInit_ex(context.get(), algorithm, nullptr) == 1;
+  for (std::string_view piece; good && !(piece = next()).empty();)
+    good = EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (!good || EVP_DigestFinal_ex(context.get(), bytes, &size) != 1)
+    return Status(Code::kInternal, "libcrypto cannot make a SHA-256 digest");
+  std::string text;
+  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes[i]);
+  return text;
+}
 
 }  // namespace
 
 Result<std::string> sha256(std::string_view bytes) {
-  Sha256 s;
-  s.add(bytes.data(), bytes.size());
-  return s.hex();
+  return digest([&] { return std::exchange(bytes, {}); });
 }
 
 Result<std::string> sha256(const File& file, uint64_t most) {
-  Sha256 s;
-  constexpr size_t kPiece = size_t{1} << 18;
-  const auto piece = std::make_unique_for_overwrite<char[]>(kPiece);
-  for (off_t at = 0;;) {
-    const ssize_t n = file.read_at(piece.get(), kPiece, at);
-    if (n < 0)
-      return Status(Code::kNotFound, std::string("cannot be read: ") + std::strerror(errno));
-    if (n == 0) return s.hex();
-    s.add(piece.get(), static_cast<size_t>(n));
-    at += n;
-    if (static_cast<uint64_t>(at) > most)
-      return Status(Code::kInvalidArgument,
-                    fmt::format("has more than the expected {} bytes", most));
-  }
+  std::string piece(size_t{1} << 18, '\0');
+  off_t at = 0;
+  int error = 0;
+  auto made = digest([&]() -> std::string_view {
+    const ssize_t n = file.read_at(piece.data(), piece.size(), at);
+    if (n < 0) error = errno;
+    at += std::max<ssize_t>(n, 0);
+    const bool goes_on = n > 0 && static_cast<uint64_t>(at) <= most;
+    return {piece.data(), goes_on ? static_cast<size_t>(n) : 0};
+  });
+  if (error != 0)
+    return Status(Code::kNotFound, fmt::format("cannot be read: {}", std::strerror(error)));
+  if (static_cast<uint64_t>(at) > most)
+    return Status(Code::kInvalidArgument, fmt::format("has more than the expected {} bytes", most));
+  return made;
 }
 
 bool is_sha256(std::string_view text) noexcept {

@@ -23,10 +23,10 @@ std::vector<FileState> file_states(const std::vector<std::string>& files) {
 }
 
 Status FileWatch::watch(std::vector<std::string> files, WatchHow how, bool starts) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24);
-  how.debounce = std::clamp<std::chrono::nanoseconds>(how.debounce, kLeastDebounce, kLongest);
-  how.poll_interval =
-      std::clamp<std::chrono::nanoseconds>(how.poll_interval, kLeastInterval, kLongest);
+  using std::chrono::nanoseconds;
+  constexpr std::chrono::hours kLongest(24);
+  how.debounce = std::clamp<nanoseconds>(how.debounce, kLeastDebounce, kLongest);
+  how.poll_interval = std::clamp<nanoseconds>(how.poll_interval, kLeastInterval, kLongest);
   for (std::string& f : files) {
     std::error_code none;
     if (const auto path = std::filesystem::absolute(f, none); !none) f = path.string();

@@ -21,17 +21,15 @@ namespace yard::base {
 using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
-// Longer than the resolution of file times.
-inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
-
 struct WatchHow {
-  // How long files must be unchanged before a change is reported; at least kLeastDebounce. Files that keep changing are
-  // reported every ten of these, and once more at the end.
+  // How long files must be unchanged before a change is reported. Files that keep changing are reported every ten of these,
+  // and once more at the end.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // How often files are looked at; at least kLeastInterval.
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
   bool operator==(const WatchHow&) const = default;
 };
+// Longer than the resolution of file times. Shorter times count as these.
+inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
 
 // All functions may be called from any thread and from `changed`, except the destructor, which `changed` must not call. A
 // forked child watches the same files from its first call on.

@@ -20,23 +20,21 @@
 namespace yard::base {
 namespace {
 
-std::atomic<uint64_t> g_forks{0};
+constinit std::atomic<uint64_t> g_forks{0};
 
 // ---- Libraries that are being opened or closed ----
 
-std::atomic<int> g_opening{0};  // threads that open or close a library
-std::atomic<int> g_forking{0};  // forks under way; opening a library waits for these
+constinit std::atomic<int> g_opening{0};  // threads that open or close a library
+constinit std::atomic<int> g_forking{0};  // forks under way; opening a library waits for these
 thread_local constinit struct { uint16_t opening = 0, foreign = 0; } t_depth;
 
-constexpr auto kLongestForkWait = std::chrono::seconds(1);
-constexpr auto kBetweenTries = std::chrono::microseconds(100);
+void pause() noexcept { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
 
 void wait_for_open_libraries() noexcept {
   g_forking.fetch_add(1);
   if (inside_call() || t_depth.foreign > 0 || t_depth.opening > 0) return;
-  const auto end = std::chrono::steady_clock::now() + kLongestForkWait;
-  while (g_opening.load() > 0 && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(kBetweenTries);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (g_opening.load() > 0 && std::chrono::steady_clock::now() < end) pause();
 }
 
 // ---- All mutexes ----
@@ -176,10 +174,7 @@ InChild::~InChild() {
   std::erase(*g_in_child, this);
 }
 
-ForeignCode::ForeignCode() noexcept {
-  check_none_held();
-  ++t_depth.foreign;
-}
+ForeignCode::ForeignCode() noexcept { check_none_held(), ++t_depth.foreign; }
 ForeignCode::~ForeignCode() { --t_depth.foreign; }
 
 OpeningLibrary::OpeningLibrary() noexcept {
@@ -189,7 +184,7 @@ OpeningLibrary::OpeningLibrary() noexcept {
     g_opening.fetch_add(1);
     if (g_forking.load() == 0) return;
     g_opening.fetch_sub(1);
-    while (g_forking.load() > 0) std::this_thread::sleep_for(kBetweenTries);
+    while (g_forking.load() > 0) pause();
   }
 }
 OpeningLibrary::~OpeningLibrary() {

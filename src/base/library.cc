@@ -6,9 +6,8 @@
 #include <link.h>
 #include <sys/stat.h>
 
-#include <algorithm>
+#include <set>
 #include <utility>
-#include <vector>
 
 #include "base/elf.h"
 #include "base/mutex.h"
@@ -60,21 +59,24 @@ std::string what_pins(const File& file) {
          "it";
 }
 
-// The libraries that are open, by their dynamic sections; one that is open twice is listed twice. Never freed.
-constinit Mutex g_open_lock{Rank::kLoader};
-constinit std::vector<const void*>* g_open = nullptr;
+// The libraries that are open, by their dynamic sections; one that is open twice is listed twice.
+struct OpenLibraries {
+  Mutex lock{Rank::kLoader};
+  std::multiset<const void*> sections;
+};
 
 void note_opened(const void* dynamic) {
-  const std::lock_guard lock(g_open_lock);
-  if (g_open == nullptr) g_open = new std::vector<const void*>;
-  g_open->push_back(dynamic);
+  OpenLibraries& open = process_wide<OpenLibraries>();
+  const std::lock_guard lock(open.lock);
+  open.sections.insert(dynamic);
 }
 
 // Returns whether it is still open elsewhere in the process.
 bool note_closed(const void* dynamic) {
-  const std::lock_guard lock(g_open_lock);
-  if (const auto it = std::ranges::find(*g_open, dynamic); it != g_open->end()) g_open->erase(it);
-  return std::ranges::find(*g_open, dynamic) != g_open->end();
+  OpenLibraries& open = process_wide<OpenLibraries>();
+  const std::lock_guard lock(open.lock);
+  open.sections.erase(open.sections.find(dynamic));
+  return open.sections.contains(dynamic);
 }
 
 }  // namespace

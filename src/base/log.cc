@@ -62,7 +62,9 @@ void write(LogLevel level, Logger logger, std::string_view raw, bool again) {
   sink != nullptr ? (*sink)(message) : write_to_stderr(message);
 }
 
-void try_to_write(LogLevel level, Logger logger, std::string_view text, bool again) noexcept {
+}  // namespace
+
+void log(LogLevel level, Logger logger, std::string_view text, bool again) noexcept {
   static thread_local constinit bool t_in_sink = false;
   if (!log_enabled(logger, level) || t_in_sink) return;
   const int before = errno;
@@ -77,6 +79,8 @@ void try_to_write(LogLevel level, Logger logger, std::string_view text, bool aga
 }
 
 // ---- Levels ----
+
+namespace {
 
 constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn,
                                 LogLevel::kError, LogLevel::kOff};
@@ -116,13 +120,6 @@ std::string no_level(std::string_view word, bool named) {
 }
 
 }  // namespace
-
-void log(LogLevel level, Logger logger, std::string_view text) noexcept {
-  try_to_write(level, logger, text, false);
-}
-void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
-  try_to_write(level, logger, text, true);
-}
 
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems) {
   LogLevels levels = kInitialLevels;

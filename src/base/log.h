@@ -62,9 +62,11 @@ inline bool log_enabled(Logger logger, LogLevel level) noexcept {
 // Writes the message, unless its level is disabled or the message has been written before. Texts longer than kLongestText
 // are cut, control characters are escaped, and lines after the first are indented. Runs the program's sink, so no Mutex may
 // be held.
-void log(LogLevel level, Logger logger, std::string_view text) noexcept;
+void log(LogLevel level, Logger logger, std::string_view text, bool again = false) noexcept;
 // The same for events, which are written each time.
-void log_event(LogLevel level, Logger logger, std::string_view text) noexcept;
+inline void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
+  log(level, logger, text, true);
+}
 inline constexpr size_t kLongestText = 8192;
 inline constexpr size_t kMostMessages = 4096;
 

@@ -34,8 +34,8 @@ enum class Rank : uint8_t {
 };
 // clang-format on
 
-// Constant-initialized and trivially destructible, so that it can be a global that threads use while the process exits.
-// Mutexes of one rank share some locks (fork.cc): holding one may keep another of its rank waiting.
+// Can be a global that threads use while the process exits: it needs no constructor or destructor at run time. Mutexes of
+// one rank share some locks (fork.cc): holding one may keep another of its rank waiting.
 class Mutex {
  public:
   constexpr explicit Mutex(Rank rank) noexcept : rank_(rank) {}

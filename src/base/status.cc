@@ -9,6 +9,14 @@
 #include <vector>
 
 namespace yard {
+
+struct Status::Rep {
+  Code code;
+  ErrorClass error_class;
+  std::string message;
+  std::vector<std::string> notes;
+};
+
 namespace {
 
 ErrorClass class_of(Code code) noexcept {
@@ -22,17 +30,6 @@ ErrorClass class_of(Code code) noexcept {
     default: return ErrorClass::kCaller;
   }
 }
-
-}  // namespace
-
-struct Status::Rep {
-  Code code;
-  ErrorClass error_class;
-  std::string message;
-  std::vector<std::string> notes;
-};
-
-namespace {
 
 // Where the representation of every out_of_memory() lies, which is never changed nor freed.
 alignas(Status::Rep) constinit std::byte g_out_of_memory[sizeof(Status::Rep)]{};
@@ -64,11 +61,12 @@ ErrorClass Status::error_class() const noexcept {
   return rep_ != nullptr ? rep_->error_class : ErrorClass::kOk;
 }
 std::string_view Status::message() const noexcept {
-  return rep_ != nullptr ? std::string_view(rep_->message) : std::string_view();
+  if (rep_ == nullptr) return {};
+  return rep_->message;
 }
 std::span<const std::string> Status::notes() const noexcept {
-  return rep_ != nullptr ? std::span<const std::string>(rep_->notes)
-                         : std::span<const std::string>();
+  if (rep_ == nullptr) return {};
+  return rep_->notes;
 }
 
 const char* to_string(ErrorClass c) noexcept {
@@ -109,10 +107,7 @@ std::string Status::to_string() const {
   return text;
 }
 
-Status&& Status::note(std::string text) && {
-  note(std::move(text));
-  return std::move(*this);
-}
+Status&& Status::note(std::string text) && { return std::move(note(std::move(text))); }
 
 Status& Status::note(std::string text) & {
   if (rep_ == nullptr) return *this;

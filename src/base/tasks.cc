@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <map>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,15 +21,26 @@ namespace yard::base {
 using Time = TaskThread::Time;
 using std::chrono::seconds;
 
-SignalsBlocked::SignalsBlocked() noexcept {
-  sigset_t all;
+Status start_thread(const char* name, std::function<void()> run) {
+  sigset_t all, before;
   sigfillset(&all);
   for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
     sigdelset(&all, fatal);
-  pthread_sigmask(SIG_SETMASK, &all, &before_);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  Status status;
+  try {
+    std::thread([name, run = std::move(run)] {
+      // A name that another thread sets would open a file, which programs that are started meanwhile would inherit.
+      pthread_setname_np(pthread_self(), name);
+      run();
+    }).detach();
+  } catch (const std::exception& e) {
+    status =
+        Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", exception_text(e)));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
 }
-
-SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 // What the thread and its owner share.
 struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
@@ -92,18 +103,8 @@ Status TaskQueue::post(Time when, std::function<void()> task) {
   const std::lock_guard l(lock);
   if (halted) return {};
   if (!started) {
-    const SignalsBlocked blocked;  // for the new thread
     process_wide<Known>().add(shared_from_this());
-    try {
-      std::thread([queue = shared_from_this()] {
-        // A name that another thread sets would open a file, which programs that are started meanwhile would inherit.
-        pthread_setname_np(pthread_self(), queue->name);
-        queue->run();
-      }).detach();
-    } catch (const std::system_error& e) {
-      return Status(Code::kUnsupported,
-                    fmt::format("cannot start a thread: {}", exception_text(e)));
-    }
+    YARD_RETURN_IF_ERROR(start_thread(name, [queue = shared_from_this()] { queue->run(); }));
     started = true;
   }
   tasks.emplace(when, std::move(task));
@@ -185,7 +186,7 @@ void TaskThread::abandon_in_child() {
     const auto queue = weak.lock();
     if (queue == nullptr || queue->process != forks()) return;
     if (const Status posted = queue->post(Time::min(), queue->hooks.in_child); !posted.ok())
-      log(LogLevel::kError, "base", std::string(posted.message()));
+      log(LogLevel::kError, "base", posted.message());
   });
 }
 

@@ -3,7 +3,6 @@
 // take no signals and do not run on after the process has begun to exit.
 #pragma once
 
-#include <signal.h>
 #include <yard/status.h>
 
 #include <chrono>
@@ -14,17 +13,9 @@
 
 namespace yard::base {
 
-// While one lives, this thread takes no signals, and neither do threads that it starts. Signals of a failure still end the
-// process.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept;
-  ~SignalsBlocked();
-  SignalsBlocked& operator=(SignalsBlocked&&) = delete;
-
- private:
-  sigset_t before_;
-};
+// Starts a detached thread, which takes no signals but those of a failure. `name` is a literal. Fails if there can be no
+// more threads.
+Status start_thread(const char* name, std::function<void()> run);
 
 struct TaskQueue;
 

@@ -36,10 +36,7 @@ void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.scope = 0, r.scope_state = nullptr;
   r.functions = nullptr;
   r.nesting.refusing = false, r.nesting.refused_at = 0;
-  for (HazardSlot& s : r.slots) s.store(nullptr, order);
-  for (auto* b = r.deeper.load(std::memory_order_relaxed); b != nullptr;
-       b = b->next.load(std::memory_order_relaxed))
-    for (HazardSlot& s : b->slots) s.store(nullptr, order);
+  r.for_each_slot([&](HazardSlot& s) { s.store(nullptr, order); });
   r.depth = 0;
 }
 
@@ -149,7 +146,7 @@ void abandon_other_threads() noexcept {
 }
 
 char* ThreadRecord::deep_message(uint32_t at) noexcept {
-  Block& block = deep_block(*this, at);
+  Block& block = deep_block(*this, at);  // changes `at`
   return block.errors[at];
 }
 

@@ -31,6 +31,7 @@ struct ThreadRecord : detail::ThreadHead {
     std::atomic<Block*> next{nullptr};
   };
   std::atomic<Block*> deeper{nullptr};
+  std::atomic<std::atomic<Value*>*> chunks{nullptr};  // of counters (counters.cc)
   std::atomic<bool> in_use{true};
   ThreadRecord* next = nullptr;
 
@@ -38,13 +39,20 @@ struct ThreadRecord : detail::ThreadHead {
   // slots; else kernels that try twice would take for ever.
   struct Nesting {
     bool refusing = false;
-    uint32_t refused_at =
-        0;  // 1 + the depth of the call whose kernel made the refused one; 0 if none
+    uint32_t refused_at = 0;  // 1 + the depth of the call whose kernel made the refused one, or 0
     uintptr_t refused_from = 0;  // where on the stack that was
     char why[kErrorBytes] = "";  // of the last refusal
   };
   Nesting nesting;
 
+  // All slots, with those beyond the inline ones.
+  template <class F>
+  void for_each_slot(const F& f) {
+    for (HazardSlot& s : slots) f(s);
+    for (Block* b = deeper.load(std::memory_order_acquire); b != nullptr;
+         b = b->next.load(std::memory_order_acquire))
+      for (HazardSlot& s : b->slots) f(s);
+  }
   // Whether count_down() has found that the current call is timed.
   bool is_timed() const noexcept { return until_sample < 0; }
   // Where the message of a failing kernel is, that of the innermost guard.
@@ -105,15 +113,10 @@ void for_each_hazard(const F& f) {
 #else
   constexpr auto kOrder = std::memory_order_acquire;
 #endif
-  const auto look = [&](const HazardSlot& s) {
-    if (const void* p = s.load(kOrder)) f(p);
-  };
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
-    for (const HazardSlot& s : r->slots) look(s);
-    for (auto* b = r->deeper.load(std::memory_order_acquire); b != nullptr;
-         b = b->next.load(std::memory_order_acquire))
-      for (const HazardSlot& s : b->slots) look(s);
-  }
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
+    r->for_each_slot([&](const HazardSlot& s) {
+      if (const void* p = s.load(kOrder)) f(p);
+    });
 }
 
 }  // namespace yard::base

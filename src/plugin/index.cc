@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/index.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace yard::plugin {
@@ -26,7 +28,7 @@ PluginInfo PluginRecord::info() const {
 }
 
 PluginRecord* PluginIndex::find_path(std::string_view path) noexcept {
-  for (PluginRecord& r : records_)
+  for (PluginRecord& r : *this)
     if (r.path == path) return &r;
   return nullptr;
 }
@@ -38,7 +40,7 @@ PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
     if (r.state() == State::kLoaded) return 0;
     return r.in_process() ? 1 : r.state() == State::kRefused ? 3 : 2;
   };
-  for (PluginRecord& r : records_) {
+  for (PluginRecord& r : *this) {
     if (r.manifest.name != name_or_path) continue;
     // Of several that were loaded by path, the last counts: the files of the others may be gone.
     if (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best)))
@@ -49,7 +51,7 @@ PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
 
 const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requested) const noexcept {
   bool before = true;
-  for (const PluginRecord& r : records_) {
+  for (const PluginRecord& r : *this) {
     if (r.path == of.path) {
       before = false;
       continue;
@@ -65,7 +67,7 @@ void PluginIndex::store(PluginRecord record) {
   if (PluginRecord* old = find_path(record.path))
     *old = std::move(record);
   else
-    records_.push_back(std::move(record));
+    push_back(std::move(record));
 }
 
 void PluginIndex::add_new(PluginRecord record) {
@@ -73,7 +75,25 @@ void PluginIndex::add_new(PluginRecord record) {
     return r.path == record.path ||
            (r.id.inode != 0 && r.id.inode == record.id.inode && r.id.device == record.id.device);
   };
-  if (std::ranges::none_of(records_, is_same)) records_.push_back(std::move(record));
+  if (std::ranges::none_of(*this, is_same)) push_back(std::move(record));
+}
+
+std::vector<std::string> PluginIndex::refused_for(PluginOffer what, std::string_view name) const {
+  std::vector<std::string> to;
+  size_t unread = 0;
+  for (const PluginRecord& r : *this) {
+    if (r.state() != State::kRefused) continue;
+    unread += r.manifest.name.empty();
+    if (r.serves(what, name))
+      to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
+                               r.manifest.name, r.path, to_string(r.refusal.reason),
+                               r.refusal.detail));
+  }
+  constexpr const char* kUnread =
+      "{} of the plugins found {} refused before it was known what they serve; see `yard plugin "
+      "list`";
+  if (unread > 0) to.push_back(fmt::format(kUnread, unread, unread == 1 ? "was" : "were"));
+  return to;
 }
 
 }  // namespace yard::plugin

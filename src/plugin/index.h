@@ -42,10 +42,7 @@ struct PluginRecord : FoundFile {
 };
 
 // In search order.
-class PluginIndex {
- public:
-  std::vector<PluginRecord>& records() noexcept { return records_; }
-  const std::vector<PluginRecord>& records() const noexcept { return records_; }
+struct PluginIndex : std::vector<PluginRecord> {
   PluginRecord* find_path(std::string_view path) noexcept;
   // By path if it has a '/', else by name. Of several with that name, returns one that is loaded, else one that could be,
   // else one that was refused.
@@ -57,9 +54,8 @@ class PluginIndex {
   void store(PluginRecord record);
   // Adds a record unless there is one of the same path or file.
   void add_new(PluginRecord record);
-
- private:
-  std::vector<PluginRecord> records_;
+  // Messages about plugins that were refused and serve a name, or may.
+  std::vector<std::string> refused_for(PluginOffer what, std::string_view name) const;
 };
 
 }  // namespace yard::plugin

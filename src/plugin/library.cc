@@ -36,15 +36,6 @@ std::string thrown_by(const F& f) {
 
 }  // namespace
 
-std::string LibraryStatus::why_pinned() const {
-  return stage() == kAbandoned ? "it was being closed when this process was forked" : pinned_by_;
-}
-
-void LibraryStatus::set_closed(std::string pinned_by) {
-  pinned_by_ = std::move(pinned_by);
-  stage_.store(pinned_by_.empty() ? kClosed : kPinned, std::memory_order_release);
-}
-
 bool Library::inside_plugin() noexcept { return t_inside > 0; }
 
 Refusal Library::open(base::File file, const FileId& id, const std::string& path,
@@ -102,13 +93,12 @@ std::string Library::quiesce() const {
 }
 
 Refusal Library::compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const {
-  const auto differs = [](const char* what, const std::string& one, const std::string& other) {
-    return Refusal(Reason::kManifestDiffers, "its manifest has {} '{}', its descriptor '{}'", what,
-                   one, other);
-  };
-  if (manifest.name != plugin_.name) return differs("name", manifest.name, plugin_.name);
+  constexpr const char* kDiffers = "its manifest has {} '{}', its descriptor '{}'";
   const std::string version = plugin_.version != nullptr ? plugin_.version : "";
-  if (manifest.version != version) return differs("version", manifest.version, version);
+  if (manifest.name != plugin_.name)
+    return {Reason::kManifestDiffers, kDiffers, "name", manifest.name, plugin_.name};
+  if (manifest.version != version)
+    return {Reason::kManifestDiffers, kDiffers, "version", manifest.version, version};
   const auto unlisted = [](const char* what, const std::string& name) {
     return Refusal(Reason::kManifestDiffers, "it serves {} '{}', which its manifest does not list",
                    what, name);
@@ -126,18 +116,15 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
 }
 
 Refusal Library::start() {
-  if (started_) return {};
-  if (plugin_.start != nullptr) {
-    char error[512] = {};
-    int32_t code = YARD_FAULT;
-    std::string why = thrown_by([&] { code = plugin_.start(host_, error, sizeof error); });
-    error[sizeof error - 1] = '\0';
-    if (why.empty() && code != YARD_OK)
-      why = error[0] != '\0' ? error : fmt::format("its start returned {}", code);
-    if (!why.empty()) return {Reason::kStartFailed, why};
-  }
-  started_ = true;
-  return {};
+  if (std::exchange(started_, true) || plugin_.start == nullptr) return {};
+  char error[512] = {};
+  int32_t code = YARD_FAULT;
+  std::string why = thrown_by([&] { code = plugin_.start(host_, error, sizeof error); });
+  error[sizeof error - 1] = '\0';
+  if (why.empty() && code != YARD_OK)
+    why = error[0] != '\0' ? error : fmt::format("its start returned {}", code);
+  started_ = why.empty();
+  return started_ ? Refusal() : Refusal(Reason::kStartFailed, why);
 }
 
 std::shared_ptr<KeepAlive> KeepAlive::make() {

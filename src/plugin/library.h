@@ -36,9 +36,14 @@ class LibraryStatus {
   Stage stage() const noexcept { return stage_.load(std::memory_order_acquire); }
   // Whether a thread is stopping and closing it.
   bool is_closing() const noexcept { return stage() == kOpen && library.expired(); }
-  std::string why_pinned() const;
+  std::string why_pinned() const {
+    return stage() == kAbandoned ? "it was being closed when this process was forked" : pinned_by_;
+  }
   // The code stays in the process for a reason, or is gone if that is empty.
-  void set_closed(std::string pinned_by);
+  void set_closed(std::string pinned_by) {
+    pinned_by_ = std::move(pinned_by);
+    stage_.store(pinned_by_.empty() ? kClosed : kPinned, std::memory_order_release);
+  }
   // In a forked child: the thread that was closing it does not exist.
   void abandon() noexcept { stage_.store(kAbandoned, std::memory_order_release); }
 

@@ -25,7 +25,7 @@ void add_missing(std::vector<std::string>& to, const std::vector<std::string>& f
 }
 
 void log_refusal(const std::string& path, const Refusal& refusal) {
-  base::log(LogLevel::kWarn, "plugin", std::string(to_status(path, refusal).message()));
+  base::log(LogLevel::kWarn, "plugin", to_status(path, refusal).message());
 }
 
 }  // namespace
@@ -62,14 +62,11 @@ Loader::Loader(PluginSettings settings, Services services)
                                                  : settings_.state_directory),
       process_{.host = services_.host},
       places_(settings_.paths),
-      in_child_([this] { forget_other_threads(); }) {}
-
-void Loader::forget_other_threads() {
-  const Lock lock(mutex_);
-  std::erase_if(claims_, [](const Claim* c) { return !c->is_mine(); });
-  for (const auto& library : libraries_)
-    if (library->is_closing()) library->abandon();
-}
+      in_child_([this] {
+        std::erase_if(claims_, [](const Claim* c) { return !c->is_mine(); });
+        for (const auto& library : libraries_)
+          if (library->is_closing()) library->abandon();
+      }) {}
 
 bool Loader::inside() noexcept { return Library::inside_plugin() || t_claims > 0; }
 
@@ -87,24 +84,20 @@ const Loader::Claim* Loader::find_claim(std::string_view name) const noexcept {
   return nullptr;
 }
 
-PluginRecord* Loader::find_idle(Lock& lock, std::string_view name_or_path) {
-  for (;;) {
-    PluginRecord* const r = index_.find(name_or_path);
-    if (r == nullptr || find_claim(r->manifest.name) == nullptr) return r;
+Result<const PluginRecord*> Loader::find_idle(Lock& lock, std::string_view name_or_path) {
+  const PluginRecord* found;
+  while ((found = index_.find(name_or_path)) != nullptr) {
+    if (find_claim(found->manifest.name) == nullptr) return found;
     ended_.wait(lock);
   }
-}
-
-Status Loader::unknown(std::string_view name_or_path) const {
   std::vector<std::string> names;
-  for (const PluginRecord& r : index_.records()) names.push_back(r.manifest.name);
+  for (const PluginRecord& r : index_) names.push_back(r.manifest.name);
   return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
                                              base::did_you_mean(name_or_path, names)));
 }
 
-Result<PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
-  PluginRecord* const found = find_idle(lock, name);
-  if (found == nullptr) return unknown(name);
+Result<const PluginRecord*> Loader::find_loaded(Lock& lock, std::string_view name) {
+  YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_idle(lock, name));
   if (found->state() == State::kLoaded) return found;
   return Status(Code::kNotFound, fmt::format("plugin '{}' is not loaded: it is {}", name,
                                              to_string(found->state())));
@@ -136,11 +129,11 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
     next.add_new(stays ? *old : std::move(r));
   }
   // Plugins in the process, and those requested by path, stay known.
-  for (const PluginRecord& r : index_.records())
+  for (const PluginRecord& r : index_)
     if (r.in_process() || r.by_path || r.state() == State::kPinned ||
         find_claim(r.manifest.name) != nullptr)
       next.add_new(r);
-  for (PluginRecord& r : next.records()) {
+  for (PluginRecord& r : next) {
     if (r.state() != State::kFound) continue;
     if (const PluginRecord* other = next.precedent(r))
       r.refuse({Reason::kDuplicateName, "'{}' comes before it, as {}{}", r.manifest.name,
@@ -165,7 +158,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
     std::erase_if(places_, [&](const std::string& p) { return contains(given, p); });
     places_.insert(places_.begin(), given.begin(), given.end());
     scan(lock, given);
-    const auto records = index_.records();
+    const PluginIndex records = index_;
     lock.unlock();
     for (const PluginRecord& r : records) {
       if (r.state() == State::kRefused) log_refusal(r.path, r.refusal);
@@ -180,7 +173,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
 
   const Lock lock(mutex_);
   Status problem;
-  for (const PluginRecord& r : index_.records()) {
+  for (const PluginRecord& r : index_) {
     if (r.state() != State::kRefused || !contains(given, r.path)) continue;
     Status refused = to_status(r.path, r.refusal);
     problem.ok() ? problem = refused : problem.note(std::string(refused.message()));
@@ -191,11 +184,10 @@ Status Loader::discover(const std::vector<std::string>& given) {
 }
 
 void Loader::set_environment(FromEnvironment environment) {
-  {
-    const Lock lock(mutex_);
-    if (searched_ && environment_ == environment) return;
-    environment_ = std::move(environment);
-  }
+  Lock lock(mutex_);
+  if (searched_ && environment_ == environment) return;
+  environment_ = std::move(environment);
+  lock.unlock();
   discover({}).ignore();
 }
 
@@ -216,12 +208,8 @@ Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
   const auto known = results_.find(file.sha256, &why);
   if (known.value_or(false)) return {};
   if (!why.empty()) why = "; " + why;
-  return {Reason::kNotVerified,
-          "`yard verify {}` {} it with digest {}{}",
-          file.path,
-          known ? "failed on" : "has not passed",
-          file.sha256,
-          why};
+  return Refusal(Reason::kNotVerified, "`yard verify {}` {} it with digest {}{}", file.path,
+                 known ? "failed on" : "has not passed", file.sha256, why);
 }
 
 PluginInfo Loader::inspect(const std::string& path, bool would_load) {
@@ -235,7 +223,7 @@ PluginInfo Loader::inspect(const std::string& path, bool would_load) {
 
 // ---- Open and commit ----
 
-Refusal Loader::open_library(PluginFile& file, std::shared_ptr<Library>& to) {
+Refusal Loader::open_library(const PluginFile& file, std::shared_ptr<Library>& to) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   for (bool closing = true; closing; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
     closing = false;
@@ -252,15 +240,14 @@ Refusal Loader::open_library(PluginFile& file, std::shared_ptr<Library>& to) {
       return {Reason::kCannotOpen,
               "its earlier load is still being ended: stop() or a destructor has not returned"};
   }
-  YARD_RETURN_IF_REFUSED(
-      Library::open(std::move(file.file), file.id, file.path, services_.host, to));
+  YARD_RETURN_IF_REFUSED(Library::open(file.file, file.id, file.path, services_.host, to));
   const Lock lock(mutex_);
   std::erase_if(libraries_, [](const auto& l) { return l->stage() != LibraryStatus::kOpen; });
   libraries_.push_back(to->status());
   return {};
 }
 
-Refusal Loader::install(PluginRecord& r, PluginFile& file, const PluginRecord* replaces) {
+Refusal Loader::install(PluginRecord& r, const PluginFile& file, const PluginRecord* replaces) {
   YARD_RETURN_IF_REFUSED(check_admitted(file, true));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(file.path, step);
@@ -316,16 +303,10 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   if (!refusal.refused()) {
     index_.store(r);  // calls of what it serves wait for it
     if (const PluginRecord* other = index_.precedent(r, true)) {
-      const char* const hint =
-          other->state() != State::kLoaded
-              ? ""
-              : "; Plugins::replace() with this path puts this one in its place";
-      refusal = {Reason::kDuplicateName,
-                 "'{}' is {} already, from {}{}",
-                 name,
-                 to_string(other->state()),
-                 other->path,
-                 hint};
+      refusal = Refusal(Reason::kDuplicateName, "'{}' is {} already, from {}", name,
+                        to_string(other->state()), other->path);
+      if (other->state() == State::kLoaded)
+        refusal.detail += "; Plugins::replace() with this path puts this one in its place";
     }
   }
   lock.unlock();
@@ -345,17 +326,16 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
 
 Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
   std::vector<std::string> paths;
-  {
-    const Lock lock(mutex_);
-    for (const PluginRecord& r : index_.records()) {
-      const Claim* const claim = find_claim(r.manifest.name);
-      const PluginState now = r.state();
-      if (!r.serves(what, name) || (claim != nullptr && claim->is_mine())) continue;
-      // A loaded plugin that is being replaced or unloaded serves calls meanwhile.
-      if (now == State::kFound || (now != State::kLoaded && claim != nullptr))
-        paths.push_back(r.path);
-    }
+  Lock lock(mutex_);
+  for (const PluginRecord& r : index_) {
+    const Claim* const claim = find_claim(r.manifest.name);
+    const PluginState now = r.state();
+    if (!r.serves(what, name) || (claim != nullptr && claim->is_mine())) continue;
+    // A loaded plugin that is being replaced or unloaded serves calls meanwhile.
+    if (now == State::kFound || (now != State::kLoaded && claim != nullptr))
+      paths.push_back(r.path);
   }
+  lock.unlock();
   Refusal busy;
   for (const std::string& path : paths) {
     Refusal refusal = load_path(path, false);
@@ -380,39 +360,19 @@ bool Loader::need(registry::PluginOffer what, std::string_view name) noexcept {
   return true;
 }
 
-std::vector<std::string> Loader::refused_for(registry::PluginOffer what, std::string_view name) {
-  const Lock lock(mutex_);
-  std::vector<std::string> to;
-  size_t unread = 0;
-  for (const PluginRecord& r : index_.records()) {
-    if (r.state() != State::kRefused) continue;
-    unread += r.manifest.name.empty();
-    if (r.serves(what, name))
-      to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
-                               r.manifest.name, r.path, to_string(r.refusal.reason),
-                               r.refusal.detail));
-  }
-  constexpr const char* kUnread =
-      "{} of the plugins found {} refused before it was known what they serve; see `yard plugin "
-      "list`";
-  if (unread > 0) to.push_back(fmt::format(kUnread, unread, unread == 1 ? "was" : "were"));
-  return to;
-}
-
 Status Loader::load(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   std::string path(name_or_path);
-  {
-    Lock lock(mutex_);
-    const PluginRecord* const r = find_idle(lock, name_or_path);
-    if (r == nullptr && path.find('/') == path.npos) return unknown(path);
-    std::error_code none;
-    for (const PluginRecord& other : index_.records())
-      if (r == nullptr && other.id.inode != 0 &&  // not one whose path alone was refused
-          std::filesystem::equivalent(path, other.path, none))
-        path = other.path;
-    if (r != nullptr) path = r->path;
-  }
+  Lock lock(mutex_);
+  const auto found = find_idle(lock, name_or_path);
+  if (!found.ok() && path.find('/') == path.npos) return found.status();
+  if (found.ok()) path = (*found)->path;
+  std::error_code none;
+  for (const PluginRecord& r : index_)
+    if (!found.ok() && r.id.inode != 0 &&  // not one whose path alone was refused
+        std::filesystem::equivalent(path, r.path, none))
+      path = r.path;
+  lock.unlock();
   const Refusal refusal = load_path(path, true);
   return refusal.refused() ? to_status(path, refusal) : Status();
 }
@@ -481,29 +441,27 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
 Status Loader::forget(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Lock lock(mutex_);
-  const PluginRecord* r = find_idle(lock, name_or_path);
-  if (r == nullptr) return unknown(name_or_path);
+  YARD_ASSIGN_OR_RETURN(const PluginRecord* r, find_idle(lock, name_or_path));
   if (r->in_process())
     return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
                                                name_or_path, to_string(r->state())));
-  index_.records().erase(index_.records().begin() + (r - index_.records().data()));
+  index_.erase(index_.begin() + (r - index_.data()));
   return {};
 }
 
 std::vector<PluginInfo> Loader::list() {
   const Lock lock(mutex_);
   std::vector<PluginInfo> to;
-  for (const PluginRecord& r : index_.records()) to.push_back(r.info());
+  for (const PluginRecord& r : index_) to.push_back(r.info());
   return to;
 }
 
 const void* Loader::keep_of(std::string_view name) {
-  std::weak_ptr<KeepAlive> keep;
-  {
-    const Lock lock(mutex_);
-    const PluginRecord* r = index_.find(name);
-    if (r != nullptr && r->state() == State::kLoaded) keep = r->keep_alive;
-  }
+  Lock lock(mutex_);
+  const PluginRecord* const r = index_.find(name);
+  if (r == nullptr || r->state() != State::kLoaded) return nullptr;
+  const std::weak_ptr<KeepAlive> keep = r->keep_alive;
+  lock.unlock();  // this may be the last reference
   return keep.lock().get();
 }
 
@@ -511,7 +469,7 @@ void Loader::reset() {
   Lock lock(mutex_);
   // Waits for loads that have published something and not noted it yet. Not for long: they may wait for this thread.
   ended_.wait_for(lock, std::chrono::seconds(1), [&] { return claims_.empty(); });
-  for (PluginRecord& r : index_.records())
+  for (PluginRecord& r : index_)
     if (r.last_state != State::kRefused) r.last_state = State::kFound;
 }
 

@@ -42,12 +42,16 @@ struct Services {
 };
 
 class Loader final : public registry::LazyLoader {
+  using Lock = std::unique_lock<base::Mutex>;
+
  public:
   Loader(PluginSettings settings, Services services);
-  Loader& operator=(Loader&&) = delete;
 
   bool need(registry::PluginOffer what, std::string_view name) noexcept override;
-  std::vector<std::string> refused_for(registry::PluginOffer what, std::string_view name) override;
+  std::vector<std::string> refused_for(registry::PluginOffer what, std::string_view name) override {
+    const Lock lock(mutex_);
+    return index_.refused_for(what, name);
+  }
   // Whether this thread is loading or unloading a plugin; need() then returns false.
   static bool inside() noexcept;
 
@@ -72,19 +76,16 @@ class Loader final : public registry::LazyLoader {
   void reset();
 
  private:
-  using Lock = std::unique_lock<base::Mutex>;
   class Claim;
 
   Status would_deadlock() const;
-  Status unknown(std::string_view name_or_path) const;
-  void forget_other_threads();  // in a forked child
 
   // The following are called with the lock held.
   const Claim* find_claim(std::string_view name) const noexcept;
-  // Waits until no thread works on the plugin; null if there is none.
-  PluginRecord* find_idle(Lock& lock, std::string_view name_or_path);
-  // The same for one that is loaded; an error if there is none.
-  Result<PluginRecord*> find_loaded(Lock& lock, std::string_view name);
+  // Waits until no thread works on the plugin. An error if there is none.
+  Result<const PluginRecord*> find_idle(Lock& lock, std::string_view name_or_path);
+  // The same for one that is loaded.
+  Result<const PluginRecord*> find_loaded(Lock& lock, std::string_view name);
 
   // Scan. The lock is released meanwhile. Plugins that were unloaded stay unloaded, unless their files are `given`.
   void scan(Lock& lock, const std::vector<std::string>& given);
@@ -92,8 +93,8 @@ class Loader final : public registry::LazyLoader {
   // from now on.
   Refusal check_admitted(const PluginFile& file, bool remember);
   // Open and commit. The record becomes that of the loaded plugin.
-  Refusal install(PluginRecord& record, PluginFile& file, const PluginRecord* replaces);
-  Refusal open_library(PluginFile& file, std::shared_ptr<Library>& to);
+  Refusal install(PluginRecord& record, const PluginFile& file, const PluginRecord* replaces);
+  Refusal open_library(const PluginFile& file, std::shared_ptr<Library>& to);
 
   // Loads the plugin of a path. If it is not `requested` by the program, does so only if it is found.
   Refusal load_path(const std::string& path, bool requested);

@@ -29,25 +29,6 @@ std::string start_of(std::string_view sha256) {
   return fmt::format("verify {} {} ", YARD_VERSION, sha256);
 }
 
-// Serializes read-modify-write between processes. Gives up on a lock that is held for long; at worst a result is lost
-// and computed again.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& folder)
-      : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    for (int i = 0; i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i) {
-      if (errno != EWOULDBLOCK) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
-  // Explicitly: a child that was forked meanwhile keeps the file open.
-  ~FolderLock() { ::flock(file_.fd(), LOCK_UN); }
-  FolderLock& operator=(FolderLock&&) = delete;
-
- private:
-  const base::File file_;
-};
-
 }  // namespace
 
 std::string ResultStore::default_folder() {
@@ -100,7 +81,18 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
     std::filesystem::create_directories(at.parent_path(), error);
     ::mkdir(at.c_str(), 0700);
   }
-  const FolderLock lock(folder_);
+  // Processes take turns. A lock that is held for long is ignored; at worst a result is lost and computed again.
+  const base::File lock(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 1000 && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Status saved = add(sha256, passed);
+  ::flock(lock.fd(), LOCK_UN);  // a child that was forked meanwhile keeps the folder open
+  return saved;
+}
+
+Status ResultStore::add(std::string_view sha256, bool passed) const {
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
   std::vector<std::string> lines = known.ok() ? *std::move(known) : std::vector<std::string>();

@@ -35,6 +35,7 @@ class ResultStore {
   std::string path() const { return folder_ + "/" + kFileName; }
 
  private:
+  Status add(std::string_view sha256, bool passed) const;
   // The lines without comments. An error if the file is missing or not trusted.
   Result<std::vector<std::string>> read() const;
 

@@ -38,14 +38,14 @@ Refusal open_file(PluginFile& to, const PluginSettings& settings) {
   struct stat info;
   if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
   if (!S_ISREG(info.st_mode)) return {Reason::kUnreadable, "it is not a regular file"};
-  to.id = FileId(info);
+  to.id = {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
   if (static_cast<uint64_t>(info.st_size) > settings.max_file_bytes)
     return {Reason::kTooLarge, "the file has {} bytes: expected at most {} (max_file_bytes)",
             info.st_size, settings.max_file_bytes};
   to.file = std::move(file);
   std::error_code error;
-  const fs::path real = fs::canonical(to.path, error);
-  to.folder = folder_of(error ? to.path : real.string());
+  to.folder = folder_of(fs::canonical(to.path, error).string());
+  if (error) to.folder = folder_of(to.path);
   if (settings.allow_writable) return {};
   YARD_RETURN_IF_REFUSED(check_trusted(to.folder));
   return check_opened(to.path, to.file, false);
@@ -112,18 +112,17 @@ Refusal check_trusted(const std::string& path) {
 
 PluginFile open_plugin_file(const std::string& path, const PluginSettings& settings,
                             const Process& process) {
-  PluginFile c;
-  c.path = path;
-  const auto check = [&]() -> Refusal {
+  PluginFile to;
+  to.path = path;
+  to.refusal = [&]() -> Refusal {
     if (!path.starts_with('/')) return {Reason::kRelativePath, "the path does not begin with '/'"};
-    YARD_RETURN_IF_REFUSED(open_file(c, settings));
-    const base::ElfReading elf = base::read_elf(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
-    YARD_RETURN_IF_REFUSED(read_manifest(elf, c.manifest));
-    YARD_RETURN_IF_REFUSED(check_manifest(c.manifest, process));
+    YARD_RETURN_IF_REFUSED(open_file(to, settings));
+    const base::ElfReading elf = base::read_elf(to.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+    YARD_RETURN_IF_REFUSED(read_manifest(elf, to.manifest));
+    YARD_RETURN_IF_REFUSED(check_manifest(to.manifest, process));
     return check_libraries(elf, settings.allow_writable);
-  };
-  c.refusal = check();
-  return c;
+  }();
+  return to;
 }
 
 void PluginFile::hash() {
@@ -140,13 +139,13 @@ Found search(const std::vector<std::string>& places, bool allow_writable) {
   for (const std::string& place : places) {
     struct stat info {};
     Refusal refusal;
-    if (!place.starts_with('/'))
-      refusal = {Reason::kRelativePath,
-                 place.empty() ? std::string("an entry is empty")
-                               : fmt::format("{} does not begin with '/'", base::excerpt(place))};
+    if (place.empty())
+      refusal = {Reason::kRelativePath, "an entry is empty"};
+    else if (!place.starts_with('/'))
+      refusal = {Reason::kRelativePath, "{} does not begin with '/'", base::excerpt(place)};
     else if (::stat(place.c_str(), &info) != 0)
       refusal = unreadable(errno);
-    const bool is_folder = !refusal.refused() && S_ISDIR(info.st_mode);
+    const bool is_folder = S_ISDIR(info.st_mode);
     const std::string folder = is_folder ? place : folder_of(place);
     if (!refusal.refused() && !allow_writable) refusal = check_trusted(folder);
     if (refusal.refused()) {
@@ -163,7 +162,7 @@ Found search(const std::vector<std::string>& places, bool allow_writable) {
     for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error))
       if (it->path().extension() == ".so") files.push_back(it->path().string());
     if (error) found.refused.push_back({.path = place, .refusal = unreadable(error.value())});
-    std::sort(files.begin(), files.end());
+    std::ranges::sort(files);
     found.files.insert(found.files.end(), files.begin(), files.end());
   }
   return found;
@@ -178,6 +177,11 @@ bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
 namespace {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+// None if the text is blank.
+std::vector<std::string_view> words_of(std::string_view text, char separator) {
+  return base::trim(text).empty() ? std::vector<std::string_view>() : base::split(text, separator);
+}
 
 // Where plugins are installed. Found relative to this library, or to the program that it is linked into, so that an
 // installation can be moved; else as configured at build time.
@@ -200,8 +204,7 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
                    const PluginSettings& settings) {
   std::vector<FoundFile> refused;
   std::vector<std::string> places = given, folders;
-  if (!base::trim(environment.path).empty())
-    for (std::string_view folder : base::split(environment.path, ':')) folders.emplace_back(folder);
+  for (std::string_view folder : words_of(environment.path, ':')) folders.emplace_back(folder);
   if (const std::string folder = settings.installed ? installed_folder() : ""; exists(folder))
     folders.push_back(folder);
   // The file of a plugin given by name; empty if there is none.
@@ -213,19 +216,17 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
           return file;
     return {};
   };
-  if (!base::trim(environment.plugins).empty())
-    for (std::string_view word : base::split(environment.plugins, ',')) {
-      std::string file = base::is_bare_word(word) ? file_of(word) : std::string(word);
-      if (base::is_bare_word(word) && file.empty())
-        refused.push_back(
-            {.path = std::string(word),
-             .refusal = {Reason::kNotFound,
-                         "YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is in a "
-                         "plugin directory",
-                         word}});
-      else
-        places.push_back(std::move(file));
-    }
+  constexpr const char* kMissing =
+      "YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is in a plugin directory";
+  for (std::string_view word : words_of(environment.plugins, ',')) {
+    const bool is_name = base::is_bare_word(word);
+    const std::string file = is_name ? file_of(word) : std::string(word);
+    if (is_name && file.empty())
+      refused.push_back(
+          {.path = std::string(word), .refusal = {Reason::kNotFound, fmt::format(kMissing, word)}});
+    else
+      places.push_back(file);
+  }
   places.insert(places.end(), folders.begin(), folders.end());
   Found found = search(places, settings.allow_writable);
   std::ranges::move(refused, std::back_inserter(found.refused));

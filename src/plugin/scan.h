@@ -23,13 +23,6 @@ struct FileId {
   ino_t inode = 0;
   off_t size = 0;
   int64_t changed_s = 0, changed_ns = 0;
-  FileId() = default;
-  explicit FileId(const struct stat& info)
-      : device(info.st_dev),
-        inode(info.st_ino),
-        size(info.st_size),
-        changed_s(info.st_mtim.tv_sec),
-        changed_ns(info.st_mtim.tv_nsec) {}
   bool operator==(const FileId&) const = default;
 };
 

@@ -41,24 +41,19 @@ const std::string& ObservedTexts::find(std::string_view key,
   RecentText& mine = thread_texts().recent[hash % kRecent];
   if (mine.owner == id_ && mine.key == key) return *mine.text;
   Shard& s = shards_[hash / kRecent % shards_.size()];
-  const std::string* found = nullptr;
-  {
-    const std::lock_guard lock(s.lock);
-    if (const auto it = s.texts.find(key); it != s.texts.end()) found = &it->second;
+  std::unique_lock lock(s.lock);
+  auto it = s.texts.find(key);
+  if (it == s.texts.end()) {
+    if (s.texts.size() >= kMost / shards_.size()) return kTooMany;
+    lock.unlock();
+    std::string text = make();
+    lock.lock();
+    it = s.texts.try_emplace(std::string(key), std::move(text)).first;
   }
-  if (found == nullptr) {
-    if (count_.fetch_add(1, std::memory_order_relaxed) >= kMost) {
-      count_.fetch_sub(1, std::memory_order_relaxed);
-      return kTooMany;
-    }
-    std::string text = make();  // without the lock
-    const std::lock_guard lock(s.lock);
-    found = &s.texts.try_emplace(std::string(key), std::move(text)).first->second;
-  }
-  mine.owner = 0;
+  mine.owner = 0;  // in case that there is no memory for the key
   mine.key = key;
-  mine.owner = id_, mine.text = found;
-  return *found;
+  mine.owner = id_, mine.text = &it->second;
+  return it->second;
 }
 
 }  // namespace yard::runtime

@@ -23,11 +23,11 @@ op::CallKey& scratch_key();
 // Texts by key; each lives as long as this. Threads find what they looked up lately without a lock.
 class ObservedTexts {
  public:
-  static constexpr size_t kMost = 65536;
+  static constexpr size_t kMost = 65536;  // about
   ObservedTexts();
   ObservedTexts& operator=(ObservedTexts&&) = delete;
 
-  // The text of a key, made by `make` if it is new. Beyond kMost: a text that says so. May throw std::bad_alloc.
+  // The text of a key, made by `make` if it is new. Beyond kMost a text that says so. May throw std::bad_alloc.
   const std::string& find(std::string_view key, const std::function<std::string()>& make);
   // The text that `make` makes of the call's CallSpec, for one of the kernels that ran.
   template <class Make>
@@ -49,7 +49,6 @@ class ObservedTexts {
   };
   const uint64_t id_;  // no other has or had it
   std::array<Shard, 16> shards_;
-  std::atomic<size_t> count_{0};
 };
 
 }  // namespace yard::runtime

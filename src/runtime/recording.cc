@@ -10,15 +10,14 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
-#include "op/call.h"
 #include "runtime/observed_text.h"
 
 namespace yard::runtime {
@@ -39,12 +38,6 @@ struct Open {
   base::Mutex lock{base::Rank::kOutputShard};
   std::map<std::string, std::weak_ptr<Recording>> by_path;
 };
-Open& open_recordings() {
-  static constinit std::once_flag once;
-  static constinit Open* made = nullptr;  // never destroyed: runtimes may end after statics
-  std::call_once(once, [] { made = new Open; });
-  return *made;
-}
 
 // Whether this process was the first to record: its children must not write to its files.
 bool records_first() {
@@ -69,7 +62,7 @@ std::string own_file(std::string path) {
 Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (path.empty())
     return Status(Code::kInvalidArgument, "there is no file to record to; expected a path");
-  Open& all = open_recordings();
+  Open& all = base::process_wide<Open>();
   const auto find_or_add = [&](const std::shared_ptr<Recording>& made) {
     const std::lock_guard lock(all.lock);
     std::weak_ptr<Recording>& place = all.by_path[path];
@@ -144,39 +137,23 @@ Status Recording::write() {
   return problem_;
 }
 
-bool Recording::count(std::string_view key) {
-  Shard& s = shard(key);
-  {
-    const std::lock_guard lock(s.lock);
-    const auto it = s.calls.find(key);
-    if (it != s.calls.end()) {
-      ++it->second.count;
-      changed_.store(true, std::memory_order_relaxed);
-      return true;
-    }
+void Recording::count(std::string_view key, const std::function<std::string()>& make_text) {
+  Shard& s = shards_[op::CallKeyHash()(key) % shards_.size()];
+  std::unique_lock lock(s.lock);
+  auto it = s.calls.find(key);
+  if (it == s.calls.end()) {
+    lock.unlock();
+    if (distinct_.load(std::memory_order_relaxed) >= kMostRecorded) return drop();
+    std::string text = make_text();
+    lock.lock();
+    bool is_new = false;
+    std::tie(it, is_new) = s.calls.try_emplace(std::string(key), Counted{std::move(text)});
+    if (is_new) distinct_.fetch_add(1, std::memory_order_relaxed);
   }
-  if (distinct_.load(std::memory_order_relaxed) < kMostRecorded) return false;
-  drop();
-  return true;
-}
-
-void Recording::add(std::string_view key, std::string text) {
-  if (distinct_.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
-    distinct_.fetch_sub(1, std::memory_order_relaxed);
-    return drop();
-  }
-  Shard& s = shard(key);
-  {
-    const std::lock_guard lock(s.lock);
-    const auto [it, fresh] = s.calls.try_emplace(std::string(key));
-    if (fresh)
-      it->second.text = std::move(text);
-    else
-      distinct_.fetch_sub(1, std::memory_order_relaxed);  // another thread was quicker
-    ++it->second.count;
-  }
+  ++it->second.count;
+  lock.unlock();
   changed_.store(true, std::memory_order_relaxed);
-  if (!started_.exchange(true, std::memory_order_relaxed)) start();
+  if (!started_.load(std::memory_order_relaxed) && !started_.exchange(true)) start();
 }
 
 void Recording::drop() noexcept {
@@ -208,9 +185,10 @@ void Recorder::seen(const registry::ObservedCall& call) noexcept {
     op::CallKey& key = scratch_key();
     key.set(call.program, call.args, call.flags);
     key.add(id_), key.add(call.index), key.add(call.labels);
-    if (recording_->count(key.bytes())) return;
-    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-    recording_->add(key.bytes(), op::to_string(captured.to_spec(call.program)));
+    recording_->count(key.bytes(), [&] {
+      const auto captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
+      return op::to_string(captured.to_spec(call.program));
+    });
   } catch (...) {  // no memory: the call goes on
     recording_->drop();
   }

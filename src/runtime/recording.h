@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,10 +31,8 @@ class Recording {
   ~Recording();
   Recording& operator=(Recording&&) = delete;
 
-  // Counts a call under the bytes that identify it. If this returns false, the call is new, and add() must follow.
-  bool count(std::string_view key);
-  // Adds a new call with its text.
-  void add(std::string_view key, std::string text);
+  // Counts a call under the bytes that identify it. Makes its text if it is new.
+  void count(std::string_view key, const std::function<std::string()>& make_text);
   void drop() noexcept;
 
   // Writes the file if calls have been counted since. There is no file before the first call.
@@ -52,7 +51,6 @@ class Recording {
   };
 
   explicit Recording(std::string path);
-  Shard& shard(std::string_view key) { return shards_[op::CallKeyHash()(key) % shards_.size()]; }
   void start();
   void write_or_log();
   std::string text();

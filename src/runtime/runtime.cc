@@ -185,7 +185,7 @@ Runtime::Runtime(const RuntimeSettings& settings)
   // Problems of settings and environment are logged; they do not keep the runtime from working.
   const auto check = [&](const Status& s) {
     if (s.ok()) return;
-    base::log(LogLevel::kError, "runtime", std::string(s.message()));
+    base::log(LogLevel::kError, "runtime", s.message());
     parts_->problems.push_back({"RuntimeSettings", "", std::string(s.message()), true});
   };
   if (settings.breakers != BreakerSettings())

@@ -59,11 +59,10 @@ struct Chunk {
 };
 
 // The chunk that a thread fills; `timeline` says whether it still exists.
-struct Mine {
+thread_local constinit struct {
   uint64_t timeline = 0;
-  void* chunk = nullptr;
-};
-thread_local Mine t_mine;
+  Chunk* chunk = nullptr;
+} t_mine;
 
 class Timeline final : public registry::CallObserver {
  public:
@@ -86,9 +85,8 @@ class Timeline final : public registry::CallObserver {
     const char* category;
     std::string name, text;
   };
-  // Room for an event of this thread; null: there are too many.
-  Event* next();
-  void publish() noexcept;
+  void put(const Event& event);
+  Chunk* add_chunk();  // for this thread; null if there are too many events
   void add(Change change);
   const uint64_t id_ = ++g_timelines;  // no other has or had it
   const int64_t start_ = base::steady_ns();
@@ -106,29 +104,24 @@ class Timeline final : public registry::CallObserver {
 
 }  // namespace
 
-Event* Timeline::next() {
-  auto* chunk = t_mine.timeline == id_ ? static_cast<Chunk*>(t_mine.chunk) : nullptr;
+void Timeline::put(const Event& event) {
+  auto* chunk = t_mine.timeline == id_ ? t_mine.chunk : nullptr;
   if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == Chunk::kEvents) {
-    const auto drop = [&] {
-      dropped_.fetch_add(1, std::memory_order_relaxed);
-      return nullptr;
-    };
-    if (full_.load(std::memory_order_relaxed)) return drop();
-    const std::lock_guard lock(lock_);
-    if ((chunks_.size() + 1) * Chunk::kEvents > most_ + Chunk::kEvents - 1) {
-      full_.store(true, std::memory_order_relaxed);
-      return drop();
-    }
-    chunks_.push_back(std::make_unique<Chunk>());
-    chunk = chunks_.back().get();
-    t_mine = {id_, chunk};
+    chunk = full_.load(std::memory_order_relaxed) ? nullptr : add_chunk();
+    if (chunk == nullptr) return void(dropped_.fetch_add(1, std::memory_order_relaxed));
+    t_mine.timeline = id_, t_mine.chunk = chunk;
   }
-  return &chunk->events[chunk->used.load(std::memory_order_relaxed)];
+  const uint32_t used = chunk->used.load(std::memory_order_relaxed);
+  chunk->events[used] = event;
+  chunk->used.store(used + 1, std::memory_order_release);
 }
 
-void Timeline::publish() noexcept {
-  auto& used = static_cast<Chunk*>(t_mine.chunk)->used;
-  used.store(used.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+Chunk* Timeline::add_chunk() {
+  const std::lock_guard lock(lock_);
+  if (chunks_.size() * Chunk::kEvents < most_)
+    return chunks_.emplace_back(std::make_unique<Chunk>()).get();
+  full_.store(true, std::memory_order_relaxed);
+  return nullptr;
 }
 
 void Timeline::seen(const registry::ObservedCall& call) noexcept {
@@ -148,9 +141,6 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
             .selected = call.selected,
             .fell_back = !call.failures.empty(),
             .copied_ns = call.pre_ns + call.post_ns};
-    const auto put = [&](const Event& event) {
-      if (Event* const to = next()) *to = event, publish();
-    };
     put(e);
     if (call.selected) {
       Event selection = e;
@@ -171,10 +161,8 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
 
 void Timeline::add(Change change) {
   const std::lock_guard lock(lock_);
-  if (changes_.size() < kMostTracedChanges)
-    changes_.push_back(std::move(change));
-  else
-    dropped_.fetch_add(1, std::memory_order_relaxed);
+  if (changes_.size() < kMostTracedChanges) return changes_.push_back(std::move(change));
+  dropped_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Timeline::changed(const ConfigEvent& event) {
@@ -202,9 +190,9 @@ std::string Timeline::to_json() {
   const auto out = std::back_inserter(to);
   const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
   // `phase` and `duration` are JSON.
-  const auto put = [&](std::string_view name, std::string_view category, std::string_view phase,
-                       int64_t ns, std::string_view duration, pid_t thread,
-                       const JsonObject& args) {
+  const auto put_json = [&](std::string_view name, std::string_view category,
+                            std::string_view phase, int64_t ns, std::string_view duration,
+                            pid_t thread, const JsonObject& args) {
     fmt::format_to(
         out,
         ",\n"
@@ -220,28 +208,24 @@ std::string Timeline::to_json() {
       const std::string duration = fmt::format(R"("dur": {:.3f}, )", us(e->end - e->start));
       JsonObject args;
       args.add("call", e->call()).add("kernel", e->kernel());
-      switch (e->kind) {
-        case Event::Kind::kKernel:
-          args.add("mode", yard::to_string(e->mode)).add("hit", !e->selected);
-          args.add("fallback", e->fell_back).add("transforms_us", us(e->copied_ns));
-          put(e->op(), "kernel", R"("X")", start, duration, chunk->thread, args);
-          break;
-        case Event::Kind::kSelection:
-          args.add("mode", yard::to_string(e->mode));
-          put(fmt::format("select {}", e->op()), "selection", R"("X")", start, duration,
-              chunk->thread, args);
-          break;
-        case Event::Kind::kFailure:
-          args.add("op", e->op()).add("error", *e->message);
-          put(fmt::format("{} failed", e->kernel()), "fallback", R"("i", "s": "t")", start, "",
-              chunk->thread, args);
-          break;
+      if (e->kind == Event::Kind::kKernel) {
+        args.add("mode", yard::to_string(e->mode)).add("hit", !e->selected);
+        args.add("fallback", e->fell_back).add("transforms_us", us(e->copied_ns));
+        put_json(e->op(), "kernel", R"("X")", start, duration, chunk->thread, args);
+      } else if (e->kind == Event::Kind::kSelection) {
+        args.add("mode", yard::to_string(e->mode));
+        put_json(fmt::format("select {}", e->op()), "selection", R"("X")", start, duration,
+                 chunk->thread, args);
+      } else {
+        args.add("op", e->op()).add("error", *e->message);
+        put_json(fmt::format("{} failed", e->kernel()), "fallback", R"("i", "s": "t")", start, "",
+                 chunk->thread, args);
       }
     }
   }
   for (const Change& c : changes_)
-    put(c.name, c.category, R"("i", "s": "p")", c.at.time_since_epoch().count() - start_, "", 0,
-        JsonObject().add("text", c.text));
+    put_json(c.name, c.category, R"("i", "s": "p")", c.at.time_since_epoch().count() - start_, "",
+             0, JsonObject().add("text", c.text));
   fmt::format_to(out,
                  "\n], \"otherData\": {{\"events\": {}, \"changes\": {}, \"dropped\": {}, "
                  "\"seconds\": {:.3f}}}}}\n",

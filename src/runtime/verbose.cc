@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <iterator>
 #include <mutex>
 #include <string>
 
+#include "base/file.h"
 #include "base/mutex.h"
 #include "base/results.h"
 #include "base/tasks.h"
@@ -24,15 +24,6 @@
 
 namespace yard::runtime {
 namespace {
-
-void write_all(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-}
 
 // The lines of all runtimes of the process. A forked child drops those that its parent has not written.
 class LineBuffers {
@@ -73,7 +64,7 @@ class LineBuffers {
       const std::lock_guard lock(s.lock);
       lines.swap(s.lines);
     }
-    write_all(lines);
+    base::write_all(STDERR_FILENO, lines);  // there is nowhere to report an error
   }
   std::array<Shard, 16> shards_;
   base::Mutex writing_{base::Rank::kOutput};
@@ -85,30 +76,23 @@ class LineBuffers {
   }};
 };
 
-LineBuffers& line_buffers() {
-  static constinit std::once_flag once;
-  static constinit LineBuffers* made = nullptr;  // never destroyed: calls may come until the end
-  std::call_once(once, [] { made = new LineBuffers; });
-  return *made;
-}
-
 // Appends 812ns, 12.4us, 3.1ms, 12.0s.
 void put_time(std::string& to, int64_t ns) {
   const auto out = std::back_inserter(to);
-  if (ns < 1000) {
+  const auto put = [&](int64_t unit, const char* name) {
+    fmt::format_to(out, "{}.{}{}", ns / unit, ns / (unit / 10) % 10, name);
+  };
+  if (ns < 1000)
     fmt::format_to(out, "{}ns", std::max<int64_t>(ns, 0));
-    return;
-  }
-  const int64_t unit = ns < 1'000'000 ? 1000 : ns < 1'000'000'000 ? 1'000'000 : 1'000'000'000;
-  fmt::format_to(out, "{}.{}{}", ns / unit, ns / (unit / 10) % 10,
-                 unit == 1000        ? "us"
-                 : unit == 1'000'000 ? "ms"
-                                     : "s");
+  else if (ns < 1'000'000'000)
+    ns < 1'000'000 ? put(1000, "us") : put(1'000'000, "ms");
+  else
+    put(1'000'000'000, "s");
 }
 
 class Verbose final : public registry::CallObserver {
  public:
-  explicit Verbose(int lines) : level(lines), lines_(line_buffers()) {}
+  explicit Verbose(int lines) : level(lines), lines_(base::process_wide<LineBuffers>()) {}
 
   void seen(const registry::ObservedCall& call) noexcept override {
     base::or_out_of_memory([&] { lines_.add(lines_of(call)); }).ignore();
@@ -178,7 +162,7 @@ Status Recording::set_verbose(int level) {
     if ((now != nullptr ? now->level : 0) == level) return {};
     YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(
         now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
-    if (level == 0) runtime::line_buffers().flush();
+    if (level == 0) base::process_wide<runtime::LineBuffers>().flush();
     return {};
   });
 }

@@ -9,7 +9,6 @@
 // hundred nanoseconds. So nothing here makes a system call while workers are awake, and all that a worker needs of a loop is
 // in a few lines: the announcement, which all poll, the slot, and the loop.
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,6 +29,7 @@
 
 #include "base/float_state.h"
 #include "base/mutex.h"
+#include "base/results.h"
 #include "base/tasks.h"
 #include "dispatch/scope.h"
 #include "runtime/host.h"
@@ -43,15 +43,11 @@ constexpr std::chrono::microseconds kSpin(100), kSpinAlone(20);
 constexpr int kPauses = 32;  // between two looks at the clock
 constexpr int kWakeAtOnce = 2;
 
-static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
-
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) noexcept {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr,
-            nullptr, 0);
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
 void futex_wake(std::atomic<uint32_t>& word) noexcept {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr,
-            0);
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 void pause() noexcept {
@@ -123,33 +119,14 @@ class Cut {
   int64_t count_, units_, threads_, smallest_;
 };
 
-// What a thread that runs a piece takes over from the caller for that time: the policy scope, and that it is inside a
-// call, where waiting for calls to end would be waiting for itself. The caller waits, so all of it stays valid.
-struct CallerContext {
-  CallerContext() noexcept {
-    if (const detail::ThreadHead* const head = detail::t_thread)
-      scope = head->scope_state, inside_call = head->depth > 0;
-  }
-  const detail::ScopeState* scope = nullptr;
-  bool inside_call = false;
-};
-class AsCaller {
- public:
-  explicit AsCaller(const CallerContext& caller) noexcept
-      : scope_(*detail::t_thread, caller.scope) {
-    if (caller.inside_call) inside_.emplace(*detail::t_thread);
-  }
-
- private:
-  detail::ScopeOfCaller scope_;
-  std::optional<detail::Guard> inside_;
-};
-
 // One loop. Each thread that works on it takes piece after piece.
 class alignas(64) ParallelLoop {
  public:
   ParallelLoop(const Cut& cut, LoopBody body, void* context) noexcept
-      : pieces(cut.pieces()), cut_(cut), body_(body), context_(context) {}
+      : pieces(cut.pieces()), cut_(cut), body_(body), context_(context) {
+    if (const detail::ThreadHead* const head = detail::t_thread)
+      scope_ = head->scope_state, inside_call_ = head->depth > 0;
+  }
 
   const int64_t pieces;
 
@@ -168,7 +145,9 @@ class alignas(64) ParallelLoop {
     if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
     const int64_t piece = take(thread, taken);
     if (piece >= pieces) return;
-    const AsCaller as_caller(caller_);
+    const detail::ScopeOfCaller scope(*detail::t_thread, scope_);
+    std::optional<detail::Guard> inside;
+    if (inside_call_) inside.emplace(*detail::t_thread);
     run_from(piece, thread, taken);
   }
 
@@ -207,7 +186,10 @@ class alignas(64) ParallelLoop {
   const Cut cut_;
   const LoopBody body_;
   void* const context_;
-  const CallerContext caller_;
+  // What threads take over from the caller, which waits: its policy scope, and that it is inside a call, where waiting for
+  // calls to end would be waiting for itself.
+  const detail::ScopeState* scope_ = nullptr;
+  bool inside_call_ = false;
   std::atomic<bool> failed_{false};
 };
 
@@ -226,7 +208,7 @@ class WorkerPool {
  private:
   static constexpr uint32_t kSlots = 32;
   static constexpr int32_t kMostWorkers = 256;
-  // Of Slot::state: the rest is the number of workers inside.
+  // Of Slot::state. The rest is the number of workers inside.
   static constexpr uint32_t kTaken = 1u << 31, kOpen = 1u << 30, kWaiting = 1u << 29;
   static constexpr uint32_t kInside = kWaiting - 1;
 
@@ -285,11 +267,10 @@ WorkerPool& WorkerPool::get() {
   WorkerPool* pool = g_pool.load(std::memory_order_acquire);
   if (pool != nullptr) return *pool;
   // A forked child makes another pool, and leaves the parent's as it is.
-  static constinit std::once_flag once;
-  [[maybe_unused]] static constinit const base::InChild* in_child = nullptr;
-  std::call_once(once, [] {
-    in_child = new base::InChild([] { g_pool.store(nullptr, std::memory_order_relaxed); });
-  });
+  struct Forget : base::InChild {
+    Forget() : InChild([] { g_pool.store(nullptr, std::memory_order_relaxed); }) {}
+  };
+  base::process_wide<Forget>();
   auto made = std::make_unique<WorkerPool>();
   if (g_pool.compare_exchange_strong(pool, made.get(), std::memory_order_acq_rel))
     return *made.release();
@@ -356,20 +337,15 @@ void WorkerPool::wait_until_left(Slot& slot) noexcept {
 void WorkerPool::grow(int32_t to) noexcept {
   const std::unique_lock lock(growing_, std::try_to_lock);
   if (!lock.owns_lock() || no_more_threads_) return;
-  const base::SignalsBlocked blocked;  // of new threads
-  try {
-    for (int32_t n; (n = workers_.load(std::memory_order_relaxed)) < to;) {
-      workers_.store(n + 1, std::memory_order_relaxed);  // it counts itself
-      std::thread([this, n] { serve(n); }).detach();
-    }
-  } catch (...) {
-    workers_.fetch_sub(1, std::memory_order_relaxed);
-    no_more_threads_ = true;
+  for (int32_t n; !no_more_threads_ && (n = workers_.load(std::memory_order_relaxed)) < to;) {
+    workers_.store(n + 1, std::memory_order_relaxed);  // it counts itself
+    const auto start = [&] { return base::start_thread("yard-worker", [this, n] { serve(n); }); };
+    no_more_threads_ = !base::or_out_of_memory(start).ok();
+    if (no_more_threads_) workers_.store(n, std::memory_order_relaxed);
   }
 }
 
 void WorkerPool::serve(int32_t worker) {
-  pthread_setname_np(pthread_self(), "yard-worker");
   Announcement seen{announced_.load(std::memory_order_relaxed)};
   for (const uint64_t process = base::forks(); base::forks() == process;) {
     const Announcement now{announced_.load(std::memory_order_acquire)};
@@ -442,17 +418,7 @@ void WorkerPool::wake(Announcement a) noexcept {
 // How long a thread's processors are taken to be the same: asking takes as long as a small loop.
 constexpr std::chrono::milliseconds kAskAgain(10);
 
-std::atomic<int32_t> g_thread_limit{0};  // 0: none
-
-int32_t run_here(int64_t count, LoopBody body, void* context) {
-  try {
-    body(context, 0, count);
-    return YARD_OK;
-  } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    return YARD_FAULT;
-  }
-}
+std::atomic<int32_t> g_thread_limit{0};  // 0 if there is none
 
 }  // namespace
 
@@ -460,16 +426,17 @@ int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody 
                         void* context) {
   if (count <= 0) return YARD_OK;
   const int64_t most = count / std::max<int64_t>(grain, 1);
-  if (most <= 1 || threads <= 1) return run_here(count, body, context);
-  const uint64_t process = base::forks();
-  ParallelLoop loop(Cut(count, most, threads), body, context);
   try {
+    if (most <= 1 || threads <= 1) return body(context, 0, count), YARD_OK;
+    const uint64_t process = base::forks();
+    ParallelLoop loop(Cut(count, most, threads), body, context);
     WorkerPool::get().run(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces) - 1));
+    // In a child that a piece has forked, pieces of threads that are not there are missing.
+    return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;
   } catch (...) {
-    return YARD_FAULT;  // no memory for the pool
+    if (detail::thread_is_unwinding()) throw;
+    return YARD_FAULT;  // of the body, or no memory for the pool
   }
-  // In a child that a piece has forked, pieces of threads that are not there are missing.
-  return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;
 }
 
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context) {
