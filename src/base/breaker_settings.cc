@@ -3,45 +3,37 @@
 #include <fmt/format.h>
 #include <yard/health.h>
 
-#include "base/text.h"
-
 namespace yard {
 namespace {
 
-using std::chrono::nanoseconds;
-constexpr nanoseconds kShortest = std::chrono::milliseconds(1), kLongest = std::chrono::hours(24);
-constexpr uint32_t kMostCalls = 10'000;
-
-Status wrong(const char* what, const std::string& found, const std::string& right) {
-  return Status(Code::kInvalidArgument, fmt::format("{} is {}; expected {}", what, found, right));
-}
-
-Status check(const char* what, uint32_t value, uint32_t least, uint32_t most) {
+Status check(const char* what, double value, double least, double most, const char* unit = "") {
   if (value >= least && value <= most) return {};
-  return wrong(what, std::to_string(value), fmt::format("from {} to {}", least, most));
+  return Status(Code::kInvalidArgument, fmt::format("{} is {}{}; expected from {}{} to {}{}", what,
+                                                    value, unit, least, unit, most, unit));
 }
 
-Status check(const char* what, nanoseconds value) {
-  if (value >= kShortest && value <= kLongest) return {};
-  return wrong(
-      what, base::seconds_text(value),
-      fmt::format("from {} to {}", base::seconds_text(kShortest), base::seconds_text(kLongest)));
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+Status check(const char* what, std::chrono::nanoseconds value) {
+  return check(what, seconds(value), 0.001, 86400, "s");
 }
 
 }  // namespace
 
 Status validate(const BreakerSettings& s) {
+  constexpr double kMostCalls = 10'000;
   YARD_RETURN_IF_ERROR(check("failure_threshold", s.failure_threshold, 1, kMostCalls));
   YARD_RETURN_IF_ERROR(check("failure_percent", s.failure_percent, 0, 100));
   YARD_RETURN_IF_ERROR(check("failure_min_calls", s.failure_min_calls, 1, kMostCalls));
   YARD_RETURN_IF_ERROR(check("failure_window", s.failure_window));
   YARD_RETURN_IF_ERROR(check("cooldown", s.cooldown));
-  if (!(s.cooldown_growth >= 1 && s.cooldown_growth <= 100))
-    return wrong("cooldown_growth", fmt::format("{}", s.cooldown_growth), "from 1 to 100");
+  YARD_RETURN_IF_ERROR(check("cooldown_growth", s.cooldown_growth, 1, 100));
   YARD_RETURN_IF_ERROR(check("cooldown_cap", s.cooldown_cap));
   if (s.cooldown_cap < s.cooldown)
-    return wrong("cooldown_cap", base::seconds_text(s.cooldown_cap),
-                 "no less than cooldown, " + base::seconds_text(s.cooldown));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cooldown_cap is {}s; expected no less than cooldown, {}s",
+                              seconds(s.cooldown_cap), seconds(s.cooldown)));
   YARD_RETURN_IF_ERROR(check("success_threshold", s.success_threshold, 1, kMostCalls));
   return check("half_open_max_calls", s.half_open_max_calls, 1, kMostCalls);
 }

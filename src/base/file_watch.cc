@@ -31,34 +31,29 @@ Status FileWatch::watch(std::vector<std::string> files, WatchHow how, bool start
     std::error_code none;
     if (const auto path = std::filesystem::absolute(f, none); !none) f = path.string();
   }
-  uint64_t round = 0;
-  {
-    const std::lock_guard lock(lock_);
-    if (files == files_ && how == how_) return {};
-    if (files_.empty() && !starts) return {};
-    files_ = std::move(files), how_ = how;
-    fresh_ = true;
-    round = ++round_;
-  }
+  std::unique_lock lock(lock_);
+  if ((files == files_ && how == how_) || (files_.empty() && !starts)) return {};
+  files_ = std::move(files), how_ = how, fresh_ = true;
+  const uint64_t round = ++round_;
+  lock.unlock();
   Status posted = post(Clock::now(), round);
-  if (posted.ok()) return posted;
-  const std::lock_guard lock(lock_);
-  if (round_ == round) files_.clear();
+  lock.lock();
+  if (!posted.ok() && round_ == round) files_.clear();
   return posted;
 }
 
 void FileWatch::stop() {
-  const bool here = thread_.here();
   std::unique_lock lock(lock_);
   files_.clear(), ++round_;
-  if (!here) idle_.wait(lock, [this] { return !looking_; });
+  const auto here = std::this_thread::get_id();
+  idle_.wait(lock, [&] { return looking_ == std::thread::id() || looking_ == here; });
 }
 
 void FileWatch::look(uint64_t round) {
   std::unique_lock lock(lock_);
   if (round == 0) round = round_;
   if (round != round_ || files_.empty()) return;
-  looking_ = true;
+  looking_ = std::this_thread::get_id();
   const auto files = files_;
   lock.unlock();
   auto states = file_states(files);
@@ -84,7 +79,7 @@ void FileWatch::look(uint64_t round) {
     if (!fresh_) next = Clock::now() + how_.poll_interval;
     if (pending_) next = std::min({next, last_ + how_.debounce, first_ + 10 * how_.debounce});
   }
-  looking_ = false;
+  looking_ = {};
   idle_.notify_all();
   if (round != round_) return;
   lock.unlock();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/tasks.h"
@@ -66,14 +67,14 @@ class FileWatch {
   std::vector<std::string> files_;  // empty if it is stopped
   WatchHow how_;
   uint64_t round_ = 0;              // counts starts and stops; tasks of earlier rounds do nothing
-  bool looking_ = false;            // a task is running
+  std::thread::id looking_;         // the thread of a running task
   bool fresh_ = false;              // to be reported without a change
   bool pending_ = false;            // a change has not been reported
   Clock::time_point first_, last_;  // such changes
   std::vector<FileState> seen_;
 
   TaskThread thread_{"yard-watch", {.in_child = [this] { look(0); }}};
-  InChild in_child_{[this] { looking_ = false, fresh_ = true; }};
+  InChild in_child_{[this] { looking_ = {}, fresh_ = true; }};
 };
 
 }  // namespace yard::base

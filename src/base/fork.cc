@@ -102,10 +102,7 @@ void before_fork() noexcept {
   g_in_child_lock.lock();
 }
 
-void in_parent() noexcept {
-  release_all();
-  g_forking.fetch_sub(1);
-}
+void in_parent() noexcept { release_all(), g_forking.fetch_sub(1); }
 
 void in_child() {
   g_forks.fetch_add(1, std::memory_order_relaxed);

@@ -33,8 +33,7 @@ bool refers_to(const File& file, const FileKey& key) {
 
 const void* dynamic_section(void* handle) {
   struct link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return nullptr;
-  return map->l_ld;
+  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr ? map->l_ld : nullptr;
 }
 
 bool is_loaded(const void* dynamic) {

@@ -109,21 +109,18 @@ size_t Reclaimer::collect() noexcept {
     }
     if (batch == nullptr) return 0;
     std::vector<const void*> held;
-    bool known = true;
+    bool known = false;
     try {
-      held = hazards();
-      std::sort(held.begin(), held.end());
+      held = hazards(), known = true;
     } catch (const std::bad_alloc&) {
-      known = false;
     }
-    const auto in_use = [&](const void* p) {
-      return !known || std::binary_search(held.begin(), held.end(), p);
-    };
+    std::ranges::sort(held);
+    const auto in_use = [&](const void* p) { return std::ranges::binary_search(held, p); };
     size_t left = 0;
     bool freed = false;
     while (batch != nullptr) {
       List item = pop(batch);
-      if (std::any_of(item->held_by.begin(), item->held_by.end(), in_use)) {
+      if (!known || std::ranges::any_of(item->held_by, in_use)) {
         retire(std::move(item));
         ++left;
       } else {

@@ -31,7 +31,6 @@ struct Retired {
 class Reclaimer {
  public:
   ~Reclaimer();
-  Reclaimer& operator=(Reclaimer&&) = delete;
 
   // Hands over an object. Any thread. The first form is for what is retired where there may be no memory.
   void retire(std::unique_ptr<Retired> made) noexcept;

@@ -41,14 +41,11 @@ bool is_shared(const Status::Rep* rep) noexcept {
 }  // namespace
 
 Status Status::out_of_memory() noexcept {
-  // The message is short enough to lie inside of the string.
   static constinit std::once_flag once;
-  static constinit Rep* made = nullptr;
-  std::call_once(once, [] {
-    made =
-        new (g_out_of_memory) Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
+  std::call_once(once, [] {  // the message is short enough to lie inside of the string
+    new (g_out_of_memory) Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
   });
-  return adopt(made);
+  return adopt(reinterpret_cast<Rep*>(g_out_of_memory));
 }
 
 Status::Rep* Status::copy(Rep& rep) { return is_shared(&rep) ? &rep : new Rep(rep); }

@@ -51,7 +51,6 @@ struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   void halt();
   // Waits until the thread has ended, at most so long.
   void wait(seconds longest);
-  bool here() const { return thread == std::this_thread::get_id(); }
 
   const char* const name;
   const TaskThread::Hooks hooks;
@@ -154,16 +153,12 @@ void TaskQueue::halt() {
 
 void TaskQueue::wait(seconds longest) {
   std::unique_lock l(lock);
-  if (started && !here()) changed.wait_for(l, longest, [&] { return done; });
+  if (started && thread != std::this_thread::get_id())
+    changed.wait_for(l, longest, [&] { return done; });
 }
 
 TaskThread::TaskThread(const char* name, Hooks hooks)
     : queue_(std::make_shared<TaskQueue>(name, std::move(hooks))) {}
-
-bool TaskThread::here() const {
-  const std::lock_guard lock(queue_->lock);
-  return queue_->here();
-}
 
 Status TaskThread::post_at(Time when, std::function<void()> task) {
   return queue_->post(when, std::move(task));

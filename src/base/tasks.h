@@ -42,8 +42,6 @@ class TaskThread {
   using Time = std::chrono::steady_clock::time_point;
   Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }
   Status post_at(Time when, std::function<void()> task);
-  // Whether the calling thread is this one.
-  bool here() const;
 
  private:
   void abandon_in_child();

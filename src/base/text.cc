@@ -23,9 +23,7 @@ constexpr size_t kLongest = 128;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-void append_hex(std::string& out, char c) {
-  out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-}
+std::string escaped_byte(char c) { return fmt::format("\\x{:02x}", static_cast<unsigned char>(c)); }
 
 // Characters that quote() writes as a backslash and a letter.
 constexpr std::string_view kEscaped = "\"\\\n\t\r", kLetters = "\"\\ntr";
@@ -35,7 +33,7 @@ void append_quoted(std::string& out, char c) {
   if (const size_t i = kEscaped.find(c); i != kEscaped.npos)
     (out += '\\') += kLetters[i];
   else if (is_control(c))
-    append_hex(out, c);
+    out += escaped_byte(c);
   else
     out += c;
 }
@@ -54,7 +52,7 @@ size_t append_printable(std::string& out, std::string_view text, size_t at) {
   const bool separator =
       n == 3 && (text.substr(at, n) == "\u2028" || text.substr(at, n) == "\u2029");
   if (n == 0 || c1 || separator) {
-    for (size_t k = 0; k < length_at(text, at); ++k) append_hex(out, text[at + k]);
+    for (const char c : text.substr(at, length_at(text, at))) out += escaped_byte(c);
   } else if (n == 1 && is_control(text[at])) {
     append_quoted(out, text[at]);
   } else {

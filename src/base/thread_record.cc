@@ -78,8 +78,8 @@ ThreadRecord& free_record() {
   return *made;
 }
 
-// Puts a record into use for the calling thread. Returns null if that is impossible.
-ThreadRecord* take_record() {
+// Puts a record into use for the calling thread.
+ThreadRecord& take_record() {
   std::call_once(g_once, prepare_for_threads);
   ThreadRecord& r = free_record();
   // Again if it changed meanwhile: set_reader_fences() may have been here between load and store.
@@ -90,26 +90,22 @@ ThreadRecord* take_record() {
   } while (fences != reader_fences());
   if (pthread_setspecific(g_exit_key, &r) != 0) {
     r.in_use.store(false, std::memory_order_release);
-    return nullptr;
+    throw std::bad_alloc();
   }
   t_thread = &r;
-  return &r;
+  return r;
 }
 
 // The block of a slot that is not inline; `at` becomes its place there.
 ThreadRecord::Block& deep_block(ThreadRecord& thread, uint32_t& at) {
   using Block = ThreadRecord::Block;
-  at -= detail::ThreadHead::kInlineSlots;
   std::atomic<Block*>* link = &thread.deeper;
-  for (;;) {
-    Block* b = link->load(std::memory_order_relaxed);
-    if (b == nullptr) {
-      b = new Block;
-      link->store(b, std::memory_order_release);
-    }
-    if (at < Block::kSlots) return *b;
-    at -= Block::kSlots;
-    link = &b->next;
+  for (at -= detail::ThreadHead::kInlineSlots;; at -= Block::kSlots) {
+    if (link->load(std::memory_order_relaxed) == nullptr)
+      link->store(new Block, std::memory_order_release);
+    Block& b = *link->load(std::memory_order_relaxed);
+    if (at < Block::kSlots) return b;
+    link = &b.next;
   }
 }
 
@@ -182,12 +178,11 @@ void find_limit() noexcept {
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
   void* end = nullptr;
   size_t size = 0, guard = 0;
-  if (pthread_attr_getstack(&attributes, &end, &size) == 0 &&
-      pthread_attr_getguardsize(&attributes, &guard) == 0) {
-    t_stack_end = reinterpret_cast<uintptr_t>(end);
-    detail::t_stack_limit = t_stack_end + guard + std::min(kReserve, size / 4);
-  }
+  pthread_attr_getstack(&attributes, &end, &size);
+  pthread_attr_getguardsize(&attributes, &guard);
   pthread_attr_destroy(&attributes);
+  t_stack_end = reinterpret_cast<uintptr_t>(end);
+  detail::t_stack_limit = t_stack_end + guard + std::min(kReserve, size / 4);
 }
 
 }  // namespace
@@ -204,17 +199,13 @@ namespace yard::detail {
 
 ThreadHead* try_register_thread() noexcept {
   try {
-    return base::take_record();
+    return &register_thread();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-ThreadHead& register_thread() {
-  ThreadHead* const thread = try_register_thread();
-  if (thread == nullptr) throw std::bad_alloc();
-  return *thread;
-}
+ThreadHead& register_thread() { return base::take_record(); }
 
 HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   auto& record = static_cast<base::ThreadRecord&>(*this);

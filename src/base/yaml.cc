@@ -249,48 +249,44 @@ std::optional<YamlError> unclosed(std::string_view text) {
     YamlMark at;
   };
   const auto close_of = [](char c) { return c == '[' ? ']' : c == '{' ? '}' : c; };
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
   const auto error = [&](const Open& open, std::string_view found) {
     return YamlError{open.at, fmt::format("'{}' is not closed; expected '{}'{}", open.bracket,
                                           close_of(open.bracket), found)};
   };
   std::vector<Open> open;
+  std::optional<Open> quote;
   YamlMark at{1, 0};
   bool begins = true, blank = true;  // a value may begin here; the character before is a blank
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     ++at.column;
-    if (c == '\n') {
-      ++at.line, at.column = 0, blank = true;
-      if (open.empty()) begins = true;
-    } else if (c == ' ' || c == '\t' || c == '\r') {
-      blank = true;
+    if (c == '\n') ++at.line, at.column = 0;
+    if (quote) {
+      if (c == quote->bracket) quote.reset(), begins = blank = false;
+      if (c == '\\' && quote && quote->bracket == '"' && i + 1 < text.size() && text[i + 1] != '\n')
+        ++i, ++at.column;
+    } else if (is_blank(c)) {
+      blank = true, begins = begins || (c == '\n' && open.empty());
     } else if (c == '#' && blank) {
       i = std::min(text.find('\n', i), text.size()) - 1;
     } else if (begins && (c == '"' || c == '\'')) {
-      const Open quote{c, at};
-      for (++i, ++at.column; i < text.size() && text[i] != c; ++i, ++at.column) {
-        if (c == '"' && text[i] == '\\') ++i, ++at.column;
-        if (i < text.size() && text[i] == '\n') ++at.line, at.column = 0;
-      }
-      if (i >= text.size()) return error(quote, " before the end of the file");
-      begins = blank = false;
-    } else if ((c == '[' || c == '{') && begins) {
-      open.push_back({c, at});
-      blank = false;
+      quote = {c, at};
+    } else if (begins && (c == '[' || c == '{')) {
+      open.push_back({c, at}), blank = false;
     } else if ((c == ']' || c == '}') && !open.empty()) {
       if (close_of(open.back().bracket) != c)
         return error(open.back(), fmt::format(" before the '{}' in line {}", c, at.line));
-      open.pop_back();
-      begins = blank = false;
+      open.pop_back(), begins = blank = false;
     } else {
       // Indicators are followed by a blank, except in a list or map in brackets.
-      const bool last = i + 1 == text.size() ||
-                        std::string_view(" \t\r\n").find(text[i + 1]) != std::string_view::npos;
-      const bool item = c == '-' && begins && last;
-      begins = item || (c == ':' && (last || !open.empty())) || (c == ',' && !open.empty());
+      const bool last = i + 1 == text.size() || is_blank(text[i + 1]);
+      begins = (c == '-' && begins && last) || (c == ':' && (last || !open.empty())) ||
+               (c == ',' && !open.empty());
       blank = false;
     }
   }
+  if (quote) open = {*quote};
   if (open.empty()) return std::nullopt;
   return error(open.back(), " before the end of the file");
 }

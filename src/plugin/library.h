@@ -58,7 +58,6 @@ class Library {
   static Refusal open(base::File file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to);
   ~Library();
-  Library& operator=(Library&&) = delete;
 
   // Queries its descriptor, compares it with the manifest, and converts it to steps.
   Refusal describe(const Manifest& manifest, const std::shared_ptr<void>& keep,

@@ -16,16 +16,13 @@ auto now() { return std::chrono::steady_clock::now(); }
 // The key of a backend's implementation of a function, "group/name".
 Result<health::Key> function_key(const registry::State& registry, std::string_view function,
                                  std::string_view backend) {
-  bool known = false;
+  std::string problem = fmt::format("no backend provides function '{}'", function);
   for (const auto& f : registry.functions) {
     if (f->group + "/" + f->name != function) continue;
-    known = true;
     if (f->backend == backend) return functions::health_key(*f);
+    problem = fmt::format("backend '{}' does not provide function '{}'", backend, function);
   }
-  return Status(Code::kNotFound,
-                known
-                    ? fmt::format("backend '{}' does not provide function '{}'", backend, function)
-                    : fmt::format("no backend provides function '{}'", function));
+  return Status(Code::kNotFound, problem);
 }
 
 // A key that stands for all calls of a kernel.

@@ -52,14 +52,6 @@ void* allocate(void*, yard_device_t device, uint64_t bytes) {
   return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0));
 }
 
-void release(void*, yard_device_t device, void* memory) {
-  if (device.type == kCpu) std::free(memory);
-}
-
-void* scratch(void*, yard_call_t* call, uint64_t bytes) {
-  return call != nullptr ? exec::allocate_scratch(*call, bytes) : nullptr;
-}
-
 void log(void*, int32_t level, const char* message) {
   if (message == nullptr) return;
   const int known = std::clamp<int>(level, YARD_LOG_DEBUG, YARD_LOG_ERROR);
@@ -79,10 +71,6 @@ int32_t fail(void*, yard_call_t* call, int32_t code, const char* format, ...) {
 int32_t loop(void*, int64_t count, int64_t grain, LoopBody body, void* context) {
   return body != nullptr ? parallel_for(count, grain, body, context) : int32_t{YARD_CALLER};
 }
-
-int32_t threads(void*) { return concurrency(); }
-
-void* stream(void*, yard_device_t) { return nullptr; }
 
 int32_t has_feature(void* self, yard_device_t device, const char* name) {
   if (name == nullptr) return -1;
@@ -118,13 +106,17 @@ Host::Host() : table{} {
   table.abi = YARD_ABI_VERSION;
   table.self = this;
   table.allocate = allocate;
-  table.release = release;
-  table.scratch = scratch;
+  table.release = [](void*, yard_device_t device, void* memory) {
+    if (device.type == kCpu) std::free(memory);
+  };
+  table.scratch = [](void*, yard_call_t* call, uint64_t bytes) {
+    return call != nullptr ? exec::allocate_scratch(*call, bytes) : nullptr;
+  };
   table.log = log;
   table.fail = fail;
   table.parallel_for = loop;
-  table.concurrency = threads;
-  table.stream = stream;
+  table.concurrency = [](void*) { return concurrency(); };
+  table.stream = [](void*, yard_device_t) -> void* { return nullptr; };
   table.has_feature = has_feature;
   table.call_op = call_op;
 }
@@ -159,16 +151,13 @@ Status Host::state(const std::vector<std::string>& features) {
   std::vector<registry::Feature> read;
   for (const std::string& text : features) {
     auto feature = registry::parse_feature(text);
-    if (!feature.ok() || text.find(':') == text.npos ||
-        registry::FeatureName::read(feature->name).is_range)
+    const bool good = feature.ok() && text.find(':') != text.npos &&
+                      !registry::FeatureName::read(feature->name).is_range;
+    if (!good || feature->of_processor())
       return Status(Code::kInvalidArgument,
-                    fmt::format("invalid device feature {}: expected one like cuda:sm_90 or "
-                                "cuda:1:sm_90",
-                                base::excerpt(text)));
-    if (feature->of_processor())
-      return Status(Code::kInvalidArgument,
-                    fmt::format("invalid device feature {}: CPU features are detected, not stated",
-                                base::excerpt(text)));
+                    fmt::format("invalid device feature {}: {}", base::excerpt(text),
+                                good ? "CPU features are detected, not stated"
+                                     : "expected one like cuda:sm_90 or cuda:1:sm_90"));
     read.push_back(*std::move(feature));
   }
   for (const registry::Feature& f : read) {

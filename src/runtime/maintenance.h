@@ -22,7 +22,6 @@ class Maintenance {
  public:
   explicit Maintenance(detail::Core& core);
   ~Maintenance();
-  Maintenance& operator=(Maintenance&&) = delete;
 
   // Schedules work(): the board has changed, or plans have got a lifetime. Quick; any thread, also inside a call.
   void wake() noexcept;

@@ -25,7 +25,6 @@ class ObservedTexts {
  public:
   static constexpr size_t kMost = 65536;  // about
   ObservedTexts();
-  ObservedTexts& operator=(ObservedTexts&&) = delete;
 
   // The text of a key, made by `make` if it is new. Beyond kMost a text that says so. May throw std::bad_alloc.
   const std::string& find(std::string_view key, const std::function<std::string()>& make);

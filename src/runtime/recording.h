@@ -29,7 +29,6 @@ class Recording {
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
   // Writes the rest of the file.
   ~Recording();
-  Recording& operator=(Recording&&) = delete;
 
   // Counts a call under the bytes that identify it. Makes its text if it is new.
   void count(std::string_view key, const std::function<std::string()>& make_text);

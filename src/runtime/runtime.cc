@@ -8,7 +8,6 @@
 #include <atomic>
 #include <mutex>
 
-#include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
@@ -64,7 +63,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
   }
   // Threads of the parts below may still publish something, which nothing needs to follow any more.
   ~Parts() { core.set_services(nullptr); }
-  Parts& operator=(Parts&&) = delete;
 
   // ---- dispatch::CoreServices ----
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }

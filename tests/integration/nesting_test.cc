@@ -246,26 +246,5 @@ TEST_F(NestingOfFunctions, IsBounded) {
   EXPECT_EQ(provider("nesting/deeper", "again").failures, 0u);
 }
 
-// An op whose kernel calls a function whose implementation calls the op.
-TEST_F(Nesting, ShowsTheCycleThroughAFunction) {
-  Changes c;
-  c.add_backend(backend_of("calls_back"));
-  implement(c, deeper, "calls_back", [this](int x) {
-    call().or_throw();
-    return x;
-  });
-  ASSERT_TRUE(Runtime::shared().apply(std::move(c)).ok());
-  g_again = [](auto&&...) {
-    deeper(0);
-    return Status();
-  };
-  on_stack_of(kStack, [&] {
-    const Status s = call();
-    EXPECT_EQ(s.code(), Code::kWouldDeadlock);
-    EXPECT_NE(s.to_string().find("calls nest too deep"), std::string::npos) << s.to_string();
-  });
-  ASSERT_TRUE(Runtime::shared().reset().ok());
-}
-
 }  // namespace
 }  // namespace yard::testing::nesting

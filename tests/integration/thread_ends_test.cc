@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that end in unusual places: inside scopes, kernels, verifiers, with a pending ticket. Nothing
-// leaks (the address sanitizer checks), no thread waits for them, and the next thread starts clean.
+// Threads that end inside scopes and kernels. Nothing leaks (the address sanitizer checks), no thread waits for them, and
+// the next thread starts clean.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <yard/bound.h>
-#include <yard/c.h>
-#include <yard/function.h>
 #include <yard/policy.h>
 #include <yard/trace.h>
 #include <yard/plugin.hpp>
 
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <thread>
 
-#include "fault.h"
 #include "on_thread.h"
-#include "plugin_files.h"
 #include "testing.h"
 
 namespace yard::testing::thread_ends {
@@ -51,14 +46,14 @@ class ThreadEnds : public ::testing::Test {
   ~ThreadEnds() override { g_inside = nullptr; }
 
   // `cpp`: its entries are made by plugin.hpp, which catches exceptions.
-  void add_ends(std::shared_ptr<void> keep = {}, bool cpp = false) {
+  void add_ends(bool cpp) {
     yard_kernel_t k = kernel_of("copy", "ends", 9, 900);
     k.run = run_ends;
     if (cpp) {
       const yard_kernel_t made = plugin::Kernel::of<run_ends_cpp>("copy", "ends");
       k.run = made.run, k.typed = made.typed, k.typed_signature = made.typed_signature;
     }
-    bare_.add(k, std::move(keep)).or_throw();
+    bare_.add(k).or_throw();
   }
   intptr_t ran() {
     t_ran = 0;
@@ -97,26 +92,11 @@ TEST_F(ThreadEnds, InsideScopesAndTraces) {
   }
 }
 
-TEST_F(ThreadEnds, WithAScopeThatAnotherThreadDestroys) {
-  for (int i = 0; i < 3; ++i) {
-    std::optional<ScopedPolicy> left;
-    std::thread([&] {
-      left.emplace(Scope().deny_kernels({"a"}));
-      EXPECT_EQ(ran(), 2);
-    }).join();
-    const ScopedPolicy own(Scope().deny_kernels({"b"}).label("own", "yes"));
-    left.reset();
-    EXPECT_EQ(current_scope().labels().count("own"), 1u) << "this thread's scope is its own";
-    EXPECT_EQ(ran(), 1);
-    expect_next_is_clean(1);
-  }
-}
-
 // However the call was made, and with memory that the kernel asked for.
 class InAKernel : public ThreadEnds, public ::testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(OfPluginHpp, InAKernel, ::testing::Bool());
 TEST_P(InAKernel, AThreadEnds) {
-  add_ends({}, GetParam());
+  add_ends(GetParam());
   const auto on = copy.on(bare_.runtime);
   const auto bound = bind(on, out_.view, x_.view).value();
   std::optional frozen = freeze(on, out_.view, x_.view).value();
@@ -151,49 +131,6 @@ TEST_P(InAKernel, AThreadEnds) {
   frozen.reset();  // which holds its kernel
   // No thread counts as inside any more.
   EXPECT_TRUE(remove("ends").wait(seconds(20)).ok());
-}
-
-TEST_F(ThreadEnds, InsideAVerifierThatOthersWaitFor) {
-  static std::atomic<bool> asked{false}, go{false}, end{true};
-  asked = go = false, end = true;
-  yard_kernel_t k = kernel_of("copy", "picky", 3, 900);
-  k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t {
-    asked = true;
-    while (!go) std::this_thread::yield();
-    if (end.exchange(false)) pthread_exit(nullptr);
-    return YARD_OK;
-  };
-  bare_.add(k).or_throw();
-  std::thread other([&] {
-    while (!asked) std::this_thread::yield();
-    go = true;
-    EXPECT_EQ(ran(), 3);
-  });
-  on_thread([&] { ran(); });
-  other.join();
-  expect_next_is_clean(3);
-}
-
-TEST_F(ThreadEnds, WhileItsTicketIsPending) {
-  auto keep = std::make_shared<int>(0);
-  const std::weak_ptr<int> watch = keep;
-  fault::FaultKernel slow{{.op = "copy", .id = "slow", .backend = "test", .priority = 900},
-                          {.blocks = true}};
-  ASSERT_TRUE(bare_.add(slow.descriptor(), std::move(keep)).ok());
-  std::thread caller([&] { EXPECT_NE(ran(), -1); });
-  ASSERT_TRUE(slow.wait_for_waiters(1, std::chrono::milliseconds(20000)));
-  on_thread([&] {
-    const Ticket t = remove("slow");
-    EXPECT_FALSE(t.done());
-    pthread_exit(nullptr);
-  });
-  EXPECT_EQ(ran(), 1);
-  EXPECT_FALSE(watch.expired());
-  slow.release();
-  caller.join();
-  // The next change releases it without a request.
-  ASSERT_TRUE(bare_.runtime.set_policy({}).ok());
-  EXPECT_TRUE(watch.expired());
 }
 
 }  // namespace
