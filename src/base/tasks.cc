@@ -34,6 +34,8 @@ Status start_thread(const char* name, std::function<void()> run) {
       pthread_setname_np(pthread_self(), name);
       run();
     }).detach();
+  } catch (const std::bad_alloc&) {
+    status = Status::out_of_memory();
   } catch (const std::exception& e) {
     status =
         Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", exception_text(e)));
