@@ -60,21 +60,6 @@ TEST(Mutex, AChildFindsWhatItProtectsWhole) {
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(true_in_child([&] { return pair.is_whole(); }));
 }
 
-TEST(Mutex, MayBeMadeAndDestroyedBesideForks) {
-  Mutex outer(Rank::kLoader);
-  const auto make_some = [&] {
-    const std::lock_guard lock(outer);
-    std::vector<std::unique_ptr<Pair>> pairs;
-    for (int i = 0; i < 20; ++i) pairs.emplace_back(new Pair)->change();
-  };
-  const Meanwhile one(make_some), another(make_some), third(make_some);
-  for (int i = 0; i < 100; ++i)
-    ASSERT_TRUE(true_in_child([&] {
-      const std::lock_guard lock(outer);
-      return Pair().is_whole();
-    }));
-}
-
 TEST(Mutex, OfAnOutputIsFreeInTheChildThoughAThreadHeldIt) {
   Mutex mutex(Rank::kOutput);
   std::atomic<bool> held{false};

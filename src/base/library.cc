@@ -74,7 +74,8 @@ void note_opened(const void* dynamic) {
 bool note_closed(const void* dynamic) {
   OpenLibraries& open = process_wide<OpenLibraries>();
   const std::lock_guard lock(open.lock);
-  open.sections.erase(open.sections.find(dynamic));
+  if (const auto it = open.sections.find(dynamic); it != open.sections.end())
+    open.sections.erase(it);
   return open.sections.contains(dynamic);
 }
 

@@ -82,9 +82,7 @@ void log(LogLevel level, Logger logger, std::string_view text, bool again) noexc
 
 namespace {
 
-constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn,
-                                LogLevel::kError, LogLevel::kOff};
-constexpr const char* kLevelWords = "debug, info, warn, error or off";
+constexpr const char* kLevels[] = {"debug", "info", "warn", "error", "off"};  // from 1
 constexpr const char* kEntries = "LEVEL or NAME=LEVEL, with ',' between entries";
 
 // Sets one slot.
@@ -108,14 +106,13 @@ std::string no_logger(std::string_view name) {
 }
 
 std::string no_level(std::string_view word, bool named) {
-  if (word.empty()) return fmt::format("a level is missing; expected {}", kLevelWords);
+  const std::vector<std::string> names(std::begin(kLevels), std::end(kLevels));
+  if (word.empty()) return fmt::format("a level is missing; expected {}", one_of(names));
   if (!named && logger_slot(lower(word)) != 0)
     return fmt::format("the logger {} has no level; expected {}=info", word, word);
   if (!is_bare_word(word))
     return fmt::format("{} is no level; expected {}", excerpt(word), kEntries);
-  std::vector<std::string> names;
-  for (const LogLevel l : kLevels) names.emplace_back(to_string(l));
-  return fmt::format("{} is no level; expected {}{}", excerpt(word), kLevelWords,
+  return fmt::format("{} is no level; expected {}{}", excerpt(word), one_of(names),
                      did_you_mean(lower(word), names));
 }
 
@@ -127,11 +124,6 @@ LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& prob
   uint32_t seen = 0, number = 0;
   for (const std::string_view entry : split(text, ',')) {
     ++number;
-    if (entry.empty()) {
-      problems.push_back(
-          fmt::format("entry {} is empty; expected one ',' between entries", number));
-      continue;
-    }
     const size_t equals = entry.find('=');
     const bool named = equals != entry.npos;
     const std::string name = named ? lower(trim(entry.substr(0, equals))) : "";
@@ -139,7 +131,11 @@ LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& prob
     const uint32_t slot = logger_slot(name);
     const auto level = parse_log_level(word);
     if (named && slot == 0) problems.push_back(no_logger(name));
-    if (!level) problems.push_back(no_level(word, named));
+    if (entry.empty())
+      problems.push_back(
+          fmt::format("entry {} is empty; expected one ',' between entries", number));
+    else if (!level)
+      problems.push_back(no_level(word, named));
     if (!level || (named && slot == 0)) continue;
     if ((seen & (1u << slot)) != 0)
       problems.push_back(
@@ -177,15 +173,14 @@ void set_log_sink(LogSink sink) {
 std::string printable(std::string_view text, size_t most) { return base::printable(text, most); }
 
 const char* to_string(LogLevel level) noexcept {
-  constexpr const char* kNames[] = {"?", "debug", "info", "warn", "error", "off"};
-  const auto i = static_cast<size_t>(level);
-  return kNames[i < std::size(kNames) ? i : 0];
+  const size_t i = static_cast<size_t>(level) - 1;
+  return i < std::size(base::kLevels) ? base::kLevels[i] : "?";
 }
 
 std::optional<LogLevel> parse_log_level(std::string_view text) noexcept {
-  for (const LogLevel l : base::kLevels)
-    if (base::same_word(text, to_string(l))) return l;
   if (base::same_word(text, "warning")) return LogLevel::kWarn;
+  for (size_t i = 0; i < std::size(base::kLevels); ++i)
+    if (base::same_word(text, base::kLevels[i])) return static_cast<LogLevel>(i + 1);
   return std::nullopt;
 }
 

@@ -32,18 +32,14 @@ size_t weight(const YamlNode& n) { return 1 + n.text.size() / 64; }
 
 struct Extent {
   size_t nodes = 0, depth = 0;
-};
 
-Extent extent_of(const YamlNode& n) {
-  Extent all{weight(n), 0};
-  const auto add = [&](const YamlNode& inner) {
-    const Extent e = extent_of(inner);
-    all = {all.nodes + e.nodes, std::max(all.depth, e.depth)};
-  };
-  for (const YamlNode& item : n.items) add(item);
-  for (const YamlEntry& e : n.entries) add(e.value);
-  return {all.nodes, all.depth + 1};
-}
+  explicit Extent(const YamlNode& n) : nodes(weight(n)) {
+    for (const YamlNode& item : n.items) add(Extent(item));
+    for (const YamlEntry& e : n.entries) add(Extent(e.value));
+    ++depth;
+  }
+  void add(const Extent& inner) { nodes += inner.nodes, depth = std::max(depth, inner.depth); }
+};
 
 class Builder : public YAML::EventHandler {
  public:
@@ -57,9 +53,7 @@ class Builder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    YamlNode n;
-    n.at = mark_of(mark);
-    add(std::move(n), anchor);
+    add({YamlNode::Kind::kNull, false, mark_of(mark), {}, {}, {}}, anchor);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -76,13 +70,10 @@ class Builder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    YamlNode n;
-    n.kind = YamlNode::Kind::kScalar;
-    n.at = mark_of(mark);
-    n.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
-    if (!n.quoted) check_tag(tag, n.at);
-    n.text = value;
-    add(std::move(n), anchor);
+    const YamlMark at = mark_of(mark);
+    const bool quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
+    if (!quoted) check_tag(tag, at);
+    add({YamlNode::Kind::kScalar, quoted, at, value, {}, {}}, anchor);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -180,9 +171,9 @@ class Builder : public YAML::EventHandler {
 
   void remember(const YamlNode& node, YAML::anchor_t anchor) {
     if (anchor == 0) return;
-    const Extent extent = extent_of(node);
+    const Extent extent(node);
     count(extent.nodes, node.at);
-    anchors_[anchor] = {node, extent};
+    anchors_.insert_or_assign(anchor, std::pair(node, extent));
   }
 
   void attach(YamlNode node) {
