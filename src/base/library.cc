@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
-#include <sys/stat.h>
 
 #include <set>
 #include <utility>
@@ -23,12 +22,6 @@ std::string new_name_of(const File& file) {
   for (uint64_t number = thread_random(); number > 0; number /= 2)
     digits += number % 2 == 1 ? "/." : "/";
   return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
-}
-
-// False if other code in the process has closed the descriptor and another file may have its number.
-bool refers_to(const File& file, const FileKey& key) {
-  struct stat info;
-  return ::fstat(file.fd(), &info) == 0 && FileKey{info.st_dev, info.st_ino} == key;
 }
 
 const void* dynamic_section(void* handle) {
@@ -81,18 +74,10 @@ bool note_closed(const void* dynamic) {
 
 }  // namespace
 
-Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
-                                            const std::string& path) {
+Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string& path) {
   DynamicLibrary library;
-  const auto replaced = [&] {
-    return Status(Code::kNotFound,
-                  fmt::format("{}: its descriptor {} no longer refers to the file that was "
-                              "checked; other code in the process has closed it",
-                              path, library.file_.release()));
-  };
-  library.file_ = std::move(file), library.key_ = key;
-  if (!refers_to(library.file_, key)) return replaced();
-  const std::string name = new_name_of(library.file_);
+  const std::string name = new_name_of(file);
+  library.pinned_by_ = what_pins(file);
   const OpeningLibrary gate;
   library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library.handle_ == nullptr) {
@@ -104,7 +89,6 @@ Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
   }
   library.dynamic_ = dynamic_section(library.handle_);
   note_opened(library.dynamic_);
-  if (!refers_to(library.file_, key)) return replaced();  // `library` closes it
   return library;
 }
 
@@ -122,18 +106,13 @@ void* DynamicLibrary::symbol(const char* name) const noexcept {
 std::string DynamicLibrary::close() {
   if (handle_ == nullptr) return {};
   const OpeningLibrary gate;
-  if (!refers_to(file_, key_)) file_.release();
   dlclose(std::exchange(handle_, nullptr));
-  const bool stays = !note_closed(dynamic_) && is_loaded(dynamic_);
-  std::string why = stays ? what_pins(file_) : "";
-  file_ = File();
-  return why;
+  return !note_closed(dynamic_) && is_loaded(dynamic_) ? pinned_by_ : "";
 }
 
 DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
-    : file_(std::move(other.file_)),
-      key_(other.key_),
-      handle_(std::exchange(other.handle_, nullptr)),
-      dynamic_(other.dynamic_) {}
+    : handle_(std::exchange(other.handle_, nullptr)),
+      dynamic_(other.dynamic_),
+      pinned_by_(std::move(other.pinned_by_)) {}
 
 }  // namespace yard::base

@@ -6,7 +6,6 @@
 // uses a name of its own. It recognises a file that is open already by its device and inode.
 #pragma once
 
-#include <sys/types.h>
 #include <yard/status.h>
 
 #include <string>
@@ -15,21 +14,12 @@
 
 namespace yard::base {
 
-// Identifies a file as long as it is open or mapped.
-struct FileKey {
-  dev_t device = 0;
-  ino_t inode = 0;
-  bool operator==(const FileKey&) const = default;
-};
-
 class DynamicLibrary {
  public:
-  // Runs the library's constructors. `key` is that of the file when it was checked: an error if the descriptor refers to
-  // another file. Other errors are what dlerror() said, with `path` in place of the descriptor's name.
-  static Result<DynamicLibrary> open(File file, const FileKey& key, const std::string& path);
+  // Runs the library's constructors. Errors are what dlerror() said, with `path` in place of the descriptor's name.
+  static Result<DynamicLibrary> open(const File& file, const std::string& path);
   ~DynamicLibrary() { close(); }
   DynamicLibrary(DynamicLibrary&& other) noexcept;
-  DynamicLibrary& operator=(DynamicLibrary&&) = delete;
 
   // A symbol that this library itself defines, not one it depends on. Null if there is none.
   void* symbol(const char* name) const noexcept;
@@ -38,14 +28,13 @@ class DynamicLibrary {
   // stays; empty if it is gone or in use elsewhere.
   std::string close();
   // The library stays open until the process ends.
-  void leave_open() noexcept { file_.release(), handle_ = nullptr; }
+  void leave_open() noexcept { handle_ = nullptr; }
 
  private:
   DynamicLibrary() noexcept = default;
-  File file_;
-  FileKey key_;
   void* handle_ = nullptr;
   const void* dynamic_ = nullptr;  // its dynamic section, which no two libraries share
+  std::string pinned_by_;          // what would keep its code in the process
 };
 
 }  // namespace yard::base

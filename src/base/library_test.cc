@@ -133,20 +133,6 @@ TEST(ElfNotes, WhatAsksNeverToBeUnloadedSaysSo) {
   EXPECT_TRUE(t.read().never_unloads);
 }
 
-TEST(DynamicLibraries, AreNotOpenedByADescriptorThatGotAnotherFile) {
-  File file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  struct stat info;
-  ASSERT_EQ(::fstat(file.fd(), &info), 0);
-  const int number = file.fd();
-  const File other(::memfd_create("other", MFD_CLOEXEC));
-  ASSERT_EQ(::dup2(other.fd(), number), number);
-  const auto opened =
-      DynamicLibrary::open(std::move(file), {info.st_dev, info.st_ino}, "/opt/acme.so");
-  ASSERT_FALSE(opened.ok());
-  EXPECT_THAT(opened.status().to_string(), ::testing::HasSubstr("no longer refers to the file"));
-  EXPECT_EQ(::close(number), 0) << "the descriptor is not ours to close";
-}
-
 TEST(ElfNotes, AFileThatCannotBeReadIsSuch) {
   EXPECT_EQ(read_elf(File(), "Yard", 1).problem, PluginReason::kUnreadable);
 }

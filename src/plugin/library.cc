@@ -8,9 +8,7 @@
 
 #include "base/float_state.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/text.h"
-#include "registry/changes.h"
 
 namespace yard::plugin {
 namespace {
@@ -38,12 +36,12 @@ std::string thrown_by(const F& f) {
 
 bool Library::inside_plugin() noexcept { return t_inside > 0; }
 
-Refusal Library::open(base::File file, const FileId& id, const std::string& path,
+Refusal Library::open(const base::File& file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to) {
   std::shared_ptr<Library> library(new Library);
   Status problem;
   const std::string threw = thrown_by([&] {
-    auto opened = base::DynamicLibrary::open(std::move(file), {id.device, id.inode}, path);
+    auto opened = base::DynamicLibrary::open(file, path);
     problem = opened.status();
     if (opened.ok()) library->library_.emplace(*std::move(opened));
   });

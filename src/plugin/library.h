@@ -55,7 +55,7 @@ class LibraryStatus {
 class Library {
  public:
   // Runs the library's constructors. `id` is that of the file when it was checked.
-  static Refusal open(base::File file, const FileId& id, const std::string& path,
+  static Refusal open(const base::File& file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to);
   ~Library();
 
