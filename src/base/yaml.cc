@@ -43,8 +43,7 @@ struct Extent {
 
 class Builder : public YAML::EventHandler {
  public:
-  Builder(YamlDocument& to, const YamlLimits& limits, std::string_view text)
-      : to_(to), limits_(limits), text_(text) {}
+  Builder(YamlDocument& to, std::string_view text) : to_(to), text_(text) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0)
@@ -62,7 +61,7 @@ class Builder : public YAML::EventHandler {
     if (it == anchors_.end()) return fail(at, "an alias inside what it stands for");
     const auto& [node, extent] = it->second;
     count(extent.nodes, at);
-    if (stack_.size() + extent.depth > limits_.depth) too_deep(at);
+    if (stack_.size() + extent.depth > kMostYamlDepth) too_deep(at);
     YamlNode n = node;
     n.at = at;
     attach(std::move(n));
@@ -112,15 +111,15 @@ class Builder : public YAML::EventHandler {
   }
   [[noreturn]] void too_deep(YamlMark at) {
     beyond_limits_ = true;
-    fail(at, fmt::format("nested too deeply; expected at most {} levels", limits_.depth));
+    fail(at, fmt::format("nested too deeply; expected at most {} levels", kMostYamlDepth));
   }
 
   void count(size_t n, YamlMark at) {
     nodes_ += n;
-    beyond_limits_ = nodes_ > limits_.nodes;
+    beyond_limits_ = nodes_ > kMostYamlValues;
     if (beyond_limits_)
       fail(at, fmt::format("too large; expected at most {} values, aliases counted as copies",
-                           limits_.nodes));
+                           kMostYamlValues));
   }
 
   void check_tag(const std::string& tag, YamlMark at) {
@@ -144,10 +143,10 @@ class Builder : public YAML::EventHandler {
   void begin(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
              YAML::anchor_t anchor) {
     const YamlMark at = mark_of(mark);
-    if (stack_.size() >= limits_.depth) too_deep(at);
+    if (stack_.size() >= kMostYamlDepth) too_deep(at);
     if (wants_key()) {
       // To the parser what is never closed is the key of something.
-      if (stack_.size() + opened_at(mark) > limits_.depth) too_deep(at);
+      if (stack_.size() + opened_at(mark) > kMostYamlDepth) too_deep(at);
       fail(at, fmt::format("{} is no key; expected text", to_string(kind)));
     }
     count(1, at);
@@ -206,7 +205,6 @@ class Builder : public YAML::EventHandler {
   }
 
   YamlDocument& to_;
-  const YamlLimits& limits_;
   const std::string_view text_;
   std::vector<Open> stack_;
   std::map<YAML::anchor_t, std::pair<YamlNode, Extent>> anchors_;
@@ -295,7 +293,7 @@ const char* to_string(YamlNode::Kind kind) noexcept {
   return kNames[static_cast<size_t>(kind)];
 }
 
-YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
+YamlDocument parse_yaml(std::string_view text) {
   YamlDocument to;
   const auto refuse = [&](YamlMark at, std::string message) {
     to.errors.push_back({at, std::move(message)});
@@ -303,14 +301,14 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
     return to;
   };
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  if (text.size() > limits.bytes)
+  if (text.size() > kMostYamlBytes)
     return refuse({1, 1}, fmt::format("{} bytes are too many; expected at most {}", text.size(),
-                                      limits.bytes));
+                                      kMostYamlBytes));
   if (const auto bad = bad_character(text)) return refuse(bad->at, bad->message);
   // The parser takes the end of a line at the end of the text for the end of a quoted scalar, too, and would
   // accept half a file.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
-  Builder builder(to, limits, text);
+  Builder builder(to, text);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);

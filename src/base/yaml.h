@@ -44,11 +44,8 @@ struct YamlEntry {
 // "nothing", "text", "a list", "a map": for messages.
 const char* to_string(YamlNode::Kind kind) noexcept;
 
-struct YamlLimits {
-  size_t bytes = size_t{4} << 20;
-  size_t depth = 64;
-  size_t nodes = 200'000;  // long text counts as several, anchors and aliases as copies
-};
+// Long text counts as several values, anchors and aliases as copies.
+inline constexpr size_t kMostYamlBytes = 4 << 20, kMostYamlDepth = 64, kMostYamlValues = 200'000;
 
 struct YamlError {
   YamlMark at;
@@ -64,7 +61,7 @@ struct YamlDocument {
 };
 
 // One document. Empty text has the root kNull.
-YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits = {});
+YamlDocument parse_yaml(std::string_view text);
 
 // Plain scalars as numbers: decimal, with a sign if it is '-' or '+', all of the text. A whole number may be
 // read as a number; `.inf` and `.nan` are numbers.
