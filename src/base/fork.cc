@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <bit>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -147,6 +148,7 @@ void Condition::notify_all() noexcept {
 }
 
 bool Condition::wait_until(Lock& lock, Time end) noexcept {
+  check(std::has_single_bit(t_held), "a thread waits under another mutex");
   using std::chrono::nanoseconds, std::chrono::seconds;
   const nanoseconds at = end.time_since_epoch();
   const auto whole = std::chrono::duration_cast<seconds>(at);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/random.h"
 
-#include <unistd.h>
+#include <sys/random.h>
 
-#include <atomic>
 #include <chrono>
 
 #include "base/mutex.h"
@@ -17,12 +16,11 @@ uint64_t mixed(uint64_t v) noexcept {
   return v ^ (v >> 31);
 }
 
-// Distinct for the threads of a process; for those of several processes with high probability.
 uint64_t make_seed() noexcept {
-  static std::atomic<uint64_t> seeds{0};
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return mixed(mixed(static_cast<uint64_t>(now)) + static_cast<uint64_t>(::getpid()) * 8191) +
-         seeds.fetch_add(1, std::memory_order_relaxed) * 0xd1342543de82ef95u;
+  uint64_t seed = 0;
+  if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != ssize_t{sizeof seed})
+    seed = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return seed;
 }
 
 }  // namespace
