@@ -200,14 +200,13 @@ Record* BoardState::find_or_make(const Key& key) {
 
 // Makes room by dropping a closed breaker. Null if there is none.
 Breaker* BoardState::make(Record& to, const CallKind& kind) {
-  const auto drop_one = [&](Record& r) {
-    for (auto at = r.kinds.begin(); kinds_ >= kMostKeys && at != r.kinds.end();) {
-      const bool drop = at->second.closed() && !at->second.busy();
-      at = drop ? r.kinds.erase(at) : std::next(at);
-      if (drop) --kinds_, snapshot_.reset();
-    }
+  const auto goes = [&](const auto& k) {
+    const bool drop = kinds_ >= kMostKeys && k.second.closed() && !k.second.busy();
+    if (drop) --kinds_, snapshot_.reset();
+    return drop;
   };
-  for (auto& [id, record] : records_) drop_one(record);
+  if (kinds_ >= kMostKeys)
+    for (auto& [id, record] : records_) std::erase_if(record.kinds, goes);
   if (kinds_ >= kMostKeys) return nullptr;
   ++kinds_;
   if (is_divided(&kind)) snapshot_.reset();
@@ -244,19 +243,19 @@ bool BoardState::close_all(const F& concerns, bool manual_too, bool repeats_too,
 }
 
 bool BoardState::close(const Key& key, Time now, bool forget) {
-  const auto is_of_key = [&](const Record& r) { return r.op == key.op && r.kernel == key.kernel; };
-  return close_all(is_of_key, true, forget, "manually", now);
+  return close_all([&](const Record& r) { return r.op == key.op && r.kernel == key.kernel; }, true,
+                   forget, "manually", now);
 }
 
 bool BoardState::replaced(std::string_view backend, Time now) {
-  const auto is_of_backend = [&](const Record& r) { return r.backend == backend; };
-  return close_all(is_of_backend, false, true, "the plugin was replaced", now);
+  return close_all([&](const Record& r) { return r.backend == backend; }, false, true,
+                   "the plugin was replaced", now);
 }
 
 bool BoardState::set_settings(const BreakerSettings& settings, Time now) {
   settings_ = usable(settings);
-  const auto all = [](const Record&) { return true; };
-  return !settings_.enabled && close_all(all, false, false, "breakers were disabled", now);
+  return !settings_.enabled &&
+         close_all([](const Record&) { return true; }, false, false, "breakers were disabled", now);
 }
 
 bool BoardState::device_lost(Device device, std::string_view why, Time now) {

@@ -6,24 +6,16 @@
 //
 // Calls that succeed do not come here. The first fault of a kind of call publishes the kind as *counting*: calls of that
 // kind then have plans of their own, so that the counters of these plans say how many have succeeded when the next one
-// fails. Functions have counters of their own. Successes are reported only for checked results.
-//
-// Time is passed in. All functions may be called from any thread. There is one lock, held briefly.
+// fails. Functions have counters of their own. Any thread; there is one lock, held briefly.
 #pragma once
 
 #include <yard/health.h>
 
-#include <atomic>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/mutex.h"
 #include "health/breaker.h"
@@ -41,7 +33,6 @@ struct FailedOn {
   const void* kernel = nullptr;  // that failed: another one of the same id may have replaced it
 };
 
-// The effect of a failed call.
 struct BoardUpdate {
   bool changed = false;  // the snapshot has changed
   bool opened = false;   // the breaker was closed, and this failure has opened it
@@ -99,8 +90,8 @@ class BoardState {
   // snapshot has changed.
   bool advance(Time now);
 
-  // Manual operations on a kernel as a whole, of which the key gives op, kernel and backend. Closing also closes the
-  // breakers of all kinds of calls, and with `forget` forgets that they were open.
+  // Manual operations on a kernel as a whole. Closing also closes the breakers of all kinds of calls, and with `forget`
+  // forgets that they were open.
   bool open(const Key& key, std::string_view why, Time now);
   bool close(const Key& key, Time now, bool forget = false);
   // Another version of a backend is in force: closes what was not opened manually, and forgets all failures.
@@ -123,7 +114,7 @@ class BoardState {
 
  private:
   friend class Board;
-  // A breaker and what it belongs to: a kind of call of a kernel, or the kernel as a whole if `kind` is null.
+  // A breaker of a kind of call of a kernel, or of the kernel as a whole if `kind` is null.
   struct Entry {
     Record& record;
     const CallKind* kind;

@@ -63,14 +63,14 @@ ProbeSlots::State ProbeSlots::change(const F& f) noexcept {
 }
 
 bool ProbeSlots::try_enter() noexcept {
-  State before = state_.load(std::memory_order_relaxed), after;
-  do {
-    if (!admits(before)) return false;
-    after = before;
-    after.busy = true, --after.calls;
-  } while (!state_.compare_exchange_weak(before, after, std::memory_order_acq_rel,
-                                         std::memory_order_relaxed));
-  return true;
+  bool admitted = would_admit();  // else nothing is written
+  if (admitted)
+    change([&](State s) {
+      admitted = admits(s);
+      if (admitted) s.busy = true, --s.calls;
+      return s;
+    });
+  return admitted;
 }
 
 bool ProbeSlots::leave(ErrorClass outcome) noexcept {
@@ -126,11 +126,11 @@ void Breaker::open(const BreakerSettings& s, Time now) {
 
 void Breaker::open_manually(const BreakerSettings& s, Time now,
                             std::optional<std::chrono::nanoseconds> duration) {
-  repeats = at_most(repeats_at(s, now));
+  const uint32_t before = repeats_at(s, now);
+  open(s, now);
+  repeats = at_most(before);
   manual = true;
   until = duration && *duration < kManual - now ? now + *duration : kManual;
-  state = BreakerState::kOpen;
-  if (probes != nullptr) probes->end();
 }
 
 bool Breaker::advance(const BreakerSettings& s, Time now) {
@@ -191,7 +191,6 @@ const char* to_string(BreakerState state) noexcept {
   constexpr const char* kNames[] = {"closed", "open", "half_open"};
   return kNames[static_cast<size_t>(state)];
 }
-
 const char* to_string(BreakerEvent::Kind kind) noexcept {
   constexpr const char* kNames[] = {"opened", "half_open", "closed", "device_lost", "device_back"};
   return kNames[static_cast<size_t>(kind)];
@@ -286,7 +285,6 @@ void CircuitBreaker::close(Time now) {
   const std::lock_guard lock(impl_->lock);
   impl_->close(now);
 }
-
 void CircuitBreaker::reset(Time now) {
   const std::lock_guard lock(impl_->lock);
   impl_->close(now);

@@ -8,14 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <deque>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace yard::health {
 
@@ -48,9 +41,8 @@ struct FailureCount {
   }
 };
 
-// Admission of probes to a half-open breaker: one at a time, a limited number per period. Lock-free, since calls enter from
-// any thread. The same object serves all half-open phases of a breaker: a probe that outlasts its phase still excludes
-// others, and its result is dropped.
+// Admission of probes to a half-open breaker: one at a time, a limited number per period. Lock-free. Serves all half-open
+// phases of a breaker: a probe that outlasts its phase still excludes others, and its result is dropped.
 class ProbeSlots {
  public:
   // Whether the caller may make a probe. If so, it must leave() exactly once.
@@ -65,11 +57,9 @@ class ProbeSlots {
   void end() noexcept;
 
   enum class Result : uint8_t { kNone, kClose, kReopen };
-  Result result() const noexcept { return result_of(state_.load(std::memory_order_acquire)); }
-  // Whether a probe is inside.
-  bool busy() const noexcept { return state_.load(std::memory_order_acquire).busy; }
-  // Whether try_enter() would succeed.
-  bool would_admit() const noexcept { return admits(state_.load(std::memory_order_acquire)); }
+  Result result() const noexcept { return result_of(state()); }
+  bool busy() const noexcept { return state().busy; }            // a probe is inside
+  bool would_admit() const noexcept { return admits(state()); }  // try_enter() would succeed
 
  private:
   struct alignas(uint64_t) State {
@@ -81,6 +71,7 @@ class ProbeSlots {
     bool failed = false;     // a probe has failed
   };
   static_assert(sizeof(State) == sizeof(uint64_t));
+  State state() const noexcept { return state_.load(std::memory_order_acquire); }
   static Result result_of(const State& s) noexcept;
   static bool admits(const State& s) noexcept;
   template <class F>

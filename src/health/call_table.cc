@@ -8,11 +8,8 @@
 #include <tuple>
 
 namespace yard::health {
-namespace {
 
-constexpr const char* kOther = "other";
-
-}  // namespace
+static constexpr const char* kOther = "other";
 
 void Series::add(size_t place, uint64_t n) noexcept {
   // Records of threads are apart by more than a page.

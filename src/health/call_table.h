@@ -2,22 +2,16 @@
 // Counts and sampled times of calls, by op, shape class, kernel and mode.
 //
 // A plan points to its class and to the series of its first kernel, and hits count in that series' per-thread counter. All
-// else is rare: misses, failures and fallbacks write shared memory, samples one of a few blocks. Classes and series live as
-// long as the table.
+// else is rare and writes shared memory. Classes and series live as long as the table.
 #pragma once
 
 #include <yard/options.h>
 #include <yard/stats.h>
 
 #include <array>
-#include <atomic>
 #include <bit>
-#include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "base/counters.h"
@@ -80,11 +74,9 @@ class Series {
   Numbers before_{};  // at the last reset; under the lock of the table
 };
 
-class CallTable;
-
 // A shape class, or all further ones of an op.
 struct CallClass {
-  CallTable& table;
+  class CallTable& table;
   const std::string op;
   const std::shared_ptr<const op::Program> program;  // null for further ones
   const std::shared_ptr<const op::Call> call;        // that stands for it; null for further ones

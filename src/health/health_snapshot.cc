@@ -37,25 +37,19 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
 
 std::string to_string(const CallKind& kind) {
   if (kind == CallKind()) return "all calls";  // those of functions are not told apart
-  std::string text;
+  std::string dtypes, sizes;
   if ((kind.dtypes & kHashed) != 0)
-    text = fmt::format("dtypes {:016x} ", kind.dtypes);
+    dtypes = fmt::format("dtypes {:016x}, ", kind.dtypes);
   else
     for (uint64_t rest = kind.dtypes; rest != 0; rest >>= kBits)
-      text += fmt::format("{} ", yard::to_string(static_cast<DType>((rest & 63) - 1)));
-  const auto end_part = [&] {
-    if (!text.empty()) text.back() = ',', text += ' ';
-  };
-  end_part();
-  if (!kind.sizes.get().empty()) {
-    text += "sizes ";
-    for (const uint8_t b : kind.sizes.get()) {
-      const auto [low, high] = Buckets::range(b);
-      text += low == high ? fmt::format("{} ", low) : fmt::format("{}-{} ", low, high);
-    }
-    end_part();
+      dtypes += fmt::format("{}{}", yard::to_string(static_cast<DType>((rest & 63) - 1)),
+                            rest >> kBits != 0 ? " " : ", ");
+  for (const uint8_t b : kind.sizes.get()) {
+    const auto [low, high] = Buckets::range(b);
+    sizes += low == high ? fmt::format(" {}", low) : fmt::format(" {}-{}", low, high);
   }
-  return text + yard::to_string(kind.device);
+  if (!sizes.empty()) sizes = "sizes" + sizes + ", ";
+  return dtypes + sizes + yard::to_string(kind.device);
 }
 
 const BreakerStatus* HealthSnapshot::OfOp::find(const Key& key) const noexcept {

@@ -7,16 +7,10 @@
 #include <yard/health.h>
 #include <yard/tensor.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "health/breaker.h"
 

@@ -79,8 +79,7 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
     b.backend = name;
     report.backends.push_back(std::move(b));
   }
-  report.devices_lost = lost_;
-  report.breakers = totals_;
+  report.devices_lost = lost_, report.breakers = totals_;
   return report;
 }
 
