@@ -11,7 +11,7 @@
 
 namespace yard::dispatch {
 
-// The facts of a view, whose form holds most of them.
+// The facts of a view; its form holds most of them.
 [[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
   const TensorView::Form& form = TensorView::of(t).form();
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
@@ -30,39 +30,31 @@ namespace yard::dispatch {
 [[gnu::always_inline]] inline const yard_tensor_t* WithFacts::add(const yard_tensor_t* t,
                                                                   bool view) {
   if (t == nullptr) return nullptr;
-  yard_tensor_t& to = used_ < kRoom ? tensors_[used_++] : more_room();
+  yard_tensor_t& to = used_ < kRoom ? tensors_[used_++] : more().tensors.emplace_back();
   to = *t;
   to.facts = view ? view_facts(*t) : op::facts_of(t);
   return &to;
 }
 
 WithFacts::WithFacts(const Cells& cells) : args_(cells.at) {
-  const yard_value_t* const args = cells.at;
-  const uint32_t count = cells.count;
-  if (count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
+  if (cells.count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
   args_ = values_;
-  for (uint32_t i = 0; i < count; ++i) {
-    values_[i] = args[i];
-    if (args[i].tag == YARD_TAG_TENSOR) [[likely]]
-      values_[i].u.tensor = add(args[i].u.tensor, (cells.views >> i & 1) != 0);
-    else if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
+  for (uint32_t i = 0; i < cells.count; ++i) {
+    const yard_value_t& v = values_[i] = cells.at[i];
+    if (v.tag == YARD_TAG_TENSOR) [[likely]]
+      values_[i].u.tensor = add(v.u.tensor, (cells.views >> i & 1) != 0);
+    else if (v.tag == YARD_TAG_LIST && v.u.list != nullptr)
       add_list(values_[i]);
   }
 }
 
 void WithFacts::add_list(yard_value_t& v) {
-  if (v.count > kRoom - listed_ && more_ == nullptr) more_ = std::make_unique<More>();
   const bool fits = v.count <= kRoom - listed_;
   const yard_tensor_t** const items =
-      fits ? items_ + listed_ : more_->lists.emplace_back(v.count).data();
+      fits ? items_ + listed_ : more().lists.emplace_back(v.count).data();
   for (uint32_t k = 0; k < v.count; ++k) items[k] = add(v.u.list[k], false);
   if (fits) listed_ += v.count;
   v.u.list = items;
-}
-
-yard_tensor_t& WithFacts::more_room() {
-  if (more_ == nullptr) more_ = std::make_unique<More>();
-  return more_->tensors.emplace_back();
 }
 
 Status::Rep* call(Site* site, const Cells& cells) {
@@ -89,10 +81,9 @@ uint32_t call_flags(const Options& o) noexcept {
 }
 
 op::Labels call_labels(const Options* o, const ScopeState* scope) {
-  std::map<std::string, std::string, std::less<>> all;
-  if (o != nullptr) all = o->labels;
-  if (scope != nullptr) all.insert(scope->content.labels.begin(), scope->content.labels.end());
-  return {all.begin(), all.end()};
+  const std::map<std::string, std::string, std::less<>> none;
+  return labels_over(o != nullptr ? o->labels : none,
+                     scope != nullptr ? scope->content.labels : none);
 }
 
 op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o) {
@@ -103,19 +94,13 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
 
 }  // namespace yard::dispatch
 
-// ---- What public headers declare ----
-
 namespace yard::detail {
 
 using namespace dispatch;
 
 namespace {
 
-Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
-  return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
-}
-
-// The tag of a parameter's cell, by its letter in Site::letters (yard/detail/params.h). `given`: its payload is not 0.
+// The tag of a parameter's cell, by its letter (yard/detail/params.h). `given`: its payload is not 0.
 uint32_t tag_of(char letter, bool given) noexcept {
   constexpr std::string_view kTensors = "rwmRWM";
   if (kTensors.find(letter) != kTensors.npos) return given ? YARD_TAG_TENSOR : YARD_TAG_NONE;

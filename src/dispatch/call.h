@@ -8,10 +8,7 @@
 #include <yard/plugin.h>
 
 #include <deque>
-#include <memory>
 #include <span>
-#include <string_view>
-#include <vector>
 
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
@@ -30,20 +27,23 @@ Status resolve_call(Site& site, const Cells& cells, const Options* options,
 Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout);
 
-// One call by name, without options; null when it succeeded. The thread remembers how the arguments bind to the op's parameters.
+// One call by name, without options; null when it succeeded. The thread remembers how the arguments bind to parameters.
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
 // An op's site, and in `to` the arguments in the order of its schema.
 Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
                          op::Arguments& to);
 
+inline Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
+  return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
+}
 uint32_t call_flags(const Options& o) noexcept;
 // Labels of the call over those of the scope.
 op::Labels call_labels(const Options* o, const ScopeState* scope);
 // The call as this thread would make it now, in its scope.
 op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o);
 
-// Arguments with the facts of every tensor computed, whatever the caller's tensors hold, so that the rest may rely on
-// them. Copies tensors, not data; allocates only for long lists. The caller's tensors are not written to.
+// Arguments with the facts of every tensor computed, whatever the caller's tensors hold. Copies tensors, not data;
+// allocates only for long lists. The caller's tensors are not written to.
 class WithFacts {
  public:
   explicit WithFacts(const Cells& cells);
@@ -55,7 +55,6 @@ class WithFacts {
   static constexpr uint32_t kRoom = YARD_MAX_ARGS;
   const yard_tensor_t* add(const yard_tensor_t* t, bool view);
   void add_list(yard_value_t& v);
-  yard_tensor_t& more_room();
 
   const yard_value_t* args_;
   uint32_t used_ = 0, listed_ = 0;
@@ -67,6 +66,7 @@ class WithFacts {
     std::deque<std::vector<const yard_tensor_t*>> lists;
   };
   std::unique_ptr<More> more_;  // beyond that
+  More& more() { return *(more_ != nullptr ? more_ : more_ = std::make_unique<More>()); }
 };
 
 }  // namespace yard::dispatch

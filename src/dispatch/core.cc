@@ -4,34 +4,20 @@
 
 #include <yard/bound.h>
 
-#include <algorithm>
-
-#include "base/counters.h"
-#include "base/reclaimer.h"
 #include "dispatch/memo.h"
-
-namespace yard::dispatch {
-namespace {
-
-class NoServices final : public CoreServices {};
-constinit NoServices g_no_services;
-
-}  // namespace
-}  // namespace yard::dispatch
 
 namespace yard::detail {
 namespace {
 
-uint64_t next_core_id() noexcept {
-  static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
+constinit struct final : dispatch::CoreServices {
+} g_no_services;
+std::atomic<uint64_t> g_last_core{0};
 
 }  // namespace
 
 Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
-    : services_(&dispatch::g_no_services),
-      id(next_core_id()),
+    : services_(&g_no_services),
+      id(++g_last_core),
       host(h),
       sites(*this),
       planner(*this, plans_per_op),
@@ -40,8 +26,7 @@ Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
 }
 
 void Core::set_services(dispatch::CoreServices* services) noexcept {
-  services_.store(services != nullptr ? services : &dispatch::g_no_services,
-                  std::memory_order_release);
+  services_.store(services != nullptr ? services : &g_no_services, std::memory_order_release);
 }
 
 std::vector<health::Successes> Core::successes() const {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dispatcher of one runtime, put together: what is published, how calls get plans, how callers find ops, and health.
+// The dispatcher of one runtime: what is published, how calls get plans, how callers find ops, and health.
 #pragma once
 
 #include <yard/config.h>
 #include <yard/options.h>
-
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <vector>
 
 #include "base/mutex.h"
 #include "dispatch/planner.h"
@@ -21,41 +15,40 @@
 
 namespace yard::dispatch {
 
-// What the dispatcher asks of the runtime around it. Core::set_services() installs it before the first call. Every function
-// may be called by several threads at once. The default bodies are those of a core without a runtime.
+// What the dispatcher asks of the runtime around it. Every function may be called by several threads at once, and holds no
+// lock unless it says so. The default bodies are those of a core without a runtime.
 class CoreServices {
  public:
-  // Loads plugins on demand; null: none. Called with any lock held, or none.
+  // Loads plugins on demand; null if nothing does. The caller may hold any lock.
   virtual registry::LazyLoader* lazy_loader() noexcept { return nullptr; }
 
-  // Called before a change of the registry is published, by the thread that makes it, and again if another change came
-  // first. An error refuses the change. The function must not make a change itself.
+  // Called before a change of the registry is published, and again if another change came first. An error refuses the
+  // change. Must not make a change itself.
   virtual Status check_change(const registry::State& /*before*/, const registry::State& /*after*/) {
     return {};
   }
-  // Called after each published change by the thread that made it, and by Published::catch_up(). No lock and no
-  // guard is held. May make further changes; those call it again.
+  // Called after each published change by the thread that made it, and by Published::catch_up(), outside of guards. May
+  // make further changes; those call it again.
   virtual void on_change() {}
 
-  // What checks the kernels of an op under these rules; null: nothing. Called for each op while a snapshot is built, and by
-  // calls that rules in rollout apply to; must not make a change.
+  // What checks the kernels of an op under these rules; null if nothing does. Called while a snapshot is built, and by calls
+  // that rules in rollout apply to; must not make a change.
   virtual std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {
     return nullptr;
   }
 
-  // Adds the tables of functions to a snapshot that is being built. `old` may be null. No lock is held; may run probes.
+  // Adds the tables of functions to a snapshot that is being built. `old` may be null. May run probes.
   virtual void make_functions(const Snapshot* /*old*/, Snapshot& /*next*/) {}
-  // Called before and after the store that publishes a snapshot, under the lock of publications. They tell the sites of
+  // Called before and after the store that publishes a snapshot, under the lock of publications. Tells the sites of
   // functions whether they have to look at the snapshot at all.
-  virtual void before_publication(const Snapshot& /*next*/) noexcept {}
-  virtual void after_publication(const Snapshot& /*next*/) noexcept {}
+  virtual void on_publication(const Snapshot& /*next*/, bool /*after*/) noexcept {}
 
-  // The health board has changed, and its state is published. Called by any thread, also inside the guard of a call, with
-  // no lock held. Must be quick and must not publish by itself.
+  // The health board has changed, and its state is published. Called also inside the guard of a call. Must be quick and
+  // must not publish by itself.
   virtual void on_health() noexcept {}
-  // Adds successes that are counted outside of entries: those of dispatched functions. No lock is held.
+  // Adds successes that are counted outside of entries: those of dispatched functions.
   virtual void add_successes(std::vector<health::Successes>&) {}
 
  protected:
@@ -84,7 +77,7 @@ class Core final {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  // Null: none. Set before the first call, and to null before the services end.
+  // Set before the first call, and to null before the services end.
   void set_services(dispatch::CoreServices* services) noexcept;
   dispatch::CoreServices& services() const noexcept {
     return *services_.load(std::memory_order_acquire);
@@ -104,8 +97,7 @@ class Core final {
 
   std::shared_ptr<const dispatch::Snapshot> snapshot() const { return published.snapshot(); }
 
-  // The board may have changed. Its state is published when this returns. Any thread that holds no lock, also inside a
-  // call.
+  // The board may have changed. Its state is published when this returns. Holding no lock, also inside a call.
   void health_changed() const noexcept {
     published.publish_health_in_call();
     services().on_health();

@@ -27,11 +27,10 @@ std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_v
     if (p.is_tensor() || values[i].tag != YARD_TAG_NONE) continue;
     values[i] = op::default_value(p);
     if (values[i].tag != YARD_TAG_NONE) continue;
-    values[i].tag = p.kind == op::Kind::kFloat    ? YARD_TAG_FLOAT
-                    : p.kind == op::Kind::kBool   ? YARD_TAG_BOOL
-                    : p.kind == op::Kind::kString ? YARD_TAG_STRING
-                                                  : YARD_TAG_INT;
-    if (p.kind == op::Kind::kString) values[i].u.string = "";
+    values[i] = p.kind == op::Kind::kFloat    ? op::scalar(0.0)
+                : p.kind == op::Kind::kBool   ? op::scalar(false)
+                : p.kind == op::Kind::kString ? op::scalar(std::string_view(""))
+                                              : op::scalar(int64_t{0});
   }
   return values;
 }
@@ -85,11 +84,6 @@ struct Bound final : BoundState {
   Site* site;
   op::Call call;  // of the form the handle is bound to
 };
-
-// Handles are called with TensorViews.
-Cells cells_of(const Bound& state, const yard_value_t* args) noexcept {
-  return {args, state.site->count.load(std::memory_order_relaxed), Cells::kAllViews};
-}
 
 // Whether the library was built to check that bound tensors have the form they were bound with.
 #if defined(NDEBUG)
@@ -150,7 +144,7 @@ Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* a
 
 Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
-  const Cells cells = cells_of(state, args);
+  const Cells cells = cells_of(*state.site, args);
   base::ThreadRecord* const thread = base::try_this_thread();
   if (thread == nullptr) [[unlikely]]
     return Status::out_of_memory().release();
@@ -204,7 +198,7 @@ Status::Rep* after_bound(BoundState* handle, const Route& route, yard_call_t& ca
   const auto& state = *static_cast<const Bound*>(handle);
   return after_failure(
       {thread, *state.site, *static_cast<const Entry*>(route.entry),
-       *static_cast<const exec::Plan*>(route.plan), cells_of(state, args), route.flags, true},
+       *static_cast<const exec::Plan*>(route.plan), cells_of(*state.site, args), route.flags, true},
       code, thread.message());
 }
 
@@ -214,7 +208,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   // Selected as a call now would be: in the thread's scope.
   const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && scope->policy_id != 0) {
-    if (!scope->problem.ok()) return scope->problem;
+    YARD_RETURN_IF_ERROR(Status(scope->problem));
     const uint32_t index = entry->candidates().op_record().op->index;
     YARD_ASSIGN_OR_RETURN(auto scoped,
                           core.planner.overlay(core.snapshot(), index, nullptr, scope,
@@ -237,20 +231,16 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
                       .id = kernel->id};
 }
 
-namespace {
-
-Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const char* message,
-                        bool guarded) {
+static Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const char* message,
+                               bool guarded) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
-  return base::or_out_of_memory([&] {
-           return exec::refusal_or(base::this_thread(),
-                                   exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
-                                   guarded);
-         })
-      .release();
+  const auto status = [&] {
+    return exec::refusal_or(base::this_thread(),
+                            exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
+                            guarded);
+  };
+  return base::or_out_of_memory(status).release();
 }
-
-}  // namespace
 
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
@@ -258,8 +248,8 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
   base::ThreadRecord* const thread = base::try_this_thread();
   if (thread == nullptr) return Status::out_of_memory().release();
   if (thread->depth >= ThreadHead::kInlineSlots || base::stack_is_low())
-    if (Status::Rep* const refused = refuse_if_too_deep(
-            *thread, core.max_call_depth.load(std::memory_order_relaxed), frozen.site->name))
+    if (Status::Rep* const refused =
+            refuse_if_too_deep(*thread, core.max_call_depth, frozen.site->name))
       return refused;
   // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(*thread);

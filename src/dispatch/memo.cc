@@ -4,8 +4,6 @@
 #include <sys/mman.h>
 
 #include <bit>
-#include <optional>
-#include <utility>
 
 namespace yard::dispatch {
 
@@ -113,27 +111,31 @@ bool each_word(const yard_tensor_t& t, const F& f) {
   return true;
 }
 
-// Compares alignments, scalars and inexact forms with what follows the pairs of tensors.
+// Calls f(word) for the words that follow the pairs of tensors until it returns false.
+template <class F>
+bool each_later_word(uint32_t more, const CallForm& form, const Cells& cells, const F& f) {
+  for (uint32_t i = 0; (more & CallMemo::kScalars) != 0 && i < cells.count; ++i)
+    if (is_scalar(cells.at[i].tag) && !f(word_at(&cells.at[i].u))) return false;
+  for (uint32_t i = 0; (more & CallMemo::kLong) != 0 && i < form.tensors; ++i)
+    if (form.tensor[i] != nullptr && !each_word(*form.tensor[i], f)) return false;
+  return true;
+}
+
+// Compares alignments, and the words at `w`, which follow the pairs of tensors.
 bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
                const uint64_t* w) noexcept {
-  const auto same = [&](uint64_t is) { return is == *w++; };
   for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < form.tensors; ++i)
     if (const uint64_t mask = m.align_mask >> (8 * i) & 0xff;
         (form.address[i] & mask) != (m.align >> (8 * i) & mask))
       return false;
-  for (uint32_t i = 0; (m.more & CallMemo::kScalars) != 0 && i < cells.count; ++i)
-    if (is_scalar(cells.at[i].tag) && !same(word_at(&cells.at[i].u))) return false;
-  for (uint32_t i = 0; (m.more & CallMemo::kLong) != 0 && i < form.tensors; ++i)
-    if (form.tensor[i] != nullptr && !each_word(*form.tensor[i], same)) return false;
-  return true;
+  return each_later_word(m.more, form, cells, [&](uint64_t word) { return word == *w++; });
 }
 
 }  // namespace
 
 bool CallForm::read(const detail::ThreadHead& thread, const Site& site,
                     const Cells& given) noexcept {
-  const Cells cells =
-      given;  // a copy, and locals below: stores to members might change what they are read from
+  const Cells cells = given;  // as the locals below: no store to a member can change them
   const uint32_t parameters = site.tensors.load(std::memory_order_relaxed);
   if (cells.count != site.count.load(std::memory_order_relaxed) || cells.count > kMostCells)
     return false;
@@ -200,119 +202,85 @@ bool CallForm::is_of(const CallMemo& m, const Cells& cells) const noexcept {
 
 namespace {
 
-// The bytes that a tensor covers, relative to its address. An empty tensor covers none.
+// The bytes that a tensor covers, relative to its address.
 struct Extent {
   int64_t low = 0, high = 0;
 };
 
-// Returns false on overflow.
+// Leaves `to` as it is if the tensor is empty. Returns false on overflow.
 bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
   const op::ByteTensor addressable(of);
   const yard_tensor_t& t = addressable.get();
   const int64_t bytes = yard_unit_bytes(t.dtype);
+  const auto is_large = [](op::Wide n) { return n >> 57 != 0 && n >> 57 != -1; };
   Extent e{0, bytes};
-  int64_t compact = bytes;
+  op::Wide compact = bytes;
   for (int32_t i = t.ndim - 1; i >= 0; --i) {
-    const int64_t n = t.shape[i];
-    if (n == 0) {
-      to.reset();
-      return true;
-    }
-    int64_t step = compact, reach;
-    if (t.strides != nullptr && __builtin_mul_overflow(t.strides[i], bytes, &step)) return false;
-    if (__builtin_mul_overflow(n - 1, step, &reach) ||
-        __builtin_add_overflow(reach < 0 ? e.low : e.high, reach, reach < 0 ? &e.low : &e.high) ||
-        __builtin_mul_overflow(compact, n, &compact))
-      return false;
+    if (t.shape[i] == 0) return true;
+    const op::Wide step = t.strides != nullptr ? op::times(t.strides[i], bytes) : compact;
+    const op::Wide reach = op::times(t.shape[i] - 1, step);
+    compact = op::times(compact, t.shape[i]);
+    if (is_large(step) || is_large(reach) || is_large(compact)) return false;
+    (reach < 0 ? e.low : e.high) += static_cast<int64_t>(reach);
   }
-  constexpr int64_t kMost = int64_t{1} << 61;
   to = e;
-  return e.low > -kMost && e.high < kMost;
+  return true;
 }
 
-// Writes the words of one form. Each function returns false if the form cannot be stored.
-class Writer {
- public:
-  Writer(CallMemo& memo, const CallForm& form) : m_(memo), f_(form) {}
-
-  bool write(const Entry& entry, const Cells& cells) noexcept {
-    const bool scalars = entry.recipe().reads_scalars() || entry.program().checks_scalars();
-    m_.tags = f_.tags;
-    m_.tensors = static_cast<uint8_t>(f_.tensors);
-    m_.written = static_cast<uint16_t>(f_.written);
-    return tensors() && distances() && (!entry.recipe().reads_alignment() || alignments()) &&
-           (!scalars || write_scalars(cells)) && inexact();
-  }
-
- private:
-  bool put(uint64_t w) noexcept {
-    if (used_ == CallMemo::kWords) return false;
-    m_.words[used_++] = w;
+// Sets which low address bits a call of the form has. Returns false if that cannot be stored.
+bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
+  if (form.any_bit % YARD_MAX_ALIGN == 0) {
+    m.zero_bits = YARD_MAX_ALIGN - 1;
     return true;
   }
+  if (form.tensors > CallMemo::kAlignable) return false;
+  m.more |= CallMemo::kAlignment;
+  for (uint32_t i = 0; i < form.tensors; ++i) {
+    if (form.tensor[i] == nullptr) continue;
+    // The lowest bit that is set, and zeros below. Beyond YARD_MAX_ALIGN nothing is asked.
+    const uint64_t low = form.address[i] | YARD_MAX_ALIGN, bit = low & (0 - low);
+    const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
+    m.align_mask |= mask << (8 * i);
+    m.align |= (bit & mask) << (8 * i);
+  }
+  return true;
+}
 
-  bool tensors() noexcept {
-    for (uint32_t i = 0; i < f_.tensors; ++i) {
-      if (f_.tensor[i] != nullptr && !extent_of(*f_.tensor[i], extents_[i])) return false;
-      if (!put(f_.form[i].head) || !put(f_.form[i].dims)) return false;
-      if (!f_.form[i].is_exact()) m_.more |= CallMemo::kLong;
-    }
+// Writes what calls of the form are compared with. Returns false if the form cannot be stored.
+bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cells& cells) {
+  m.tags = form.tags;
+  m.tensors = static_cast<uint8_t>(form.tensors);
+  m.written = static_cast<uint16_t>(form.written);
+  uint32_t used = 0;
+  const auto put = [&](uint64_t w) {
+    if (used == CallMemo::kWords) return false;
+    m.words[used++] = w;
     return true;
+  };
+  std::optional<Extent> extents[CallForm::kTensors];
+  for (uint32_t i = 0; i < form.tensors; ++i) {
+    if (form.tensor[i] != nullptr && !extent_of(*form.tensor[i], extents[i])) return false;
+    if (!put(form.form[i].head) || !put(form.form[i].dims)) return false;
+    if (!form.form[i].is_exact()) m.more |= CallMemo::kLong;
   }
-
-  bool distances() noexcept {
-    return each_pair(f_.tensors, f_.written, [&](uint32_t i, uint32_t j) {
-      const auto &a = extents_[i], &b = extents_[j];
-      if (!a || !b) return put(0) && put(~uint64_t{0});
-      const uint64_t distance = f_.address[j] - f_.address[i];
-      const uint64_t after = word(a->high - b->low), before = word(b->high - a->low);
-      const uint64_t width = 0 - after - before;
-      if (distance - after <= width) return put(after) && put(width);
-      return put(distance) && put(0);
-    });
+  const auto put_pair = [&](uint32_t i, uint32_t j) {
+    const auto &a = extents[i], &b = extents[j];
+    if (!a || !b) return put(0) && put(~uint64_t{0});
+    const uint64_t distance = form.address[j] - form.address[i];
+    const uint64_t after = word(a->high - b->low), before = word(b->high - a->low);
+    const uint64_t width = 0 - after - before;
+    if (distance - after <= width) return put(after) && put(width);
+    return put(distance) && put(0);
+  };
+  if (!each_pair(form.tensors, form.written, put_pair)) return false;
+  if (entry.recipe().reads_alignment() && !write_alignments(m, form)) return false;
+  if (entry.recipe().reads_scalars() || entry.program().checks_scalars()) {
+    m.more |= CallMemo::kScalars;
+    for (uint32_t i = 0; i < cells.count; ++i)
+      if (cells.at[i].tag == YARD_TAG_STRING) return false;
   }
-
-  bool alignments() noexcept {
-    if (f_.any_bit % YARD_MAX_ALIGN == 0) {
-      m_.zero_bits = YARD_MAX_ALIGN - 1;
-      return true;
-    }
-    if (f_.tensors > CallMemo::kAlignable) return false;
-    m_.more |= CallMemo::kAlignment;
-    for (uint32_t i = 0; i < f_.tensors; ++i) {
-      if (f_.tensor[i] == nullptr) continue;
-      // The lowest bit that is set, and zeros below. Beyond YARD_MAX_ALIGN nothing is asked.
-      const uint64_t low = f_.address[i] | YARD_MAX_ALIGN, bit = low & (0 - low);
-      const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
-      m_.align_mask |= mask << (8 * i);
-      m_.align |= (bit & mask) << (8 * i);
-    }
-    return true;
-  }
-
-  bool write_scalars(const Cells& cells) noexcept {
-    m_.more |= CallMemo::kScalars;
-    for (uint32_t i = 0; i < cells.count; ++i) {
-      const yard_value_t& v = cells.at[i];
-      if (v.tag == YARD_TAG_STRING) return false;
-      if (is_scalar(v.tag) && !put(word_at(&v.u))) return false;
-    }
-    return true;
-  }
-
-  bool inexact() noexcept {
-    for (uint32_t i = 0; (m_.more & CallMemo::kLong) != 0 && i < f_.tensors; ++i)
-      if (f_.tensor[i] != nullptr &&
-          !each_word(*f_.tensor[i], [this](uint64_t w) { return put(w); }))
-        return false;
-    return true;
-  }
-
-  CallMemo& m_;
-  const CallForm& f_;
-  uint32_t used_ = 0;
-  std::optional<Extent> extents_[CallForm::kTensors];
-};
+  return each_later_word(m.more, form, cells, put);
+}
 
 // The first of the places where a form may be.
 CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
@@ -371,7 +339,7 @@ void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form
   if (route.found == MemoVersion::kNever) return;
   // Written apart first: a form that cannot be stored replaces no other.
   CallMemo made;
-  if (!Writer(made, form).write(*static_cast<const Entry*>(route.entry), cells)) return;
+  if (!write_form(made, form, *static_cast<const Entry*>(route.entry), cells)) return;
   made.route = route;
   made.site = site.id;
   made.scope = thread.scope;

@@ -30,8 +30,7 @@ struct Binding {
 };
 
 struct Bindings {
-  static constexpr uint32_t kCount = 64;
-  Binding of[kCount];
+  Binding of[64];
 
   // The place for one way to write a call: by the op's name, the number of arguments and the last name.
   Binding& find(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
@@ -76,7 +75,6 @@ bool apply(const Binding& b, const Core& core, std::string_view op, std::span<co
 void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, std::string_view op,
                       std::span<const Arg> args, const op::Arguments& bound) {
   b.core = 0;
-  if (found == MemoVersion::kNever) return;
   b.site = site, b.op = op, b.count = bound.count;
   b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value();
   b.found = found;
@@ -104,15 +102,14 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
 Status bind_and_call(Core& core, std::string_view op, std::span<const Arg> args, Binding& binding) {
   // Read before the op is looked at.
   const auto s = core.snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
-  const uint64_t found = op_record != nullptr ? core.published.version(op_record->op->index).read()
-                                              : MemoVersion::kNever;
+  const registry::OpRecord* const known = s->state->find(op);
+  const uint64_t found =
+      known != nullptr ? core.published.version(known->op->index).read() : MemoVersion::kNever;
   op::Arguments bound;
-  auto site = bind_named(core, op, args, bound);
-  if (!site.ok()) return std::move(site).status();
-  const bool same = op_record != nullptr && (*site)->index.load() == op_record->op->index;
-  remember_binding(binding, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
-  return Status::adopt(call(*site, {bound.values, bound.count}));
+  YARD_ASSIGN_OR_RETURN(Site* const site, bind_named(core, op, args, bound));
+  if (found != MemoVersion::kNever && site->index.load() == known->op->index)
+    remember_binding(binding, found, core, site, op, args, bound);
+  return Status::adopt(call(site, {bound.values, bound.count}));
 }
 
 // Returns null if there is no memory.
@@ -129,13 +126,10 @@ Bindings* bindings_of(base::ThreadRecord& thread) noexcept {
 
 Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
                          op::Arguments& to) {
-  const auto found = core.sites.find(op);
-  if (!found.ok()) return found.status();
+  YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(op));
   std::vector<op::Given> given;
   for (const Arg& a : args) given.push_back({a.name, a.value.c()});
-  auto bound = op::bind(*found->record->op->program, given);
-  if (!bound.ok()) return std::move(bound).status();
-  to = *bound;
+  YARD_ASSIGN_OR_RETURN(to, op::bind(*found.record->op->program, given));
   Status why;
   Site* const site = core.sites.attach(op, kPackedLetters, &why);
   if (site == nullptr) return why;

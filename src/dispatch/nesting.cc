@@ -7,8 +7,6 @@
 #include <cstring>
 #include <new>
 
-#include "base/reclaimer.h"
-
 namespace yard::dispatch {
 namespace {
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <string_view>
 
 #include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
@@ -45,7 +44,7 @@ OverlayKey OverlayKey::make(const Options* o, const ScopeState* scope, bool labe
   if (o != nullptr && (o->policy || !o->force.empty() || !o->deny.empty() || o->mode ||
                        !o->mode_name.empty() || key.labelled))
     key.options = o;
-  key.hash = scope_hash(key.scope);
+  key.hash = key.scope * 0x9e3779b97f4a7c15ull;
   if (key.options == nullptr && !rollout) return key;
   uint64_t h = key.hash;
   mix(h, rollout ? 2 : 1);
@@ -72,19 +71,23 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
          a.policy == b.policy && (!labelled || a.labels == b.labels);
 }
 
-policy::ClauseSources with_override(policy::ClauseSources sources, const policy::Modes& modes,
-                                    const PolicyOverride& extra) {
+void apply_override(const PolicyOverride& extra, const policy::Modes& modes,
+                    policy::ClauseSources& sources, select::OpSettings& settings) {
   sources.policy = merge(sources.policy, extra.policy);
   sources.force = extra.force;
   sources.deny = extra.deny;
   if (!extra.mode.empty()) policy::set_mode(sources.mode, modes, extra.mode, extra.mode_by);
-  return sources;
+  if (!extra.labels.empty()) settings.labels = labels_over(extra.labels, settings.labels);
 }
 
-select::OpSettings settings_for(const policy::ProcessPolicy& policy) {
+select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
+                                const std::string& op) {
   select::OpSettings d;
   d.labels = policy.labels;
   d.watch.rollout = policy.rollout;
+  d.watch.observers = snapshot.observers;
+  if (snapshot.health->of_op(op) != nullptr || !snapshot.health->devices_lost().empty())
+    d.health = snapshot.health;
   if (policy.file == nullptr) return d;
   const ConfigSettings& settings = policy.file->config.settings;
   d.cache.enabled = settings.cache.enabled.value_or(true);
@@ -94,46 +97,26 @@ select::OpSettings settings_for(const policy::ProcessPolicy& policy) {
   return d;
 }
 
-select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra) {
-  if (extra.labels.empty()) return of_process;
-  std::map<std::string, std::string, std::less<>> all = extra.labels;
-  all.insert(of_process.labels.begin(), of_process.labels.end());
-  of_process.labels.assign(all.begin(), all.end());
-  return of_process;
-}
-
-select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record) {
-  select::OpSettings d = settings_for(*snapshot.policy);
-  d.watch.observers = snapshot.observers;
-  const health::HealthSnapshot* h = snapshot.health.get();
-  if (h != nullptr && (h->of_op(op_record.op->name) != nullptr || !h->devices_lost().empty()))
-    d.health = snapshot.health;
-  return d;
-}
-
-PolicyOverride make_override(const Options* o, const ScopeState* scope, const OverlayKey& key) {
+Result<PolicyOverride> make_override(const Options* o, const ScopeState* scope,
+                                     const OverlayKey& key, const policy::Modes& modes) {
   PolicyOverride p;
-  p.key = key;
-  if (scope != nullptr && scope->policy_id != 0) p.policy = scope->content.policy;
-  if (scope != nullptr) p.labels = scope->content.labels;
-  if (scope != nullptr && !scope->content.mode.empty())
+  if (scope != nullptr) {
+    if (scope->policy_id != 0) p.policy = scope->content.policy;
+    p.labels = scope->content.labels;
     p.mode = scope->content.mode, p.mode_by = "scope";
-  if (key.options == nullptr) return p;
-  if (o->mode) p.mode = to_string(*o->mode), p.mode_by = "call";
-  if (!o->mode_name.empty()) p.mode = o->mode_name, p.mode_by = "call";
-  if (key.labelled)
-    for (const auto& [name, value] : o->labels) p.labels[name] = value;
-  if (o->policy) p.policy = merge(p.policy, *o->policy);
-  p.force = o->force;
-  p.deny = o->deny;
+  }
+  if (key.options != nullptr) {
+    if (o->mode) p.mode = to_string(*o->mode), p.mode_by = "call";
+    if (!o->mode_name.empty()) p.mode = o->mode_name, p.mode_by = "call";
+    if (key.labelled)
+      for (const auto& [name, value] : o->labels) p.labels[name] = value;
+    if (o->policy) p.policy = merge(p.policy, *o->policy);
+    p.force = o->force, p.deny = o->deny;
+  }
+  if (!p.mode.empty())
+    if (Status s = policy::check_mode_name(p.mode, &modes); !s.ok())
+      return std::move(s).note(fmt::format("set by the {}", p.mode_by));
   return p;
-}
-
-Status check_override(const PolicyOverride& extra, const policy::Modes& modes) {
-  if (extra.mode.empty()) return {};
-  Status s = policy::check_mode_name(extra.mode, &modes);
-  if (!s.ok()) s.note(fmt::format("set by the {}", extra.mode_by));
-  return s;
 }
 
 }  // namespace yard::dispatch

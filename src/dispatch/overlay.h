@@ -5,9 +5,7 @@
 
 #include <yard/options.h>
 
-#include <cstdint>
 #include <map>
-#include <string>
 
 #include "policy/process.h"
 #include "select/candidate_set.h"
@@ -16,7 +14,6 @@ namespace yard::detail {
 struct ScopeState;
 }
 
-// Private to this folder and those that include it; what public headers name is in yard::detail.
 namespace yard::dispatch {
 
 using namespace detail;
@@ -37,10 +34,7 @@ struct OverlayKey {
   bool operator==(const OverlayKey& o) const noexcept;
 };
 
-// The hash of a scope without options.
-inline uint64_t scope_hash(uint64_t id) noexcept { return id * 0x9e3779b97f4a7c15ull; }
-
-// What scope and call add to the policy of the process: what an overlay is made for.
+// What scope and call add to the policy of the process.
 struct PolicyOverride {
   Policy policy;                  // of both
   std::string force;              // a kernel; empty: none
@@ -48,20 +42,24 @@ struct PolicyOverride {
   std::string mode;               // by name; empty: unset
   const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
-  OverlayKey key;  // borrows the options it was made from
 };
-// `options` and `scope` may be null.
-PolicyOverride make_override(const Options* options, const ScopeState* scope,
-                             const OverlayKey& key);
-// Whether the mode that an override names exists.
-Status check_override(const PolicyOverride& extra, const policy::Modes& modes);
+// `options` and `scope` may be null. An error if the mode that they name is not among `modes`, which the program has added.
+Result<PolicyOverride> make_override(const Options* options, const ScopeState* scope,
+                                     const OverlayKey& key, const policy::Modes& modes);
 
-// The sources of an op's clauses under an override. `modes` are those that the program has added.
-policy::ClauseSources with_override(policy::ClauseSources sources, const policy::Modes& modes,
-                                    const PolicyOverride& extra);
-// The settings of an op by the policy of the process; the same with health; and under an override.
-select::OpSettings settings_for(const policy::ProcessPolicy& policy);
-select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record);
-select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra);
+// The labels of `over`, and those of `under` that have other names.
+template <class Over, class Under>
+op::Labels labels_over(const Over& over, const Under& under) {
+  std::map<std::string, std::string, std::less<>> all(over.begin(), over.end());
+  all.insert(under.begin(), under.end());
+  return {all.begin(), all.end()};
+}
+
+// The settings of an op by a policy, which is that of the snapshot or one beside it.
+select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
+                                const std::string& op);
+// Adds an override to what a candidate set of an op is made from.
+void apply_override(const PolicyOverride& extra, const policy::Modes& modes,
+                    policy::ClauseSources& sources, select::OpSettings& settings);
 
 }  // namespace yard::dispatch

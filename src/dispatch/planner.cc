@@ -23,9 +23,6 @@ constexpr size_t kFewestPlans = 4;
 // For a selection in another thread; then this one selects for itself.
 constexpr auto kLongestWait = std::chrono::seconds(1);
 
-// Entries are immutable but for their plans, which the plan lock guards.
-Entry& with_plans(const Entry& entry) { return const_cast<Entry&>(entry); }
-
 // Logs which kernel a class of calls will use from now on, once per kernel: the log counts repetitions.
 void log_choice(const Entry& entry, uint16_t candidate) {
   if (!base::log_enabled("select", LogLevel::kInfo)) return;
@@ -52,13 +49,13 @@ std::shared_ptr<registry::ResultChecker> Planner::make_result_checker(
     const policy::ProcessPolicy& policy, bool in_rollout,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where) {
   std::vector<CanaryRule> rules;
-  const auto add = [&](const policy::ProcessPolicy& p) {
-    if (p.file == nullptr) return;
-    rules.insert(rules.end(), p.file->config.canary.begin(), p.file->config.canary.end());
+  const auto add_first = [&](const policy::FileRules* file) {
+    if (file != nullptr)
+      rules.insert(rules.begin(), file->config.canary.begin(), file->config.canary.end());
   };
-  if (policy.rollout != nullptr && in_rollout) add(policy.rollout->next());
-  add(policy);
-  if (policy.rollout != nullptr && !in_rollout) add(policy.rollout->next());
+  const auto* next = policy.rollout != nullptr ? policy.rollout->next().file.get() : nullptr;
+  add_first(in_rollout ? policy.file.get() : next);
+  add_first(in_rollout ? next : policy.file.get());
   return core_.services().make_result_checker(rules, op_record, where);
 }
 
@@ -66,7 +63,7 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
                                            const registry::OpRecord& op_record, const Entry* old) {
   const auto shared = next.state->op_records.find(op_record.op->name)->second;
   const select::ProcessState where{core_.host, next.forked};
-  select::OpSettings settings = settings_for(next, op_record);
+  select::OpSettings settings = settings_for(next, *next.policy, op_record.op->name);
   settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
   return Entry::make(
       select::CandidateSet::make(shared, policy::sources_for(*next.policy, op_record.op->program),
@@ -82,35 +79,29 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
   if (global == nullptr) return std::shared_ptr<const Entry>();
   if (options != nullptr)
     YARD_RETURN_IF_ERROR(check_options(global->candidates().op_record(), *options));
-  PolicyOverride extra = make_override(options, scope, key);
-  YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
+  YARD_ASSIGN_OR_RETURN(auto extra, make_override(options, scope, key, *s->policy->modes));
   const auto op_record = s->state->op_records.find(global->name())->second;
-  const bool in_rollout = extra.key.rollout && s->policy->rollout != nullptr;
+  const select::ProcessState where{core_.host, s->forked};
+  const bool in_rollout = key.rollout && s->policy->rollout != nullptr;
   const policy::ProcessPolicy& process = in_rollout ? s->policy->rollout->next() : *s->policy;
   select::OpSettings settings = global->candidates().settings();
   policy::ClauseSources sources = global->candidates().clauses().sources();
   if (in_rollout) {
     sources = policy::sources_for(process, op_record->op->program);
-    auto health = std::move(settings.health);
-    settings = settings_for(process);
-    settings.watch.observers = s->observers;
-    settings.health = std::move(health);
-    settings.watch.checker =
-        make_result_checker(*s->policy, true, op_record, {core_.host, s->forked});
+    settings = settings_for(*s, process, global->name());
+    settings.watch.checker = make_result_checker(*s->policy, true, op_record, where);
   }
+  apply_override(extra, *process.modes, sources, settings);
   auto entry =
-      Entry::make(select::CandidateSet::make(
-                      op_record, with_override(std::move(sources), *process.modes, extra),
-                      {core_.host, s->forked}, settings_for(std::move(settings), extra)),
-                  s->generation, core_.published.overlays_version, core_.calls, global, s.get());
-  entry->overlay_key = extra.key;
-  if (extra.key.options != nullptr) {
-    entry->overlay_options = *extra.key.options;
+      Entry::make(select::CandidateSet::make(op_record, sources, where, settings), s->generation,
+                  core_.published.overlays_version, core_.calls, global, s.get());
+  entry->overlay_key = key;
+  if (key.options != nullptr) {
+    entry->overlay_options = *key.options;
     entry->overlay_options.result = nullptr;
     entry->overlay_key.options = &entry->overlay_options;
   }
-  extra.key = entry->overlay_key;
-  entry->policy_override = std::make_shared<const PolicyOverride>(std::move(extra));
+  entry->policy_override = std::move(extra);
   std::shared_ptr<Entry> replaced;
   {
     const std::lock_guard lock(lock_);
@@ -167,48 +158,40 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
   {
     std::unique_lock lock(lock_);
     if (entry.find(key) != nullptr) return exec::Plan::Ptr();
-    const auto same = [&](const std::shared_ptr<Pending>& p) {
-      return p->entry == &entry &&
-             std::equal(p->key.begin(), p->key.end(), key.w, key.w + key.words);
-    };
-    const auto it = std::find_if(pending_.begin(), pending_.end(), same);
+    mine->entry = &entry;
+    mine->key.assign(key.w, key.w + key.words);
+    const auto it = std::ranges::find_if(
+        pending_, [&](const auto& p) { return p->entry == mine->entry && p->key == mine->key; });
     // Plugin code that calls ops during a selection must not wait: the selection that it would wait for may be waiting
     // for it. It selects for itself.
     if (it != pending_.end() && !select::inside_select()) {
       const std::shared_ptr<Pending> other = *it;
       // Not for ever: a verifier may be waiting for this thread.
       if (finished_.wait_for(lock, kLongestWait, [&] { return other->done; })) {
-        if (!other->status.ok()) return other->status;
+        YARD_RETURN_IF_ERROR(other->status);
         return exec::Plan::Ptr();
       }
     }
-    mine->entry = &entry;
-    mine->key.assign(key.w, key.w + key.words);
     pending_.push_back(mine);
   }
   bool full = false;
   const auto select_and_store = [&]() -> Result<exec::Plan::Ptr> {
     const Finisher finisher{*this, mine};
     auto plan = fresh_plan(entry, key, call);
-    {
-      const std::lock_guard lock(lock_);
-      full = entry.plan_count() >= limit;
-    }
     // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
     // stores no more.
     const size_t many = 4 * limit + 256;
-    const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
-                                      base::reclaimer().collect() > many);
-    auto known = KnownCalls::make(entry.program(), call);
+    const bool crowded = base::reclaimer().pending() > many && base::reclaimer().collect() > many;
     const std::lock_guard lock(lock_);
+    full = entry.plan_count() >= limit;
     if (!plan.ok()) mine->status = plan.status();
-    if (!store) return plan;
-    with_plans(entry).insert(*std::move(plan), limit);
-    entry.known_calls().add(std::move(known));
+    if (!plan.ok() || (full && crowded)) return plan;
+    // Entries are immutable but for their plans, which the lock guards.
+    const_cast<Entry&>(entry).insert(key, *std::move(plan), limit);
+    entry.known_calls().add(entry.program(), call);
     return exec::Plan::Ptr();
   };
   auto plan = select_and_store();
-  free_some_old_plans();
   if (full) collect_if_due();
   return plan;
 }
@@ -242,7 +225,7 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
     const std::lock_guard lock(lock_);
     for (const auto& e : s->owners())
       if (e != nullptr) evicted += e->sweep(now - *lifetime);
-    for (const auto& e : s->overlays()) evicted += with_plans(*e).sweep(now - *lifetime);
+    for (const auto& e : s->overlays()) evicted += e->sweep(now - *lifetime);
   }
   if (evicted > 0) collect_if_due();
   return now + std::clamp<std::chrono::nanoseconds>(*lifetime / 4, std::chrono::milliseconds(1),
@@ -252,20 +235,17 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
 std::vector<Planner::KnownCall> Planner::known_calls(const Entry& entry) const {
   std::vector<KnownCall> to;
   const std::lock_guard lock(lock_);
-  for (const KnownCalls::Known& known : entry.known_calls().all()) {
-    const op::Call& call = *known.call;
+  for (const auto& [hash, call] : entry.known_calls().all) {
+    to.push_back({call});
     Key key;
-    const bool folds = entry.recipe().fold(call.args(), call.flags(), key);
-    const exec::Plan* plan = folds ? entry.find(key) : nullptr;
-    if (plan == nullptr)
-      to.push_back({known.call});
-    else
-      to.push_back({known.call, plan->attempts[0].kernel, plan->modes[0], plan->direct});
+    if (!entry.recipe().fold(call->args(), call->flags(), key)) continue;
+    if (const exec::Plan* const plan = entry.find(key))
+      to.back() = {call, plan->attempts[0].kernel, plan->modes[0], plan->direct};
   }
   return to;
 }
 
-std::vector<std::shared_ptr<const Entry>> Planner::overlays(const Snapshot& s) const {
+std::vector<std::shared_ptr<Entry>> Planner::overlays(const Snapshot& s) const {
   const std::lock_guard lock(lock_);
   return s.overlays();
 }
@@ -291,27 +271,11 @@ void collect_if_due() {
     due.store(2 * reclaimer.collect() + 256, std::memory_order_relaxed);
 }
 
-namespace {
-
-Status check_force(const registry::OpRecord& op_record, const std::string& force) {
-  if (force.empty() || op_record.kernels.count(force) != 0) return {};
-  return Status(Code::kNotFound,
-                fmt::format("op '{}' has no kernel '{}' to force{}", op_record.op->name, force,
-                            base::did_you_mean(force, base::keys(op_record.kernels))));
-}
-
-// "environment" becomes "environment (YARD_PREFER)".
-void name_variable(const policy::Reading& reading, PolicyNote& note) {
-  const auto variable = reading.good.sources.find(note.field);
-  const size_t at = note.source.find("environment");
-  if (variable != reading.good.sources.end() && at != std::string::npos)
-    note.source.insert(at + std::string_view("environment").size(), " (" + variable->second + ")");
-}
-
-}  // namespace
-
 Status check_options(const registry::OpRecord& op_record, const Options& o) {
-  YARD_RETURN_IF_ERROR(check_force(op_record, o.force));
+  if (!o.force.empty() && op_record.kernels.count(o.force) == 0)
+    return Status(Code::kNotFound,
+                  fmt::format("op '{}' has no kernel '{}' to force{}", op_record.op->name, o.force,
+                              base::did_you_mean(o.force, base::keys(op_record.kernels))));
   if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
   if (o.mode == Mode::kProgram || (o.mode && !o.mode_name.empty()))
     return Status(Code::kInvalidArgument,
@@ -327,9 +291,10 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                  const op::Call& call, const Options& o, const Snapshot& s) {
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
   const ScopeState* scope = base::this_thread().scope_state;
-  const PolicyOverride extra = make_override(&o, scope, OverlayKey::make(&o, scope, true));
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
-  YARD_RETURN_IF_ERROR(check_override(extra, *s.policy->modes));
+  YARD_ASSIGN_OR_RETURN(
+      const auto extra,
+      make_override(&o, scope, OverlayKey::make(&o, scope, true), *s.policy->modes));
   const Policy none;
   const policy::FileRules* file = s.policy->file.get();
   const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
@@ -337,16 +302,22 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
-  select::ExplainRequest q{
-      s.state->op_records.find(op_record.op->name)->second,
-      &call,
-      with_override(policy::sources_for(*s.policy, op_record.op->program), *s.policy->modes, extra),
-      {core.host, s.forked},
-      sources,
-      settings_for(settings_for(s, op_record), extra)};
+  select::ExplainRequest q{s.state->op_records.find(op_record.op->name)->second,
+                           &call,
+                           policy::sources_for(*s.policy, op_record.op->program),
+                           {core.host, s.forked},
+                           sources,
+                           settings_for(s, *s.policy, op_record.op->name)};
+  apply_override(extra, *s.policy->modes, q.clauses, q.settings);
   Explanation e = select::explain(q);
   e.generation = s.generation;
-  for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);
+  // "environment" becomes "environment (YARD_PREFER)".
+  constexpr std::string_view kWord = "environment";
+  const auto& variables = s.policy->reading->good.sources;
+  for (PolicyNote& n : e.policy)
+    if (const auto v = variables.find(n.field); v != variables.end())
+      if (const size_t at = n.source.find(kWord); at != n.source.npos)
+        n.source.insert(at + kWord.size(), " (" + v->second + ")");
   return e;
 }
 

@@ -9,9 +9,6 @@
 #include <yard/runtime.h>
 
 #include <chrono>
-#include <memory>
-#include <optional>
-#include <vector>
 
 #include "base/mutex.h"
 #include "dispatch/overlay.h"
@@ -30,12 +27,11 @@ class Planner {
   Planner& operator=(const Planner&) = delete;
 
   // ---- Entries ----
-  // The entry of an op for the snapshot `next`, which is being built. It has no plans: the next calls select them.
-  // `old` (may be null) is the op's entry so far. Runs plugin code.
+  // The entry of an op for the snapshot `next`, which is being built, without plans. `old` (may be null) is the op's
+  // entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
-  // Makes the entry of an op for calls with these options in this scope; null if the op is gone. `options` and `scope` may
-  // be null.
+  // Makes the entry of an op for calls with these options in this scope, which may be null. Null if the op is gone.
   Result<std::shared_ptr<const Entry>> overlay(const std::shared_ptr<const Snapshot>& s,
                                                uint32_t index, const Options* options,
                                                const ScopeState* scope, const OverlayKey& key);
@@ -58,21 +54,20 @@ class Planner {
   // ---- What there is ----
   struct KnownCall {
     std::shared_ptr<const op::Call> call;
-    // Of its plan. Null if the entry has no plan for it; owned by the entry.
-    const registry::Kernel* kernel = nullptr;
-    Mode mode = Mode::kDynamic;  // what decided the kernel's place
-    bool direct = false;         // calls take the shortest way
+    const registry::Kernel* kernel = nullptr;  // of its plan; null if the entry has none for it
+    Mode mode = Mode::kDynamic;                // what decided the kernel's place
+    bool direct = false;                       // calls take the shortest way
   };
   // The last calls for which this entry and earlier ones of the op have selected plans, oldest first.
   std::vector<KnownCall> known_calls(const Entry& entry) const;
-  std::vector<std::shared_ptr<const Entry>> overlays(const Snapshot& s) const;
+  std::vector<std::shared_ptr<Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
 
   // In a forked child, which has none of the threads that were selecting.
   void restart_in_child() noexcept { pending_.clear(), selections_ = 0; }
 
  private:
-  // What checks the results of an op's kernels; null: nothing. `in_rollout`: for calls by the rules in rollout.
+  // `in_rollout`: for calls by the rules in rollout.
   std::shared_ptr<registry::ResultChecker> make_result_checker(
       const policy::ProcessPolicy& policy, bool in_rollout,
       const std::shared_ptr<const registry::OpRecord>& op_record,
@@ -98,11 +93,10 @@ class Planner {
   std::atomic<uint64_t> selections_{0};
 };
 
-// Frees what has been retired and is no longer used, once there is enough of it. Code that retires things on the path
-// of a call runs it afterwards, so that they do not pile up between changes. Holding no lock.
+// Frees what has been retired and is no longer used, once there is enough of it: for code that retires things on the path
+// of a call. Holding no lock.
 void collect_if_due();
 
-// ---- Explaining selections ----
 // Whether the options can be served for this op.
 Status check_options(const registry::OpRecord& op_record, const Options& o);
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);

@@ -22,10 +22,7 @@ namespace {
 Status check_map(const registry::State& state, const StaticMap& map) {
   Status status;
   const auto wrong = [&](Code code, std::string text) {
-    if (status.ok())
-      status = Status(code, std::move(text));
-    else
-      status.note(std::move(text));
+    status = status.ok() ? Status(code, std::move(text)) : std::move(status).note(std::move(text));
   };
   for (const auto& [op, kernel] : map) {
     const registry::OpRecord* op_record = state.find(op);
@@ -40,35 +37,29 @@ Status check_map(const registry::State& state, const StaticMap& map) {
   return status;
 }
 
-// Calls f(name, path) for the modes that a rule file names, until it gives an error.
-template <class F>
-Status each_mode(const Config& config, const F& f) {
-  const ConfigSettings& s = config.settings;
-  if (s.mode) YARD_RETURN_IF_ERROR(f(*s.mode, std::string("settings.mode"), ""));
-  for (const auto& [op, mode] : s.modes) YARD_RETURN_IF_ERROR(f(mode, "settings.modes." + op, op));
+// The modes that a rule file names, by the key of their place in Sources::places.
+std::map<std::string, std::string> modes_of(const ConfigSettings& s) {
+  std::map<std::string, std::string> to;
+  if (s.mode) to["settings.mode/"] = *s.mode;
+  for (const auto& [op, mode] : s.modes) to["settings.modes/" + op] = mode;
+  return to;
+}
+
+// "settings.mode" or "settings.modes.rms_norm".
+std::string mode_path(std::string place) {
+  if (place.back() == '/')
+    place.pop_back();
+  else
+    place.replace(place.find('/'), 1, ".");
+  return place;
+}
+
+// Whether all modes that a rule file names exist.
+Status check_modes(const Config& config, const policy::Modes& modes) {
+  for (const auto& [place, mode] : modes_of(config.settings))
+    YARD_RETURN_IF_ERROR(
+        policy::check_mode_name(mode, &modes).note("named by " + mode_path(place)));
   return {};
-}
-
-// " (rules.yaml:7)" or nothing.
-std::string mode_place(const Config& config, const std::string& path, const std::string& op) {
-  const auto it = config.sources.places.find(
-      fmt::format("{}/{}", op.empty() ? path : std::string("settings.modes"), op));
-  return it != config.sources.places.end() ? policy::place_text(config, it->second) : "";
-}
-
-// A field that no op has is most likely misspelt, but an op to come may have it.
-void warn_of_unknown_fields(const registry::State& state, const policy::ProgramMode& mode) {
-  if (!mode.provider.reads) return;
-  std::vector<std::string> known;
-  for (const auto& [name, op_record] : state.op_records) {
-    for (const std::string& f : op_record->op->program->field_names()) known.push_back(f);
-    for (const auto& p : op_record->op->program->schema().params) known.push_back(p.name);
-  }
-  for (const std::string& name : *mode.provider.reads)
-    if (!base::contains(known, name))
-      base::log(LogLevel::kWarn, "select",
-                fmt::format("mode '{}' reads '{}', which no op has{}", mode.name, name,
-                            base::did_you_mean(name, known)));
 }
 
 // A change that cannot fail.
@@ -77,13 +68,6 @@ Status set_fields(Core& core, const F& set) {
   return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
     set(p);
     return Status();
-  });
-}
-
-// Whether all modes that a rule file names exist.
-Status check_modes(const Config& config, const policy::Modes& modes) {
-  return each_mode(config, [&](const std::string& name, const std::string& path, const auto&) {
-    return policy::check_mode_name(name, &modes).note("named by " + path);
   });
 }
 
@@ -112,39 +96,36 @@ Status set_static_map(Core& core, StaticMap map) {
 }
 
 Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode) {
-  return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
     auto modes = std::make_shared<policy::Modes>(*p.modes);
     if (!modes->emplace(mode->name, mode).second)
       return Status(Code::kConflict,
                     fmt::format("mode '{}' exists already; call remove_mode() first", mode->name));
     p.modes = std::move(modes);
-    warn_of_unknown_fields(state, *mode);
     return Status();
   });
 }
 
 Status remove_mode(Core& core, std::string_view name) {
-  return core.published.edit_policy([&](const registry::State&,
-                                        policy::ProcessPolicy& p) -> Status {
-    if (p.modes->find(name) == p.modes->end())
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    auto modes = std::make_shared<policy::Modes>(*p.modes);
+    if (std::erase_if(*modes, [&](const auto& m) { return m.first == name; }) == 0)
       return Status(Code::kNotFound, fmt::format("the program has added no mode '{}'{}", name,
                                                  base::did_you_mean(name, base::keys(*p.modes))));
-    if (p.file != nullptr) {
-      const Config& config = p.file->config;
-      YARD_RETURN_IF_ERROR(each_mode(config, [&](const std::string& used, const std::string& path,
-                                                 const std::string& op) {
-        if (used != name) return Status();
-        return Status(
-            Code::kConflict,
-            fmt::format(
-                "mode '{}' is in use: {}{} of the rules in force names it; set other rules first",
-                name, path, mode_place(config, path, op)));
-      }));
+    const Config none;
+    const Config& config = p.file != nullptr ? p.file->config : none;
+    for (const auto& [place, used] : modes_of(config.settings)) {
+      if (used != name) continue;
+      const auto at = config.sources.places.find(place);
+      return Status(
+          Code::kConflict,
+          fmt::format(
+              "mode '{}' is in use: {}{} of the rules in force names it; set other rules first",
+              name, mode_path(place),
+              at != config.sources.places.end() ? policy::place_text(config, at->second) : ""));
     }
-    auto modes = std::make_shared<policy::Modes>(*p.modes);
-    modes->erase(modes->find(name));
     p.modes = std::move(modes);
-    return {};
+    return Status();
   });
 }
 
@@ -167,12 +148,6 @@ void read_own_switches(const registry::State& state, policy::ProcessPolicy& poli
         policy::read_own_switch(backend->env, value != nullptr ? value : "", name, last);
     if (read.problem) base::log(LogLevel::kWarn, "policy", policy::to_string(*read.problem));
   }
-}
-
-bool has_own_switches(const registry::State& state) {
-  for (const auto& [name, backend] : state.backends)
-    if (!backend->env.empty()) return true;
-  return false;
 }
 
 namespace {
@@ -273,22 +248,19 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   policy.file = file;
   policy.settle(s->state->backend_names());
 
-  std::vector<std::shared_ptr<const Entry>> entries(s->owners().begin(), s->owners().end());
-  // A call that forces its kernel is not served by rules.
-  for (auto& overlay : core.planner.overlays(*s))
-    if (overlay->policy_override->force.empty()) entries.push_back(std::move(overlay));
-
+  std::vector<std::shared_ptr<Entry>> entries = core.planner.overlays(*s);
+  entries.insert(entries.begin(), s->owners().begin(), s->owners().end());
   std::vector<UnservedCall> to;
   for (const auto& entry : entries) {
-    if (entry == nullptr) continue;
-    const registry::OpRecord& op_record = entry->candidates().op_record();
-    const PolicyOverride none;
-    const PolicyOverride& extra =
-        entry->policy_override != nullptr ? *entry->policy_override : none;
-    const auto candidates = select::CandidateSet::make(
-        s->state->op_records.find(op_record.op->name)->second,
-        with_override(policy::sources_for(policy, op_record.op->program), *policy.modes, extra),
-        {core.host, s->forked}, settings_for(settings_for(policy), extra));
+    // A call that forces its kernel is not served by rules.
+    if (entry == nullptr || !entry->policy_override.force.empty()) continue;
+    const auto op_record = s->state->op_records.find(entry->name())->second;
+    auto sources = policy::sources_for(policy, op_record->op->program);
+    select::OpSettings settings = settings_for(*s, policy, entry->name());
+    settings.health = nullptr;
+    apply_override(entry->policy_override, *policy.modes, sources, settings);
+    const auto candidates =
+        select::CandidateSet::make(op_record, sources, {core.host, s->forked}, settings);
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };

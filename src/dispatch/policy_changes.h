@@ -7,10 +7,6 @@
 #include <yard/health.h>
 
 #include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "dispatch/core.h"
 #include "policy/process.h"
@@ -43,7 +39,6 @@ Status set_environment(Core& core, std::shared_ptr<const policy::Reading> readin
 // Reads the variables that newly registered backends chose as their switches, and drops those of backends that are gone.
 // An invalid value is logged.
 void read_own_switches(const registry::State& state, policy::ProcessPolicy& policy);
-bool has_own_switches(const registry::State& state);
 
 // Whether a change still applies to the policy in force. If it does not, nothing is published.
 using StillApplies = std::function<bool(const policy::ProcessPolicy&)>;

@@ -12,32 +12,12 @@
 namespace yard::dispatch {
 namespace {
 
-// Whether health of an op differs between two snapshots; either may be null.
-bool health_differs(const health::HealthSnapshot* before, const health::HealthSnapshot* now,
+bool health_differs(const health::HealthSnapshot& was, const health::HealthSnapshot& is,
                     const std::string& op) {
-  if (before == now) return false;
-  const health::HealthSnapshot none;
-  const auto &was = before != nullptr ? *before : none, &is = now != nullptr ? *now : none;
+  if (&was == &is) return false;
   const auto *a = was.of_op(op), *b = is.of_op(op);
   return was.devices_lost() != is.devices_lost() ||
          (a == nullptr || b == nullptr ? a != b : *a != *b);
-}
-
-// Whether some of these records are in the state.
-bool holds_any(const registry::State* state,
-               const std::vector<std::shared_ptr<const void>>& records) {
-  if (state == nullptr) return false;
-  const auto is_removed = [&](const auto& of_state) {
-    return std::ranges::any_of(records, [&](const auto& r) { return r.get() == of_state.get(); });
-  };
-  for (const auto& [name, record] : state->op_records) {
-    if (is_removed(record->op)) return true;
-    for (const auto& [id, kernel] : record->kernels)
-      if (is_removed(kernel)) return true;
-  }
-  for (const auto& [name, backend] : state->backends)
-    if (is_removed(backend)) return true;
-  return std::ranges::any_of(state->functions, is_removed);
 }
 
 }  // namespace
@@ -45,8 +25,7 @@ bool holds_any(const registry::State* state,
 Published::Published(Core& core, bool reads_environment)
     : core_(core), reads_environment_(reads_environment) {
   publish(nullptr, build(nullptr, {std::make_shared<registry::State>(),
-                                   std::make_shared<policy::ProcessPolicy>(), nullptr, std::nullopt,
-                                   false}));
+                                   std::make_shared<policy::ProcessPolicy>(), nullptr, false}));
 }
 
 Published::~Published() {
@@ -65,36 +44,29 @@ std::shared_ptr<const Snapshot> Published::snapshot() const {
   }
 }
 
-std::shared_ptr<const policy::ProcessPolicy> Published::settled(
-    const registry::State& state, policy::ProcessPolicy policy) const {
-  if (reads_environment_) read_own_switches(state, policy);
-  policy.settle(state.backend_names());
-  return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
-}
-
 std::shared_ptr<Snapshot> Published::build(const Snapshot* old, Next what) const {
   auto next = Snapshot::make();
   next->generation = old != nullptr ? old->generation + 1 : 1;
   next->state = std::move(what.state);
-  next->policy = std::move(what.policy);
   next->observers = std::move(what.observers);
-  // The environment's names of backends stand for those that are registered now.
-  if (!next->policy->reading->good.policy.backends.empty() || !next->policy->own_switches.empty() ||
-      (reads_environment_ && has_own_switches(*next->state)))
-    next->policy = settled(*next->state, *next->policy);
   next->forked = what.forked;
+  // The names of backends that the environment gives stand for those that are registered now.
+  if (old == nullptr || next->state != old->state || what.policy != old->policy) {
+    auto policy = std::make_shared<policy::ProcessPolicy>(*what.policy);
+    if (reads_environment_) read_own_switches(*next->state, *policy);
+    policy->settle(next->state->backend_names());
+    what.policy = std::move(policy);
+  }
+  next->policy = std::move(what.policy);
   next->health = core_.board->snapshot();
-  const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
   for (const auto& [name, op_record] : next->state->op_records) {
     const uint32_t i = op_record->op->index;
-    const bool had = old != nullptr && i < old->owners().size() && old->owners()[i] != nullptr;
-    if (had && what.ops && what.ops->count(name) == 0 &&
-        !health_differs(health_before.get(), next->health.get(), name))
-      entries[i] = old->owners()[i];
-    else
-      entries[i] =
-          core_.planner.make_entry(*next, *op_record, had ? old->owners()[i].get() : nullptr);
+    const bool had = old != nullptr && i < old->owners().size();
+    const std::shared_ptr<Entry> before = had ? old->owners()[i] : nullptr;
+    const bool stays = before != nullptr && what.ops && !what.ops->contains(name) &&
+                       !health_differs(*old->health, *next->health, name);
+    entries[i] = stays ? before : core_.planner.make_entry(*next, *op_record, before.get());
   }
   if (!entries.empty()) versions_[static_cast<uint32_t>(entries.size() - 1)];
   next->set_entries(std::move(entries));
@@ -103,7 +75,7 @@ std::shared_ptr<Snapshot> Published::build(const Snapshot* old, Next what) const
 }
 
 // The versions of all ops whose entries change are suspended before `current` is set: a thread that has seen the new
-// snapshot of one op must not trust a memo of another.
+// entry of one op must not trust a memo of another.
 bool Published::publish(const std::shared_ptr<const Snapshot>& old,
                         std::shared_ptr<Snapshot> next) {
   const std::lock_guard lock(lock_);
@@ -115,13 +87,13 @@ bool Published::publish(const std::shared_ptr<const Snapshot>& old,
   for (uint32_t i = 0; i < count; ++i)
     if (changes(i)) versions_[i].suspend();
   overlays_version.suspend();
-  core_.services().before_publication(*next);
+  core_.services().on_publication(*next, false);
   current.store(next.get(), std::memory_order_release);
   for (uint32_t i = 0; i < count; ++i)
     if (next->entry(i) != nullptr && (changes(i) || versions_[i].read() == MemoVersion::kNever))
       versions_[i].renew();
   overlays_version.renew();
-  core_.services().after_publication(*next);
+  core_.services().on_publication(*next, true);
   owner_ = std::move(next);
   return true;
 }
@@ -129,7 +101,7 @@ bool Published::publish(const std::shared_ptr<const Snapshot>& old,
 Status Published::publish_change(const Change& change) {
   for (;;) {
     const auto before = snapshot();
-    Next next{before->state, before->policy, before->observers, std::nullopt, before->forked};
+    Next next{before->state, before->policy, before->observers, before->forked};
     YARD_RETURN_IF_ERROR(change(*before, next));
     if (publish(before, build(before.get(), std::move(next)))) return {};
   }
@@ -140,31 +112,25 @@ Status Published::edit(const Change& change) {
     return Status(Code::kWouldDeadlock,
                   "a probe, verifier or cost hint must not change the registry or the policy");
   YARD_RETURN_IF_ERROR(publish_change(change));
-  follow();
-  return {};
-}
-
-void Published::follow() {
   core_.end_states_of_removed_kernels();
   apply_settings();
   core_.services().on_change();
   base::reclaimer().collect();
+  return {};
 }
 
 Result<Ticket> Published::apply(const std::vector<registry::Step>& steps) {
   auto ticket = std::make_shared<TicketState>();
-  bool inherited = false;
-  Status edited = edit([&](const Snapshot& old, Next& next) -> Status {
+  const Status edited = edit([&](const Snapshot& old, Next& next) -> Status {
     YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(*old.state, steps));
     YARD_RETURN_IF_ERROR(core_.services().check_change(*old.state, *applied.state));
     ticket->removed.assign(applied.removed.begin(), applied.removed.end());
-    inherited = holds_any(inherited_.get(), applied.removed);
     next.state = applied.state;
     next.ops = std::move(applied.ops);
     return {};
   });
   if (!edited.ok()) return edited;
-  if (inherited) ticket->calls_ended = base::when_calls_end();
+  if (snapshot()->forked) ticket->calls_ended = base::when_calls_end();
   return Ticket(std::move(ticket));
 }
 
@@ -175,19 +141,18 @@ Status Published::start_over(const std::vector<registry::Step>& steps) {
     empty.indices = old.state->indices;
     YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(empty, steps));
     next.state = applied.state;
-    policy::ProcessPolicy p = *old.policy;
-    p.set = {};
-    p.mapped = {};
-    next.policy = settled(*next.state, std::move(p));
+    auto policy = std::make_shared<policy::ProcessPolicy>(*old.policy);
+    policy->set = {}, policy->mapped = {};
+    next.policy = std::move(policy);
     return {};
   });
 }
 
 Status Published::edit_policy(const PolicyChange& change) {
   return edit([&](const Snapshot& old, Next& next) -> Status {
-    policy::ProcessPolicy p = *old.policy;
-    YARD_RETURN_IF_ERROR(change(*old.state, p));
-    next.policy = settled(*old.state, std::move(p));
+    auto policy = std::make_shared<policy::ProcessPolicy>(*old.policy);
+    YARD_RETURN_IF_ERROR(change(*old.state, *policy));
+    next.policy = std::move(policy);
     return {};
   });
 }
@@ -254,8 +219,7 @@ void Published::apply_settings() {
 // not available any more. The old snapshot stays for calls that this thread is inside of.
 void Published::restart_in_child() {
   const auto last = snapshot();
-  inherited_ = last->state;
-  Next next{last->state, last->policy, last->observers, std::nullopt, true};
+  Next next{last->state, last->policy, last->observers, true};
   if (next.policy->rollout != nullptr) {
     auto without = std::make_shared<policy::ProcessPolicy>(*next.policy);
     without->rollout = nullptr;

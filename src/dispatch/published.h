@@ -8,13 +8,8 @@
 
 #include <yard/registry.h>
 
-#include <atomic>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/append_list.h"
 #include "base/mutex.h"
@@ -28,7 +23,7 @@ class Core;
 
 namespace yard::dispatch {
 
-// One T for each op index, at an address that stays for the life of the table. Any thread; grows without a lock.
+// One T for each op index, at an address that never changes. Any thread; grows without a lock.
 template <class T>
 class ByIndex {
  public:
@@ -65,8 +60,7 @@ class Published {
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
   // What memos and handles of an op's calls compare. It is suspended before `current` changes and renewed before the old
-  // snapshot is retired: a thread that holds the entry and then finds the version unchanged holds it in time. The address
-  // stays for the life of the core.
+  // snapshot is retired: a thread that holds the entry and then finds the version unchanged holds it in time.
   MemoVersion& version(uint32_t index) const { return versions_[index]; }
   // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
   mutable MemoVersion overlays_version;
@@ -77,11 +71,11 @@ class Published {
   // ---- Changes: any thread, outside of selections ----
   // All steps or none.
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
-  // Replaces the registry with the result of these steps, in one snapshot. Resets the policy and the static map that the
-  // program has set. Op indices are not reused.
+  // Replaces the registry with the result of these steps. Resets the policy and the static map that the program has set.
+  // Op indices are not reused.
   Status start_over(const std::vector<registry::Step>& steps);
-  // Publishes the policy of the process as `change` leaves it. If `change` returns an error, nothing is published. It is
-  // called again if another change came first.
+  // Publishes the policy of the process as `change` leaves it, unless that returns an error. `change` is called again if
+  // another change came first.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
   // Publishes `next` instead of `old` among the observers of every call. Either may be null.
@@ -92,8 +86,8 @@ class Published {
   // Publishes the current state of the health board.
   Status publish_health();
   // The same for the call that has changed the board, before that call returns: no call that starts later takes a kernel
-  // that the board excludes. Any thread that holds no lock, also inside a call or a selection. Does nothing if the state
-  // is published already. Leaves CoreServices::on_change() to the maintenance thread.
+  // that the board excludes. Any thread that holds no lock, also inside a call or a selection. Leaves
+  // CoreServices::on_change() to the maintenance thread.
   void publish_health_in_call() noexcept;
   // When this returns, CoreServices::on_change() has run for the current snapshot, whichever thread published it.
   void catch_up();
@@ -108,8 +102,8 @@ class Published {
     std::shared_ptr<const registry::State> state;
     std::shared_ptr<const policy::ProcessPolicy> policy;
     std::shared_ptr<const registry::CallObservers> observers;
-    std::optional<std::set<std::string>> ops;
     bool forked;
+    std::optional<std::set<std::string>> ops = {};
   };
   // Publishes what the change makes of the current snapshot; called again if another change came first.
   using Change = std::function<Status(const Snapshot& old, Next& next)>;
@@ -121,9 +115,6 @@ class Published {
   // Returns false if `old` is not the current snapshot: another thread has published one, or foreign code that ran while
   // this one was built has forked and this is the child.
   bool publish(const std::shared_ptr<const Snapshot>& old, std::shared_ptr<Snapshot> next);
-  std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& state,
-                                                       policy::ProcessPolicy policy) const;
-  void follow();
   // Sets the board to what rule file and API say about breakers, and the limits of calls to what the rule file says.
   void apply_settings();
 
@@ -132,9 +123,6 @@ class Published {
   ByIndex<MemoVersion> versions_;
   base::Mutex lock_{base::Rank::kPublish};
   std::shared_ptr<const Snapshot> owner_;  // of `current`; under the lock
-  // In a forked child: the inherited registry. Threads of the parent may have held its records, which are then never
-  // freed.
-  std::shared_ptr<const registry::State> inherited_;
 };
 
 }  // namespace yard::dispatch
@@ -142,11 +130,10 @@ class Published {
 namespace yard::detail {
 
 struct TicketState {
-  // Expired when the records are freed.
-  std::vector<std::weak_ptr<const void>> removed;
-  // Of the process whose records they are: a forked child never frees its parent's.
-  const uint64_t forks = base::forks();
-  // In a forked child, for inherited records: they are never freed, so it waits for the calls only. Else null.
+  std::vector<std::weak_ptr<const void>> removed;  // expired when the records are freed
+  const uint64_t forks = base::forks();            // of the process that made the ticket
+  // In a forked child: it waits for the calls only. Threads of the parent may have held records, which are then never
+  // freed. Else null.
   std::shared_ptr<const std::atomic<bool>> calls_ended;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling recipes; words of a key after the first; ranges of row counts.
+// Compiling recipes, and the words of a key after the first.
 #include "dispatch/recipe.h"
 
 #include <algorithm>
@@ -245,25 +245,24 @@ class RecipeCompiler {
     std::stable_sort(bundles_.begin(), bundles_.end(), [](const Bundle& a, const Bundle& b) {
       return a.group.source < b.group.source;
     });
-    uint32_t room = Recipe::kFirstTests;
+    size_t room = Recipe::kFirstTests;
     std::vector<Bundle> later;
     for (Bundle& b : bundles_) {
-      if (b.tests.size() <= room) {
-        room -= static_cast<uint32_t>(b.tests.size());
-        put(b);
-        ++recipe_.first_groups_;
-      } else {
+      if (b.tests.size() > room) {
         later.push_back(std::move(b));
+        continue;
       }
+      room -= b.tests.size();
+      put(b);
+      ++recipe_.first_groups_;
     }
     for (const Bundle& b : later) put(b);
     const size_t words = 1 + (recipe_.tests_.size() + 63) / 64 + recipe_.facts_.size() +
                          (recipe_.half_octaves_.size() + 7) / 8 + recipe_.exact_.size() +
                          (recipe_.rules_ != nullptr ? recipe_.rules_->key_words() : 0);
     recipe_.oversize_ = no_keys_ || words > Key::kMaxWords;
-    recipe_.longer_ = recipe_.rules_ != nullptr || !later.empty() || !recipe_.facts_.empty() ||
-                      !recipe_.half_octaves_.empty() || !recipe_.exact_.empty() ||
-                      !recipe_.whole_.empty() || recipe_.oversize_;
+    recipe_.longer_ = words > 1 + (recipe_.tests_.size() + 63) / 64 || !later.empty() ||
+                      recipe_.rules_ != nullptr || !recipe_.whole_.empty() || recipe_.oversize_;
   }
 
   void put(const Bundle& b) {

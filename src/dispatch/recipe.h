@@ -13,8 +13,6 @@
 #include <yard/plugin.h>
 
 #include <bit>
-#include <cstdint>
-#include <vector>
 
 #include "op/predicate.h"
 #include "select/candidate_set.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call that no memo serves: it is checked, its plan is looked up by its key, and what is missing is made: the op, the
-// overlay, the plan.
+// Calls that no memo serves: they are checked, their plans are looked up by key, and what is missing is made.
 #include <fmt/format.h>
 
 #include "base/results.h"
@@ -10,7 +9,6 @@
 #include "dispatch/trace.h"
 
 namespace yard::dispatch {
-
 namespace {
 
 class ResolvedCall {
@@ -44,20 +42,18 @@ class ResolvedCall {
         if (Status s = find_op_or_make_overlay(); !s) return s;
         continue;
       }
-      const std::shared_ptr<const Entry> entry = entry_;
-      if (core_.sites.first_need(entry->name(), &entry->candidates().op_record())) continue;
+      const Entry& entry = *entry_;
+      if (core_.sites.first_need(entry.name(), &entry.candidates().op_record())) continue;
       const int64_t start = base::steady_ns();
-      auto plan = select_plan(*entry);
+      auto plan = select_plan(entry);
       select_ns_ += base::steady_ns() - start;
-      if (!plan.ok()) {
-        if (rollout_ != nullptr) tally_unserved(*rollout_, *entry, args_, plan.status());
-        return std::move(plan).status();
-      }
+      if (!plan.ok() && rollout_ != nullptr) tally_unserved(*rollout_, entry, args_, plan.status());
+      if (!plan.ok()) return std::move(plan).status();
       selected_ = true;
       if (*plan == nullptr) continue;  // it is stored
       base::Guard guard(thread_);
-      guard.move_to(entry.get());
-      return execute(*entry, **plan);
+      guard.move_to(&entry);
+      return execute(entry, **plan);
     }
   }
 
@@ -194,9 +190,10 @@ class ResolvedCall {
     return OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
   }
   bool by_program_mode() const noexcept {
-    if (!o_->mode_name.empty()) return !parse_mode(o_->mode_name);
-    return !o_->mode && scope_ != nullptr && !scope_->content.mode.empty() &&
-           !parse_mode(scope_->content.mode);
+    const std::string& name = !o_->mode_name.empty() || o_->mode || scope_ == nullptr
+                                  ? o_->mode_name
+                                  : scope_->content.mode;
+    return !name.empty() && !parse_mode(name);
   }
 
   bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }

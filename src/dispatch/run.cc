@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/run.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "base/random.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
@@ -80,7 +77,7 @@ class SampledTime {
   int64_t start_ = 0;
 };
 
-// The probes of one call: each half-open kernel runs only if its breaker has a probe slot left, which is given back.
+// The probes of one call: each half-open kernel runs only if its breaker has a probe slot left.
 class Probes final : public exec::AdmissionCheck {
  public:
   Probes(const Entry& entry, const exec::Plan& plan, exec::Request& r)
@@ -155,13 +152,12 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
     };
     for (const exec::Failure& f : outcome.failures) {
       const registry::Kernel& kernel = *f.attempt->kernel;
-      health::FailedOn on;
-      on.wrong = f.wrong;
-      on.text = [&] { return select::call_text(c.entry.program(), r.args); };
-      on.sizes = select::sizes_hash(c.entry.candidates().dims(), r.args);
+      health::FailedOn on{.wrong = f.wrong,
+                          .sizes = select::sizes_hash(c.entry.candidates().dims(), r.args),
+                          .text = [&] { return select::call_text(c.entry.program(), r.args); },
+                          .kernel = &kernel};
       if (f.error == ErrorClass::kFault)
         on.successes = core.calls->totals(c.entry.name(), kernel.id, is_of_kind).calls;
-      on.kernel = &kernel;
       const auto update = core.board->fault(key(f.attempt), f.error, f.message, now, on);
       changed |= update.changed;
       if (update.opened && c.rollout != nullptr) c.rollout->note_opened(kernel.id, f.message);
@@ -179,23 +175,17 @@ class Observation {
       : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
     if (all_ == nullptr) return;
     start_ = base::steady_ns();
-    if (r.options != nullptr && r.options->result != nullptr)
-      record_ = r.options->result;
-    else
-      record_ = r.record = &own_.emplace();
+    const bool has_record = r.options != nullptr && r.options->result != nullptr;
+    record_ = has_record ? r.options->result : r.record = &own_.emplace();
   }
 
   void report(const exec::Request& r, const exec::Outcome& outcome) const {
     if (all_ == nullptr) return;
     const int64_t end = base::steady_ns();
     const op::Labels& known = entry_.candidates().settings().labels;
-    op::Labels all;
-    if (r.options != nullptr && !r.options->labels.empty()) {
-      // Labels that no rule reads are not part of the entry.
-      std::map<std::string, std::string, std::less<>> both = r.options->labels;
-      both.insert(known.begin(), known.end());
-      all.assign(both.begin(), both.end());
-    }
+    op::Labels all;  // labels that no rule reads are not part of the entry
+    if (r.options != nullptr && !r.options->labels.empty())
+      all = labels_over(r.options->labels, known);
     std::vector<registry::ObservedCall::Failure> failures;
     for (const exec::Failure& f : outcome.failures)
       failures.push_back({*f.attempt->kernel, f.error, f.message});
@@ -236,12 +226,7 @@ policy::RolloutTally& tally_of(const policy::Rollout& rollout, const Entry& entr
 bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   const op::Labels& known = c.entry.candidates().settings().labels;
   if (rollout.rule().labels.empty()) return rollout.takes(known);
-  op::Labels all = call_labels(c.options, c.thread.scope_state);  // over those of the process
-  if (all.empty()) return rollout.takes(known);
-  for (const auto& label : known)
-    if (std::none_of(all.begin(), all.end(), [&](const auto& l) { return l.first == label.first; }))
-      all.push_back(label);
-  return rollout.takes(all);
+  return rollout.takes(labels_over(call_labels(c.options, c.thread.scope_state), known));
 }
 
 // Runs a plan by the executor. `rollout` (may be null) gets the time. Not inlined, as the next two: their facts would be on
@@ -252,7 +237,6 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   const bool in_rollout = c.rollout != nullptr;
   policy::RolloutTally* const tally =
       rollout != nullptr ? &tally_of(*rollout, c.entry, asked.args, in_rollout) : nullptr;
-  asked.time_checks = tally != nullptr;
   asked.check_always = in_rollout && tally->wants_check();
   const int64_t start = tally != nullptr ? base::steady_ns() : 0;
   Probes probes(c.entry, c.plan, asked);

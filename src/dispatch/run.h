@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the plan of a call: its kernel directly, or the executor with all that watches calls (probes, health, observers,
-// rollouts).
+// Running the plan of a call: its kernel directly, or by the executor with probes, health, observers and rollouts.
 #pragma once
 
 #include <yard/detail/call.h>
@@ -19,10 +18,8 @@ struct PlannedCall {
   const Entry& entry;
   const exec::Plan& plan;
   Cells cells;
-  uint32_t flags;  // YARD_CALL_*
-  // Made through a bound handle: the aliasing in `flags` is that of its binding, which is all that a direct plan needs as
-  // long as its kernel succeeds.
-  bool bound = false;
+  uint32_t flags;      // YARD_CALL_*
+  bool bound = false;  // by a bound handle: the aliasing in `flags` is that of its binding
   const yard_value_t* args = nullptr;  // the cells with facts; null if they were not computed
   const Options* options = nullptr;
   const policy::Rollout* rollout = nullptr;  // whose rules apply to the call; null: none
@@ -31,8 +28,7 @@ struct PlannedCall {
   int64_t started = 0;  // when the plan was found; only where there is a record to fill in
 };
 
-// Returns an error if the call is nested too deep. Calls on inline slots, and so all that are inlined into callers, never
-// are. Before the guard.
+// Returns an error if the call is nested too deep; calls on inline slots never are. Before the guard.
 [[gnu::always_inline]] inline Status::Rep* check_depth(base::ThreadRecord& thread,
                                                        const Site& site) {
   if (thread.depth < ThreadHead::kInlineSlots) [[likely]]

@@ -2,7 +2,6 @@
 #include "dispatch/scope.h"
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -55,7 +54,6 @@ struct States {
 constinit base::Mutex g_states_lock{base::Rank::kScopes};
 constinit States* g_states = nullptr;  // made at its first use and never freed; under the lock
 std::atomic<uint64_t> g_last_id{0};
-
 uint64_t next_scope_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 ScopeContent provider_content(const ScopeContent& c) {
@@ -74,7 +72,7 @@ StatePtr intern(ScopeContent content) {
   const std::string part_text = part.text();
   StatePtr providers;
   if (!part_text.empty() && part_text != text) providers = intern(std::move(part));
-  std::vector<StatePtr> let_go;  // after the lock
+  StatePtr let_go;  // after the lock
   const std::lock_guard lock(g_states_lock);
   if (g_states == nullptr) g_states = new States;
   States& states = *g_states;
@@ -97,18 +95,11 @@ StatePtr intern(ScopeContent content) {
   found = state;
   states.kept.push_back(state);
   if (states.kept.size() > States::kKept) {
-    let_go.push_back(std::move(states.kept.front()));
+    let_go = std::move(states.kept.front());
     states.kept.pop_front();
   }
   if (states.by_text.size() > 4 * States::kKept)
     std::erase_if(states.by_text, [](const auto& s) { return s.second.expired(); });
-  return state;
-}
-
-StatePtr traced_copy(const ScopeState& plain, Tracer* tracer) {
-  auto state = std::make_shared<ScopeState>(plain);
-  state->id = next_scope_id() | ThreadHead::kTraced | (plain.id & ThreadHead::kProviders);
-  state->tracer = tracer;
   return state;
 }
 
@@ -123,7 +114,7 @@ const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr&
   }
   StatePtr state = intern(outer != nullptr ? outer->content.under(spec.content) : spec.content);
   if (traced || n >= ScopeSpec::kInside) {
-    own = traced ? traced_copy(*state, outer->tracer) : std::move(state);
+    own = traced ? detail::traced(state.get(), outer->tracer) : std::move(state);
     return own.get();
   }
   std::unique_ptr<ScopeSpec::Inside> made(new ScopeSpec::Inside{id, std::move(state)});
@@ -136,7 +127,10 @@ const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr&
 }  // namespace
 
 StatePtr traced(const ScopeState* outer, Tracer* tracer) {
-  return traced_copy(outer != nullptr ? *outer : ScopeState(), tracer);
+  auto state = std::make_shared<ScopeState>(outer != nullptr ? *outer : ScopeState());
+  state->id = next_scope_id() | ThreadHead::kTraced | (state->id & ThreadHead::kProviders);
+  state->tracer = tracer;
+  return state;
 }
 
 }  // namespace yard::detail

@@ -12,10 +12,6 @@
 #include <yard/policy.h>
 
 #include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "base/append_list.h"
 
@@ -42,16 +38,13 @@ class Tracer;
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
   uint64_t policy_id = 0;  // the id of the same scopes without tracing
-  // The number of what concerns functions: switches and names of backends, vendors, reference_only, the device. 0: nothing
-  // does.
+  // The number of what concerns functions: backends, vendors, reference_only, the device. 0 if nothing does.
   uint64_t providers = 0;
   std::shared_ptr<const ScopeState> keep_providers;  // the state of that number; null: this one
   ScopeContent content;
-  uint32_t flags = 0;  // of every call inside
-  Status problem;      // of every call inside
-  // Records calls instead of running them (yard/trace.h). The state's id is unique, so that no memo of such calls is
-  // found again.
-  Tracer* tracer = nullptr;
+  uint32_t flags = 0;        // of every call inside
+  Status problem;            // of every call inside
+  Tracer* tracer = nullptr;  // records calls instead of running them; then the id is unique
 };
 
 // A copy of `outer` (may be null) that traces.

@@ -4,48 +4,41 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/lists.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/core.h"
-#include "dispatch/memo.h"
 
 namespace yard::dispatch {
 namespace {
 
 // What params.h calls each letter.
 const char* cpp_name(char letter) {
-  switch (letter) {
-    case 'r': return "In";
-    case 'w': return "Out";
-    case 'm': return "InOut";
-    case 'R': return "OptIn";
-    case 'W': return "OptOut";
-    case 'M': return "OptInOut";
-    case 'l': return "InList";
-    case 's': return "std::string_view";
-    case 'f': return "a floating-point type";
-    case 'n': return "an integer or enum type";
-    case 'b': return "bool";
-    default: return "?";
-  }
+  constexpr std::pair<char, const char*> kNames[] = {{'r', "In"},
+                                                     {'w', "Out"},
+                                                     {'m', "InOut"},
+                                                     {'R', "OptIn"},
+                                                     {'W', "OptOut"},
+                                                     {'M', "OptInOut"},
+                                                     {'l', "InList"},
+                                                     {'s', "std::string_view"},
+                                                     {'f', "a floating-point type"},
+                                                     {'n', "an integer or enum type"},
+                                                     {'b', "bool"}};
+  return std::ranges::find(kNames, letter, &std::pair<char, const char*>::first)->second;
 }
 
 char letter_of(const op::Param& p) {
   switch (p.kind) {
-    case op::Kind::kTensor: {
-      const char c = p.access == op::Access::kRead    ? 'r'
-                     : p.access == op::Access::kWrite ? 'w'
-                                                      : 'm';
-      return p.optional ? static_cast<char>(c - 'a' + 'A') : c;
-    }
+    case op::Kind::kTensor: return (p.optional ? "RWM" : "rwm")[static_cast<size_t>(p.access)];
     case op::Kind::kTensorList: return 'l';
-    case op::Kind::kInt:
-    case op::Kind::kEnum: return 'n';
     case op::Kind::kFloat: return 'f';
     case op::Kind::kBool: return 'b';
     case op::Kind::kString: return 's';
+    default: return 'n';
   }
-  return '?';
 }
 
 // Sets what a site says of its op.
@@ -64,8 +57,7 @@ void aim(Site& site, const registry::Op& op) noexcept {
   site.index.store(op.index, std::memory_order_release);
 }
 
-}  // namespace
-
+// Compares the C++ signature of a typed op, as letters, with the op's schema. The error names the parameter.
 Status check_signature(const op::Program& program, std::string_view letters) {
   const auto& params = program.schema().params;
   const auto wrong = [&](const std::string& what) {
@@ -85,6 +77,8 @@ Status check_signature(const op::Program& program, std::string_view letters) {
   }
   return {};
 }
+
+}  // namespace
 
 bool Sites::first_need(std::string_view op, const registry::OpRecord* op_record) const {
   registry::LazyLoader* const loader = core_.services().lazy_loader();
@@ -131,18 +125,15 @@ Result<FoundOp> Sites::find(std::string_view name) const {
 
 Site* Sites::attach(std::string_view name, std::string_view letters, Status* why) {
   const auto found = find(name);
-  if (!found.ok()) {
-    *why = found.status();
-    return nullptr;
-  }
+  *why = found.status();
+  if (!found.ok()) return nullptr;
   const registry::Op& op = *found->record->op;
-  if (letters != kPackedLetters) {
-    *why = check_signature(*op.program, letters);
-    if (!why->ok()) return nullptr;
-  }
+  const bool typed = letters != kPackedLetters;
+  if (typed) *why = check_signature(*op.program, letters);
+  if (!why->ok()) return nullptr;
   // An index belongs to one schema for ever, a site to a name.
-  std::atomic<Site*>* packed = letters == kPackedLetters ? &(*by_index_)[op.index].packed : nullptr;
-  Site* site = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
+  std::atomic<Site*>& packed = (*by_index_)[op.index].packed;
+  Site* site = typed ? nullptr : packed.load(std::memory_order_acquire);
   uint64_t id = 0;  // that of another site of the op
   if (site == nullptr)
     for (Site& s : sites_)
@@ -150,21 +141,21 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
         id = s.id;
         if (s.letters == letters) site = &s;
       }
-  if (site != nullptr) {
-    aim(*site, op);
-  } else {
+  if (site == nullptr) {
     // Two threads may make one each; both serve.
     static std::atomic<uint64_t> last_id{0};
     if (id == 0) id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
     std::unique_ptr<Site> made(new Site{.core = &core_,
                                         .id = id,
-                                        .typed = letters != kPackedLetters,
+                                        .typed = typed,
                                         .name = std::string(name),
                                         .letters = std::string(letters)});
     aim(*made, op);
     site = &sites_.append(std::move(made));
+  } else {
+    aim(*site, op);
   }
-  if (packed != nullptr) packed->store(site, std::memory_order_release);
+  if (!typed) packed.store(site, std::memory_order_release);
   return site;
 }
 

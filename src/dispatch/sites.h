@@ -4,10 +4,6 @@
 
 #include <yard/detail/memo.h>
 
-#include <atomic>
-#include <memory>
-#include <string_view>
-
 #include "base/append_list.h"
 #include "dispatch/published.h"
 #include "op/program.h"
@@ -30,16 +26,16 @@ class Sites {
   Sites(const Sites&) = delete;
   Sites& operator=(const Sites&) = delete;
 
-  // The site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters. Null after an error, which is left in
-  // `why`. Lives as long as the core. Outside of guards, holding no lock.
+  // The site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters. Null after an error, which is
+  // left in `why`. Lives as long as the core. This and the next functions: outside of guards, holding no lock.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
   // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
   Status attach_again(Site& site);
-  // An op by name, loaded if need be. The error of an unknown name suggests others. Outside of guards, holding no lock.
+  // An op by name, loaded if need be. The error of an unknown name suggests others.
   Result<FoundOp> find(std::string_view name) const;
 
   // An op is asked for by name: plugins that offer it are loaded, the first time and while it is not known (`op_record`
-  // is null). True if the caller must look it up again. Outside of guards, holding no lock.
+  // is null). True if the caller must look it up again.
   bool first_need(std::string_view op, const registry::OpRecord* op_record) const;
   // Whether first_need() has been called for an op that is known.
   bool in_use(std::string_view op) const;
@@ -59,9 +55,5 @@ class Sites {
   const std::unique_ptr<ByIndex<OfIndex>> by_index_ = std::make_unique<ByIndex<OfIndex>>();
   base::OwnedAppendList<Site> sites_;
 };
-
-// Compares the C++ signature of a typed op, as letters, with the op's schema. The error names the parameter and what
-// was expected.
-Status check_signature(const op::Program& program, std::string_view letters);
 
 }  // namespace yard::dispatch

@@ -4,11 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
-#include <mutex>
-#include <new>
-
-#include "base/mutex.h"
 
 namespace yard::dispatch {
 namespace {
@@ -18,16 +13,6 @@ constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself an
 
 void free_table(void* t) { delete static_cast<PlanTable*>(t); }
 void free_plan(void* p) { delete static_cast<exec::Plan*>(p); }
-
-// Plans of entries that have been freed, and their table. Freeing thousands of plans would make a change slow, so later
-// selections do it.
-constexpr size_t kFreedAtOnce = 32;
-struct OldPlans {
-  std::deque<ClassRecord> plans;
-  std::unique_ptr<PlanTable> table;
-};
-constinit base::Mutex g_old_plans_lock{base::Rank::kReclaimer};
-constinit std::vector<OldPlans>* g_old_plans = nullptr;
 
 uint64_t next_memo_version() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -52,20 +37,14 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
   ++used;
 }
 
-KnownCalls::Known KnownCalls::make(const op::Program& program, const op::Call& call) {
+void KnownCalls::add(const op::Program& program, const op::Call& call) {
   op::CallKey key;
   key.set(program, call.args(), call.flags());
-  return {op::CallKeyHash()(key.bytes()), std::make_shared<const op::Call>(call)};
-}
-
-void KnownCalls::add(Known known) {
-  const auto same =
-      std::find_if(all_.begin(), all_.end(), [&](const Known& k) { return k.hash == known.hash; });
-  if (same != all_.end())
-    all_.erase(same);
-  else if (all_.size() == kMost)
-    all_.erase(all_.begin());
-  all_.push_back(std::move(known));
+  const size_t hash = op::CallKeyHash()(key.bytes());
+  if (std::erase_if(all, [&](const Known& k) { return k.hash == hash; }) == 0 &&
+      all.size() == kMost)
+    all.erase(all.begin());
+  all.push_back({hash, std::make_shared<const op::Call>(call)});
 }
 
 std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
@@ -116,26 +95,6 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
   table_ = new PlanTable(kFirstTable);  // last: from here on ~Entry() frees it
 }
 
-Entry::~Entry() {
-  std::unique_ptr<PlanTable> table(table_.load(std::memory_order_relaxed));
-  if (classes_.size() <= kFreedAtOnce) return;
-  try {
-    const std::lock_guard lock(g_old_plans_lock);
-    if (g_old_plans == nullptr) g_old_plans = new std::vector<OldPlans>;
-    g_old_plans->push_back({std::move(classes_), std::move(table)});
-  } catch (const std::bad_alloc&) {  // they are freed here
-  }
-}
-
-void free_some_old_plans() {
-  const std::lock_guard lock(g_old_plans_lock);
-  if (g_old_plans == nullptr) return;
-  for (size_t i = 0; i < kFreedAtOnce && !g_old_plans->empty(); ++i) {
-    g_old_plans->back().plans.pop_back();
-    if (g_old_plans->back().plans.empty()) g_old_plans->pop_back();
-  }
-}
-
 exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
                             const op::Call& call) const {
   size_t tries = exec::Plan::kMaxAttempts;
@@ -150,7 +109,11 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
-  if (watched() || order.transforms) made->direct = made->only_workspace = false;
+  // Something is done before or after the kernels.
+  const auto& watch = candidates_.settings().watch;
+  if (watch.any() || watch.observers != nullptr || candidates_.saves_inputs() ||
+      candidates_.half_open() || order.transforms)
+    made->direct = made->only_workspace = false;
   const auto& all = candidates_.all();
   const bool counting =
       std::any_of(all.begin(), all.end(), [](const auto& c) { return !c.counting.empty(); });
@@ -160,31 +123,28 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
 
 void Entry::make_table(size_t size) {
   auto table = std::make_unique<PlanTable>(size);
-  for (const ClassRecord& c : classes_) table->put(c.plan.get());
+  for (const Made& m : plans_) table->put(m.plan.get());
   PlanTable* const old = table_.exchange(table.release(), std::memory_order_acq_rel);
   base::reclaimer().retire(old, free_table, {this});
 }
 
-void Entry::drop(std::vector<exec::Plan::Ptr> plans) {
-  make_table(std::max(kFirstTable, std::bit_ceil(classes_.size() * 2 + 2)));
-  forget_memos();  // before they are retired
-  for (exec::Plan::Ptr& p : plans) base::reclaimer().retire(p.release(), free_plan, {this});
-}
-
-// Until `keep` plans are left, or only those that handles pin. Memos do not note uses; but since they are stale after an
-// eviction, the next call of each form does.
-void Entry::evict(size_t keep) {
+template <class F>
+size_t Entry::evict(size_t most, const F& goes) {
   std::vector<exec::Plan::Ptr> gone;
-  for (size_t looks = 2 * classes_.size(); looks > 0 && classes_.size() > keep; --looks) {
-    ClassRecord c = std::move(classes_.front());
-    classes_.pop_front();
-    if (c.plan->pins.load(std::memory_order_relaxed) > 0 ||
-        c.plan->used_again.exchange(false, std::memory_order_relaxed))
-      classes_.push_back(std::move(c));
+  size_t looks = 2 * plans_.size();
+  for (; looks > 0 && !plans_.empty() && gone.size() < most; --looks) {
+    Made m = std::move(plans_.front());
+    plans_.pop_front();
+    if (m.plan->pins.load(std::memory_order_relaxed) > 0 || !goes(*m.plan, m.at))
+      plans_.push_back(std::move(m));
     else
-      gone.push_back(std::move(c.plan));
+      gone.push_back(std::move(m.plan));
   }
-  drop(std::move(gone));
+  if (gone.empty()) return 0;
+  make_table(std::max(kFirstTable, std::bit_ceil(plans_.size() * 2 + 2)));
+  memos_.invalidate();  // before they are retired
+  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
+  return gone.size();
 }
 
 void Entry::add_handle(const void* node) const {
@@ -193,31 +153,24 @@ void Entry::add_handle(const void* node) const {
   handles_.push_back(node);
 }
 
-void Entry::drop_handle(const void* node) const { std::erase(handles_, node); }
-
 size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
-  const auto old = [&](const ClassRecord& c) {
-    return c.since < before && c.plan->pins.load(std::memory_order_relaxed) == 0;
-  };
-  if (std::none_of(classes_.begin(), classes_.end(), old)) return 0;
-  std::vector<exec::Plan::Ptr> gone;
-  const auto from = std::stable_partition(classes_.begin(), classes_.end(), std::not_fn(old));
-  for (auto it = from; it != classes_.end(); ++it) gone.push_back(std::move(it->plan));
-  classes_.erase(from, classes_.end());
-  const size_t count = gone.size();
-  drop(std::move(gone));
-  return count;
+  return evict(SIZE_MAX, [&](const exec::Plan&, auto made) { return made < before; });
 }
 
-const exec::Plan* Entry::insert(exec::Plan::Ptr plan, size_t limit) {
-  const exec::Plan* const stored = find(plan->hash, {plan->key(), plan->key_words});
-  if (stored != nullptr) return stored;
-  if (classes_.size() >= limit) evict(limit - std::max<size_t>(1, limit / 4));
+const exec::Plan* Entry::insert(const Key& key, exec::Plan::Ptr plan, size_t limit) {
+  if (const exec::Plan* const stored = find(key)) return stored;
+  // Memos do not note uses; but since they are stale after an eviction, the next call of each form does.
+  if (plans_.size() >= limit)
+    evict(plans_.size() - limit + std::max<size_t>(1, limit / 4),
+          [](const exec::Plan& p, auto) { return !p.used_again.exchange(false); });
   if (const PlanTable& table = *table_.load(std::memory_order_relaxed);
       (table.used + 1) * 2 > table.slots.size())
     make_table(table.slots.size() * 2);
   const exec::Plan* const added = plan.get();
-  classes_.push_back({std::move(plan), now()});
+  // A clock costs more than the rest of an insertion.
+  const bool ages = candidates_.settings().cache.lifetime.count() > 0;
+  plans_.push_back({std::move(plan), ages ? std::chrono::steady_clock::now()
+                                          : std::chrono::steady_clock::time_point()});
   table_.load(std::memory_order_relaxed)->put(added);
   return added;
 }
@@ -262,10 +215,9 @@ std::shared_ptr<Entry> Snapshot::put_overlay(uint32_t index, std::shared_ptr<Ent
   return old;
 }
 
-std::vector<std::shared_ptr<const Entry>> Snapshot::overlays() const {
-  std::vector<std::shared_ptr<const Entry>> all;
-  for (const auto& owner : overlay_owners_)
-    if (owner != nullptr) all.push_back(owner);
+std::vector<std::shared_ptr<Entry>> Snapshot::overlays() const {
+  std::vector<std::shared_ptr<Entry>> all(overlay_owners_.begin(), overlay_owners_.end());
+  std::erase(all, nullptr);
   return all;
 }
 

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot: everything a call can see, at one moment, published by one pointer store. It consists of entries.
-//
-// An entry is one op under one policy, with its recipe and the plans found so far. It is immutable but for its plan
-// table, which is changed under the plan lock (planner.h) and followed by readers through one pointer.
+// A snapshot: everything a call can see, at one moment, published by one pointer store. An entry of it is one op under one
+// policy, with its recipe and the plans found so far. It is immutable but for its plan table, which is changed under the
+// plan lock (planner.h) and followed by readers through one pointer.
 #pragma once
 
 #include <yard/detail/function.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <deque>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "base/reclaimer.h"
 #include "dispatch/overlay.h"
@@ -33,7 +27,7 @@ namespace yard::dispatch {
 class MemoVersion {
  public:
   const std::atomic<uint64_t>& value() const noexcept { return value_; }
-  // To be read before what will be remembered is found. kNever, which is never current, while it is suspended.
+  // To be read before what will be remembered is found. While it is suspended, kNever, which is never current.
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t read() const noexcept {
     const uint64_t now = value_.load(std::memory_order_acquire);
@@ -61,61 +55,51 @@ struct PlanTable {
 
 // The last calls for which an op has selected plans, each once. A change passes them from the old entry to the new one,
 // so that rules can be tried on calls that were made before. Under the plan lock.
-class KnownCalls {
- public:
+struct KnownCalls {
   static constexpr size_t kMost = 256;
+  void add(const op::Program& program, const op::Call& call);
+
   struct Known {
-    uint64_t hash;
+    size_t hash;
     std::shared_ptr<const op::Call> call;
   };
-  static Known make(const op::Program& program, const op::Call& call);
-  void add(Known known);
-  const std::vector<Known>& all() const noexcept { return all_; }  // oldest first
-
- private:
-  std::vector<Known> all_;
+  std::vector<Known> all;  // oldest first
 };
-
-// A class with its plan.
-struct ClassRecord {
-  exec::Plan::Ptr plan;
-  std::chrono::steady_clock::time_point since;  // where plans have a lifetime
-};
-
-// Frees a few plans of entries that have been freed. A selection calls it, so that no change has to free thousands.
-void free_some_old_plans();
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
-  // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare.
-  // `calls`: where they are counted. `old` (may be null) is an earlier entry of the op: its kernels keep their
-  // KernelStats. `inside` is the snapshot whose overlay table will hold the entry; null for the global entry, which
-  // also shares the known calls of `old`.
+  // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare; the
+  // calls are counted in `calls`. `old` (may be null) is an earlier entry of the op: its kernels keep their KernelStats.
+  // `inside` is the snapshot whose overlay table will hold the entry; null for the global entry, which also shares the
+  // known calls of `old`.
   static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
                                      MemoVersion& memos, std::shared_ptr<health::CallTable> calls,
                                      const Entry* old, const void* inside = nullptr);
-  ~Entry();
+  ~Entry() { delete table_.load(std::memory_order_relaxed); }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
   // The plan for a key, null if there is none yet. Inside a guard that holds the entry.
   const exec::Plan* find(const Key& key) const noexcept {
-    return find(key.hash, {key.w, key.words});
+    const PlanTable& table = *table_.load(base::kFollow);
+    const size_t mask = table.slots.size() - 1;
+    for (size_t i = key.hash & mask;; i = (i + 1) & mask) {
+      const exec::Plan* const p = table.slots[i].load(base::kFollow);
+      if (p == nullptr || is_for(*p, key)) return p;
+    }
   }
 
   // ---- Under the plan lock ----
-
-  // Adds a plan unless its class has one. Beyond `limit` plans are evicted, oldest first; those that were used again
-  // since the last eviction get a second chance. Returns the class's plan.
-  const exec::Plan* insert(exec::Plan::Ptr plan, size_t limit);
+  // Adds a plan unless the class of its key has one. Beyond `limit` plans are evicted, oldest first; those that were used
+  // again since the last eviction get a second chance. Returns the class's plan.
+  const exec::Plan* insert(const Key& key, exec::Plan::Ptr plan, size_t limit);
   KnownCalls& known_calls() const noexcept { return *known_calls_; }
   // Evicts plans that were made before that time; returns how many.
   size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
   void add_handle(const void* node) const;
-  void drop_handle(const void* node) const;
-  const std::deque<ClassRecord>& classes() const noexcept { return classes_; }  // oldest first
-  size_t plan_count() const noexcept { return classes_.size(); }
+  void drop_handle(const void* node) const { std::erase(handles_, node); }
+  size_t plan_count() const noexcept { return plans_.size(); }
 
   // ---- Immutable ----
   const op::Program& program() const noexcept { return *program_; }
@@ -123,17 +107,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const select::CandidateSet& candidates() const noexcept { return candidates_; }
   uint64_t generation() const noexcept { return generation_; }
   bool strict() const noexcept { return candidates_.strict(); }
-  // Something is done before or after kernels: no plan is direct.
-  bool watched() const noexcept {
-    const auto& watch = candidates_.settings().watch;
-    return watch.any() || watch.observers != nullptr || candidates_.saves_inputs() ||
-           candidates_.half_open();
-  }
-  // Invalidates what threads remember of its plans.
-  void forget_memos() const noexcept { memos_.invalidate(); }
   // Whether a plan is the one for a key. Does not read the plan table.
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
-    return is_for(plan, key.hash, {key.w, key.words});
+    return plan.hash == key.hash && plan.key_words == key.words &&
+           std::equal(key.w, key.w + key.words, plan.key());
   }
   const std::string& name() const noexcept { return candidates_.op_record().op->name; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
@@ -141,39 +118,20 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // A plan from the result of a selection for a call, which is not empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order, const op::Call& call) const;
 
-  // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
+  // Which overlay this is, and what it was made for. The key borrows the options; its hash is 0 for the global entry.
   OverlayKey overlay_key;
   Options overlay_options;
-  std::shared_ptr<const PolicyOverride>
-      policy_override;  // what it was made for; null for the global entry
+  PolicyOverride policy_override;
 
  private:
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
         std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside);
 
-  static bool is_for(const exec::Plan& p, uint64_t hash, std::span<const uint64_t> words) noexcept {
-    return p.hash == hash && p.key_words == words.size() &&
-           std::equal(words.begin(), words.end(), p.key());
-  }
-  const exec::Plan* find(uint64_t hash, std::span<const uint64_t> words) const noexcept {
-    const PlanTable& table = *table_.load(base::kFollow);
-    const size_t mask = table.slots.size() - 1;
-    for (size_t i = hash & mask;; i = (i + 1) & mask) {
-      const exec::Plan* const p = table.slots[i].load(base::kFollow);
-      if (p == nullptr || is_for(*p, hash, words)) return p;
-    }
-  }
-  // Read only where plans have a lifetime: a clock costs more than the rest of an insertion.
-  std::chrono::steady_clock::time_point now() const {
-    return candidates_.settings().cache.lifetime.count() > 0
-               ? std::chrono::steady_clock::now()
-               : std::chrono::steady_clock::time_point();
-  }
-  // Puts the plans of all classes into a new table.
+  // Puts all plans into a new table.
   void make_table(size_t size);
-  void evict(size_t keep);
-  // Retires plans that are no longer in classes_.
-  void drop(std::vector<exec::Plan::Ptr> plans);
+  // Evicts up to `most` plans for which goes(plan, when it was made) returns true, but none that a handle pins.
+  template <class F>
+  size_t evict(size_t most, const F& goes);
 
   const op::Program* program_;
   Recipe recipe_;
@@ -183,7 +141,11 @@ class Entry : public std::enable_shared_from_this<Entry> {
   select::CandidateSet candidates_;
   const std::shared_ptr<health::CallTable> calls_;               // outlives what counts in it
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
-  std::deque<ClassRecord> classes_;
+  struct Made {
+    exec::Plan::Ptr plan;
+    std::chrono::steady_clock::time_point at;  // only where plans have a lifetime
+  };
+  std::deque<Made> plans_;  // oldest first
   std::shared_ptr<KnownCalls> known_calls_;
   const void* inside_;
   // Under the plan lock. It has room for what else retires the entry.
@@ -206,12 +168,12 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   // Under the plan lock. May replace another one, which is returned.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   // Under the plan lock.
-  std::vector<std::shared_ptr<const Entry>> overlays() const;
+  std::vector<std::shared_ptr<Entry>> overlays() const;
 
   uint64_t generation = 0;
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
-  std::shared_ptr<const health::HealthSnapshot> health;      // null: as if empty
+  std::shared_ptr<const health::HealthSnapshot> health;
   std::shared_ptr<const registry::CallObservers> observers;  // of every call; null: none
   bool forked = false;
   std::shared_ptr<const void> functions;  // owns what FunctionTables points to; null: no tables

@@ -59,7 +59,7 @@ class Entries : public ::testing::Test {
     return k;
   }
   const exec::Plan* insert(int64_t n, size_t limit) {
-    return entry_->insert(entry_->plan(key(n), {{0}}, call(n)), limit);
+    return entry_->insert(key(n), entry_->plan(key(n), {{0}}, call(n)), limit);
   }
   size_t found(int64_t from, int64_t to) const {
     size_t count = 0;
@@ -232,14 +232,12 @@ TEST(MemoVersions, InvalidatingDoesNotEndASuspension) {
 }
 
 TEST_F(Entries, PassTheLastCallsThatTheyKnowToTheNextEntryOfTheOp) {
-  const auto add = [&](int64_t n) {
-    entry_->known_calls().add(KnownCalls::make(entry_->program(), call(n)));
-  };
+  const auto add = [&](int64_t n) { entry_->known_calls().add(entry_->program(), call(n)); };
   for (int64_t n = 1; n <= 300; ++n) add(n);
   add(100);
   const auto next = make(entry_.get());
   EXPECT_EQ(next->plan_count(), 0u);
-  const auto known = next->known_calls().all();
+  const auto known = next->known_calls().all;
   ASSERT_EQ(known.size(), KnownCalls::kMost);
   EXPECT_EQ(known.front().call->args()[0].u.tensor->shape[0], 45);
   EXPECT_EQ(known.back().call->args()[0].u.tensor->shape[0], 100) << "each once, the latest last";

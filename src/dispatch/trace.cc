@@ -29,37 +29,35 @@ std::string scalar_text(const op::Param& param, const yard_value_t& v) {
 
 }  // namespace
 
-Tracer::Place Tracer::place_of(const yard_tensor_t& t) {
-  return t.data != nullptr ? static_cast<const char*>(t.data) + t.byte_offset : t.origin;
+Tracer::Use Tracer::use_of(size_t arg, const yard_tensor_t& t, bool reads, bool writes) {
+  const void* const data = static_cast<const char*>(t.data) + t.byte_offset;
+  return {arg, t.data != nullptr ? data : t.origin, reads, writes};
 }
 
-int64_t Tracer::read(Place place) {
-  if (place == nullptr) return values_++;
-  const auto [at, fresh] = latest_.try_emplace(place, values_);
-  if (fresh) ++values_;
-  return at->second;
-}
-
-void Tracer::finish(TraceNode node, const std::vector<Written>& written) {
-  for (const Written& w : written) {
-    node.args[w.arg].writes = values_++;
-    if (w.place != nullptr) latest_[w.place] = node.args[w.arg].writes;
+void Tracer::add(TraceNode node, const std::vector<Use>& uses) {
+  const std::lock_guard lock(lock_);
+  for (const Use& u : uses) {
+    if (!u.reads) continue;
+    const auto known = latest_.find(u.place);
+    node.args[u.arg].reads = known != latest_.end() ? known->second : values_++;
+    if (u.place != nullptr) latest_[u.place] = node.args[u.arg].reads;
+  }
+  for (const Use& u : uses) {
+    if (!u.writes) continue;
+    node.args[u.arg].writes = values_++;
+    if (u.place != nullptr) latest_[u.place] = node.args[u.arg].writes;
   }
   nodes_.push_back(std::move(node));
 }
 
 void Tracer::add(const op::Program& program, const yard_value_t* args, std::string spec,
                  std::string_view kernel, std::string_view note) {
-  const std::lock_guard lock(lock_);
   TraceNode node{program.name(), std::move(spec), std::string(kernel), std::string(note), {}};
-  std::vector<Written> written;
+  std::vector<Use> uses;
   const auto tensor = [&](const op::Param& p, std::string name, const yard_tensor_t* t) {
-    TraceNode::Arg& arg = node.args.emplace_back();
-    arg.name = std::move(name);
-    arg.text = t != nullptr ? op::brief(*t) : "none";
-    if (t == nullptr) return;
-    if (p.access != op::Access::kWrite) arg.reads = read(place_of(*t));
-    if (p.is_written()) written.push_back({node.args.size() - 1, place_of(*t)});
+    if (t != nullptr)
+      uses.push_back(use_of(node.args.size(), *t, p.access != op::Access::kWrite, p.is_written()));
+    node.args.push_back({std::move(name), t != nullptr ? op::brief(*t) : "none"});
   };
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     const op::Param& p = program.schema().params[i];
@@ -70,30 +68,24 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
     } else if (p.is_tensor()) {
       tensor(p, p.name, v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr);
     } else {
-      node.args.push_back(
-          {p.name, scalar_text(p, v), TraceNode::Arg::kNone, TraceNode::Arg::kNone});
+      node.args.push_back({p.name, scalar_text(p, v)});
     }
   }
-  finish(std::move(node), written);
+  add(std::move(node), uses);
 }
 
 void Tracer::add(std::string function, const std::vector<ShownArgument>& args,
                  std::string_view backend, std::string_view note) {
-  const std::lock_guard lock(lock_);
   TraceNode node{std::move(function), {}, std::string(backend), std::string(note), {}};
-  std::vector<Written> written;
-  node.call = node.op + "(";
+  std::vector<Use> uses;
+  std::vector<std::string> texts;
   for (const ShownArgument& a : args) {
-    if (!node.args.empty()) node.call += ", ";
-    TraceNode::Arg& arg = node.args.emplace_back();
-    arg.text = a.tensor != nullptr ? op::brief(*a.tensor) : a.text;
-    node.call += arg.text;
-    if (a.tensor == nullptr) continue;
-    arg.reads = read(place_of(*a.tensor));
-    written.push_back({node.args.size() - 1, place_of(*a.tensor)});
+    if (a.tensor != nullptr) uses.push_back(use_of(texts.size(), *a.tensor, true, true));
+    texts.push_back(a.tensor != nullptr ? op::brief(*a.tensor) : a.text);
+    node.args.push_back({"", texts.back()});
   }
-  node.call += ")";
-  finish(std::move(node), written);
+  node.call = fmt::format("{}({})", node.op, fmt::join(texts, ", "));
+  add(std::move(node), uses);
 }
 
 std::vector<TraceNode> Tracer::nodes() const {
@@ -120,17 +112,16 @@ std::vector<TraceNode> TraceScope::nodes() const { return tracer_->nodes(); }
 std::string TraceScope::to_text() const {
   std::string text;
   for (const TraceNode& node : tracer_->nodes()) {
-    std::string made, given;
+    std::vector<std::string> made, given;
     for (const TraceNode::Arg& a : node.args) {
-      if (a.writes != TraceNode::Arg::kNone)
-        made += fmt::format("{}%{}: {}", made.empty() ? "" : ", ", a.writes, a.text);
+      if (a.writes != TraceNode::Arg::kNone) made.push_back(fmt::format("%{}: {}", a.writes, a.text));
       if (a.writes != TraceNode::Arg::kNone && a.reads == TraceNode::Arg::kNone) continue;
-      given += given.empty() ? "" : ", ";
-      if (!a.name.empty()) given += a.name + "=";
-      given += a.reads != TraceNode::Arg::kNone ? fmt::format("%{}", a.reads) : a.text;
+      given.push_back((a.name.empty() ? "" : a.name + "=") +
+                      (a.reads != TraceNode::Arg::kNone ? fmt::format("%{}", a.reads) : a.text));
     }
-    text += fmt::format("{}{}{}({})  [{}]{}{}\n", made, made.empty() ? "" : " = ", node.op, given,
-                        node.kernel, node.note.empty() ? "" : "  # ", node.note);
+    text += fmt::format("{}{}{}({})  [{}]{}{}\n", fmt::join(made, ", "), made.empty() ? "" : " = ",
+                        node.op, fmt::join(given, ", "), node.kernel,
+                        node.note.empty() ? "" : "  # ", node.note);
   }
   return text;
 }
@@ -142,16 +133,15 @@ std::string TraceScope::to_json() const {
     std::vector<std::string> args;
     for (const TraceNode::Arg& a : node.args) {
       base::JsonObject arg;
-      arg.add("name", a.name).add("text", a.text);
-      arg.add_json("reads", number(a.reads)).add_json("writes", number(a.writes));
-      args.push_back(std::move(arg).text());
+      arg.add("name", a.name).add("text", a.text).add_json("reads", number(a.reads));
+      args.push_back(arg.add_json("writes", number(a.writes)).text());
     }
     base::JsonObject to;
     to.add("op", node.op).add("call", node.call).add("kernel", node.kernel);
     to.add_or_null("note", node.note).add_json("args", base::json_list(args));
-    nodes.push_back(std::move(to).text());
+    nodes.push_back(to.text());
   }
-  return std::move(base::JsonObject().add_json("nodes", base::json_list(nodes))).text();
+  return base::JsonObject().add_json("nodes", base::json_list(nodes)).text();
 }
 
 }  // namespace yard

@@ -7,16 +7,13 @@
 #include <yard/trace.h>
 
 #include <map>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/mutex.h"
 #include "op/program.h"
 
 namespace yard::detail {
 
-// The calls that a TraceScope records. Any thread.
+// Any thread.
 class Tracer {
  public:
   // A call that fits. `spec` is its text.
@@ -29,21 +26,20 @@ class Tracer {
   std::vector<TraceNode> nodes() const;
 
  private:
-  // The address of a tensor's elements; without data, its origin. Null: unknown, unlike all others.
-  using Place = const void*;
-  static Place place_of(const yard_tensor_t& t);
-  // The value at a place; a new one if the place is new.
-  int64_t read(Place place);
-  struct Written {
+  // A tensor of a call: its argument, and the address of its elements, or its origin if it has no data. Null if unknown,
+  // unlike all others.
+  struct Use {
     size_t arg;
-    Place place;
+    const void* place;
+    bool reads, writes;
   };
+  static Use use_of(size_t arg, const yard_tensor_t& t, bool reads, bool writes);
   // Everything of a call is read before anything is written.
-  void finish(TraceNode node, const std::vector<Written>& written);
+  void add(TraceNode node, const std::vector<Use>& uses);
 
   mutable base::Mutex lock_{base::Rank::kOutput};
   std::vector<TraceNode> nodes_;
-  std::map<Place, int64_t> latest_;
+  std::map<const void*, int64_t> latest_;  // the value at a place
   int64_t values_ = 0;
 };
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the kernels of a plan, and fallback after failures.
+// Plans, running their kernels, and fallback after failures.
 #include "exec/executor.h"
 
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
-#include <string_view>
 
 #include "base/log.h"
 #include "base/stopwatch.h"
@@ -20,12 +18,10 @@
 namespace yard::exec {
 namespace {
 
-constexpr std::string_view kNoMessage = "it left no message";
-
 // A kernel's message, which may lack the NUL.
 std::string message_text(const char* message) {
   const std::string_view text(message, strnlen(message, kErrorBytes));
-  return text.empty() ? std::string(kNoMessage) : base::printable(text);
+  return text.empty() ? "it left no message" : base::printable(text);
 }
 
 // Codes from kernels are untrusted. The host runs this code, so it cannot be lost: one kernel must not
@@ -45,35 +41,17 @@ bool fails_before_writing(const registry::Kernel& k) {
   return (k.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
 }
 
-// Whether another kernel may succeed after this error.
-bool allows_fallback(ErrorClass c) {
-  return c != ErrorClass::kCaller && c != ErrorClass::kFatal && c != ErrorClass::kDeviceLost;
-}
-
-bool past_deadline(const Request& r) {
-  return r.options != nullptr && r.options->deadline &&
-         std::chrono::steady_clock::now() >= *r.options->deadline;
-}
-
 // ---- Saved inputs ----
 
-// Calls f for each tensor of a value.
+// Calls f(parameter, tensor) for each tensor of a call.
 template <class F>
-void for_each_tensor(const yard_value_t& v, const F& f) {
-  if (v.tag == YARD_TAG_TENSOR && v.u.tensor != nullptr) f(*v.u.tensor);
-  if (v.tag == YARD_TAG_LIST)
-    for (uint32_t i = 0; i < v.count; ++i) f(*v.u.list[i]);
-}
-
-bool shares_memory_with_written(const op::Program& program, const yard_value_t* args,
-                                const yard_tensor_t& t) {
-  bool shares = false;
-  for (uint32_t i = 0; i < program.arg_count(); ++i)
-    if (program.schema().params[i].is_written())
-      for_each_tensor(args[i], [&](const yard_tensor_t& w) {
-        shares |= op::overlap(t, w) != op::Overlap::kNone;
-      });
-  return shares;
+void for_each_tensor(const op::Program& program, const yard_value_t* args, const F& f) {
+  for (uint32_t i = 0; i < program.arg_count(); ++i) {
+    const yard_value_t& v = args[i];
+    const op::Param& p = program.schema().params[i];
+    if (v.tag == YARD_TAG_TENSOR && v.u.tensor != nullptr) f(p, *v.u.tensor);
+    for (uint32_t k = 0; v.tag == YARD_TAG_LIST && k < v.count; ++k) f(p, *v.u.list[k]);
+  }
 }
 
 // Copies of the inputs that a kernel may overwrite, so that another can be tried if it fails.
@@ -83,14 +61,14 @@ class SavedInputs {
   // if there is too little of it.
   void save(const op::Program& program, const yard_value_t* args) {
     held_ = true;
-    for (uint32_t i = 0; i < program.arg_count(); ++i) {
-      const op::Access access = program.schema().params[i].access;
-      if (access == op::Access::kWrite) continue;
-      for_each_tensor(args[i], [&](const yard_tensor_t& t) {
-        if (access == op::Access::kReadWrite || shares_memory_with_written(program, args, t))
-          held_ = held_ && add(t);
-      });
-    }
+    for_each_tensor(program, args, [&](const op::Param& p, const yard_tensor_t& t) {
+      bool at_risk = p.access == op::Access::kReadWrite;
+      if (p.access == op::Access::kRead)
+        for_each_tensor(program, args, [&](const op::Param& other, const yard_tensor_t& w) {
+          at_risk |= other.is_written() && op::overlap(t, w) != op::Overlap::kNone;
+        });
+      if (at_risk) held_ = held_ && add(t);
+    });
     if (!held_) copies_.clear();
   }
   // Writes them back; may be called repeatedly.
@@ -133,10 +111,13 @@ class PlanRun {
   Status run(size_t at) {
     for (; at < plan_.attempt_count; ++at) {
       const Attempt& a = plan_.attempts[at];
-      if (past_deadline(r_))
+      if (r_.options != nullptr && r_.options->deadline &&
+          std::chrono::steady_clock::now() >= *r_.options->deadline)
         return with_notes(
             Status(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op)));
-      if (r_.admission != nullptr && !r_.admission->admits(at) && !must_run(at)) continue;
+      // The last one runs even if it was not admitted, since no other is left.
+      const bool is_last = o_.failures.empty() && at + 1 == plan_.attempt_count;
+      if (r_.admission != nullptr && !r_.admission->admits(at) && !is_last) continue;
       if (record_ != nullptr) {
         note_kernel(*record_, a.kernel->id);
         record_->mode = plan_.modes[at];
@@ -148,7 +129,11 @@ class PlanRun {
       o_.changed_float_state |= frame.changed_float_state;
       const bool returned_ok = code == YARD_OK;
       bool repaired = false;
-      if (returned_ok && check != nullptr) code = judge_result(*check, frame, repaired);
+      if (returned_ok && check != nullptr)
+        if (const Status s = check_timed([&] { return check->judge(repaired); }); !s.ok()) {
+          std::snprintf(frame.error, sizeof frame.error, "%s", std::string(s.message()).c_str());
+          code = YARD_FAULT;
+        }
       if (code == YARD_OK) {
         o_.checked = check != nullptr && check->judged();
         o_.unjudged = check != nullptr && !o_.checked;
@@ -162,8 +147,7 @@ class PlanRun {
       }
       const ErrorClass c = add_failure(a, code, frame.error, returned_ok);
       if (repaired) return {};
-      const bool intact = frame.wrote_buffers_only && !returned_ok;
-      if (!may_try_next(a, c, returned_ok, intact))
+      if (!may_try_next(a, c, returned_ok, frame.wrote_buffers_only && !returned_ok))
         return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
@@ -189,8 +173,9 @@ class PlanRun {
   // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
   // found wrong, has written even if its failures do not. `intact`: it has written to buffers only.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok, bool intact) const {
-    if (r_.strict || refused_ || !allows_fallback(c)) return false;
-    if (o_.failures.size() >= plan_.tries) return false;
+    if (r_.strict || refused_ || o_.failures.size() >= plan_.tries) return false;
+    if (c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
+      return false;
     if (!inputs_at_risk(r_) || saved_.held() || intact) return true;
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
@@ -208,14 +193,8 @@ class PlanRun {
   }
 
  private:
-  // Whether an attempt runs although it was not admitted, since no other is left.
-  bool must_run(size_t at) const noexcept {
-    return o_.failures.empty() && at + 1 == plan_.attempt_count;
-  }
-
   template <class F>
-  auto check_timed(const F& f) {
-    if (!r_.time_checks) return f();
+  std::invoke_result_t<const F&> check_timed(const F& f) {
     const int64_t start = base::steady_ns();
     auto to = f();
     o_.checking_ns += static_cast<uint64_t>(base::steady_ns() - start);
@@ -231,16 +210,7 @@ class PlanRun {
     });
   }
 
-  // The code of a kernel that returned YARD_OK, from the check of its results.
-  int32_t judge_result(registry::ResultCheck& check, CallFrame& frame, bool& repaired) {
-    const Status s = check_timed([&] { return check.judge(repaired); });
-    if (s.ok()) return YARD_OK;
-    std::snprintf(frame.error, sizeof frame.error, "%s", std::string(s.message()).c_str());
-    return YARD_FAULT;
-  }
-
-  // Only for kernels that may fail after writing, or whose results are checked, and if another can be
-  // tried.
+  // Only for kernels that may fail after writing, or whose results are checked, and if another can be tried.
   void save_inputs(const Attempt& a, size_t at, bool checked) {
     if (!r_.save || saved_.held() || r_.strict || !inputs_at_risk(r_)) return;
     if ((fails_before_writing(*a.kernel) && !checked) || at + 1 >= plan_.attempt_count) return;
@@ -296,6 +266,26 @@ class PlanRun {
 };
 
 }  // namespace
+
+Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
+                     std::span<const Attempt> attempts) {
+  void* memory = ::operator new(sizeof(Plan) + key.size_bytes());
+  Ptr plan(new (memory) Plan);
+  plan->hash = hash;
+  plan->key_words = static_cast<uint16_t>(key.size());
+  if (!key.empty()) std::memcpy(static_cast<void*>(plan.get() + 1), key.data(), key.size_bytes());
+  plan->attempt_count = static_cast<uint8_t>(std::min(attempts.size(), kMaxAttempts));
+  plan->tries = plan->attempt_count;
+  std::copy_n(attempts.begin(), plan->attempt_count, plan->attempts);
+  std::fill_n(plan->modes, kMaxAttempts, Mode::kDynamic);
+  const registry::Kernel& first = *attempts[0].kernel;
+  plan->run = first.d.run;
+  plan->self = first.d.self;
+  const bool in_order = first.d.create == nullptr && (first.map == nullptr || first.map->in_order);
+  plan->direct = in_order && first.d.workspace == nullptr;
+  plan->only_workspace = in_order && first.d.workspace != nullptr;
+  return plan;
+}
 
 void note_kernel(ResultRecord& record, const std::string& id) noexcept {
   const size_t n = std::min(id.size(), sizeof record.kernel - 1);

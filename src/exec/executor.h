@@ -8,10 +8,6 @@
 #include <yard/status.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
 
 #include "base/reclaimer.h"
 #include "exec/plan.h"
@@ -45,9 +41,8 @@ void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept;
 struct CallFrame {
   yard_call_t call;
   bool changed_float_state = false;  // found by run_kernel(), which has restored it
-  bool wrote_buffers_only =
-      false;  // the kernel has not written to the caller's tensors if it failed
-  ResultRecord* record = nullptr;  // gets the times of transforms; if null, none are taken
+  bool wrote_buffers_only = false;   // a kernel that failed has not written to the caller's tensors
+  ResultRecord* record = nullptr;    // gets the times of transforms; if null, none are taken
   char error[kErrorBytes];
 
   CallFrame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
@@ -83,7 +78,6 @@ struct Request {
   registry::ResultChecker* checker = nullptr;  // checks the results of kernels
   const op::Labels* labels = nullptr;          // of process and scope, for the checker
   bool check_always = false;                   // checks the call even if it is not sampled
-  bool time_checks = false;                    // fills in Outcome::checking_ns
   bool selected = false;                       // the call had no plan
   int64_t select_ns = 0;                       // then: what the selection took
   ResultRecord* record = nullptr;  // instead of that of the options; its `run_ns` is not filled in
@@ -105,7 +99,7 @@ struct Outcome {
   health::Series* series = nullptr;  // where the call was counted; null if it was not
   bool checked = false;              // the results of `served` were checked and are right
   bool unjudged = false;             // a check of them began, and could not be made
-  uint64_t checking_ns = 0;          // spent on checks of results, with Request::time_checks
+  uint64_t checking_ns = 0;          // spent on checks of results
   bool changed_float_state = false;  // by a kernel; it was restored
   bool found_wrong() const noexcept {
     return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });
@@ -113,12 +107,11 @@ struct Outcome {
 };
 
 // Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only
-// the forced unwinding of a thread that ends passes. Of the request, reads only what a kernel needs.
+// the forced unwinding of a thread that ends passes.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
-// Gives a call the workspace that its kernel asks for, and `more` bytes before it, at `*before`. `args` have facts. A code
-// other than YARD_OK leaves a message.
+// Gives a call the workspace that its kernel asks for, and `more` bytes before it, at `*before`. `args` have facts.
 int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
                        yard_call_t& call, const yard_value_t* args, uint32_t count,
                        uint64_t more = 0, std::byte** before = nullptr);

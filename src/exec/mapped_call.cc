@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <functional>
-#include <utility>
+#include <span>
 
 #include "op/facts.h"
 #include "op/numbers.h"
@@ -54,69 +54,66 @@ uint16_t to_f16(float v) noexcept {
 
 // ---- Rows ----
 
-// Elements at from, from + from_step, ... in bytes.
-using CopyRow = void (*)(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
-                         int64_t n, DType from_type, DType to_type);
+// `n` elements at from, from + from_step, ...; steps are in bytes.
+struct Row {
+  const std::byte* from;
+  int64_t from_step;
+  std::byte* to;
+  int64_t to_step, n;
+  DType from_type, to_type;
+
+  void next() noexcept { from += from_step, to += to_step; }
+};
+using CopyRow = void (*)(Row);
 
 template <class F, class T, class Convert>
-void convert_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
-                 int64_t n, const Convert& convert) {
+void convert_row(Row r, const Convert& convert) {
   // Loops over a fixed number of elements are vectorised at -O2, too.
   constexpr int64_t kFrom = sizeof(F), kTo = sizeof(T), kAtOnce = 64;
-  if (from_step == kFrom && to_step == kTo)
-    for (; n >= kAtOnce; n -= kAtOnce, from += kAtOnce * kFrom, to += kAtOnce * kTo) {
+  if (r.from_step == kFrom && r.to_step == kTo)
+    for (; r.n >= kAtOnce; r.n -= kAtOnce, r.from += kAtOnce * kFrom, r.to += kAtOnce * kTo) {
       F values[kAtOnce];
       T converted[kAtOnce];
-      std::memcpy(values, from, sizeof values);
+      std::memcpy(values, r.from, sizeof values);
       for (int64_t i = 0; i < kAtOnce; ++i) converted[i] = convert(values[i]);
-      std::memcpy(to, converted, sizeof converted);
+      std::memcpy(r.to, converted, sizeof converted);
     }
-  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
+  for (int64_t i = 0; i < r.n; ++i, r.next()) {
     F value;
-    std::memcpy(&value, from, sizeof value);
+    std::memcpy(&value, r.from, sizeof value);
     const T converted = convert(value);
-    std::memcpy(to, &converted, sizeof converted);
+    std::memcpy(r.to, &converted, sizeof converted);
   }
 }
 
 template <class T>
-void same_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n,
-              DType, DType) {
+void same_row(Row r) {
   constexpr int64_t kSize = sizeof(T);
-  if (from_step == kSize && to_step == kSize)
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  if (r.from_step == kSize && r.to_step == kSize)
+    std::memcpy(r.to, r.from, static_cast<size_t>(r.n) * sizeof(T));
   else
-    convert_row<T, T>(from, from_step, to, to_step, n, [](T v) { return v; });
+    convert_row<T, T>(r, [](T v) { return v; });
 }
 
 template <class F, class T, T (*kConvert)(F)>
-void float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n,
-               DType, DType) {
-  convert_row<F, T>(from, from_step, to, to_step, n, [](F v) { return kConvert(v); });
+void float_row(Row r) {
+  convert_row<F, T>(r, [](F v) { return kConvert(v); });
 }
 
-void any_float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
-                   int64_t n, DType from_type, DType to_type) {
-  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step)
-    op::store(to_type, to, op::load(from_type, from));
+void any_float_row(Row r) {
+  for (int64_t i = 0; i < r.n; ++i, r.next())
+    op::store(r.to_type, r.to, op::load(r.from_type, r.from));
 }
 
-uint64_t load_integer(DType t, const std::byte* at) noexcept {
-  uint64_t v = 0;
-  const auto bytes = static_cast<size_t>(bits(t)) / 8;
-  std::memcpy(&v, at, bytes);
-  const bool is_signed = t == DType::i8 || t == DType::i16 || t == DType::i32;
-  if (!is_signed) return v;
-  const int unused = 64 - bits(t);
-  return static_cast<uint64_t>(static_cast<int64_t>(v << unused) >> unused);
-}
-
-void integer_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
-                 int64_t n, DType from_type, DType to_type) {
-  const auto bytes = static_cast<size_t>(bits(to_type)) / 8;
-  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
-    const uint64_t v = load_integer(from_type, from);
-    std::memcpy(to, &v, bytes);
+void integer_row(Row r) {
+  const int from_bits = bits(r.from_type), unused = 64 - from_bits;
+  const bool is_signed =
+      r.from_type == DType::i8 || r.from_type == DType::i16 || r.from_type == DType::i32;
+  for (int64_t i = 0; i < r.n; ++i, r.next()) {
+    uint64_t v = 0;
+    std::memcpy(&v, r.from, static_cast<size_t>(from_bits) / 8);
+    if (is_signed) v = static_cast<uint64_t>(static_cast<int64_t>(v << unused) >> unused);
+    std::memcpy(r.to, &v, static_cast<size_t>(bits(r.to_type)) / 8);
   }
 }
 
@@ -169,7 +166,7 @@ class Copier {
 
   void run(const std::byte* from, std::byte* to) const noexcept {
     if (empty_) return;
-    if (count_ == 0) return row_(from, 0, to, 0, 1, from_type_, to_type_);
+    if (count_ == 0) return row_({from, 0, to, 0, 1, from_type_, to_type_});
     walk(0, from, to);
   }
 
@@ -235,7 +232,7 @@ class Copier {
 
   void walk(int32_t axis, const std::byte* from, std::byte* to) const noexcept {
     const Axis& a = axes_[axis];
-    if (axis == count_ - 1) return row_(from, a.from, to, a.to, a.size, from_type_, to_type_);
+    if (axis == count_ - 1) return row_({from, a.from, to, a.to, a.size, from_type_, to_type_});
     if (tiled_ && axis == count_ - 2) return walk_tiles(a, axes_[axis + 1], from, to);
     for (int64_t i = 0; i < a.size; ++i) walk(axis + 1, from + i * a.from, to + i * a.to);
   }
@@ -251,10 +248,11 @@ class Copier {
         const std::byte* const f = from + y * outer.from + x * inner.from;
         std::byte* const t = to + y * outer.to + x * inner.to;
         for (int64_t i = 0; i < n; ++i)
-          row_(f + i * inner.from, outer.from, tile + i * to_bytes_, row, rows, from_type_,
-               to_type_);
+          row_({f + i * inner.from, outer.from, tile + i * to_bytes_, row, rows, from_type_,
+                to_type_});
         for (int64_t i = 0; i < rows; ++i)
-          write_row_(tile + i * row, to_bytes_, t + i * outer.to, inner.to, n, to_type_, to_type_);
+          write_row_(
+              {tile + i * row, to_bytes_, t + i * outer.to, inner.to, n, to_type_, to_type_});
       }
   }
 
@@ -390,8 +388,8 @@ void MappedCall::lay_out(Tensor& to) noexcept {
 }
 
 void MappedCall::place(void* memory) noexcept {
-  for (uint32_t i = 0; i < tensors_; ++i)
-    if (own_[i].is_buffered) own_[i].t.data = static_cast<std::byte*>(memory) + own_[i].at;
+  for (Tensor& t : std::span(own_, tensors_))
+    if (t.is_buffered) t.t.data = static_cast<std::byte*>(memory) + t.at;
 }
 
 void MappedCall::pass_on(const yard_value_t* given) noexcept {
@@ -411,8 +409,7 @@ void MappedCall::copy(const Tensor& t, bool back, const yard_host_t* host) const
 }
 
 void MappedCall::copy_in(const yard_host_t* host) const noexcept {
-  for (uint32_t i = 0; i < tensors_; ++i) {
-    const Tensor& t = own_[i];
+  for (const Tensor& t : std::span(own_, tensors_)) {
     if (!t.is_buffered || !t.param->read || t.size == 0) continue;
     const int32_t last = t.t.ndim - 1;
     const int64_t unpadded = last < 0 ? 1 : t.of->shape[t.param->order.axis(t.t.ndim, last)];
@@ -422,9 +419,8 @@ void MappedCall::copy_in(const yard_host_t* host) const noexcept {
 }
 
 void MappedCall::copy_out(const yard_host_t* host) const noexcept {
-  for (uint32_t i = 0; i < tensors_; ++i)
-    if (own_[i].is_buffered && own_[i].param->written && own_[i].size > 0)
-      copy(own_[i], true, host);
+  for (const Tensor& t : std::span(own_, tensors_))
+    if (t.is_buffered && t.param->written && t.size > 0) copy(t, true, host);
 }
 
 }  // namespace yard::exec

@@ -3,17 +3,13 @@
 // layout, dtype or padding.
 //
 //   MappedCall mapped(*kernel.map, args);      // which tensors need buffers
-//   mapped.place(memory);                      // mapped.bytes() of it
-//   mapped.copy_in(host);
+//   mapped.place(memory), mapped.copy_in(host);
 //   ...                                        // the kernel runs on mapped.args()
 //   mapped.copy_out(host);                     // if it succeeded
 #pragma once
 
 #include <yard/plugin.h>
 #include <yard/tensor.h>
-
-#include <cstddef>
-#include <cstdint>
 
 #include "op/argument_map.h"
 

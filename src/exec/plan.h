@@ -5,21 +5,15 @@
 #include <yard/options.h>
 #include <yard/plugin.h>
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <span>
 
-#include "base/counters.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "health/call_table.h"
 #include "registry/records.h"
 
 namespace yard::exec {
 
-// What is kept of a kernel beside its counts (health/call_table.h); shared by all entries that list the kernel.
+// What is kept of a kernel beside its counts; shared by all entries that list the kernel.
 struct KernelStats {
   // What kernels of its id had done before: an upgraded plugin's start at zero.
   health::CallTable::Totals before;
@@ -38,7 +32,7 @@ struct Attempt {
   const KernelStats* stats;
 };
 
-// The kernels that run the calls of one shape class, in order. It holds no sizes of a call.
+// It holds no sizes of a call.
 struct Plan {
   static constexpr size_t kMaxAttempts = 8;
 
@@ -68,7 +62,7 @@ struct Plan {
       used_again.store(true, std::memory_order_relaxed);
   }
 
-  // Sets where calls are counted, once its modes are known.
+  // Once its modes are known.
   void count_in(const health::CallClass& c) noexcept {
     call_class = &c, series = c.series(attempts[0].kernel->id, modes[0]);
     if (series != nullptr) counter = series->calls.id();

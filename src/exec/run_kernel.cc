@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <vector>
 
 #include "base/float_state.h"
 #include "base/stopwatch.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "base/float_state.h"
 #include "base/text.h"
@@ -15,30 +14,24 @@
 namespace yard::exec {
 namespace {
 
-struct OptionType {
-  uint32_t tag;
-  const char* name;
-};
-OptionType type_of(op::Kind kind) {
-  switch (kind) {
-    case op::Kind::kInt: return {YARD_TAG_INT, "an int"};
-    case op::Kind::kFloat: return {YARD_TAG_FLOAT, "a float"};
-    case op::Kind::kBool: return {YARD_TAG_BOOL, "a bool"};
-    default: return {YARD_TAG_STRING, "a string"};
-  }
-}
+Status invalid(std::string text) { return Status(Code::kInvalidArgument, std::move(text)); }
 
 // Converts a value to the option's type.
 Status convert(const op::Param& p, yard_value_t& v) {
   const auto expected = [&](std::string_view what) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("invalid option '{}': expected {}", p.name, what));
+    return invalid(fmt::format("invalid option '{}': expected {}", p.name, what));
+  };
+  const auto check = [&](uint32_t tag, const char* name) {
+    return v.tag == tag ? Status() : expected(name);
   };
   if (p.kind == op::Kind::kFloat && v.tag == YARD_TAG_INT)
     v = op::scalar(static_cast<double>(v.u.i));
-  if (p.kind != op::Kind::kEnum) {
-    const OptionType type = type_of(p.kind);
-    return v.tag == type.tag ? Status() : expected(type.name);
+  switch (p.kind) {
+    case op::Kind::kInt: return check(YARD_TAG_INT, "an int");
+    case op::Kind::kFloat: return check(YARD_TAG_FLOAT, "a float");
+    case op::Kind::kBool: return check(YARD_TAG_BOOL, "a bool");
+    case op::Kind::kEnum: break;
+    default: return check(YARD_TAG_STRING, "a string");
   }
   const std::string words = base::one_of(p.enumerators);
   if (v.tag != YARD_TAG_STRING) return expected(words);
@@ -90,27 +83,16 @@ struct State {
     // A forked child counts its own states only.
     if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
   }
-
-  // The weight that stands for an argument for which the call passes another tensor; null if there is none.
-  const std::string* find_other_argument(const yard_value_t* args) const noexcept {
-    for (const auto& [at, i] : arguments) {
-      const auto& [name, loaded] = (*weights)[i];
-      if (args[at].tag != YARD_TAG_TENSOR || !same_tensor(TensorView(*args[at].u.tensor), loaded))
-        return &name;
-    }
-    return nullptr;
-  }
 };
 
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given) {
   const op::Schema none;
   const op::Schema& schema = kernel.options != nullptr ? *kernel.options : none;
-  const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
   for (const OwnedValue& g : given)
     if (schema.index_of(g.name) < 0)
-      return bad(fmt::format("it has no option '{}'{}", g.name,
-                             base::did_you_mean(g.name, schema.param_names())));
+      return invalid(fmt::format("it has no option '{}'{}", g.name,
+                                 base::did_you_mean(g.name, schema.param_names())));
   std::vector<yard_named_value_t> to;
   for (const op::Param& p : schema.params) {
     yard_value_t value = op::default_value(p);
@@ -120,7 +102,7 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
       if (value.tag == YARD_TAG_STRING) value.u.string = it->text.c_str();
       YARD_RETURN_IF_ERROR(convert(p, value));
     } else if (value.tag == YARD_TAG_NONE && !p.optional) {
-      return bad(fmt::format("its option '{}' has no default and was not given", p.name));
+      return invalid(fmt::format("its option '{}' has no default and was not given", p.name));
     }
     to.push_back({p.name.c_str(), value});
   }
@@ -129,24 +111,21 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
 
 Status check_weights(const registry::Kernel& kernel, const Weights& given) {
   if (kernel.weights == nullptr) return {};
-  const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
   for (const auto& [name, view] : given)
     if (kernel.weights->index_of(name) < 0)
-      return bad(fmt::format("it has no weight '{}'{}", name,
-                             base::did_you_mean(name, kernel.weights->param_names())));
+      return invalid(fmt::format("it has no weight '{}'{}", name,
+                                 base::did_you_mean(name, kernel.weights->param_names())));
   for (const op::Param& p : kernel.weights->params)
     if (!p.optional && std::ranges::find(given, p.name, &Weights::value_type::first) == given.end())
-      return bad(fmt::format("its weight '{}' is not loaded", p.name));
+      return invalid(fmt::format("its weight '{}' is not loaded", p.name));
   return {};
 }
 
 bool StateBudget::take(uint64_t wanted) noexcept {
   uint64_t held = bytes;
-  do {
-    if (!fits(wanted, held)) return false;
-  } while (!bytes.compare_exchange_weak(held, held + wanted));
-  ++states;
-  return true;
+  while (fits(wanted, held))
+    if (bytes.compare_exchange_weak(held, held + wanted)) return ++states, true;
+  return false;
 }
 
 void States::set_weights(Weights weights) {
@@ -161,12 +140,16 @@ void States::set_weights(Weights weights) {
 std::shared_ptr<void> States::find(const StateRequest& r, int32_t& code) {
   const auto state = find_or_make(r, code);
   if (state == nullptr) return nullptr;
-  if (const std::string* const other = state->find_other_argument(r.args))
-    return decline(r.frame,
-                   fmt::format("it was prepared for the '{}' that was loaded, and the call passes "
-                               "another tensor",
-                               *other),
-                   code);
+  for (const auto& [at, i] : state->arguments) {
+    const auto& [name, loaded] = (*state->weights)[i];
+    const yard_value_t& given = r.args[at];
+    if (given.tag != YARD_TAG_TENSOR || !same_tensor(TensorView(*given.u.tensor), loaded))
+      return decline(r.frame,
+                     fmt::format("it was prepared for the '{}' that was loaded, and the call "
+                                 "passes another tensor",
+                                 name),
+                     code);
+  }
   return {state, state->made};
 }
 
@@ -240,9 +223,12 @@ std::shared_ptr<State> States::make(const StateRequest& r, int32_t& code) {
   const base::ForeignCode inside;
   const base::FloatState restored;
   void* made = nullptr;
-  code = detail::enter_kernel(call, [&] {
-    return d.create(&call, options->data(), static_cast<uint32_t>(options->size()), &made);
-  });
+  const auto enter = [&](const auto& function) {
+    if (code == YARD_OK) code = detail::enter_kernel(call, function);
+  };
+  const auto count = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
+  code = YARD_OK;
+  enter([&] { return d.create(&call, options->data(), count(*options), &made); });
   if (code != YARD_OK) return nullptr;
   const std::shared_ptr<State> state(new State{r.kernel, made, weights});
   std::vector<yard_named_value_t> named;
@@ -254,13 +240,10 @@ std::shared_ptr<State> States::make(const StateRequest& r, int32_t& code) {
   }
   call.state = made;
   if (d.load != nullptr && !named.empty())
-    code = detail::enter_kernel(
-        call, [&] { return d.load(&call, named.data(), static_cast<uint32_t>(named.size())); });
-  if (code == YARD_OK && d.prepare != nullptr)
-    code = detail::enter_kernel(
-        call, [&] { return d.prepare(&call, r.own.data(), static_cast<uint32_t>(r.own.size())); });
-  if (code == YARD_OK && d.state_bytes != nullptr)
-    code = detail::enter_kernel(call, [&]() -> int32_t {
+    enter([&] { return d.load(&call, named.data(), count(named)); });
+  if (d.prepare != nullptr) enter([&] { return d.prepare(&call, r.own.data(), count(r.own)); });
+  if (d.state_bytes != nullptr)
+    enter([&]() -> int32_t {
       const int64_t held = d.state_bytes(d.self, made);
       state->bytes = static_cast<uint64_t>(std::max<int64_t>(held, 0));
       if (held >= 0) return YARD_OK;
@@ -275,10 +258,9 @@ void States::drop_removed() {
   const auto registry = budget_->registry();
   std::list<Kept> ended;
   std::lock_guard lock(lock_);
-  for (auto it = kept_.begin(); it != kept_.end();) {
-    const auto at = it++;
-    if (!is_registered(*registry, *at->kernel)) ended.splice(ended.begin(), kept_, at);
-  }
+  for (auto it = kept_.begin(); it != kept_.end();)
+    if (const auto at = it++; !is_registered(*registry, *at->kernel))
+      ended.splice(ended.begin(), kept_, at);
 }
 
 States::Held States::held() const {

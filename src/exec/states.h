@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // States of kernels that have create(). They belong to an instance of an op, or to the plain calls of a runtime, one for
-// each combination of values of the fields that the kernel names. The last kKept are cached. A state is destroyed when it
-// is neither cached nor used by a call. The states of a runtime together hold a bounded number of bytes: a state that would
-// exceed the bound is destroyed at once, and its kernel declines the call.
+// each combination of values of the fields that the kernel names. A state is destroyed when it is neither among the last
+// kKept nor used by a call. The states of a runtime together hold a bounded number of bytes: a state that would exceed the
+// bound is destroyed at once, and its kernel declines the call.
 #pragma once
 
 #include <yard/call_spec.h>
 #include <yard/plugin.h>
 
-#include <atomic>
 #include <functional>
 #include <list>
-#include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/mutex.h"
 #include "op/program.h"
@@ -33,7 +29,7 @@ struct OwnedValue {
   yard_value_t value;
 };
 
-// What all states of one runtime share. Any thread may use it, also inside a call.
+// What all states of one runtime share.
 struct StateBudget {
   static constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 
@@ -53,13 +49,13 @@ struct StateBudget {
   const base::InChild in_child_{[this] { states = bytes = 0; }};
 };
 
-// What a call needs a state for. `args` are the op's, `own` those in the kernel's order, for prepare().
+// What a call needs a state for.
 struct StateRequest {
   std::shared_ptr<const registry::Kernel> kernel;
   const op::Program& program;
   CallFrame& frame;
   const yard_value_t* args;
-  std::span<const yard_value_t> own;
+  std::span<const yard_value_t> own;  // the arguments in the kernel's order
 };
 
 class States {

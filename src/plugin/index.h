@@ -55,7 +55,7 @@ struct PluginIndex : std::vector<PluginRecord> {
   // Adds a record unless there is one of the same path or file.
   void add_new(PluginRecord record);
   // Messages about plugins that were refused and serve a name, or may.
-  std::vector<std::string> refused_for(PluginOffer what, std::string_view name) const;
+  std::vector<std::string> refused_for(registry::PluginOffer what, std::string_view name) const;
 };
 
 }  // namespace yard::plugin

@@ -85,11 +85,8 @@ struct Runtime::Parts final : dispatch::CoreServices {
   void make_functions(const dispatch::Snapshot* old, dispatch::Snapshot& next) override {
     functions.make_tables(old, next);
   }
-  void before_publication(const dispatch::Snapshot& next) noexcept override {
-    functions.set_quiet(next, false);
-  }
-  void after_publication(const dispatch::Snapshot& next) noexcept override {
-    functions.set_quiet(next, true);
+  void on_publication(const dispatch::Snapshot& next, bool after) noexcept override {
+    functions.set_quiet(next, after);
   }
 
   // ---- What plugins and functions ask of the others ----
