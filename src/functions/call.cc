@@ -102,12 +102,10 @@ bool may_try_another(const ThreadHead& thread, const FunctionTry& so_far) {
 uint64_t successes_of(const Core& core, const Implementation& i) {
   const auto snapshot = core.snapshot();
   uint64_t sum = 0;
-  const auto* const tables = functions::SnapshotTables::of(*snapshot);
-  if (tables == nullptr) return sum;
-  for (const auto& table : tables->tables)
-    if (table != nullptr)
-      for (const Table::Entry& e : table->entries)
-        if (e.implementation->record == i.record) sum += e.implementation->successes.total();
+  if (const auto* const tables = functions::SnapshotTables::of(*snapshot))
+    tables->for_each([&](const Implementation& other) {
+      if (other.record == i.record) sum += other.successes.total();
+    });
   return sum;
 }
 

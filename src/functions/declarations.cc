@@ -6,17 +6,17 @@
 
 namespace yard::functions {
 
-constinit base::AppendList<detail::FunctionSite> g_sites;
+constinit base::AppendList<FunctionSite> g_sites;
 
-std::vector<detail::FunctionSite*> declared_sites() {
-  std::vector<detail::FunctionSite*> to;
-  for (detail::FunctionSite& site : g_sites)
+std::vector<FunctionSite*> declared_sites() {
+  std::vector<FunctionSite*> to;
+  for (FunctionSite& site : g_sites)
     if (site.declared.load(std::memory_order_acquire) > 0) to.push_back(&site);
   return to;
 }
 
-std::vector<detail::FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
-  std::vector<detail::FunctionSite*> to = declared_sites();
+std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
+  std::vector<FunctionSite*> to = declared_sites();
   std::erase_if(to, [&](const auto* s) { return s->group != group || s->name != name; });
   return to;
 }

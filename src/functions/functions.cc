@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
@@ -25,8 +26,7 @@ struct MakingTable : base::ForeignCode {
 };
 
 std::string shown(const Activation& a) {
-  return a.device ? fmt::format("backend '{}' on {}", a.backend, to_string(*a.device))
-                  : fmt::format("backend '{}'", a.backend);
+  return fmt::format("backend '{}'{}", a.backend, a.device ? " on " + to_string(*a.device) : "");
 }
 
 bool provides(const registry::State& state, std::string_view backend) {
@@ -40,25 +40,21 @@ bool is_orphan(const registry::Function& f) {
 
 }  // namespace
 
-Service::Service(detail::Core& core, plugin::Loader& loader, std::function<Status(Changes)> apply)
-    : core_(core), loader_(loader), apply_(std::move(apply)) {}
-
 void Service::serve() {
   g_serving.store(this, std::memory_order_release);
-  detail::g_snapshot.store(&core_.published.current, std::memory_order_release);
+  g_snapshot.store(&core_.published.current, std::memory_order_release);
 }
 
 Service* Service::serving() noexcept { return g_serving.load(std::memory_order_acquire); }
 
-bool Service::attach(detail::FunctionSite& site) {
+bool Service::attach(FunctionSite& site) {
   if (t_making_table) return false;
   base::ThreadRecord& thread = base::this_thread();
-  const detail::ScopeState* const scope = detail::provider_scope_of(thread);
+  const ScopeState* const scope = provider_scope_of(thread);
   if (scope != nullptr && !scope->problem.ok()) throw Error(scope->problem);
-  const detail::ScopeContent* const content = scope != nullptr ? &scope->content : nullptr;
-  const Activations active = activations();
+  const ScopeContent* const content = scope != nullptr ? &scope->content : nullptr;
   // Under the master switch nothing is loaded.
-  if (!Situation{*core_.snapshot(), core_.host, active, content}.off()) {
+  if (!Situation{*core_.snapshot(), core_.host, {}, content}.off()) {
     // Inside a selection nothing may be published: this call runs the default.
     if (select::inside_select()) return false;
     load_group(site.group, false).ignore();
@@ -75,13 +71,14 @@ bool Service::attach(detail::FunctionSite& site) {
   const SnapshotTables* const tables = SnapshotTables::of(*s);
   if (scope == nullptr || tables == nullptr) return is_there();
   const MakingTable making;
-  auto table = Table::make({*s, core_.host, active, content}, site, tables->find(site));
+  using Scoped = SnapshotTables::Scoped;
+  std::unique_ptr<Scoped> made(
+      new Scoped{site.index, scope->providers,
+                 Table::make({*s, core_.host, activations(), content}, site, tables->find(site))});
   uint32_t count = 1;
-  tables->scoped.find_or_append(std::unique_ptr<SnapshotTables::Scoped>(new SnapshotTables::Scoped{
-                                    site.index, scope->providers, std::move(table)}),
-                                [&](const auto& a, const auto& b) {
-                                  return ++count, a.site == b.site && a.scope == b.scope;
-                                });
+  tables->scoped.find_or_append(std::move(made), [&](const Scoped& a, const Scoped& b) {
+    return ++count, a.site == b.site && a.scope == b.scope;
+  });
   if (count > SnapshotTables::kMostScoped) republish();  // the next snapshot starts without any
   return true;
 }
@@ -90,10 +87,9 @@ void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& nex
   if (serving() != this) return;
   auto to = std::make_shared<SnapshotTables>();
   const SnapshotTables* const before = old != nullptr ? SnapshotTables::of(*old) : nullptr;
-  const Activations active = activations();
-  const Situation now{next, core_.host, active};
+  const Situation now{next, core_.host, activations()};
   const MakingTable making;
-  for (const detail::FunctionSite& site : g_sites) {
+  for (const FunctionSite& site : g_sites) {
     auto& table = to->tables.emplace_back();
     // A function that cannot be called any more keeps no plugin loaded.
     if (site.declared.load(std::memory_order_acquire) > 0 &&
@@ -110,25 +106,24 @@ void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& nex
 void Service::set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept {
   const SnapshotTables* const tables = SnapshotTables::of(next);
   if (tables == nullptr) return;
-  const auto differs = [&](const detail::FunctionSite& site) {
+  const auto differs = [&](const FunctionSite& site) {
     if (site.index >= tables->tables.size()) return false;
     const Table* const table = tables->find(site);
     return (table != nullptr && table->count == 0) == quiet &&
            site.quiet.load(std::memory_order_relaxed) != quiet;
   };
   bool any = false;
-  for (const detail::FunctionSite& site : g_sites) any |= differs(site);
+  for (const FunctionSite& site : g_sites) any |= differs(site);
   if (!any) return;
   if (quiet) base::barrier_in_all_threads();
-  for (detail::FunctionSite& site : g_sites)
+  for (FunctionSite& site : g_sites)
     if (differs(site)) site.quiet.store(quiet, std::memory_order_relaxed);
   if (!quiet) base::barrier_in_all_threads();
 }
 
 Status Service::check_change(const registry::State& before, const registry::State& after) {
   for (const auto& f : after.functions) {
-    const auto is_it = [&](const auto& known) { return known == f; };
-    if (std::ranges::any_of(before.functions, is_it) || !is_orphan(*f)) continue;
+    if (base::contains(before.functions, f) || !is_orphan(*f)) continue;
     if (const auto declared = declared_sites(f->group, f->name); !declared.empty())
       return Status(
           Code::kConflict,
@@ -148,20 +143,18 @@ void Service::follow() {
 }
 
 void Service::warn_of_orphans(std::string_view backend) const {
-  std::vector<std::string> declared;
-  for (const detail::FunctionSite* site : declared_sites())
+  std::vector<std::string> declared, orphans;
+  for (const FunctionSite* site : declared_sites())
     declared.push_back(site->group + "/" + site->name);
-  std::string list;
   for (const auto& f : core_.snapshot()->state->functions) {
-    if (f->backend != backend || !is_orphan(*f)) continue;
     const std::string name = f->group + "/" + f->name;
-    list +=
-        fmt::format("{}'{}'{}", list.empty() ? "" : ", ", name, base::did_you_mean(name, declared));
+    if (f->backend == backend && is_orphan(*f))
+      orphans.push_back(fmt::format("'{}'{}", name, base::did_you_mean(name, declared)));
   }
-  if (!list.empty())
-    base::log(
-        LogLevel::kWarn, "dispatch",
-        fmt::format("Backend '{}' provides functions that are not declared: {}", backend, list));
+  if (!orphans.empty())
+    base::log(LogLevel::kWarn, "dispatch",
+              fmt::format("Backend '{}' provides functions that are not declared: {}", backend,
+                          fmt::join(orphans, ", ")));
 }
 
 // ---- Activations ----
@@ -185,26 +178,21 @@ Status Service::check_activation(const Activation& a) const {
            (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
             p.state == PluginState::kUnloading);
   };
-  if (!provides(*s->state, a.backend) &&
-      std::ranges::none_of(loader_.list(), may_bring_functions)) {
-    std::set<std::string> names;
-    for (const auto& f : s->state->functions) names.insert(f->backend);
-    const std::vector<std::string> list(names.begin(), names.end());
+  std::set<std::string> providing;
+  for (const auto& f : s->state->functions) providing.insert(f->backend);
+  const std::vector<std::string> list(providing.begin(), providing.end());
+  if (!providing.contains(a.backend) && std::ranges::none_of(loader_.list(), may_bring_functions))
     return Status(Code::kNotFound,
                   fmt::format("no backend '{}' provides functions{}{}", a.backend,
                               base::did_you_mean(a.backend, list),
                               list.empty() ? "; none does" : "; expected " + base::one_of(list)));
-  }
   const auto backend = backend_of(*s->state, a.backend);
-  const Activations none;
-  const Situation now{*s, core_.host, none};
+  const Situation now{*s, core_.host, {}};
+  // Without an index it is for every device of the type, of which the first is probed.
+  const bool any = !device || device->index < 0;
+  const int32_t type = device ? device->type : backend->d.device_type;
   Eligibility e = by_policy(now, *backend);
-  if (e.eligible()) {
-    // Without an index it is for every device of the type, of which the first is probed.
-    const bool any = !device || device->index < 0;
-    const int32_t type = device ? device->type : backend->d.device_type;
-    e = on_device(now, *backend, any ? Device{type, 0} : *device, any);
-  }
+  if (e.eligible()) e = on_device(now, *backend, any ? Device{type, 0} : *device, any);
   if (e.eligible()) return {};
   return Status(Code::kUnsupported,
                 fmt::format("backend '{}' cannot be activated: {}", a.backend, e.why()));
@@ -231,20 +219,15 @@ Status Service::activate(const Activation& a) {
 }
 
 Status Service::deactivate(const Activation& a) {
-  {
-    std::vector<std::string> active;
-    const std::lock_guard lock(lock_);
-    if (std::erase(activations_, a) == 0) {
-      for (const Activation& other : activations_) active.push_back(shown(other));
-      return Status(
-          Code::kNotFound,
-          fmt::format(
-              "{} is not active; {}", shown(a),
-              active.empty() ? "nothing is" : fmt::format("active: {}", fmt::join(active, ", "))));
-    }
-  }
-  republish();
-  return {};
+  std::unique_lock lock(lock_);
+  const bool was_active = std::erase(activations_, a) > 0;
+  lock.unlock();
+  if (was_active) return republish(), Status();
+  std::vector<std::string> active;
+  for (const Activation& other : activations()) active.push_back(shown(other));
+  return Status(Code::kNotFound,
+                fmt::format("{} is not active; {}{}", shown(a),
+                            active.empty() ? "nothing is" : "active: ", fmt::join(active, ", ")));
 }
 
 }  // namespace yard::functions

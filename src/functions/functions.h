@@ -9,13 +9,8 @@
 #include <yard/function.h>
 #include <yard/verify.h>
 
-#include <atomic>
 #include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/mutex.h"
 #include "dispatch/core.h"
@@ -48,7 +43,8 @@ struct Verification {
 class Service {
  public:
   // Core and loader must outlive it. `apply` applies changes to the runtime.
-  Service(detail::Core& core, plugin::Loader& loader, std::function<Status(Changes)> apply);
+  Service(Core& core, plugin::Loader& loader, std::function<Status(Changes)> apply)
+      : core_(core), loader_(loader), apply_(std::move(apply)) {}
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
@@ -56,9 +52,9 @@ class Service {
   void serve();
   // The one that does; null if there is none yet.
   static Service* serving() noexcept;
-  // See detail::attach_function().
-  bool attach(detail::FunctionSite& site);
-  detail::Core& core() const noexcept { return core_; }
+  // See attach_function().
+  bool attach(FunctionSite& site);
+  Core& core() const noexcept { return core_; }
 
   // ---- For CoreServices ----
   // Refuses signatures that differ from the declaration.
@@ -66,7 +62,7 @@ class Service {
   void make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next);
   // Tells sites that are quiet in `next`, or are not. Before the publication with false, after it with true.
   void set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept;
-  // Logs orphans that a change has brought to active backends. Holding no lock.
+  // Logs orphans that a change has brought to active backends.
   void follow();
   // How often each implementation has succeeded.
   void add_successes(std::vector<health::Successes>& to);
@@ -75,7 +71,7 @@ class Service {
   bool in_use(std::string_view group, bool early = false) const;
   // Groups are loaded again on next use, and nothing is active.
   void reset();
-  FunctionExplanation explain(detail::FunctionSite& site, const detail::FunctionArgs& args);
+  FunctionExplanation explain(FunctionSite& site, const FunctionArgs& args);
   // Checks verifiers by sample calls.
   std::vector<FunctionReport> verify(const Verification& what) const;
 
@@ -99,7 +95,7 @@ class Service {
   Status deactivate(const Activation& a);
   void warn_of_orphans(std::string_view backend) const;
 
-  detail::Core& core_;
+  Core& core_;
   plugin::Loader& loader_;
   const std::function<Status(Changes)> apply_;
   std::atomic<bool> orphans_came_{false};

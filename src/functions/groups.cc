@@ -149,7 +149,7 @@ Status Service::load_group(std::string_view name, bool again) {
 
 std::vector<std::string> Service::known_groups() const {
   std::set<std::string> names;
-  for (const detail::FunctionSite* site : declared_sites()) names.insert(site->group);
+  for (const FunctionSite* site : declared_sites()) names.insert(site->group);
   for (const auto& f : core_.snapshot()->state->functions) names.insert(f->group);
   const std::lock_guard lock(lock_);
   for (const auto& [name, g] : groups_)

@@ -14,7 +14,7 @@
 namespace yard::functions {
 namespace {
 
-FunctionInfo describe(const Situation& now, const detail::FunctionSite& site, const Table* table) {
+FunctionInfo describe(const Situation& now, const FunctionSite& site, const Table* table) {
   FunctionInfo to{site.group, site.name, site.signature, site.selection, false, false, {}, 0};
   // The counters are those of the shared runtime, which serves the calls.
   if (table != nullptr) to.original_calls = table->originals->total();
@@ -39,8 +39,8 @@ FunctionInfo describe(const Situation& now, const detail::FunctionSite& site, co
 
 }  // namespace
 
-FunctionCandidate explain_entry(const Table::Entry& e, const detail::ThreadHead& thread,
-                                const detail::FunctionArgs& args) {
+FunctionCandidate explain_entry(const Table::Entry& e, const ThreadHead& thread,
+                                const FunctionArgs& args) {
   const Implementation& i = *e.implementation;
   FunctionCandidate c{i.backend, i.priority(), "out", "", e.eligibility.why()};
   int32_t reason = e.eligibility.reason;
@@ -64,27 +64,26 @@ FunctionCandidate explain_entry(const Table::Entry& e, const detail::ThreadHead&
   return c;
 }
 
-FunctionExplanation Service::explain(detail::FunctionSite& site, const detail::FunctionArgs& args) {
+FunctionExplanation Service::explain(FunctionSite& site, const FunctionArgs& args) {
   FunctionExplanation to;
   to.function = site.group + "/" + site.name;
-  to.selected = detail::kOriginal;
+  to.selected = kOriginal;
   base::ThreadRecord& thread = base::this_thread();
-  const detail::ScopeState* const scope = detail::provider_scope_of(thread);
+  const ScopeState* const scope = provider_scope_of(thread);
   if (scope != nullptr && !scope->problem.ok()) {
     to.selected.clear();
     to.why = "a call is an error: " + scope->problem.to_string();
     return to;
   }
   attach(site);
-  const Activations none;
   const auto s = core_.snapshot();
-  if (Situation{*s, core_.host, none, scope != nullptr ? &scope->content : nullptr}.off())
+  if (Situation{*s, core_.host, {}, scope != nullptr ? &scope->content : nullptr}.off())
     to.why = "the master switch: every call is the original";
   base::Guard guard(thread);
   if (const Table* const table = find_table(site, thread, guard))
     for (const Table::Entry& e : table->entries) {
       FunctionCandidate& c = to.candidates.emplace_back(explain_entry(e, thread, args));
-      if (c.verdict == "able" && to.selected == detail::kOriginal)
+      if (c.verdict == "able" && to.selected == kOriginal)
         c.verdict = "selected", to.selected = c.backend;
     }
   return to;
@@ -94,13 +93,10 @@ void Service::add_successes(std::vector<health::Successes>& to) {
   const auto s = core_.snapshot();
   const SnapshotTables* const tables = SnapshotTables::of(*s);
   if (tables == nullptr) return;
-  for (const auto& table : tables->tables) {
-    if (table == nullptr) continue;
-    for (const Table::Entry& e : table->entries) {
-      const health::Key key = health_key(*e.implementation->record);
-      to.push_back({key.op, key.kernel, key.backend, e.implementation->successes.total()});
-    }
-  }
+  tables->for_each([&](const Implementation& i) {
+    const health::Key key = health_key(*i.record);
+    to.push_back({key.op, key.kernel, key.backend, i.successes.total()});
+  });
 }
 
 }  // namespace yard::functions
@@ -123,8 +119,7 @@ std::string FunctionExplanation::to_text() const {
 std::vector<FunctionInfo> Functions::list() const {
   std::vector<FunctionInfo> to;
   const auto s = service_->core_.snapshot();
-  const functions::Activations active = service_->activations();
-  const functions::Situation now{*s, service_->core_.host, active};
+  const functions::Situation now{*s, service_->core_.host, service_->activations()};
   const auto* const tables = functions::SnapshotTables::of(*s);
   std::set<std::pair<std::string, std::string>> declared;
   for (const detail::FunctionSite* site : functions::declared_sites()) {

@@ -22,7 +22,7 @@ constexpr const char* kNoSamples = "makes no sample call";
 
 // Asks twice on this thread, then on two other threads at once in the same scope. Different answers, and a reason without a
 // text, make the verifier broken.
-Answer ask_checked(const Implementation& i, const detail::FunctionArgs& args) {
+Answer ask_checked(const Implementation& i, const FunctionArgs& args) {
   base::ThreadRecord& thread = base::this_thread();
   Answer first = ask_once(i, thread, args);
   const auto described = [&](const Answer& a) {
@@ -42,7 +42,7 @@ Answer ask_checked(const Implementation& i, const detail::FunctionArgs& args) {
   if (!first.broken.empty()) return first;
   Answer others[2];
   const auto ask = [&](Answer& to) {
-    const detail::ScopeOfCaller scope(base::this_thread(), thread.scope_state);
+    const ScopeOfCaller scope(base::this_thread(), thread.scope_state);
     to = ask_once(i, base::this_thread(), args);
   };
   std::thread one([&] { ask(others[0]); }), two([&] { ask(others[1]); });
@@ -54,7 +54,7 @@ Answer ask_checked(const Implementation& i, const detail::FunctionArgs& args) {
 }
 
 // Runs a function without a verifier. Twice: the second run finds what the first has left behind.
-Answer run_twice(const Implementation& i, const detail::FunctionArgs& args) {
+Answer run_twice(const Implementation& i, const FunctionArgs& args) {
   Answer a;
   for (const char* const run : {"", ", when run again"}) {
     a = ask_once(i, base::this_thread(), args);
@@ -65,13 +65,13 @@ Answer run_twice(const Implementation& i, const detail::FunctionArgs& args) {
 }
 
 // A sample call of a plugin, as the arguments of a call. It is given the verifier, or the function if there is none.
-detail::FunctionArgs args_of(const yard_sample_t& sample) {
-  detail::FunctionArgs args{};
+FunctionArgs args_of(const yard_sample_t& sample) {
+  FunctionArgs args{};
   args.tuple = &sample;
-  args.ask = [](const void* s, const detail::ThreadHead& thread, const detail::FunctionRow& row,
+  args.ask = [](const void* s, const ThreadHead& thread, const FunctionRow& row,
                 yard_verdict_t& v) {
     const auto& of = *static_cast<const yard_sample_t*>(s);
-    v = {YARD_REASON_NONE, detail::scope_flags(thread), {0, 0, 0}};
+    v = {YARD_REASON_NONE, scope_flags(thread), {0, 0, 0}};
     return of.ask(of.self, row.verify != nullptr ? row.verify : row.run, row.self, &v);
   };
   return args;
@@ -83,7 +83,7 @@ struct Examination {
   const Verification& what;
   FunctionReport report;
 
-  void take(const detail::FunctionArgs& args) {
+  void take(const FunctionArgs& args) {
     begin_sample();
     const Implementation& i = *implementation;
     const Answer a = i.verify != nullptr ? ask_checked(i, args) : run_twice(i, args);
@@ -109,9 +109,10 @@ struct Examination {
       problem("making a sample call threw: " + base::current_exception_text());
     }
   }
-  // Those of the plugin.
-  void take_own() {
+  // The samples of the plugin. Returns false if it has none.
+  bool take_own() {
     const yard_function_t& d = implementation->record->d;
+    if (d.samples == nullptr) return false;
     const yard_samples_t to{
         sizeof to, 0, this, [](void* self, const yard_sample_t* sample) {
           auto& me = *static_cast<Examination*>(self);
@@ -121,14 +122,23 @@ struct Examination {
           me.problem("invalid sample call: its size or its ask function is missing");
         }};
     make_samples([&] { d.samples(d.self, &to); });
+    return true;
   }
-  // Those of the program, declared with the function.
-  void take_declared(const detail::FunctionSite& site, void (*samples)(void)) {
-    const auto take_one = [](void* self, const detail::FunctionArgs& args) {
-      static_cast<Examination*>(self)->take(args);
-    };
-    make_samples(
-        [&] { site.take_samples.load(std::memory_order_relaxed)(samples, take_one, this); });
+  // The samples of the program, declared with the function. Returns false if it has none.
+  bool take_declared() {
+    bool any = false;
+    const registry::Function& f = *implementation->record;
+    for (const FunctionSite* site : declared_sites(f.group, f.name)) {
+      const auto samples = site->samples.load(std::memory_order_acquire);
+      if (samples == nullptr || site->signature != f.signature) continue;
+      any = true;
+      const auto take_one = [](void* self, const FunctionArgs& args) {
+        static_cast<Examination*>(self)->take(args);
+      };
+      make_samples(
+          [&] { site->take_samples.load(std::memory_order_relaxed)(samples, take_one, this); });
+    }
+    return any;
   }
   FunctionReport finish(std::string why_none) {
     if (report.samples == 0 && report.broken == 0) report.why = std::move(why_none);
@@ -136,36 +146,26 @@ struct Examination {
     if (report.broken > 0) report.state = FunctionReport::State::kBroken;
     return std::move(report);
   }
+
+  FunctionReport check_verifier() {
+    const bool own = take_own(), declared = take_declared();
+    return finish(own || declared ? kNoSamples : "declares no sample arguments");
+  }
+  // Runs the function with the sample calls of its plugin, which state what is expected of it.
+  FunctionReport check_results(const registry::Backend& backend, const yard_host_t* host) {
+    if (implementation->record->d.samples == nullptr) {
+      // The code of a plugin counts as verified only if it was run.
+      if (what.keep != nullptr) return finish("declares no sample calls");
+      report.state = FunctionReport::State::kNoVerifier;
+      return finish("");
+    }
+    const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
+    if (!probe.available)
+      return finish(fmt::format("is of a backend that is not available: {}", probe.text));
+    take_own();
+    return finish(kNoSamples);
+  }
 };
-
-FunctionReport check_verifier(Examination&& e) {
-  const registry::Function& f = *e.implementation->record;
-  bool declared = f.d.samples != nullptr;
-  if (declared) e.take_own();
-  for (const detail::FunctionSite* site : declared_sites(f.group, f.name)) {
-    const auto samples = site->samples.load(std::memory_order_acquire);
-    if (samples == nullptr || site->signature != f.signature) continue;
-    declared = true;
-    e.take_declared(*site, samples);
-  }
-  return e.finish(declared ? kNoSamples : "declares no sample arguments");
-}
-
-// Runs the function with the sample calls of its plugin, which state what is expected of it.
-FunctionReport check_results(Examination&& e, const registry::Backend& backend,
-                             const yard_host_t* host) {
-  if (e.implementation->record->d.samples == nullptr) {
-    // The code of a plugin counts as verified only if it was run.
-    if (e.what.keep != nullptr) return e.finish("declares no sample calls");
-    e.report.state = FunctionReport::State::kNoVerifier;
-    return e.finish("");
-  }
-  const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
-  if (!probe.available)
-    return e.finish(fmt::format("is of a backend that is not available: {}", probe.text));
-  e.take_own();
-  return e.finish(kNoSamples);
-}
 
 }  // namespace
 
@@ -181,8 +181,8 @@ std::vector<FunctionReport> Service::verify(const Verification& what) const {
     Examination e{Implementation::make(f), what, {}};
     e.report.function = name, e.report.backend = f->backend;
     to.push_back(f->d.verify != nullptr
-                     ? check_verifier(std::move(e))
-                     : check_results(std::move(e), *backend_of(*s->state, f->backend), core_.host));
+                     ? e.check_verifier()
+                     : e.check_results(*backend_of(*s->state, f->backend), core_.host));
   }
   std::ranges::sort(to, {},
                     [](const FunctionReport& r) { return std::tie(r.function, r.backend); });
@@ -195,13 +195,8 @@ std::vector<FunctionReport> Service::verify(const Verification& what) const {
 namespace yard {
 
 const char* to_string(FunctionReport::State state) noexcept {
-  switch (state) {
-    case FunctionReport::State::kPassed: return "passed";
-    case FunctionReport::State::kBroken: return "broken";
-    case FunctionReport::State::kNotChecked: return "not_checked";
-    case FunctionReport::State::kNoVerifier: return "no_verifier";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"passed", "broken", "not_checked", "no_verifier"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 }  // namespace yard

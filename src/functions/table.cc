@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/float_state.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/words.h"
@@ -32,10 +33,6 @@ struct Name {
   Name* next = nullptr;
 };
 constinit base::AppendList<Name> g_names;
-
-bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 // The strongest source that names the backend has disabled it; none: its own default.
 std::string disabled_text(const Situation& s, const registry::Backend& b) {
@@ -75,14 +72,13 @@ FunctionRule rule_for(const Situation& s, std::string_view group, std::string_vi
 
 Eligibility by_rule(const FunctionRule& rule, const registry::Backend& b) {
   if (rule.enabled == false) return {YARD_REASON_DISABLED, "the rules switch the function off"};
-  if (contains(rule.deny, b.name)) return {YARD_REASON_DENIED_KERNEL, "denied by a rule"};
-  if (rule.backends && !contains(*rule.backends, b.name))
+  if (base::contains(rule.deny, b.name)) return {YARD_REASON_DENIED_KERNEL, "denied by a rule"};
+  if (rule.backends && !base::contains(*rule.backends, b.name))
     return {YARD_REASON_NOT_IN_ORDER, "the rules list other backends"};
   return {};
 }
 
 Eligibility by_health(const Situation& s, const registry::Function& f) {
-  if (s.snapshot.health == nullptr) return {};
   const health::Key key = health_key(f);
   const health::HealthSnapshot::OfOp* of = s.snapshot.health->of_op(key.op);
   const health::BreakerStatus* breaker = of != nullptr ? of->find(key) : nullptr;
@@ -114,7 +110,7 @@ std::tuple<int, int, int> active_place(const Situation& s, const Implementation&
   return place;
 }
 
-Eligibility decide(const Situation& s, const FunctionRule& rule, const detail::FunctionSite& site,
+Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionSite& site,
                    Table::Entry& e) {
   const registry::Function& f = *e.implementation->record;
   if (!site.signature.empty() && f.signature != site.signature)
@@ -132,10 +128,10 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const detail::F
   }
   if (e.implementation->takes_next)
     return {YARD_REASON_REFUSED, "it takes a Next, which only functions of active backends offer"};
-  const auto in_rule = [&] {
-    return static_cast<int>(std::ranges::find(*rule.backends, f.backend) - rule.backends->begin());
-  };
-  e.place = {rule.backends ? in_rule() : 0, -e.implementation->priority(), 0};
+  e.place = {0, -e.implementation->priority(), 0};
+  if (const auto& listed = rule.backends)
+    std::get<0>(e.place) =
+        static_cast<int>(std::ranges::find(*listed, f.backend) - listed->begin());
   // A call names no device: it is the first one of the backend's type.
   if (Eligibility by = on_device(s, *b, {b->d.device_type, 0}, false); !by.eligible()) {
     // A backend that is on by itself is expected to be available.
@@ -184,7 +180,7 @@ Eligibility on_device(const Situation& s, const registry::Backend& b, Device dev
     if (text.empty()) text = fmt::format("it is not available on {}", to_string(device));
     return {YARD_REASON_UNAVAILABLE, std::move(text)};
   }
-  if (!any_device && s.snapshot.health != nullptr && s.snapshot.health->is_lost(device))
+  if (!any_device && s.snapshot.health->is_lost(device))
     return {YARD_REASON_UNHEALTHY, fmt::format("device {} is lost", to_string(device))};
   return {};
 }
@@ -209,7 +205,7 @@ std::shared_ptr<const Implementation> Implementation::make(
                                     [](const Name& a, const Name& b) { return a.text == b.text; })
                     .text.c_str();
   to->succeeded = to->successes.id();
-  const detail::FunctionRow* const held = to.get();
+  const FunctionRow* const held = to.get();
   to->retired = std::make_unique<base::Retired>(
       base::Retired{to.get(), [](void* p) { delete static_cast<Implementation*>(p); }, {held}});
   return {to.release(), [](Implementation* i) { base::reclaimer().retire(std::move(i->retired)); }};
@@ -251,8 +247,7 @@ void Implementation::broken(const std::string& text) const {
                         record->backend, record->group, record->name, text));
 }
 
-Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
-                const detail::FunctionArgs& args) {
+Answer ask_once(const Implementation& i, const ThreadHead& thread, const FunctionArgs& args) {
   Answer a;
   const base::FloatState before;
   try {
@@ -269,7 +264,7 @@ Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
 
 // ---- Tables ----
 
-std::unique_ptr<const Table> Table::make(const Situation& s, const detail::FunctionSite& site,
+std::unique_ptr<const Table> Table::make(const Situation& s, const FunctionSite& site,
                                          const Table* before) {
   auto to = std::make_unique<Table>();
   const FunctionRule rule = rule_for(s, site.group, site.name);
@@ -297,18 +292,17 @@ std::unique_ptr<const Table> Table::make(const Situation& s, const detail::Funct
   return to;
 }
 
-const Table* SnapshotTables::find(const detail::FunctionSite& site, uint64_t scope) const noexcept {
+const Table* SnapshotTables::find(const FunctionSite& site, uint64_t scope) const noexcept {
   if (scope == 0) return site.index < tables.size() ? tables[site.index].get() : nullptr;
   for (const Scoped& s : scoped)
     if (s.site == site.index && s.scope == scope) return s.table.get();
   return nullptr;
 }
 
-const Table* find_table(const detail::FunctionSite& site, const detail::ThreadHead& thread,
-                        detail::Guard& guard) noexcept {
-  const detail::ScopeState* const scope = detail::provider_scope_of(thread);
-  if (scope == nullptr) return static_cast<const Table*>(detail::protect_table(site, guard));
-  const auto* const current = detail::g_snapshot.load(std::memory_order_acquire);
+const Table* find_table(const FunctionSite& site, const ThreadHead& thread, Guard& guard) noexcept {
+  const ScopeState* const scope = provider_scope_of(thread);
+  if (scope == nullptr) return static_cast<const Table*>(protect_table(site, guard));
+  const auto* const current = g_snapshot.load(std::memory_order_acquire);
   if (current == nullptr) return nullptr;
   const SnapshotTables* const tables = SnapshotTables::of(*guard.protect(*current));
   return tables != nullptr ? tables->find(site, scope->providers) : nullptr;
@@ -325,8 +319,8 @@ int32_t ProgramTexts::number(const char* text) noexcept {
   for (size_t n = 0; n < functions::kMostProbes; ++n, ++at) {
     std::atomic<const char*>& place = functions::g_reason_texts[at % functions::kTexts];
     const char* there = place.load(std::memory_order_relaxed);
-    if (there == text || (there == nullptr && place.compare_exchange_strong(there, text)) ||
-        there == text)
+    if (there == nullptr && place.compare_exchange_strong(there, text)) there = text;
+    if (there == text)
       return functions::kProgramReasons + static_cast<int32_t>(at % functions::kTexts);
   }
   return YARD_REASON_REFUSED;

@@ -8,12 +8,7 @@
 
 #include <yard/function.h>
 
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "base/append_list.h"
 #include "base/counters.h"
@@ -23,12 +18,14 @@
 
 namespace yard::functions {
 
+using namespace detail;
+
 // All functions that the program ever declared, in the order of FunctionSite::index. They belong to the process: functions are
 // declared before main().
-extern base::AppendList<detail::FunctionSite> g_sites;
+extern base::AppendList<FunctionSite> g_sites;
 // Those with Function objects that exist now; of one name.
-std::vector<detail::FunctionSite*> declared_sites();
-std::vector<detail::FunctionSite*> declared_sites(std::string_view group, std::string_view name);
+std::vector<FunctionSite*> declared_sites();
+std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name);
 
 struct Activation {
   std::string backend;
@@ -37,12 +34,12 @@ struct Activation {
 };
 using Activations = std::vector<Activation>;  // in their order
 
-// What decides about functions: a snapshot, the host that probes ask, activations, and perhaps a scope. Borrows them.
+// What decides about functions: a snapshot, the host that probes ask, activations, and perhaps a scope.
 struct Situation {
   const dispatch::Snapshot& snapshot;
   const yard_host_t* host;
-  const Activations& activations;
-  const detail::ScopeContent* scope = nullptr;
+  const Activations activations;
+  const ScopeContent* scope = nullptr;
   const Policy policy = scope != nullptr ? merge(snapshot.policy->in_force, scope->policy)
                                          : snapshot.policy->in_force;
   // The master switch: every call runs the default.
@@ -61,7 +58,7 @@ struct Eligibility {
   std::string why() const;
 };
 
-// The record of a backend. One that only provides functions may have none: it has no vendor and no probe, and is enabled.
+// The record of a backend. A backend that only provides functions may have none: then it has no vendor and is enabled.
 std::shared_ptr<const registry::Backend> backend_of(const registry::State& state,
                                                     std::string_view name);
 // By policy and process: allowed, enabled, usable after fork(). Runs no code of the backend.
@@ -75,7 +72,7 @@ Eligibility on_device(const Situation& situation, const registry::Backend& backe
 health::Key health_key(const registry::Function& implementation);
 
 // One backend's implementation of one function, with its counters.
-struct Implementation : detail::FunctionRow {
+struct Implementation : FunctionRow {
   static std::shared_ptr<const Implementation> make(
       std::shared_ptr<const registry::Function> record);
 
@@ -99,7 +96,7 @@ struct Implementation : detail::FunctionRow {
 };
 
 // What a call reads, and the implementations that are out.
-struct Table : detail::FunctionTable {
+struct Table : FunctionTable {
   struct Entry {
     std::shared_ptr<const Implementation> implementation;
     Eligibility eligibility;
@@ -107,19 +104,19 @@ struct Table : detail::FunctionTable {
   };
   // The eligible ones in the order of calls, which are the rows, then the others by backend.
   std::vector<Entry> entries;
-  std::vector<const detail::FunctionRow*> list;
+  std::vector<const FunctionRow*> list;
   std::shared_ptr<base::Counter> originals;
 
   // Implementations and counters are taken over from `before`, which may be null. An empty signature of the site stands for
   // any. May run probes.
-  static std::unique_ptr<const Table> make(const Situation& situation,
-                                           const detail::FunctionSite& site, const Table* before);
+  static std::unique_ptr<const Table> make(const Situation& situation, const FunctionSite& site,
+                                           const Table* before);
 };
 
 // The tables of a snapshot: one for each site, and those for scopes, which calls add when they need them.
 struct SnapshotTables {
   std::vector<std::unique_ptr<const Table>> tables;  // by FunctionSite::index; null if not made
-  std::vector<const detail::FunctionTable*> list;    // the same
+  std::vector<const FunctionTable*> list;            // the same
   struct Scoped {
     uint32_t site;
     uint64_t scope;  // ScopeState::providers
@@ -129,8 +126,15 @@ struct SnapshotTables {
   static constexpr uint32_t kMostScoped = 256;
   mutable base::OwnedAppendList<Scoped> scoped;
 
+  // Calls f(implementation) for the entries of all tables outside of scopes.
+  template <class F>
+  void for_each(const F& f) const {
+    for (const auto& table : tables)
+      if (table != nullptr)
+        for (const Table::Entry& e : table->entries) f(*e.implementation);
+  }
   // Null if there is none (yet). Scope 0 is outside of scopes.
-  const Table* find(const detail::FunctionSite& site, uint64_t scope = 0) const noexcept;
+  const Table* find(const FunctionSite& site, uint64_t scope = 0) const noexcept;
   // Null if no table was made for the snapshot.
   static const SnapshotTables* of(const dispatch::Snapshot& snapshot) noexcept {
     return static_cast<const SnapshotTables*>(snapshot.functions.get());
@@ -138,8 +142,7 @@ struct SnapshotTables {
 };
 
 // The table that a call of this thread reads, protected by `guard` together with its snapshot; null if it is not made yet.
-const Table* find_table(const detail::FunctionSite& site, const detail::ThreadHead& thread,
-                        detail::Guard& guard) noexcept;
+const Table* find_table(const FunctionSite& site, const ThreadHead& thread, Guard& guard) noexcept;
 
 // The answer of a verifier.
 struct Answer {
@@ -147,10 +150,9 @@ struct Answer {
   yard_verdict_t verdict{};
   std::string broken;  // what is wrong with the verifier; else empty
 };
-Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
-                const detail::FunctionArgs& args);
+Answer ask_once(const Implementation& i, const ThreadHead& thread, const FunctionArgs& args);
 // Asks the verifier about a call. The verdict is "able" if the call could run it.
-FunctionCandidate explain_entry(const Table::Entry& e, const detail::ThreadHead& thread,
-                                const detail::FunctionArgs& args);
+FunctionCandidate explain_entry(const Table::Entry& e, const ThreadHead& thread,
+                                const FunctionArgs& args);
 
 }  // namespace yard::functions
