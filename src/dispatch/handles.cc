@@ -19,8 +19,9 @@ using namespace dispatch;
 
 namespace {
 
-// Arguments as bind() and freeze() give them: scalars are absent and take their defaults.
-std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_value_t* args) {
+// The call to plan for, checked. Scalars are absent, as bind() and freeze() give them, and take their defaults.
+Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
+  const op::Program& program = e.program();
   std::vector<yard_value_t> values(args, args + program.arg_count());
   for (size_t i = 0; i < values.size(); ++i) {
     const op::Param& p = program.schema().params[i];
@@ -32,15 +33,9 @@ std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_v
                 : p.kind == op::Kind::kString ? op::scalar(std::string_view(""))
                                               : op::scalar(int64_t{0});
   }
-  return values;
-}
-
-// The call to plan for, checked.
-Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
-  const auto values = with_defaults(e.program(), args);
-  const WithFacts facts({values.data(), static_cast<uint32_t>(values.size())});
-  YARD_RETURN_IF_ERROR(e.program().explain_mismatch(facts.args(), e.program().arg_count()));
-  return op::Call::capture(e.program(), facts.args());
+  const WithFacts facts({values.data(), program.arg_count()});
+  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), program.arg_count()));
+  return op::Call::capture(program, facts.args());
 }
 
 Result<std::shared_ptr<const Entry>> entry_of(Site& site) {

@@ -19,19 +19,6 @@ constexpr int kThreadLocal = 2;  // our index in ThreadRecord::locals
 
 void free_memos(void* memos) noexcept { ::munmap(memos, sizeof(CallMemos)); }
 
-// Returns null if there is no memory. Zeroed pages cost nothing until they are used.
-CallMemos* memos_of(base::ThreadRecord& thread) noexcept {
-  if (thread.memos == &detail::kNoMemos) {
-    void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (made == MAP_FAILED) return nullptr;
-    base::set_thread_exit_hook(kThreadLocal, free_memos);
-    thread.locals[kThreadLocal] = made;
-    thread.memos = static_cast<CallMemos*>(made);
-  }
-  return thread.memos;
-}
-
 uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
 
 // The form of a tensor of any rank and origin, as TensorView makes it. Its address includes the offset.
@@ -330,8 +317,16 @@ const CallMemo* find(const detail::ThreadHead& thread, const Site& site, const C
 
 bool seen_before(base::ThreadRecord& thread, const CallForm& form) noexcept {
   if (form.hash == 0) return false;
-  CallMemos* const memos = memos_of(thread);
-  return memos != nullptr && memos->seen_before(form.hash);
+  if (thread.memos == &detail::kNoMemos) {
+    // Zeroed pages cost nothing until they are used.
+    void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) return false;
+    base::set_thread_exit_hook(kThreadLocal, free_memos);
+    thread.locals[kThreadLocal] = made;
+    thread.memos = static_cast<CallMemos*>(made);
+  }
+  return thread.memos->seen_before(form.hash);
 }
 
 void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form,

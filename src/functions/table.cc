@@ -70,23 +70,6 @@ FunctionRule rule_for(const Situation& s, std::string_view group, std::string_vi
   return to;
 }
 
-Eligibility by_rule(const FunctionRule& rule, const registry::Backend& b) {
-  if (rule.enabled == false) return {YARD_REASON_DISABLED, "the rules switch the function off"};
-  if (base::contains(rule.deny, b.name)) return {YARD_REASON_DENIED_KERNEL, "denied by a rule"};
-  if (rule.backends && !base::contains(*rule.backends, b.name))
-    return {YARD_REASON_NOT_IN_ORDER, "the rules list other backends"};
-  return {};
-}
-
-Eligibility by_health(const Situation& s, const registry::Function& f) {
-  const health::Key key = health_key(f);
-  const health::HealthSnapshot::OfOp* of = s.snapshot.health->of_op(key.op);
-  const health::BreakerStatus* breaker = of != nullptr ? of->find(key) : nullptr;
-  if (breaker == nullptr) return {};
-  const bool open = breaker->state == BreakerState::kOpen;
-  return {open ? YARD_REASON_UNHEALTHY : YARD_REASON_NONE, "", *breaker};
-}
-
 // The place of an active backend: those of the scope come first, then those of its device, then those of the process; in the
 // last two higher priority, then later activation. kNotActive comes last.
 constexpr std::tuple kNotActive(3, 0, 0);
@@ -119,7 +102,10 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionS
   const auto b = backend_of(*s.snapshot.state, f.backend);
   if (Eligibility by = by_policy(s, *b); !by.eligible()) return by;
   if (s.off()) return {YARD_REASON_REFERENCE_ONLY, "the master switch: every call is the original"};
-  if (Eligibility by = by_rule(rule, *b); !by.eligible()) return by;
+  if (rule.enabled == false) return {YARD_REASON_DISABLED, "the rules switch the function off"};
+  if (base::contains(rule.deny, b->name)) return {YARD_REASON_DENIED_KERNEL, "denied by a rule"};
+  if (rule.backends && !base::contains(*rule.backends, b->name))
+    return {YARD_REASON_NOT_IN_ORDER, "the rules list other backends"};
   if (site.selection == Selection::kActive) {
     // Availability and health were checked on activation.
     e.place = active_place(s, *e.implementation);
@@ -140,7 +126,12 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionS
                 fmt::format("Backend '{}' is on and not available: {}", b->name, by.text));
     return by;
   }
-  return by_health(s, f);
+  const health::Key key = health_key(f);
+  const health::HealthSnapshot::OfOp* of = s.snapshot.health->of_op(key.op);
+  const health::BreakerStatus* breaker = of != nullptr ? of->find(key) : nullptr;
+  if (breaker == nullptr) return {};
+  const bool open = breaker->state == BreakerState::kOpen;
+  return {open ? YARD_REASON_UNHEALTHY : YARD_REASON_NONE, "", *breaker};
 }
 
 }  // namespace
