@@ -98,7 +98,6 @@ Unknown unless(bool optional, Unknown otherwise = Unknown::kError) {
   return optional ? Unknown::kFine : otherwise;
 }
 
-// Compares the names in a Config with those that are registered. Borrows both.
 class Checker {
  public:
   Checker(const Config& config, const Known& known)
@@ -112,8 +111,9 @@ class Checker {
       if (op.program == nullptr) continue;
       OpRules rules = compile_rules(config_, *op.program, &report_);
       add_effects(rules, op, report_);
-      if (compiled != nullptr && !rules.empty())
-        compiled->emplace(name, std::make_shared<const OpRules>(std::move(rules)));
+      if (compiled == nullptr) continue;
+      RulesOfOp& of = (*compiled)[name] = {op.program, nullptr};
+      if (!rules.empty()) of.rules = std::make_shared<const OpRules>(std::move(rules));
     }
     check_set(config_, {}, "");
     check_sections();
@@ -167,7 +167,6 @@ class Checker {
 
   // ---- Names ----
 
-  // The ops that match a name or glob.
   const Names& matching(const std::string& pattern) {
     const auto [it, is_new] = matching_.try_emplace(pattern);
     if (is_new)
@@ -224,7 +223,6 @@ class Checker {
                  "expected the id of a kernel, or optional: true", later);
   }
 
-  // A list of kernels of the ops that match; without ops, of any op.
   void check_list(const std::string& ops, const std::vector<KernelRef>& refs, Unknown unknown,
                   const std::string& path) {
     for (size_t i = 0; i < refs.size(); ++i)
@@ -232,7 +230,6 @@ class Checker {
                    {refs[i].at, item_path(path, i)}, kHoldsLater);
   }
 
-  // A kernel of an op.
   void check_of_op(const std::string& path, const std::string& op, const KernelRef& ref,
                    Unknown unknown) {
     unknown = unless(ref.optional, unknown);
@@ -352,7 +349,6 @@ class Checker {
       check_kernel(r.op, r.against, unknown, {r.against_at, path + ".against"});
   }
 
-  // Relations between the values.
   void check_breaker() {
     const std::string path = "settings.breaker";
     if (std::any_of(to_.problems.begin(), to_.problems.end(),
@@ -442,7 +438,7 @@ class Checker {
 
   // Whether a condition fits calls of an op. Sets `wrong` for kWrong.
   Fit fit(const std::string& op, const Condition& c, Wrong& wrong) {
-    const op::Program* program = known_.ops.at(op).program;
+    const op::Program* program = known_.ops.at(op).program.get();
     if (program == nullptr) return Fit::kFine;  // its fields are not known
     const SplitKey key = split_key(c.key, fields_.try_emplace(op, *program).first->second);
     if (key.field == nullptr) return Fit::kNoField;

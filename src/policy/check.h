@@ -16,11 +16,11 @@
 
 namespace yard::policy {
 
-// What is registered. Borrows programs and the texts of facts.
+// What is registered. Borrows the texts of facts.
 struct Known {
   struct Op {
     // Null if the op is announced by a plugin that is not loaded, so that its fields are not known yet.
-    const op::Program* program = nullptr;
+    std::shared_ptr<const op::Program> program = nullptr;
     std::map<std::string, KernelFacts, std::less<>> kernels = {};
   };
   std::map<std::string, Op, std::less<>> ops = {};
@@ -30,12 +30,10 @@ struct Known {
   Names labels = {};     // of calls, beside those that need no declaration
 };
 
-using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::less<>>;
-
 // Errors: unknown ops, kernels, fields, backends and modes, values of the wrong type. Warnings: patterns that match
 // nothing; unknown kernels and ops of denies, allows and locks, unless they are near misses of known ones; statements
-// that contradict each other or have no effect. `compiled` gets the rules of every op whose program is known and that
-// has any, so that nothing is compiled twice; meaningful only without errors.
+// that contradict each other or have no effect. `compiled` gets the rules of every op whose program is known, so that
+// nothing is compiled twice; meaningful only without errors.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
@@ -43,12 +41,10 @@ std::vector<ConfigProblem> check_config(const Config& config, const Known& known
 // warnings are cut first, and the last problem is that there are more.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
-// A statement of a Config.
 struct Where {
   ConfigPlace at;
   std::string path;
 };
-// Collects the problems of a Config.
 struct Findings {
   const Config& config;
   std::vector<ConfigProblem> problems = {};
@@ -62,15 +58,12 @@ struct Findings {
   }
 };
 
-// ---- conflicts.cc ----
-
 // Adds to the report which rules of an op have no effect on its calls.
 void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to);
 
 // Warns of statements that exclude each other, leave an op without a kernel or name an unknown label.
 void check_conflicts(const Known& known, Findings& to);
 
-// "dispatch_rules[0]"
 std::string item_path(std::string_view list, size_t index);
 // "dispatch_rules[0].conditions.rows_gte"
 std::string condition_path(const std::string& rule, std::string_view key);

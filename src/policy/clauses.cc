@@ -45,7 +45,6 @@ ActInfo info(const Clause& c) {
   return it != std::end(kActs) ? *it : ActInfo{c.act, YARD_REASON_NONE, ""};
 }
 
-// Whether a token of Policy::per_op names the kernel.
 bool token_names(std::string_view token, const KernelFacts& k) {
   if (token.starts_with("impl:")) return token.substr(5) == k.id;
   if (token.starts_with("vendor:")) return !k.vendor.empty() && token.substr(7) == k.vendor;
@@ -69,8 +68,6 @@ std::string placed(const Config& config, const std::string& what, const KernelRe
 }
 
 }  // namespace
-
-// ---- Clauses ----
 
 size_t Clause::place(const KernelFacts& k) const {
   size_t i = 0;
@@ -240,7 +237,6 @@ void Clauses::read_mode() {
     reads_rules_ |= c.act == Act::kRuleDeny || c.act == Act::kRuleAllow;
 }
 
-// Whether the clause is the one that a counterfactual is without.
 bool Clauses::is_left_out(const Clause& c) const {
   const auto& without = sources_.without;
   return without && c.act == without->act && c.source == without->source &&
@@ -280,7 +276,6 @@ void Clauses::read_rules(std::span<const KernelFacts> kernels) {
   }
 }
 
-// Applies a clause of the rules that holds.
 void Clauses::apply(uint32_t rule, std::vector<Ruling>& to) const {
   const Clause& c = of_rules()[rule];
   const uint32_t rank = static_cast<uint32_t>(own_.size()) + rule;

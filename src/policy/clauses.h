@@ -111,6 +111,13 @@ class OpRules {
 OpRules compile_rules(const Config& config, const op::Program& program,
                       RuleReport* report = nullptr);
 
+// The rules of one op that were compiled for a program; null if it has none.
+struct RulesOfOp {
+  std::shared_ptr<const op::Program> program;
+  std::shared_ptr<const OpRules> rules;
+};
+using RulesByOp = std::map<std::string, RulesOfOp, std::less<>>;
+
 // The value of an op in a map from names and globs. An exact name beats a glob, a longer glob a shorter one. Returns
 // null if none matches.
 template <class Map>
@@ -123,7 +130,6 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
       best = &value, length = pattern.size();
   return best;
 }
-// The fallback chain of an op: its own, or the default one. May be empty.
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
 // Null if the settings say nothing.
 const std::string* mode_of(const Config& config, std::string_view op);
@@ -168,7 +174,6 @@ struct ClauseGroup {
 
 inline constexpr uint32_t kNoClause = UINT32_MAX;
 
-// What clauses say about one kernel.
 struct Ruling {
   uint32_t excluded = kNoClause;  // the first clause that excludes it
   uint32_t chosen = kNoClause;    // the best rule that names it
@@ -186,9 +191,7 @@ class Clauses {
   Clauses(ClauseSources sources, std::string_view op, std::span<const KernelFacts> kernels);
 
   const ClauseSources& sources() const noexcept { return sources_; }
-  // The clauses of policies, all without conditions.
   std::span<const Clause> own() const noexcept { return own_; }
-  // A clause by its index: those of policies come before those of rules.
   const Clause& clause(size_t i) const;
   size_t size() const noexcept { return own_.size() + of_rules().size(); }
   // The clause of a policy that does this; null if there is none.
@@ -198,25 +201,21 @@ class Clauses {
   // A YARD_REASON_* for a clause that excludes kernels.
   static int32_t reason(const Clause& c) noexcept;
 
-  // What holds for a kernel in all calls, by its index.
   const Ruling& always(size_t kernel) const noexcept { return always_[kernel]; }
   // Lower is better: by the static map, the op's order or the preferred kind.
   int tier(size_t kernel) const noexcept { return tiers_[kernel]; }
   std::span<const ClauseGroup> groups() const noexcept { return groups_; }
-  // Kernels of the fallback chain, in order.
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
   // The op's static kernel by the program or the file; empty if it has none.
   const std::string& mapped() const noexcept { return mapped_; }
 
   // The conditions that calls are tested for; null if rules do not matter.
   std::shared_ptr<const Conditions> conditions() const;
-  // Applies the clauses that hold for a call.
   void evaluate(const CallView& call, Rulings& to) const;
   // The score clauses that hold for a call and name the kernel.
   std::vector<const Clause*> scores(const CallView& call, std::string_view kernel) const;
 
  private:
-  // A clause of the rules, by its index.
   struct Rule {
     uint32_t index;
     Conjunction when;

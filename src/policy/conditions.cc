@@ -17,7 +17,6 @@
 namespace yard::policy {
 namespace {
 
-// Whether a test belongs to a run.
 bool in_run(const Test& t) noexcept {
   return t.kind == Test::Kind::kInteger && t.integer.kind == op::IntegerTest::Kind::kRange &&
          (t.integer.b == INT64_MAX || t.integer.a == t.integer.b);
@@ -149,7 +148,6 @@ void sort_unique(std::vector<T>& v) {
   v.erase(std::unique(v.begin(), v.end()), v.end());
 }
 
-// Makes the test of one condition.
 class TestMaker {
  public:
   TestMaker(const OpField& field, Operator op, const Condition& c, Wrong& wrong)
@@ -325,7 +323,7 @@ bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& 
   if (t.regexes.empty()) sort_unique(t.texts);
   if (t.kind == Test::Kind::kOneOf && t.integers.size() == 1)
     maker.set(op::IntegerTest::equals(t.integers[0]));
-  const auto test = tests_.emplace(std::move(t), static_cast<uint32_t>(tests_.size())).first;
+  const auto test = tests_.try_emplace(std::move(t), static_cast<uint32_t>(tests_.size())).first;
   to_.literals_.push_back(2 * test->second + (maker.negated ? 1 : 0));
   return true;
 }

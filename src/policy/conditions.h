@@ -40,7 +40,6 @@ struct Test {
 
   bool is_pattern() const noexcept { return kind == Kind::kGlob || kind == Kind::kRegex; }
   bool holds(const AxisValue& v) const;
-  // Of a test of text.
   bool holds_for(std::string_view text) const;
   // Adds where a test of numbers divides them into classes.
   void add_cuts(std::vector<int64_t>& to) const;
@@ -75,7 +74,6 @@ class Conditions {
     return true;
   }
 
-  // Words that fold() writes.
   uint32_t key_words() const noexcept { return key_words_; }
   // Calls with equal words, device and flags fulfil the same conditions. Allocates only if an axis has patterns.
   void fold(const CallView& call, uint64_t* words) const;
@@ -104,7 +102,6 @@ struct Wrong {
   std::string found, right;
 };
 
-// Collects the conditions of one op.
 class ConditionCompiler {
  public:
   explicit ConditionCompiler(Conditions& to) : to_(to) {}

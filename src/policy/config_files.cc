@@ -19,8 +19,6 @@
 
 namespace yard::policy {
 
-// ---- Problems ----
-
 static constexpr const char* kMore = "there are more problems";
 
 ConfigProblem more_problems(std::string file, Severity severity) {
@@ -165,18 +163,14 @@ class FilesReader {
   std::string texts_;
 };
 
-bool is_at(const std::string& path, const struct stat& info) {
-  struct stat now {};
-  return ::stat(path.c_str(), &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino;
-}
-
 }  // namespace
 
 Result<std::string> open_file(const std::string& path) {
   constexpr int kMostTries = 16;
   const auto bad = [](std::string text) { return Status(Code::kNotFound, std::move(text)); };
   base::File file;
-  struct stat info {};
+  struct stat info {
+  }, now{};
   for (int tries = 1;; ++tries) {
     file = base::File(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!file || ::fstat(file.fd(), &info) != 0) return bad("cannot be opened: " + why());
@@ -184,7 +178,9 @@ Result<std::string> open_file(const std::string& path) {
     const std::string untrusted = base::why_untrusted(path, file);
     if (untrusted.empty()) break;
     // A file that is replaced meanwhile is opened again.
-    if (tries == kMostTries || is_at(path, info)) return Status(Code::kInvalidArgument, untrusted);
+    const bool same =
+        ::stat(path.c_str(), &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino;
+    if (same || tries == kMostTries) return Status(Code::kInvalidArgument, untrusted);
   }
   std::string text(kMostBytes + 1, '\0');
   const ssize_t size = file.read_at(text.data(), text.size(), 0);

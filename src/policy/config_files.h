@@ -37,7 +37,6 @@ inline constexpr size_t kMostProblems = 200;
 ConfigProblem more_problems(std::string file, Severity severity);
 bool is_more(const ConfigProblem& problem) noexcept;
 
-// The problems of one file.
 struct FileProblems {
   std::string name;
   uint32_t file;  // index into Config::sources.files
@@ -50,7 +49,6 @@ struct FileProblems {
   void add_shown(base::YamlMark mark, std::string path, std::string found, std::string right);
 };
 
-// Another file that a file includes.
 struct Include {
   std::string file;
   base::YamlMark at;

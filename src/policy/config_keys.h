@@ -2,13 +2,7 @@
 // Visiting the rows of policy/config_rows.h, and merging by them.
 #pragma once
 
-#include <array>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <span>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -16,46 +10,11 @@
 
 namespace yard::policy {
 
-template <class T>
-concept HasFields = !std::is_same_v<decltype(kFields<T>), const std::nullptr_t>;
-
-// Of containers: the value, item or mapped type.
-template <class M>
-struct PartOf {
-  using Type = void;
-  static constexpr bool is_optional = false, is_list = false, is_map = false;
-};
-template <class V>
-struct PartOf<std::optional<V>> : PartOf<void> {
-  using Type = V;
-  static constexpr bool is_optional = true;
-};
-template <class V>
-struct PartOf<std::vector<V>> : PartOf<void> {
-  using Type = V;
-  static constexpr bool is_list = true;
-};
-template <class V>
-struct PartOf<std::map<std::string, V, std::less<>>> : PartOf<void> {
-  using Type = V;
-  static constexpr bool is_map = true;
-};
-template <class M>
-using Part = typename PartOf<M>::Type;
-template <class M>
-concept IsOptional = PartOf<M>::is_optional;
-template <class M>
-concept IsList = PartOf<M>::is_list;
-template <class M>
-concept IsMap = PartOf<M>::is_map;
-template <class M>
-concept IsEnum = std::is_enum_v<M>;
-
 template <class Rows, class F>
 constexpr void visit_rows(const Rows& rows, F f) {
   std::apply([&](const auto&... row) { (f(row), ...); }, rows);
 }
-// Calls f(row) for every row of a struct that has a member.
+// Only the rows that have a member.
 template <class T, class F>
 constexpr void visit_fields(F f) {
   visit_rows(kFields<T>, [&](const auto& row) {
@@ -63,53 +22,10 @@ constexpr void visit_fields(F f) {
   });
 }
 
-// The rows of the maps that a value consists of.
-inline constexpr std::tuple<> kNoRows{};
-template <class Row>
-constexpr const auto& inner_rows(const Row& row) {
-  if constexpr (requires { row.fields; }) {
-    return row.fields;
-  } else if constexpr (requires { row.member; }) {
-    using M = typename Row::Type;
-    if constexpr (HasFields<M>)
-      return kFields<M>;
-    else if constexpr (HasFields<Part<M>>)
-      return kFields<Part<M>>;
-    else
-      return kNoRows;
-  } else {
-    return kNoRows;
-  }
-}
-
-// Rows for code that needs no member: it is compiled once, what visit_rows() calls once for each row.
-struct KeyRow {
-  const Key* key;
-  std::span<const KeyRow> inner;  // see inner_rows()
-};
-using KeyRows = std::span<const KeyRow>;
-
-// `rows`: the only object of its type, which is never destroyed.
-template <class Rows>
-KeyRows keys_of(const Rows& rows) {
-  static constinit std::array<KeyRow, std::tuple_size_v<Rows>> all{};
-  static constinit std::once_flag
-      once;  // usable after a fork in the middle, unlike a function's static
-  std::call_once(once, [&] {
-    all = std::apply(
-        [](const auto&... row) {
-          return std::array<KeyRow, sizeof...(row)>{KeyRow{&row, keys_of(inner_rows(row))}...};
-        },
-        rows);
-  });
-  return all;
-}
-
-// Names of the keys in rule files.
-inline std::vector<std::string> names_of(KeyRows rows) {
+inline std::vector<std::string> names_of(Keys keys) {
   std::vector<std::string> names;
-  for (const KeyRow& row : rows)
-    if (row.key->section == nullptr) names.emplace_back(row.key->name);
+  for (const Key* key : keys)
+    if (key->section == nullptr) names.emplace_back(key->name);
   return names;
 }
 

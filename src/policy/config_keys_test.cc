@@ -92,10 +92,10 @@ void collect_rows(const Rows& rows, const std::string& prefix,
       collect_rows<T>(row.fields, path + ".", struct_of, to);
     } else if constexpr (requires { row.member; }) {
       using M = typename std::decay_t<decltype(row)>::Type;
-      if constexpr (std::tuple_size_v < std::decay_t < decltype(inner_rows(row)) >>> 0) {
+      if constexpr (HasFields<M> || HasFields<Part<M>>) {
         using Inner = std::conditional_t<HasFields<M>, M, Part<M>>;
         collect_rows<Inner>(
-            inner_rows(row), path + ".",
+            kFields<Inner>, path + ".",
             [&](Config& c) -> Inner& { return *inner_struct(struct_of(c).*row.member, row.form); },
             to);
       } else {

@@ -19,15 +19,13 @@ using base::YamlNode;
 using policy::Form;
 namespace shape = policy::shape;
 
-YamlNode node(YamlNode::Kind kind, std::string text = {}, bool quoted = false) {
-  YamlNode n;
-  n.kind = kind;
-  n.text = std::move(text);
-  n.quoted = quoted;
-  return n;
+using NodeKind = YamlNode::Kind;
+
+YamlNode node(NodeKind kind, std::string text = {}, bool quoted = false) {
+  return {kind, quoted, {}, std::move(text), {}, {}};
 }
 YamlNode scalar(std::string text, bool quoted = false) {
-  return node(YamlNode::Kind::kScalar, std::move(text), quoted);
+  return node(NodeKind::kScalar, std::move(text), quoted);
 }
 
 void put(YamlNode& to, std::string key, YamlNode value) {
@@ -37,7 +35,6 @@ void put(YamlNode& to, std::string key, YamlNode value) {
 template <class T, class Rows>
 YamlNode tree_of_rows(const T& from, const Rows& rows);
 
-// The tree of a value of any type that a row can have.
 template <class M>
 YamlNode tree(const M& from, const Form& form) {
   if constexpr (policy::IsOptional<M>) {
@@ -45,22 +42,22 @@ YamlNode tree(const M& from, const Form& form) {
   } else if constexpr (policy::HasFields<M>) {
     return tree_of_rows(from, policy::kFields<M>);
   } else if constexpr (std::is_same_v<M, std::vector<Condition>>) {
-    YamlNode n = node(YamlNode::Kind::kMap);
+    YamlNode n = node(NodeKind::kMap);
     for (const Condition& c : from)
       put(n, c.key,
           c.list || c.values.size() != 1 ? tree(c.values, form) : tree(c.values[0], form));
     return n;
   } else if constexpr (policy::IsList<M>) {
-    YamlNode n = node(YamlNode::Kind::kList);
+    YamlNode n = node(NodeKind::kList);
     for (const auto& item : from) n.items.push_back(tree(item, form));
     return n;
   } else if constexpr (policy::IsMap<M>) {
-    YamlNode n = node(YamlNode::Kind::kMap);
+    YamlNode n = node(NodeKind::kMap);
     for (const auto& [key, value] : from) put(n, key, tree(value, form));
     return n;
   } else if constexpr (std::is_same_v<M, KernelRef>) {
     if (!from.optional) return scalar(from.id);
-    YamlNode n = node(YamlNode::Kind::kMap);
+    YamlNode n = node(NodeKind::kMap);
     put(n, "kernel", scalar(from.id));
     put(n, "optional", scalar("true"));
     return n;
@@ -84,7 +81,7 @@ YamlNode tree(const M& from, const Form& form) {
 template <class T, class Rows>
 YamlNode tree_of_rows(const T& from, const Rows& rows) {
   const T usual{};
-  YamlNode n = node(YamlNode::Kind::kMap);
+  YamlNode n = node(NodeKind::kMap);
   policy::visit_rows(rows, [&](const auto& row) {
     // A struct that has its defaults is left out.
     const auto put_row = [&](YamlNode value) {
@@ -108,30 +105,30 @@ YamlNode tree_of_rows(const T& from, const Rows& rows) {
 
 YamlNode tree_of(Config c) {
   // Files have sections for these fields of the policy; only code can have set them there.
-  Policy& p = c.policy;
+  const auto refs = [](const std::vector<std::string>& ids) {
+    std::vector<KernelRef> to;
+    for (const std::string& id : ids) to.push_back({id, false, {}});
+    return to;
+  };
+  const Policy& p = c.policy;
   for (const auto& [op, kernel] : p.locks)
     c.kernel_locks.try_emplace(op, KernelRef{kernel, false, {}});
-  std::vector<KernelRef> denies;
-  for (const std::string& id : p.deny_kernels) denies.push_back({id, false, {}});
+  std::vector<KernelRef> denies = refs(p.deny_kernels);
   policy::merge_value(denies, c.kernel_denies, policy::Merge::kAdd);
   c.kernel_denies = std::move(denies);
-  if (p.allow_kernels && !c.kernel_allows) {
-    c.kernel_allows.emplace();
-    for (const std::string& id : *p.allow_kernels) c.kernel_allows->push_back({id, false, {}});
-  }
+  if (p.allow_kernels && !c.kernel_allows) c.kernel_allows = refs(*p.allow_kernels);
   return tree(c, {});
 }
 
-// On one line.
 std::string flow(const YamlNode& n) {
   std::string text;
   switch (n.kind) {
-    case YamlNode::Kind::kNull: return "~";
-    case YamlNode::Kind::kScalar: return base::yaml_scalar(n.text, n.quoted);
-    case YamlNode::Kind::kList:
+    case NodeKind::kNull: return "~";
+    case NodeKind::kScalar: return base::yaml_scalar(n.text, n.quoted);
+    case NodeKind::kList:
       for (const YamlNode& item : n.items) text += (text.empty() ? "" : ", ") + flow(item);
       return "[" + text + "]";
-    case YamlNode::Kind::kMap:
+    case NodeKind::kMap:
       for (const base::YamlEntry& e : n.entries)
         text += (text.empty() ? "" : ", ") + base::yaml_scalar(e.key) + ": " + flow(e.value);
       return "{" + text + "}";
@@ -139,23 +136,18 @@ std::string flow(const YamlNode& n) {
   return text;
 }
 
-// {kernel: ID, optional: true}
-bool is_optional_kernel(const YamlNode& n) {
-  return n.entries.size() == 2 && n.entries[0].key == "kernel" && n.entries[1].key == "optional";
+// A map that is not {kernel: ID, optional: true}.
+bool is_struct(const YamlNode& n) {
+  return n.kind == NodeKind::kMap &&
+         !(n.entries.size() == 2 && n.entries[0].key == "kernel" && n.entries[1].key == "optional");
 }
 
-// A list of rules.
-bool is_rules(const YamlNode& n) {
-  return !n.items.empty() && n.items[0].kind == YamlNode::Kind::kMap &&
-         !is_optional_kernel(n.items[0]);
-}
+bool is_rules(const YamlNode& n) { return !n.items.empty() && is_struct(n.items[0]); }
 
 void print(const YamlNode& n, const std::string& indent, std::string& to) {
-  std::string lead = indent;
   for (const base::YamlEntry& e : n.entries) {
-    (to += lead) += base::yaml_scalar(e.key) + ":";
-    if (e.value.kind == YamlNode::Kind::kMap && !e.value.entries.empty() &&
-        !is_optional_kernel(e.value)) {
+    to += indent + base::yaml_scalar(e.key) + ":";
+    if (is_struct(e.value) && !e.value.entries.empty()) {
       to += '\n';
       print(e.value, indent + "  ", to);
     } else if (is_rules(e.value)) {
@@ -177,15 +169,14 @@ class Differ {
 
   void compare(const std::string& path, const YamlNode* a, const YamlNode* b) {
     if (a != nullptr && b != nullptr && a->kind == b->kind) {
-      if (a->kind == YamlNode::Kind::kMap && !is_optional_kernel(*a) && !is_optional_kernel(*b))
-        return compare_maps(path, *a, *b);
+      if (is_struct(*a) && is_struct(*b)) return compare_maps(path, *a, *b);
       if (is_rules(*a) || is_rules(*b)) return compare_rules(path, *a, *b);
       if (flow(*a) == flow(*b)) return;
     }
     // A map that was added or removed is reported entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
     if (only != nullptr && path.find('[') == std::string::npos &&
-        ((only->kind == YamlNode::Kind::kMap && !is_optional_kernel(*only)) || is_rules(*only))) {
+        (is_struct(*only) || is_rules(*only))) {
       const YamlNode none = node(only->kind);
       return compare(path, a ? a : &none, b ? b : &none);
     }
@@ -247,20 +238,13 @@ std::vector<ConfigChange> diff(const Config& before, const Config& after) {
 
 namespace {
 
-std::string one_or_many(const std::string& item) {
-  return fmt::format(
-      "\"anyOf\": [{{{}}}, {{\"type\": \"array\", \"minItems\": 1, \"items\": {{{}}}}}]", item,
-      item);
-}
-
 // What a value must be, without the braces; `object`: the maps that it consists of.
 std::string body(const Form& form, const std::string& object) {
   const std::string bounds = fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
   std::string one = form.shape->json != nullptr ? form.shape->json : object;
   if (form.shape->key != nullptr)
     return fmt::format(
-        "\"type\": \"object\", \"propertyNames\": {{\"pattern\": {}}}, "
-        "\"additionalProperties\": {{{}}}",
+        R"("type": "object", "propertyNames": {{"pattern": {}}}, "additionalProperties": {{{}}})",
         base::json_string(form.shape->key->pattern), body(*form.shape->value, object));
   if (form.is(shape::kWhole)) one = "\"type\": \"integer\", " + bounds;
   if (form.is(shape::kNumber)) one = "\"type\": \"number\", " + bounds;
@@ -271,24 +255,25 @@ std::string body(const Form& form, const std::string& object) {
   if (!form.words.empty())
     one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
   if (form.is(shape::kMaps)) one = fmt::format("\"type\": \"array\", \"items\": {{{}}}", object);
-  return form.shape->many ? one_or_many(one) : one;
+  if (!form.shape->many) return one;
+  return fmt::format(R"("anyOf": [{{{0}}}, {{"type": "array", "minItems": 1, "items": {{{0}}}}}])",
+                     one);
 }
 
-std::string object_of(policy::KeyRows rows) {
+std::string object_of(policy::Keys keys) {
   std::vector<std::string> properties, required;
-  for (const policy::KeyRow& row : rows) {
-    const policy::Key& k = *row.key;
-    if (k.section != nullptr) continue;
-    std::string meaning = k.meaning;
-    if (k.fallback[0] != '\0') meaning += fmt::format(" (default {})", k.fallback);
-    properties.push_back(fmt::format("{}: {{\"description\": {}, {}}}", base::json_string(k.name),
+  for (const policy::Key* k : keys) {
+    if (k->section != nullptr) continue;
+    std::string meaning = k->meaning;
+    if (k->fallback[0] != '\0') meaning += fmt::format(" (default {})", k->fallback);
+    properties.push_back(fmt::format("{}: {{\"description\": {}, {}}}", base::json_string(k->name),
                                      base::json_string(meaning),
-                                     body(k.form, object_of(row.inner))));
-    if (k.required) required.emplace_back(k.name);
+                                     body(k->form, object_of(k->inner))));
+    if (k->required) required.emplace_back(k->name);
   }
   return fmt::format(
-      "\"type\": \"object\", \"additionalProperties\": false, \"required\": {}, "
-      "\"properties\": {{\n{}}}",
+      R"("type": "object", "additionalProperties": false, "required": {}, "properties": {{
+{}}})",
       base::json_strings(required), fmt::join(properties, ",\n"));
 }
 
@@ -315,22 +300,22 @@ std::string schema_of_conditions() {
 
 std::string config_json_schema() {
   constexpr const char* kScalar = R"({"type": ["string", "number", "boolean"]})";
-  return fmt::format(
-      "{{\n"
-      "  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
-      "  \"title\": \"Switchyard rules\",\n"
-      "  {},\n"
-      "  \"$defs\": {{\n"
-      "    \"values\": {{\"anyOf\": [{}, {{\"type\": \"array\", \"minItems\": 1, \"items\": "
-      "{}}}]}},\n"
-      "    \"optional_kernel\": {{\"type\": \"object\", \"additionalProperties\": false, "
-      "\"required\": [\"kernel\"], \"properties\": {{\"kernel\": {{\"type\": \"string\"}}, "
-      "\"optional\": {{\"type\": \"boolean\"}}}}}},\n"
-      "    \"conditions\": {}\n"
-      "  }}\n"
-      "}}\n",
-      object_of(policy::keys_of(policy::kFields<Config>)), kScalar, kScalar,
-      schema_of_conditions());
+  constexpr const char* kOptionalKernel =
+      R"({"type": "object", "additionalProperties": false, "required": ["kernel"], )"
+      R"("properties": {"kernel": {"type": "string"}, "optional": {"type": "boolean"}}})";
+  return fmt::format(R"({{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "title": "Switchyard rules",
+  {},
+  "$defs": {{
+    "values": {{"anyOf": [{}, {{"type": "array", "minItems": 1, "items": {}}}]}},
+    "optional_kernel": {},
+    "conditions": {}
+  }}
+}}
+)",
+                     object_of(policy::kKeys<Config>), kScalar, kScalar, kOptionalKernel,
+                     schema_of_conditions());
 }
 
 }  // namespace yard

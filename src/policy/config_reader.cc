@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/lists.h"
-#include "policy/config_files.h"
-
+// One rule file, from its YAML tree to a Config.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 #include <string_view>
 
+#include "base/lists.h"
 #include "base/text.h"
+#include "policy/config_files.h"
 #include "policy/config_keys.h"
 
 namespace yard::policy {
@@ -54,10 +54,16 @@ std::string beside(const std::string& file, const std::string& path) {
   return file.substr(0, slash + 1) + path;
 }
 
+}  // namespace
+
 // {kernel: ID, optional: true}
-constexpr auto kKernelRef = std::tuple{
+struct KernelMap {};
+template <>
+inline constexpr auto kFields<KernelMap> = std::tuple{
     field("kernel", &KernelRef::id, shape::kKernel, "", {.required = true}, &KernelRef::at),
     field("optional", &KernelRef::optional, shape::kSwitch, "")};
+
+namespace {
 
 class TreeReader {
  public:
@@ -66,7 +72,7 @@ class TreeReader {
 
   Config read(const YamlNode& root) {
     const Path top;
-    read_rows(to_, kFields<Config>, At{root, top}, shape::kMap);
+    read_rows<Config>(to_, At{root, top}, shape::kMap);
     return std::move(to_);
   }
 
@@ -84,33 +90,32 @@ class TreeReader {
     wrong(at, wanted(form, keys), shown_node(at.node));
     return false;
   }
-  void wrong_key(At at, const YamlEntry& e, bool quoted, const char* expected) {
+  bool wrong_key(At at, const YamlEntry& e, bool quoted, const char* expected) {
     problems_.add(e.key_at, shown(at.path), "found " + policy::shown(e.key, quoted),
                   std::string("expected ") + expected);
+    return false;
   }
-  void duplicate(At at, const std::string& what, const char* expected) {
+  void duplicate(At at, const std::string& what, const char* expected = "expected each once") {
     problems_.add(at.node.at, shown(at.path), "duplicate " + what, expected);
   }
 
-  void unknown_key(At at, const YamlEntry& e, KeyRows rows) {
-    const Names names = names_of(rows);
+  void unknown_key(At at, const YamlEntry& e, Keys keys) {
+    const Names names = names_of(keys);
     const std::string_view near = base::closest(base::lower(e.key), names);
     std::string right =
         near.empty() ? "expected " + base::one_of(names) : fmt::format("did you mean '{}'?", near);
-    for (const KeyRow& row : rows)
-      if (row.key->section != nullptr && e.key == row.key->name)
-        right = std::string("expected ") + row.key->section;
+    for (const Key* key : keys)
+      if (key->section != nullptr && e.key == key->name)
+        right = std::string("expected ") + key->section;
     // What older files call a canary.
-    if (rows.data() == keys_of(kFields<CanaryRule>).data())
-      for (const KeyRow& row : keys_of(kFields<RolloutRule>))
-        if (e.key == row.key->name)
-          right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", row.key->name);
+    if (keys.data() == kKeys<CanaryRule>.data())
+      for (const Key* key : kKeys<RolloutRule>)
+        if (e.key == key->name) right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", e.key);
     problems_.add(e.key_at, shown(at.path), "unknown key", std::move(right));
   }
 
   // ---- Maps and lists ----
 
-  // Calls f(At, entry).
   template <class F>
   void each_entry(At at, const Form& form, F f) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form);
@@ -130,32 +135,33 @@ class TreeReader {
     }
   }
 
-  template <class T, class Rows>
-  void read_rows(T& to, const Rows& rows, At at, const Form& form) {
-    read_keys(keys_of(rows), at, form, [&](const Key& key, At value) {
-      visit_rows(rows, [&](const auto& row) {
+  // Reads the members of the rows of `Map`.
+  template <class Map, class T>
+  void read_rows(T& to, At at, const Form& form) {
+    read_keys(kKeys<Map>, at, form, [&](const Key& key, At value) {
+      visit_rows(kFields<Map>, [&](const auto& row) {
         if (&row == &key) read_row(to, row, value);
       });
     });
   }
   // Calls read_value(key, value) for entries that have one.
-  void read_keys(KeyRows rows, At at, const Form& form,
+  void read_keys(Keys keys, At at, const Form& form,
                  const std::function<void(const Key&, At)>& read_value) {
-    if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(rows));
+    if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(keys));
     for (const YamlEntry& e : at.node.entries) {
-      const auto row = std::find_if(rows.begin(), rows.end(), [&](const KeyRow& r) {
-        return r.key->section == nullptr && e.key == r.key->name;
+      const auto it = std::find_if(keys.begin(), keys.end(), [&](const Key* key) {
+        return key->section == nullptr && e.key == key->name;
       });
-      const Path path{&at.path, e.key, 0, at.path.known && row != rows.end()};
+      const Path path{&at.path, e.key, 0, at.path.known && it != keys.end()};
       const At value{e.value, path};
-      if (row == rows.end())
-        unknown_key(value, e, rows);
+      if (it == keys.end())
+        unknown_key(value, e, keys);
       else if (value.node.kind == YamlNode::Kind::kNull)
-        wrong(value, row->key->form, names_of(row->inner));
+        wrong(value, (*it)->form, names_of((*it)->inner));
       else
-        read_value(*row->key, value);
+        read_value(**it, value);
     }
-    for (const auto& [key, inner] : rows) {
+    for (const Key* key : keys) {
       if (!key->required || at.node.find(key->name) != nullptr) continue;
       if (key->form.is(shape::kVersion) && !main_) continue;
       const Path path{&at.path, key->name, 0, at.path.known};
@@ -169,11 +175,11 @@ class TreeReader {
     if constexpr (!requires { to.at; }) remember_places<M>(at);
     read(to.*row.member, row.form, at);
   }
-  template <class T, class... F>
-  void read_row(T& to, const Group<F...>& row, At at) {
-    read_rows(to, row.fields, at, row.form);
+  template <class T, class Map>
+  void read_row(T& to, const Group<Map>& row, At at) {
+    read_rows<Map>(to, at, row.form);
     if (at.node.kind == YamlNode::Kind::kMap && at.node.entries.empty())
-      wrong(at, wanted(row.form, names_of(keys_of(row.fields))), "an empty map");
+      wrong(at, wanted(row.form, names_of(row.inner)), "an empty map");
   }
   // Of rows without a member: the version and included files.
   void read_row(Config&, const Key& row, At at) {
@@ -244,11 +250,12 @@ class TreeReader {
     each_item(at, form, [&](At item) {
       std::string name;
       if (!read(name, form, item)) return;
-      if (base::contains(to, name))
-        return duplicate(
-            item, shown_node(item.node),
-            form.is(shape::kTokens) ? "expected each token once" : "expected each once");
-      to.push_back(std::move(name));
+      if (!base::contains(to, name))
+        to.push_back(std::move(name));
+      else if (form.is(shape::kTokens))
+        duplicate(item, shown_node(item.node), "expected each token once");
+      else
+        duplicate(item, shown_node(item.node));
     });
     return true;
   }
@@ -258,7 +265,7 @@ class TreeReader {
     const Path path{&at.path, "kernel", 0, at.path.known};
     const YamlNode* id = &at.node;
     if (at.node.kind == YamlNode::Kind::kMap) {
-      read_rows(to, kKernelRef, at, form);
+      read_rows<KernelMap>(to, at, form);
       id = at.node.find("kernel");
       if (to.id.empty()) return false;
     } else if (!read(to.id, form, at)) {
@@ -276,7 +283,7 @@ class TreeReader {
       KernelRef ref;
       if (!read(ref, form, item)) return;
       for (const KernelRef& other : to)
-        if (other.id == ref.id) return duplicate(item, ref.id, "expected each once");
+        if (other.id == ref.id) return duplicate(item, ref.id);
       to.push_back(std::move(ref));
     });
     return true;
@@ -288,22 +295,18 @@ class TreeReader {
       Part<M> part{};
       const bool good = read(part, *form.shape->value, value);
       if constexpr (HasFields<Part<M>>) part.at = place(e.key_at);
-      if (is_key(value, e, form) && good) to.emplace(e.key, std::move(part));
+      const MapKey& key = *form.shape->key;
+      const bool named =
+          key.is == nullptr || key.is(e.key) || wrong_key(value, e, key.quoted, key.expected);
+      if (named && good) to.emplace(e.key, std::move(part));
     });
     return true;
-  }
-
-  bool is_key(At at, const YamlEntry& e, const Form& form) {
-    const MapKey& key = *form.shape->key;
-    if (key.is == nullptr || key.is(e.key)) return true;
-    wrong_key(at, e, key.quoted, key.expected);
-    return false;
   }
 
   bool read(std::vector<Condition>& to, const Form& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       if (e.key.empty() || e.key.size() > kMostText)
-        return wrong_key(value, e, true, "the name of a field");
+        return (void)wrong_key(value, e, true, "the name of a field");
       Condition c{e.key, {}, value.node.kind == YamlNode::Kind::kList, place(e.key_at)};
       constexpr const char* kExpected = "a value or a list of values";
       if (c.list && value.node.items.empty()) return wrong(value, kExpected, "an empty list");
@@ -324,12 +327,10 @@ class TreeReader {
     return true;
   }
 
-  // ---- Structs ----
-
   template <HasFields T>
   bool read(T& to, const Form& form, At at) {
     if constexpr (requires { to.at; }) to.at = place(at.node.at);
-    read_rows(to, kFields<T>, at, form);
+    read_rows<T>(to, at, form);
     const auto lacks = [&](std::initializer_list<const char*> keys) {
       return at.node.kind == YamlNode::Kind::kMap &&
              std::none_of(keys.begin(), keys.end(),
@@ -348,11 +349,9 @@ class TreeReader {
     const bool one = form.is(shape::kOneOrMaps);
     if (!list && !one) return wrong(at, form);
     if (list && !one && at.node.items.empty()) return true;
-    if (list) to.reserve(at.node.items.size());
     const Form item_form = one ? form : shape::kMap;
     each_item(
-        at, form, [&](At item) { read(to.emplace_back(), item_form, item); },
-        names_of(keys_of(kFields<T>)));
+        at, form, [&](At item) { read(to.emplace_back(), item_form, item); }, names_of(kKeys<T>));
     return true;
   }
 

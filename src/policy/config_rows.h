@@ -9,8 +9,12 @@
 #include <yard/config.h>
 #include <yard/policy.h>
 
+#include <array>
 #include <optional>
+#include <span>
+#include <string>
 #include <tuple>
+#include <type_traits>
 
 #include "policy/environment.h"
 #include "policy/words.h"
@@ -36,8 +40,10 @@ struct KeyOptions {
 struct Key : KeyOptions {
   const char* name;
   Form form;
-  const char* meaning;  // one sentence, for docs and editors
+  const char* meaning;                     // one sentence, for docs and editors
+  std::span<const Key* const> inner = {};  // of the maps that a value consists of
 };
+using Keys = std::span<const Key* const>;
 
 template <class T, class M>
 struct Field : Key {
@@ -45,27 +51,69 @@ struct Field : Key {
   M T::*member;
   ConfigPlace T::*place;  // where the value's place is kept; null: nowhere, or in Config::sources
 };
-// Keys of one map in the file whose members are in the struct itself.
-template <class... F>
+// The rows of a struct; nullptr if it has none.
+template <class T>
+inline constexpr std::nullptr_t kFields = nullptr;
+
+// The keys of one map in the file, whose members are in the struct itself. `T` stands for the map.
+template <class T>
 struct Group : Key {
-  std::tuple<F...> fields;
+  static constexpr const auto& fields = kFields<T>;
 };
 
-template <class... F>
-constexpr Group<F...> group(Key key, F... fields) {
-  return {key, {fields...}};
+template <class T>
+concept HasFields = !std::is_same_v<decltype(kFields<T>), const std::nullptr_t>;
+
+template <class M>
+concept IsOptional = requires(M m) {
+  m.has_value();
+};
+template <class M>
+concept IsList = requires(M m) {
+  m.emplace_back();
+};
+template <class M>
+concept IsMap = requires {
+  typename M::mapped_type;
+};
+// The value, item or mapped type.
+template <class M>
+struct PartOf {
+  using Type = void;
+};
+template <class M>
+requires IsOptional<M> || IsList<M>
+struct PartOf<M> {
+  using Type = typename M::value_type;
+};
+template <IsMap M>
+struct PartOf<M> {
+  using Type = typename M::mapped_type;
+};
+template <class M>
+using Part = typename PartOf<M>::Type;
+template <class M>
+concept IsEnum = std::is_enum_v<M>;
+
+// The same rows for code that needs no member, which is compiled once.
+template <class T>
+inline constexpr auto kKeys = std::apply(
+    [](const auto&... row) { return std::array<const Key*, sizeof...(row)>{&row...}; }, kFields<T>);
+template <class M>
+constexpr Keys keys_of() {
+  if constexpr (HasFields<M>)
+    return kKeys<M>;
+  else if constexpr (HasFields<Part<M>>)
+    return kKeys<Part<M>>;
+  else
+    return {};
 }
+
 template <class T, class M>
 constexpr Field<T, M> field(const char* name, M T::*member, Form form, const char* meaning,
                             KeyOptions options = {}, ConfigPlace T::*place = nullptr) {
-  return {{options, name, form, meaning}, member, place};
+  return {{options, name, form, meaning, keys_of<M>()}, member, place};
 }
-
-// ---- Rows ----
-
-// The rows of a struct; nullptr: it has none.
-template <class T>
-inline constexpr std::nullptr_t kFields = nullptr;
 
 inline constexpr double kDay = 86'400, kMostCalls = 10'000;
 inline constexpr double kMostStateBytes = 1e15;
@@ -190,6 +238,14 @@ inline constexpr auto kFields<FunctionRule> = std::tuple{
     field("deny", &FunctionRule::deny, shape::kBackends, "backends that may not serve calls"),
 };
 
+struct Tolerance {};
+template <>
+inline constexpr auto kFields<Tolerance> = std::tuple{
+    field("rtol", &CanaryRule::rtol, {shape::kNumber, 0, 1e6},
+          "relative to the other kernel's value", {.fallback = "0"}),
+    field("atol", &CanaryRule::atol, {shape::kNumber, 0, 1e6},
+          "absolute, for rows of numbers up to 1", {.fallback = "0"}),
+};
 template <>
 inline constexpr auto kFields<CanaryRule> = std::tuple{
     field("op", &CanaryRule::op, shape::kOp, "the op, or a glob over ops", {.required = true},
@@ -206,11 +262,11 @@ inline constexpr auto kFields<CanaryRule> = std::tuple{
     field("against", &CanaryRule::against, shape::kOneKernel,
           "the kernel to compare with: reference means the op's reference kernel",
           {.fallback = "reference"}, &CanaryRule::against_at),
-    group({{.fallback = "the op's own"}, "tolerance", shape::kMap, "how far floats may differ"},
-          field("rtol", &CanaryRule::rtol, {shape::kNumber, 0, 1e6},
-                "relative to the other kernel's value", {.fallback = "0"}),
-          field("atol", &CanaryRule::atol, {shape::kNumber, 0, 1e6},
-                "absolute, for rows of numbers up to 1", {.fallback = "0"})),
+    Group<Tolerance>{{{.fallback = "the op's own"},
+                      "tolerance",
+                      shape::kMap,
+                      "how far floats may differ",
+                      kKeys<Tolerance>}},
     field("dump", &CanaryRule::dump, shape::kFolder, "a folder for the inputs of failed checks"),
     field("dump_most", &CanaryRule::dump_most, {shape::kWhole, 1, 10'000},
           "files kept in that folder: the first ones of an incident", {.fallback = "16"}),

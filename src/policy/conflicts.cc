@@ -86,7 +86,6 @@ class CallSets {
     });
   }
 
-  // Adds a value of each class that the test of a literal makes.
   void add_values(uint32_t literal) {
     const Test& t = on_.tests()[literal / 2];
     const Axis& axis = on_.axes()[t.axis];
@@ -214,7 +213,6 @@ class Conflicts {
       to_.warn({ref.at, path}, fmt::format("{} is excluded by {}", ref.id, why), effect);
   }
 
-  // Ops that are left without a kernel.
   void check_ops() {
     Names lost;
     std::string why;
@@ -225,13 +223,10 @@ class Conflicts {
       lost.push_back(name);
     }
     if (lost.empty()) return;
-    constexpr size_t kMostNamed = 3;
-    const size_t more = lost.size() > kMostNamed ? lost.size() - kMostNamed : 0;
-    std::string ops = "any op";
-    if (lost.size() < known_.ops.size())
-      ops = fmt::format("{}",
-                        fmt::join(lost.begin(), lost.end() - static_cast<ptrdiff_t>(more), ", ")) +
-            (more > 0 ? fmt::format(" and {} more ops", more) : "");
+    const size_t named = std::min<size_t>(lost.size(), 3);
+    std::string ops = fmt::format("{}", fmt::join(std::span(lost).first(named), ", "));
+    if (lost.size() > named) ops += fmt::format(" and {} more ops", lost.size() - named);
+    if (lost.size() == known_.ops.size()) ops = "any op";
     const std::string section = why.substr(0, why.find(' '));
     ConfigPlace at;
     if (section == "kernel_allows" && config_.kernel_allows) at = config_.kernel_allows->front().at;

@@ -18,33 +18,25 @@ namespace {
 constexpr std::string_view kPrefix = "YARD_", kBackend = "YARD_BACKEND_";
 constexpr size_t kMostReported = 8;  // problems of one value
 
-// Each reads the value of a variable; meaningless if it adds problems.
-void read_value(std::string_view text, const Form&, bool& to, Problems& problems) {
-  const auto on = read_switch(text);
-  if (on.ok())
-    to = *on;
-  else
-    problems.emplace_back(on.status().message());
-}
-void read_value(std::string_view text, const Form& form, Names& to, Problems& problems) {
-  to = read_list(text, form, problems);
-}
-void read_value(std::string_view text, const Form&, Orders& to, Problems& problems) {
-  to = read_orders(text, problems);
-}
+// Reads the value of a variable, which is meaningless if problems are added.
 template <class V>
-requires requires(std::string_view text, Form form, V to) { read_one(text, form, to); }
 void read_value(std::string_view text, const Form& form, V& to, Problems& problems) {
-  if (form.is(shape::kLevels)) base::parse_log_levels(text, problems);
-  // Paths are checked when they are used.
-  if (const Status s = read_one(text, form, to); !s.ok()) problems.emplace_back(s.message());
-}
-
-template <class V>
-void read_value(std::string_view text, const Form& form, std::optional<V>& to, Problems& problems) {
-  V value{};
-  read_value(text, form, value, problems);
-  to = std::move(value);
+  Status s;
+  if constexpr (IsOptional<V>) {
+    read_value(text, form, to.emplace(), problems);
+  } else if constexpr (std::is_same_v<V, Names>) {
+    to = read_list(text, form, problems);
+  } else if constexpr (std::is_same_v<V, Orders>) {
+    to = read_orders(text, problems);
+  } else if constexpr (std::is_same_v<V, bool>) {
+    const auto on = read_switch(text);
+    to = on.ok() && *on;
+    s = on.status();
+  } else if constexpr (requires { read_one(text, form, to); }) {
+    if (form.is(shape::kLevels)) base::parse_log_levels(text, problems);
+    s = read_one(text, form, to);  // paths are checked when they are used
+  }
+  if (!s.ok()) problems.emplace_back(s.message());
 }
 
 // The backend's name as its variable spells it, in small letters.
@@ -81,8 +73,7 @@ bool read_row(const std::string& name, std::string_view text, const T& last, T& 
     if (row.variable == nullptr || name != row.variable) return;
     known = true;
     if (text.empty()) return;
-    if constexpr (requires { read_value(text, row.form, to.*row.member, wrong); })
-      read_value(text, row.form, to.*row.member, wrong);
+    read_value(text, row.form, to.*row.member, wrong);
     if (!wrong.empty()) to.*row.member = last.*row.member;
   });
   return known;
@@ -146,9 +137,9 @@ Variables yard_variables() {
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> names;
-  for (const KeyRows rows : {keys_of(kFields<Policy>), keys_of(kFields<Environment>)})
-    for (const KeyRow& row : rows)
-      if (row.key->variable != nullptr) names.emplace_back(row.key->variable);
+  for (const Keys keys : {Keys(kKeys<Policy>), Keys(kKeys<Environment>)})
+    for (const Key* key : keys)
+      if (key->variable != nullptr) names.emplace_back(key->variable);
   std::sort(names.begin(), names.end());
   return names;
 }

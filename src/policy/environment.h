@@ -16,7 +16,6 @@
 
 namespace yard::policy {
 
-// Name and value.
 using Variables = std::map<std::string, std::string>;
 
 struct EnvProblem {
@@ -48,7 +47,6 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
-// Problems are added in the order of the variables' names.
 Environment read_environment(const Variables& variables, const Environment& last_good,
                              std::vector<EnvProblem>& problems);
 

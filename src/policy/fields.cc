@@ -10,8 +10,6 @@
 
 namespace yard::policy {
 
-// ---- Reading ----
-
 namespace {
 
 // 0 contiguous, 1 dense, 2 strided; -1: no tensor.
@@ -122,7 +120,6 @@ constexpr OperatorRow kOperators[] = {
     {"_in", Operator::kIn, "one of the list"},
 };
 
-// Whether every call has the field.
 bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
   for (uint32_t i = 0; i < f.count; ++i) {
     const op::Param& p = params[f.sources[i].arg];
@@ -243,16 +240,11 @@ std::span<const char* const> call_fields() noexcept { return kCallFields; }
 std::span<const OperatorRow> operators() noexcept { return kOperators; }
 
 bool has_operator(FieldType type, Operator op) noexcept {
-  switch (op) {
-    case Operator::kEq:
-    case Operator::kNe:
-    case Operator::kIn:
-    case Operator::kNotIn: return true;
-    case Operator::kMatch:
-    case Operator::kRegex:
-      return type != FieldType::kWhole && type != FieldType::kNumber && type != FieldType::kSwitch;
-    default: return type == FieldType::kWhole || type == FieldType::kNumber;
-  }
+  const bool number = type == FieldType::kWhole || type == FieldType::kNumber;
+  if (op == Operator::kMatch || op == Operator::kRegex)
+    return !number && type != FieldType::kSwitch;
+  return number || op == Operator::kEq || op == Operator::kNe || op == Operator::kIn ||
+         op == Operator::kNotIn;
 }
 
 std::string type_text(const OpField& field) {
@@ -264,9 +256,8 @@ std::string type_text(const OpField& field) {
     case FieldType::kText: return "text";
     case FieldType::kDType: return "a dtype as f32, bf16 or float16";
     case FieldType::kDevice: return "a device as cpu, cuda or cuda:1";
-    case FieldType::kPlatform: return "a device's type as cpu or cuda";
+    default: return "a device's type as cpu or cuda";
   }
-  return "a value";
 }
 
 std::string_view field_part(std::string_view key) noexcept {

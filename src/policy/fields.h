@@ -33,7 +33,6 @@ struct CallView {
   const op::Labels* labels = nullptr;  // may be null
 };
 
-// The value of a field in a call. Borrows the text.
 struct AxisValue {
   bool there = false;
   int64_t i = 0;
@@ -69,7 +68,6 @@ struct Axis {
   bool is_text() const noexcept { return kind == Kind::kText || kind == Kind::kLabel; }
   AxisValue read(const CallView& call) const;
   uint64_t class_of(const AxisValue& v) const;
-  // How many bits the classes need.
   uint32_t class_bits() const noexcept;
   bool reads_same(const Axis& o) const {
     return kind == o.kind && arg == o.arg && count == o.count && flag == o.flag &&

@@ -33,11 +33,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   return p == pattern.size();
 }
 
-// ---- Names of enumerators ----
-
 namespace {
-
-using Words = std::span<const char* const>;
 
 // By value of Mode; the last one stands for all modes of the program.
 constexpr const char* kModeNames[] = {"auto",   "static",     "dynamic",
@@ -46,7 +42,7 @@ constexpr size_t kProgramMode = static_cast<size_t>(Mode::kProgram);
 static_assert(std::size(kModeNames) == kProgramMode + 1);
 
 template <class Enum>
-const char* word_of(Words words, Enum value) noexcept {
+const char* word_of(std::span<const char* const> words, Enum value) noexcept {
   const auto index = static_cast<size_t>(value);
   return index < words.size() ? words[index] : "?";
 }
@@ -78,51 +74,46 @@ Status bad(std::string text) {
   return Status(Code::kInvalidArgument, "policy: " + std::move(text));
 }
 
-Status check_names(const policy::Names& names, const char* field) {
-  if (!base::contains(names, "")) return {};
-  return bad(fmt::format("{} holds an empty name", field));
-}
-
-Status check_token(const std::string& where, const std::string& token) {
+Status check_token(const std::string& op, const std::string& token) {
   const auto colon = token.find(':');
-  const std::string_view head = std::string_view(token).substr(0, colon);
-  if (colon == std::string::npos) {
-    if (parse_kind(token)) return {};
-    return bad(
-        fmt::format("{} holds '{}'; expected default, vendor, reference, vendor:NAME or impl:ID{}",
-                    where, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
-  }
-  if ((head != "vendor" && head != "impl") || colon + 1 == token.size())
-    return bad(fmt::format("{} holds '{}'; expected vendor:NAME or impl:ID", where, token));
-  return {};
+  const std::string head = token.substr(0, colon);
+  if (colon == std::string::npos ? parse_kind(token).has_value()
+                                 : (head == "vendor" || head == "impl") && colon + 1 < token.size())
+    return {};
+  const std::string hint = base::did_you_mean(token, {"default", "vendor", "reference"});
+  return bad(fmt::format("per_op['{}'] holds '{}'; expected {}vendor:NAME or impl:ID{}", op, token,
+                         colon == std::string::npos ? "default, vendor, reference, " : "",
+                         colon == std::string::npos ? hint : ""));
 }
 
 }  // namespace
 
 Status validate(const Policy& p) {
   for (const auto& [op, order] : p.per_op) {
-    const std::string where = fmt::format("per_op['{}']", op);
     if (op.empty()) return bad("per_op holds an order for no op");
-    if (order.empty()) return bad(where + " is empty, which would leave no kernel");
-    for (const std::string& token : order) YARD_RETURN_IF_ERROR(check_token(where, token));
+    if (order.empty())
+      return bad(fmt::format("per_op['{}'] is empty, which would leave no kernel", op));
+    for (const std::string& token : order) YARD_RETURN_IF_ERROR(check_token(op, token));
   }
-  if (p.allow_vendors) YARD_RETURN_IF_ERROR(check_names(*p.allow_vendors, "allow_vendors"));
-  YARD_RETURN_IF_ERROR(check_names(p.deny_vendors, "deny_vendors"));
-  if (p.allow_kernels) YARD_RETURN_IF_ERROR(check_names(*p.allow_kernels, "allow_kernels"));
-  YARD_RETURN_IF_ERROR(check_names(p.deny_kernels, "deny_kernels"));
   for (const auto& [op, kernel] : p.locks)
     if (op.empty() || kernel.empty())
       return bad(fmt::format("the lock '{}' → '{}' lacks an op or a kernel", op, kernel));
-  YARD_RETURN_IF_ERROR(check_names(base::keys(p.backends), "backends"));
-  return check_names(base::keys(p.transforms), "transforms");
+  const std::pair<const char*, policy::Names> lists[] = {
+      {"allow_vendors", p.allow_vendors.value_or(policy::Names())},
+      {"deny_vendors", p.deny_vendors},
+      {"allow_kernels", p.allow_kernels.value_or(policy::Names())},
+      {"deny_kernels", p.deny_kernels},
+      {"backends", base::keys(p.backends)},
+      {"transforms", base::keys(p.transforms)}};
+  for (const auto& [field, names] : lists)
+    if (base::contains(names, "")) return bad(fmt::format("{} holds an empty name", field));
+  return {};
 }
 
 std::string to_string(const Policy& policy) {
   std::string text;
-  for (const PolicyNote& n : policy::notes(policy, "")) {
-    if (!text.empty()) text += ' ';
-    text += n.field + '=' + n.value;
-  }
+  for (const PolicyNote& n : policy::notes(policy, ""))
+    text += (text.empty() ? "" : " ") + n.field + '=' + n.value;
   return text.empty() ? "nothing set" : text;
 }
 
@@ -142,22 +133,22 @@ std::string quoted_word(const std::string& text) {
   return plain ? text : base::quote(text);
 }
 
-std::string note_text(bool v, const Form& form) {
-  if (form.is(shape::kSwitches)) return v ? "on" : "off";
-  return v ? "true" : "false";
-}
-template <IsEnum Enum>
-std::string note_text(Enum v, const Form&) {
-  return to_string(v);
-}
-std::string note_text(const std::string& v, const Form&) { return quoted_word(v); }
-std::string note_text(const Names& list, const Form& form) {
-  std::string out;
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (i > 0) out += form.is(shape::kOpOrders) ? '|' : ',';
-    out += quoted_word(list[i]);
+template <class M>
+std::string note_text(const M& v, const Form& form) {
+  if constexpr (IsOptional<M>) {
+    return note_text(*v, form);
+  } else if constexpr (std::is_same_v<M, bool>) {
+    return form.is(shape::kSwitches) ? (v ? "on" : "off") : (v ? "true" : "false");
+  } else if constexpr (IsEnum<M>) {
+    return to_string(v);
+  } else if constexpr (IsList<M>) {
+    std::string out;
+    for (const std::string& word : v)
+      out += (&word == v.data() ? "" : form.is(shape::kOpOrders) ? "|" : ",") + quoted_word(word);
+    return out;
+  } else {
+    return quoted_word(v);
   }
-  return out;
 }
 
 }  // namespace
@@ -178,8 +169,6 @@ std::vector<PolicyNote> notes(const Policy& p, const char* source) {
       for (const auto& [key, part] : value)
         to.push_back(
             {fmt::format("{}[{}]", row.name, quoted_word(key)), note_text(part, row.form), source});
-    } else if constexpr (IsOptional<M>) {
-      to.push_back({row.name, note_text(*value, row.form), source});
     } else {
       to.push_back({row.name, note_text(value, row.form), source});
     }
@@ -206,23 +195,12 @@ std::vector<PolicyNote> notes(std::span<const Source> sources) {
   return to;
 }
 
-}  // namespace yard::policy
-
 // ---- Modes ----
 
-namespace yard::policy {
-namespace {
-
-constexpr size_t kLongestName = 64;
-
-bool is_name(std::string_view s) {
-  return is_op_name(s) && s.size() <= kLongestName && s[0] >= 'a' && s.find('.') == s.npos;
-}
-
-}  // namespace
-
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider) {
-  if (!is_name(name))
+  constexpr size_t kLongestName = 64;
+  if (!is_op_name(name) || name.size() > kLongestName || name[0] < 'a' ||
+      name.find('.') != name.npos)
     return Status(
         Code::kInvalidArgument,
         fmt::format(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where policies come from: several sources and their order, modes that the program has added, the rule file in force,
-// and the policy of the process that is made of them.
+// Where policies come from: several sources and their order, modes of the program, the rule file in force, and the policy
+// of the process that is made of them.
 #pragma once
 
 #include <yard/config.h>
@@ -33,61 +33,49 @@ struct Source {
   const Policy* policy;
 };
 
-// The policy in force.
+// The policy in force, and its set fields, each with the source that decided it; deny lists name every source.
 Policy combine(std::span<const Source> sources);
-
-// Its set fields, each with the source that decided it; deny lists name every source.
 std::vector<PolicyNote> notes(std::span<const Source> sources);
-
-// The set fields of one policy.
 std::vector<PolicyNote> notes(const Policy& policy, const char* source);
 
 // ---- Modes that the program has added, by name ----
 
-// Immutable once published.
-struct ProgramMode {
-  const char* name;  // never freed: result records point to it
+struct ProgramMode {  // immutable once published
+  const char* name;   // never freed: result records point to it
   ModeProvider provider;
 };
 using Modes = std::map<std::string, std::shared_ptr<const ProgramMode>, std::less<>>;
 
-// An error if the name is invalid or taken, or if the provider has no function.
+// Returns an error if the name is invalid or taken, or if the provider has no function.
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider);
-
 // All names of modes: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
 std::vector<std::string> mode_names(const Modes* modes);
-// An error if no mode has the name.
 Status check_mode_name(std::string_view name, const Modes* modes);
 
 // ---- A rule file in force: its policy, and its rules compiled for each op ----
 
-// Immutable once published.
+// Immutable.
 class FileRules {
  public:
-  explicit FileRules(Config c)
+  explicit FileRules(Config c, RulesByOp rules = {})
       : shared_config(std::make_shared<const Config>(std::move(c))),
         config(*shared_config),
-        said(policy_of(config)) {}
+        said(policy_of(config)),
+        rules_(std::move(rules)) {}
   FileRules(const FileRules&) = delete;
   FileRules& operator=(const FileRules&) = delete;
 
-  // The rules of an op, compiled now unless they were added for this program; null: none.
+  // The rules of an op, compiled now unless this program had them from the start; null if there are none.
   std::shared_ptr<const OpRules> rules_for(
       const std::shared_ptr<const op::Program>& program) const {
-    if (knows(*program)) return ops_.find(program->name())->second.rules;
+    if (knows(*program)) return rules_.find(program->name())->second.rules;
     auto rules = std::make_shared<const OpRules>(compile_rules(config, *program));
     return rules->empty() ? nullptr : rules;
   }
-  // Before publication.
-  void add(std::shared_ptr<const op::Program> program, std::shared_ptr<const OpRules> rules) {
-    const std::string name = program->name();
-    ops_[name] = {std::move(program), std::move(rules)};
-  }
-
-  // Whether the rules were added for this program. Conditions on other programs have not been checked.
+  // Conditions on other programs have not been checked.
   bool knows(const op::Program& program) const noexcept {
-    const auto it = ops_.find(program.name());
-    return it != ops_.end() && it->second.program.get() == &program;
+    const auto it = rules_.find(program.name());
+    return it != rules_.end() && it->second.program.get() == &program;
   }
   // Whether a dispatch or score rule applies to ops of that name.
   bool concerns(std::string_view op) const {
@@ -101,11 +89,7 @@ class FileRules {
   const Policy said;  // policy, locks, denies and allows
 
  private:
-  struct OfOp {
-    std::shared_ptr<const op::Program> program;
-    std::shared_ptr<const OpRules> rules;
-  };
-  std::map<std::string, OfOp, std::less<>> ops_;
+  const RulesByOp rules_;
 };
 
 // Rules that are or were in force.
@@ -126,8 +110,7 @@ struct Reading {
   std::vector<EnvProblem> problems;
 };
 
-// Immutable once published.
-struct ProcessPolicy {
+struct ProcessPolicy {  // immutable once published
   std::shared_ptr<const Reading> reading = std::make_shared<Reading>();
   Policy set;                             // through the API
   std::shared_ptr<const FileRules> file;  // null: none
@@ -137,8 +120,7 @@ struct ProcessPolicy {
   StaticMap mapped;          // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
   std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
-  // Of the variables that descriptors of backends name, by backend; read once, with the reading or when the backend is
-  // registered.
+  // By backend: of the variable that its descriptor names, read with the reading or when the backend is registered.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;
   std::set<std::string, std::less<>> by_own;  // backends switched by those, not by YARD_BACKEND_*
   Policy environment;  // of the reading and those, with real names of backends

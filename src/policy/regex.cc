@@ -45,6 +45,12 @@ class RegexCompiler {
     at_ = end_;
   }
   bool more() const { return at_ < end_ && error_.empty(); }
+  bool at(char c) const { return more() && pattern_[at_] == c; }
+  bool eat(char c) {
+    const bool is = at(c);
+    if (is) ++at_;
+    return is;
+  }
   uint32_t here() const { return static_cast<uint32_t>(to_.states_.size()); }
   uint32_t emit(State s) {
     if (to_.states_.size() >= Regex::kMostStates)
@@ -60,8 +66,8 @@ class RegexCompiler {
     for (;;) {
       // Reserved for the branch between this alternative and the next.
       const uint32_t split = emit({State::Op::kSplit, 0, 0});
-      sequence(depth);
-      const bool last = !more() || pattern_[at_] != '|';
+      while (more() && !at('|') && !at(')')) repeated(depth);
+      const bool last = !at('|');
       if (!error_.empty()) return;
       to_.states_[split] = {State::Op::kJump, split + 1, 0};
       if (last) break;
@@ -72,14 +78,9 @@ class RegexCompiler {
     for (const uint32_t e : ends) to_.states_[e].x = here();
   }
 
-  void sequence(int depth) {
-    while (more() && pattern_[at_] != '|' && pattern_[at_] != ')') repeated(depth);
-  }
-
   void repeated(int depth) {
     const uint32_t first = here();
     atom(depth);
-    if (!more()) return;
     uint32_t least = 1, most = 1;
     if (!repetition(least, most)) return;
     // The atom is repeated as often as it may occur.
@@ -107,60 +108,47 @@ class RegexCompiler {
     }
     if (!error_.empty()) return;
     for (const uint32_t s : skips) to_.states_[s].y = here();
-    if (more() && std::string_view("*+?{").find(pattern_[at_]) != std::string_view::npos)
-      fail("a repetition of a repetition");
+    if (at('*') || at('+') || at('?') || at('{')) fail("a repetition of a repetition");
   }
 
   static constexpr uint32_t kForever = UINT32_MAX;
   bool repetition(uint32_t& least, uint32_t& most) {
-    switch (pattern_[at_]) {
-      case '*': least = 0, most = kForever; break;
-      case '+': most = kForever; break;
-      case '?': least = 0; break;
-      case '{': return braces(least, most);
-      default: return false;
-    }
-    ++at_;
-    return true;
-  }
-
-  bool braces(uint32_t& least, uint32_t& most) {
-    ++at_;
-    if (!number(least)) return false;
-    most = least;
-    if (more() && pattern_[at_] == ',') {
-      ++at_;
+    if (eat('*')) {
+      least = 0, most = kForever;
+    } else if (eat('+')) {
       most = kForever;
-      if (more() && pattern_[at_] != '}' && !number(most)) return false;
+    } else if (eat('?')) {
+      least = 0;
+    } else if (eat('{')) {
+      least = most = number();
+      if (eat(',')) most = at('}') ? kForever : number();
+      if (least > most) fail("a repetition from more to less");
+      if (!eat('}')) fail("'}' is missing");
+    } else {
+      return false;
     }
-    if (!more() || pattern_[at_] != '}') return fail("'}' is missing"), false;
-    if (least > most) return fail("a repetition from more to less"), false;
-    ++at_;
-    return true;
+    return error_.empty();
   }
 
-  bool number(uint32_t& to) {
-    to = 0;
+  uint32_t number() {
+    uint32_t n = 0;
     const size_t begin = at_;
-    for (; more() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && to <= Regex::kMostRepeat;
-         ++at_)
-      to = to * 10 + static_cast<uint32_t>(pattern_[at_] - '0');
-    if (at_ == begin) return fail("a number is missing"), false;
-    if (to > Regex::kMostRepeat) return fail("a repetition of more than 100 times"), false;
-    return true;
+    for (; more() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && n <= Regex::kMostRepeat; ++at_)
+      n = n * 10 + static_cast<uint32_t>(pattern_[at_] - '0');
+    if (at_ == begin) fail("a number is missing");
+    if (n > Regex::kMostRepeat) fail("a repetition of more than 100 times");
+    return n;
   }
 
   void atom(int depth) {
     const char c = pattern_[at_];
-    if (c == '(') {
-      ++at_;
-      if (more() && pattern_[at_] == '?') {
+    if (eat('(')) {
+      if (at('?')) {
         if (end_ - at_ < 2 || pattern_[at_ + 1] != ':') return fail("only (?: may follow '('");
         at_ += 2;
       }
       alternatives(depth + 1);
-      if (error_.empty() && (at_ >= end_ || pattern_[at_] != ')')) return fail("')' is missing");
-      ++at_;
+      if (!eat(')')) fail("')' is missing");
     } else if (c == '[') {
       bracket();
     } else if (c == '\\') {
@@ -208,8 +196,7 @@ class RegexCompiler {
 
   void bracket() {
     ++at_;
-    const bool negated = more() && pattern_[at_] == '^';
-    if (negated) ++at_;
+    const bool negated = eat('^');
     Class set;
     for (bool first = true; more() && (pattern_[at_] != ']' || first); first = false) {
       if (pattern_[at_] == '\\') {
@@ -229,9 +216,7 @@ class RegexCompiler {
       set |= range(from, to);
       at_ += 2;
     }
-    if (!error_.empty()) return;
-    if (at_ >= end_) return fail("']' is missing");
-    ++at_;
+    if (!eat(']')) return fail("']' is missing");
     one_of(negated ? ~set : set);
   }
 

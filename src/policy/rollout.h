@@ -22,30 +22,26 @@ struct alignas(64) RolloutTally {
   std::atomic<uint64_t> timed{0}, ns{0};
   std::atomic<uint64_t> checked{0}, wrong{0};  // results, by canary checks
 
+  static void count(std::atomic<uint64_t>& of, uint64_t n = 1) noexcept {
+    of.fetch_add(n, std::memory_order_relaxed);
+  }
   void add(uint64_t took_ns, bool some_kernel_failed) noexcept {
-    calls.fetch_add(1, std::memory_order_relaxed);
-    timed.fetch_add(1, std::memory_order_relaxed);
-    ns.fetch_add(took_ns, std::memory_order_relaxed);
-    if (some_kernel_failed) failed.fetch_add(1, std::memory_order_relaxed);
+    count(calls), count(timed), count(ns, took_ns);
+    if (some_kernel_failed) count(failed);
   }
   void add_check(bool found_wrong) noexcept {
-    checked.fetch_add(1, std::memory_order_relaxed);
-    if (found_wrong) wrong.fetch_add(1, std::memory_order_relaxed);
+    count(checked);
+    if (found_wrong) count(wrong);
   }
   // The first calls of each kind are checked even if they are not sampled. Some cannot be judged.
-  static constexpr uint64_t kFirstChecks = 5, kFirstCalls = 20;
   bool wants_check() const noexcept {
-    return checked.load(std::memory_order_relaxed) < kFirstChecks &&
-           calls.load(std::memory_order_relaxed) < kFirstCalls;
+    return checked.load(std::memory_order_relaxed) < 5 &&
+           calls.load(std::memory_order_relaxed) < 20;
   }
   // A call without a kernel.
-  void add_unserved() noexcept {
-    calls.fetch_add(1, std::memory_order_relaxed);
-    failed.fetch_add(1, std::memory_order_relaxed);
-  }
+  void add_unserved() noexcept { count(calls), count(failed); }
 };
 
-// State of the rollout.
 struct RolloutResult {
   uint64_t calls = 0, failed = 0;                 // in rollout
   uint64_t checked = 0, wrong = 0;                // of these, by canary checks
@@ -64,7 +60,6 @@ class Rollout {
   // Kinds of calls that are distinguished. Calls of further kinds are counted but not compared.
   static constexpr size_t kKinds = 1024;
 
-  // `next`: the policy of the process with the new rules.
   Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
       : rule_(std::move(rule)), next_(std::move(next)) {}
   // The same rollout after another part of the process's policy has changed.
@@ -79,8 +74,7 @@ class Rollout {
   // `kind`: a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
-  // A call in the rollout has opened a breaker. From then on other kernels serve such calls, so failures alone would
-  // become rare.
+  // A call in the rollout has opened a breaker. Other kernels serve such calls now, so failures would become rare.
   void note_opened(const std::string& kernel, const std::string& why) const;
 
   // `over`: no more calls will come, so errors are judged whatever their number.

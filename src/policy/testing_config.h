@@ -40,7 +40,7 @@ struct TestKnown : Known {
     ASSERT_TRUE(program.ok()) << program.status().to_string();
     const std::string name(program->name());
     announce(name, kernels);
-    ops[name].program = &programs.emplace(name, *std::move(program)).first->second;
+    ops[name].program = std::make_shared<op::Program>(*std::move(program));
   }
   // An op that a plugin announces.
   void announce(const std::string& op, const std::vector<std::string>& kernels) {
@@ -49,7 +49,6 @@ struct TestKnown : Known {
       it->second = {it->first, "", "", Kind::kReference};
     }
   }
-  std::map<std::string, op::Program, std::less<>> programs;
 };
 
 // attention.causal, attention.full, rms_norm, rotary.
@@ -89,7 +88,7 @@ class TestCall {
   TestCall(const Known& known, const std::string& text) {
     auto spec = op::parse_call_spec(text);
     EXPECT_TRUE(spec.ok()) << spec.status().to_string();
-    program_ = known.ops.at(spec->op).program;
+    program_ = known.ops.at(spec->op).program.get();
     auto call = op::Call::from_spec(*program_, *spec);
     EXPECT_TRUE(call.ok()) << call.status().to_string();
     if (call.ok()) call_.push_back(*std::move(call));

@@ -18,8 +18,7 @@ namespace yard::rules {
 // The last id that was given out. Validators and listeners share it, because one function removes either by its id.
 inline std::atomic<uint64_t> g_last_callback{0};
 
-// Any thread. No lock is held while a function runs. In a forked child no function is running except on the forking
-// thread.
+// Any thread may call anything. No lock is held while a function runs.
 template <class F>
 class Callbacks {
  public:
@@ -84,15 +83,13 @@ class Callbacks {
       of.ended_.notify_all();
     }
   };
-  void forget_other_threads() {
-    for (const auto& c : all_)
-      if (!c->is_here()) c->inside = 0;
-  }
-
   base::Mutex lock_{base::Rank::kRules};
   base::Condition ended_;
   std::vector<std::shared_ptr<Callback>> all_;
-  base::InChild in_child_{[this] { forget_other_threads(); }};
+  base::InChild in_child_{[this] {  // has no other threads
+    for (const auto& c : all_)
+      if (!c->is_here()) c->inside = 0;
+  }};
 };
 
 }  // namespace yard::rules

@@ -26,7 +26,7 @@ struct RuntimeNames : policy::Known {
       backends_to_come.push_back(p.name);  // a plugin's backend usually has its name
     }
     for (const auto& [name, op_record] : state.op_records) {
-      Op& op = ops[name] = {op_record->op->program.get()};
+      Op& op = ops[name] = {op_record->op->program};
       for (const auto& [id, kernel] : op_record->kernels)
         op.kernels.emplace(id, select::facts_of(*kernel));
     }
@@ -56,12 +56,7 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   policy::RulesByOp compiled;
   policy::check_reading(reading, RuntimeNames(state, &process, loader), &compiled);
   if (!reading.ok()) return nullptr;
-  auto rules = std::make_shared<policy::FileRules>(reading.config);
-  for (const auto& [name, op_record] : state.op_records) {
-    const auto it = compiled.find(name);
-    rules->add(op_record->op->program, it != compiled.end() ? it->second : nullptr);
-  }
-  return rules;
+  return std::make_shared<policy::FileRules>(reading.config, std::move(compiled));
 }
 
 Problems check_conditions(const policy::FileRules& rules, const registry::State& state,
@@ -158,25 +153,25 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
   return to;
 }
 
-template <class P, class IsError>
-static Status first_of(const std::vector<P>& problems, const IsError& is_error) {
-  Status s;
-  for (const P& p : problems) {
-    if (!is_error(p)) continue;
-    if (s.ok())
-      s = Status(Code::kInvalidArgument, to_string(p));
-    else
-      s.note(to_string(p));
-  }
-  return s;
+static void add_error(std::string text, Status& to) {
+  if (to.ok())
+    to = Status(Code::kInvalidArgument, std::move(text));
+  else
+    to.note(std::move(text));
 }
 
 Status first_error(const policy::Reading& reading) {
-  return first_of(reading.problems, [](const policy::EnvProblem& p) { return p.error; });
+  Status s;
+  for (const policy::EnvProblem& p : reading.problems)
+    if (p.error) add_error(to_string(p), s);
+  return s;
 }
 
 Status first_error(const Problems& problems) {
-  return first_of(problems, [](const auto& p) { return p.severity == Severity::kError; });
+  Status s;
+  for (const ConfigProblem& p : problems)
+    if (p.severity == Severity::kError) add_error(to_string(p), s);
+  return s;
 }
 
 }  // namespace yard::rules

@@ -70,9 +70,8 @@ class Rules {
   RuntimeStats::Reloads stats();
   void reset_stats();
 
-  // To be called after each change of the snapshot, without locks. Keeps parts outside of the dispatcher up to date with the
-  // rules in force (settings of plugins, recording, the sweep of old plans), and checks conditions about ops that were
-  // registered after the rules were read.
+  // To be called after each change of the snapshot, without locks. Applies settings outside of the dispatcher (plugins,
+  // recording, the sweep of old plans), and checks conditions about ops that were registered after the rules were read.
   void follow();
 
   Callbacks<ConfigListener> listeners;
@@ -84,10 +83,11 @@ class Rules {
     ConfigReading reading;
     std::string source;
     Origin from = Origin::kValue;
-    bool at_once = false;  // without the rollout that the rules ask for
-    bool rollback = false;
-    bool by_program = true;  // false if the watched file has changed
-    uint64_t watch = 0;      // in that case: watch_number_ when it was read
+    bool at_once = false;           // without the rollout that the rules ask for
+    std::optional<uint64_t> watch;  // watch_number_ when the watched file was read again
+    // What becomes of it: kReloaded, kRolledBack, kRollout or kRefused; the version is 0 until it is in force.
+    ConfigEvent::Kind kind = ConfigEvent::Kind::kReloaded;
+    uint64_t version = 0;
   };
   // Rules that apply to a share of calls until they are judged.
   struct ActiveRollout {
@@ -105,30 +105,21 @@ class Rules {
     bool refused = false;   // that text
     std::string good = {};  // the digest of the last text that was not refused
   };
-  // What became of rules. None of both if they were refused or their file is not watched any more.
-  struct Done {
-    uint64_t version = 0;  // in force
-    bool rollout = false;  // in rollout
-  };
 
   // submit.cc
   Status submit(Submission o, Problems* problems);
   // Null if there is an error.
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
   // Dry run, and publication if there is no error.
-  Result<Done> put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules);
-  Status follow_rollout(const Submission& o, const policy::RulesVersion& version,
-                        const std::shared_ptr<const policy::FileRules>& rules);
-  // On rollout_thread_. Ends the rollout if its time is over or its rules do badly, else schedules the next check.
-  void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
+  Status put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules);
   Status schedule(const std::shared_ptr<const ActiveRollout>& rollout,
                   std::chrono::steady_clock::time_point when);
-  void report(Submission o, const Status& status, const Done& done, const policy::FileRules* rules,
-              Problems* problems);
+  // On rollout_thread_. Ends the rollout if its time is over or its rules do badly, else schedules the next check.
+  void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
+  void report(Submission o, const Status& status, Problems* problems);
   // Logs an event and has the listeners called, in the order of the versions. The event's version is the one that it made,
   // or 0. `text` is logged instead of the event unless it is empty.
   void tell(ConfigEvent event, bool by_program, std::string text = {});
-  void call_listeners(const ConfigEvent& event);
   // kWouldDeadlock on a thread that is submitting rules or inside a selection.
   Status check_reentry() const;
 
@@ -141,12 +132,11 @@ class Rules {
   // On the watcher's thread. Returns false to be called again.
   bool reread();
   // Whether the changed file of a submission is not watched any more, or another file was loaded, which may end the watch.
-  bool watch_ended(const Submission& o) const { return !o.by_program && o.watch != watch_number_; }
+  bool watch_ended(const Submission& o) const { return o.watch && *o.watch != watch_number_; }
   // Under the lock. Whether submitting the file's text again would change nothing.
   bool is_known(const std::string& sha256, const policy::RulesVersion* now) const;
   // Has the watcher watch the file that is to be watched, or none.
   Status follow_watch();
-  void restart_watch();
   base::WatchHow watch_settings(const WatchSettings& settings) const;
 
   // follow.cc
@@ -184,7 +174,7 @@ class Rules {
 // ---- names.cc: what is registered, for checks of rules and environment ----
 
 // Checks what was read against the registry, the modes and labels of the process, and names that plugins announce which are
-// found and not loaded. Problems are added to the reading. Null if there is an error.
+// found and not loaded. Adds problems to the reading. Returns null if there is an error.
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
                                                     const policy::ProcessPolicy& process,

@@ -42,8 +42,8 @@ void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::
                           fmt::format("{} serves it now", u.kernel)));
 }
 
-std::chrono::nanoseconds seconds(double s) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
+std::string first_file(const ConfigReading& reading) {
+  return reading.files.empty() ? "" : reading.files[0];
 }
 
 // Errors first; the rest is in problems().
@@ -106,7 +106,7 @@ Status Rules::roll_back(uint64_t number, Problems* problems) {
   o.reading.sha256 = (*it)->sha256;
   o.reading.files = o.reading.config.sources.files;
   o.source = fmt::format("rollback to {}", number);
-  o.at_once = o.rollback = true;
+  o.at_once = true, o.kind = Kind::kRolledBack;
   return submit(std::move(o), problems);
 }
 
@@ -132,8 +132,7 @@ std::shared_ptr<const policy::FileRules> Rules::check(ConfigReading& reading) {
   auto rules = make_rules(reading, *now->state, *now->policy, loader_);
   if (rules == nullptr) return nullptr;
   const auto refuse = [&](std::string why) {
-    reading.problems.push_back(
-        error_of(reading.files.empty() ? "" : reading.files[0], "", std::move(why)));
+    reading.problems.push_back(error_of(first_file(reading), "", std::move(why)));
   };
   validators.for_each([&](const ConfigValidator& call) {
     try {
@@ -150,15 +149,9 @@ Status Rules::submit(Submission o, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
   const Inside inside(this);
   const auto start = Clock::now();
-  const auto rules = check(o.reading);
-  Done done;
   Status status;
-  if (rules != nullptr) {
-    auto published = put_in_force(o, rules);
-    status = published.status();
-    if (published.ok()) done = *published;
-  }
-  if (done.version == 0 && !done.rollout && watch_ended(o)) return {};
+  if (const auto rules = check(o.reading)) status = put_in_force(o, rules);
+  if (o.version == 0 && o.kind != Kind::kRollout && watch_ended(o)) return {};
   if (status.ok()) status = first_error(o.reading.problems);
   {
     const std::lock_guard lock(lock_);
@@ -168,47 +161,58 @@ Status Rules::submit(Submission o, Problems* problems) {
       stats_.total_ns += stats_.last_ns;
       // Rules in rollout do not end the watch of the file that stays in force.
       const bool asks = wants_hot_reload(o.reading.config);
-      if (asks || !done.rollout) watch_as_asked(o.from, o.source, o.reading.sha256, asks);
+      if (asks || o.kind != Kind::kRollout)
+        watch_as_asked(o.from, o.source, o.reading.sha256, asks);
     } else {
       ++stats_.refused;
       stats_.last_error = status.to_string();
     }
   }
-  report(std::move(o), status, done, rules.get(), problems);
+  report(std::move(o), status, problems);
   return status;
 }
 
-Result<Rules::Done> Rules::put_in_force(Submission& o,
-                                        const std::shared_ptr<const policy::FileRules>& rules) {
+Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules) {
   const policy::RulesVersion version{.sha256 = o.reading.sha256, .source = o.source};
   for (;;) {
     const auto in_force = core_.snapshot()->policy->file;
     // Other rules that came into force meanwhile may have ended the watch.
-    if (watch_ended(o)) return Done{};
-    add_unserved(core_, rules, o.reading.files.empty() ? "" : o.reading.files[0], "",
-                 o.reading.problems);
-    if (!o.reading.ok()) return Done{};
+    if (watch_ended(o)) return {};
+    add_unserved(core_, rules, first_file(o.reading), "", o.reading.problems);
+    if (!o.reading.ok()) return {};
     // A file that is loaded may end a watch, so a change of the watched file must not come after it.
     if (o.from == Origin::kFile) ++watch_number_;
     const auto still = [&](const policy::ProcessPolicy& p) {
       return p.file == in_force && !watch_ended(o);
     };
     // Without rules in force there is nothing to compare a rollout with.
-    if (rules->config.rollout && !o.at_once && in_force != nullptr) {
-      YARD_ASSIGN_OR_RETURN(const bool began, dispatch::begin_rollout(core_, rules, still));
-      if (!began) continue;
-      YARD_RETURN_IF_ERROR(follow_rollout(o, version, rules));
-      return Done{0, true};
+    if (!rules->config.rollout || o.at_once || in_force == nullptr) {
+      YARD_ASSIGN_OR_RETURN(o.version, dispatch::set_file(core_, rules, version, still));
+      if (o.version != 0) return {};
+      continue;
     }
-    YARD_ASSIGN_OR_RETURN(const uint64_t number, dispatch::set_file(core_, rules, version, still));
-    if (number != 0) return Done{number};
+    YARD_ASSIGN_OR_RETURN(const bool began, dispatch::begin_rollout(core_, rules, still));
+    if (!began) continue;
+    const std::chrono::nanoseconds hold(static_cast<int64_t>(rules->config.rollout->hold_s * 1e9));
+    // Often enough to take bad rules back early.
+    const auto interval = std::clamp<std::chrono::nanoseconds>(
+        hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
+    const auto now = Clock::now();
+    Status scheduled = schedule(std::make_shared<ActiveRollout>(
+                                    ActiveRollout{rules, version, o.from, now + hold, interval}),
+                                now + interval);
+    if (scheduled.ok())
+      o.kind = Kind::kRollout;
+    else
+      dispatch::end_rollout(core_, rules.get()).status().ignore();
+    return scheduled;
   }
 }
 
 // ---- Reporting ----
 
-void Rules::report(Submission o, const Status& status, const Done& done,
-                   const policy::FileRules* rules, Problems* problems) {
+void Rules::report(Submission o, const Status& status, Problems* problems) {
+  if (!status.ok()) o.kind = Kind::kRefused;
   if (!status.ok() && o.reading.ok())
     o.reading.problems.push_back(error_of(o.source, "", status.to_string()));
   if (problems != nullptr) *problems = o.reading.problems;
@@ -224,18 +228,14 @@ void Rules::report(Submission o, const Status& status, const Done& done,
   }
   log_problems(o.reading.problems);
   std::string started;
-  if (done.rollout) {
-    const RolloutRule& rule = *rules->config.rollout;
+  if (o.kind == Kind::kRollout) {
+    const RolloutRule& rule = *o.reading.config.rollout;
     started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source, rule.percent,
                           rule.hold_s);
     for (const auto& [name, value] : rule.labels)
       started += fmt::format(", of those with {}={}", name, value);
   }
-  const Kind kind = !status.ok()   ? Kind::kRefused
-                    : done.rollout ? Kind::kRollout
-                    : o.rollback   ? Kind::kRolledBack
-                                   : Kind::kReloaded;
-  tell({kind, done.version, std::move(o.source), std::move(o.reading.problems)}, o.by_program,
+  tell({o.kind, o.version, std::move(o.source), std::move(o.reading.problems)}, !o.watch,
        std::move(started));
 }
 
@@ -267,37 +267,21 @@ void Rules::tell(ConfigEvent event, bool by_program, std::string text) {
     }
     if (heard)
       for (ConfigEvent& e : next)
-        posted = listeners_thread_.post([this, e = std::move(e)] { call_listeners(e); });
+        posted = listeners_thread_.post([this, e = std::move(e)] {
+          listeners.for_each([&](const ConfigListener& call) {
+            try {
+              call(e);
+            } catch (...) {
+              base::log(LogLevel::kError, "policy",
+                        "a listener for rules threw: " + base::current_exception_text());
+            }
+          });
+        });
   }
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
 }
 
-void Rules::call_listeners(const ConfigEvent& event) {
-  listeners.for_each([&](const ConfigListener& call) {
-    try {
-      call(event);
-    } catch (...) {
-      base::log(LogLevel::kError, "policy",
-                "a listener for rules threw: " + base::current_exception_text());
-    }
-  });
-}
-
 // ---- Rollouts ----
-
-Status Rules::follow_rollout(const Submission& o, const policy::RulesVersion& version,
-                             const std::shared_ptr<const policy::FileRules>& rules) {
-  const auto hold = seconds(rules->config.rollout->hold_s);
-  // Often enough to take bad rules back early.
-  const auto interval = std::clamp<std::chrono::nanoseconds>(
-      hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
-  const auto now = Clock::now();
-  Status scheduled = schedule(
-      std::make_shared<ActiveRollout>(ActiveRollout{rules, version, o.from, now + hold, interval}),
-      now + interval);
-  if (!scheduled.ok()) dispatch::end_rollout(core_, rules.get()).status().ignore();
-  return scheduled;
-}
 
 Status Rules::schedule(const std::shared_ptr<const ActiveRollout>& rollout,
                        Clock::time_point when) {
@@ -368,15 +352,13 @@ std::vector<ConfigVersion> Rules::history() {
   const auto history = core_.snapshot()->policy->history;
   std::vector<ConfigVersion> to;
   const Config none;
-  const auto value = [&](const std::shared_ptr<const Config>& c) -> const Config& {
-    return c != nullptr ? *c : none;
-  };
   for (const auto& v : *history) {
+    const Config &now = v->config != nullptr ? *v->config : none,
+                 &before = v->before != nullptr ? *v->before : none;
     std::string sha256 = v->sha256;
     if (sha256.empty())
-      if (auto digest = base::sha256(to_yaml(value(v->config))); digest.ok()) sha256 = *digest;
-    to.push_back({v->number, std::move(sha256), v->time, v->source,
-                  diff(value(v->before), value(v->config)), false});
+      if (auto digest = base::sha256(to_yaml(now)); digest.ok()) sha256 = *digest;
+    to.push_back({v->number, std::move(sha256), v->time, v->source, diff(before, now), false});
   }
   if (!to.empty()) to.back().in_force = true;
   return to;

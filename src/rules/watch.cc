@@ -13,9 +13,9 @@ namespace yard::rules {
 namespace {
 
 std::string absolute(const std::string& path) {
-  std::error_code none;
-  const auto full = std::filesystem::absolute(path, none);
-  return none ? path : full.string();
+  std::error_code error;
+  const auto full = std::filesystem::absolute(path, error);
+  return error ? path : full.string();
 }
 
 Status check_least(const char* what, std::chrono::nanoseconds is, std::chrono::milliseconds least) {
@@ -29,10 +29,10 @@ Status check_least(const char* what, std::chrono::nanoseconds is, std::chrono::m
 
 bool Rules::wants_hot_reload(const Config& config) {
   const ConfigSettings& settings = config.settings;
-  const auto is = [](const std::string& mode) { return mode == to_string(Mode::kHotReload); };
-  return (settings.mode && is(*settings.mode)) ||
+  const std::string hot_reload = to_string(Mode::kHotReload);
+  return settings.mode == hot_reload ||
          std::any_of(settings.modes.begin(), settings.modes.end(),
-                     [&](const auto& of) { return is(of.second); });
+                     [&](const auto& of) { return of.second == hot_reload; });
 }
 
 Status Rules::load(const std::string& path, Problems* problems, bool at_start) {
@@ -84,12 +84,6 @@ void Rules::unwatch() {
 void Rules::set_watched(Watched next) {
   watched_ = std::move(next);
   ++watch_number_;
-}
-
-void Rules::restart_watch() {
-  if (const Status started = follow_watch(); !started.ok())
-    base::log(LogLevel::kError, "policy",
-              fmt::format("the rule file is not watched: {}", started.message()));
 }
 
 void Rules::watch_as_asked(Origin from, const std::string& source, const std::string& sha256,
@@ -146,7 +140,9 @@ bool Rules::reread() {
     o.source = watched_.path, settings = watched_.settings, o.watch = watch_number_;
   }
   if (o.source.empty()) {
-    restart_watch();
+    if (const Status started = follow_watch(); !started.ok())
+      base::log(LogLevel::kError, "policy",
+                fmt::format("the rule file is not watched: {}", started.message()));
     return true;
   }
   // Texts that change while they are read may be parts of two versions. Changes while the texts are parsed, which takes
@@ -166,13 +162,13 @@ bool Rules::reread() {
   bool known = false;
   if (stable) {
     const std::lock_guard lock(lock_);
-    if (watch_number_ != o.watch) return false;
+    if (watch_ended(o)) return false;
     known = o.reading.ok() && is_known(sha256, version.get());
     if (known && watched_.refused) problems_.clear();
     if (known) watched_.seen = sha256, watched_.refused = false;
   }
   if (stable && !known) {
-    o.from = Origin::kWatchedFile, o.by_program = false;
+    o.from = Origin::kWatchedFile;
     submit(std::move(o), nullptr).ignore();  // it has been reported
   }
   watcher_.set(files, watch_settings(settings));

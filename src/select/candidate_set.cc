@@ -28,7 +28,8 @@ Device device_of(const yard_value_t* args, uint32_t count) noexcept {
   return {};
 }
 
-uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept {
+// The dtypes of all tensors of a call, packed; of a list the first tensor counts.
+static uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept {
   DType dtypes[YARD_MAX_ARGS];
   size_t n = 0;
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
@@ -48,8 +49,9 @@ health::CallKind call_kind(const op::Program& program, const std::vector<op::Fie
   return kind;
 }
 
-std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
-                                           const std::vector<op::Field>& dims) {
+// What dimensions in these buckets pass; one that is absent counts as 0. There are as many buckets as dimensions.
+static std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
+                                                  const std::vector<op::Field>& dims) {
   std::vector<op::Predicate> to;
   const auto buckets = sizes.get();
   for (size_t i = 0; i < buckets.size(); ++i) {
@@ -84,15 +86,11 @@ std::string call_text(const op::Program& program, const yard_value_t* args) {
   return op::to_string(call.ok() ? call->to_spec(program) : spec);
 }
 
-namespace {
-
 // Features of the device that a call is on are checked when that is known.
-bool depends_on_call(const registry::Feature& n, const registry::Kernel& k) {
+static bool depends_on_call(const registry::Feature& n, const registry::Kernel& k) {
   return !n.of_processor() && n.device.index == registry::Feature::kEvery &&
          n.device.type == k.backend->d.device_type;
 }
-
-}  // namespace
 
 bool has_feature(const yard_host_t* host, Device device, const std::string& name) {
   if (device.type == 1) return base::has_cpu_feature(name) == 1;
@@ -102,8 +100,7 @@ bool has_feature(const yard_host_t* host, Device device, const std::string& name
 
 yard_verdict_t verdict_of(const policy::Clauses& clauses, uint32_t clause) noexcept {
   yard_verdict_t v{};
-  v.reason = policy::Clauses::reason(clauses.clause(clause));
-  v.figures[0] = clause;
+  reject(v, policy::Clauses::reason(clauses.clause(clause)), clause);
   return v;
 }
 
@@ -112,30 +109,25 @@ policy::KernelFacts facts_of(const registry::Kernel& k) noexcept {
 }
 
 int32_t backend_reason(const Policy& p, const registry::Backend& b) {
-  policy::ClauseSources sources;
-  sources.policy.deny_vendors = p.deny_vendors;
-  sources.policy.allow_vendors = p.allow_vendors;
-  sources.policy.backends = p.backends;
+  Policy about;
+  about.deny_vendors = p.deny_vendors, about.allow_vendors = p.allow_vendors;
+  about.backends = p.backends;
   const policy::KernelFacts facts{"", b.vendor, b.name, Kind::kDefault,
                                   b.d.enable != YARD_ENABLE_OFF};
-  const policy::Clauses clauses(std::move(sources), "", {&facts, 1});
+  const policy::Clauses clauses({about}, "", {&facts, 1});
   const uint32_t excluded = clauses.always(0).excluded;
-  return excluded == policy::kNoClause ? YARD_REASON_NONE
-                                       : policy::Clauses::reason(clauses.clause(excluded));
+  return excluded == policy::kNoClause ? YARD_REASON_NONE : verdict_of(clauses, excluded).reason;
 }
 
 yard_verdict_t machine_verdict(const registry::Kernel& k, const ProcessState& process) {
   yard_verdict_t v{};
-  if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) {
-    v.reason = YARD_REASON_FORKED;
-    return v;
-  }
-  for (size_t i = 0; i < k.needs.size(); ++i) {
+  if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
+    reject(v, YARD_REASON_FORKED);
+  for (size_t i = 0; i < k.needs.size() && v.reason == YARD_REASON_NONE; ++i) {
     const registry::Feature& f = k.needs[i];
-    if (depends_on_call(f, k) || has_feature(process.host, f.device, f.name)) continue;
-    v.reason = f.of_processor() ? YARD_REASON_CPU_FEATURE : YARD_REASON_DEVICE_FEATURE;
-    v.figures[0] = static_cast<int64_t>(i), v.figures[1] = registry::Feature::kEvery;
-    break;
+    if (!depends_on_call(f, k) && !has_feature(process.host, f.device, f.name))
+      reject(v, f.of_processor() ? YARD_REASON_CPU_FEATURE : YARD_REASON_DEVICE_FEATURE,
+             static_cast<int64_t>(i), registry::Feature::kEvery);
   }
   return v;
 }

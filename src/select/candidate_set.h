@@ -30,21 +30,11 @@ namespace yard::select {
 
 // The op's dimensions, in the order of its fields; at most Buckets::kMost count.
 std::vector<op::Field> health_dims(const op::Program& program);
-
 // Of a call that fits the program. `dims` are health_dims() of it.
 health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
                            const yard_value_t* args);
-
-// What dimensions in these buckets pass; one that is absent counts as 0. There are as many buckets as dimensions.
-std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
-                                           const std::vector<op::Field>& dims);
-
-// The dtypes of all tensors of a call, packed; of a list the first tensor counts.
-uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept;
-
 // The device of the first tensor of a call.
 Device device_of(const yard_value_t* args, uint32_t count) noexcept;
-
 // A hash of the call's sizes, for calls of one kind.
 uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept;
 // The call as a CallSpec, without alignment.
@@ -53,8 +43,8 @@ std::string call_text(const op::Program& program, const yard_value_t* args);
 // A limit of a kernel; one on every tensor is listed once for each.
 struct Limit {
   op::Predicate predicate;
-  // Into registry::Kernel::limits; from the number of these on: a parameter of its own, of whose dtypes it is.
-  uint32_t index;
+  uint32_t
+      index;  // into registry::Kernel::limits; beyond these, a parameter of its own, for its dtypes
   int32_t reason;  // YARD_REASON_* of calls that fail it
   uint32_t arg;    // the argument that a limit on tensors is about; else 0
 };
@@ -97,8 +87,7 @@ struct KernelCandidate {
   std::vector<Transformable> transformable;
   // Why policy or the machine excludes it from all calls.
   yard_verdict_t fixed{};
-  std::vector<uint32_t>
-      device_needs;  // into registry::Kernel::needs: of the device that a call is on
+  std::vector<uint32_t> device_needs;  // of a call's device, into registry::Kernel::needs
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;
@@ -111,10 +100,9 @@ struct KernelCandidate {
   std::vector<NeededTransform> needed_transforms(const yard_value_t* args) const;
 };
 
-// Whether a device has a feature; index -1: any device of that type. For the processor it is detected.
+// Whether a device has a feature, or any device of that type if the index is -1. For the processor it is detected.
 bool has_feature(const yard_host_t* host, Device device, const std::string& name);
 
-// What is known of the process.
 struct ProcessState {
   const yard_host_t* host = nullptr;
   bool forked = false;  // a forked child, where backends that do not survive fork() are excluded
@@ -155,7 +143,6 @@ class CandidateSet {
   const registry::OpRecord& op_record() const noexcept { return *record_; }
   const op::Program& program() const noexcept { return *record_->op->program; }
   const std::vector<KernelCandidate>& all() const noexcept { return all_; }  // by id
-  // health_dims() of the op.
   const std::vector<op::Field>& dims() const noexcept { return dims_; }
   const yard_host_t* host() const noexcept { return host_; }
   const policy::Clauses& clauses() const noexcept { return clauses_; }
@@ -167,12 +154,11 @@ class CandidateSet {
   bool saves_inputs() const noexcept { return saves_inputs_; }
   // Whether labels of a call may matter: rules read them, or a mode of the program, which can read everything.
   bool reads_labels() const noexcept;
-  // A breaker is half-open: calls need a permit before they run its kernel.
+  // Whether a breaker is half-open. Calls need a permit before they run its kernel.
   bool half_open() const noexcept { return half_open_; }
   // The half-open breaker that a call of this kernel is subject to; null: none.
   const health::BreakerStatus* half_open_breaker(const registry::Kernel& kernel,
                                                  const yard_value_t* args) const;
-  // What the program's mode reads.
   const Reads& mode_reads() const noexcept { return mode_reads_; }
   // Static mode without a static kernel.
   bool unmapped() const noexcept { return mode().is_static_only() && clauses_.mapped().empty(); }
@@ -192,11 +178,14 @@ class CandidateSet {
   Reads mode_reads_;
 };
 
+inline void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
+  v.reason = reason;
+  v.figures[0] = a, v.figures[1] = b, v.figures[2] = c;
+}
 // A clause that excludes a kernel, as a verdict: the first figure is its index.
 yard_verdict_t verdict_of(const policy::Clauses& clauses, uint32_t clause) noexcept;
 // Why the machine or the process excludes a kernel from all calls.
 yard_verdict_t machine_verdict(const registry::Kernel& kernel, const ProcessState& process);
-// What clauses can see of a kernel.
 policy::KernelFacts facts_of(const registry::Kernel& kernel) noexcept;
 // Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.
 int32_t backend_reason(const Policy& policy, const registry::Backend& backend);

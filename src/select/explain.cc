@@ -45,14 +45,6 @@ std::vector<Candidate::Score> score_notes(const CandidateSet& candidates, std::s
   return to;
 }
 
-// Score entries that adjusted a priority, each once, as policy notes.
-void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNote>& to) {
-  std::set<std::string> seen;
-  for (const Candidate& c : candidates)
-    for (const Candidate::Score& s : c.scores)
-      if (seen.insert(to_string(s)).second) to.push_back({"score", to_string(s), "file"});
-}
-
 std::string text_of(const CandidateSet& candidates, policy::Clause::Act act) {
   const policy::Clause* clause = candidates.clauses().find(act);
   return clause != nullptr ? candidates.clauses().text(*clause) : "";
@@ -125,7 +117,6 @@ std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16
   return "";
 }
 
-// The mode in force, if one is set.
 void note_mode(const policy::ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
@@ -165,7 +156,10 @@ Explanation explain(const ExplainRequest& q) {
     }
     e.candidates.push_back(std::move(c));
   }
-  note_scores(e.candidates, e.policy);
+  std::set<std::string> seen;
+  for (const Candidate& c : e.candidates)
+    for (const Candidate::Score& s : c.scores)
+      if (seen.insert(to_string(s)).second) e.policy.push_back({"score", to_string(s), "file"});
   if (const policy::Clause* chain = candidates.clauses().find(policy::Clause::Act::kChain)) {
     e.policy.push_back(
         {"fallback_chains",
@@ -201,21 +195,15 @@ std::string json_list(const std::vector<T>& list, const F& f) {
 }
 
 std::string score_json(const Candidate::Score& s) {
-  return JsonObject()
-      .add_or_null("name", s.name)
-      .add("place", s.place)
-      .add_json("add", number_json(s.add))
-      .add_json("multiply", number_json(s.multiply))
-      .text();
+  JsonObject to;
+  to.add_or_null("name", s.name).add("place", s.place).add_json("add", number_json(s.add));
+  return to.add_json("multiply", number_json(s.multiply)).text();
 }
 
 std::string transform_json(const Candidate::Transform& t) {
-  const std::string ns = number_json(t.estimate_ns);
-  return JsonObject()
-      .add("argument", t.argument)
-      .add("what", t.what)
-      .add_json("estimate_ns", ns)
-      .text();
+  JsonObject to;
+  to.add("argument", t.argument).add("what", t.what);
+  return to.add_json("estimate_ns", number_json(t.estimate_ns)).text();
 }
 
 std::string policy_json(const PolicyNote& n) {
@@ -237,18 +225,17 @@ std::string candidate_json(const Candidate& c) {
 
 // The lines below a candidate: how scores adjust its priority, and the transforms that it needs.
 std::string lines_below(const Candidate& c) {
-  std::vector<std::string> scores, transforms;
-  for (const Candidate::Score& s : c.scores) scores.push_back(to_string(s));
+  std::string scores, transforms;
+  for (const Candidate::Score& s : c.scores) scores += (scores.empty() ? "" : "; ") + to_string(s);
   for (const Candidate::Transform& t : c.transforms)
-    transforms.push_back(fmt::format("{} ({}, ~{:.0f} ns)", t.argument, t.what, t.estimate_ns));
+    transforms += fmt::format("{}{} ({}, ~{:.0f} ns)", transforms.empty() ? "" : "; ", t.argument,
+                              t.what, t.estimate_ns);
   std::string text;
   if (!scores.empty())
-    text += base::printable(fmt::format("      priority {} counts as {:g}: {}", c.priority,
-                                        c.adjusted_priority, fmt::join(scores, "; "))) +
-            "\n";
+    text += fmt::format("      priority {} counts as {:g}: {}\n", c.priority, c.adjusted_priority,
+                        base::printable(scores));
   if (!transforms.empty())
-    text +=
-        base::printable(fmt::format("      transforms: {}", fmt::join(transforms, "; "))) + "\n";
+    text += fmt::format("      transforms: {}\n", base::printable(transforms));
   return text;
 }
 
@@ -289,23 +276,18 @@ std::string Explanation::to_text(bool colour) const {
     id_width = std::max(id_width, c.id.size());
     kind_width = std::max(kind_width, std::string_view(to_string(c.kind)).size());
   }
-  if (!candidates.empty())
-    out += paint("1", fmt::format("  {:<{}}  {:<{}}  priority  verdict   {}reason", "kernel",
-                                  id_width, "kind", kind_width,
-                                  estimate_width > 0
-                                      ? fmt::format("{:>{}}  ", "estimate", estimate_width)
-                                      : "")) +
-           "\n";
+  std::string title =
+      fmt::format("  {:<{}}  {:<{}}  priority  verdict   ", "kernel", id_width, "kind", kind_width);
+  if (estimate_width > 0) title += fmt::format("{:>{}}  ", "estimate", estimate_width);
+  if (!candidates.empty()) out += paint("1", title + "reason") + "\n";
   for (const Candidate& c : candidates) {
     const char* code = c.verdict == "selected" ? "32" : c.verdict == "able" ? "33" : "31";
     std::string line = fmt::format("  {:<{}}  {:<{}}  {:>8}  ", c.id, id_width, to_string(c.kind),
                                    kind_width, c.priority);
     line += paint(code, fmt::format("{:<8}", c.verdict));
     if (estimate_width > 0) line += fmt::format("  {:>{}}", estimate(c), estimate_width);
-    if (!c.reason.empty())
-      line += fmt::format("  {}: {}", c.reason, base::printable(c.detail));
-    else if (!c.detail.empty())
-      line += "  " + base::printable(c.detail);
+    line +=
+        fmt::format("  {}{}{}", c.reason, c.reason.empty() ? "" : ": ", base::printable(c.detail));
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n" + lines_below(c);
   }

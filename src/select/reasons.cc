@@ -11,59 +11,45 @@ namespace yard::select {
 namespace {
 
 constexpr ReasonInfo kReasons[] = {
-    {YARD_REASON_NONE, "none", "The kernel was not dropped."},
-    {YARD_REASON_DENIED_KERNEL, "denied_kernel",
-     "Its id matches a pattern in deny_kernels or in the call's deny list."},
-    {YARD_REASON_DENIED_VENDOR, "denied_vendor", "Its vendor is in deny_vendors."},
-    {YARD_REASON_NOT_ALLOWED_KERNEL, "not_allowed_kernel",
-     "allow_kernels is set and no pattern in it matches its id."},
-    {YARD_REASON_NOT_ALLOWED_VENDOR, "not_allowed_vendor",
-     "allow_vendors is set and does not list its vendor."},
-    {YARD_REASON_NOT_IN_ORDER, "not_in_order",
-     "The op has an order of its own and no token in it names this kernel."},
-    {YARD_REASON_NOT_FORCED, "not_forced", "The call forces another kernel."},
-    {YARD_REASON_LOCKED_OUT, "locked_out", "The op is locked to another kernel."},
-    {YARD_REASON_DISABLED, "disabled", "Its backend is switched off."},
-    {YARD_REASON_UNAVAILABLE, "unavailable",
-     "Its backend's probe said that the device cannot be used."},
-    {YARD_REASON_CPU_FEATURE, "cpu_feature",
+    {"none", "The kernel was not dropped."},
+    {"denied_kernel", "Its id matches a pattern in deny_kernels or in the call's deny list."},
+    {"denied_vendor", "Its vendor is in deny_vendors."},
+    {"not_allowed_kernel", "allow_kernels is set and no pattern in it matches its id."},
+    {"not_allowed_vendor", "allow_vendors is set and does not list its vendor."},
+    {"not_in_order", "The op has an order of its own and no token in it names this kernel."},
+    {"not_forced", "The call forces another kernel."},
+    {"locked_out", "The op is locked to another kernel."},
+    {"disabled", "Its backend is switched off."},
+    {"unavailable", "Its backend's probe said that the device cannot be used."},
+    {"cpu_feature",
      "The processor lacks a feature it needs, or the operating system does not let programs use "
      "it."},
-    {YARD_REASON_FORKED, "forked", "Its backend cannot be used in a forked child."},
-    {YARD_REASON_DEVICE, "device", "The tensors are on another kind of device."},
-    {YARD_REASON_DTYPE, "dtype", "It does not take this element type."},
-    {YARD_REASON_RANK, "rank", "It does not take this number of dimensions."},
-    {YARD_REASON_DIM_TOO_SMALL, "dim_too_small", "A dimension or integer is below its least."},
-    {YARD_REASON_DIM_TOO_LARGE, "dim_too_large", "A dimension or integer is above its most."},
-    {YARD_REASON_DIM_NOT_MULTIPLE, "dim_not_multiple",
-     "A dimension or integer is not a multiple of what it needs."},
-    {YARD_REASON_LAYOUT, "layout", "The strides of an argument are not such as it takes."},
-    {YARD_REASON_ALIGNMENT, "alignment", "The data of an argument are not aligned enough."},
-    {YARD_REASON_SCALAR, "scalar", "It does not take this value of a scalar argument."},
-    {YARD_REASON_OPTIONAL_PRESENT, "optional_present",
-     "It does not take an optional argument that is given."},
-    {YARD_REASON_OPTIONAL_ABSENT, "optional_absent",
-     "It needs an optional argument that is not given."},
-    {YARD_REASON_NOT_DETERMINISTIC, "not_deterministic",
+    {"forked", "Its backend cannot be used in a forked child."},
+    {"device", "The tensors are on another kind of device."},
+    {"dtype", "It does not take this element type."},
+    {"rank", "It does not take this number of dimensions."},
+    {"dim_too_small", "A dimension or integer is below its least."},
+    {"dim_too_large", "A dimension or integer is above its most."},
+    {"dim_not_multiple", "A dimension or integer is not a multiple of what it needs."},
+    {"layout", "The strides of an argument are not such as it takes."},
+    {"alignment", "The data of an argument are not aligned enough."},
+    {"scalar", "It does not take this value of a scalar argument."},
+    {"optional_present", "It does not take an optional argument that is given."},
+    {"optional_absent", "It needs an optional argument that is not given."},
+    {"not_deterministic",
      "The call requires the same bits every time, which it does not guarantee."},
-    {YARD_REASON_NOT_CAPTURE_SAFE, "not_capture_safe",
-     "A graph is being captured, during which it must not run."},
-    {YARD_REASON_INFERENCE_ONLY, "inference_only",
-     "It serves inference only, and the call does not say that it is inference."},
-    {YARD_REASON_VERIFIER_BROKEN, "verifier_broken", "Its verifier threw an exception."},
-    {YARD_REASON_UNHEALTHY, "unhealthy",
-     "Its circuit breaker is open for such calls, or their device is lost."},
-    {YARD_REASON_REFERENCE_ONLY, "reference_only", "Policy allows reference kernels only."},
-    {YARD_REASON_OUTRANKED, "outranked", "It could run; another kernel comes before it."},
-    {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more."},
-    {YARD_REASON_NOT_MAPPED, "not_mapped",
-     "Mode static serves the op's static kernel only, which this is not."},
-    {YARD_REASON_DEVICE_FEATURE, "device_feature",
-     "The program has not stated a feature that it needs of the device."},
-    {YARD_REASON_TRANSFORM, "transform",
+    {"not_capture_safe", "A graph is being captured, during which it must not run."},
+    {"inference_only", "It serves inference only, and the call does not say that it is inference."},
+    {"verifier_broken", "Its verifier threw an exception."},
+    {"unhealthy", "Its circuit breaker is open for such calls, or their device is lost."},
+    {"reference_only", "Policy allows reference kernels only."},
+    {"outranked", "It could run; another kernel comes before it."},
+    {"refused", "Its verifier refused the call without saying more."},
+    {"not_mapped", "Mode static serves the op's static kernel only, which this is not."},
+    {"device_feature", "The program has not stated a feature that it needs of the device."},
+    {"transform",
      "An argument must be transformed for it, which policy forbids or the host cannot do."},
-    {YARD_REASON_NOT_LOADED, "not_loaded",
-     "It needs loaded weights, and the call is of no instance that has loaded any."},
+    {"not_loaded", "It needs loaded weights, and the call is of no instance that has loaded any."},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 
@@ -109,28 +95,22 @@ std::string dtypes_text(int64_t mask) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Of a parameter of the kernel's own: no dtype that it takes has all values of the argument's.
-std::string param_dtype_text(const CandidateSet& candidates, const KernelCandidate& c,
-                             const yard_verdict_t& v) {
-  const size_t param = static_cast<size_t>(v.figures[0]) - c.kernel->limits.size();
-  const auto& params = candidates.program().schema().params;
-  return fmt::format("{} is {}; it takes {}, and what can be converted to that without loss",
-                     params[static_cast<size_t>(v.figures[2])].name,
-                     to_string(static_cast<DType>(v.figures[1])),
-                     dtypes_text(static_cast<int64_t>(c.kernel->map->params[param].dtypes)));
-}
-
 // A failed limit; the meaning of all other reasons.
 std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
                        const yard_verdict_t& v) {
-  const auto index = static_cast<size_t>(v.figures[0]);
+  const auto index = static_cast<size_t>(v.figures[0]), arg = static_cast<size_t>(v.figures[2]);
   const bool of_limit = v.reason >= YARD_REASON_DTYPE && v.reason <= YARD_REASON_OPTIONAL_ABSENT;
   if (!of_limit) return reason_meaning(v.reason);
-  if (index >= c.kernel->limits.size()) return param_dtype_text(candidates, c, v);
+  const auto& params = candidates.program().schema().params;
+  const size_t limits = c.kernel->limits.size();
+  if (index >=
+      limits)  // no dtype that a parameter of its own takes has all values of the argument's
+    return fmt::format(
+        "{} is {}; it takes {}, and what can be converted to that without loss", params[arg].name,
+        to_string(static_cast<DType>(v.figures[1])),
+        dtypes_text(static_cast<int64_t>(c.kernel->map->params[index - limits].dtypes)));
   const yard_limit_t& l = c.kernel->limits[index];
   const char* field = l.field != nullptr ? l.field : "";
-  const auto& params = candidates.program().schema().params;
-  const auto arg = static_cast<size_t>(v.figures[2]);
   const std::string at = l.field != nullptr || arg >= params.size() ? field : params[arg].name;
   switch (v.reason) {
     case YARD_REASON_DIM_TOO_SMALL:
@@ -180,14 +160,6 @@ std::string transform_text(const CandidateSet& candidates, const KernelCandidate
                          : "the host cannot transform its dtype");
 }
 
-// The lock, and whether its kernel is missing.
-std::string locked_out_text(const CandidateSet& candidates, const policy::Clause& lock) {
-  const std::string& kernel = lock.names[0];
-  const bool there = candidates.op_record().kernels.contains(kernel);
-  return fmt::format("The op is locked to {}{}.", kernel,
-                     there ? "" : ", and no kernel of that name is registered");
-}
-
 // Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
   const policy::Clauses& clauses = candidates.clauses();
@@ -229,7 +201,11 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     return candidates.clauses().text(*clause) + " does not allow it";
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
-    case YARD_REASON_LOCKED_OUT: return locked_out_text(candidates, *clause);
+    case YARD_REASON_LOCKED_OUT:
+      return fmt::format("The op is locked to {}{}.", clause->names[0],
+                         candidates.op_record().kernels.contains(clause->names[0])
+                             ? ""
+                             : ", and no kernel of that name is registered");
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return fmt::format("allow_vendors does not list {}", k.backend->vendor);
@@ -267,15 +243,12 @@ yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::
   for (const uint32_t i : c.device_needs)
     if (!has_feature(host, {backend.d.device_type, registry::Feature::kEvery},
                      c.kernel->needs[i].name)) {
-      v.reason = YARD_REASON_DEVICE_FEATURE;
-      v.figures[0] = i, v.figures[1] = registry::Feature::kEvery;
+      reject(v, YARD_REASON_DEVICE_FEATURE, i, registry::Feature::kEvery);
       return v;
     }
   const registry::DeviceProbe& probe = backend.probe({backend.d.device_type, 0}, host);
-  if (!probe.available) {
-    v.reason = YARD_REASON_UNAVAILABLE;
-    if (text != nullptr) *text = refusal(probe);
-  }
+  if (!probe.available) reject(v, YARD_REASON_UNAVAILABLE);
+  if (!probe.available && text != nullptr) *text = refusal(probe);
   return v;
 }
 

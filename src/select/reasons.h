@@ -13,12 +13,11 @@
 namespace yard::select {
 
 struct ReasonInfo {
-  int32_t code;
   std::string_view name;     // "denied_vendor"
   std::string_view meaning;  // one sentence for the page of reasons
 };
 
-// Every code of yard_reason_t below YARD_REASON_COUNT, in order.
+// By code: those of yard_reason_t below YARD_REASON_COUNT.
 std::span<const ReasonInfo> reasons() noexcept;
 
 // A kernel's own codes are "own".

@@ -35,20 +35,12 @@ using policy::kNoClause;
 struct Selection {
   const CandidateSet& candidates;
   const yard_value_t* args;
-  uint32_t count;
-  uint32_t flags;
+  uint32_t count, flags;
   Device device;
   Notes* notes;
   const std::vector<policy::Ruling>& rulings;
   bool respects_breakers = true;
-
-  const OpSettings& settings() const { return candidates.settings(); }
 };
-
-void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
-  v.reason = reason;
-  v.figures[0] = a, v.figures[1] = b, v.figures[2] = c;
-}
 
 // Figures of a failed limit: its index, the value found (of optional arguments none), and of limits on tensors the
 // argument's index.
@@ -85,7 +77,7 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
 // Whether a lost device or an open breaker excludes the kernel from the call.
 void check_health(const Selection& s, const KernelCandidate& c, yard_verdict_t& v,
                   std::string* text) {
-  const health::HealthSnapshot* view = s.settings().health.get();
+  const health::HealthSnapshot* view = s.candidates.settings().health.get();
   if (view == nullptr) return;
   if (view->is_lost(s.device)) {
     reject(v, YARD_REASON_UNHEALTHY);
@@ -195,46 +187,45 @@ void sort(std::vector<Able>& able) {
 
 // ---- Modes that the program has added ----
 
-// The ids that the mode names, best first; if there are none, `why` gets the reason.
-std::vector<std::string> ids_of_mode(const Selection& s,
-                                     std::span<const ModeCall::Candidate> candidates,
-                                     std::string& why) {
-  const policy::ProgramMode& mode = *s.candidates.mode().program;
-  const op::Labels& labels = s.settings().labels;
+// The ids that the mode names, best first.
+std::vector<std::string> ids_of_mode(const Selection& s, const std::vector<Able>& able) {
+  const ModeProvider& provider = s.candidates.mode().program->provider;
+  const op::Labels& labels = s.candidates.settings().labels;
   const op::Program& program = s.candidates.program();
-  std::vector<std::string> ids;
-  std::vector<int64_t> read;
-  for (const op::Field& f : s.candidates.mode_reads().fields) read.push_back(op::read(f, s.args));
-  try {
-    if (mode.provider.plan)
-      ids = mode.provider.plan(
-          {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
-    if (ids.empty() && mode.provider.kernel) {
-      const op::Call call = op::Call::capture(program, s.args, s.flags, labels);
-      ids.push_back(mode.provider.kernel(op::to_string(call.to_spec(program))));
-      std::erase(ids, "");
-    }
-    if (ids.empty()) why = "it gave no answer";
-    return ids;
-  } catch (...) {
-    why = fmt::format("it threw: {}", base::current_exception_text());
-  }
-  base::log(LogLevel::kWarn, "select",
-            fmt::format("mode '{}' was asked for a kernel of op '{}': {}", mode.name,
-                        program.name(), why));
-  return {};
-}
-
-// Puts the kernels that the mode names first, in its order, and returns how many these are. `order` is not empty.
-size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& order) {
   std::vector<ModeCall::Candidate> candidates;
-  candidates.reserve(able.size());
   for (const Able& a : able) {
     const registry::Kernel& k = *s.candidates.all()[a.index].kernel;
     candidates.push_back({k.id, k.backend->vendor, k.kind, a.priority, a.cost});
   }
-  std::string why;
-  const std::vector<std::string> ids = ids_of_mode(s, candidates, why);
+  std::vector<std::string> ids;
+  std::vector<int64_t> read;
+  for (const op::Field& f : s.candidates.mode_reads().fields) read.push_back(op::read(f, s.args));
+  if (provider.plan)
+    ids = provider.plan(
+        {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
+  if (ids.empty() && provider.kernel) {
+    const op::Call call = op::Call::capture(program, s.args, s.flags, labels);
+    ids.push_back(provider.kernel(op::to_string(call.to_spec(program))));
+    std::erase(ids, "");
+  }
+  return ids;
+}
+
+// Puts the kernels that the mode names first, in its order, and returns their number.
+size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& order) {
+  const auto warn = [&](const std::string& text) {
+    base::log(LogLevel::kWarn, "select",
+              fmt::format("mode '{}' {}", s.candidates.mode().program->name, text));
+  };
+  const char* op = s.candidates.program().name().c_str();
+  std::string why = "it gave no answer";
+  std::vector<std::string> ids;
+  try {
+    ids = ids_of_mode(s, able);
+  } catch (...) {
+    why = fmt::format("it threw: {}", base::current_exception_text());
+    warn(fmt::format("was asked for a kernel of op '{}': {}", op, why));
+  }
   auto next = order.begin();
   for (const std::string& id : ids) {
     const auto at = std::find_if(
@@ -243,21 +234,16 @@ size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& orde
       std::rotate(next, at, at + 1);
       ++next;
     } else if (s.candidates.op_record().kernels.count(id) == 0) {
-      base::log(LogLevel::kWarn, "select",
-                fmt::format("mode '{}' names '{}', and op '{}' has no such kernel",
-                            s.candidates.mode().program->name, id, s.candidates.program().name()));
+      warn(fmt::format("names '{}', and op '{}' has no such kernel", id, op));
     }
   }
   const auto named = static_cast<size_t>(next - order.begin());
-  if (named == 0 && why.empty()) why = fmt::format("'{}' cannot serve the call", ids[0]);
-  if (s.notes != nullptr) {
-    s.notes->by_mode = named;
-    if (named == 0) s.notes->mode_text = std::move(why);
-  }
+  if (s.notes == nullptr) return named;
+  s.notes->by_mode = named;
+  if (named == 0)
+    s.notes->mode_text = ids.empty() ? why : fmt::format("'{}' cannot serve the call", ids[0]);
   return named;
 }
-
-// ---- Order ----
 
 // Moves the kernels of the fallback chain behind the first choices, before all others.
 void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order, Notes* notes) {
@@ -304,11 +290,10 @@ std::vector<Able> find_able(const Selection& s) {
 Order order_in(const Selection& s, const policy::ClauseGroup& group, std::vector<Able> able) {
   using Takes = policy::ClauseGroup::Takes;
   constexpr double kMost = std::numeric_limits<double>::max();
-  for (Able& a : able) {
-    if (!group.rules) break;
-    const policy::Ruling& r = s.rulings[a.index];
-    a.rule = r.chosen;
-    a.priority = std::clamp((a.priority + r.add) * r.multiply, -kMost, kMost);
+  for (size_t i = 0; i < able.size() && group.rules; ++i) {
+    const policy::Ruling& r = s.rulings[able[i].index];
+    able[i].rule = r.chosen;
+    able[i].priority = std::clamp((able[i].priority + r.add) * r.multiply, -kMost, kMost);
   }
   if (group.takes == Takes::kMapped) std::erase_if(able, [](auto& a) { return a.tier >= 0; });
   if (group.takes == Takes::kChosen)

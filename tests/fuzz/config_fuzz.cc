@@ -27,18 +27,16 @@ constexpr const char* kSchema =
     "style: enum{half, full} = half, causal: bool = false, note: string = \"\", n: int = 0)";
 
 struct OneOp : policy::Known {
-  OneOp() : program(op::Program::compile(kSchema).value()) {
-    ops["rms_norm"] = {&program,
+  OneOp() : program(std::make_shared<op::Program>(op::Program::compile(kSchema).value())) {
+    ops["rms_norm"] = {program,
                        {{"default.simd", {"default.simd"}}, {"reference.cpp", {"reference.cpp"}}}};
     backends = {"simd"}, vendors = {"acme"};
   }
-  OneOp(const OneOp&) = delete;
-  OneOp& operator=(const OneOp&) = delete;
 
   op::Call call(const char* text) const {
-    return op::Call::from_spec(program, op::parse_call_spec(text).value()).value();
+    return op::Call::from_spec(*program, op::parse_call_spec(text).value()).value();
   }
-  const op::Program program;
+  const std::shared_ptr<const op::Program> program;
 };
 
 void match_some(const policy::OpRules& rules, const OneOp& known) {
@@ -84,7 +82,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(!p.found.empty() && !p.file.empty());
     for (const char c : to_string(p)) require(static_cast<unsigned char>(c) >= 0x20);
   }
-  for (const auto& [op, rules] : compiled) match_some(*rules, known);
+  for (const auto& [op, of] : compiled)
+    if (of.rules != nullptr) match_some(*of.rules, known);
   // The grammar of patterns by itself.
   if (const auto regex = policy::Regex::compile(text.substr(0, size / 2)); regex.ok())
     (void)regex->matches(text.substr(size / 2));
