@@ -25,7 +25,6 @@ constexpr ActInfo kActs[] = {
     {Act::kForce, YARD_REASON_NOT_FORCED, "force"},
     {Act::kLock, YARD_REASON_LOCKED_OUT, "locks"},
     {Act::kDeny, YARD_REASON_DENIED_KERNEL, "deny_kernels"},
-    {Act::kCallDeny, YARD_REASON_DENIED_KERNEL, "the call's deny list"},
     {Act::kAllow, YARD_REASON_NOT_ALLOWED_KERNEL, "allow_kernels"},
     {Act::kDenyVendor, YARD_REASON_DENIED_VENDOR, "deny_vendors"},
     {Act::kAllowVendors, YARD_REASON_NOT_ALLOWED_VENDOR, "allow_vendors"},
@@ -34,8 +33,6 @@ constexpr ActInfo kActs[] = {
     {Act::kReferenceOnly, YARD_REASON_REFERENCE_ONLY, "reference_only"},
     {Act::kOrder, YARD_REASON_NOT_IN_ORDER, "per_op"},
     {Act::kStatic, YARD_REASON_NOT_MAPPED, "mode static"},
-    {Act::kRuleDeny, YARD_REASON_DENIED_KERNEL, ""},
-    {Act::kRuleAllow, YARD_REASON_NOT_ALLOWED_KERNEL, ""},
     {Act::kPrefer, YARD_REASON_NONE, "prefer"},
     {Act::kNoTransforms, YARD_REASON_TRANSFORM, "transforms"},
 };
@@ -81,11 +78,8 @@ bool Clause::excludes(const KernelFacts& k) const {
     case Act::kForce:
     case Act::kLock:
     case Act::kStatic: return !lists(k.id);
-    case Act::kDeny:
-    case Act::kCallDeny:
-    case Act::kRuleDeny: return matches_any(names, k.id);
-    case Act::kAllow:
-    case Act::kRuleAllow: return !matches_any(names, k.id);
+    case Act::kDeny: return matches_any(names, k.id);
+    case Act::kAllow: return !matches_any(names, k.id);
     case Act::kDenyVendor: return !k.vendor.empty() && lists(k.vendor);
     case Act::kAllowVendors: return !k.vendor.empty() && !lists(k.vendor);
     case Act::kSwitchedOff: return lists(k.backend);
@@ -143,8 +137,8 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
     const DispatchRule& r = rules[i];
     const auto when = conjunction(r.conditions, report != nullptr ? &report->rules[i] : nullptr);
     if (!when) continue;
-    if (!r.deny.empty()) to.clauses_.push_back({Act::kRuleDeny, ids(r.deny), *when, i});
-    if (r.allow) to.clauses_.push_back({Act::kRuleAllow, ids(*r.allow), *when, i});
+    if (!r.deny.empty()) to.clauses_.push_back({Act::kDeny, ids(r.deny), *when, i});
+    if (r.allow) to.clauses_.push_back({Act::kAllow, ids(*r.allow), *when, i});
     if (!r.kernel.empty()) to.clauses_.push_back({Act::kChoose, {r.kernel}, *when, i});
   }
   for (uint32_t i = 0; i < config.score.size(); ++i) {
@@ -177,18 +171,16 @@ void Clauses::read_policy() {
   const auto add = [&](Act act, std::vector<std::string> names = {}) {
     own_.push_back({act, std::move(names)});
   };
-  const auto add_each = [&](Act act, const std::vector<std::string>& names) {
-    for (const std::string& name : names) add(act, {name});
-  };
   // A forced kernel bypasses locks, and both bypass the order of the op and its static kernel.
   const bool forced = !sources_.force.empty() && !left_out(Act::kForce);
   const std::string* lock = forced || left_out(Act::kLock) ? nullptr : find_for_op(p.locks, op_);
   if (forced) add(Act::kForce, {sources_.force});
   if (lock != nullptr) add(Act::kLock, {*lock});
-  add_each(Act::kDeny, p.deny_kernels);
-  add_each(Act::kCallDeny, sources_.deny);
+  for (const std::string& name : p.deny_kernels) add(Act::kDeny, {name});
+  for (const std::string& name : sources_.deny)
+    own_.push_back({Act::kDeny, {name}, {}, Clause::kCall});
   if (p.allow_kernels) add(Act::kAllow, *p.allow_kernels);
-  add_each(Act::kDenyVendor, p.deny_vendors);
+  for (const std::string& name : p.deny_vendors) add(Act::kDenyVendor, {name});
   if (p.allow_vendors) add(Act::kAllowVendors, *p.allow_vendors);
   for (const auto& [backend, is_on] : p.backends)
     if (!is_on) add(Act::kSwitchedOff, {backend});
@@ -233,8 +225,7 @@ void Clauses::read_mode() {
   }
   for (const ClauseGroup& g : groups_) reads_rules_ |= g.rules;
   // Rules that deny or allow count in every mode.
-  for (const Clause& c : of_rules())
-    reads_rules_ |= c.act == Act::kRuleDeny || c.act == Act::kRuleAllow;
+  for (const Clause& c : of_rules()) reads_rules_ |= c.act == Act::kDeny || c.act == Act::kAllow;
 }
 
 bool Clauses::is_left_out(const Clause& c) const {
@@ -267,7 +258,7 @@ void Clauses::read_rules(std::span<const KernelFacts> kernels) {
   for (uint32_t i = 0; i < all.size(); ++i) {
     if (is_left_out(all[i])) continue;
     for (uint16_t k = 0; k < kernels.size(); ++k)
-      if (matches_any(all[i].names, kernels[k].id) != (all[i].act == Act::kRuleAllow))
+      if (matches_any(all[i].names, kernels[k].id) != (all[i].act == Act::kAllow))
         targets_[i].push_back(k);
     if (all[i].when.count == 0)
       apply(i, always_);
@@ -286,7 +277,7 @@ void Clauses::apply(uint32_t rule, std::vector<Ruling>& to) const {
     } else if (c.act == Act::kScore) {
       r.add += c.add;
       r.multiply = std::min(r.multiply * c.multiply, std::numeric_limits<double>::max());
-    } else {  // kRuleDeny, kRuleAllow
+    } else {  // kDeny, kAllow
       r.excluded = std::min(r.excluded, rank);
     }
   }
@@ -328,7 +319,8 @@ int32_t Clauses::reason(const Clause& c) noexcept { return info(c).reason; }
 
 std::string Clauses::text(const Clause& c) const {
   if (c.act == Act::kMap && !sources_.mapped.empty()) return "the program's static map";
-  if (info(c).text[0] != '\0') return info(c).text;
+  if (c.source == Clause::kCall) return "the call's deny list";
+  if (!c.of_rule() && info(c).text[0] != '\0') return info(c).text;
   const Config& config = sources_.file->config;
   if (c.act == Act::kMap)
     return placed(config, "static_kernel_map", *find_for_op(config.static_kernel_map, op_));

@@ -41,7 +41,6 @@ struct Clause {
     kForce,
     kLock,
     kDeny,
-    kCallDeny,
     kAllow,
     kDenyVendor,
     kAllowVendors,
@@ -50,8 +49,6 @@ struct Clause {
     kReferenceOnly,
     kOrder,
     kStatic,
-    kRuleDeny,
-    kRuleAllow,
     // These change the order of kernels: the static kernel comes first, then those that a dispatch rule chooses;
     // scores change priorities; kPrefer names kinds, best first; kChain names fallbacks after the first choice.
     kMap,
@@ -64,9 +61,11 @@ struct Clause {
   Act act;
   std::vector<std::string> names = {};  // kernels as ids or globs, vendors, backends or tokens
   Conjunction when = {};                // without conditions: always
-  uint32_t source = 0;                  // index into Config::dispatch_rules or Config::score
-  double add = 0, multiply = 1;         // kScore
+  static constexpr uint32_t kPolicy = UINT32_MAX, kCall = kPolicy - 1;
+  uint32_t source = kPolicy;     // or index into Config::dispatch_rules or Config::score
+  double add = 0, multiply = 1;  // kScore
 
+  bool of_rule() const noexcept { return source < kCall; }
   bool excludes(const KernelFacts& k) const;
   // How many names come before the first that is a token for the kernel.
   size_t place(const KernelFacts& k) const;

@@ -180,7 +180,7 @@ score:
 - {kernel: default.*, add: 5, multiply: 2}
 )"));
   const Clauses clauses(sources, "rms_norm", kKernels);
-  EXPECT_EQ(clauses.clause(clauses.always(1).excluded).act, Clause::Act::kRuleDeny);
+  EXPECT_EQ(clauses.clause(clauses.always(1).excluded).act, Clause::Act::kDeny);
   EXPECT_EQ(clauses.clause(clauses.always(3).chosen).act, Clause::Act::kChoose);
   EXPECT_EQ(clauses.always(0).add, 5);
   EXPECT_EQ(clauses.always(0).multiply, 2);
@@ -188,7 +188,7 @@ score:
   clauses.evaluate(TestCall(known, "rms_norm(f32[8,64], f32[64])").view(), of);
   EXPECT_EQ(of.kernels[3].excluded, kNoClause);
   clauses.evaluate(TestCall(known, "rms_norm(f32[800,64], f32[64])").view(), of);
-  EXPECT_EQ(clauses.clause(of.kernels[3].excluded).act, Clause::Act::kRuleAllow);
+  EXPECT_EQ(clauses.clause(of.kernels[3].excluded).act, Clause::Act::kAllow);
   EXPECT_EQ(of.kernels[0].excluded, kNoClause);
 }
 

@@ -300,22 +300,19 @@ std::string schema_of_conditions() {
 
 std::string config_json_schema() {
   constexpr const char* kScalar = R"({"type": ["string", "number", "boolean"]})";
-  constexpr const char* kOptionalKernel =
-      R"({"type": "object", "additionalProperties": false, "required": ["kernel"], )"
-      R"("properties": {"kernel": {"type": "string"}, "optional": {"type": "boolean"}}})";
   return fmt::format(R"({{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "title": "Switchyard rules",
   {},
   "$defs": {{
     "values": {{"anyOf": [{}, {{"type": "array", "minItems": 1, "items": {}}}]}},
-    "optional_kernel": {},
+    "optional_kernel": {{{}}},
     "conditions": {}
   }}
 }}
 )",
-                     object_of(policy::kKeys<Config>), kScalar, kScalar, kOptionalKernel,
-                     schema_of_conditions());
+                     object_of(policy::kKeys<Config>), kScalar, kScalar,
+                     object_of(policy::kKeys<policy::KernelMap>), schema_of_conditions());
 }
 
 }  // namespace yard

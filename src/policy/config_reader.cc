@@ -54,17 +54,6 @@ std::string beside(const std::string& file, const std::string& path) {
   return file.substr(0, slash + 1) + path;
 }
 
-}  // namespace
-
-// {kernel: ID, optional: true}
-struct KernelMap {};
-template <>
-inline constexpr auto kFields<KernelMap> = std::tuple{
-    field("kernel", &KernelRef::id, shape::kKernel, "", {.required = true}, &KernelRef::at),
-    field("optional", &KernelRef::optional, shape::kSwitch, "")};
-
-namespace {
-
 class TreeReader {
  public:
   TreeReader(bool main, FileProblems& problems, std::vector<Include>& includes)
@@ -107,7 +96,7 @@ class TreeReader {
     for (const Key* key : keys)
       if (key->section != nullptr && e.key == key->name)
         right = std::string("expected ") + key->section;
-    // What older files call a canary.
+    // Older files call a rollout a canary.
     if (keys.data() == kKeys<CanaryRule>.data())
       for (const Key* key : kKeys<RolloutRule>)
         if (e.key == key->name) right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", e.key);

@@ -181,6 +181,15 @@ inline constexpr auto kFields<Environment> = std::tuple{
           {.variable = "YARD_VERBOSE"}),
 };
 
+// {kernel: ID, optional: true}
+struct KernelMap {};
+template <>
+inline constexpr auto kFields<KernelMap> = std::tuple{
+    field("kernel", &KernelRef::id, shape::kKernel, "the kernel", {.required = true},
+          &KernelRef::at),
+    field("optional", &KernelRef::optional, shape::kSwitch, kMayBeUnknown, {.fallback = "false"}),
+};
+
 template <>
 inline constexpr auto kFields<Config::Defaults> = std::tuple{
     field("fallback_policy", &Config::Defaults::fallback_policy, shape::kKernels,

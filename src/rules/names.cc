@@ -72,34 +72,6 @@ Problems check_conditions(const policy::FileRules& rules, const registry::State&
 
 namespace {
 
-// Reports names in the environment that are not registered.
-void report_unknown_names(const RuntimeNames& known, policy::Reading& to) {
-  const policy::Variables variables = policy::yard_variables();
-  const auto look = [&](const std::string& variable, const char* what, const std::string& name,
-                        const std::vector<std::string>& names) {
-    const auto said = variables.find(variable);
-    if (said == variables.end() || base::contains(names, name)) return;
-    to.problems.push_back({variable, base::quote(said->second),
-                           fmt::format("no {} called '{}' is registered{}; it counts once there "
-                                       "is one",
-                                       what, name, base::did_you_mean(name, names)),
-                           false});
-  };
-  const Policy& p = to.good.policy;
-  const std::vector<std::string> ops = base::keys(known.ops);
-  std::vector<std::string> switches = known.backends_to_come;
-  for (std::string& name : switches) name = policy::backend_variable(name);
-  for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
-  for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, known.vendors);
-  if (p.allow_vendors)
-    for (const std::string& v : *p.allow_vendors)
-      look("YARD_ALLOW_VENDORS", "vendor", v, known.vendors);
-  for (const auto& [name, on] : p.backends) {
-    const std::string variable = policy::backend_variable(name);
-    look(variable, "backend", variable, switches);
-  }
-}
-
 // The user who starts a privileged process must not choose what it reads, writes or opens.
 void ignore_paths(policy::Reading& now) {
   policy::Environment& e = now.good;
@@ -146,11 +118,31 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
                                                           const registry::State& state,
                                                           plugin::Loader& loader) {
   auto to = std::make_shared<policy::Reading>(reading);
-  report_unknown_names(RuntimeNames(state, nullptr, loader), *to);
-  if (to->problems.size() == reading.problems.size()) return nullptr;
-  for (size_t i = reading.problems.size(); i < to->problems.size(); ++i)
-    base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems[i]));
-  return to;
+  const RuntimeNames known(state, nullptr, loader);
+  const policy::Variables variables = policy::yard_variables();
+  const auto look = [&](const std::string& variable, const char* what, const std::string& name,
+                        const std::vector<std::string>& names) {
+    const auto said = variables.find(variable);
+    if (said == variables.end() || base::contains(names, name)) return;
+    to->problems.push_back({variable, base::quote(said->second),
+                            fmt::format("no {} called '{}' is registered{}; it counts once there "
+                                        "is one",
+                                        what, name, base::did_you_mean(name, names)),
+                            false});
+    base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems.back()));
+  };
+  const Policy& p = to->good.policy;
+  std::vector<std::string> switches = known.backends_to_come;
+  for (std::string& name : switches) name = policy::backend_variable(name);
+  for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, base::keys(known.ops));
+  for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, known.vendors);
+  for (const std::string& v : p.allow_vendors.value_or(std::vector<std::string>()))
+    look("YARD_ALLOW_VENDORS", "vendor", v, known.vendors);
+  for (const auto& [name, on] : p.backends) {
+    const std::string variable = policy::backend_variable(name);
+    look(variable, "backend", variable, switches);
+  }
+  return to->problems.size() == reading.problems.size() ? nullptr : to;
 }
 
 static void add_error(std::string text, Status& to) {

@@ -23,8 +23,6 @@ thread_local constinit const Rules* t_inside = nullptr;
 struct Inside {
   explicit Inside(const Rules* rules) : outer(std::exchange(t_inside, rules)) {}
   ~Inside() { t_inside = outer; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
   const Rules* const outer;
 };
 

@@ -96,13 +96,11 @@ void Rules::watch_as_asked(Origin from, const std::string& source, const std::st
 }
 
 base::WatchHow Rules::watch_settings(const WatchSettings& settings) const {
-  base::WatchHow how{settings.debounce, settings.poll_interval};
   const auto file = core_.snapshot()->policy->file;
-  if (file == nullptr) return how;
-  const ConfigSettings::Reload& said = file->config.settings.reload;
-  how.debounce = said.debounce.value_or(how.debounce);
-  how.poll_interval = said.poll_interval.value_or(how.poll_interval);
-  return how;
+  const ConfigSettings::Reload said =
+      file != nullptr ? file->config.settings.reload : ConfigSettings::Reload();
+  return {said.debounce.value_or(settings.debounce),
+          said.poll_interval.value_or(settings.poll_interval)};
 }
 
 Status Rules::follow_watch() {
@@ -189,8 +187,8 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
 
 std::string to_string(const ConfigEvent& e) {
   std::string text = e.source + ": " + to_string(e.kind);
-  const bool stays = e.kind == ConfigEvent::Kind::kRefused ||
-                     e.kind == ConfigEvent::Kind::kRollout || e.kind == ConfigEvent::Kind::kAborted;
+  const bool stays =
+      e.kind != ConfigEvent::Kind::kReloaded && e.kind != ConfigEvent::Kind::kRolledBack;
   if (stays && e.version == 0)
     text += ", there are no rules in force";
   else

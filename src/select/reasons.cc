@@ -195,10 +195,9 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
   if (v.flags == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN)
     return reason_meaning(v.reason);
   const policy::Clause* clause = deciding_clause(candidates, v);
-  if (clause != nullptr && clause->act == policy::Clause::Act::kRuleDeny)
-    return candidates.clauses().text(*clause) + " denies it";
-  if (clause != nullptr && clause->act == policy::Clause::Act::kRuleAllow)
-    return candidates.clauses().text(*clause) + " does not allow it";
+  if (clause != nullptr && clause->of_rule())
+    return candidates.clauses().text(*clause) +
+           (clause->act == policy::Clause::Act::kDeny ? " denies it" : " does not allow it");
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
     case YARD_REASON_LOCKED_OUT:
