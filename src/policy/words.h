@@ -7,7 +7,6 @@
 #include <yard/status.h>
 
 #include <chrono>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>

@@ -2,11 +2,11 @@
 #include "select/candidate_set.h"
 
 #include "base/cpu_features.h"
-#include "base/lists.h"
 
 namespace yard::select {
 
-std::vector<op::Field> health_dims(const op::Program& program) {
+// The op's dimensions, in the order of its fields; at most Buckets::kMost count.
+static std::vector<op::Field> health_dims(const op::Program& program) {
   std::vector<op::Field> dims;
   for (const std::string& name : program.field_names()) {
     if (name.find('.') != std::string::npos) continue;  // `x.rank` and the like

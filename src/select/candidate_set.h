@@ -28,9 +28,7 @@
 
 namespace yard::select {
 
-// The op's dimensions, in the order of its fields; at most Buckets::kMost count.
-std::vector<op::Field> health_dims(const op::Program& program);
-// Of a call that fits the program. `dims` are health_dims() of it.
+// Of a call that fits the program. `dims` are those of its CandidateSet.
 health::CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
                            const yard_value_t* args);
 // The device of the first tensor of a call.
@@ -43,13 +41,12 @@ std::string call_text(const op::Program& program, const yard_value_t* args);
 // A limit of a kernel; one on every tensor is listed once for each.
 struct Limit {
   op::Predicate predicate;
-  uint32_t
-      index;  // into registry::Kernel::limits; beyond these, a parameter of its own, for its dtypes
+  uint32_t index;  // into registry::Kernel::limits; beyond these, into its own parameters
   int32_t reason;  // YARD_REASON_* of calls that fail it
   uint32_t arg;    // the argument that a limit on tensors is about; else 0
 };
 
-// A breaker of one kind of call: device and dtypes are those of its key, and sizes pass these.
+// A breaker of calls with the device and dtypes of its key, and with sizes that pass these.
 struct KeyBreaker {
   const health::BreakerStatus* status;
   std::vector<op::Predicate> sizes;
@@ -57,11 +54,10 @@ struct KeyBreaker {
 
 // What foreign code is given of a call: integer fields, and arguments as they are.
 struct Reads {
-  // In the order of the names; without sources: not an integer field.
-  std::vector<op::Field> fields;
-  std::vector<uint8_t> args;  // read whole
+  std::vector<op::Field> fields;  // in the order of the names; others than integers have no sources
+  std::vector<uint8_t> args;      // read whole
 
-  // Without names: all arguments.
+  // All arguments if there are no names.
   static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
 };
 
@@ -71,7 +67,6 @@ struct Transformable {
   uint32_t arg;    // of the op's
 };
 
-// A transform that a call needs for a kernel.
 struct NeededTransform {
   uint32_t param;  // of the kernel's own
   uint32_t kinds;  // op::Transform
@@ -85,8 +80,7 @@ struct KernelCandidate {
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
   std::vector<Transformable> transformable;
-  // Why policy or the machine excludes it from all calls.
-  yard_verdict_t fixed{};
+  yard_verdict_t fixed{};              // why policy or the machine excludes it from all calls
   std::vector<uint32_t> device_needs;  // of a call's device, into registry::Kernel::needs
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
@@ -114,7 +108,6 @@ struct WatchSettings {
   std::shared_ptr<registry::ResultChecker> checker;          // runs before and after kernels
   std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
 
-  // Beside observers.
   bool any() const noexcept { return rollout != nullptr || checker != nullptr; }
 };
 
@@ -135,7 +128,6 @@ struct OpSettings {
 
 class CandidateSet {
  public:
-  // `op_record` must hold the op's program.
   static CandidateSet make(std::shared_ptr<const registry::OpRecord> op_record,
                            policy::ClauseSources sources, const ProcessState& process,
                            OpSettings settings = {});
@@ -148,7 +140,6 @@ class CandidateSet {
   const policy::Clauses& clauses() const noexcept { return clauses_; }
   const policy::ModeSettings& mode() const noexcept { return clauses_.sources().mode; }
   const OpSettings& settings() const noexcept { return settings_; }
-  // No fallback: a call gets the first choice or its error.
   bool strict() const noexcept { return clauses_.sources().policy.strict.value_or(false); }
   // Inputs that a kernel may overwrite are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }

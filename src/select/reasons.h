@@ -22,7 +22,6 @@ std::span<const ReasonInfo> reasons() noexcept;
 
 // A kernel's own codes are "own".
 std::string_view reason_name(int32_t code) noexcept;
-// One sentence.
 std::string reason_meaning(int32_t code);
 
 // The clause that a verdict is due to; null if it is not due to policy.

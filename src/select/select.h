@@ -53,10 +53,9 @@ struct Order : std::vector<uint16_t> {
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes = nullptr);
 
-// How many selections of this thread are nested: plugin code that runs in one may call ops.
+// How many selections of this thread are nested: plugin code that runs in one may call ops, but must not change the
+// candidates, nor wait for other selections.
 int select_depth() noexcept;
-// Whether the calling thread is inside select(): plugin code that runs there must not change the candidates, nor wait
-// for other selections.
 inline bool inside_select() noexcept { return select_depth() > 0; }
 
 struct ExplainRequest {
