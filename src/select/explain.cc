@@ -75,6 +75,15 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   return out;
 }
 
+// The rule, map or mode that chose the winner; empty if there is none.
+std::string chooser(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
+  const policy::Clauses& clauses = candidates.clauses();
+  const uint32_t rule = notes.entries[winner].rule;
+  if (notes.by_mode > 0) return fmt::format("mode '{}'", candidates.mode().program->name);
+  if (rule != policy::kNoClause) return clauses.text(clauses.clause(rule));
+  return clauses.tier(winner) < 0 ? text_of(candidates, policy::Clause::Act::kMap) : "";
+}
+
 // Which step of the order put the winner before the other.
 std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
                       uint16_t other) {
@@ -82,13 +91,11 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   const policy::Clauses& clauses = candidates.clauses();
   const int tier = clauses.tier(winner);
   const uint32_t rule = notes.entries[winner].rule;
-  if (rule != policy::kNoClause && rule != notes.entries[other].rule)
-    return fmt::format("{} chose {}", clauses.text(clauses.clause(rule)), w.kernel->id);
-  if (notes.by_mode > 0)
-    return fmt::format("mode '{}' chose {}", candidates.mode().program->name, w.kernel->id);
-  if (tier < 0)
-    return fmt::format("the op is mapped to {} by {}", w.kernel->id,
-                       text_of(candidates, policy::Clause::Act::kMap));
+  const std::string by = chooser(candidates, notes, winner);
+  if (!by.empty() && (rule == policy::kNoClause || rule != notes.entries[other].rule))
+    return tier < 0 && notes.by_mode == 0
+               ? fmt::format("the op is mapped to {} by {}", w.kernel->id, by)
+               : fmt::format("{} chose {}", by, w.kernel->id);
   if (tier != clauses.tier(other))
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
@@ -104,17 +111,6 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   if (notes.entries[winner].transforms.empty() && !notes.entries[other].transforms.empty())
     return fmt::format("equal priority, and {} needs no transform", w.kernel->id);
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
-}
-
-// The rule, map or mode that chose the winner; else empty.
-std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
-  const policy::Clauses& clauses = candidates.clauses();
-  if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", candidates.mode().program->name);
-  if (const uint32_t rule = notes.entries[winner].rule; rule != policy::kNoClause)
-    return "chosen by " + clauses.text(clauses.clause(rule));
-  if (clauses.tier(winner) < 0)
-    return "chosen by " + text_of(candidates, policy::Clause::Act::kMap);
-  return "";
 }
 
 void note_mode(const policy::ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
@@ -148,7 +144,8 @@ Explanation explain(const ExplainRequest& q) {
   for (size_t rank = 0; rank < order.size(); ++rank) {
     Candidate c = describe_candidate(candidates, order[rank], notes, *q.call);
     c.verdict = rank == 0 ? "selected" : "able";
-    if (rank == 0) c.detail = chosen_by(candidates, notes, order[0]);
+    if (const std::string by = chooser(candidates, notes, order[0]); rank == 0 && !by.empty())
+      c.detail = "chosen by " + by;
     if (rank > 0) {
       c.reason = reason_name(YARD_REASON_OUTRANKED);
       c.detail = why_after(candidates, notes, order[0], order[rank]);
