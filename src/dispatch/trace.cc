@@ -114,7 +114,8 @@ std::string TraceScope::to_text() const {
   for (const TraceNode& node : tracer_->nodes()) {
     std::vector<std::string> made, given;
     for (const TraceNode::Arg& a : node.args) {
-      if (a.writes != TraceNode::Arg::kNone) made.push_back(fmt::format("%{}: {}", a.writes, a.text));
+      if (a.writes != TraceNode::Arg::kNone)
+        made.push_back(fmt::format("%{}: {}", a.writes, a.text));
       if (a.writes != TraceNode::Arg::kNone && a.reads == TraceNode::Arg::kNone) continue;
       given.push_back((a.name.empty() ? "" : a.name + "=") +
                       (a.reads != TraceNode::Arg::kNone ? fmt::format("%{}", a.reads) : a.text));

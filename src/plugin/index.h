@@ -12,6 +12,7 @@
 #include "plugin/library.h"
 #include "plugin/manifest.h"
 #include "plugin/scan.h"
+#include "registry/interfaces.h"
 
 namespace yard::plugin {
 
