@@ -2,6 +2,7 @@
 // What is registered, for checks of rules and of the environment.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/lists.h"
@@ -61,10 +62,15 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
 
 Problems check_conditions(const policy::FileRules& rules, const registry::State& state,
                           const policy::ProcessPolicy& process, plugin::Loader& loader) {
-  Problems to = policy::check_config(rules.config, RuntimeNames(state, &process, loader));
-  std::erase_if(to, [](const ConfigProblem& p) {
-    return p.severity != Severity::kError || p.path.find(".conditions.") == std::string::npos;
-  });
+  const Problems all = policy::check_config(rules.config, RuntimeNames(state, &process, loader));
+  Problems to;
+  for (const ConfigProblem& p : all) {
+    const size_t rule = p.path.find(".conditions.");
+    if (p.severity != Severity::kError || rule == std::string::npos) continue;
+    // The op of a rule may have been removed since.
+    const std::string operation = p.path.substr(0, rule) + ".operation";
+    if (std::ranges::find(all, operation, &ConfigProblem::path) == all.end()) to.push_back(p);
+  }
   return to;
 }
 

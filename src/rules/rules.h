@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one way by which rules come into force: they are checked, validated, tried in a dry run, published or put in rollout,
-// and announced to listeners (yard/config.h). Also the names that rules and the environment may use, and what follows
-// from the rules in force outside of the dispatcher.
+// and announced to listeners (yard/config.h).
 //
 // Versions of rules are part of the published policy (policy::RulesVersion), so that they are in order whichever thread
 // publishes them. Rules are published if those in force are still the ones that the dry run saw. No lock is held while
@@ -67,8 +66,14 @@ class Rules {
   Standing standing();
   // Of the rules that were submitted last, and those that were found in the rules in force later.
   Problems problems();
-  RuntimeStats::Reloads stats();
-  void reset_stats();
+  RuntimeStats::Reloads stats() {
+    const std::lock_guard lock(lock_);
+    return stats_;
+  }
+  void reset_stats() {
+    const std::lock_guard lock(lock_);
+    stats_ = {};
+  }
 
   // To be called after each change of the snapshot, without locks. Applies settings outside of the dispatcher (plugins,
   // recording, the sweep of old plans), and checks conditions about ops that were registered after the rules were read.
@@ -126,7 +131,7 @@ class Rules {
   // watch.cc
   static bool wants_hot_reload(const Config& config);
   // Under the lock. Watches another file from now on, or none.
-  void set_watched(Watched next);
+  void set_watched(Watched next) { watched_ = std::move(next), ++watch_number_; }
   // Under the lock. Rules have come into force: a file decides whether it is watched, unless the program watches one.
   void watch_as_asked(Origin from, const std::string& source, const std::string& sha256, bool asks);
   // On the watcher's thread. Returns false to be called again.

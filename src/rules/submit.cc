@@ -322,10 +322,10 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
     if (ended.ok() && !*ended) return;
     if (!ended.ok()) add(ended.status().to_string());
   }
-  std::string text = fmt::format("{}: rollout {}: ", source, version != 0 ? "promoted" : "aborted");
+  std::string text = fmt::format("{}: rollout aborted: ", source);
   if (version != 0)
-    text += fmt::format("{} calls, {} failed; {} results checked, {} wrong", r.calls, r.failed,
-                        r.checked, r.wrong);
+    text = fmt::format("{}: rollout promoted: {} calls, {} failed; {} results checked, {} wrong",
+                       source, r.calls, r.failed, r.checked, r.wrong);
   for (const ConfigProblem& p : problems)
     text += (&p == problems.data() ? "" : "; ") + p.found + (p.right.empty() ? "" : "; " + p.right);
   {
@@ -369,16 +369,6 @@ Rules::Standing Rules::standing() {
   const std::lock_guard lock(lock_);
   to.watched = watched_.path, to.watched_for_file = watched_.by_mode;
   return to;
-}
-
-RuntimeStats::Reloads Rules::stats() {
-  const std::lock_guard lock(lock_);
-  return stats_;
-}
-
-void Rules::reset_stats() {
-  const std::lock_guard lock(lock_);
-  stats_ = {};
 }
 
 Problems Rules::problems() {

@@ -81,11 +81,6 @@ void Rules::unwatch() {
   if (check_reentry().ok()) watcher_.stop();
 }
 
-void Rules::set_watched(Watched next) {
-  watched_ = std::move(next);
-  ++watch_number_;
-}
-
 void Rules::watch_as_asked(Origin from, const std::string& source, const std::string& sha256,
                            bool asks) {
   if (from == Origin::kValue || (!watched_.path.empty() && !watched_.by_mode)) return;
