@@ -78,7 +78,8 @@ void PluginIndex::add_new(PluginRecord record) {
   if (std::ranges::none_of(*this, is_same)) push_back(std::move(record));
 }
 
-std::vector<std::string> PluginIndex::refused_for(registry::PluginOffer what, std::string_view name) const {
+std::vector<std::string> PluginIndex::refused_for(registry::PluginOffer what,
+                                                  std::string_view name) const {
   std::vector<std::string> to;
   size_t unread = 0;
   for (const PluginRecord& r : *this) {
