@@ -55,22 +55,18 @@ std::string what_pins(const File& file) {
 struct OpenLibraries {
   Mutex lock{Rank::kLoader};
   std::multiset<const void*> sections;
+
+  void add(const void* dynamic) {
+    const std::lock_guard hold(lock);
+    sections.insert(dynamic);
+  }
+  // Returns whether it is still open elsewhere in the process.
+  bool remove(const void* dynamic) {
+    const std::lock_guard hold(lock);
+    if (const auto it = sections.find(dynamic); it != sections.end()) sections.erase(it);
+    return sections.contains(dynamic);
+  }
 };
-
-void note_opened(const void* dynamic) {
-  OpenLibraries& open = process_wide<OpenLibraries>();
-  const std::lock_guard lock(open.lock);
-  open.sections.insert(dynamic);
-}
-
-// Returns whether it is still open elsewhere in the process.
-bool note_closed(const void* dynamic) {
-  OpenLibraries& open = process_wide<OpenLibraries>();
-  const std::lock_guard lock(open.lock);
-  if (const auto it = open.sections.find(dynamic); it != open.sections.end())
-    open.sections.erase(it);
-  return open.sections.contains(dynamic);
-}
 
 }  // namespace
 
@@ -88,7 +84,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string&
     return Status(Code::kInvalidArgument, std::move(text));
   }
   library.dynamic_ = dynamic_section(library.handle_);
-  note_opened(library.dynamic_);
+  process_wide<OpenLibraries>().add(library.dynamic_);
   return library;
 }
 
@@ -107,7 +103,8 @@ std::string DynamicLibrary::close() {
   if (handle_ == nullptr) return {};
   const OpeningLibrary gate;
   dlclose(std::exchange(handle_, nullptr));
-  return !note_closed(dynamic_) && is_loaded(dynamic_) ? pinned_by_ : "";
+  const bool in_use = process_wide<OpenLibraries>().remove(dynamic_);
+  return !in_use && is_loaded(dynamic_) ? pinned_by_ : "";
 }
 
 DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept

@@ -74,20 +74,12 @@ const char* to_string(ErrorClass c) noexcept {
 }
 
 const char* to_string(Code c) noexcept {
-  static constexpr const char* kNames[] = {"ok",
-                                           "invalid_argument",
-                                           "parse_error",
-                                           "unknown_op",
-                                           "not_found",
-                                           "conflict",
-                                           "no_kernel",
-                                           "unmapped",
-                                           "kernel_failed",
-                                           "deadline_exceeded",
-                                           "would_deadlock",
-                                           "unsupported",
-                                           "internal",
-                                           "out_of_memory"};
+  // clang-format off
+  static constexpr const char* kNames[] = {
+      "ok", "invalid_argument", "parse_error", "unknown_op", "not_found", "conflict", "no_kernel",
+      "unmapped", "kernel_failed", "deadline_exceeded", "would_deadlock", "unsupported", "internal",
+      "out_of_memory"};
+  // clang-format on
   const auto i = static_cast<size_t>(c);
   return i < std::size(kNames) ? kNames[i] : "?";
 }

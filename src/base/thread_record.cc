@@ -55,14 +55,7 @@ void on_thread_exit(void* record) {
   r->in_use.store(false, std::memory_order_release);
 }
 
-constinit std::once_flag g_once;
 pthread_key_t g_exit_key;
-
-void prepare_for_threads() {
-  // Before the first read of any thread: it must know by then whether to fence.
-  register_membarrier();
-  if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
-}
 
 ThreadRecord& free_record() {
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
@@ -80,7 +73,11 @@ ThreadRecord& free_record() {
 
 // Puts a record into use for the calling thread.
 ThreadRecord& take_record() {
-  std::call_once(g_once, prepare_for_threads);
+  static constinit std::once_flag once;
+  std::call_once(once, [] {
+    register_membarrier();  // before its first read a thread must know whether to fence
+    if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
+  });
   ThreadRecord& r = free_record();
   // Again if it changed meanwhile: set_reader_fences() may have been here between load and store.
   bool fences;
