@@ -9,8 +9,8 @@
 namespace yard::detail {
 namespace {
 
-constinit struct final : dispatch::CoreServices {
-} g_no_services;
+class NoServices final : public dispatch::CoreServices {};
+constinit NoServices g_no_services;
 std::atomic<uint64_t> g_last_core{0};
 
 }  // namespace

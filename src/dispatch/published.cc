@@ -193,8 +193,7 @@ void Published::publish_health_in_call() noexcept {
 }
 
 void Published::catch_up() {
-  if (select::inside_select()) return;
-  core_.services().on_change();
+  if (!select::inside_select()) core_.services().on_change();
 }
 
 void Published::apply_settings() {

@@ -36,28 +36,27 @@ uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
 
 exec::Request request(const PlannedCall& c, const yard_value_t* args) {
   const Entry& e = c.entry;
-  exec::Request r{.op = e.name().c_str(),
-                  .host = c.site.core->host,
-                  .args = args,
-                  .count = e.program().arg_count(),
-                  .flags = flags_of(c, args),
-                  .strict = e.strict(),
-                  .writes_inputs = e.program().has_inout(),
-                  .options = c.options,
-                  .given = c.cells.at,
-                  .program = &e.program(),
-                  .states = c.site.core->states_for(c.options)};
-  r.save = e.candidates().saves_inputs();
-  r.checker = e.candidates().settings().watch.checker.get();
-  r.labels = &e.candidates().settings().labels;
-  r.selected = c.selected, r.select_ns = c.select_ns;
-  return r;
+  return {.op = e.name().c_str(),
+          .host = c.site.core->host,
+          .args = args,
+          .count = e.program().arg_count(),
+          .flags = flags_of(c, args),
+          .strict = e.candidates().strict(),
+          .writes_inputs = e.program().has_inout(),
+          .options = c.options,
+          .given = c.cells.at,
+          .program = &e.program(),
+          .states = c.site.core->states_for(c.options),
+          .save = e.candidates().saves_inputs(),
+          .checker = e.candidates().settings().watch.checker.get(),
+          .labels = &e.candidates().settings().labels,
+          .selected = c.selected,
+          .select_ns = c.select_ns};
 }
 
 namespace {
 
-// Times one call in about ThreadHead::kSampledOneIn, and restarts the thread's countdown before the kernel, which may call
-// ops.
+// Times one call in about ThreadHead::kSampledOneIn. Restarts the countdown before the kernel, which may call ops.
 class SampledTime {
  public:
   explicit SampledTime(base::ThreadRecord& thread) noexcept : timed_(thread.is_timed()) {

@@ -106,7 +106,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const Recipe& recipe() const noexcept { return recipe_; }
   const select::CandidateSet& candidates() const noexcept { return candidates_; }
   uint64_t generation() const noexcept { return generation_; }
-  bool strict() const noexcept { return candidates_.strict(); }
   // Whether a plan is the one for a key. Does not read the plan table.
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
     return plan.hash == key.hash && plan.key_words == key.words &&

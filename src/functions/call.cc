@@ -179,11 +179,9 @@ void leave_probe(FunctionTry& so_far) noexcept {
 
 HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {
   Service* const service = Service::serving();
-  return dispatch::nested_slot(thread,
-                               service != nullptr
-                                   ? service->core().max_call_depth.load(std::memory_order_relaxed)
-                                   : Core::kMaxCallDepth,
-                               function.group, function.name);
+  const uint32_t most =
+      service != nullptr ? service->core().max_call_depth.load() : Core::kMaxCallDepth;
+  return dispatch::nested_slot(thread, most, function.group, function.name);
 }
 
 uint32_t scope_flags(const ThreadHead& thread) noexcept {
