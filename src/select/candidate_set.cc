@@ -141,7 +141,6 @@ bool may_write_inputs(const op::Program& program) {
          });
 }
 
-// What a kind of limit reads and tests.
 struct LimitMeaning {
   std::optional<op::Field::Kind> property;  // of an argument; unset: the field that the limit names
   op::IntegerTest test;

@@ -61,7 +61,6 @@ struct Reads {
   static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
 };
 
-// An argument that a kernel may need transformed.
 struct Transformable {
   uint32_t param;  // of the kernel's own
   uint32_t arg;    // of the op's

@@ -32,7 +32,6 @@ std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidat
                      candidates.clauses().text(*clause), c.kernel->id);
 }
 
-// The scores that adjust a kernel's priority for a call.
 std::vector<Candidate::Score> score_notes(const CandidateSet& candidates, std::string_view kernel,
                                           const op::Call& call) {
   std::vector<Candidate::Score> to;
@@ -84,7 +83,6 @@ std::string chooser(const CandidateSet& candidates, const Notes& notes, uint16_t
   return clauses.tier(winner) < 0 ? text_of(candidates, policy::Clause::Act::kMap) : "";
 }
 
-// Which step of the order put the winner before the other.
 std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
                       uint16_t other) {
   const KernelCandidate &w = candidates.all()[winner], &o = candidates.all()[other];
@@ -220,7 +218,6 @@ std::string candidate_json(const Candidate& c) {
   return to.text();
 }
 
-// The lines below a candidate: how scores adjust its priority, and the transforms that it needs.
 std::string lines_below(const Candidate& c) {
   std::string scores, transforms;
   for (const Candidate::Score& s : c.scores) scores += (scores.empty() ? "" : "; ") + to_string(s);

@@ -160,7 +160,6 @@ std::string transform_text(const CandidateSet& candidates, const KernelCandidate
                          : "the host cannot transform its dtype");
 }
 
-// Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
   const policy::Clauses& clauses = candidates.clauses();
   if (clauses.mapped().empty())

@@ -30,7 +30,6 @@ struct DepthGuard : base::ForeignCode {
 
 using policy::kNoClause;
 
-// One run of the selector.
 struct Selection {
   const CandidateSet& candidates;
   const yard_value_t* args;
@@ -73,7 +72,6 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
   verdict.flags = kByVerifier;
 }
 
-// Whether a lost device or an open breaker excludes the kernel from the call.
 void check_health(const Selection& s, const KernelCandidate& c, yard_verdict_t& v,
                   std::string* text) {
   const health::HealthSnapshot* view = s.candidates.settings().health.get();
@@ -155,7 +153,6 @@ double estimate(const Selection& s, const KernelCandidate& c) {
   }
 }
 
-// A kernel that can take the call.
 struct Able {
   uint16_t index;
   double cost;
@@ -184,9 +181,6 @@ void sort(std::vector<Able>& able) {
   }
 }
 
-// ---- Modes that the program has added ----
-
-// The ids that the mode names, best first.
 std::vector<std::string> ids_of_mode(const Selection& s, const std::vector<Able>& able) {
   const ModeProvider& provider = s.candidates.mode().program->provider;
   const op::Labels& labels = s.candidates.settings().labels;
@@ -285,7 +279,6 @@ std::vector<Able> find_able(const Selection& s) {
   return able;
 }
 
-// The kernels that a group takes, in its order.
 Order order_in(const Selection& s, const policy::ClauseGroup& group, std::vector<Able> able) {
   using Takes = policy::ClauseGroup::Takes;
   constexpr double kMost = std::numeric_limits<double>::max();

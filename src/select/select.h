@@ -67,7 +67,6 @@ struct ExplainRequest {
   OpSettings settings = {};
 };
 
-// A run of the selector with notes, in words.
 Explanation explain(const ExplainRequest& q);
 
 }  // namespace yard::select
