@@ -192,6 +192,7 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     return exec::Plan::Ptr();
   };
   auto plan = select_and_store();
+  free_some_old_plans();
   if (full) collect_if_due();
   return plan;
 }

@@ -71,6 +71,21 @@ Status set_fields(Core& core, const F& set) {
   });
 }
 
+// A field that no op has is most likely misspelt, but an op to come may have it.
+void warn_of_unknown_fields(const registry::State& state, const policy::ProgramMode& mode) {
+  if (!mode.provider.reads) return;
+  std::vector<std::string> known;
+  for (const auto& [name, op_record] : state.op_records) {
+    for (const std::string& f : op_record->op->program->field_names()) known.push_back(f);
+    for (const auto& p : op_record->op->program->schema().params) known.push_back(p.name);
+  }
+  for (const std::string& name : *mode.provider.reads)
+    if (!base::contains(known, name))
+      base::log(LogLevel::kWarn, "select",
+                fmt::format("mode '{}' reads '{}', which no op has{}", mode.name, name,
+                            base::did_you_mean(name, known)));
+}
+
 }  // namespace
 
 Status set_policy(Core& core, Policy policy) {
@@ -96,12 +111,13 @@ Status set_static_map(Core& core, StaticMap map) {
 }
 
 Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode) {
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+  return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
     auto modes = std::make_shared<policy::Modes>(*p.modes);
     if (!modes->emplace(mode->name, mode).second)
       return Status(Code::kConflict,
                     fmt::format("mode '{}' exists already; call remove_mode() first", mode->name));
     p.modes = std::move(modes);
+    warn_of_unknown_fields(state, *mode);
     return Status();
   });
 }

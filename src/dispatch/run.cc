@@ -236,6 +236,7 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   const bool in_rollout = c.rollout != nullptr;
   policy::RolloutTally* const tally =
       rollout != nullptr ? &tally_of(*rollout, c.entry, asked.args, in_rollout) : nullptr;
+  asked.time_checks = tally != nullptr;
   asked.check_always = in_rollout && tally->wants_check();
   const int64_t start = tally != nullptr ? base::steady_ns() : 0;
   Probes probes(c.entry, c.plan, asked);

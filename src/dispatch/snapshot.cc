@@ -14,6 +14,13 @@ constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself an
 void free_table(void* t) { delete static_cast<PlanTable*>(t); }
 void free_plan(void* p) { delete static_cast<exec::Plan*>(p); }
 
+// Of entries that have been freed.
+struct OldPlans {
+  base::Mutex mutex{base::Rank::kReclaimer};
+  std::vector<std::deque<MadePlan>> of;
+};
+constexpr size_t kFreedAtOnce = 32;
+
 uint64_t next_memo_version() noexcept {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -95,6 +102,26 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
   table_ = new PlanTable(kFirstTable);  // last: from here on ~Entry() frees it
 }
 
+Entry::~Entry() {
+  delete table_.load(std::memory_order_relaxed);
+  if (plans_.size() <= kFreedAtOnce) return;
+  try {
+    OldPlans& old = base::process_wide<OldPlans>();
+    const std::lock_guard lock(old.mutex);
+    old.of.push_back(std::move(plans_));
+  } catch (const std::bad_alloc&) {  // they are freed here
+  }
+}
+
+void free_some_old_plans() {
+  OldPlans& old = base::process_wide<OldPlans>();
+  const std::lock_guard lock(old.mutex);
+  for (size_t i = 0; i < kFreedAtOnce && !old.of.empty(); ++i) {
+    old.of.back().pop_back();
+    if (old.of.back().empty()) old.of.pop_back();
+  }
+}
+
 exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
                             const op::Call& call) const {
   size_t tries = exec::Plan::kMaxAttempts;
@@ -123,7 +150,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
 
 void Entry::make_table(size_t size) {
   auto table = std::make_unique<PlanTable>(size);
-  for (const Made& m : plans_) table->put(m.plan.get());
+  for (const MadePlan& m : plans_) table->put(m.plan.get());
   PlanTable* const old = table_.exchange(table.release(), std::memory_order_acq_rel);
   base::reclaimer().retire(old, free_table, {this});
 }
@@ -133,7 +160,7 @@ size_t Entry::evict(size_t most, const F& goes) {
   std::vector<exec::Plan::Ptr> gone;
   size_t looks = 2 * plans_.size();
   for (; looks > 0 && !plans_.empty() && gone.size() < most; --looks) {
-    Made m = std::move(plans_.front());
+    MadePlan m = std::move(plans_.front());
     plans_.pop_front();
     if (m.plan->pins.load(std::memory_order_relaxed) > 0 || !goes(*m.plan, m.at))
       plans_.push_back(std::move(m));

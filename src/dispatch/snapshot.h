@@ -66,6 +66,15 @@ struct KnownCalls {
   std::vector<Known> all;  // oldest first
 };
 
+struct MadePlan {
+  exec::Plan::Ptr plan;
+  std::chrono::steady_clock::time_point at;  // only where plans have a lifetime
+};
+
+// Frees some of the plans of entries that have been freed. Freeing thousands at once would make a change slow, so later
+// selections do it.
+void free_some_old_plans();
+
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
   // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare; the
@@ -75,7 +84,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
                                      MemoVersion& memos, std::shared_ptr<health::CallTable> calls,
                                      const Entry* old, const void* inside = nullptr);
-  ~Entry() { delete table_.load(std::memory_order_relaxed); }
+  ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
@@ -140,11 +149,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   select::CandidateSet candidates_;
   const std::shared_ptr<health::CallTable> calls_;               // outlives what counts in it
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
-  struct Made {
-    exec::Plan::Ptr plan;
-    std::chrono::steady_clock::time_point at;  // only where plans have a lifetime
-  };
-  std::deque<Made> plans_;  // oldest first
+  std::deque<MadePlan> plans_;                                   // oldest first
   std::shared_ptr<KnownCalls> known_calls_;
   const void* inside_;
   // Under the plan lock. It has room for what else retires the entry.

@@ -78,6 +78,7 @@ struct Request {
   registry::ResultChecker* checker = nullptr;  // checks the results of kernels
   const op::Labels* labels = nullptr;          // of process and scope, for the checker
   bool check_always = false;                   // checks the call even if it is not sampled
+  bool time_checks = false;                    // fills in Outcome::checking_ns
   bool selected = false;                       // the call had no plan
   int64_t select_ns = 0;                       // then: what the selection took
   ResultRecord* record = nullptr;  // instead of that of the options; its `run_ns` is not filled in
@@ -99,7 +100,7 @@ struct Outcome {
   health::Series* series = nullptr;  // where the call was counted; null if it was not
   bool checked = false;              // the results of `served` were checked and are right
   bool unjudged = false;             // a check of them began, and could not be made
-  uint64_t checking_ns = 0;          // spent on checks of results
+  uint64_t checking_ns = 0;          // spent on checks of results, with Request::time_checks
   bool changed_float_state = false;  // by a kernel; it was restored
   bool found_wrong() const noexcept {
     return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });

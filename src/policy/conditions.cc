@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <tuple>
 
-#include "base/lists.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/words.h"
@@ -40,7 +40,10 @@ bool Test::holds_for(std::string_view text) const {
   if (kind == Kind::kGlob)
     return std::any_of(texts.begin(), texts.end(),
                        [&](auto& glob) { return glob_matches(glob, text); });
-  return base::contains(texts, text);
+  // Rules may have a thousand such tests, each of one text.
+  for (const std::string& t : texts)
+    if (t.size() == text.size() && std::memcmp(t.data(), text.data(), t.size()) == 0) return true;
+  return false;
 }
 
 bool Test::holds(const AxisValue& v) const {
@@ -206,6 +209,12 @@ class TestMaker {
     return bad("found " + shown(v.text, v.quoted), type_text(field_) + hint);
   }
 
+  bool unknown_name(const ConfigValue& v) {
+    std::vector<std::string> known;
+    for (const auto& of : names_of_values(field_)) known.insert(known.end(), of.begin(), of.end());
+    return bad_value(v, base::did_you_mean(base::lower(v.text), known));
+  }
+
   // Whole numbers, or others as ordered() has them.
   bool numbers() {
     const bool whole = field_.type == FieldType::kWhole;
@@ -251,23 +260,26 @@ class TestMaker {
 
   // The values of which one of the texts is a name, or matches one.
   bool closed() {
-    const auto names = names_of_values(field_);
-    if (is_pattern(op_) && !patterns()) return false;
+    std::vector<int64_t> values;
     for (const ConfigValue& v : c_.values) {
       if (is_pattern(op_)) break;
-      std::vector<std::string> known;
-      for (const auto& of : names) known.insert(known.end(), of.begin(), of.end());
       const auto dtype = field_.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
-      const std::string name = dtype ? to_string(*dtype) : v.text;
-      if (!base::contains(known, name))
-        return bad_value(v, base::did_you_mean(base::lower(v.text), known));
-      test.kind = Test::Kind::kTextOneOf, test.texts.push_back(name);
+      const auto word = std::ranges::find(field_.words, v.text);
+      if (dtype)
+        values.push_back(static_cast<int64_t>(*dtype));
+      else if (word != field_.words.end())
+        values.push_back(word - field_.words.begin());
+      else
+        return unknown_name(v);
     }
-    std::vector<int64_t> values;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (std::any_of(names[i].begin(), names[i].end(),
-                      [&](const std::string& name) { return test.holds_for(name); }))
-        values.push_back(static_cast<int64_t>(i));
+    if (is_pattern(op_)) {
+      if (!patterns()) return false;
+      const auto names = names_of_values(field_);
+      for (size_t i = 0; i < names.size(); ++i)
+        if (std::any_of(names[i].begin(), names[i].end(),
+                        [&](const std::string& name) { return test.holds_for(name); }))
+          values.push_back(static_cast<int64_t>(i));
+    }
     if (values.empty())
       return bad("found " + shown(c_.values[0].text, true) + ", which matches nothing",
                  type_text(field_));
