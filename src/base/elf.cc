@@ -23,6 +23,7 @@ constexpr int kMachine = EM_AARCH64;
 #endif
 
 constexpr uint64_t kMostSegments = 256, kMostSections = 65280, kLargestSegment = 1 << 20;
+constexpr uint64_t kLargestRead = 64 << 20;                  // at once
 constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // of the dynamic segment
 
 class Reader {
@@ -59,10 +60,11 @@ class Reader {
   bool inside(uint64_t offset, uint64_t length) const {
     return offset <= size_ && length <= size_ - offset;
   }
-  // Empty if they are not in the file.
+  // Empty if they are not in the file, or too many.
   template <class T>
   std::vector<T> get(uint64_t offset, uint64_t count) const {
-    if (count > size_ || !inside(offset, count * sizeof(T))) return {};
+    if (count == 0 || count > kLargestRead / sizeof(T) || !inside(offset, count * sizeof(T)))
+      return {};
     std::vector<T> to(count);
     if (!read_at_(to.data(), count * sizeof(T), offset)) to.clear();
     return to;

@@ -12,13 +12,20 @@ namespace {
 
 constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+// The text without blanks at both ends. Lines may end with a carriage return.
+std::string_view trim(std::string_view s) {
+  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+  return s;
+}
 
 // Removes and returns the first word.
 std::string_view word(std::string_view& s) {
   const auto end = static_cast<size_t>(std::ranges::find_if(s, is_blank) - s.begin());
   const std::string_view w = s.substr(0, end);
-  s = base::trim(s.substr(end));
+  s = trim(s.substr(end));
   return w;
 }
 
@@ -28,8 +35,8 @@ std::optional<std::string_view> part(std::string_view& s) {
     if (s[at] != ':' || (at > 0 && !is_blank(s[at - 1])) ||
         (at + 1 < s.size() && !is_blank(s[at + 1])))
       continue;
-    const std::string_view head = base::trim(s.substr(0, at));
-    s = base::trim(s.substr(at + 1));
+    const std::string_view head = trim(s.substr(0, at));
+    s = trim(s.substr(at + 1));
     return head;
   }
   return std::nullopt;
@@ -62,10 +69,8 @@ Result<std::vector<Expectation>> parse_expectations(std::string_view text, std::
   std::vector<std::string> problems;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
+    const std::string_view line = trim(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    line = base::trim(line);
     if (line.empty() || line[0] == '#') continue;
     Expectation e;
     e.line = number;
