@@ -118,11 +118,12 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   for (int w = 0; w < 2; ++w)
     writers.emplace_back([&, w] {
       std::mt19937 random(static_cast<unsigned>(w) + 1);
-      // Longer if hardly anything was read so far.
+      // Longer, and slower, if hardly anything was read so far: what changes while it is read is read again.
       for (int i = 0; i < scaled(200) || (i < 20000 && reloaded + refused < 2); ++i) {
         write_something(random, w);
         // Mostly in one go, sometimes long enough to be read in between.
-        std::this_thread::sleep_for(std::chrono::milliseconds(i % 16 == 15 ? 60 : random() % 4));
+        const bool pauses = i % 16 == 15 || i >= scaled(200);
+        std::this_thread::sleep_for(std::chrono::milliseconds(pauses ? 60 : random() % 4));
       }
     });
   for (auto& w : writers) w.join();
