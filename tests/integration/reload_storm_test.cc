@@ -122,8 +122,9 @@ TEST_F(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
       for (int i = 0; i < scaled(200) || (i < 20000 && reloaded + refused < 2); ++i) {
         write_something(random, w);
         // Mostly in one go, sometimes long enough to be read in between.
-        const bool pauses = i % 16 == 15 || i >= scaled(200);
-        std::this_thread::sleep_for(std::chrono::milliseconds(pauses ? 60 : random() % 4));
+        std::chrono::milliseconds pause(i % 16 == 15 ? 60 : random() % 4);
+        if (i >= scaled(200)) pause = 1s;
+        std::this_thread::sleep_for(pause);
       }
     });
   for (auto& w : writers) w.join();
