@@ -35,7 +35,7 @@ YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
 struct Policy {
-  // What follows when a kernel fails that may have overwritten inputs.
+  // What happens after the failure of a kernel that may have overwritten inputs.
   enum class RetryInplace : int {
     kNever,  // its error is the call's
     kSave,   // inputs are copied before such a kernel runs, and restored for the next one
@@ -171,7 +171,7 @@ struct ModeCall {
   // A kernel that could serve the call.
   struct Candidate {
     std::string_view id;
-    std::string_view vendor;  // empty: none
+    std::string_view vendor;  // empty if it has none
     Kind kind = Kind::kDefault;
     double priority = 0;
     double estimate_ns = -1;  // its cost estimate; negative: none

@@ -78,7 +78,7 @@ struct RuntimeStats {
     uint64_t applied = 0, refused = 0;   // rules whose rollout began are applied, too
     uint64_t aborted = 0;                // rollouts that did worse
     uint64_t last_ns = 0, total_ns = 0;  // of those applied: checking, compiling, publishing
-    std::string last_error;              // of the last one refused; empty: none was
+    std::string last_error;              // why the last rules were refused; empty if none were
   } reloads;
 };
 

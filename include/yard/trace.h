@@ -93,11 +93,11 @@ class Runtime;
 class YARD_API Recording {
  public:
   struct Stats {
-    std::string path;      // of the file; empty: not recording
+    std::string path;      // of the file; empty if nothing is recorded
     uint64_t calls = 0;    // recorded
     uint64_t dropped = 0;  // not recorded, since there were too many distinct ones
     size_t distinct = 0;
-    std::string problem;  // why the last attempt to write the file failed; empty: it did not
+    std::string problem;  // why the last attempt to write the file failed; empty if it succeeded
   };
 
   // Counts calls from now on and writes them to the file: every few seconds, at the end of the recording and of the process.

@@ -72,7 +72,7 @@ uint64_t Counter::total() const noexcept {
 }
 
 void restart_counters() noexcept {
-  // What has been counted is not freed: a thread that is gone may have been making it.
+  // The chunks are not freed, because a thread that does not exist here may have been making one.
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
     r->chunks.store(nullptr, std::memory_order_relaxed);
     r->counters = nullptr;

@@ -26,7 +26,7 @@ struct ElfReading {
 
 // The notes of an owner and type. Everything that the dynamic loader will map must lie inside of the file.
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type);
-// The same from memory, for tests.
+// Reads a file that is in memory, for tests and fuzzers.
 ElfReading read_elf(std::string_view bytes, std::string_view owner, uint32_t type);
 
 // Up to `most` symbols of a library that keep it from being unloaded (STB_GNU_UNIQUE).

@@ -17,7 +17,7 @@
 
 namespace yard::base {
 
-// What stat() tells of a file: device, inode, size, two times, and errno. Two writes of the same size within the resolution
+// The results of stat() for a file: device, inode, size, two times, and errno. Two writes of the same size within the resolution
 // of file times look the same; waiting for longer than that avoids it.
 using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);

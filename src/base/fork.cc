@@ -60,7 +60,7 @@ std::mutex& lock_of(const Mutex& mutex, Rank rank) noexcept {
   return g_locks[at(rank)][address * 0x9e3779b97f4a7c15u >> (64 - kBits)].mutex;
 }
 
-// Those of kOutput are not taken at a fork.
+// Locks of kOutput are not taken at a fork.
 template <class F>
 void for_each_lock(const F& f) {
   for (int rank = 0; rank < kRanks; ++rank)

@@ -39,7 +39,7 @@ std::string json_string(std::string_view text);
 // out. Text that is printable already stays as it is.
 inline constexpr size_t kLongestPrintable = 2048;
 std::string printable(std::string_view text, size_t most = kLongestPrintable);
-// The same for several lines: newlines stay, and each later line is indented, so that none looks like a message of its own.
+// Does this for several lines: newlines stay, and each later line is indented, so that none looks like a message of its own.
 std::string printable_lines(std::string_view text, size_t most);
 
 // The text of an exception, printable and never empty.
