@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a canary's dump: reading ends, mistakes are named, what was read writes and reads back as itself, and
 // running it again ends with an answer. While an allocation fails, as the input chooses, both end as before or for lack of
-// memory.
+// memory. The libraries of vendors are left out of that: oneDNN 2.7 reads freed memory after an allocation failed in it.
 #include <yard/verify.h>
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void fail_allocations(std::string_view bytes, yard::Code expected, bool may_repl
     }
     require(code == expected || code == yard::Code::kOutOfMemory);
     const auto dump = yard::parse_canary_dump(bytes, "dump");
-    if (!dump.ok() || !may_replay) continue;
+    if (!dump.ok() || !may_replay || dump->mismatch.kernel.starts_with("vendor.")) continue;
     const FailingAllocations failing(n, which);
     const auto replay = yard::replay(yard::Runtime::shared(), *dump);
     require(replay.ok() || !replay.status().message().empty());
