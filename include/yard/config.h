@@ -4,16 +4,12 @@
 //   yard::ConfigReading r = yard::read_config("/etc/acme/rules.yaml");              // YAML or JSON
 //   for (const yard::ConfigProblem& p : r.problems) std::puts(to_string(p).c_str());
 //   if (r.ok()) std::puts(yard::to_yaml(r.config).c_str());
-//
 //   runtime.rules().on_change([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
 //   runtime.rules().watch("/etc/acme/rules.yaml").or_throw();                       // again after each change
 //   runtime.rules().roll_back(runtime.rules().history()[0].number).or_throw();
 //
-//   runtime.rules().set_static_map({{"rms_norm", "default.simd"}}).or_throw();
-//
-// Reading checks the form of a file and all that does not need ops and kernels; a runtime checks the rest when it is given
-// the value. Functions here are pure but for reading files, may be called from any thread, and do not throw.
-// docs/reference/rules.md has the grammar.
+// docs/reference/rules.md says what every key and setting of a file means, docs/guides/rules.md how rules change. Reading checks
+// the form of a file; a runtime that is given the value checks the names of ops and kernels. Any thread may call any function.
 #pragma once
 
 #include <yard/health.h>
@@ -27,7 +23,7 @@
 
 namespace yard {
 
-// The place of something in a file; not part of its value. All 0: made in code.
+// A place in a file, which is not part of the value. All fields are 0 for values that are made in code.
 struct ConfigPlace {
   uint32_t file = 0;  // index into Config::sources.files
   uint32_t line = 0, column = 0;
@@ -37,7 +33,7 @@ struct ConfigPlace {
 // A scalar as it was written. Its type depends on the field it is compared with.
 struct ConfigValue {
   std::string text;
-  bool quoted = false;  // text, even if it looks like a number or a switch: "8", "true"
+  bool quoted = false;  // it is a text even if it looks like a number or a switch
   bool operator==(const ConfigValue&) const = default;
 };
 
@@ -50,35 +46,33 @@ struct Condition {
   bool operator==(const Condition&) const = default;
 };
 
-// A kernel id or, where the grammar allows it, a glob. In denies, allows and locks a kernel may be unknown: that is a
-// warning, and the statement holds once the kernel is registered. Elsewhere it is an error unless `optional`.
 struct KernelRef {
-  std::string id;
-  bool optional = false;  // no problem at all if there is none: a plugin may bring it later
+  std::string id;         // or a glob, where the grammar allows it
+  bool optional = false;  // the kernel may be unknown
   ConfigPlace at;
   bool operator==(const KernelRef&) const = default;
 };
 
-// Calls of `operation` for which every condition holds go to `kernel`; kernels that `deny` lists, or that `allow` does not,
-// may not serve them. Has one of the three, or several. Denies and allows of all rules that match count, in every mode.
+// Which kernel serves the calls of `operation` for which every condition holds, and which may not. Operations and kernels here
+// and below are names or globs.
 struct DispatchRule {
-  std::string operation;  // op or glob
+  std::string operation;
   std::vector<Condition> conditions;
-  std::string kernel;                           // id or glob; empty: only deny or allow
-  std::vector<KernelRef> deny;                  // ids or globs
-  std::optional<std::vector<KernelRef>> allow;  // ids or globs
-  std::optional<int> priority;                  // 0 to 1000; unset: defaults.default_priority
-  bool optional = false;  // neither an unknown op nor an unknown kernel is an error
+  std::string kernel;  // may be empty if there is a deny or allow list
+  std::vector<KernelRef> deny;
+  std::optional<std::vector<KernelRef>> allow;
+  std::optional<int> priority;
+  bool optional = false;  // the op and the kernels may be unknown
   std::string name, description;
   ConfigPlace at, operation_at, kernel_at;
   bool operator==(const DispatchRule&) const = default;
 };
 
-// (priority + Σ add) · Π multiply, for kernels that match and calls for which every condition holds.
+// Changes the priority of a kernel to (priority + Σ add) · Π multiply for calls for which every condition holds.
 struct ScoreRule {
-  std::string operation = "*";  // op or glob
+  std::string operation = "*";
   std::vector<Condition> conditions;
-  std::string kernel;  // id or glob
+  std::string kernel;
   double add = 0, multiply = 1;
   bool optional = false;
   std::string name, description;
@@ -86,35 +80,30 @@ struct ScoreRule {
   bool operator==(const ScoreRule&) const = default;
 };
 
-// Implementations of dispatched functions (function.h). Unset fields come from a less exact key.
+// Which backends implement functions (function.h).
 struct FunctionRule {
-  std::optional<bool> enabled;                       // false: the original
+  std::optional<bool> enabled;
   std::optional<std::vector<std::string>> backends;  // only these, in this order
-  std::vector<std::string> deny;                     // adds up over all keys that match
+  std::vector<std::string> deny;
   ConfigPlace at;
   bool operator==(const FunctionRule&) const = default;
 };
 
 // Canary checks of sampled calls (CanaryReport in verify.h).
 struct CanaryRule {
-  // Results are compared with another kernel's, or finite inputs must give finite results.
   enum class Check : int { kValues, kFinite };
 
-  std::string op = {};                // name or glob
-  std::string kernel = "*";           // id or glob
-  int64_t one_in = 1;                 // of the calls, at random
-  std::string against = "reference";  // the op's reference kernel, or the id of another
-  // For floats; both unset: the op's own; one unset: 0.
+  std::string op = {}, kernel = "*";
+  int64_t one_in = 1;
+  std::string against = "reference";
   std::optional<double> rtol = {}, atol = {};
   Check check = Check::kValues;
-  // A folder for the inputs of calls with wrong results; empty: they are not kept.
-  std::string dump = {};
-  int64_t dump_most = 16;  // files in it
-  bool optional = false;   // neither an unknown op nor an unknown kernel is an error
+  std::string dump = {};  // a folder; empty if inputs are not kept
+  int64_t dump_most = 16;
+  bool optional = false;
   ConfigPlace at = {}, op_at = {}, kernel_at = {}, against_at = {};
   bool operator==(const CanaryRule&) const = default;
 };
-
 YARD_API const char* to_string(CanaryRule::Check check) noexcept;
 
 // Unset fields are left to the program, the environment or the default.
@@ -123,33 +112,27 @@ struct ConfigSettings {
   template <class T>
   using Set = std::optional<T>;
 
-  Set<std::string> mode;                                  // a Mode by name
-  std::map<std::string, std::string, std::less<>> modes;  // op or glob → mode
-  // "dynamic", "config": where calls in mode static go on, in this order, if the op is not mapped or its static kernel
-  // fails. Empty: they fail.
+  Set<std::string> mode;
+  std::map<std::string, std::string, std::less<>> modes;  // by op or glob
   std::vector<std::string> mode_fallback;
 
   struct Cache {
     Set<bool> enabled;
-    Set<int64_t> size;       // plans per op
-    Set<Duration> lifetime;  // of a plan; unset: as long as nothing changes
+    Set<int64_t> size;
+    Set<Duration> lifetime;
     bool operator==(const Cache&) const = default;
   } cache;
 
-  Set<int64_t> max_fallback_attempts;
-  Set<int64_t> max_call_depth;      // of calls inside of calls, on one thread
-  Set<int64_t> state_bytes;         // that kept states of kernels may hold together
-  std::vector<std::string> labels;  // of the program's own that conditions may name
+  Set<int64_t> max_fallback_attempts, max_call_depth, state_bytes;
+  std::vector<std::string> labels;
 
-  struct Plugins {  // see PluginSettings; the program and the environment precede these
+  struct Plugins {  // see PluginSettings
     Set<bool> require_verified;
     bool operator==(const Plugins&) const = default;
   } plugins;
 
   struct Telemetry {
-    Set<std::string> record;  // a file for the calls, unless another recording runs
-    // In rule files `record` must be below this folder. Unset: the folder of the rule file.
-    Set<std::string> directory;
+    Set<std::string> record, directory;
     bool operator==(const Telemetry&) const = default;
   } telemetry;
 
@@ -161,8 +144,7 @@ struct ConfigSettings {
   struct Breaker {  // see BreakerSettings
     Set<bool> enabled;
     Set<int64_t> failure_threshold, failure_percent, failure_min_calls;
-    Set<Duration> failure_window;
-    Set<Duration> cooldown, cooldown_cap;
+    Set<Duration> failure_window, cooldown, cooldown_cap;
     Set<double> cooldown_growth;
     Set<int64_t> success_threshold, half_open_max_calls;
     bool operator==(const Breaker&) const = default;
@@ -173,45 +155,42 @@ struct ConfigSettings {
 
 // A rollout: new rules apply to a share of calls, and the rollout is aborted if these fail more often or take longer.
 struct RolloutRule {
-  double percent = 10;                                     // of the eligible calls
-  std::map<std::string, std::string, std::less<>> labels;  // calls with all of these are eligible
-  double hold_s = 60;                                      // then they are in force for all calls
-  double max_error_rate =
-      0.01;                   // share of rollout calls in which a kernel failed or none was found
-  double max_slowdown = 1.5;  // time of rollout calls relative to the others
+  double percent = 10;
+  std::map<std::string, std::string, std::less<>> labels;
+  double hold_s = 60;
+  double max_error_rate = 0.01;
+  double max_slowdown = 1.5;
   ConfigPlace at;
   bool operator==(const RolloutRule&) const = default;
 };
 
 struct Config {
-  // Op or glob → kernel or kernels. An exact name beats a glob, a longer glob a shorter one.
+  // By op or glob.
   using KernelMap = std::map<std::string, KernelRef, std::less<>>;
   using ChainMap = std::map<std::string, std::vector<KernelRef>, std::less<>>;
 
   struct Defaults {
-    std::vector<KernelRef> fallback_policy;  // the chain of ops that have none
-    std::optional<int> default_priority;     // of rules without one; 50 where unset
+    std::vector<KernelRef> fallback_policy;
+    std::optional<int> default_priority;
     bool operator==(const Defaults&) const = default;
   } defaults;
   std::vector<DispatchRule> dispatch_rules;
   KernelMap kernel_locks;
-  std::vector<KernelRef> kernel_denies;                 // ids or globs
-  std::optional<std::vector<KernelRef>> kernel_allows;  // ids or globs
+  std::vector<KernelRef> kernel_denies;
+  std::optional<std::vector<KernelRef>> kernel_allows;
   ChainMap fallback_chains;
   Policy policy;
-  KernelMap static_kernel_map;  // ops by name
+  KernelMap static_kernel_map;
   std::vector<ScoreRule> score;
-  // Group, or group/function, or globs of such.
-  std::map<std::string, FunctionRule, std::less<>> functions;
-  // Of those with the same check the first that matches a kernel counts.
+  std::map<std::string, FunctionRule, std::less<>> functions;  // by group, group/name, or glob
   std::vector<CanaryRule> canary;
-  std::optional<RolloutRule> rollout;  // how these replace rules in force; unset: at once
+  std::optional<RolloutRule> rollout;
   ConfigSettings settings;
 
-  // Where it was read from. Not part of the value.
+  // Where it was read from, which is not part of the value.
   struct Sources {
     std::vector<std::string> files;  // the file itself, then those it includes, in order
-    // Of names whose own values have no place: "policy.per_op/rms_norm", "settings.modes/rms_norm".
+    // Places of names whose values have none: "policy.per_op/rms_norm", "settings.modes/rms_norm".
     std::map<std::string, ConfigPlace, std::less<>> places;
     friend bool operator==(const Sources&, const Sources&) noexcept { return true; }
   } sources;
@@ -225,11 +204,10 @@ YARD_API const char* to_string(Severity s) noexcept;
 struct ConfigProblem {
   Severity severity = Severity::kError;
   std::string file;
-  uint32_t line = 0, column = 0;  // 0: of the file as a whole
+  uint32_t line = 0, column = 0;  // 0 for the file as a whole
   std::string path;               // dispatch_rules[2].conditions.batch_size_gte
   std::string found;              // what is wrong
   std::string right;              // what was expected, perhaps with a suggestion; may be empty
-
   bool operator==(const ConfigProblem&) const = default;
 };
 // `rules.yaml:7:5: error: dispatch_rules[2].priority: expected a whole number from 0 to 1000, got 1200`
@@ -238,24 +216,24 @@ YARD_API std::string to_string(const ConfigProblem& problem);
 struct ConfigReading {
   Config config;  // all that could be read
   std::vector<ConfigProblem> problems;
-  // Every file that was opened or is missing: what a watcher watches. The first is the file itself.
-  std::vector<std::string> files;
-  std::string sha256;  // of all the texts
+  std::vector<std::string> files;  // the file itself, then all that were opened or are missing
+  std::string sha256;              // of all the texts
 
-  YARD_API bool ok() const noexcept;  // warnings are fine
+  YARD_API bool ok() const noexcept;  // there are no errors; there may be warnings
 };
 
-// A file and all that it includes.
+// Reads a file and all that it includes.
 YARD_API ConfigReading read_config(const std::string& path);
-// Text as if it were in a file of that name; includes are read from that file's folder.
+// Reads a text as if it were in a file of that name; includes are read from that file's folder.
 YARD_API ConfigReading parse_config(std::string_view text, const std::string& name);
-
-// YAML that parse_config() reads as the same value; without comments, includes resolved.
+// YAML that parse_config() reads as the same value, without comments, includes resolved.
 YARD_API std::string to_yaml(const Config& config);
+// JSON Schema of the file, for editors.
+YARD_API std::string config_json_schema();
 
 struct ConfigChange {
   std::string path;           // settings.cache.size
-  std::string before, after;  // as YAML on one line; empty: not there
+  std::string before, after;  // as YAML on one line; empty if it is not there
   bool operator==(const ConfigChange&) const = default;
 };
 // The differences, in the order of the file. A rule that moved counts as removed and added.
@@ -263,111 +241,95 @@ YARD_API std::vector<ConfigChange> diff(const Config& before, const Config& afte
 
 // The policy of the rules: `policy`, kernel_locks, kernel_denies and kernel_allows together.
 YARD_API Policy policy_of(const Config& config);
-
-// settings.breaker over `base`. For values made in code it may be invalid: see validate().
+// settings.breaker over `base`. For values that are made in code the result may be invalid: see validate().
 YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings& base = {});
 
-// JSON Schema of the file, for editors.
-YARD_API std::string config_json_schema();
-
-// Op → kernel, set in code. In mode auto the mapped kernel is first for calls it can take; in mode static it is the only one,
-// and an op without one is the error `unmapped`. A map bypasses neither deny nor capability. It precedes static_kernel_map of
-// the rule file. `yard bake` writes maps from recorded calls.
+// The kernel of each op in mode static (docs/guides/modes.md), which `yard bake` writes from recorded calls.
 using StaticMap = std::map<std::string, std::string, std::less<>>;
 
-// How rules change. Whatever offers them (load, set, a watched file, roll_back), they are checked against the registered ops
-// and kernels, and by the program's validators. The last calls of each op that had to select are selected again under them;
-// one that would be left without a kernel refuses them. Then one store publishes them, and they are kept as a version.
-// Refused rules change nothing. None of this waits for calls.
-
-// How a file is watched; settings.reload of the file in force precedes this.
+// How a file is watched. settings.reload of the file in force has precedence.
 struct WatchSettings {
-  // How long the files must be unchanged before they are read; less than 20 ms is an error. Files that change all the time
-  // are read every ten of these. The last write always counts.
-  std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // How often the files are checked; less than 10 ms is an error.
-  std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
+  std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);       // at least 20 ms
+  std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);  // at least 10 ms
 };
 
 // Rules that are or were in force.
 struct ConfigVersion {
   uint64_t number = 0;  // 1, 2, ... in the order in which they came into force
-  std::string sha256;   // of the texts it was read from; of its YAML for a value
+  std::string sha256;   // of the texts, or of the YAML of a value
   std::chrono::system_clock::time_point time;
-  std::string source;                 // a path, "Rules::set", "rollback to 3", or "none": no rules
+  std::string source;                 // a path, "Rules::set", "rollback to 3", or "none"
   std::vector<ConfigChange> changes;  // against the version before
   bool in_force = false;
 };
-// The last 32 are kept.
-inline constexpr size_t kConfigHistory = 32;
+inline constexpr size_t kConfigHistory = 32;  // versions that are kept
 
 struct ConfigEvent {
   enum class Kind : int {
     kReloaded,
     kRefused,
     kRolledBack,
-    kRollout,  // `rollout`: they apply to a share of calls
-    kAborted,  // a rollout that did worse; the rules in force stay
+    kRollout,  // a rollout has begun
+    kAborted,  // a rollout did worse, and the rules in force stay
   };
   Kind kind = Kind::kReloaded;
-  uint64_t version = 0;                 // in force after it; 0: none
+  uint64_t version = 0;                 // that is in force then; 0 if there is none
   std::string source;                   // as in ConfigVersion
-  std::vector<ConfigProblem> problems;  // all errors of what was refused; warnings
+  std::vector<ConfigProblem> problems;  // errors of refused rules, and warnings
 };
 // "reloaded", "refused", "rolled back", "rollout", "rollout aborted".
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
-// `rules.yaml: refused, version 3 stays in force`, then the problems, one a line.
+// `rules.yaml: refused, version 3 stays in force`, then one line for each problem.
 YARD_API std::string to_string(const ConfigEvent& event);
 
 // Called after each change and each refusal, in order, on a thread of the runtime and never inside a call. May use the
 // runtime but not destroy it. Exceptions are logged. Another change may have followed before the event is delivered.
 using ConfigListener = std::function<void(const ConfigEvent&)>;
 
-// Called before rules come into force: an error or an exception refuses them. Runs on the thread that offers them, which may
-// be the watcher's. Must not change the rules itself: that is the error would_deadlock.
+// Refuses rules, by an error or an exception, before they come into force. Runs on the thread that offers them, which may be
+// the watcher's. Changing the rules in it is the error would_deadlock.
 using ConfigValidator = std::function<Status(const Config&)>;
 
-// Rules, labels, static kernels and modes of one runtime; valid as long as it. Any thread may call any function.
+// Rules, labels, static kernels and modes of one runtime, valid as long as the runtime. No function waits for calls.
 class YARD_API Rules {
  public:
-  // Reads a rule file, checks it against the registered ops and kernels and puts it in force; on error nothing changes. The
-  // status is the first error with the others as notes; `problems` gets all of them, and warnings. An empty path removes
-  // the rules and ends the watch.
+  // Checks a rule file or a value against the registered ops and kernels, and puts it in force. If it is refused, nothing
+  // changes: the status is the first error with the others as notes, and `problems` gets all errors and warnings. An empty
+  // path removes the rules and ends the watch.
   Status load(const std::string& path, std::vector<ConfigProblem>* problems = nullptr);
   Status set(Config config, std::vector<ConfigProblem>* problems = nullptr);
   // The rules in force; empty if there are none.
   Config config() const;
   std::vector<ConfigProblem> check(const std::string& path) const;
-  // As load(), and again, on a thread of the runtime, whenever the file or one that it includes changes. The file is
-  // watched even if it is invalid now; if it cannot be watched, none is. One file at a time. load() of a file in mode
-  // hot_reload does this.
+  // Does load(), and again whenever the file or one that it includes changes, even if it is invalid now. Watches one file at
+  // a time; if this one cannot be watched, none is.
   Status watch(const std::string& path, const WatchSettings& settings = {},
                std::vector<ConfigProblem>* problems = nullptr);
   // The rules in force stay.
   void unwatch();
-  // The last versions, oldest first. Computes their differences.
+  // The last kConfigHistory versions, oldest first. Computes their differences.
   std::vector<ConfigVersion> history() const;
   // Puts an earlier version in force, as a new one, if it is valid now. A watched file stays watched.
   Status roll_back(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
 
-  // The number is for remove_callback(), after which the function is no longer called.
+  // Return a number for remove_callback(), after which the function is not called any more.
   uint64_t add_validator(ConfigValidator validator);
   uint64_t on_change(ConfigListener listener);
   void remove_callback(uint64_t id);
 
-  // Labels of every call, for rules; those of a scope or of a call precede them.
+  // Labels of every call. Those of a scope or of a call have precedence.
   Status set_labels(std::map<std::string, std::string, std::less<>> labels);
-  // The static kernels of ops, replacing those set before; they precede static_kernel_map of the rule file. Ops and kernels
-  // that do not exist are an error that names all of them; then nothing changes. An empty map removes all.
+  // Replaces the static kernels set before. They have precedence over static_kernel_map of the rule file. Unknown ops and
+  // kernels are an error that names all of them, and then nothing changes.
   Status set_static_map(StaticMap map);
   StaticMap static_map() const;
-  // A mode of the program (policy.h); the provider is held until no call uses it. An error if the name is in use. A rule file
-  // that names it must be loaded later: see RuntimeSettings::modes.
+  // Adds a mode of the program (policy.h), unless the name is in use. The provider is held until no call uses it. Rule files
+  // that name the mode must be loaded later: see RuntimeSettings::modes.
   Status add_mode(std::string_view name, ModeProvider provider);
-  // Calls in flight finish; later calls and scopes that name it fail. An error while the rules in force name it.
+  // An error while the rules in force name the mode. Calls in flight finish; later calls and scopes that name it fail.
   Status remove_mode(std::string_view name);
-  // Reads the environment again; otherwise it is read once. A variable with an invalid value keeps its previous meaning and
-  // is the error; the others take effect. Like getenv, not while another thread changes the environment.
+  // Reads the environment again, which is otherwise read once. A variable with an invalid value keeps its meaning and is the
+  // error; the others take effect. As with getenv, no thread may change the environment meanwhile.
   Status reload_environment();
 
  private:

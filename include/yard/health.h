@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health: circuit breakers, and how the backends and kernels of a runtime are doing. docs/concepts/breakers.md has the model.
+// Health: circuit breakers, and how the backends and kernels of a runtime are doing. docs/concepts/breakers.md has the model
+// and examples.
 //
 //   yard::Health health = runtime.health();
-//   std::puts(to_string(health.report(), std::chrono::steady_clock::now()).c_str());
 //   health.open("rms_norm", "vendor.acme", "bad firmware").or_throw();  // until it is closed manually
 //   health.on_event([](const yard::BreakerEvent& e) { send_alert(e.text); });
 //
-// A runtime has a circuit breaker for each kernel and kind of call. CircuitBreaker is the same for any program:
-//
-//   yard::CircuitBreaker breaker("database");
-//   if (yard::BreakerPermit permit = breaker.try_acquire(Clock::now())) {
-//     if (query()) permit.success(Clock::now());
-//     else permit.failure(Clock::now(), "no answer");
-//   }
-//
-// All functions may be called from any thread, those of Health also from inside kernels, and none waits for calls. Reading
-// a state or a report changes nothing. After fork() the breakers of the child are closed.
+// All functions may be called from any thread, those of Health also from inside kernels, and none waits for calls. After
+// fork() the breakers of the child are closed.
 #pragma once
 
 #include <yard/status.h>
@@ -31,7 +23,7 @@
 namespace yard {
 
 struct BreakerSettings {
-  bool enabled = true;             // if false, failures open nothing; manual opening still works
+  bool enabled = true;             // if false, breakers are only opened manually
   uint32_t failure_threshold = 5;  // consecutive failures that open it
   // The percentage of failures that opens it, too, among at least `failure_min_calls` calls within `failure_window`, which
   // begins with a failure. 0 turns this off.
@@ -42,16 +34,14 @@ struct BreakerSettings {
   double cooldown_growth = 2;                                    // factor for each repeat
   // The longest time that it stays open. Repeats are forgotten after this time without a failure.
   std::chrono::nanoseconds cooldown_cap = std::chrono::minutes(10);
-  uint32_t success_threshold = 2;    // in half-open, to close
+  uint32_t success_threshold = 2;    // successful probes that close it
   uint32_t half_open_max_calls = 3;  // probes per half-open period, which is as long as `cooldown`
-
   bool operator==(const BreakerSettings&) const = default;
 };
 // An error names the first invalid value and what was expected.
 YARD_API Status validate(const BreakerSettings& settings);
 
-enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };
-// "closed", "open", "half_open".
+enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };  // "closed", "open", "half_open"
 YARD_API const char* to_string(BreakerState state) noexcept;
 
 struct BreakerEvent {
@@ -61,20 +51,20 @@ struct BreakerEvent {
   std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
-  // Of kOpened: when probes begin; time_point::max() if only close() ends it.
+  // Of kOpened: when probes begin, or time_point::max() if only close() ends it.
   std::chrono::steady_clock::time_point until;
 };
 // "opened", "half_open", "closed", "device_lost", "device_back".
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 // `database: opened for 30s: 5 failures in a row, the last: no answer`
 YARD_API std::string to_string(const BreakerEvent& event);
-// Events that a CircuitBreaker or a runtime keeps until they are taken. The oldest are dropped.
+// The number of events that a CircuitBreaker or a runtime keeps until they are taken. The oldest are dropped.
 inline constexpr size_t kBreakerEvents = 256;
 
 class CircuitBreaker;
 
-// Permission for one call. Its result is given once, by success() or failure(); without one the call does not count.
-// Must not outlive its breaker. Used by one thread at a time.
+// Permission for one call, which does not count unless success() or failure() gives its result. Must not outlive its breaker.
+// One thread at a time may use it.
 class [[nodiscard]] BreakerPermit {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -101,14 +91,14 @@ class [[nodiscard]] BreakerPermit {
   bool probe_ = false;
 };
 
-// Reads no clock: time is passed in.
+// A breaker for any program. It reads no clock: time is passed in.
 class YARD_API CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct Counters {
     uint64_t admitted = 0, refused = 0;  // by try_acquire()
     uint64_t successes = 0, failures = 0, opened = 0;
-    uint64_t late = 0;  // results without effect, of calls that began before the last state change
+    uint64_t late = 0;            // results of calls that began before the last state change
     uint64_t events_dropped = 0;  // not taken in time
   };
 
@@ -124,15 +114,14 @@ class YARD_API CircuitBreaker {
   void open(Time now, std::string_view why = {},
             std::optional<std::chrono::nanoseconds> duration = {});
   void close(Time now);
-  // Closes, and forgets repeats; counters and events stay.
-  void reset(Time now);
+  void reset(Time now);  // also forgets repeats
 
   BreakerState state(Time now) const;
   // When probes begin; empty if it is not open, or open until it is closed manually.
   std::optional<Time> open_until(Time now) const;
   Counters counters() const;
   const std::string& name() const noexcept;
-  // Events since the last call, oldest first. There are no callbacks, which could delay a caller.
+  // Events since the last call, oldest first.
   std::vector<BreakerEvent> take_events();
 
  private:
@@ -141,7 +130,6 @@ class YARD_API CircuitBreaker {
   std::unique_ptr<Impl> impl_;
 };
 
-// The number of failures of each class.
 struct FailureCounts {
   std::array<uint64_t, 7> by_class{};  // by ErrorClass
 
@@ -149,7 +137,7 @@ struct FailureCounts {
   uint64_t total() const noexcept {
     return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
   }
-  // Those that count for the failure rate: not those of the caller, nor declined calls.
+  // Those that count for the failure rate, which errors of the caller and declined calls do not.
   uint64_t counted() const noexcept {
     return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
   }
@@ -161,9 +149,7 @@ struct HealthCounts {
   FailureCounts failures;
   std::string last_error;
   std::optional<std::chrono::steady_clock::time_point> last_error_at;
-
-  // From 0 to 1; 0 if nothing ran.
-  YARD_API double failure_rate() const noexcept;
+  YARD_API double failure_rate() const noexcept;  // from 0 to 1
 };
 
 struct KernelHealth : HealthCounts {
@@ -176,7 +162,6 @@ struct KernelHealth : HealthCounts {
     uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
     bool manual = false;   // opened manually
   };
-  // A call that the kernel failed on, by its sizes.
   struct FailedCall {
     std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`
     uint64_t count = 0;
@@ -185,10 +170,9 @@ struct KernelHealth : HealthCounts {
 
   std::string op, kernel, backend;
   std::vector<Breaker> open;
-  std::vector<FailedCall> failed_calls;  // at most kFailedCalls, the latest first
+  std::vector<FailedCall> failed_calls;  // of different sizes, the latest first
 };
-// Different calls that are listed for a kernel. Of many that fail at the same time, the first are.
-inline constexpr size_t kFailedCalls = 8;
+inline constexpr size_t kFailedCalls = 8;  // that are listed for a kernel at most
 
 // All kernels of a backend, and what the program recorded of it.
 struct BackendHealth : HealthCounts {
@@ -219,24 +203,23 @@ class CanaryState;
 class Runtime;
 struct CanaryReport;  // verify.h
 
-// Called for each event, one after the other, on a thread of the runtime, so that it delays neither calls nor breakers.
-// May use the runtime, but not destroy it. Exceptions are logged. While it blocks, the last kBreakerEvents are kept.
+// Called for each event, one after the other, on a thread of the runtime. May use the runtime, but not destroy it. Exceptions
+// are logged. While it blocks, the last kBreakerEvents are kept.
 using BreakerListener = std::function<void(const BreakerEvent&)>;
 
-// The health of one runtime. Valid as long as its runtime.
+// The health of one runtime, valid as long as the runtime.
 class YARD_API Health {
  public:
   HealthReport report() const;
-  // Results of the rule file's canary checks since the runtime was made.
-  CanaryReport canaries() const;
+  CanaryReport canaries() const;  // since the runtime was made
 
-  // Manual operations on a kernel as a whole; or on a backend's implementation of a dispatched function, with
-  // "group/name" as the op and the backend as the kernel. An error if there is no such kernel. In effect on return.
+  // Manual operations on a kernel as a whole, or on a backend's implementation of a function, with "group/name" as the op and
+  // the backend as the kernel. In effect on return. An error if there is no such kernel.
   Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
   Status close(std::string_view op, std::string_view kernel);
   Status reset(std::string_view op, std::string_view kernel);  // also forgets all failures
 
-  // Excludes every kernel of the device until device_back(). A kernel that reports YARD_DEVICE_LOST has the same effect.
+  // Excludes every kernel of the device until device_back(), as a kernel does that reports YARD_DEVICE_LOST.
   void device_lost(Device device, std::string_view why);
   void device_back(Device device);
 
@@ -244,12 +227,12 @@ class YARD_API Health {
   void record_success(std::string_view backend, uint64_t count = 1);
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text);
 
-  // For decisions from now on. Of lower precedence than a rule file.
+  // For decisions from now on. Rule files have precedence.
   Status set_settings(const BreakerSettings& settings);
   BreakerSettings settings() const;  // that are in force
 
-  // Returns an id for remove_listener(). When that returns the listener is not running, except on the calling thread,
-  // and is not called again.
+  // Returns an id for remove_listener(). When that returns, the listener does not run and is not called again; it may still
+  // run on the calling thread.
   uint64_t on_event(BreakerListener listener);
   void remove_listener(uint64_t id);
 
