@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles for calls that are made repeatedly: on tensors of one form, or with options and weights of their own.
+// Handles for calls that are made repeatedly (docs/guides/calling_ops.md): on tensors of one form, or with options and
+// weights of their own.
 //
 //   auto fast = yard::bind(rms_norm, out, x, weight).value();    // follows changes of policy and registry
 //   fast(1e-6f).or_throw();                                      // on the tensors it was bound to
 //   fast(out2, x2, weight, 1e-6f).or_throw();                    // on others of the same form
 //   auto fixed = yard::freeze(rms_norm, out, x, weight).value(); // one kernel for good
-//
-//   auto attention = yard::Instance::make("sliding_attention", {{"window", 128}}).value();
-//   attention.load({{"sink", sink}}).or_throw();                 // named tensors, borrowed
-//   attention.call({out, q, k, v}).or_throw();                   // of kernels with state
 //
 // The form of bound and frozen handles is dtypes, shapes, strides and alignment; data pointers and scalars may vary. Passing
 // tensors of another form is undefined (debug builds check it). Handles and instances may be called from any thread.
@@ -157,32 +154,25 @@ namespace exec {
 class States;
 }
 
-// An op with options and weights of its own, for kernels that have state. The kernel that serves a call gets its state at
-// the first one: created from the options, loaded with the weights, prepared for the shape; it is kept for later calls and
-// destroyed exactly once. A kernel must not change its state while it runs. Plain calls share one instance without options
-// or weights.
+// An op with options and weights of its own, for kernels that have state:
 //
-// A weight with the name of a parameter of the op lets kernels hold a prepared copy of that argument:
+//   auto attention = yard::Instance::make("sliding_attention", {{"window", 128}}).value();
+//   attention.load({{"sink", sink}}).or_throw();
+//   attention.call({out, q, k, v}).or_throw();
 //
-//   auto project = yard::Instance::make("linear").value();
-//   project.load({{"weight", weight}}).or_throw();    // its contents stay as they are until the next load()
-//   project.call({out, x, weight}).or_throw();        // packed at the first call
-//
-// Such a state serves only calls that pass the tensor that was loaded (address, dtype, shape, strides); other calls are
-// served by other kernels. After changing the contents of the weight, load it again.
+// The kernel that serves a call gets its state at the first one, and keeps it for later calls. A weight with the name of a
+// parameter lets kernels hold a prepared copy of that argument; its contents must stay as they are until the next load().
 class YARD_API Instance {
  public:
-  // Options by name; texts are copied. An error if no kernel of the op accepts them; kernels that do not are skipped. The
-  // runtime must outlive the instance.
+  // An error if no kernel of the op accepts the options; kernels that do not are skipped. The runtime must outlive it.
   static Result<Instance> make(Runtime& runtime, std::string_view op,
                                std::initializer_list<Arg> options = {});
   static Result<Instance> make(Runtime& runtime, std::string_view op, std::span<const Arg> options);
   // On Runtime::shared().
   static Result<Instance> make(std::string_view op, std::initializer_list<Arg> options = {});
 
-  // Tensors by name; their data must stay as long as the instance. Replaces what was loaded before. An error, which changes
-  // nothing, if every kernel of the op that loads weights declares other names; a kernel that does not declare one of them
-  // declines calls.
+  // Replaces what was loaded before. The tensors are borrowed. An error if every kernel of the op that loads weights
+  // declares other names; a kernel that does not declare one of them declines calls.
   Status load(std::initializer_list<Arg> weights);
   Status load(std::span<const Arg> weights);
 

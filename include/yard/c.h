@@ -22,8 +22,7 @@ extern "C" {
 /* An op, looked up once; stays valid for the life of the process. */
 typedef struct yard_op_ref yard_op_ref_t;
 
-/* An op with options and weights of its own, for kernels that have state: create() of plugin.h gets the options, load() the
- * weights. Valid from yard_make_instance() to yard_free_instance(). */
+/* An op with options and weights of its own, for kernels that have state (create() and load() of plugin.h). */
 typedef struct yard_instance yard_instance_t;
 
 /* What one call may ask for; zero-filled means nothing. */
@@ -71,21 +70,18 @@ YARD_C_API int32_t yard_call_named(const char* op, const yard_named_value_t* arg
                                    const yard_options_t* options, yard_result_t* result,
                                    char* error, size_t error_size);
 
-/* An instance for calls with yard_options_t::instance. Options have names and scalar values; texts are copied, and kernels
- * fill in defaults. NULL and a message if the op is unknown or none of its kernels accepts the options. Kernels that do not
- * accept them are skipped in calls. The kernel that serves a call gets its state at the first one, and keeps it. */
+/* An instance for calls with yard_options_t::instance. NULL and a message if the op is unknown or none of its kernels
+ * accepts the options; kernels that do not are skipped in calls. The kernel that serves a call keeps its state. */
 YARD_C_API yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
                                                uint32_t count, char* error, size_t error_size);
-/* Loads weights: tensors by name, in place of those loaded before. Their descriptors are copied, shape included; their data
- * is not, and must stay until the instance is freed or others are loaded and no call that began before is running. Later
- * calls make their states again. Also while other threads call. */
+/* Loads weights by name, in place of those loaded before; other threads may be calling. Descriptors are copied. The data
+ * must stay until no call uses it: the instance was freed, or others were loaded and earlier calls have ended. */
 YARD_C_API int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* weights,
                                      uint32_t count, char* error, size_t error_size);
 /* How many states it holds now, and their bytes, as far as their kernels say. */
 YARD_C_API size_t yard_count_states(const yard_instance_t* instance);
 YARD_C_API uint64_t yard_state_bytes(const yard_instance_t* instance);
-/* Ends it, with its states: destroy() has been called for each when this returns. No call on it may be running or begin
- * later. NULL is accepted. */
+/* Destroys it with its states. No call on it may be running or begin later. NULL is accepted. */
 YARD_C_API void yard_free_instance(yard_instance_t* instance);
 
 /* The id of the kernel that a CallSpec would run, into `kernel`. */

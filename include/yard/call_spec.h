@@ -5,10 +5,8 @@
 //   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();     // Values and Args
 //
 //   yard::ParsedCall call = runtime.parse("softmax(f32[4,8;16,1])").value();
-//   for (const yard::ParsedArg& a : call.args) std::puts(a.name.c_str());   // out x
 //   yard::CallTensors found(call, 1), expected(call, 1);                    // the same seed, the same numbers
 //   runtime.call(call.op, found.args()).or_throw();
-//   ...
 //   yard::Difference d = yard::compare(found.written(), expected.written(), {});
 //
 // Reading a CallSpec (docs/reference/call_spec.md) against the op's schema fills in absent optionals, scalar defaults,
@@ -158,7 +156,7 @@ struct TensorBytes {
   bool operator==(const TensorBytes&) const = default;
 };
 
-// Memory for a call, filled with numbers that suit the op, and guarded so that writes outside of the tensors are detected.
+// Memory for a call, filled with numbers, and guarded so that writes outside of the tensors are detected.
 class YARD_API CallTensors {
  public:
   // A tensor that a kernel writes.
@@ -171,9 +169,7 @@ class YARD_API CallTensors {
   // Whether `sets` of tensors for the call can be made: on the cpu, within the memory there is.
   static Status check(const ParsedCall& call, int sets);
 
-  // The same seed and contents give the same numbers on every machine. Integers are within the range of ParsedArg::elements.
-  // Without one, those of 16 bits and more are indices into the smallest table of floats that the call only reads. Smaller
-  // ones, and those of a dtype that is also written, are small numbers of both signs.
+  // The same seed and contents give the same numbers on every machine. docs/guides/verify.md says which integers suit an op.
   CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
   ~CallTensors();
   CallTensors(const CallTensors&) = delete;
@@ -192,7 +188,7 @@ class YARD_API CallTensors {
   // Fills outputs with other garbage, so that a kernel that reads them gives other results.
   void scramble() const;
   // Describes memory that was changed but must not be: inputs, gaps, memory around tensors; with `written` also outputs.
-  // Returns an empty text if there is none.
+  // Empty if there is none.
   std::string damage(bool written = false) const;
   std::vector<char> bits() const;  // of everything written, elements only
 
@@ -213,13 +209,9 @@ struct Difference {
 };
 
 // `found` and `expected` have the same forms. An element may be off by
-//
 //   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
-//
-// where a row runs along the last dimension and `magnitudes` has what yard_op_t::magnitude writes. NaN equals NaN only,
-// infinity the infinity of its sign, or a number that the next rounding would have made infinite within the tolerance. The
-// first tolerance for the dtype, and for a dtype that was read or any, counts. Without one: exact for integers, 1e-12 for
-// f64, 1e-5 for f32, two units in the last place for 16 bits, one for 8.
+// where `magnitudes` has what yard_op_t::magnitude writes. docs/guides/verify.md has the rules for NaN and infinity, and the
+// tolerances of dtypes for which none is given.
 YARD_API Difference compare(std::span<const CallTensors::Written> found,
                             std::span<const CallTensors::Written> expected,
                             std::span<const yard_tolerance_t> tolerances,

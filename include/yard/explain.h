@@ -45,9 +45,8 @@ struct Candidate {
 // "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
 YARD_API std::string to_string(const Candidate::Score& score);
 
-// A field of the policy in force, and where it was set.
 struct PolicyNote {
-  std::string field, value, source;
+  std::string field, value, source;  // where the field was set
 };
 
 struct Explanation {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seeing and steering a process from outside: the client of the socket that every process with a Runtime answers on.
 //
-//   for (const yard::InspectTarget& t : yard::inspect_targets()) std::printf("%ld %s\n", long(t.pid), t.program.c_str());
-//
 //   auto client = yard::InspectClient::connect(pid).value();
 //   std::string answer = client.request(R"({"v": 1, "id": 1, "command": "status"})").value();
 //
-// docs/reference/inspect.md has the commands and the protocol: one JSON object a line, each way. A process answers from its
-// first call on, to its own user and to root, unless RuntimeSettings::inspect or YARD_INSPECT say no. Functions may be called
-// from any thread; an InspectClient by one at a time.
+// docs/reference/inspect.md has the commands and the protocol. Functions may be called from any thread; an InspectClient by
+// one at a time.
 #pragma once
 
 #include <yard/status.h>

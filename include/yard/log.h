@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logging: levels and the sink.
 //
-// Loggers are named after the layers of the library (`select`, `plugin`, ...); `backend` is for messages of kernels and
-// plugins. Each distinct message is written once, but every change of rules is logged. The default sink writes to stderr.
-//
 //   yard::set_log_level(yard::LogLevel::kInfo);
 //   yard::set_log_level("select", yard::LogLevel::kDebug).or_throw();
 //   yard::set_log_sink([](const yard::LogMessage& m) { my_log(m.logger, m.text); });
 //
-// All of this is per process, not per Runtime, and may be called from any thread. A forked child keeps levels and sink,
-// and writes each message once itself.
+// Each distinct message is written once, events such as changes of rules each time (docs/guides/logging.md). All of this is
+// per process, may be called from any thread, and is kept by a forked child.
 #pragma once
 
 #include <yard/plugin.h>
@@ -48,16 +45,15 @@ YARD_API void set_log_sink(LogSink sink);
 
 // The level of all loggers without a level of their own; initially kWarn.
 YARD_API void set_log_level(LogLevel level) noexcept;
-// Of one logger. kNotFound, with a suggestion, if there is no such logger.
+// kNotFound, with a suggestion, if there is no such logger.
 YARD_API Status set_log_level(std::string_view logger, LogLevel level);
 // The level in force for a logger; the default for an unknown name.
 YARD_API LogLevel log_level(std::string_view logger) noexcept;
-// The names of all loggers.
+// The layers of the library (`select`, `plugin`, ...), and `backend` for messages of kernels and plugins.
 YARD_API std::vector<std::string_view> loggers();
 
-// Sets all levels from one text, `info,select=debug`: a bare level is the default, NAME=LEVEL is that of one logger.
-// Loggers that are not named follow the default, which is kWarn if it is not given. The empty text resets everything.
-// kParse if it is invalid: the message is the first error, the notes are the others, and nothing has changed.
+// Sets all levels from one text, `info,select=debug`, in which loggers that are not named follow the default. The empty text
+// resets everything. An invalid text changes nothing: the message is the first error, the notes are the others.
 YARD_API Status apply_log_levels(std::string_view text);
 
 // Text from outside (kernels, plugins, files) on one line, safe for logs and terminals: control characters and bytes that

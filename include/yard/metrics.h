@@ -5,9 +5,8 @@
 //   yard::MetricsServer server = yard::MetricsServer::start(runtime).value();  // http://127.0.0.1:9464/metrics
 //   yard::write_metrics(runtime, "/var/lib/node_exporter/yard.prom").or_throw();
 //
-// docs/reference/metrics.md lists all metrics. Label values are names of ops, kernels and modes and a few fixed words, never
-// CallSpecs. The forms of Prometheus need a library that was built with prometheus-cpp; without it they are the error
-// `unsupported`. All functions may be called from any thread. Reading does not delay calls.
+// docs/reference/metrics.md lists all metrics. The forms of Prometheus need a library that was built with prometheus-cpp;
+// without it they are the error `unsupported`. Any thread may call all functions. Reading does not delay calls.
 #pragma once
 
 #include <yard/health.h>
@@ -56,8 +55,7 @@ YARD_API std::vector<Metric> metrics(const Runtime& runtime, size_t max_series =
 
 // The text format of Prometheus, version 0.0.4.
 YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
-// {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}; samples of histograms have "count",
-// "sum" and "buckets": [{"le", "count"}] instead of "value".
+// {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}.
 YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
 
 // Writes the text format to a file for the textfile collector of node_exporter. Readers see the old or the new file.

@@ -6,9 +6,8 @@
 //   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();    // options.h
 //
 // Tensors are TensorViews or classes of the program that `yard_view` makes views of (tensor.h). Calls go to
-// Runtime::shared(); `on(runtime)` gives the same op on another one. Any thread may call. A call whose plan is cached
-// allocates nothing and takes no lock. The signature is checked against the op's schema at the first call: a mismatch is an
-// error of every call.
+// Runtime::shared() unless `on(runtime)` names another. Any thread may call. A call whose plan is cached allocates nothing
+// and takes no lock. A signature that does not fit the op's schema is an error of every call.
 #pragma once
 
 #include <yard/detail/call.h>

@@ -5,17 +5,15 @@
  * made to be copied. Built-in backends use nothing else.
  *
  * Contract
- *  - A library exports one symbol, `yard_plugin_query`. It is pure, may be called many times and
- *    from any thread, and returns a constant descriptor, or NULL if it cannot serve that host.
- *  - Every struct that may grow begins with its size. Structs only grow at the end. The host never
- *    reads past the size a plugin states, and reads the missing rest as zero; it ignores what a
- *    longer struct holds beyond the fields it knows. Growing structs are passed in arrays of
- *    pointers, never in arrays by value. Zero is always a valid default.
- *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong
- *    to the side that gave them; the host copies what it keeps, so a descriptor may be built on the stack.
- *    Function pointers and `self` pointers stay in use until the kernel has been removed.
- *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs. It states
- *    name, version and ops of the library, which is opened only when one of these is called.
+ *  - A library exports one symbol, `yard_plugin_query`, which any thread may call, many times. It returns a constant
+ *    descriptor, or NULL if it cannot serve that host.
+ *  - Every struct that may grow begins with its size, and only grows at the end. The host never reads past the size a
+ *    plugin states, and reads the missing rest as zero; it ignores fields that it does not know. Growing structs are
+ *    passed in arrays of pointers, never in arrays by value. Zero is always a valid default.
+ *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong to the side that gave
+ *    them; the host copies what it keeps, so a descriptor may be built on the stack. Function pointers and `self`
+ *    pointers stay in use until the kernel has been removed.
+ *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs.
  *  - A function returns a code and leaves its message in the call's buffer; several threads may call it at once.
  *
  * A whole plugin:
@@ -58,8 +56,8 @@ static inline int64_t yard_unit_bytes(yard_dtype_t t) { return yard_is_blocks(t)
 
 /* ---- Outcomes ------------------------------------------------------------------------------- */
 
-/* Why a candidate was not selected. Closed catalogue; docs/reference/reasons.md explains each. A kernel
- * with reasons of its own returns YARD_REASON_OWN + i, where i indexes its `reasons` table. */
+/* Why a candidate was not selected; docs/reference/reasons.md explains each. A kernel with reasons of its own returns
+ * YARD_REASON_OWN + i, where i indexes its `reasons` table. */
 typedef enum yard_reason {
   YARD_REASON_NONE = 0, YARD_REASON_DENIED_KERNEL = 1,
   YARD_REASON_DENIED_VENDOR = 2, YARD_REASON_NOT_ALLOWED_KERNEL = 3,
@@ -85,8 +83,7 @@ typedef enum yard_reason {
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
 
-/* A verdict is a code and three integers, so refusing costs no allocation. Texts are made on demand: the n-th
- * figure replaces {n} in the reason's text. */
+/* Refusing costs no allocation: texts are made on demand, with the n-th figure in place of {n} in the reason's text. */
 typedef struct yard_verdict {
   int32_t reason; /* yard_reason_t; YARD_REASON_NONE accepts */
   uint32_t flags; /* the host's: YARD_CALL_* of the caller's scope, when a verifier of a function is called */
@@ -101,11 +98,10 @@ typedef struct yard_named_value {
 
 /* ---- The facts word ------------------------------------------------------------------------- */
 
-/* What dispatch reads of a tensor, in one word, so that a call compares words instead of arrays. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23 compact row-major,
- * 24 inner dimension dense, 25 addresses are plain (no zero or negative stride, no self-overlap
- * possible), 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64 bytes, rounded up
- * (all ones: unknown). The host computes them for a call that it has not seen before; verifiers,
- * workspace functions and cost hints find them in `facts`, kernels may find 0. */
+/* What dispatch reads of a tensor, in one word. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23
+ * compact row-major, 24 inner dimension dense, 25 addresses are plain (no zero or negative stride, no self-overlap
+ * possible), 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64 bytes, rounded up (all ones: unknown).
+ * Verifiers, workspace functions and cost hints find it in `facts`, kernels may find 0. */
 #define YARD_FACTS_DTYPE 0x3full
 #define YARD_FACTS_DEVICE (0x1fffull << 6)
 #define YARD_FACTS_RANK_SHIFT 19
@@ -157,27 +153,26 @@ struct yard_host {
   /* Memory that outlives a call, 64-byte aligned; NULL when there is none. For states and weights. */
   void* (*allocate)(void* self, yard_device_t device, uint64_t bytes);
   void (*release)(void* self, yard_device_t device, void* memory);
-  /* More workspace than workspace() announced, of this thread and stream, valid until run returns.
-   * NULL when there is none. Plugins keep no scratch pools of their own. */
+  /* More workspace than workspace() announced, valid until run returns. NULL when there is none. */
   void* (*scratch)(void* self, yard_call_t* call, uint64_t bytes);
   /* One line into the host program's log, under the plugin's name. */
   void (*log)(void* self, int32_t level, const char* message);
   /* Writes printf-style text into the call's error buffer and returns `code`. */
   int32_t (*fail)(void* self, yard_call_t* call, int32_t code, const char* format, ...);
-  /* Runs body(context, begin, end) over [0, count) in pieces of at least `grain`; returns when all
-   * are done. The caller's scope holds inside. The host owns the threads; a plugin starts none. */
+  /* Runs body(context, begin, end) over [0, count) in pieces of at least `grain`, on the host's threads, in the caller's
+   * scope; returns when all are done. */
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
-  /* The number of threads that parallel_for may use for this caller; 1: it runs on this thread. It is the same for all hosts of
-   * a process, and may be called with NULL as long as the process lives. */
+  /* The number of threads that parallel_for may use for this caller. The same for all hosts of a process; `self` may be
+   * NULL. */
   int32_t (*concurrency)(void* self);
   /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
   void* (*stream)(void* self, yard_device_t device);
-  /* 1 if the machine has the feature and the operating system lets it be used ("avx512f", "sve2", "bf16"), 0 if not, -1 if
-   * the name is unknown. Devices other than the processor have what the program has stated of them. */
+  /* 1 if the feature can be used ("avx512f", "sve2", "bf16"), 0 if not, -1 if the name is unknown. Devices other than the
+   * processor have what the program has stated of them. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
   /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure goes into the buffer
-   * of `call`. If `count` is not that of the op's schema, the call is refused and no argument is read. */
+   * of `call`. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };
@@ -192,8 +187,7 @@ struct yard_host {
 
 /* ---- Limits and verifiers ------------------------------------------------------------------- */
 
-/* A limit of what a kernel can take. A fixed 40 bytes; new limits are new kinds. `field` names a
- * dimension ("hidden"), an argument ("x") or both ("x.rank"), as the op's schema does. */
+/* What a kernel can take. `field` names a dimension ("hidden"), an argument ("x") or both ("x.rank") of the schema. */
 typedef enum yard_limit_kind {
   YARD_LIMIT_DTYPE = 1,    /* argument `field` (NULL: every tensor) has a dtype of the mask `a` */
   YARD_LIMIT_MIN = 2,      /* dimension or integer `field` >= a */
@@ -229,9 +223,8 @@ typedef struct yard_query {
 } yard_query_t;
 
 /* A parameter of a kernel that has parameters of its own: which one of the op's it is filled from, and what the kernel
- * takes there. The host provides it. An argument that is not so already is copied into a buffer, and what the kernel writes
- * to a buffer is copied to the caller's tensor after it has succeeded. Which calls need that is part of the choice: the
- * estimated time of the copies is added to the kernel's cost. Limits, in contrast, are about the caller's arguments. */
+ * takes there. The host copies an argument that is not so already into a buffer, and what the kernel writes to a buffer to
+ * the caller's tensor after it has succeeded. The estimated time of the copies is added to the kernel's cost. */
 typedef struct yard_param {
   uint32_t size;
   uint32_t flags;     /* YARD_PARAM_* */
@@ -298,8 +291,7 @@ typedef struct yard_kernel {
   int32_t kind;        /* yard_kind_t */
   int32_t priority;    /* higher is better; 0: its kind's (default 150, vendor 100, reference 50) */
   void* self;          /* handed to every function below */
-  /* What it can take. Limits are data, so that the host can name the one that failed and distinguish only the calls
-   * that it must. */
+  /* What it can take. */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
   /* Features it needs, separated by blanks; NULL: none. Of the processor: "sve2". Of the device that a call is on, as
@@ -336,19 +328,18 @@ typedef struct yard_kernel {
   void (*destroy)(void* self, void* state);
   const char* const* state_fields; /* NULL-terminated */
   const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
-  /* Its own parameters: order, names, constants, layouts. run, typed, workspace, prepare and trace get these; verifiers,
-   * cost hints and all names of fields are about the op's. Each parameter of the op fills one of them, unless a limit
-   * (ABSENT, EQUALS) or the verifier fixes its value. None: the op's. */
+  /* Its own parameters, for run, typed, workspace, prepare and trace; verifiers, cost hints and all names of fields are
+   * about the op's. Each parameter of the op fills one of them, unless a limit (ABSENT, EQUALS) or the verifier fixes its
+   * value. None: the op's. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
-  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". Verification makes
-   * weights from it. A kernel with one that is not optional serves only calls of instances with loaded weights. A weight
-   * with the name of a parameter of the op stands for that argument: the state serves only calls that pass the tensor that
-   * was loaded (address, dtype, shape, strides), so it may hold a prepared copy. NULL: not declared. */
+  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". A kernel with one
+   * that is not optional serves only calls of instances with loaded weights. A weight with the name of a parameter of the op
+   * stands for that argument: the state serves only calls that pass the tensor that was loaded (address, dtype, shape,
+   * strides), so it may hold a prepared copy. NULL: not declared. */
   const char* weights_schema;
-  /* The bytes that a state holds; asked once, after prepare. A negative number is an error. All states of a runtime together
-   * are bounded in bytes: one that would exceed the bound is destroyed at once, and its kernel declines. NULL: states are
-   * bounded in number only. */
+  /* The bytes that a state holds, asked once, after prepare; negative: an error. All states of a runtime together are
+   * bounded: one that would exceed the bound is destroyed, and its kernel declines. NULL: bounded in number only. */
   int64_t (*state_bytes)(void* self, const void* state);
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
@@ -416,10 +407,8 @@ typedef struct yard_function_next {
   void (*function)(void);
 } yard_function_next_t;
 
-/* Sample calls, passed from a plugin to a host without the types of their arguments: yard_function_t::samples. The host asks
- * the verifier about each, several times and on several threads; the function is not run. A function without a verifier is
- * run with each, twice. In C++ verdict.h and plugin_function.hpp make them. */
-/* The arguments of one call. Valid while take() runs. */
+/* The arguments of a sample call, without their types: yard_function_t::samples. Valid while take() runs. In C++ verdict.h
+ * and plugin_function.hpp make them. */
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
@@ -458,8 +447,7 @@ typedef struct yard_plugin {
 typedef const yard_plugin_t* (*yard_plugin_query_t)(uint32_t host_abi, const yard_host_t* host);
 #define YARD_PLUGIN_QUERY_SYMBOL "yard_plugin_query"
 
-/* The name to define it under. A build that links several plugins into one binary gives each its own,
- * so that the same source serves in the tree and as a shared library. */
+/* The name to define it under. A build that links several plugins into one binary gives each its own. */
 #ifndef YARD_PLUGIN_QUERY
 #define YARD_PLUGIN_QUERY yard_plugin_query
 #define YARD_IS_LIBRARY_

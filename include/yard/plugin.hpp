@@ -285,12 +285,11 @@ class Plugin {
   Kept<yard_function_t> functions_;
 };
 
-// The descriptor of what kMake() returns, which runs at the first call in the process. It is not a function-local static, for
-// which a forked child may wait for ever: std::call_once starts again there.
+// The descriptor of what kMake() returns, which runs at the first call in the process.
 template <Plugin (*kMake)()>
 const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
-  static constinit std::once_flag once;
+  static constinit std::once_flag once;  // a forked child may wait for ever for a function-local static
   std::call_once(once, [] { made = new Plugin(kMake()); });
   return made->get();
 }
@@ -311,10 +310,9 @@ const yard_plugin_t* made_once() {
 //   static const char* const fields[] = {"d", nullptr};                  // a state for each `d`
 //   with_state<Scaler>(Kernel::of<scale>("scale", "default.acme"), "by: float = 1.0", fields)
 //
-// The host makes a state before the first run that needs it and destroys it exactly once, also when load or prepare fails.
-// Several threads may run on one state at once, so runs must not change it. An exception becomes YARD_FAULT with its text;
-// load, prepare and trace may return a code instead. `options` is the schema of what S is made from; `fields` ends in
-// nullptr and names the fields for whose values states are kept apart; `weights` is the schema of what it loads.
+// The host makes a state before the first run that needs it and destroys it exactly once. Several threads may run on one
+// state at once, so runs must not change it. `options` is the schema of what S is made from; `fields` ends in nullptr and
+// names the fields for whose values states are kept apart; `weights` is the schema of what it loads.
 template <class S>
 Kernel with_state(Kernel kernel, const char* options = nullptr, const char* const* fields = nullptr,
                   const char* weights = nullptr) noexcept {
@@ -330,15 +328,10 @@ Kernel with_state(Kernel kernel, const char* options = nullptr, const char* cons
   return kernel;
 }
 
-// Cost estimates of kernels, from a measurement of the machine that is made once in a process.
+// Cost estimates of kernels, from a measurement of the machine that is made once in a process. Any thread may call these.
 //
-//   double measure() {                                  // nanoseconds for each byte
-//     static char from[1 << 18], to[1 << 18];
-//     return best_ns([] { std::memcpy(to, from, sizeof to); }) / sizeof to;
-//   }
+//   double measure() { return best_ns([] { std::memcpy(to, from, sizeof to); }) / sizeof to; }
 //   double cost(void*, const int64_t* fields, uint32_t) { return fields[0] * measured_once<measure>(); }
-//
-// Any thread may call these; they allocate nothing.
 
 // Nanoseconds of the fastest of a few runs of f: what disturbs a run only makes it longer. At least 1.
 template <class F>
@@ -362,8 +355,7 @@ const decltype(kMeasure())& measured_once() {
   return measured;
 }
 
-// yard_host_t::concurrency of the host, which estimates are for; a plugin sets it when it is queried. Hosts may end before the
-// plugin does, this function does not.
+// yard_host_t::concurrency of the host that estimates are for; a plugin sets it when it is queried.
 inline constinit std::atomic<int32_t (*)(void*)> cost_threads{nullptr};
 inline void set_cost_host(const yard_host_t* host) noexcept {
   cost_threads = host != nullptr ? host->concurrency : nullptr;
@@ -376,14 +368,14 @@ inline double threads_now() noexcept {
   return std::max(host_threads(nullptr), 1);
 }
 
-// The speedup, over one thread, of those that share so many pieces of work, at most threads_now(). Each further one is
-// worth less than the first, because they share memory and wait for the last.
+// The speedup of threads that share so many pieces of work. Each further one is worth less than the first, because they
+// share memory and wait for the last.
 inline double speed_of_threads(double pieces) {
   return 1 + 0.85 * (std::clamp(pieces, 1.0, threads_now()) - 1);
 }
 
 // How long one thread takes for a product of matrices [rows, k] * [k, n], by its rows: nanoseconds for each element of the
-// second matrix. Libraries copy that matrix first, which pays for many rows only, so that few take much more than their share.
+// second matrix. Libraries copy that matrix first, which pays for many rows only.
 struct ProductTimes {
   static constexpr int kRows[] = {1, 8, 64};
   double ns[std::size(kRows)] = {};

@@ -2,8 +2,7 @@
 // Plugins: shared libraries with ops, kernels, backends and functions.
 //
 // Finding a plugin runs none of its code: its manifest (YARD_MANIFEST in plugin.h) lists what it serves. It is opened
-// when one of its ops is first called, resolved, explained or attached, when one of its functions is first called, or by
-// load(). An invalid file is refused with a reason, and does not affect others.
+// when one of its ops or functions is first used, or by load(). An invalid file is refused with a reason.
 //
 //   runtime.plugins().discover({"/opt/acme/plugins"}).or_throw();
 //   rms_norm(out, x, weight, 1e-6f).or_throw();                     // opens what serves rms_norm
@@ -93,8 +92,8 @@ YARD_API Status write_plugin_lock(const std::string& path, const std::vector<Plu
 class YARD_API Plugins {
  public:
   // Searches files and directories (absolute paths) before the places known so far; without any, searches those again.
-  // Plugins that were unloaded stay so, unless their own file is given or has changed. Fails if an entry itself is
-  // invalid; refused files of a directory are only listed. Plugins for an op or group that is in use are loaded at once.
+  // Fails if an entry itself is invalid; refused files of a directory are only listed. Plugins that were unloaded stay so,
+  // unless their own file is given or has changed. Plugins for an op or group in use are loaded at once.
   Status discover(const std::vector<std::string>& paths = {});
   // All plugins that were found or refused, in search order.
   std::vector<PluginInfo> list() const;
@@ -104,12 +103,10 @@ class YARD_API Plugins {
   // Unregisters everything of the plugin at once. The ticket is done when no call uses it, its state is destroyed and the
   // library is closed. Fails if others depend on an op or backend of it.
   Result<Ticket> unload(std::string_view name);
-  // Replaces a loaded plugin by the file that is at its path now, or by that at another absolute path. The new version is
-  // checked as by load(). Its registration and the end of the old one's are one change: every call finds one of them.
-  // Kernels of others on its ops and backends stay; an error if the new version lacks these, or has an op with another
-  // schema. If it is refused, the old version stays. The old one stops when no call uses it, after the new one has started;
-  // the ticket is then done. Breakers of its backend close, except those opened manually. If the file has the same digest,
-  // nothing happens.
+  // Replaces a loaded plugin by the file that is at its path now, or by that at another absolute path, in one change: every
+  // call finds the old or the new version. If the new one is refused, the old one stays; it must have the ops and backends
+  // that others depend on, with the same schemas. Breakers of its backend close, except those opened manually. The ticket is
+  // done when the old version has stopped. If the file has the same digest, nothing happens.
   Result<Ticket> replace(std::string_view name, std::string_view path = {});
   // Removes it from the list, if it is not loaded.
   Status forget(std::string_view name_or_path);
@@ -122,9 +119,8 @@ class YARD_API Plugins {
   // For `require_verified`.
   Status remember_verified(std::string_view sha256, bool passed = true) const;
 
-  // States what devices other than the cpu have, for kernels and plugins that need it, as "cuda:sm_90" (of every cuda
-  // device) or "cuda:1:sm_90"; those refused for lack of it are considered again. A number after the last '_' is a level,
-  // which satisfies lower ones; the latest one counts, and a device's own precedes that of its type.
+  // States what devices other than the cpu have: "cuda:sm_90" of every cuda device, or "cuda:1:sm_90", which precedes it. A
+  // number after the last '_' is a level, which satisfies lower ones. Plugins refused for lack of it are considered again.
   Status state_device_features(const std::vector<std::string>& features);
 
   // For the library itself.

@@ -150,18 +150,7 @@ class [[nodiscard]] ScopedPolicy {
   std::shared_ptr<const detail::ScopeState> own_;  // where the scope has no room to keep it
 };
 
-// A mode of the program: its own way to order the kernels of a call.
-//
-//   yard::ModeProvider table;
-//   table.reads = {"rows"};                                    // the answer depends on nothing else of the call
-//   table.plan = [](const yard::ModeCall& c) -> std::vector<std::string> {
-//     if (c.read[0] < 64) return {"reference.cpp"};
-//     return {};                                               // no answer: as in mode dynamic
-//   };
-//   runtime.rules().add_mode("by_table", table).or_throw();
-//
-// Rule files, Scope::mode and Options::mode_name name it. It orders kernels that are allowed, able and healthy. Kernels that
-// it does not name follow in the order of mode dynamic.
+// ---- Modes of the program: its own ways to order the kernels of a call (docs/guides/modes.md) ----
 
 // In ModeCall::read: the call has no such field.
 inline constexpr int64_t kFieldAbsent = INT64_MIN;
@@ -187,16 +176,16 @@ struct ModeCall {
 };
 
 // Has one of the two functions, or both. Several threads may call them at once. They must give the same answer for the same
-// call, and must not change the runtime: that is the error would_deadlock. An exception is logged and counts as no answer.
+// call, and must not change the runtime. An exception is logged and counts as no answer.
 struct ModeProvider {
-  // What the answer depends on besides op, candidates, device, flags and labels: fields such as `rows`, `hidden`, `x.rank`,
-  // an int, bool or enum argument, or whole arguments. Calls that are equal in all of these share a plan. Unset: everything.
+  // What the answer depends on besides op, candidates, device, flags and labels: fields (`rows`, `x.rank`), or arguments.
+  // Calls that are equal in all of these share a plan. Unset: everything.
   std::optional<std::vector<std::string>> reads;
 
   // Ids of kernels, best first. Empty: no answer. Ids of kernels that cannot serve the call are skipped.
   std::function<std::vector<std::string>(const ModeCall& call)> plan;
 
-  // A kernel for a CallSpec (docs/reference/call_spec.md); called where plan() is unset or gave no answer. Empty: none.
+  // A kernel for a CallSpec; called where plan() is unset or gave no answer. Empty: no answer.
   std::function<std::string(std::string_view call_spec)> kernel;
 };
 

@@ -27,8 +27,8 @@ struct ChangeList;
 struct TicketState;
 }  // namespace detail
 
-// Additions, replacements and removals, in order. Descriptors are copied at once, strings included. Function pointers and
-// `self` stay in use until what was added is gone; `keep` is held that long. An invalid descriptor is reported by apply().
+// Additions, replacements and removals, in order. Descriptors are copied at once. Function pointers and `self` stay in use
+// until what was added is gone; `keep` is held that long. An invalid descriptor is reported by apply().
 class YARD_API Changes {
  public:
   Changes();

@@ -37,8 +37,7 @@ struct RuntimeSettings {
   std::vector<std::string> device_features = {};  // see Plugins::state_device_features()
   // Modes of the program, by name; known before the rule file is read, which may name them.
   std::map<std::string, ModeProvider, std::less<>> modes = {};
-  // Whether the process answers questions about this runtime, and takes changes, on a socket that only its user can open
-  // (inspect.h). Off in privileged processes and with YARD_INSPECT=off.
+  // Whether live control (inspect.h) reaches this runtime. Off in privileged processes and with YARD_INSPECT=off.
   bool inspect = true;
 };
 

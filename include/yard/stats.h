@@ -2,14 +2,11 @@
 // Counters and timings of all calls of a runtime.
 //
 //   yard::RuntimeStats stats = yard::Runtime::shared().stats();
-//   for (const yard::CallStats& c : stats.calls)
-//     std::printf("%s %s: %llu calls, median %llu ns\n", c.op.c_str(), c.kernel.c_str(), ...);
 //   std::puts(to_json(stats).c_str());
 //
-// They cost nothing. Counts are exact, from all threads and across every change of registry, policy and rules; those of
-// calls that run while they are read may be missing. Times are sampled: about one call in `sampled_one_in`, at random, reads
-// a clock. Calls through frozen handles are not counted. A forked child starts at zero. At most kMaxCallClasses shape
-// classes are counted by themselves; those of later ones are counted as `other`, by op, kernel and mode.
+// Counts are exact across every change of registry, policy and rules; those of calls that run while they are read may be
+// missing. Times are sampled: about one call in `sampled_one_in`, at random, reads a clock. Calls through frozen handles are
+// not counted. A forked child starts at zero.
 #pragma once
 
 #include <yard/health.h>
@@ -20,6 +17,7 @@
 
 namespace yard {
 
+// Shape classes that are counted by themselves. Later ones are counted as `other`, by op, kernel and mode.
 inline constexpr size_t kMaxCallClasses = 2048;
 
 // Times of sampled calls. Bounds are log-linear: four buckets for each factor of two.

@@ -9,9 +9,7 @@
 //   if (!r.ok()) return std::move(r).status();
 //   use(*r);                                                 // value() throws yard::Error instead
 //
-// A Status is one pointer, null on success, so success allocates nothing. A failure carries a code, the class that
-// decides what happens next, a message, and notes added on the way up. Values are independent of each other and may be
-// used on any thread. Other headers do not repeat the includes of this one.
+// A Status is one pointer, null on success, so success allocates nothing. Other headers do not repeat the includes of this.
 #pragma once
 
 #if __cplusplus < 202002L

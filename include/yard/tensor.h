@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor views: the tensors of a call.
 //
-// A TensorView borrows memory and carries its own shape and strides. Building one costs a few stores, so views may be
-// rebuilt for every call. Nothing here allocates. Threads may read a view at once.
+// A TensorView borrows memory and carries its own shape and strides. Views may be rebuilt for every call: that costs a few
+// stores and allocates nothing.
 //
 //   std::vector<float> x(8 * 4096);
 //   yard::TensorView a(x.data(), yard::DType::f32, {8, 4096});           // or an array, vector or span of sizes

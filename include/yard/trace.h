@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tracing and recording: which calls a program makes.
 //
-// A TraceScope checks the calls of a block, infers their shapes and records them, instead of running them:
-//
 //   yard::TraceScope trace;
-//   rms_norm(h, x, w, 1e-6f).or_throw();        // runs nothing; x and h need no data
-//   silu_and_mul(y, h).or_throw();
-//   std::puts(trace.to_text().c_str());         // %2 = rms_norm(x=%0, weight=%1, eps=1e-6) ...
-//
-// A call that would be refused is refused with the same message. A kernel with a `trace` function may refuse the call or add
-// a note. Tensors are identified by the address of their data: a tensor that is written becomes a new value, which later
-// readers of that address read. A trace belongs to the thread that makes it. Frozen handles ignore scopes, and run.
-//
-// A call of a dispatched function (yard/function.h) is recorded, with the backend that was chosen and why earlier ones
-// were not, and is also run, since only the function can compute its result. What it calls is traced. While the master
-// switch disables functions they are neither dispatched nor recorded.
-//
-// A Recording writes what a runtime does: its calls with their counts, as text that the command reads, or over time, in the
-// format that Perfetto and Chrome's tracing page open. Each costs some hundred nanoseconds per call, and nothing when it is
-// off. Calls through bound handles are included, calls through frozen handles are not.
+//   rms_norm(h, x, w, 1e-6f).or_throw();             // runs nothing; x and h need no data
+//   std::puts(trace.to_text().c_str());              // %2 = rms_norm(x=%0, weight=%1, eps=1e-6) ...
 //
 //   runtime.recording().to("calls.txt").or_throw();  // or YARD_RECORD=calls.txt in the environment
 //   ...                                              // a warm-up
 //   runtime.recording().stop().or_throw();           // yard bake --trace calls.txt --header baked.h
 //
-//   runtime.recording().start_trace().or_throw();
-//   ...
-//   std::ofstream("trace.json") << runtime.recording().stop_trace().value();
+// A TraceScope checks the thread's calls in a block, infers their shapes and writes them down instead of running them
+// (docs/guides/calling_ops.md). A Recording writes what a runtime does while it runs, as counts of calls or as a trace over
+// time for Perfetto (docs/guides/observe.md). It costs some hundred nanoseconds per call, and nothing when it is off. Both
+// see calls through bound handles, and neither sees calls through frozen handles, which run.
 #pragma once
 
 #include <yard/status.h>
@@ -58,6 +44,7 @@ struct TraceNode {
   std::vector<Arg> args;
 };
 
+// Calls of dispatched functions (function.h) are recorded and also run, since only the function can compute its result.
 class [[nodiscard]] TraceScope {
  public:
   YARD_API TraceScope();
@@ -70,8 +57,7 @@ class [[nodiscard]] TraceScope {
   // The calls so far, in order.
   YARD_API std::vector<TraceNode> nodes() const;
   YARD_API std::string to_text() const;
-  // {"nodes": [{"op", "call", "kernel", "note", "args": [{"name", "text", "reads", "writes"}]}]}; null where nothing is
-  // read or written.
+  // {"nodes": [{"op", "call", ..., "args": [{"name", ...}]}]}; `reads` and `writes` are null where nothing is.
   YARD_API std::string to_json() const;
 
  private:
@@ -81,9 +67,8 @@ class [[nodiscard]] TraceScope {
   const detail::ScopeState* outer_;
 };
 
-// Of Recording::start_trace(): about 100 bytes each; rounded up to chunks of a thread.
+// Events of Recording::start_trace(), of about 100 bytes each.
 inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;
-
 // The most distinct calls of a recording; further ones are dropped.
 inline constexpr size_t kMostRecorded = 65536;
 
@@ -100,22 +85,20 @@ class YARD_API Recording {
     std::string problem;  // why the last attempt to write the file failed; empty if it succeeded
   };
 
-  // Counts calls from now on and writes them to the file: every few seconds, at the end of the recording and of the process.
-  // A line is a count, a tab and a CallSpec, the most frequent first. Ends another recording. A file that cannot be written
-  // is an error at once; an existing one is replaced with the first call. A forked child continues in a file of that name
-  // with `.PID` appended.
+  // Counts calls from now on, and writes them to the file every few seconds and at the end: lines of a count, a tab and a
+  // CallSpec, the most frequent first. Ends another recording. A file that cannot be written is an error at once. A forked
+  // child continues in a file of that name with `.PID` appended.
   Status to(const std::string& path);
   Status stop();  // no error if nothing is recorded
   Stats stats() const;
 
-  // Level 1 prints a line on standard error for each call, `yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us`,
-  // which `yard run` and `yard explain` read, and one for each failure of a kernel; level 2 also for selections and
-  // transforms; level 0 none. At the start it is YARD_VERBOSE. Lines are buffered for some milliseconds.
+  // Level 1 prints a line on standard error for each call and each failure of a kernel, level 2 also for selections and
+  // transforms, level 0 none. Initially it is YARD_VERBOSE. `yard run` and `yard explain` read these lines.
   Status set_verbose(int level);
   int verbose() const;
 
-  // A trace has spans for calls and selections, by thread, and instants for failures of kernels, reloads, rollouts and
-  // changes of breakers. Beyond `max_events` further calls are counted as dropped. One trace at a time.
+  // A trace has spans for calls and selections, and instants for failures of kernels, reloads, rollouts and changes of
+  // breakers. Calls beyond `max_events` are counted as dropped. There can be one trace at a time.
   Status start_trace(size_t max_events = kTraceEvents);
   Result<std::string> stop_trace();
   bool is_tracing() const;

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification: whether kernels compute the right results, before and while they are in use, and sample calls on which
-// to try rules.
-//
-// Conformance compares every kernel with its op's reference kernel, on calls generated from the op's schema and from the
-// kernel's own limits. Policy is ignored. Of dispatched functions (yard/function.h) the verifiers are checked, on their
-// sample calls. docs/guides/verify.md describes the cases and the criteria.
+// Verification: whether kernels compute the right results, before (docs/guides/verify.md) and while they are in use
+// (docs/guides/canaries.md), and sample calls on which to try rules.
 //
 //   yard::VerifyOptions options;
 //   options.kernel = "vendor.acme";
 //   yard::VerifyReport report = yard::verify(yard::Runtime::shared(), options).value();
 //   for (const yard::KernelReport& k : report.kernels) std::printf("%s: %zu failed\n", k.id.c_str(), k.failed);
 //
-// Canary checks test the results of sampled calls while a program runs; the rule file configures them (`canary`,
-// docs/guides/canaries.md). Inputs of wrong results can be dumped to a file and replayed.
-//
 //   for (const yard::CanaryMismatch& m : runtime.health().canaries().mismatches) std::puts(to_string(m).c_str());
 //   yard::CanaryDump dump = yard::read_canary_dump("dumps/canary-....yarddump").value();
 //   yard::CanaryReplay again = yard::replay(yard::Runtime::shared(), dump).value();
 //   std::puts(again.ok() ? "right now" : again.difference.worst.c_str());
-//
-// Sample calls replace a recording: default calls of every dtype, size, layout and flag, and for each rule of the given
-// configs a call that matches it and others that just miss it. The same configs give the same calls.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -43,9 +33,8 @@ struct Expectation {
   int line = 0;  // in its file
 };
 
-// Lines `KERNEL OP CALLSPEC : unsupported|fails : reason`, where the first three are globs; blank lines and those that
-// begin with # are ignored. The third glob matches the whole CallSpec, or the CallSpec followed by ` contents=NAME`.
-// `name` stands for the text in messages. The error is the first invalid line, with the others as notes.
+// Reads lines `KERNEL OP CALLSPEC : unsupported|fails : reason` (docs/guides/verify.md). `name` stands for the text in
+// messages. The error is the first invalid line, with the others as notes.
 YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view text,
                                                              std::string_view name);
 
@@ -69,8 +58,7 @@ struct VerifyOptions {
   };
 
   std::string op, kernel, backend;  // empty: all; `kernel` is an id
-  // Only kernels of this plugin, which must be loaded. They first pass a smoke test: each runs on a few small calls, and a
-  // write out of bounds ends the verification.
+  // Only kernels of this plugin, which must be loaded. A smoke test runs first: a write out of bounds ends it.
   std::string plugin;
   bool smoke_test_only = false;  // with `plugin`: compare nothing
   uint64_t seed = 1;
@@ -79,16 +67,14 @@ struct VerifyOptions {
   int64_t max_elements = 1 << 20;  // of one tensor
   int repeats = 3;                 // runs of a kernel that is flagged as deterministic
   std::vector<Expectation> expectations;
-  // CallSpecs: only these calls, with all kinds of contents, instead of generated ones. `seed` is that of the contents.
+  // CallSpecs: only these calls, with all kinds of contents, instead of generated ones.
   std::vector<std::string> calls;
-  // For kernels with state (yard/bound.h), by name. Options that are not given are generated from what a kernel declares,
-  // and so are weights. Tensors are borrowed; those without data get generated contents.
+  // For kernels with state (bound.h), by name. What is not given is generated, and so is the data of tensors without.
   std::vector<Arg> options, weights;
   // Called before each case, on the calling thread; false ends the run.
   std::function<bool(const Progress&)> progress;
   std::string function;  // "group/name": only its verifiers, and no kernels
-  // Called before each run of a kernel, and of a verifier of a function (samples are counted from 1), so that a crash can be
-  // attributed. Must not throw.
+  // Called before each run of a kernel or verifier, so that a crash can be attributed. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
   std::function<void(std::string_view function, std::string_view backend, size_t sample)>
       watch_function;
@@ -121,8 +107,7 @@ struct KernelReport {
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
-// How one backend's verifier of a dispatched function did: it is asked about every sample call, twice and on two other
-// threads, and must give the same answer. A function without a verifier is run twice with each of its sample calls.
+// How one backend's verifier of a dispatched function did on the function's sample calls.
 struct FunctionReport {
   enum class State : uint8_t { kPassed, kBroken, kNotChecked, kNoVerifier };
   std::string function, backend;  // "group/name"
@@ -202,18 +187,18 @@ struct CanaryReplay {
   bool ok() const noexcept { return status.ok() && damage.empty() && difference.within; }
 };
 
-// Runs the kernel of the dump, or another one of the op, on the dump's inputs, and compares it with the kernel it was
-// compared with, or the reference kernel. Policy and health are ignored.
+// Runs the kernel of the dump, or another one of the op, on the dump's inputs, and compares it as the canary did, or with
+// the reference kernel. Policy and health are ignored.
 YARD_API Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
                                      std::string_view kernel = {});
 
-// CallSpecs in canonical form, each once, at most `limit`. Opens the plugin that serves the op. Any thread.
+// Calls on which to try rules: of every dtype, size, layout and flag, and for each rule of the configs a call that matches
+// it and others that just miss it. Opens the plugin that serves the op. The same configs give the same calls.
 YARD_API Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
                                                        std::span<const Config> configs = {},
                                                        size_t limit = 2000);
 
-// Rules and score entries in force that match none of these calls, as "'name', dispatch_rules[2] (rules.yaml:7)", and so
-// have not been tried. Invalid calls are ignored. Any thread.
+// Rules and score entries in force that match none of these calls: "'name', dispatch_rules[2] (rules.yaml:7)".
 YARD_API std::vector<std::string> unmet_rules(const Runtime& runtime,
                                               std::span<const std::string> calls);
 

@@ -14,8 +14,7 @@
 
 namespace yard::detail {
 
-// A handle's route, found in advance. A call holds it by a guard, which also keeps what it points to, provided
-// that it was still current afterwards.
+// A handle's route, found in advance. A call holds it by a guard, which keeps what it points to if it is still current.
 struct BoundState {  // the library derives from it
   std::atomic<const Route*> route{nullptr};
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter types of typed ops, and how each is passed to the library.
-//
-// An op's C++ signature is checked against its schema when the op is first used: `Out` for `out!`, `InOut` for `x~`, `In`
-// for plain tensors, the `Opt` forms for optional ones, any arithmetic type for int and float, enums (or integers) for enum
-// parameters, InList for lists of tensors (call_spec.h), std::string_view for strings.
+// The parameter types of typed ops, and how each is passed to the library: `Out` for `out!`, `InOut` for `x~`, `In` for plain
+// tensors, the `Opt` forms for optional ones, any arithmetic type for int and float, enums (or integers) for enum parameters,
+// InList for lists of tensors (call_spec.h), std::string_view for strings.
 #pragma once
 
 #include <yard/tensor.h>

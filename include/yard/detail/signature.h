@@ -4,11 +4,9 @@
 //
 //   yard::signature_of<int64_t(const Builder&, float*)>()     "i64(const ir::Builder{48:8}&, f32*)"
 //
-// Integers are i8 to u64, floating-point numbers f32 and f64. A class or enum has its full name and {size:alignment}: a
-// library that was compiled with another size or alignment is refused. Other differences between two definitions of a
-// class are not found. A type of an unnamed namespace also has a number of its source file (one for all files that share
-// a precompiled header with this one in it). A type that stays incomplete, or whose name compilers spell differently, is
-// given a name:
+// A class or enum has its full name and {size:alignment}; other differences between two definitions of it are not found. A
+// type of an unnamed namespace also has a number of its source file. A type that stays incomplete, or whose name compilers
+// spell differently, is given a name:
 //
 //   template <> struct yard::TypeName<Context> { static constexpr std::string_view text = "acme::Context"; };
 //
