@@ -122,43 +122,32 @@ Result<std::vector<Condition>> parse_when(const std::string& when) {
   return to;
 }
 
-// What `deny` and `allow` name. It is a rule, or one of kernel_denies if it is about all calls.
+// What `deny` adds and `allow` removes: a rule, or an entry of kernel_denies if it is about all calls.
 struct Denial {
-  std::string kernel, op;  // the op is empty for all of them
-  std::vector<Condition> conditions;
+  std::string text;  // "'vendor.acme' of op 'softmax' when hidden=5120"
+  DispatchRule rule;
 
-  bool is_plain() const noexcept { return op.empty() && conditions.empty(); }
-  bool is_of(const DispatchRule& rule) const {
-    return rule.operation == (op.empty() ? "*" : op) && rule.conditions == conditions;
+  bool is_about_all_calls() const { return rule.operation == "*" && rule.conditions.empty(); }
+  bool is_of(const DispatchRule& other) const {
+    return other.operation == rule.operation && other.conditions == rule.conditions;
   }
-  bool is_in(const std::vector<KernelRef>& list) const {
-    return std::ranges::find(list, kernel, &KernelRef::id) != list.end();
-  }
-  std::string text() const {
-    std::string to = fmt::format("'{}'", kernel);
-    if (!op.empty()) to += fmt::format(" of op '{}'", op);
-    for (const Condition& c : conditions) {
-      to += (&c == conditions.data() ? " when " : ", ") + c.key + "=";
-      for (const ConfigValue& v : c.values) to += (&v == c.values.data() ? "" : "|") + v.text;
-    }
+  // The lists of kernels that may have it.
+  std::vector<std::vector<KernelRef>*> places(Config& config) const {
+    if (is_about_all_calls()) return {&config.kernel_denies};
+    std::vector<std::vector<KernelRef>*> to;
+    for (DispatchRule& r : config.dispatch_rules)
+      if (is_of(r)) to.push_back(&r.deny);
     return to;
   }
 
   // Returns false if it is there already.
   bool add_to(Config& config) const {
-    if (is_plain()) {
-      if (is_in(config.kernel_denies)) return false;
-      config.kernel_denies.push_back({kernel, false, {}});
-      return true;
-    }
-    for (const DispatchRule& r : config.dispatch_rules)
-      if (is_of(r) && is_in(r.deny)) return false;
-    DispatchRule& rule = config.dispatch_rules.emplace_back();
-    rule.name = "live deny of " + kernel;
-    rule.operation = op.empty() ? "*" : op, rule.conditions = conditions;
-    rule.deny = {{kernel, false, {}}};
+    for (const auto* list : places(config))
+      if (std::ranges::find(*list, rule.deny[0].id, &KernelRef::id) != list->end()) return false;
+    if (is_about_all_calls()) return config.kernel_denies.push_back(rule.deny[0]), true;
+    config.dispatch_rules.push_back(rule);
     std::vector<std::string>& labels = config.settings.labels;
-    for (const Condition& c : conditions)
+    for (const Condition& c : rule.conditions)
       if (const std::string label(policy::own_label(c.key));
           !label.empty() && !base::contains(labels, label))
         labels.push_back(label);
@@ -166,17 +155,13 @@ struct Denial {
   }
   // Returns false if it is not there.
   bool remove_from(Config& config) const {
-    const auto remove = [&](std::vector<KernelRef>& list) {
-      return std::erase_if(list, [&](const KernelRef& k) { return k.id == kernel; }) > 0;
-    };
-    if (is_plain()) return remove(config.kernel_denies);
-    bool found = false;
-    for (DispatchRule& r : config.dispatch_rules)
-      if (is_of(r)) found |= remove(r.deny);
+    size_t removed = 0;
+    for (auto* list : places(config))
+      removed += std::erase_if(*list, [&](const auto& k) { return k.id == rule.deny[0].id; });
     std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
       return is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
     });
-    return found;
+    return removed > 0;
   }
 };
 
@@ -191,21 +176,25 @@ std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
 
 // Takes effect at once. Undone exactly, or by the opposite where the rules have changed since.
 Result<Changed> change_denial(const Subject& s, const Json& args, bool deny) {
-  Denial d{text(args, "kernel"), text(args, "op"), {}};
-  YARD_ASSIGN_OR_RETURN(d.conditions, parse_when(text(args, "when")));
-  const auto known = kernel_ids(s, d.op);
+  const std::string kernel = text(args, "kernel"), op = text(args, "op"), when = text(args, "when");
+  const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
+  const auto known = kernel_ids(s, op);
   // A mistyped kernel would deny nothing.
-  if (deny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(d.kernel, k); }))
-    return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}",
-                                               d.op.empty() ? "" : fmt::format(" of op '{}'", d.op),
-                                               d.kernel, base::did_you_mean(d.kernel, known)));
+  if (deny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(kernel, k); }))
+    return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}", of_op, kernel,
+                                               base::did_you_mean(kernel, known)));
+  Denial d{fmt::format("'{}'{}{}{}", kernel, of_op, when.empty() ? "" : " when ", when), {}};
+  d.rule.name = "live deny of " + kernel;
+  d.rule.operation = op.empty() ? "*" : op;
+  d.rule.deny = {{kernel, false, {}}};
+  YARD_ASSIGN_OR_RETURN(d.rule.conditions, parse_when(when));
   const Restore restore(s);
   Config next = restore.config(), alone;
   if (!(deny ? d.add_to(next) : d.remove_from(next)))
     return Status(deny ? Code::kConflict : Code::kNotFound,
-                  deny ? fmt::format("{} is denied already", d.text())
-                       : fmt::format("the rules in force have no deny of {}", d.text()));
-  const std::string what = fmt::format("live {} of {}", deny ? "deny" : "allow", d.text());
+                  deny ? fmt::format("{} is denied already", d.text)
+                       : fmt::format("the rules in force have no deny of {}", d.text));
+  const std::string what = fmt::format("live {} of {}", deny ? "deny" : "allow", d.text);
   std::vector<ConfigProblem> problems;
   YARD_RETURN_IF_ERROR(s.rules.change(next, what, &problems));
   d.add_to(alone);
@@ -347,29 +336,27 @@ Result<Changed> stats_reset(const Subject& s, const Json&) {
   return Changed();
 }
 
-using enum Parameter::Kind;
-constexpr Command kChanges[] = {
-    {"policy.set", {{"fields", kObject}}, nullptr, policy_set},
-    {"policy.reset", {}, nullptr, policy_reset},
-    {"deny", {{"kernel", kNeededText}, {"op"}, {"when"}}, nullptr, deny},
-    {"allow", {{"kernel", kNeededText}, {"op"}, {"when"}}, nullptr, allow},
-    {"breaker",
-     {{"action", kNeededText}, {"op"}, {"kernel", kNeededText}, {"reason"}},
-     nullptr,
-     breaker},
-    {"config.load", {{"path", kPath}}, nullptr, config_load},
-    {"config.rollback", {{"version", kNumber}}, nullptr, config_rollback},
-    {"log", {{"level", kNeededText}, {"logger"}}, nullptr, log_level},
-    {"verbose", {{"level", kNumber}}, nullptr, verbose},
-    {"trace.start", {{"max_events", kNumber}}, nullptr, trace_start},
-    {"trace.stop", {}, nullptr, trace_stop},
-    {"record", {{"path", kPath}}, nullptr, record},
-    {"record.stop", {}, nullptr, record_stop},
-    {"stats.reset", {}, nullptr, stats_reset},
-};
-
 }  // namespace
 
-std::span<const Command> change_commands() { return kChanges; }
+std::vector<Command> change_commands() {
+  using enum Member::Kind;
+  const std::vector<Member> denial = {{"kernel", kNeededText}, {"op"}, {"when"}};
+  const std::vector<Member> of_breaker = {
+      {"action", kNeededText}, {"op"}, {"kernel", kNeededText}, {"reason"}};
+  return {{"policy.set", {{"fields", kObject}}, nullptr, policy_set},
+          {"policy.reset", {}, nullptr, policy_reset},
+          {"deny", denial, nullptr, deny},
+          {"allow", denial, nullptr, allow},
+          {"breaker", of_breaker, nullptr, breaker},
+          {"config.load", {{"path", kPath}}, nullptr, config_load},
+          {"config.rollback", {{"version", kNumber}}, nullptr, config_rollback},
+          {"log", {{"level", kNeededText}, {"logger"}}, nullptr, log_level},
+          {"verbose", {{"level", kNumber}}, nullptr, verbose},
+          {"trace.start", {{"max_events", kNumber}}, nullptr, trace_start},
+          {"trace.stop", {}, nullptr, trace_stop},
+          {"record", {{"path", kPath}}, nullptr, record},
+          {"record.stop", {}, nullptr, record_stop},
+          {"stats.reset", {}, nullptr, stats_reset}};
+}
 
 }  // namespace yard::inspect

@@ -51,8 +51,10 @@ struct Process {
   std::thread::id runner;              // the thread that runs a command
   bool busy = false;                   // the server is being started or stopped, without the lock
   std::unique_ptr<Server> server;
-  // Used by the server's thread only, oldest first.
-  std::unique_ptr<std::vector<Change>> changes = std::make_unique<std::vector<Change>>();
+  // Used by the server's thread only.
+  Peer client;  // of the command that it runs
+  std::unique_ptr<std::vector<Change>> changes =
+      std::make_unique<std::vector<Change>>();  // oldest first
   uint64_t last_change = 0;
 
   void sort() {
@@ -70,12 +72,7 @@ struct Process {
   }};
 };
 
-Process& process() {
-  static constinit std::once_flag once;
-  static constinit Process* made = nullptr;  // not destroyed: runtimes may end after statics
-  std::call_once(once, [] { made = new Process; });
-  return *made;
-}
+Process& process() { return base::process_wide<Process>(); }
 
 // Starts the server if there is none and a runtime wants one.
 void serve() {
@@ -98,28 +95,25 @@ void serve() {
 
 // A command that is being run. No runtime ends while one lives.
 struct Running {
-  std::vector<const LiveControl*> runtimes;
-
-  Running() {
-    const std::lock_guard lock(process().lock);
-    process().runner = std::this_thread::get_id();
-    runtimes.assign(process().runtimes.begin(), process().runtimes.end());
-  }
-  ~Running() {
-    const std::lock_guard lock(process().lock);
-    process().runner = {};
-    process().changed.notify_all();
-  }
+  Running() { set(std::this_thread::get_id()); }
+  ~Running() { set({}); }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
-  // Returns null if there is no such runtime.
-  const Subject* find(uint64_t id) const {
-    for (const LiveControl* r : runtimes)
-      if (r->subject().id == id) return &r->subject();
-    return nullptr;
+  static void set(std::thread::id runner) {
+    const std::lock_guard lock(process().lock);
+    process().runner = runner;
+    process().changed.notify_all();
   }
 };
+
+// The runtimes of now. They stay while a command runs.
+std::vector<const Subject*> subjects() {
+  const std::lock_guard lock(process().lock);
+  std::vector<const Subject*> to;
+  for (const LiveControl* r : process().runtimes) to.push_back(&r->subject());
+  return to;
+}
 
 std::string program_of(pid_t process) {
   std::error_code unknown;
@@ -142,12 +136,11 @@ double started() {
   return seconds_since_1970(std::chrono::system_clock::now()) - age;
 }
 
-Result<std::string> hello(const Running& now, const Peer&) {
+Result<std::string> hello(const Subject&, const Json&) {
   std::vector<std::string> runtimes;
-  for (const LiveControl* r : now.runtimes) {
-    const Subject& s = r->subject();
+  for (const Subject* s : subjects()) {
     base::JsonObject o;
-    o.add("id", s.id).add("generation", s.core.snapshot()->generation).add("shared", s.shared);
+    o.add("id", s->id).add("generation", s->core.snapshot()->generation).add("shared", s->shared);
     runtimes.push_back(o.text());
   }
   base::JsonObject to;
@@ -157,7 +150,8 @@ Result<std::string> hello(const Running& now, const Peer&) {
   return to.add("user", ::geteuid()).text();
 }
 
-std::string text_of(const Peer& who) {
+std::string client_text() {
+  const Peer& who = process().client;
   const std::string program = program_of(who.process);
   return fmt::format("user {}, process {}{}", who.user, who.process,
                      program.empty() ? "" : fmt::format(" ({})", base::printable(program, 200)));
@@ -165,10 +159,9 @@ std::string text_of(const Peer& who) {
 
 void log_change(std::string text) { base::log_event(LogLevel::kWarn, "inspect", std::move(text)); }
 
-Result<std::string> change(const Subject& s, const Command& command, const Request& request,
-                           const Peer& who) {
+Result<std::string> change(const Subject& s, const Command& command, const Request& request) {
   Process& p = process();
-  const std::string args = to_text(request.args), by = text_of(who);
+  const std::string args = to_text(request.args), by = client_text();
   const std::string what = fmt::format("{} {}", request.command, base::printable(args, 500));
   auto changed = command.change(s, request.args);
   if (!changed.ok()) {
@@ -178,7 +171,8 @@ Result<std::string> change(const Subject& s, const Command& command, const Reque
   const uint64_t id = ++p.last_change;
   log_change(fmt::format("Change {}: {} by {}", id, what, by));
   base::JsonObject peer, json;
-  peer.add("uid", who.user).add("pid", who.process).add_or_null("program", program_of(who.process));
+  peer.add("uid", p.client.user).add("pid", p.client.process);
+  peer.add_or_null("program", program_of(p.client.process));
   json.add("id", id).add("at", seconds_since_1970(std::chrono::system_clock::now()));
   json.add_json("who", peer.text()).add("command", request.command).add_json("args", args);
   json.add("runtime", s.id).add("undoable", changed->undo != nullptr);
@@ -189,13 +183,14 @@ Result<std::string> change(const Subject& s, const Command& command, const Reque
   return base::JsonObject().add("change", id).add_json("effect", changed->result).text();
 }
 
-Result<std::string> undo(const Running& now, const Peer& who) {
+Result<std::string> undo(const Subject&, const Json&) {
   std::vector<Change>& all = *process().changes;
+  const auto runtimes = subjects();
   for (auto c = all.rbegin(); c != all.rend(); ++c) {
-    const Subject* const runtime = now.find(c->runtime);
-    if (c->undone || c->undo == nullptr || runtime == nullptr) continue;
-    const std::string by = text_of(who);
-    if (Status status = c->undo(*runtime); !status.ok()) {
+    const auto runtime = std::ranges::find(runtimes, c->runtime, &Subject::id);
+    if (c->undone || c->undo == nullptr || runtime == runtimes.end()) continue;
+    const std::string by = client_text();
+    if (Status status = c->undo(**runtime); !status.ok()) {
       log_change(fmt::format("undo of {} by {} was refused: {}", c->text, by, status.message()));
       return status.note(fmt::format("while taking back {}", c->text));
     }
@@ -206,56 +201,20 @@ Result<std::string> undo(const Running& now, const Peer& who) {
   return Status(Code::kNotFound, "there is no change to undo");
 }
 
-Result<std::string> list_changes(const Running&, const Peer&) {
+Result<std::string> list_changes(const Subject&, const Json&) {
   std::vector<std::string> all;
   for (const Change& c : *process().changes) all.push_back(c.to_json());
   return base::JsonObject().add_json("changes", base::json_list(all)).text();
 }
 
-// Commands that are not about one runtime. They take no arguments.
-constexpr std::pair<const char*, Result<std::string> (*)(const Running&, const Peer&)>
-    kOfProcess[] = {{"hello", hello}, {"changes", list_changes}, {"undo", undo}};
-
-bool fits(const Json& value, Parameter::Kind kind) {
-  using enum Parameter::Kind;
-  if (kind == kNumber) return whole_number(value).has_value();
-  if (kind == kObject) return value.is_object();
-  if (!value.is_string()) return false;
-  const std::string& text = value.get_ref<const std::string&>();
-  if (kind == kPath) return text.starts_with('/') && text.find('\0') == text.npos;
-  return kind == kText || !text.empty();
-}
-
-Status check_args(const Request& request, std::span<const Parameter> parameters) {
+Result<Command> find_command(const std::string& name) {
+  // These are about the process, whatever runtime the request names.
+  const std::vector<Command> of_process = {
+      {"hello", {}, hello}, {"changes", {}, list_changes}, {"undo", {}, undo}};
   std::vector<std::string> known;
-  for (const Parameter& p : parameters)
-    if (p.name != nullptr) known.emplace_back(p.name);
-  for (const auto& [key, value] : request.args.items())
-    if (!base::contains(known, key))
-      return invalid(fmt::format("argument of {}", request.command),
-                     known.empty() ? "none" : base::one_of(known),
-                     base::excerpt(key) + base::did_you_mean(key, known));
-  using Kind = Parameter::Kind;
-  for (const Parameter& p : parameters.first(known.size())) {
-    const Json* const value = find(request.args, p.name);
-    const bool needed = p.kind == Kind::kNeededText || p.kind == Kind::kPath;
-    if (value == nullptr ? !needed : fits(*value, p.kind)) continue;
-    return invalid(p.name,
-                   p.kind == Kind::kNumber   ? "a whole number"
-                   : p.kind == Kind::kObject ? "an object"
-                   : p.kind == Kind::kPath   ? "a path that begins with /"
-                                             : "a string",
-                   value);
-  }
-  return {};
-}
-
-Result<const Command*> find_command(const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [other, run] : kOfProcess) known.emplace_back(other);
-  for (const auto& table : {query_commands(), change_commands()})
+  for (const auto& table : {of_process, query_commands(), change_commands()})
     for (const Command& c : table) {
-      if (name == c.name) return &c;
+      if (name == c.name) return c;
       known.emplace_back(c.name);
     }
   return Status(Code::kUnsupported,
@@ -264,12 +223,13 @@ Result<const Command*> find_command(const std::string& name) {
 }
 
 // Without a number the first runtime is meant.
-Result<const Subject*> find_runtime(const Running& now, std::optional<int64_t> id) {
-  if (now.runtimes.empty()) return Status(Code::kNotFound, "the process has no runtime");
-  if (!id) return &now.runtimes[0]->subject();
-  if (const Subject* const s = now.find(static_cast<uint64_t>(*id))) return s;
+Result<const Subject*> find_runtime(std::optional<int64_t> id) {
   std::vector<std::string> known;
-  for (const LiveControl* r : now.runtimes) known.push_back(std::to_string(r->subject().id));
+  for (const Subject* s : subjects()) {
+    if (!id || s->id == static_cast<uint64_t>(*id)) return s;
+    known.push_back(std::to_string(s->id));
+  }
+  if (known.empty()) return Status(Code::kNotFound, "the process has no runtime");
   return Status(Code::kNotFound,
                 fmt::format("invalid runtime: expected {}, got {}", base::one_of(known), *id));
 }
@@ -278,16 +238,12 @@ Result<const Subject*> find_runtime(const Running& now, std::optional<int64_t> i
 
 Result<std::string> handle_request(const Request& request, const Peer& who) {
   const Running now;
-  for (const auto& [name, run] : kOfProcess) {
-    if (request.command != name) continue;
-    YARD_RETURN_IF_ERROR(check_args(request, {}));
-    return run(now, who);
-  }
-  YARD_ASSIGN_OR_RETURN(const Command* const command, find_command(request.command));
-  YARD_RETURN_IF_ERROR(check_args(request, command->parameters));
-  YARD_ASSIGN_OR_RETURN(const Subject* const s, find_runtime(now, request.runtime));
-  return command->query != nullptr ? command->query(*s, request.args)
-                                   : change(*s, *command, request, who);
+  process().client = who;
+  YARD_ASSIGN_OR_RETURN(const Command command, find_command(request.command));
+  YARD_RETURN_IF_ERROR(check_members(request.args, command.parameters,
+                                     fmt::format("argument of {}", request.command)));
+  YARD_ASSIGN_OR_RETURN(const Subject* const s, find_runtime(request.runtime));
+  return command.query != nullptr ? command.query(*s, request.args) : change(*s, command, request);
 }
 
 std::string last_change() {

@@ -8,14 +8,33 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
 
 namespace yard::inspect {
 namespace {
 
+using enum Member::Kind;
+
 constexpr size_t kLongestId = 128;
 constexpr int kDeepest = 32;
+
+constexpr Member kRequest[] = {
+    {"v", kAny}, {"id", kAny}, {"command", kNeededText}, {"args", kObject}, {"runtime", kNumber}};
+// By Member::Kind.
+constexpr const char* kExpected[] = {"a string",       "a string",  "a path that begins with /",
+                                     "a whole number", "an object", "anything"};
+
+bool fits(const Json& value, Member::Kind kind) {
+  if (kind == kAny) return true;
+  if (kind == kNumber) return whole_number(value).has_value();
+  if (kind == kObject) return value.is_object();
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  if (kind == kPath) return text.starts_with('/') && text.find('\0') == text.npos;
+  return kind == kText || !text.empty();
+}
 
 Result<Json> parse(std::string_view line) {
   std::vector<std::set<std::string>> keys;  // of each object that is being read
@@ -80,6 +99,22 @@ Status invalid(std::string_view what, std::string_view expected, const Json* got
                                   : base::printable(to_text(*got), 80));
 }
 
+Status check_members(const Json& object, std::span<const Member> members, std::string_view what) {
+  std::vector<std::string> known;
+  for (const Member& m : members) known.emplace_back(m.name);
+  for (const auto& [key, value] : object.items())
+    if (!base::contains(known, key))
+      return invalid(what, known.empty() ? "none" : base::one_of(known),
+                     base::excerpt(key) + base::did_you_mean(key, known));
+  for (const Member& m : members) {
+    const Json* const value = find(object, m.name);
+    const bool needed = m.kind == kNeededText || m.kind == kPath;
+    if (value == nullptr ? needed : !fits(*value, m.kind))
+      return invalid(m.name, kExpected[static_cast<size_t>(m.kind)], value);
+  }
+  return {};
+}
+
 Status parse_request(std::string_view line, Request& to) {
   YARD_ASSIGN_OR_RETURN(const Json parsed, parse(line));
   if (!parsed.is_object()) return invalid("request", "an object", &parsed);
@@ -89,25 +124,13 @@ Status parse_request(std::string_view line, Request& to) {
       return invalid("id", "a number or a string", id);
     to.id = *id;
   }
-  const std::vector<std::string> known = {"v", "id", "command", "args", "runtime"};
-  for (const auto& [key, value] : parsed.items())
-    if (std::ranges::find(known, key) == known.end())
-      return invalid("request", base::one_of(known),
-                     base::excerpt(key) + base::did_you_mean(key, known));
+  YARD_RETURN_IF_ERROR(check_members(parsed, kRequest, "request"));
   const Json* const version = find(parsed, "v");
   if (version == nullptr || whole_number(*version) != kInspectVersion)
     return invalid("v", std::to_string(kInspectVersion), version);
-  const Json* const command = find(parsed, "command");
-  if (command == nullptr || !command->is_string()) return invalid("command", "a string", command);
-  to.command = command->get<std::string>();
-  if (const Json* const runtime = find(parsed, "runtime")) {
-    to.runtime = whole_number(*runtime);
-    if (!to.runtime) return invalid("runtime", "a whole number", runtime);
-  }
-  if (const Json* const args = find(parsed, "args")) {
-    if (!args->is_object()) return invalid("args", "an object", args);
-    to.args = *args;
-  }
+  to.command = text(parsed, "command");
+  if (const Json* const runtime = find(parsed, "runtime")) to.runtime = whole_number(*runtime);
+  if (const Json* const args = find(parsed, "args")) to.args = *args;
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,16 @@ struct Request {
   Json args = Json::object();
   std::optional<int64_t> runtime;  // if unset, the first runtime
 };
+
+// A member of a request or of its arguments.
+struct Member {
+  // kNeededText is not empty. So is kPath, which begins with '/', because the folders of client and process may differ.
+  enum class Kind : uint8_t { kText, kNeededText, kPath, kNumber, kObject, kAny };
+  const char* name = nullptr;
+  Kind kind = Kind::kText;
+};
+// Whether the object has only these members, and those that it needs. Null counts as missing. `what` is for messages.
+Status check_members(const Json& object, std::span<const Member> members, std::string_view what);
 
 // Fills `to` as far as the line is valid, so that the answer to a refused request has the id of its line. A member that
 // is unknown or occurs twice is an error.

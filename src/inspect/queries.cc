@@ -186,21 +186,19 @@ Result<std::string> status(const Subject& s, const Json&) {
   return to.add_json("last_change", last_change()).text();
 }
 
-using enum Parameter::Kind;
-constexpr Command kQueries[] = {
-    {"status", {}, status},
-    {"list", {}, list},
-    {"explain", {{"call", kNeededText}, {"labels", kObject}}, explain},
-    {"health", {}, health},
-    {"policy", {}, policy_in_force},
-    {"config.history", {}, config_history},
-    {"config.show", {}, config_show},
-    {"stats", {}, stats},
-    {"plans", {{"op", kNeededText}}, plans},
-};
-
 }  // namespace
 
-std::span<const Command> query_commands() { return kQueries; }
+std::vector<Command> query_commands() {
+  using enum Member::Kind;
+  return {{"status", {}, status},
+          {"list", {}, list},
+          {"explain", {{"call", kNeededText}, {"labels", kObject}}, explain},
+          {"health", {}, health},
+          {"policy", {}, policy_in_force},
+          {"config.history", {}, config_history},
+          {"config.show", {}, config_show},
+          {"stats", {}, stats},
+          {"plans", {{"op", kNeededText}}, plans}};
+}
 
 }  // namespace yard::inspect
