@@ -289,7 +289,8 @@ class Plugin {
 template <Plugin (*kMake)()>
 const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
-  static constinit std::once_flag once;  // a forked child may wait for ever for a function-local static
+  static constinit std::once_flag
+      once;  // a forked child may wait for ever for a function-local static
   std::call_once(once, [] { made = new Plugin(kMake()); });
   return made->get();
 }
