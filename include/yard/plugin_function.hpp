@@ -20,23 +20,13 @@ namespace yard::plugin {
 
 namespace detail {
 
-// A function without state: `self` is not used.
-template <auto F, class S = yard::detail::SignatureOf<decltype(F)>>
-struct EntryOf;
-template <auto F, class R, class... A>
-struct EntryOf<F, R(A...)> {
-  using Signature = R(A...);
-  static constexpr bool kTakesNext = false;
-  static R entry(void*, A... a) { return F(std::forward<A>(a)...); }
-};
-template <auto F, class R, class... A>
-struct EntryOf<F, R(Next<R(A...)>, A...)> {
-  using Signature = R(A...);
-  static constexpr bool kTakesNext = true;
-  static R entry(void* given, A... a) {
-    return F(Next<R(A...)>(static_cast<const yard_function_next_t*>(given)), std::forward<A>(a)...);
-  }
-};
+using namespace yard::detail;
+
+// The signature of a function that may be implemented with a Next.
+template <class S>
+struct WithoutNext : std::type_identity<S> {};
+template <class R, class... A>
+struct WithoutNext<R(Next<R(A...)>, A...)> : std::type_identity<R(A...)> {};
 
 // The reasons of a verifier are numbered by their place in this list. A text that is not in it cannot be shown: its
 // number is one past the end, for which the host has a message, and checks report the verifier as broken.
@@ -51,54 +41,32 @@ struct ReasonTexts {
   }
 };
 
-// The host reports exceptions of verifiers.
-template <auto V, class S>
-struct VerifierOf;
-template <auto V, class R, class... A>
-struct VerifierOf<V, R(A...)> {
-  using Typed = yard::detail::VerifierOf<decltype(V), R(A...)>;
-  static_assert(Typed::kGivesVerdict,
-                "a verifier is yard::Verdict(A...), where A... are its function's, perhaps after a "
-                "const yard::FunctionQuery&");
-  static inline ReasonTexts texts;
-
-  static int32_t entry(void*, yard::detail::VerifyArg<A>... a, yard_verdict_t* verdict) {
-    return Typed::ask(V, texts, a..., verdict);
-  }
-};
-
-// Hands the host a sample call, which is ask(function, self of the function, verdict).
+// Hands the host a sample call, which is ask(function or verifier, its self, verdict).
 template <class F>
-void take_sample(const yard_samples_t& to, F ask) {
+void take_sample(const void* to, F ask) {
   const yard_sample_t sample{
       sizeof sample, 0, &ask,
       [](void* f, void (*function)(void), void* of, yard_verdict_t* verdict) -> int32_t {
         return (*static_cast<F*>(f))(function, of, verdict);
       }};
-  to.take(to.self, &sample);
+  const auto* samples = static_cast<const yard_samples_t*>(to);
+  samples->take(samples->self, &sample);
 }
 
-// Asks a verifier about the calls that M makes.
-template <auto M, class S>
-struct SamplesOf;
-template <auto M, class R, class... A>
-struct SamplesOf<M, R(A...)> {
-  using Calls = SampleCalls<R(A...)>;
-  using Verify = int32_t (*)(void*, yard::detail::VerifyArg<A>..., yard_verdict_t*);
-  static_assert(std::is_invocable_v<decltype(M), const Calls&>,
-                "sample calls are made by a void(const yard::SampleCalls<S>&), where S is the "
-                "function's signature");
-
-  static void take(void* host, const typename Calls::Arguments& args) {
-    take_sample(*static_cast<const yard_samples_t*>(host),
-                [&](void (*verify)(void), void* of, yard_verdict_t* verdict) {
-                  const auto ask = [&](const auto&... a) {
-                    return reinterpret_cast<Verify>(verify)(of, a..., verdict);
-                  };
-                  return std::apply(ask, args);
-                });
+// Hands the host a call of SampleCalls, about which a verifier is asked.
+template <class S>
+struct TakeArguments;
+template <class R, class... A>
+struct TakeArguments<R(A...)> {
+  static void take(void* to, const typename SampleCalls<R(A...)>::Arguments& args) {
+    take_sample(to, [&](void (*verify)(void), void* of, yard_verdict_t* verdict) {
+      using Verify = int32_t (*)(void*, VerifyArg<A>..., yard_verdict_t*);
+      const auto ask = [&](const auto&... a) {
+        return reinterpret_cast<Verify>(verify)(of, a..., verdict);
+      };
+      return std::apply(ask, args);
+    });
   }
-  static void entry(void*, const void* to) { M(Calls(&take, const_cast<void*>(to))); }
 };
 
 }  // namespace detail
@@ -110,16 +78,18 @@ class ResultSamples;
 template <class R, class... A>
 class ResultSamples<R(A...)> {
  public:
-  template <class T>
-  using Passed = std::conditional_t<std::is_reference_v<T>, T, const T&>;
+  // For the library itself. `next` is null if the function takes none.
+  ResultSamples(const void* to, yard_function_next_t* next) noexcept : to_(to), next_(next) {}
 
   // The function may be run more than once: arguments are passed by value or as they are, and not moved.
   template <class E>
   void operator()(const E& expected, A... args) const {
     detail::take_sample(to_, [&](void (*function)(void), void* of, yard_verdict_t*) {
+      if (next_ != nullptr) next_->self = of;
       const auto run = [&]() -> R {
-        return reinterpret_cast<R (*)(void*, A...)>(function)(next_ != nullptr ? next_ : of,
-                                                              static_cast<Passed<A>>(args)...);
+        return reinterpret_cast<R (*)(void*, A...)>(function)(
+            next_ != nullptr ? next_ : of,
+            static_cast<std::conditional_t<std::is_reference_v<A>, A, const A&>>(args)...);
       };
       const auto holds = [&]() -> bool {
         if constexpr (std::is_void_v<R>)
@@ -133,62 +103,60 @@ class ResultSamples<R(A...)> {
     });
   }
 
-  // For the library itself.
-  ResultSamples(const yard_samples_t& to, void* next) noexcept : to_(to), next_(next) {}
-
  private:
-  const yard_samples_t& to_;
-  void* next_;
+  const void* to_;
+  yard_function_next_t* next_;
 };
 
 // An implementation around the function F.
 template <auto F>
 class Function : public FunctionDef {
  public:
-  using Entry = detail::EntryOf<F>;
-  using Signature = typename Entry::Signature;
+  using Signature = typename detail::WithoutNext<detail::SignatureOf<decltype(F)>>::type;
   Function(const char* group, const char* name, const char* backend) noexcept
       : FunctionDef(group, name, backend) {
-    d.signature = signature_of<Signature>();
-    d.function = reinterpret_cast<void (*)(void)>(&Entry::entry);
-    d.flags = Entry::kTakesNext ? YARD_FUNCTION_NEXT : 0;
+    entry<detail::NoVerifier>.describe(d);
   }
   // `texts` lists the texts of all its reasons, and must outlive the plugin's use; `host` answers its FunctionQuery.
   template <auto V>
   Function& verify(std::span<const char* const> texts = {},
                    const yard_host_t* host = nullptr) noexcept {
-    using Verifier = detail::VerifierOf<V, Signature>;
-    Verifier::texts = {texts, host};
+    entry<detail::Fixed<V>>.texts = {texts, host};
+    entry<detail::Fixed<V>>.describe(d);
     if (!texts.empty()) reasons(texts);
-    d.verify = reinterpret_cast<void (*)(void)>(&Verifier::entry);
     return *this;
   }
-  // M makes sample calls, by which the verifier is checked: see yard/verdict.h.
+  // M(const SampleCalls<Signature>&) makes sample calls, by which the verifier is checked.
   template <auto M>
   Function& samples() noexcept {
-    d.samples = &detail::SamplesOf<M, Signature>::entry;
-    return *this;
-  }
-  // M makes sample calls with results, for a function without a verifier. N serves as the next one if F takes a yard::Next.
-  template <auto M, auto N = nullptr>
-  Function& results() noexcept {
-    using Calls = ResultSamples<Signature>;
-    static_assert(std::is_invocable_v<decltype(M), const Calls&>,
-                  "sample calls are made by a void(const ResultSamples<S>&), where S is the "
-                  "function's signature");
     d.samples = [](void*, const void* to) {
-      yard_function_next_t next{};
-      next.size = sizeof next;
-      if constexpr (Entry::kTakesNext) {
-        using Default = detail::EntryOf<N>;
-        static_assert(std::is_same_v<typename Default::Signature, Signature>,
-                      "results<M, N>(): N, which serves as the next one, has F's signature");
-        next.function = reinterpret_cast<void (*)(void)>(&Default::entry);
-      }
-      M(Calls(*static_cast<const yard_samples_t*>(to), Entry::kTakesNext ? &next : nullptr));
+      M(SampleCalls<Signature>(&detail::TakeArguments<Signature>::take, const_cast<void*>(to)));
     };
     return *this;
   }
+  // M(const ResultSamples<Signature>&) makes sample calls with results, for a function without a verifier. If F takes a
+  // yard::Next, N is called as the next one.
+  template <auto M, auto N = nullptr>
+  Function& results() noexcept {
+    d.samples = [](void*, const void* to) {
+      if constexpr (Entry<detail::NoVerifier>::kTakesNext) {
+        const Function<N> last("", "", "");
+        static_assert(std::is_same_v<typename Function<N>::Signature, Signature>,
+                      "results<M, N>(): N, which serves as the next one, has F's signature");
+        yard_function_next_t next{sizeof next, 0, nullptr, last.d.self, last.d.function};
+        M(ResultSamples<Signature>(to, &next));
+      } else {
+        M(ResultSamples<Signature>(to, nullptr));
+      }
+    };
+    return *this;
+  }
+
+ private:
+  template <class V>
+  using Entry = detail::FunctionEntry<Signature, detail::Fixed<F>, V, detail::ReasonTexts>;
+  template <class V>
+  static inline Entry<V> entry{};
 };
 
 template <auto F>

@@ -6,17 +6,10 @@
 //     if (n.width > 256) return yard::Reject("width {0} is above {1}", n.width, 256);
 //     return yard::Accept();
 //   }
-//   void norm_samples(const yard::SampleCalls<float(const Norm&, float)>& call) {
-//     std::vector<float> x(4 * 512), out(x.size());
-//     call(Norm{x.data(), out.data(), 4, 64}, 1e-6f);
-//     call(Norm{x.data(), out.data(), 4, 512}, 1e-6f);
-//   }
 //   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }   // extends what next() does
 //
 // A verifier has its function's parameters, none of which it can change, perhaps after a const FunctionQuery&. It is
-// cheap, changes nothing and gives the same answer every time; several threads may call it at once. `yard verify` and
-// yard::verify() ask it about every sample, several times and on several threads; nothing is run. Make samples that
-// reach every branch. The function that makes them owns what the arguments point to.
+// cheap, changes nothing and gives the same answer every time; several threads may call it at once.
 #pragma once
 
 #include <yard/detail/signature.h>
@@ -65,8 +58,7 @@ class Verdict {
   constexpr Verdict(const Reject& r) noexcept : accepted_(false), reject_(r) {}
 
   constexpr bool accepted() const noexcept { return accepted_; }
-  // Only where it is not accepted.
-  constexpr const Reject& why() const noexcept { return reject_; }
+  constexpr const Reject& why() const noexcept { return reject_; }  // unless it is accepted
 
  private:
   bool accepted_ = true;
@@ -81,32 +73,31 @@ class FunctionQuery {
   bool inference() const noexcept { return (flags_ & YARD_CALL_INFERENCE) != 0; }
   bool training() const noexcept { return !inference(); }
   bool deterministic() const noexcept { return (flags_ & YARD_CALL_DETERMINISTIC) != 0; }
-  // By the names of docs/reference/backends.md; false if unknown.
+  // By the names of docs/reference/backends.md; false if the name is unknown.
   bool has_feature(const char* name, yard_device_t device = {1, 0}) const noexcept {
     return host_ != nullptr && host_->has_feature != nullptr &&
            host_->has_feature(host_->self, device, name) == 1;
   }
-  const char* architecture() const noexcept { return YARD_ARCH_; }
 
  private:
   uint32_t flags_;
   const yard_host_t* host_;
 };
 
+// Takes sample calls, by which verifiers are checked: call it with the arguments of a function, once for each branch of the
+// verifiers. The function that makes the calls owns what the arguments point to.
 template <class Signature>
 class SampleCalls;
 template <class R, class... A>
 class SampleCalls<R(A...)> {
  public:
   using Arguments = std::tuple<const std::remove_reference_t<A>&...>;
+  // For the library itself.
+  SampleCalls(void (*take)(void* to, const Arguments&), void* to) noexcept : take_(take), to_(to) {}
 
-  // Checks one sample.
   void operator()(const std::remove_reference_t<A>&... args) const {
     take_(to_, Arguments(args...));
   }
-
-  // For the library itself.
-  SampleCalls(void (*take)(void* to, const Arguments&), void* to) noexcept : take_(take), to_(to) {}
 
  private:
   void (*take_)(void* to, const Arguments&);
@@ -120,6 +111,15 @@ template <class A>
 using VerifyArg =
     std::conditional_t<std::is_scalar_v<std::remove_cvref_t<A>> && !std::is_reference_v<A>, A,
                        const std::remove_reference_t<A>&>;
+
+// A function that is known when the program is compiled, as an object.
+template <auto F>
+struct Fixed {
+  template <class... P>
+  auto operator()(P&&... p) const -> decltype(F(std::forward<P>(p)...)) {
+    return F(std::forward<P>(p)...);
+  }
+};
 
 // The signature of a function, or of an object with one call operator; void for all others (a generic lambda).
 template <class R, class... A>
@@ -137,6 +137,10 @@ constexpr auto find_signature() {
   else
     return std::type_identity<void>();
 }
+template <auto F>
+auto signature_in(Fixed<F>) {
+  return find_signature<std::decay_t<decltype(F)>>();
+}
 template <class F>
 using SignatureOf = typename decltype(find_signature<std::decay_t<F>>())::type;
 
@@ -147,57 +151,75 @@ template <class F, class R, class... A>
 inline constexpr bool kImplements<F, R(A...)> =
     std::is_void_v<SignatureOf<F>> ? std::is_invocable_r_v<R, const std::decay_t<F>&, A...>
                                    : std::is_same_v<SignatureOf<F>, R(A...)>;
-// The same for an F that first takes a Next.
-template <class F, class S>
-inline constexpr bool kTakesNext = false;
-template <class F, class R, class... A>
-inline constexpr bool kTakesNext<F, R(A...)> = kImplements<F, R(Next<R(A...)>, A...)>;
 
-// Parameters of a verifier and of its function are compared without const, also that of what a pointer points to.
+// Whether V can be called with parameters P and has these. They are compared without const, also that of what a pointer
+// points to.
 template <class T, class P = std::remove_cvref_t<T>>
 using Compared =
     std::conditional_t<std::is_pointer_v<P>, std::add_const_t<std::remove_pointer_t<P>>*, P>;
 template <class Own, class... P>
-inline constexpr bool kHasParameters = false;
-template <class... P>
-inline constexpr bool kHasParameters<void, P...> = true;
+inline constexpr bool kHasParameters = std::is_void_v<Own>;
 template <class O, class... Q, class... P>
 inline constexpr bool kHasParameters<O(Q...), P...> =
     std::is_same_v<std::tuple<Compared<Q>...>, std::tuple<Compared<P>...>>;
+template <class V, class... P>
+inline constexpr bool kTakes =
+    std::is_invocable_v<const V&, P...>&& kHasParameters<SignatureOf<V>, P...>;
 
-// Whether V is a verifier of S: the same parameters, none of which it can change, perhaps after a FunctionQuery; and
-// a Verdict, which gives the reason of a refusal.
-template <class V, class S>
-struct VerifierOf;
-template <class V, class R, class... A>
-struct VerifierOf<V, R(A...)> {
-  using F = std::decay_t<V>;
-  using Own = SignatureOf<V>;
-  static constexpr bool kAsks =
-      std::is_invocable_v<const F&, const FunctionQuery&, VerifyArg<A>...> &&
-      kHasParameters<Own, FunctionQuery, A...>;
-  static constexpr bool kPlain =
-      !kAsks && std::is_invocable_v<const F&, VerifyArg<A>...> && kHasParameters<Own, A...>;
-  static constexpr bool kFits = kAsks || kPlain;
-  static constexpr bool kGivesVerdict =
-      kAsks ? std::is_invocable_r_v<Verdict, const F&, const FunctionQuery&, VerifyArg<A>...>
-            : kPlain && std::is_invocable_r_v<Verdict, const F&, VerifyArg<A>...>;
+// Stands for a verifier that accepts everything.
+struct NoVerifier {};
 
-  // Asks `v` and fills in the verdict. `texts` numbers the texts of reasons and has the host.
-  template <class Texts>
-  static int32_t ask(const F& v, const Texts& texts, VerifyArg<A>... a, yard_verdict_t* to) {
-    const Verdict verdict = [&]() -> Verdict {
+// An implementation and its verifier behind the two functions of a descriptor. Texts numbers the texts of reasons and has the
+// host.
+template <class S, class F, class V, class Texts>
+struct FunctionEntry;
+template <class R, class... A, class F, class V, class Texts>
+struct FunctionEntry<R(A...), F, V, Texts> {
+  static constexpr bool kTakesNext = kImplements<F, R(Next<R(A...)>, A...)>;
+  static constexpr bool kVerified = !std::is_same_v<V, NoVerifier>;
+  static constexpr bool kAsks = kTakes<V, const FunctionQuery&, VerifyArg<A>...>;
+  static_assert(kTakesNext || kImplements<F, R(A...)>,
+                "an implementation must have the very signature of the function it implements");
+  static_assert(!kVerified || kAsks || kTakes<V, VerifyArg<A>...>,
+                "a verifier must take the function's parameters (by const& or value), perhaps "
+                "after a const yard::FunctionQuery&");
+
+  F function;
+  V verifier;
+  Texts texts;
+
+  static R run(void* given, A... a) {
+    if constexpr (kTakesNext) {
+      const auto* next = static_cast<const yard_function_next_t*>(given);
+      return static_cast<FunctionEntry*>(next->self)
+          ->function(Next<R(A...)>(next), static_cast<A&&>(a)...);
+    } else {
+      return static_cast<FunctionEntry*>(given)->function(static_cast<A&&>(a)...);
+    }
+  }
+  static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
+    const auto& e = *static_cast<const FunctionEntry*>(self);
+    const auto ask = [&] {
       if constexpr (kAsks)
-        return v(FunctionQuery(to->flags, texts.host()), a...);
+        return e.verifier(FunctionQuery(to->flags, e.texts.host()), a...);
       else
-        return v(a...);
-    }();
+        return e.verifier(a...);
+    };
+    static_assert(std::is_convertible_v<decltype(ask()), Verdict>,
+                  "a verifier must return yard::Verdict: yard::Accept() or yard::Reject(why)");
+    const Verdict verdict = ask();
     if (verdict.accepted()) [[likely]]
       return YARD_OK;
     const Reject& why = verdict.why();
-    to->reason = why.text != nullptr ? texts.number(why.text) : why.code;
+    to->reason = why.text != nullptr ? e.texts.number(why.text) : why.code;
     for (int i = 0; i < 3; ++i) to->figures[i] = why.figures[i];
     return YARD_DECLINED;
+  }
+  void describe(yard_function_t& d) noexcept {
+    d.signature = signature_of<R(A...)>(), d.self = this;
+    d.function = reinterpret_cast<void (*)(void)>(&run);
+    if constexpr (kVerified) d.verify = reinterpret_cast<void (*)(void)>(&verify);
+    if (kTakesNext) d.flags |= YARD_FUNCTION_NEXT;
   }
 };
 

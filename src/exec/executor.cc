@@ -96,37 +96,39 @@ class SavedInputs {
 // ---- Plans ----
 
 // The run of a plan's kernels for one call.
-class PlanRun {
- public:
-  PlanRun(base::ThreadRecord& thread, const Plan& plan, const Request& request, Outcome& outcome)
-      : thread_(thread),
-        plan_(plan),
-        r_(request),
-        o_(outcome),
-        record_(request.record != nullptr    ? request.record
-                : request.options != nullptr ? request.options->result
-                                             : nullptr) {}
+struct PlanRun {
+  base::ThreadRecord& thread;
+  const Plan& plan;
+  const Request& r;
+  Outcome& outcome;
+  ResultRecord* const record = r.record != nullptr    ? r.record
+                               : r.options != nullptr ? r.options->result
+                                                      : nullptr;
+  SavedInputs saved = {};
+  // The last kernel failed because a call that it made was refused. Another kernel is not tried: at each level of nested
+  // calls it would double the number of calls.
+  bool refused = false;
 
   // From attempt `at` on.
   Status run(size_t at) {
-    for (; at < plan_.attempt_count; ++at) {
-      const Attempt& a = plan_.attempts[at];
-      if (r_.options != nullptr && r_.options->deadline &&
-          std::chrono::steady_clock::now() >= *r_.options->deadline)
+    for (; at < plan.attempt_count; ++at) {
+      const Attempt& a = plan.attempts[at];
+      if (r.options != nullptr && r.options->deadline &&
+          std::chrono::steady_clock::now() >= *r.options->deadline)
         return with_notes(
-            Status(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op)));
+            Status(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r.op)));
       // The last one runs even if it was not admitted, since no other is left.
-      const bool is_last = o_.failures.empty() && at + 1 == plan_.attempt_count;
-      if (r_.admission != nullptr && !r_.admission->admits(at) && !is_last) continue;
-      if (record_ != nullptr) {
-        note_kernel(*record_, a.kernel->id);
-        record_->mode = plan_.modes[at];
+      const bool is_last = outcome.failures.empty() && at + 1 == plan.attempt_count;
+      if (r.admission != nullptr && !r.admission->admits(at) && !is_last) continue;
+      if (record != nullptr) {
+        note_kernel(*record, a.kernel->id);
+        record->mode = plan.modes[at];
       }
       const auto check = begin_check(*a.kernel, at);
       save_inputs(a, at, check != nullptr);
-      CallFrame frame(r_.host, r_.flags, a.kernel->d.self);
+      CallFrame frame(r.host, r.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
-      o_.changed_float_state |= frame.changed_float_state;
+      outcome.changed_float_state |= frame.changed_float_state;
       const bool returned_ok = code == YARD_OK;
       bool repaired = false;
       if (returned_ok && check != nullptr)
@@ -135,87 +137,86 @@ class PlanRun {
           code = YARD_FAULT;
         }
       if (code == YARD_OK) {
-        o_.checked = check != nullptr && check->judged();
-        o_.unjudged = check != nullptr && !o_.checked;
-        o_.served = &a;
-        if ((o_.series = plan_.series_of(at)) != nullptr) {
-          base::count(thread_, o_.series->calls.id());
-          if (!o_.failures.empty()) o_.series->add_fallback();
+        outcome.checked = check != nullptr && check->judged();
+        outcome.unjudged = check != nullptr && !outcome.checked;
+        outcome.served = &a;
+        if ((outcome.series = plan.series_of(at)) != nullptr) {
+          base::count(thread, outcome.series->calls.id());
+          if (!outcome.failures.empty()) outcome.series->add_fallback();
         }
-        if (!o_.failures.empty()) log_fallback(a);
+        if (!outcome.failures.empty()) log_fallback(a);
         return {};
       }
       const ErrorClass c = add_failure(a, code, frame.error, returned_ok);
       if (repaired) return {};
       if (!may_try_next(a, c, returned_ok, frame.wrote_buffers_only && !returned_ok))
-        return finish(o_.failures.size() >= plan_.tries);
-      if (saved_.held()) saved_.restore();
+        return finish(outcome.failures.size() >= plan.tries);
+      if (saved.held()) saved.restore();
     }
     return finish(true);
   }
 
   // The error text is built only if it is needed: another kernel may succeed.
   ErrorClass add_failure(const Attempt& a, int32_t code, const char* message, bool wrong = false) {
-    refused_ = !wrong && thread_.failed_by_refusal(true);
+    refused = !wrong && thread.failed_by_refusal(true);
     const ErrorClass c = class_of(code, *a.kernel);
-    if (health::Series* const s = plan_.series_of(static_cast<size_t>(&a - plan_.attempts)))
+    if (health::Series* const s = plan.series_of(static_cast<size_t>(&a - plan.attempts)))
       s->add_failure(c);
-    if (record_ != nullptr && record_->fallback_from == 0)
-      record_->fallback_from = static_cast<uint8_t>(c);
-    if (o_.failures.empty()) o_.failures.reserve(plan_.attempt_count);
-    o_.failures.push_back({&a, c, code, message_text(message), wrong});
+    if (record != nullptr && record->fallback_from == 0)
+      record->fallback_from = static_cast<uint8_t>(c);
+    if (outcome.failures.empty()) outcome.failures.reserve(plan.attempt_count);
+    outcome.failures.push_back({&a, c, code, message_text(message), wrong});
     return c;
   }
   Status status(const Failure& f) const {
-    return kernel_failure(r_.op, *f.attempt->kernel, f.code, f.message.c_str());
+    return kernel_failure(r.op, *f.attempt->kernel, f.code, f.message.c_str());
   }
 
   // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
   // found wrong, has written even if its failures do not. `intact`: it has written to buffers only.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok, bool intact) const {
-    if (r_.strict || refused_ || o_.failures.size() >= plan_.tries) return false;
+    if (r.strict || refused || outcome.failures.size() >= plan.tries) return false;
     if (c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
       return false;
-    if (!inputs_at_risk(r_) || saved_.held() || intact) return true;
+    if (!inputs_at_risk(r) || saved.held() || intact) return true;
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
 
   // The error of the whole call: all kernels failed, or no other may be tried after the last.
   Status finish(bool all) const {
     // Not wrapped at each level, where the reason would be cut off in the end.
-    if (refused_) return Status(Code::kWouldDeadlock, thread_.nesting.why);
-    const std::vector<Failure>& failures = o_.failures;
+    if (refused) return Status(Code::kWouldDeadlock, thread.nesting.why);
+    const std::vector<Failure>& failures = outcome.failures;
     if (failures.size() == 1) return status(failures[0]);
     return with_notes(
         Status(Code::kKernelFailed, failures.back().error,
-               fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
+               fmt::format("op '{}': {} kernels were tried and failed{}", r.op, failures.size(),
                            all ? "" : ", and another may not be tried after the last")));
   }
 
- private:
   template <class F>
   std::invoke_result_t<const F&> check_timed(const F& f) {
-    if (!r_.time_checks) return f();
+    if (!r.time_checks) return f();
     const int64_t start = base::steady_ns();
     auto to = f();
-    o_.checking_ns += static_cast<uint64_t>(base::steady_ns() - start);
+    outcome.checking_ns += static_cast<uint64_t>(base::steady_ns() - start);
     return to;
   }
 
   // A probe is checked always: without a check it is no evidence about a kernel with wrong results.
   std::unique_ptr<registry::ResultCheck> begin_check(const registry::Kernel& k, size_t at) {
-    if (r_.checker == nullptr) return nullptr;
-    const bool always = r_.check_always || (r_.admission != nullptr && r_.admission->is_probe(at));
+    if (r.checker == nullptr) return nullptr;
+    const bool always = r.check_always || (r.admission != nullptr && r.admission->is_probe(at));
     return check_timed([&] {
-      return r_.checker->begin({k, *r_.program, r_.args, r_.flags, r_.labels, r_.options, always});
+      return r.checker->begin({k, *r.program, r.args, r.flags, r.labels, r.options, always});
     });
   }
 
   // Only for kernels that may fail after writing, or whose results are checked, and if another can be tried.
   void save_inputs(const Attempt& a, size_t at, bool checked) {
-    if (!r_.save || saved_.held() || r_.strict || !inputs_at_risk(r_)) return;
-    if ((fails_before_writing(*a.kernel) && !checked) || at + 1 >= plan_.attempt_count) return;
-    saved_.save(*r_.program, r_.args);
+    if (!r.save || saved.held() || r.strict || !inputs_at_risk(r)) return;
+    if ((fails_before_writing(*a.kernel) && !checked) || at + 1 >= plan.attempt_count) return;
+    saved.save(*r.program, r.args);
   }
 
   // Warns of calls that another kernel than the selected one served.
@@ -226,44 +227,34 @@ class PlanRun {
     const auto more = [&] {
       return left_out == 0 ? std::string() : fmt::format(" [and {} times before]", left_out);
     };
-    for (const Failure& f : o_.failures)
+    for (const Failure& f : outcome.failures)
       if (f.attempt->stats->failed.admits(now, left_out))
         base::log(LogLevel::kWarn, "exec",
-                  fmt::format("Kernel '{}' failed for op '{}': {}{}", f.attempt->kernel->id, r_.op,
+                  fmt::format("Kernel '{}' failed for op '{}': {}{}", f.attempt->kernel->id, r.op,
                               f.message, more()));
     if (!served.stats->fell_back.admits(now, left_out)) return;
-    const Failure& first = o_.failures.front();
+    const Failure& first = outcome.failures.front();
     base::log(LogLevel::kWarn, "exec",
-              fmt::format("Op '{}' fallback to '{}' ({} after '{}'){}", r_.op, served.kernel->id,
+              fmt::format("Op '{}' fallback to '{}' ({} after '{}'){}", r.op, served.kernel->id,
                           to_string(first.error), first.attempt->kernel->id, more()));
   }
 
   Status with_notes(Status s) const {
-    for (const Failure& f : o_.failures) s.note(std::string(status(f).message()));
+    for (const Failure& f : outcome.failures) s.note(std::string(status(f).message()));
     return s;
   }
 
   int32_t timed(const registry::Kernel& k, CallFrame& frame) {
-    if (record_ == nullptr) return run_kernel(thread_, k, frame, r_);
-    const int64_t copied = record_->pre_ns + record_->post_ns;
-    frame.record = record_;
-    ++record_->attempts;
-    if (record_ == r_.record) return run_kernel(thread_, k, frame, r_);
+    if (record == nullptr) return run_kernel(thread, k, frame, r);
+    const int64_t copied = record->pre_ns + record->post_ns;
+    frame.record = record;
+    ++record->attempts;
+    if (record == r.record) return run_kernel(thread, k, frame, r);
     const int64_t start = base::steady_ns();
-    const int32_t code = run_kernel(thread_, k, frame, r_);
-    record_->run_ns += base::steady_ns() - start - (record_->pre_ns + record_->post_ns - copied);
+    const int32_t code = run_kernel(thread, k, frame, r);
+    record->run_ns += base::steady_ns() - start - (record->pre_ns + record->post_ns - copied);
     return code;
   }
-
-  base::ThreadRecord& thread_;
-  const Plan& plan_;
-  const Request& r_;
-  Outcome& o_;
-  ResultRecord* record_;
-  SavedInputs saved_;
-  // The last kernel failed because a call that it made was refused. Another kernel is not tried: at each level of nested
-  // calls it would double the number of calls.
-  bool refused_ = false;
 };
 
 }  // namespace
@@ -296,12 +287,12 @@ void note_kernel(ResultRecord& record, const std::string& id) noexcept {
 
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                Outcome& outcome) {
-  return PlanRun(thread, plan, request, outcome).run(0);
+  return PlanRun{thread, plan, request, outcome}.run(0);
 }
 
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                              int32_t code, const char* message, Outcome& outcome) {
-  PlanRun run(thread, plan, request, outcome);
+  PlanRun run{thread, plan, request, outcome};
   const ErrorClass c = run.add_failure(plan.attempts[0], code, message);
   if (plan.attempt_count > 1 && run.may_try_next(plan.attempts[0], c, false, false))
     return run.run(1);

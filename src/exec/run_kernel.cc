@@ -27,32 +27,30 @@ struct Scratch {
   Scratch* next;
 };
 
-// A thread's workspaces, one for each depth of nested calls, kept for the next call.
-struct Workspaces {
-  struct Buffer {
-    void* memory = nullptr;
-    uint64_t size = 0;
-  };
-  std::vector<Buffer> by_depth;
-  ~Workspaces() {
-    for (const Buffer& b : by_depth) std::free(b.memory);
-  }
+struct Free {
+  void operator()(void* memory) const noexcept { std::free(memory); }
 };
+struct Workspace {
+  std::unique_ptr<void, Free> memory;
+  uint64_t size = 0;
+};
+// A thread's workspaces, one for each depth of nested calls, kept for the next call.
+using Workspaces = std::vector<Workspace>;
 
 void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
   if (thread.locals[kThreadLocal] == nullptr) {
     thread.locals[kThreadLocal] = new Workspaces;
     base::set_thread_exit_hook(kThreadLocal, [](void* w) { delete static_cast<Workspaces*>(w); });
   }
-  auto& buffers = static_cast<Workspaces*>(thread.locals[kThreadLocal])->by_depth;
-  if (buffers.size() <= thread.depth) buffers.resize(thread.depth + 1);
-  Workspaces::Buffer& b = buffers[thread.depth];
-  if (b.size < bytes || b.memory == nullptr) {
-    std::free(b.memory);
-    b.memory = allocate(bytes > 0 ? bytes : kAlign);
-    b.size = b.memory != nullptr ? bytes : 0;
+  auto& by_depth = *static_cast<Workspaces*>(thread.locals[kThreadLocal]);
+  if (by_depth.size() <= thread.depth) by_depth.resize(thread.depth + 1);
+  Workspace& w = by_depth[thread.depth];
+  if (w.size < bytes || w.memory == nullptr) {
+    w.memory.reset();  // first, so that both do not exist at once
+    w.memory.reset(allocate(bytes > 0 ? bytes : kAlign));
+    w.size = w.memory != nullptr ? bytes : 0;
   }
-  return b.memory;
+  return w.memory.get();
 }
 
 }  // namespace

@@ -69,7 +69,6 @@ class States {
 
   // Before the first call.
   void set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
-  const std::vector<OwnedValue>& options() const noexcept { return options_; }
   // Named tensors, borrowed. Drops the cached states: the next call creates new ones.
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }

@@ -5,8 +5,8 @@
 #include <yard/detail/function.h>
 
 #include <chrono>
-#include <utility>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
@@ -25,32 +25,39 @@ namespace {
 
 constexpr int kThreadLocal = 4;  // our index in ThreadRecord::locals
 
-// Whether the call may run an entry of its table. Enters the probe of a half-open breaker.
-bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args,
-             FunctionTry& so_far) {
+using Backends = std::vector<const char*>;
+
+// The implementation that a call runs.
+struct Choice {
+  const Implementation* implementation = nullptr;  // null for the default
+  uint32_t at = 0;                                 // its place in the table
+  std::shared_ptr<health::ProbeSlots> probe;       // of a half-open breaker, entered for the call
+};
+
+// Chooses the entry, unless the call may not run it.
+void consider(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args,
+              const Backends& failed, Choice& to) {
   const Implementation& i = *e.implementation;
-  if (!e.eligibility.eligible() || so_far.has_failed(i.backend)) return false;
+  if (!e.eligibility.eligible() || base::contains(failed, i.backend)) return;
   const functions::Answer a = functions::ask_once(i, thread, args);
-  if (!a.broken.empty()) i.broken(a.broken);
-  if (!a.accepted) {
-    if (a.broken.empty()) i.refused(a.verdict);
-    return false;
+  if (!a.broken.empty()) return i.broken(a.broken);
+  if (!a.accepted) return i.refused(a.verdict);
+  if (e.eligibility.probes() != nullptr) {
+    if (!e.eligibility.probes()->try_enter()) return;
+    to.probe = e.eligibility.breaker->probes;
   }
-  if (e.eligibility.probes() == nullptr) return true;
-  if (!e.eligibility.probes()->try_enter()) return false;
-  so_far.probe = e.eligibility.breaker->probes;
-  return true;
+  to.implementation = &i;
 }
 
 // Records a traced call, with the reasons why implementations before the chosen one did not run.
 void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
-           const FunctionArgs& args, const FunctionTry& so_far, const char* backend) {
-  const auto& table = *static_cast<const Table*>(so_far.table);
+           const FunctionArgs& args, const Table& table, const Backends& failed,
+           const Choice& chosen, const char* backend) {
   std::string note;
-  for (uint32_t i = 0; i < so_far.at; ++i) {
+  for (uint32_t i = 0; i < chosen.at; ++i) {
     const FunctionCandidate c = functions::explain_entry(table.entries[i], thread, args);
     note += fmt::format("{}{} ", note.empty() ? "" : "; ", c.backend);
-    if (so_far.has_failed(table.entries[i].implementation->backend))
+    if (base::contains(failed, table.entries[i].implementation->backend))
       note += "has failed";
     else
       note +=
@@ -59,21 +66,19 @@ void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
   tracer.add(site.group + "/" + site.name, args.show(args.tuple), backend, note);
 }
 
-// Whether that decided the half-open phase.
-bool leave_probe_with(FunctionTry& so_far, ErrorClass outcome) noexcept {
-  const std::shared_ptr<void> probe = std::exchange(so_far.probe, nullptr);
-  return probe != nullptr && static_cast<health::ProbeSlots*>(probe.get())->leave(outcome);
-}
-
-// The class of the exception that is being handled.
-ErrorClass class_of_exception() {
-  try {
-    throw;
-  } catch (const Error& e) {
-    return e.status().error_class();
-  } catch (...) {
-    return ErrorClass::kFault;
+Choice choose(const Table& table, const FunctionSite& site, ThreadHead& thread,
+              const FunctionArgs& args, const Backends& failed) {
+  Choice to;
+  for (; to.at < table.entries.size(); ++to.at) {
+    consider(table.entries[to.at], thread, args, failed, to);
+    if (to.implementation != nullptr) break;
   }
+  const char* const backend = to.implementation != nullptr ? to.implementation->backend : kOriginal;
+  if (thread.scope_state != nullptr && thread.scope_state->tracer != nullptr)
+    trace(*thread.scope_state->tracer, site, thread, args, table, failed, to, backend);
+  remember(thread, site, backend);
+  if (to.implementation == nullptr) count(thread, table.original);
+  return to;
 }
 
 // Whether everything that the call needs is as it was before.
@@ -85,9 +90,8 @@ bool untouched(ErrorClass c, const FunctionSite& site, const Implementation& i, 
          (i.record->d.flags & YARD_FUNCTION_FAILS_BEFORE_WRITING) != 0;
 }
 
-// Whether policy and rules allow another attempt.
-bool may_try_another(const ThreadHead& thread, const FunctionTry& so_far) {
-  if (so_far.failures + 1 >= FunctionTry::kMost) return false;
+// Whether policy and rules allow another attempt after so many failures before this one.
+bool may_try_another(const ThreadHead& thread, size_t failures) {
   const auto s = Service::serving()->core().snapshot();
   std::optional<bool> strict = s->policy->in_force.strict;
   if (const ScopeState* const scope = thread.scope_state)
@@ -95,7 +99,7 @@ bool may_try_another(const ThreadHead& thread, const FunctionTry& so_far) {
   if (strict.value_or(false)) return false;
   if (s->policy->file == nullptr) return true;
   const auto& most = s->policy->file->config.settings.max_fallback_attempts;
-  return !most || so_far.failures < static_cast<size_t>(*most);
+  return !most || failures < static_cast<size_t>(*most);
 }
 
 // The sites of a function share the breaker of an implementation.
@@ -109,11 +113,12 @@ uint64_t successes_of(const Core& core, const Implementation& i) {
   return sum;
 }
 
+// Tells health how a call ended, and gives back its probe.
 void report_failure(const Implementation& i, ErrorClass c, const std::string& text,
-                    FunctionTry& so_far) {
+                    health::ProbeSlots* probe) {
   // A function names no device, so none can be marked lost: it is a fault of the implementation.
   if (c == ErrorClass::kDeviceLost) c = ErrorClass::kFault;
-  const bool decided = leave_probe_with(so_far, c);
+  const bool decided = probe != nullptr && probe->leave(c);
   Core& core = Service::serving()->core();
   const health::FailedOn on{.successes = successes_of(core, i), .kernel = i.record.get()};
   const health::BoardUpdate told = core.board->fault(functions::health_key(*i.record), c, text,
@@ -121,60 +126,66 @@ void report_failure(const Implementation& i, ErrorClass c, const std::string& te
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
-}  // namespace
-
-const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
-                                   const FunctionArgs& args, FunctionTry& so_far) {
-  so_far.reported = false;
-  const Table* const table = functions::find_table(site, thread, guard);
-  so_far.table = table;
-  if (table == nullptr) {
-    remember(thread, site, kOriginal);
-    return nullptr;
-  }
-  const FunctionRow* row = nullptr;
-  for (so_far.at = 0; row == nullptr && so_far.at < table->entries.size(); ++so_far.at)
-    if (may_run(table->entries[so_far.at], thread, args, so_far))
-      row = table->entries[so_far.at].implementation.get();
-  if (row != nullptr) --so_far.at;
-  const char* const backend = row != nullptr ? row->backend : kOriginal;
-  if (thread.scope_state != nullptr && thread.scope_state->tracer != nullptr)
-    trace(*thread.scope_state->tracer, site, thread, args, so_far, backend);
-  if (row != nullptr && !row->takes_next) guard.move_to_after_reading(row);
-  remember(thread, site, backend);
-  if (row == nullptr) count(thread, table->original);
-  return row;
-}
-
-bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
-                     Left left, FunctionTry& so_far) {
-  so_far.reported = true;
-  const auto& i = static_cast<const Implementation&>(row);
+// In a catch (...). Returns whether the next implementation is tried, if `failures` calls have failed before.
+bool failed(const FunctionSite& site, const Implementation& i, ThreadHead& thread, Left left,
+            size_t failures, health::ProbeSlots* probe) {
   count(thread, i.thrown.id());
   if (site.selection == Selection::kActive) return false;
-  if (thread_is_unwinding()) {
-    // The thread ends, which is no failure of the implementation.
-    leave_probe_with(so_far, ErrorClass::kDeclined);
+  // Neither the end of the thread nor the refusal of a nested call is a failure of the implementation.
+  if (thread_is_unwinding() || static_cast<base::ThreadRecord&>(thread).failed_by_refusal(true)) {
+    if (probe != nullptr) probe->leave(ErrorClass::kDeclined);
     return false;
   }
-  if (static_cast<base::ThreadRecord&>(thread).failed_by_refusal(true)) return false;
-  const ErrorClass c = class_of_exception();
+  const ErrorClass c = functions::status_of_exception().error_class();
   const std::string text = base::current_exception_text();
-  report_failure(i, c, text, so_far);
+  report_failure(i, c, text, probe);
   if (c == ErrorClass::kCaller) return false;
   count(thread, i.failures.id());
-  if (!untouched(c, site, i, left) || !may_try_another(thread, so_far)) return false;
+  if (!untouched(c, site, i, left) || !may_try_another(thread, failures)) return false;
   base::log(LogLevel::kWarn, "dispatch",
             fmt::format("Backend '{}' failed for function '{}/{}': {}; the next one is tried",
                         i.record->backend, site.group, site.name, text));
-  so_far.failed[so_far.failures++] = row.backend;
   return true;
 }
 
-void leave_probe(FunctionTry& so_far) noexcept {
-  // A failure that health was told of has left its probe already.
-  if (leave_probe_with(so_far, so_far.reported ? ErrorClass::kDeclined : ErrorClass::kOk))
-    Service::serving()->core().health_changed();
+}  // namespace
+
+bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
+                     Left left) {
+  return failed(site, static_cast<const Implementation&>(row), thread, left, 0, nullptr);
+}
+
+bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& args, Left left,
+                  const char* failed_before, const void* frame, RunRow run) {
+  Backends tried;  // that have failed
+  if (failed_before != nullptr) tried.push_back(failed_before);
+  for (;;) {
+    {
+      Guard guard(thread, site);
+      if (const Table* const table = functions::find_table(site, thread, guard)) {
+        const Choice chosen = choose(*table, site, thread, args, tried);
+        if (chosen.implementation == nullptr) return false;
+        const Implementation& i = *chosen.implementation;
+        // A row that takes a Next uses the rest of the table.
+        if (!i.takes_next) guard.move_to_after_reading(static_cast<const FunctionRow*>(&i));
+        try {
+          run(frame, i, *table, chosen.at);
+        } catch (...) {
+          if (!failed(site, i, thread, left, tried.size(), chosen.probe.get())) throw;
+          tried.push_back(i.backend);
+          continue;
+        }
+        count(thread, i.succeeded);
+        if (chosen.probe != nullptr && chosen.probe->leave(ErrorClass::kOk))
+          Service::serving()->core().health_changed();
+        return true;
+      }
+    }
+    if (!attach_function(site)) {
+      remember(thread, site, kOriginal);
+      return false;
+    }
+  }
 }
 
 HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {

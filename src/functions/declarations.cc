@@ -2,6 +2,7 @@
 // The functions that the program declares.
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "functions/table.h"
 
 namespace yard::functions {
@@ -21,6 +22,16 @@ std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_vi
   return to;
 }
 
+Status status_of_exception() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e.status();
+  } catch (...) {
+    return Status(Code::kKernelFailed, "it threw: " + base::current_exception_text());
+  }
+}
+
 }  // namespace yard::functions
 
 namespace yard::detail {
@@ -28,8 +39,8 @@ namespace yard::detail {
 constinit std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot{nullptr};
 
 FunctionSite* declare_function(const char* group, const char* name, const char* signature,
-                               Selection selection, bool repeatable, void (*samples)(void),
-                               TakeSamples take_samples) noexcept {
+                               Selection selection, bool repeatable,
+                               const FunctionSamples* samples) noexcept {
   auto made = std::make_unique<FunctionSite>();
   made->group = group != nullptr ? group : "", made->name = name != nullptr ? name : "";
   made->signature = signature, made->selection = selection, made->repeatable = repeatable;
@@ -39,10 +50,7 @@ FunctionSite* declare_function(const char* group, const char* name, const char* 
         return a.group == b.group && a.name == b.name && a.signature == b.signature &&
                a.selection == b.selection && a.repeatable == b.repeatable;
       });
-  if (samples != nullptr) {
-    site->take_samples.store(take_samples, std::memory_order_relaxed);
-    site->samples.store(samples, std::memory_order_release);
-  }
+  if (samples != nullptr) site->samples.store(samples, std::memory_order_release);
   // A function that is declared again may have had no table while it was not.
   if (site->declared.fetch_add(1, std::memory_order_acq_rel) == 0)
     site->quiet.store(false, std::memory_order_relaxed);

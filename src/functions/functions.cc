@@ -25,12 +25,14 @@ struct MakingTable : base::ForeignCode {
   ~MakingTable() { t_making_table = false; }
 };
 
-std::string shown(const Activation& a) {
+std::string shown(const FunctionActivation& a) {
   return fmt::format("backend '{}'{}", a.backend, a.device ? " on " + to_string(*a.device) : "");
 }
 
-bool provides(const registry::State& state, std::string_view backend) {
-  return std::ranges::any_of(state.functions, [&](const auto& f) { return f->backend == backend; });
+std::set<std::string> providing_backends(const registry::State& state) {
+  std::set<std::string> to;
+  for (const auto& f : state.functions) to.insert(f->backend);
+  return to;
 }
 
 bool is_orphan(const registry::Function& f) {
@@ -59,7 +61,7 @@ bool Service::attach(FunctionSite& site) {
     if (select::inside_select()) return false;
     load_group(site.group, false).ignore();
     // Plugins cannot be opened now: this call runs the default, and the next one asks again.
-    if (!in_use(site.group, true)) return false;
+    if (!in_use(site.group)) return false;
   }
   const auto is_there = [&] {
     base::Guard guard(thread);
@@ -92,8 +94,7 @@ void Service::make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& nex
   for (const FunctionSite& site : g_sites) {
     auto& table = to->tables.emplace_back();
     // A function that cannot be called any more keeps no plugin loaded.
-    if (site.declared.load(std::memory_order_acquire) > 0 &&
-        (now.off() || in_use(site.group, true)))
+    if (site.declared.load(std::memory_order_acquire) > 0 && (now.off() || in_use(site.group)))
       table = Table::make(now, site, before != nullptr ? before->find(site) : nullptr);
     to->list.push_back(table.get());
   }
@@ -138,7 +139,7 @@ Status Service::check_change(const registry::State& before, const registry::Stat
 void Service::follow() {
   if (!orphans_came_.exchange(false)) return;
   std::set<std::string> backends;
-  for (const Activation& a : activations()) backends.insert(a.backend);
+  for (const FunctionActivation& a : activations()) backends.insert(a.backend);
   for (const std::string& b : backends) warn_of_orphans(b);
 }
 
@@ -164,7 +165,7 @@ Activations Service::activations() const {
   return activations_;
 }
 
-Status Service::check_activation(const Activation& a) const {
+Status Service::check_activation(const FunctionActivation& a) const {
   const std::optional<Device>& device = a.device;
   if (device && (device->type <= 0 || device->type > 31 || device->index < -1))
     return Status(
@@ -178,8 +179,7 @@ Status Service::check_activation(const Activation& a) const {
            (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
             p.state == PluginState::kUnloading);
   };
-  std::set<std::string> providing;
-  for (const auto& f : s->state->functions) providing.insert(f->backend);
+  const std::set<std::string> providing = providing_backends(*s->state);
   const std::vector<std::string> list(providing.begin(), providing.end());
   if (!providing.contains(a.backend) && std::ranges::none_of(loader_.list(), may_bring_functions))
     return Status(Code::kNotFound,
@@ -198,7 +198,7 @@ Status Service::check_activation(const Activation& a) const {
                 fmt::format("backend '{}' cannot be activated: {}", a.backend, e.why()));
 }
 
-Status Service::activate(const Activation& a) {
+Status Service::activate(const FunctionActivation& a) {
   // Groups that are in use look for plugins only once; others may have been found or unloaded since.
   for (const std::string& g : known_groups())
     if (in_use(g)) loader_.need(registry::PluginOffer::kGroup, g);
@@ -210,7 +210,7 @@ Status Service::activate(const Activation& a) {
   }
   republish();
   warn_of_orphans(a.backend);
-  if (!provides(*core_.snapshot()->state, a.backend))
+  if (!providing_backends(*core_.snapshot()->state).contains(a.backend))
     base::log(LogLevel::kWarn, "dispatch",
               fmt::format("Backend '{}' is activated and provides no functions yet: it waits for "
                           "plugins that have been found and not been opened",
@@ -218,13 +218,13 @@ Status Service::activate(const Activation& a) {
   return {};
 }
 
-Status Service::deactivate(const Activation& a) {
+Status Service::deactivate(const FunctionActivation& a) {
   std::unique_lock lock(lock_);
   const bool was_active = std::erase(activations_, a) > 0;
   lock.unlock();
   if (was_active) return republish(), Status();
   std::vector<std::string> active;
-  for (const Activation& other : activations()) active.push_back(shown(other));
+  for (const FunctionActivation& other : activations()) active.push_back(shown(other));
   return Status(Code::kNotFound,
                 fmt::format("{} is not active; {}{}", shown(a),
                             active.empty() ? "nothing is" : "active: ", fmt::join(active, ", ")));
@@ -235,15 +235,14 @@ Status Service::deactivate(const Activation& a) {
 namespace yard {
 
 Status Functions::set_active(std::string_view backend, std::optional<Device> device, bool active) {
-  const functions::Activation a{std::string(backend), device};
+  const FunctionActivation a{std::string(backend), device, false};
   return active ? service_->activate(a) : service_->deactivate(a);
 }
 
 std::vector<FunctionActivation> Functions::activations() const {
-  const auto s = service_->core_.snapshot();
-  std::vector<FunctionActivation> to;
-  for (const functions::Activation& a : service_->activations())
-    to.push_back({a.backend, a.device, !functions::provides(*s->state, a.backend)});
+  const auto providing = functions::providing_backends(*service_->core_.snapshot()->state);
+  std::vector<FunctionActivation> to = service_->activations();
+  for (FunctionActivation& a : to) a.waiting = !providing.contains(a.backend);
   return to;
 }
 

@@ -3,7 +3,7 @@
 // activations.
 //
 // Only the shared runtime serves calls; others can list what their plugins provide. Providers, plugins and probes run under no
-// lock. The lock is held for a few instructions by whoever reads or changes groups and activations.
+// lock.
 #pragma once
 
 #include <yard/function.h>
@@ -11,11 +11,17 @@
 
 #include <functional>
 #include <map>
+#include <thread>
 
 #include "base/mutex.h"
 #include "dispatch/core.h"
 #include "functions/table.h"
 #include "plugin/loader.h"
+
+namespace yard::detail {
+// Service::attach() of the shared runtime, which this makes.
+bool attach_function(FunctionSite& site);
+}  // namespace yard::detail
 
 namespace yard::functions {
 
@@ -23,21 +29,11 @@ struct Source : FunctionSource {
   FunctionSetup setup;
 };
 
-// Under the lock of the service, except for setups that run.
 struct Group {
   std::string name;
-  bool loaded = false;   // all its sources have been asked once
-  bool loading = false;  // by one thread
-  bool early = false;    // the thread that loads it has called one of its functions
+  bool loaded = false;     // all its sources have been asked once
+  std::thread::id loader;  // the thread that is loading it, whose calls run the default meanwhile
   std::vector<std::unique_ptr<Source>> sources;  // only grows
-};
-
-// Which verifiers are checked.
-struct Verification {
-  std::string function, backend;  // "group/name"; empty for all
-  const void* keep = nullptr;     // only records of this plugin
-  // Called before each sample; see VerifyOptions::watch_function.
-  std::function<void(std::string_view function, std::string_view backend, size_t sample)> watch;
 };
 
 class Service {
@@ -50,9 +46,10 @@ class Service {
 
   // From now on this runtime serves calls of functions.
   void serve();
-  // The one that does; null if there is none yet.
+  // The service that does, or null.
   static Service* serving() noexcept;
-  // See attach_function().
+  // Makes the table that a call needs and has not found; loads the group on first use. The thread must hold no guard. Returns
+  // false if that is not possible now, so that the call runs the default. Throws yard::Error in a scope with an invalid policy.
   bool attach(FunctionSite& site);
   Core& core() const noexcept { return core_; }
 
@@ -67,21 +64,19 @@ class Service {
   // How often each implementation has succeeded.
   void add_successes(std::vector<health::Successes>& to);
 
-  // Whether a group has been loaded. Also while this thread loads it, if `early` counts.
-  bool in_use(std::string_view group, bool early = false) const;
+  // Whether a group has been loaded.
+  bool in_use(std::string_view group) const;
   // Groups are loaded again on next use, and nothing is active.
   void reset();
   FunctionExplanation explain(FunctionSite& site, const FunctionArgs& args);
-  // Checks verifiers by sample calls.
-  std::vector<FunctionReport> verify(const Verification& what) const;
+  // Checks the functions that the options name by sample calls; only those of one plugin if `keep` is the plugin's.
+  std::vector<FunctionReport> verify(const VerifyOptions& options, const void* keep) const;
 
  private:
   friend yard::Functions;
-  class GroupLoad;
   Group& group(std::string_view name);
   // Asks sources that have not been asked yet, with `again` also those that failed. Returns the first error.
   Status load_group(std::string_view group, bool again);
-  // Within a GroupLoad.
   Status ask_sources(Group& group, bool again);
   Status ask_source(Source& source);
   // All groups that functions are declared in, provided for or registered in.
@@ -90,9 +85,9 @@ class Service {
   void republish() { core_.published.publish_health().ignore(); }
 
   Activations activations() const;
-  Status check_activation(const Activation& a) const;
-  Status activate(const Activation& a);
-  Status deactivate(const Activation& a);
+  Status check_activation(const FunctionActivation& a) const;
+  Status activate(const FunctionActivation& a);
+  Status deactivate(const FunctionActivation& a);
   void warn_of_orphans(std::string_view backend) const;
 
   Core& core_;
@@ -104,7 +99,8 @@ class Service {
   std::map<std::string, std::unique_ptr<Group>, std::less<>> groups_;
   Activations activations_;
   base::InChild in_child_{[this] {
-    for (auto& [name, g] : groups_) g->loading = false;
+    for (auto& [name, g] : groups_)
+      if (g->loader != std::this_thread::get_id()) g->loader = {};
   }};
 };
 

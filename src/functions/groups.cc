@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <thread>
 
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "functions/functions.h"
@@ -22,51 +24,6 @@ Status would_deadlock(std::string_view what) {
 
 }  // namespace
 
-// This thread's turn to load a group. Calls that it makes meanwhile use what has been registered so far.
-class Service::GroupLoad {
- public:
-  // Waits for another thread that loads it. If this thread is loading another group, for at most a second: the provider of
-  // that one may be waiting for this thread.
-  GroupLoad(Service& service, Group& group)
-      : service_(service), group_(group), outer_(t_innermost) {
-    std::unique_lock lock(service_.lock_);
-    const auto is_free = [&] { return !group_.loading; };
-    if (outer_ == nullptr)
-      service_.loaded_.wait(lock, is_free);
-    else
-      service_.loaded_.wait_for(lock, std::chrono::seconds(1), is_free);
-    begun_ = is_free();
-    if (!begun_) return;
-    group_.loading = true;
-    t_innermost = this;
-  }
-  ~GroupLoad() {
-    if (!begun_) return;
-    t_innermost = outer_;
-    const std::lock_guard lock(service_.lock_);
-    group_.loading = group_.early = false;
-    service_.loaded_.notify_all();
-  }
-  GroupLoad(const GroupLoad&) = delete;
-  GroupLoad& operator=(const GroupLoad&) = delete;
-  bool begun() const noexcept { return begun_; }
-
-  // The group, if this thread is loading it.
-  static Group* find(std::string_view name) noexcept {
-    for (const GroupLoad* l = t_innermost; l != nullptr; l = l->outer_)
-      if (l->group_.name == name) return &l->group_;
-    return nullptr;
-  }
-
- private:
-  static thread_local constinit GroupLoad* t_innermost;
-  Service& service_;
-  Group& group_;
-  GroupLoad* const outer_;
-  bool begun_ = false;
-};
-thread_local constinit Service::GroupLoad* Service::GroupLoad::t_innermost = nullptr;
-
 Group& Service::group(std::string_view name) {
   const std::lock_guard lock(lock_);
   if (const auto it = groups_.find(name); it != groups_.end()) return *it->second;
@@ -75,10 +32,10 @@ Group& Service::group(std::string_view name) {
   return *groups_.emplace(name, std::move(made)).first->second;
 }
 
-bool Service::in_use(std::string_view name, bool early) const {
+bool Service::in_use(std::string_view name) const {
   const std::lock_guard lock(lock_);
   const auto it = groups_.find(name);
-  return it != groups_.end() && (it->second->loaded || (early && it->second->early));
+  return it != groups_.end() && it->second->loaded;
 }
 
 Status Service::ask_source(Source& source) {
@@ -87,10 +44,8 @@ Status Service::ask_source(Source& source) {
     Changes changes;
     status = source.setup(changes);
     if (status.ok()) status = apply_(std::move(changes));
-  } catch (const Error& e) {
-    status = e.status();
   } catch (...) {
-    status = Status(Code::kKernelFailed, "it threw: " + base::current_exception_text());
+    status = status_of_exception();
   }
   {
     const std::lock_guard lock(lock_);
@@ -129,22 +84,35 @@ Status Service::ask_sources(Group& group, bool again) {
 }
 
 Status Service::load_group(std::string_view name, bool again) {
-  if (Group* const here = GroupLoad::find(name)) {
-    const std::lock_guard lock(lock_);
-    here->early = true;
-    return {};
-  }
-  const auto enough = [&] { return !again && in_use(name); };
-  if (enough()) return {};
-  if (plugin::Loader::inside()) return would_deadlock("groups of functions");
   Group& g = group(name);
-  const GroupLoad load(*this, g);
-  if (!load.begun())
+  const auto me = std::this_thread::get_id();
+  const auto is_free = [&] { return g.loader == std::thread::id(); };
+  std::unique_lock lock(lock_);
+  if (g.loader == me || (g.loaded && !again)) return {};
+  if (plugin::Loader::inside()) return would_deadlock("groups of functions");
+  // While this thread loads another group, the provider that it waits for may be waiting for this thread.
+  const bool nested =
+      std::ranges::any_of(groups_, [&](const auto& other) { return other.second->loader == me; });
+  if (!nested)
+    loaded_.wait(lock, is_free);
+  else if (!loaded_.wait_for(lock, std::chrono::seconds(1), is_free))
     return Status(Code::kWouldDeadlock,
                   fmt::format("group '{}' is being loaded by another thread, whose provider may be "
                               "waiting for this one",
                               g.name));
-  return enough() ? Status() : ask_sources(g, again);
+  if (g.loaded && !again) return {};
+  g.loader = me;
+  lock.unlock();
+  struct Loading {
+    Service& service;
+    Group& group;
+    ~Loading() {
+      const std::lock_guard lock(service.lock_);
+      group.loader = {};
+      service.loaded_.notify_all();
+    }
+  } const loading{*this, g};
+  return ask_sources(g, again);
 }
 
 std::vector<std::string> Service::known_groups() const {
@@ -191,20 +159,15 @@ void Functions::add_provider(std::string group, FunctionSetup setup, std::string
 
 Status Functions::load(std::string_view group) {
   plugin::Loader& loader = service_->loader_;
-  const auto is_known = [&](const std::vector<std::string>& names) {
-    return std::ranges::find(names, group) != names.end();
-  };
-  if (!is_known(service_->known_groups())) {
-    // A plugin that has not been opened may serve it.
-    if (!loader.need(registry::PluginOffer::kGroup, group))
-      return functions::would_deadlock("plugins");
-    if (const auto names = service_->known_groups(); !is_known(names)) {
-      std::string text = fmt::format("no function of group {} is declared or provided{}",
-                                     base::excerpt(group), base::did_you_mean(group, names));
-      for (const std::string& line : loader.refused_for(registry::PluginOffer::kGroup, group))
-        text += "\n  " + line;
-      return Status(Code::kNotFound, std::move(text));
-    }
+  // A plugin that has not been opened may serve it.
+  if (!loader.need(registry::PluginOffer::kGroup, group))
+    return functions::would_deadlock("plugins");
+  if (const auto names = service_->known_groups(); !base::contains(names, group)) {
+    std::string text = fmt::format("no function of group {} is declared or provided{}",
+                                   base::excerpt(group), base::did_you_mean(group, names));
+    for (const std::string& line : loader.refused_for(registry::PluginOffer::kGroup, group))
+      text += "\n  " + line;
+    return Status(Code::kNotFound, std::move(text));
   }
   return service_->load_group(group, true);
 }

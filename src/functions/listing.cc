@@ -26,7 +26,7 @@ FunctionInfo describe(const Situation& now, const FunctionSite& site, const Tabl
     if (!p.on) p.reason = select::reason_name(e.eligibility.reason), p.detail = e.eligibility.why();
     if (e.eligibility.breaker) p.breaker = to_string(e.eligibility.breaker->state);
     p.calls = i.successes.total() + i.thrown.total(), p.failures = i.failures.total();
-    for (const Activation& a : now.activations) {
+    for (const FunctionActivation& a : now.activations) {
       if (a.backend != p.backend) continue;
       if (a.device)
         p.devices.push_back(*a.device);

@@ -18,7 +18,6 @@ namespace yard::functions {
 namespace {
 
 constexpr size_t kMaxProblems = 8;  // reported of one implementation
-constexpr const char* kNoSamples = "makes no sample call";
 
 // Asks twice on this thread, then on two other threads at once in the same scope. Different answers, and a reason without a
 // text, make the verifier broken.
@@ -64,10 +63,12 @@ Answer run_twice(const Implementation& i, const FunctionArgs& args) {
   return a;
 }
 
-// A sample call of a plugin, as the arguments of a call. It is given the verifier, or the function if there is none.
-FunctionArgs args_of(const yard_sample_t& sample) {
+// A sample call of a plugin, as the arguments of a call. It is given the verifier, or the function if there is none. An invalid
+// sample has no `ask`.
+FunctionArgs args_of(const yard_sample_t* sample) {
   FunctionArgs args{};
-  args.tuple = &sample;
+  if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr) return args;
+  args.tuple = sample;
   args.ask = [](const void* s, const ThreadHead& thread, const FunctionRow& row,
                 yard_verdict_t& v) {
     const auto& of = *static_cast<const yard_sample_t*>(s);
@@ -80,19 +81,19 @@ FunctionArgs args_of(const yard_sample_t& sample) {
 // What the sample calls of a function show about one backend's code for it.
 struct Examination {
   const std::shared_ptr<const Implementation> implementation;
-  const Verification& what;
+  const VerifyOptions& options;
   FunctionReport report;
 
   void take(const FunctionArgs& args) {
-    begin_sample();
+    ++report.samples;
+    if (options.watch_function)
+      options.watch_function(report.function, report.backend, report.samples);
+    if (args.ask == nullptr)
+      return problem("invalid sample call: its size or its ask function is missing");
     const Implementation& i = *implementation;
     const Answer a = i.verify != nullptr ? ask_checked(i, args) : run_twice(i, args);
     if (!a.broken.empty()) return problem(a.broken);
     ++(a.accepted ? report.accepted : report.refused);
-  }
-  void begin_sample() {
-    ++report.samples;
-    if (what.watch) what.watch(report.function, report.backend, report.samples);
   }
   void problem(const std::string& text) {
     ++report.broken;
@@ -113,14 +114,9 @@ struct Examination {
   bool take_own() {
     const yard_function_t& d = implementation->record->d;
     if (d.samples == nullptr) return false;
-    const yard_samples_t to{
-        sizeof to, 0, this, [](void* self, const yard_sample_t* sample) {
-          auto& me = *static_cast<Examination*>(self);
-          if (sample != nullptr && sample->size >= sizeof *sample && sample->ask != nullptr)
-            return me.take(args_of(*sample));
-          me.begin_sample();
-          me.problem("invalid sample call: its size or its ask function is missing");
-        }};
+    const yard_samples_t to{sizeof to, 0, this, [](void* self, const yard_sample_t* sample) {
+                              static_cast<Examination*>(self)->take(args_of(sample));
+                            }};
     make_samples([&] { d.samples(d.self, &to); });
     return true;
   }
@@ -129,60 +125,57 @@ struct Examination {
     bool any = false;
     const registry::Function& f = *implementation->record;
     for (const FunctionSite* site : declared_sites(f.group, f.name)) {
-      const auto samples = site->samples.load(std::memory_order_acquire);
+      const FunctionSamples* const samples = site->samples.load(std::memory_order_acquire);
       if (samples == nullptr || site->signature != f.signature) continue;
       any = true;
       const auto take_one = [](void* self, const FunctionArgs& args) {
         static_cast<Examination*>(self)->take(args);
       };
-      make_samples(
-          [&] { site->take_samples.load(std::memory_order_relaxed)(samples, take_one, this); });
+      make_samples([&] { samples->make(samples->function, take_one, this); });
     }
     return any;
   }
-  FunctionReport finish(std::string why_none) {
-    if (report.samples == 0 && report.broken == 0) report.why = std::move(why_none);
+
+  // A verifier is asked about the samples of plugin and program. A function without a verifier is run with those of its
+  // plugin, which state what is expected.
+  void examine(const registry::Backend& backend, const yard_host_t* host) {
+    std::string why = "makes no sample call";
+    if (implementation->verify != nullptr) {
+      const bool own = take_own(), declared = take_declared();
+      if (!own && !declared) why = "declares no sample arguments";
+    } else if (implementation->record->d.samples == nullptr) {
+      why = "declares no sample calls";
+    } else if (const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
+               !probe.available) {
+      why = fmt::format("is of a backend that is not available: {}", probe.text);
+    } else {
+      take_own();
+    }
     if (report.samples > 0) report.state = FunctionReport::State::kPassed;
     if (report.broken > 0) report.state = FunctionReport::State::kBroken;
-    return std::move(report);
-  }
-
-  FunctionReport check_verifier() {
-    const bool own = take_own(), declared = take_declared();
-    return finish(own || declared ? kNoSamples : "declares no sample arguments");
-  }
-  // Runs the function with the sample calls of its plugin, which state what is expected of it.
-  FunctionReport check_results(const registry::Backend& backend, const yard_host_t* host) {
-    if (implementation->record->d.samples == nullptr) {
-      // The code of a plugin counts as verified only if it was run.
-      if (what.keep != nullptr) return finish("declares no sample calls");
-      report.state = FunctionReport::State::kNoVerifier;
-      return finish("");
-    }
-    const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
-    if (!probe.available)
-      return finish(fmt::format("is of a backend that is not available: {}", probe.text));
-    take_own();
-    return finish(kNoSamples);
+    if (report.samples == 0 && report.broken == 0) report.why = std::move(why);
   }
 };
 
 }  // namespace
 
-std::vector<FunctionReport> Service::verify(const Verification& what) const {
+std::vector<FunctionReport> Service::verify(const VerifyOptions& o, const void* keep) const {
   const auto s = core_.snapshot();
   std::vector<FunctionReport> to;
   for (const auto& f : s->state->functions) {
     const std::string name = f->group + "/" + f->name;
-    if ((what.keep != nullptr && f->keep.get() != what.keep) ||
-        (!what.backend.empty() && f->backend != what.backend) ||
-        (!what.function.empty() && name != what.function))
+    if ((keep != nullptr && f->keep.get() != keep) ||
+        (!o.backend.empty() && f->backend != o.backend) ||
+        (!o.function.empty() && name != o.function))
       continue;
-    Examination e{Implementation::make(f), what, {}};
+    Examination e{Implementation::make(f), o, {}};
     e.report.function = name, e.report.backend = f->backend;
-    to.push_back(f->d.verify != nullptr
-                     ? e.check_verifier()
-                     : e.check_results(*backend_of(*s->state, f->backend), core_.host));
+    // The code of a plugin counts as verified only if it was run.
+    if (f->d.verify == nullptr && f->d.samples == nullptr && keep == nullptr)
+      e.report.state = FunctionReport::State::kNoVerifier;
+    else
+      e.examine(*backend_of(*s->state, f->backend), core_.host);
+    to.push_back(std::move(e.report));
   }
   std::ranges::sort(to, {},
                     [](const FunctionReport& r) { return std::tie(r.function, r.backend); });

@@ -84,7 +84,7 @@ std::tuple<int, int, int> active_place(const Situation& s, const Implementation&
   }
   std::tuple<int, int, int> place = kNotActive;
   for (size_t i = 0; i < s.activations.size(); ++i) {
-    const auto& [active, device] = s.activations[i];
+    const auto& [active, device, waiting] = s.activations[i];
     const bool counts = !device || (here && device->type == here->type &&
                                     (device->index == -1 || device->index == here->index));
     if (active == backend && counts)

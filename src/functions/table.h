@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of a function: its implementations in the order of calls, and why some are out. Decisions, their order and their
-// reasons are those of kernels (select/candidate_set.h).
-//
-// Tables belong to a snapshot and are immutable. An implementation is made once per record and shared by the tables that list
-// it. It is retired when its last table ends, and freed when no call holds it.
+// The table of a function: its implementations in the order of calls, and why some are out. Tables belong to a snapshot and are
+// immutable. An implementation is made once per record and shared by the tables that list it. It is retired when its last table
+// ends, and freed when no call holds it.
 #pragma once
 
 #include <yard/function.h>
@@ -20,24 +18,18 @@ namespace yard::functions {
 
 using namespace detail;
 
-// All functions that the program ever declared, in the order of FunctionSite::index. They belong to the process: functions are
-// declared before main().
+// All functions that the program ever declared, in the order of FunctionSite::index.
 extern base::AppendList<FunctionSite> g_sites;
-// Those with Function objects that exist now; of one name.
+// Those with Function objects that exist now.
 std::vector<FunctionSite*> declared_sites();
 std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name);
 
-struct Activation {
-  std::string backend;
-  std::optional<Device> device;  // unset for the process; index -1 for every device of that type
-  bool operator==(const Activation&) const = default;
-};
-using Activations = std::vector<Activation>;  // in their order
+using Activations = std::vector<FunctionActivation>;  // in their order
 
-// What decides about functions: a snapshot, the host that probes ask, activations, and perhaps a scope.
+// What decides about functions.
 struct Situation {
   const dispatch::Snapshot& snapshot;
-  const yard_host_t* host;
+  const yard_host_t* host;  // that probes ask
   const Activations activations;
   const ScopeContent* scope = nullptr;
   const Policy policy = scope != nullptr ? merge(snapshot.policy->in_force, scope->policy)
@@ -52,19 +44,19 @@ struct Eligibility {
   std::optional<health::BreakerStatus> breaker = {};  // unset if it is closed
 
   bool eligible() const noexcept { return reason == YARD_REASON_NONE; }
-  // The slots of a half-open breaker, of which the call enters one before the implementation runs; else null.
+  // The slots of a half-open breaker, else null. A call enters one before the implementation runs.
   health::ProbeSlots* probes() const noexcept { return breaker ? breaker->probes.get() : nullptr; }
   // Why it is out, or the state of a breaker that is not closed, as of now.
   std::string why() const;
 };
 
-// The record of a backend. A backend that only provides functions may have none: then it has no vendor and is enabled.
+// The record of a backend, or a default one: a backend that only provides functions may have none.
 std::shared_ptr<const registry::Backend> backend_of(const registry::State& state,
                                                     std::string_view name);
-// By policy and process: allowed, enabled, usable after fork(). Runs no code of the backend.
+// Whether policy allows and enables the backend, and this process may use it after fork(). Runs no code of the backend.
 Eligibility by_policy(const Situation& situation, const registry::Backend& backend);
-// By the machine: available on the device, and the device not lost, unless it stands for all devices of its type. May run
-// the probe of the backend.
+// Whether the backend is available on the device, and the device is not lost, unless it stands for all devices of its type.
+// May run the probe of the backend.
 Eligibility on_device(const Situation& situation, const registry::Backend& backend, Device device,
                       bool any_device);
 
@@ -80,13 +72,12 @@ struct Implementation : FunctionRow {
   base::Counter successes, thrown, failures;  // of what was thrown, some are failures
   std::unique_ptr<base::Retired> retired;     // for when it is retired
 
-  // Higher comes first.
-  int priority() const noexcept;
+  int priority() const noexcept;  // higher comes first
   // Logs the reason of a refusal the first time it is given, for up to kReasons reasons.
   void refused(const yard_verdict_t& v) const;
   // Logs that the verifier is broken.
   void broken(const std::string& text) const;
-  // False for a number of its own that is beyond its list of texts.
+  // Returns false for a number of its own that is beyond its list of texts.
   bool has_text(int32_t reason) const noexcept;
   std::string text_of(const yard_verdict_t& v) const;
 
@@ -95,7 +86,6 @@ struct Implementation : FunctionRow {
   mutable std::atomic<int32_t> logged_[kReasons]{};  // reasons; 0 where there is none yet
 };
 
-// What a call reads, and the implementations that are out.
 struct Table : FunctionTable {
   struct Entry {
     std::shared_ptr<const Implementation> implementation;
@@ -107,8 +97,8 @@ struct Table : FunctionTable {
   std::vector<const FunctionRow*> list;
   std::shared_ptr<base::Counter> originals;
 
-  // Implementations and counters are taken over from `before`, which may be null. An empty signature of the site stands for
-  // any. May run probes.
+  // Takes over implementations and counters from `before`, which may be null. An empty signature of the site stands for any
+  // signature. May run probes.
   static std::unique_ptr<const Table> make(const Situation& situation, const FunctionSite& site,
                                            const Table* before);
 };
@@ -133,7 +123,7 @@ struct SnapshotTables {
       if (table != nullptr)
         for (const Table::Entry& e : table->entries) f(*e.implementation);
   }
-  // Null if there is none (yet). Scope 0 is outside of scopes.
+  // Null if there is none yet. Scope 0 stands for calls outside of scopes.
   const Table* find(const FunctionSite& site, uint64_t scope = 0) const noexcept;
   // Null if no table was made for the snapshot.
   static const SnapshotTables* of(const dispatch::Snapshot& snapshot) noexcept {
@@ -143,6 +133,9 @@ struct SnapshotTables {
 
 // The table that a call of this thread reads, protected by `guard` together with its snapshot; null if it is not made yet.
 const Table* find_table(const FunctionSite& site, const ThreadHead& thread, Guard& guard) noexcept;
+
+// The error of a yard::Error that is being handled; a fault with the text of any other exception.
+Status status_of_exception();
 
 // The answer of a verifier.
 struct Answer {

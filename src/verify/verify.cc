@@ -82,7 +82,7 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
     if (o.plugin.empty()) YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, slash)));
     YARD_RETURN_IF_ERROR(functions.find(o.function).status());
   }
-  return functions.service().verify({o.function, o.backend, keep, o.watch_function});
+  return functions.service().verify(o, keep);
 }
 
 Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,

@@ -16,22 +16,22 @@ void right() {
   f.verify<[](auto, auto) -> yard::Verdict { return yard::Accept(); }>();
 }
 
-#ifdef CASE_1  // expect: where A... are its function's
+#ifdef CASE_1  // expect: must take the function's parameters
 yard::Verdict converts(int8_t, double) { return yard::Accept(); }
 void wrong() { function<impl>("group", "name", "backend").verify<converts>(); }
 #endif
 
-#ifdef CASE_2  // expect: where A... are its function's
+#ifdef CASE_2  // expect: must take the function's parameters
 yard::Verdict converts(const yard::FunctionQuery&, int64_t, double) { return yard::Accept(); }
 void wrong() { function<impl>("group", "name", "backend").verify<converts>(); }
 #endif
 
-#ifdef CASE_3  // expect: where A... are its function's
+#ifdef CASE_3  // expect: must return yard::Verdict
 bool vague(int64_t, float) { return true; }
 void wrong() { function<impl>("group", "name", "backend").verify<vague>(); }
 #endif
 
-#ifdef CASE_4  // expect: where A... are its function's
+#ifdef CASE_4  // expect: must take the function's parameters
 yard::Verdict stale(int64_t) { return yard::Accept(); }
 void wrong() { function<impl>("group", "name", "backend").verify<stale>(); }
 #endif

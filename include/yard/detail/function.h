@@ -10,19 +10,14 @@
 #include <yard/tensor.h>
 #include <yard/verdict.h>
 
-#include <algorithm>
-
 namespace yard {
 
 namespace dispatch {
 class Snapshot;
 }
 
-// Which backends a function considers.
-enum class Selection : uint8_t {
-  kEnabled,  // every enabled backend, the highest priority first; the first whose verifier accepts runs
-  kActive,  // only backends that are activated; exceptions of implementations reach the caller
-};
+// Which backends a function considers; see yard/function.h.
+enum class Selection : uint8_t { kEnabled, kActive };
 
 namespace detail {
 
@@ -35,7 +30,6 @@ struct FunctionRow {
   uint32_t succeeded = 0;         // counter
   bool takes_next = false;        // `run` gets a yard_function_next_t* instead of `self`
 };
-
 struct FunctionTable {
   const FunctionRow* const* rows = nullptr;  // in the order in which they are asked
   uint32_t count = 0;
@@ -51,9 +45,11 @@ struct FunctionTables {
 extern YARD_API std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot;
 
 struct FunctionArgs;
-// Calls `samples`, cast back to its type, which passes the arguments of each of its calls to take(to, arguments).
-using TakeSamples = void (*)(void (*samples)(void), void (*take)(void* to, const FunctionArgs&),
-                             void* to);
+// The program's function that makes sample calls. make() passes the arguments of each call to take(to, arguments).
+struct FunctionSamples {
+  void (*function)(void);
+  void (*make)(void (*function)(void), void (*take)(void* to, const FunctionArgs&), void* to);
+};
 
 // A declared function: one per group, name, signature and options. Never freed.
 struct FunctionSite {
@@ -63,17 +59,15 @@ struct FunctionSite {
   Selection selection = Selection::kEnabled;
   bool repeatable = false;  // see FunctionOptions
   std::string group, name, signature;
-  // The program's function that makes sample calls, or null, and how it is called.
-  std::atomic<void (*)(void)> samples{nullptr};
-  std::atomic<TakeSamples> take_samples{nullptr};  // set before
-  std::atomic<int> declared{0};                    // objects that exist now
+  std::atomic<const FunctionSamples*> samples{nullptr};
+  std::atomic<int> declared{0};  // objects that exist now
   FunctionSite* next = nullptr;
 };
 // The slot of a call beyond the inline ones. Throws yard::Error where calls nest too deep.
 YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
 YARD_API FunctionSite* declare_function(const char* group, const char* name, const char* signature,
-                                        Selection selection, bool repeatable, void (*samples)(void),
-                                        TakeSamples take_samples) noexcept;
+                                        Selection selection, bool repeatable,
+                                        const FunctionSamples* samples) noexcept;
 YARD_API void undeclare_function(FunctionSite* site) noexcept;
 
 // The backends that ran last, by function. One per thread.
@@ -99,12 +93,15 @@ inline void remember(ThreadHead& thread, const FunctionSite& site, const char* b
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
+// Whether the thread is in a scope that concerns calls of functions.
+inline bool in_function_scope(const ThreadHead& thread) noexcept {
+  return (thread.scope & (ThreadHead::kProviders | ThreadHead::kTraced)) != 0;
+}
 // Whether a call of this thread runs the default without a look at the snapshot.
 inline bool is_quiet(const FunctionSite& site) noexcept {
   const ThreadHead* const thread = t_thread;
   return site.quiet.load(std::memory_order_relaxed) &&
-         (thread == nullptr ||
-          (thread->scope & (ThreadHead::kProviders | ThreadHead::kTraced)) == 0);
+         (thread == nullptr || !in_function_scope(*thread));
 }
 
 // The table of calls outside of scopes, protected by `guard`; null if there is none yet.
@@ -121,7 +118,7 @@ enum class Left : uint8_t {
   kPerhaps,    // they can be passed again; data they refer to may have been written
   kEverything  // nothing can have been changed
 };
-// Whether no implementation can change the argument, neither the caller's nor the one passed again.
+// Whether no implementation can change the argument.
 template <class A, class T = std::remove_reference_t<A>>
 inline constexpr bool kOnlyRead =
     ((std::is_arithmetic_v<T> || std::is_enum_v<T>)&&(!std::is_reference_v<A> ||
@@ -139,6 +136,7 @@ YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
 YARD_API void function_refused(const FunctionRow& row, yard_verdict_t v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
 
+// Asks the verifier of the row.
 template <class... A>
 inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdict_t& v,
                    const std::remove_reference_t<A>&... args) {
@@ -147,21 +145,19 @@ inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdic
   using Verify = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
   return reinterpret_cast<Verify>(row.verify)(row.self, args..., &v);
 }
-
 template <class... A>
 inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
                     const std::remove_reference_t<A>&... args) {
   yard_verdict_t v;
-  int32_t code;
   try {
-    code = ask<A...>(thread, row, v, args...);
+    const int32_t code = ask<A...>(thread, row, v, args...);
+    if (code == YARD_OK && v.reason == YARD_REASON_NONE) [[likely]]
+      return true;
   } catch (...) {
     if (thread_is_unwinding()) throw;
     function_verifier_threw(row);
     return false;
   }
-  if (code == YARD_OK && v.reason == YARD_REASON_NONE) [[likely]]
-    return true;
   function_refused(row, v);
   return false;
 }
@@ -221,43 +217,17 @@ FunctionArgs erase(const std::tuple<const std::remove_reference_t<A>&...>& args)
       }};
 }
 
-// What a call on the slow path has done so far.
-struct FunctionTry {
-  static constexpr uint32_t kMost = 8;
-  const char* failed[kMost];  // backends
-  uint32_t failures = 0;
-  bool has_failed(const char* backend) const noexcept {
-    return std::find(failed, failed + failures, backend) != failed + failures;
-  }
-  const FunctionTable* table = nullptr;  // that choose_function() has found; null: none
-  uint32_t at = 0;                       // the place of its row there
-  std::shared_ptr<void> probe = {};      // of a half-open breaker, entered by the row that runs
-  bool reported = false;                 // function_failed() has seen how the row ended
-};
-
-// Makes the table that a call needs and has not found; loads the group on first use. Holding no guard. Returns false if that
-// is not possible now, so that the call runs the default. Throws yard::Error in a scope with an invalid policy.
-YARD_API bool attach_function(FunctionSite& site);
-// Chooses a row; null for the default, and if there is no table. The guard then protects the row, or the snapshot if the row
-// takes a Next.
-YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
-                                            const FunctionArgs& args, FunctionTry& so_far);
-// In a catch (...): reports the failure to health. Returns whether the next implementation is tried.
+// In a catch (...): tells health that the row has failed. Returns whether the next implementation is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
-                              Left left, FunctionTry& so_far);
-// Gives back the probe of a call on the slow path.
-YARD_API void leave_probe(FunctionTry& so_far) noexcept;
-// The row of choose_function() has ended: counts a success, unless function_failed() was called.
-struct FunctionEnd {
-  ThreadHead& thread;
-  const FunctionRow& row;
-  FunctionTry& so_far;
-  ~FunctionEnd() {
-    if (!so_far.reported) count(thread, row.succeeded);
-    if (so_far.probe != nullptr) leave_probe(so_far);
-  }
-};
-// The same for a row on the fast path, where `counter` is set to 0 after a failure.
+                              Left left);
+// Runs a row, which is the one at a place of a table, and keeps what it returns.
+using RunRow = void (*)(const void* frame, const FunctionRow& row, const FunctionTable& table,
+                        uint32_t at);
+// The slow path: scopes, traces, chains, probes of half-open breakers, the first call, and the next implementation after a
+// failure. `failed` is the backend that has failed on the fast path, or null. Returns false if the default is to run.
+YARD_API bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& args,
+                           Left left, const char* failed, const void* frame, RunRow run);
+// Counts the success of a row that has ended, unless `counter` was set to 0 after a failure.
 struct FunctionSuccess {
   ThreadHead& thread;
   uint32_t counter;
@@ -280,7 +250,7 @@ template <class R, class... A>
 // Runs the row at a place of a table. If the row takes a Next, that is the rest of the table, which a guard protects.
 template <class R, class... A>
 struct FunctionChain {
-  const FunctionTable* table;
+  const FunctionTable& table;
   uint32_t at;
   const FunctionDefault<R, A...>& fallback;
 
@@ -292,8 +262,8 @@ struct FunctionChain {
   }
   static R run_next(void* self, A... args) {
     const auto& from = *static_cast<const FunctionChain*>(self);
-    for (uint32_t i = from.at + 1; i < from.table->count; ++i) {
-      const FunctionRow& row = *from.table->rows[i];
+    for (uint32_t i = from.at + 1; i < from.table.count; ++i) {
+      const FunctionRow& row = *from.table.rows[i];
       if (row.verify == nullptr || accepts<A...>(*t_thread, row, args...))
         return FunctionChain{from.table, i, from.fallback}.run(row, args...);
     }
@@ -301,33 +271,26 @@ struct FunctionChain {
   }
 };
 
-// `failed` is the backend that has failed on the fast path; null: none.
 template <class R, class... A>
 [[gnu::noinline]] R call_function_slow(FunctionSite& site, ThreadHead& thread,
                                        const FunctionDefault<R, A...>& fallback, const char* failed,
                                        std::remove_reference_t<A>&... args) {
   const std::tuple<const std::remove_reference_t<A>&...> all(args...);
-  const FunctionArgs erased = erase<A...>(all);
-  FunctionTry so_far;
-  if (failed != nullptr) so_far.failed[so_far.failures++] = failed;
-  for (bool attached = true; attached;) {
-    {
-      Guard guard(thread, site);
-      const FunctionRow* const row = choose_function(site, guard, thread, erased, so_far);
-      if (row != nullptr) {
-        const FunctionEnd end{thread, *row, so_far};
-        try {
-          return FunctionChain<R, A...>{so_far.table, so_far.at, fallback}.run(*row, args...);
-        } catch (...) {
-          if (!function_failed(site, *row, thread, kLeft<A...>, so_far)) throw;
-        }
-        continue;
-      }
-      if (so_far.table != nullptr) break;
-    }
-    attached = attach_function(site);
-  }
-  return fallback.run(fallback.context, static_cast<A&&>(args)...);
+  std::optional<std::tuple<std::conditional_t<std::is_void_v<R>, char, R>>> result;
+  const auto run = [&](const FunctionRow& row, const FunctionTable& table, uint32_t at) {
+    const FunctionChain<R, A...> chain{table, at, fallback};
+    if constexpr (std::is_void_v<R>)
+      chain.run(row, args...);
+    else
+      result.emplace(chain.run(row, args...));
+  };
+  const RunRow run_erased = [](const void* f, const FunctionRow& row, const FunctionTable& table,
+                               uint32_t at) {
+    (*static_cast<const decltype(run)*>(f))(row, table, at);
+  };
+  if (!run_function(site, thread, erase<A...>(all), kLeft<A...>, failed, &run, run_erased))
+    return fallback.run(fallback.context, static_cast<A&&>(args)...);
+  if constexpr (!std::is_void_v<R>) return std::get<0>(*std::move(result));
 }
 
 template <class R, class... A>
@@ -339,8 +302,7 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
   {
     Guard guard(thread, site);
     const FunctionTable* const table = protect_table(site, guard);
-    if (table != nullptr && table->plain &&
-        (thread.scope & (ThreadHead::kTraced | ThreadHead::kProviders)) == 0) [[likely]] {
+    if (table != nullptr && table->plain && !in_function_scope(thread)) [[likely]] {
       uint32_t i = 0;
       while (i < table->count && table->rows[i]->verify != nullptr &&
              !accepts<A...>(thread, *table->rows[i], args...))
@@ -362,8 +324,7 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
           return run_row<R, A...>(row, row.self, args...);
         } catch (...) {
           end.counter = 0;
-          FunctionTry so_far;
-          if (!function_failed(site, row, thread, kLeft<A...>, so_far)) throw;
+          if (!function_failed(site, row, thread, kLeft<A...>)) throw;
           // The guard has moved off the table: start over on the slow path, without this row.
           failed = row.backend;
         }
