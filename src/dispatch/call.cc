@@ -57,19 +57,63 @@ void WithFacts::add_list(yard_value_t& v) {
   v.u.list = items;
 }
 
+namespace {
+
+// The plan of a call that fits its schema, by its key, and the call's flags. Null if there is none yet. Not inlined: the
+// facts would be on the stack while the kernel runs, whose calls may nest.
+[[gnu::noinline]] const exec::Plan* find_plan(const Entry& entry, const Site& site,
+                                              const Cells& cells, uint32_t& flags) {
+  const op::Program& program = entry.program();
+  if (cells.count != program.arg_count()) return nullptr;
+  const WithFacts facts(cells);
+  if (!site.typed && !program.tags_fit(facts.args(), cells.count)) return nullptr;
+  const int32_t aliased = program.fits_live(facts.args());
+  if (aliased < 0) return nullptr;
+  flags = static_cast<uint32_t>(aliased);
+  Key key;
+  return entry.recipe().fold(facts.args(), flags, key) ? entry.find(key) : nullptr;
+}
+
+// Runs a call without a memo, outside of scopes. Returns false if its plan is not known.
+bool call_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
+                 Status::Rep*& failed) {
+  const Core& core = *site.core;
+  const uint32_t index = site.index.load(std::memory_order_relaxed);
+  base::Guard guard(thread);
+  const MemoVersion& version = core.published.version(index);
+  Route route{.version = &version.value(), .found = version.read()};  // before what it covers
+  const Entry* const entry = guard.protect(core.published.current)->entry(index);
+  if (entry == nullptr) return false;
+  guard.move_to_after_reading(entry);
+  const exec::Plan* const plan = find_plan(*entry, site, cells, route.flags);
+  if (plan == nullptr) return false;
+  plan->note_use();
+  route.entry = entry;
+  fill_route(route, core, *plan);
+  if (seen_before(thread, form)) remember(thread, site, form, route, cells);
+  failed = run_hit(thread, site, route, cells);
+  return true;
+}
+
+}  // namespace
+
 Status::Rep* call(Site* site, const Cells& cells) {
-  // Calls that are nested deeper use no memos: a form would take 600 bytes of the stack at each level.
-  ThreadHead* const thread = t_thread;
-  if (thread == nullptr || thread->depth >= ThreadHead::kInlineSlots) [[unlikely]]
+  // Calls that are nested deeper use no memos: a form would take 700 bytes of the stack at each level.
+  ThreadHead* const head = t_thread;
+  if (head == nullptr || head->depth >= ThreadHead::kInlineSlots) [[unlikely]]
     return resolve_call(*site, cells, nullptr).release();
+  auto& thread = static_cast<base::ThreadRecord&>(*head);
   CallForm form;
-  if (form.read(*thread, *site, cells)) [[likely]] {
-    if (const CallMemo* const m = find(*thread, *site, form, cells)) {
-      base::Guard guard(*thread);
+  if (form.read(thread, *site, cells)) [[likely]] {
+    if (const CallMemo* const m = find(thread, *site, form, cells)) [[likely]] {
+      base::Guard guard(thread);
       guard.move_to(m->route.entry);
       if (m->route.is_current()) [[likely]]
-        return run_hit(static_cast<base::ThreadRecord&>(*thread), *site, m->route, cells);
+        return run_hit(thread, *site, m->route, cells);
     }
+    Status::Rep* failed = nullptr;
+    if (thread.scope_state == nullptr && call_by_key(thread, *site, cells, form, failed))
+      return failed;
   }
   return resolve_call(*site, cells, nullptr, &form).release();
 }

@@ -34,11 +34,11 @@ TEST(CallForm, OfAnyTensorIsThatOfItsView) {
                                   {YARD_TAG_TENSOR, 0, {.tensor = &v.c()}}};
     CallForm of_raw, of_view;
     ASSERT_TRUE(of_view.read(thread, site, {cells + 1, 1, Cells::kAllViews}));
-    ASSERT_EQ(of_raw.read(thread, site, {cells, 1}), true);
+    ASSERT_TRUE(of_raw.read(thread, site, {cells, 1}));
     ++read;
-    ASSERT_EQ(of_raw.form[0].head, of_view.form[0].head);
-    ASSERT_EQ(of_raw.form[0].dims, of_view.form[0].dims);
-    ASSERT_EQ(of_raw.address[0], of_view.address[0]);
+    ASSERT_EQ(of_raw.tensor[0].form.head, of_view.tensor[0].form.head);
+    ASSERT_EQ(of_raw.tensor[0].form.dims, of_view.tensor[0].form.dims);
+    ASSERT_EQ(of_raw.tensor[0].address, of_view.tensor[0].address);
     ASSERT_EQ(of_raw.hash, of_view.hash);
     exact += v.form().is_exact();
   }
@@ -48,15 +48,17 @@ TEST(CallForm, OfAnyTensorIsThatOfItsView) {
 
 TEST(CallForm, CallsWithOtherThanTheOpsParametersHaveNone) {
   const detail::Site site{nullptr, 7, {0}, {2}, {1}, {1}, false, "op", "*"};
-  const base::ThreadRecord& thread = base::this_thread();
   float data[4] = {};
   const TensorView v(data, DType::f32, {4});
   yard_value_t cells[2] = {{YARD_TAG_TENSOR, 0, {.tensor = &v.c()}}, {YARD_TAG_INT, 0, {.i = 3}}};
-  EXPECT_TRUE(CallForm().read(thread, site, {cells, 2}));
-  EXPECT_FALSE(CallForm().read(thread, site, {cells, 1}));
+  const auto has_form = [&](uint32_t count) {
+    return CallForm().read(base::this_thread(), site, {cells, count});
+  };
+  EXPECT_TRUE(has_form(2));
+  EXPECT_FALSE(has_form(1));
   for (const uint32_t tag : {uint32_t{YARD_TAG_LIST}, 99u, 0x80000001u}) {
     cells[1].tag = tag;
-    EXPECT_FALSE(CallForm().read(thread, site, {cells, 2})) << tag;
+    EXPECT_FALSE(has_form(2)) << tag;
   }
 }
 

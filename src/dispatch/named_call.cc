@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls by name. A thread remembers how the arguments of a call bind to the parameters of its op.
 #include <bit>
+#include <cstring>
 #include <new>
 
 #include "base/results.h"
@@ -45,11 +46,15 @@ struct Bindings {
   }
 };
 
+bool is_same(std::string_view a, const std::string& b) noexcept {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
 // Puts the arguments into the order of the parameters. Returns false if the binding is stale, of another op, or of
 // another way to write the call.
 bool apply(const Binding& b, const Core& core, std::string_view op, std::span<const Arg> args,
            yard_value_t* values, uint32_t& views) noexcept {
-  if (b.core != core.id || b.arguments.size() != args.size() || b.op != op) return false;
+  if (b.core != core.id || b.arguments.size() != args.size() || !is_same(op, b.op)) return false;
   // Nothing is read that the version would publish: the call itself looks at what may have changed.
   if (b.version->load(kReread) != b.found) return false;
   uint32_t found = 0;
@@ -57,15 +62,16 @@ bool apply(const Binding& b, const Core& core, std::string_view op, std::span<co
     const auto i = static_cast<uint32_t>(std::countr_zero(left));
     values[i] = b.values[i];
   }
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i].value.cell().tag != b.arguments[i].tag ||
+        !is_same(args[i].name, b.arguments[i].name))
+      return false;
   for (size_t i = 0; i < args.size(); ++i) {
-    const Binding::Argument& a = b.arguments[i];
     const yard_value_t& v = args[i].value.cell();
-    if (v.tag != a.tag || args[i].name != a.name) return false;
-    yard_value_t& to = values[a.to];
-    to = v;
-    if (v.tag != YARD_TAG_TENSOR) continue;
-    if (v.count != Value::kOther) found |= 1u << a.to;
-    to.count = 0;
+    const uint32_t to = b.arguments[i].to;
+    const bool is_tensor = v.tag == YARD_TAG_TENSOR;
+    if (is_tensor && v.count != Value::kOther) found |= 1u << to;
+    values[to] = {v.tag, is_tensor ? 0 : v.count, v.u};
   }
   views = found;
   return true;
