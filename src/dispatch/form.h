@@ -66,12 +66,10 @@ bool same_more(const detail::CallMemo& m, const CallForm& form, const Cells& cel
   using Form = TensorView::Form;
   uint64_t type = memos.last_type;
   if (detail::word_at(&t.device) != memos.last_device ||
-      std::bit_cast<uint32_t>(t.dtype) != memos.last_dtype) [[unlikely]] {
+      std::bit_cast<uint32_t>(t.dtype) != memos.last_dtype) [[unlikely]]
     type = make_type(memos, t);
-    if (type == 0) return any_form(t, to);
-  }
   const int64_t *const sizes = t.shape, *const strides = t.strides;
-  if (sizes == nullptr) [[unlikely]]
+  if (type == 0 || sizes == nullptr) [[unlikely]]
     return any_form(t, to);
   const uint64_t first = word(sizes[0]);
   if (t.ndim == 2) {
