@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread's part of all counters is an array of chunks, made on first use. It stays with the thread's record: a thread that
-// takes the record of one that has ended counts on.
+// A thread's part of all counters is an array of chunks, made on first use. It stays with the thread's record.
 #include "base/counters.h"
 
 #include <new>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a shared library without running its code: whether it can be mapped in this process, its notes, the libraries that
-// it needs and where it looks for them. Files are untrusted. Everything is checked, and nothing is mapped, so that a file
-// that is truncated meanwhile is an error and not a signal.
+// it needs and where it looks for them. Files are untrusted: nothing is mapped, so that one that is truncated meanwhile is an
+// error and not a signal.
 #pragma once
 
 #include <yard/plugins.h>

@@ -14,9 +14,9 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "base/trusted_path.h"
 
 namespace yard::base {
@@ -193,14 +193,15 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
 
 namespace {
 
+// In a library context of our own: the program's configuration of OpenSSL is neither read nor changed.
+struct Sha256 {
+  const EVP_MD* const algorithm = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr);
+};
+
 // The digest of all pieces that next() returns before an empty one.
 template <class F>
 Result<std::string> digest(const F& next) {
-  // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
-  // freed, since digests may be made until the process ends.
-  static constinit std::once_flag once;
-  static constinit const EVP_MD* algorithm = nullptr;
-  std::call_once(once, [] { algorithm = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr); });
+  const EVP_MD* const algorithm = process_wide<Sha256>().algorithm;
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
   bool good = context != nullptr && algorithm != nullptr &&

@@ -14,13 +14,12 @@
 
 namespace yard::base {
 
-// Owns a descriptor. All descriptors of the library are held by one, and none is below 3: in a program that has closed
-// stdin, stdout or stderr, what it prints, and the log, must not end up in a file of the library.
+// Owns a descriptor, which is at least 3: in a program that has closed stdin, stdout or stderr, what it prints must not end
+// up in a file of the library.
 class File {
  public:
   File() noexcept = default;
-  // Takes the descriptor, and moves it to 3 or more. -1 is no file, with errno as it is; so is a descriptor that cannot be
-  // moved.
+  // Takes the descriptor. -1 is no file, with errno as it is; so is one below 3 that cannot be moved.
   explicit File(int fd) noexcept : fd_(fd < 0 || fd > STDERR_FILENO ? fd : moved_up(fd)) {}
   ~File() { reset(); }
   File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -31,9 +30,6 @@ class File {
 
   int fd() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  // Gives up ownership.
-  int release() noexcept { return std::exchange(fd_, -1); }
-
   // Up to `size` bytes from `offset`, fewer only at the end of the file; -1 with errno on failure.
   ssize_t read_at(void* to, size_t size, off_t offset) const noexcept;
 
@@ -49,9 +45,8 @@ class File {
 // device accepts nothing. Returns 0 or errno; ETIMEDOUT if it has waited in vain.
 int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
-// Writes a whole file atomically: readers see the old or the new contents. Writes and syncs a temporary file beside it,
-// then renames it. On failure the old file stays; the error has the path and the system's message. Symbolic links are
-// followed: their target is replaced. A pipe or character device is written directly; a block device, socket or
+// Writes a whole file atomically: readers see the old or the new contents, and on failure the old file stays. Symbolic links
+// are followed: their target is replaced. A pipe or character device is written directly; a block device, socket or
 // directory is an error.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
@@ -74,8 +69,6 @@ Result<std::string> read_small_file(const std::string& path, size_t most);
 Result<std::string> sha256(std::string_view bytes);
 // Of a whole file; its position does not change. An error if it has more than `most` bytes.
 Result<std::string> sha256(const File& file, uint64_t most = UINT64_MAX);
-
-// Whether the text has the form of a digest.
 bool is_sha256(std::string_view text) noexcept;
 
 }  // namespace yard::base

@@ -17,19 +17,17 @@
 
 namespace yard::base {
 
-// The results of stat() for a file: device, inode, size, two times, and errno. Two writes of the same size within the resolution
-// of file times look the same; waiting for longer than that avoids it.
+// The results of stat() for a file: device, inode, size, two times, and errno.
 using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
 struct WatchHow {
-  // How long files must be unchanged before a change is reported. Files that keep changing are reported every ten of these,
-  // and once more at the end.
+  // How long files must be unchanged before a change is reported. Files that keep changing are reported every ten of these.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
   bool operator==(const WatchHow&) const = default;
 };
-// Longer than the resolution of file times. Shorter times count as these.
+// Shorter times count as these. Two writes of one size within the resolution of file times, which is less, look the same.
 inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
 
 // All functions may be called from any thread and from `changed`, except the destructor, which `changed` must not call. A

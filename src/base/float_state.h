@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving and restoring the floating-point control state of a thread.
+// The floating-point control state of a thread: rounding mode, flush-to-zero, traps.
 #pragma once
 
 #include <cstdint>
 
 namespace yard::base {
 
-// The floating-point control state of a thread: rounding mode, flush-to-zero, traps. Code of plugins may leave it changed,
-// and with it all later arithmetic of the thread: `gcc -ffast-math` links libraries so that opening them sets flush-to-zero.
-// Sticky exception flags are no part of it. One of these restores the state that it was made in when it ends. A few instructions.
+// Restores the state that it was made in when it ends. Code of plugins may leave it changed, and with it all later arithmetic
+// of the thread: opening a library that was linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
 class FloatState {
  public:
   FloatState() noexcept : control_(read()) {}

@@ -2,8 +2,7 @@
 // Opening a shared library from an open file, closing it, and why its code stays in the process.
 //
 // The file is opened by its descriptor, below /proc/self/fd, so that what was hashed and checked is what is mapped, even if
-// its path changes meanwhile. The dynamic loader takes a name that it knows for the library that is loaded, so each open
-// uses a name of its own. It recognises a file that is open already by its device and inode.
+// its path changes meanwhile. The dynamic loader recognises a file that is open already by its device and inode.
 #pragma once
 
 #include <yard/status.h>

@@ -14,7 +14,6 @@ bool contains(const List& list, const V& value) {
   return std::find(std::begin(list), std::end(list), value) != std::end(list);
 }
 
-// In its order.
 template <class Map>
 std::vector<std::string> keys(const Map& map) {
   std::vector<std::string> to;

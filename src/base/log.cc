@@ -85,7 +85,6 @@ namespace {
 constexpr const char* kLevels[] = {"debug", "info", "warn", "error", "off"};  // from 1
 constexpr const char* kEntries = "LEVEL or NAME=LEVEL, with ',' between entries";
 
-// Sets one slot.
 constexpr LogLevels with(LogLevels levels, uint32_t slot, LogLevel level) {
   return (levels & ~(LogLevels{15} << (4 * slot))) | static_cast<LogLevels>(level) << (4 * slot);
 }

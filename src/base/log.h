@@ -41,8 +41,7 @@ struct Logger {
   uint32_t slot;
 };
 
-// All levels in one word, so that several change with one store: four bits each, slot 0 is the default, and a level of 0
-// follows the default.
+// All levels in one word: four bits each, slot 0 is the default, and a level of 0 follows the default.
 using LogLevels = uint64_t;
 static_assert(4 * (kLoggerCount + 1) <= 64);
 inline constexpr LogLevels kInitialLevels = static_cast<LogLevels>(LogLevel::kWarn);
@@ -59,9 +58,8 @@ inline bool log_enabled(Logger logger, LogLevel level) noexcept {
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
-// Writes the message, unless its level is disabled or the message has been written before. Texts longer than kLongestText
-// are cut, control characters are escaped, and lines after the first are indented. Runs the program's sink, so no Mutex may
-// be held.
+// Writes the message, unless its level is disabled or the message has been written before. Texts are made printable and cut
+// to kLongestText. Runs the program's sink, so no Mutex may be held.
 void log(LogLevel level, Logger logger, std::string_view text, bool again = false) noexcept;
 // The same for events, which are written each time.
 inline void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
@@ -82,7 +80,6 @@ class LogLimit {
  public:
   static constexpr std::chrono::nanoseconds kInterval = std::chrono::seconds(1);
 
-  // Whether to write a message now; if so, `suppressed` is the number not written since the last.
   bool admits(std::chrono::steady_clock::time_point now, uint64_t& suppressed) noexcept {
     const int64_t t = now.time_since_epoch().count();
     int64_t next = next_.load(std::memory_order_relaxed);

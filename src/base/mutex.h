@@ -26,7 +26,7 @@
 namespace yard::base {
 
 // The order in which mutexes are taken, lowest first. A mutex of kOutput is held while a file is written, so it is not taken
-// at a fork: the child makes it again and drops what it protects. One of kOutputShard protects a part of what is to be written.
+// at a fork: the child makes it again and drops what it protects.
 // clang-format off
 enum class Rank : uint8_t {
   kRuntimes, kLoader, kRules, kFunctions, kPublish, kPlans, kStates, kBoard, kCanary, kCalls, kScopes, kBreaker, kOutput,
@@ -100,8 +100,8 @@ class InChild {
 // The number of forks between this process and the one that loaded the library.
 uint64_t forks() noexcept;
 
-// Lives while this thread runs foreign code outside of a call. A fork does not wait there for a library that is being opened,
-// because the thread that opens it may be waiting for this code. Kernels need no ForeignCode.
+// Lives while this thread runs foreign code outside of a call. A fork then does not wait for a library that is being opened,
+// because the thread that opens it may be waiting for this code.
 class ForeignCode {
  public:
   ForeignCode() noexcept;
@@ -110,8 +110,7 @@ class ForeignCode {
 };
 
 // Lives while this thread opens or closes a shared library. The C library then holds locks that a forked child would find
-// held for ever. So fork() waits until no other thread has an OpeningLibrary, at most a second, and no thread gets one
-// before the fork is over. Several threads may have one, and one thread may nest them. Constructors of libraries run inside.
+// held for ever. So fork() waits up to a second until no other thread has one, and no thread gets one during a fork.
 class OpeningLibrary {
  public:
   OpeningLibrary() noexcept;

@@ -6,8 +6,8 @@
 
 namespace yard::base {
 
-// A number at random (splitmix64). Each thread has a sequence of its own, with a seed of its own, and gets another seed
-// in a forked child. Writes only memory of the thread; reads a clock for the seed only.
+// A number at random (splitmix64). Each thread has a sequence of its own, and another one in a forked child. Writes only
+// memory of the thread.
 uint64_t thread_random() noexcept;
 
 // True for one in `n` calls at random, independently of all calls before. Always for 0 and 1.

@@ -24,6 +24,8 @@ List pop(List& from) noexcept {
   return item;
 }
 
+struct ProcessReclaimer : Reclaimer {};
+
 // Of the calls that a forked child has inherited; null in any other process. Written by the fork handler alone.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
@@ -50,12 +52,7 @@ void barrier_in_all_threads() noexcept {
 #endif
 }
 
-Reclaimer& reclaimer() noexcept {
-  static constinit std::once_flag once;
-  static constinit Reclaimer* made = nullptr;  // never destroyed: calls may come until the end
-  std::call_once(once, [] { made = new Reclaimer; });
-  return *made;
-}
+Reclaimer& reclaimer() noexcept { return process_wide<ProcessReclaimer>(); }
 
 void restart_reclaimer() noexcept {
   register_membarrier();

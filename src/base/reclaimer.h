@@ -2,7 +2,7 @@
 // Freeing what readers may still be using, without ever waiting for them.
 //
 // Readers announce what they use in their hazard slots. A writer unlinks an object, retires it, and collects: whatever no
-// slot names is freed, the rest stays for the next collection. A reader that never ends holds back only the objects it names.
+// slot names is freed, the rest stays for the next collection.
 //
 //   base::Guard g(thread);
 //   const Snapshot* s = g.protect(current);          // s cannot be freed until g moves on or ends
@@ -36,12 +36,10 @@ class Reclaimer {
   void retire(std::unique_ptr<Retired> made) noexcept;
   void retire(void* object, void (*free)(void*), std::vector<const void*> held_by);
 
-  // Frees what is not in use, the oldest first; what the freeing retires is looked at too. Returns how much is left. Any
-  // thread, also inside a call. Runs the destructors of what it frees, holding no lock. Without memory it frees nothing, and a
-  // later call does.
+  // Frees what is not in use, the oldest first, and what that retires. Returns how much is left. Any thread, also inside a
+  // call. Runs destructors without a lock. Without memory it frees nothing, and a later call does.
   size_t collect() noexcept;
 
-  // How much is waiting.
   size_t pending() const;
 
  private:
@@ -50,7 +48,6 @@ class Reclaimer {
   size_t count_ = 0;                  // of these
 };
 
-// The process's reclaimer.
 Reclaimer& reclaimer() noexcept;
 // In a forked child, after abandon_other_threads().
 void restart_reclaimer() noexcept;

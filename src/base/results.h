@@ -18,10 +18,8 @@
 
 namespace yard::base {
 
-// Exceptions for lack of memory become errors at the boundary of the library, in functions that return a Status or a Result.
-// Below it they pass, and a change that meets one has not happened.
-//
-// What f() returns, a Status, a Result or nothing; Status::out_of_memory() if there was no memory for it.
+// What f() returns, a Status, a Result or nothing; Status::out_of_memory() if there was no memory for it. For functions at the
+// boundary of the library. Below it std::bad_alloc passes, and a change that meets one has not happened.
 template <class F, class R = std::invoke_result_t<const F&>>
 std::conditional_t<std::is_void_v<R>, Status, R> or_out_of_memory(const F& f) {
   try {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A background thread that runs tasks in order or at a given time, and ending objects on a thread of their own. These threads
-// take no signals and do not run on after the process has begun to exit.
+// Background threads, which run tasks in order or at a given time. They take no signals and end when the process exits.
 #pragma once
 
 #include <yard/status.h>
@@ -55,8 +54,8 @@ void at_next_call(std::function<void()> then);
 // Calls what at_next_call() was given. One load if there is nothing.
 void run_due_at_call() noexcept;
 
-// Calls `end` on a thread of its own, for ending what may take long or hang, such as a library with its destructors. Waits
-// for that up to a second, but not inside of a call of an op. If no thread can be started, calls `end` here.
+// Calls `end`, which may take long or hang, on a thread of its own. Waits for it up to a second, but not inside of a call of
+// an op. If no thread can be started, calls `end` here.
 void end_on_own_thread(std::function<void()> end) noexcept;
 
 }  // namespace yard::base

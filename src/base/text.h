@@ -26,17 +26,14 @@ std::string one_of(const std::vector<std::string>& words);
 
 // In double quotes; quote, backslash and control characters are escaped (\" \\ \n \t \r \xhh).
 std::string quote(std::string_view text);
-// Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos past it. On failure returns nothing, with
-// pos at the invalid character.
+// Reads a string that quote() wrote, starting at text[pos] == '"', and moves pos past it, or to the invalid character.
 std::optional<std::string> unquote(std::string_view text, size_t& pos);
 // quote() for input in messages: at most `most` bytes, then "..."; bytes that are not UTF-8 are escaped.
 std::string excerpt(std::string_view text, size_t most = 80);
 // A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD, so that the output always parses.
 std::string json_string(std::string_view text);
 
-// Text from outside (kernels, plugins, exceptions, files) on one line, safe for logs and terminals: control characters and
-// bytes that are not UTF-8 are escaped (\n, \t, \x1b); beyond about `most` bytes it is cut, with the number of bytes left
-// out. Text that is printable already stays as it is.
+// yard::printable() of yard/log.h.
 inline constexpr size_t kLongestPrintable = 2048;
 std::string printable(std::string_view text, size_t most = kLongestPrintable);
 // Does this for several lines: newlines stay, and each later line is indented, so that none looks like a message of its own.
@@ -47,8 +44,7 @@ std::string exception_text(const std::exception& e);
 // Of the exception that is being handled, whatever its type. Rethrows the unwinding of a thread that ends.
 std::string current_exception_text();
 
-// The shortest decimal text that reads back as the same number, never mistaken for an integer:
-// "1.0", "1e-6", "inf", "nan".
+// The shortest decimal text that reads back as the same number, not as an integer: "1.0", "1e-6", "inf", "nan".
 std::string format_double(double value);
 // "30s", "0.25s".
 std::string seconds_text(std::chrono::nanoseconds d);

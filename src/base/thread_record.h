@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library keeps for each thread: the hazard slots that announce what the thread is using, and a few pointers that
-// upper layers keep for it. Also how much is left of the thread's stack.
+// What the library keeps for each thread: its hazard slots, pointers of upper layers, and how much is left of its stack.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -18,9 +17,8 @@ using detail::kReread;
 // Pointers that a layer keeps with the thread; each layer names its own index.
 inline constexpr int kThreadLocals = 5;
 
-// Found through one thread_local pointer, written by its thread alone, and read by Reclaimer::collect(). Records are never
-// freed: the next thread takes that of one that has ended. Their list grows at its head only, so it can be walked without a
-// lock, also in a forked child.
+// Written by its thread alone, and read by Reclaimer::collect(). Records are never freed: the next thread takes that of one
+// that has ended. Their list grows at its head only, so it can be walked without a lock, also in a forked child.
 struct ThreadRecord : detail::ThreadHead {
   void* locals[kThreadLocals] = {};  // of the owner
   // Slots beyond kInlineSlots, for kernels that call ops that call ops. Kept once made.
@@ -64,8 +62,8 @@ struct ThreadRecord : detail::ThreadHead {
 
   // Returns false if there is no memory for the slot of the current depth.
   bool reserve_slot() noexcept;
-  // In a call whose kernel failed: whether that was because a nested call was refused. `guarded` says that this is inside the
-  // call's guard; a frozen handle has none, and is known to enclose the refused call by its place on the stack.
+  // Whether the kernel of this call failed because a nested call was refused. `guarded` says that this is inside the call's
+  // guard; a frozen handle has none, and is known to enclose the refused call by its place on the stack.
   bool failed_by_refusal(bool guarded) noexcept;
 };
 

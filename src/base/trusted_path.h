@@ -29,10 +29,10 @@ using PathVisitor = std::function<bool(const PathEntry&)>;  // false ends the wa
 // that its name does not lead to stays as it is.
 int follow(const std::string& path, std::string& real, const PathVisitor& visit);
 
-// Why others than root and the user of this process could have chosen what the file at that path holds, for messages
-// ("can be written by group 100"). Empty if they could not. Checks the file that is open, each folder and symbolic link
-// on the way to it, and whether the way leads to the same file. In a sticky folder, as /tmp, entries of root and of this user
-// are fine. So is all that is mounted read-only, as ConfigMaps are, and a file by its descriptor below /proc.
+// Why others than root and the user of this process could have chosen what the file at that path holds: "can be written by
+// group 100". Empty if they could not. Checks the open file, each folder and symbolic link on the way to it, and whether the
+// way leads to the same file. In a sticky folder, as /tmp, entries of root and of this user are fine. So is all that is
+// mounted read-only, as ConfigMaps are, and a file by its descriptor below /proc.
 std::string why_untrusted(const std::string& path, const File& file);
 
 }  // namespace yard::base

@@ -63,8 +63,7 @@ struct YamlDocument {
 // One document. Empty text has the root kNull.
 YamlDocument parse_yaml(std::string_view text);
 
-// Plain scalars as numbers: decimal, with a sign if it is '-' or '+', all of the text. A whole number may be
-// read as a number; `.inf` and `.nan` are numbers.
+// Plain scalars as decimal numbers, which may have a sign; `.inf` and `.nan` are numbers.
 std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept;
 std::optional<double> yaml_number(std::string_view text) noexcept;
 
