@@ -126,7 +126,7 @@ double copy_bytes(const op::Program& program, const yard_value_t* args) {
 bool reads_finite(const op::Program& program, const yard_value_t* args) {
   bool finite = true;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param& p) {
-    return finite = p.is_output() || all_finite(TensorView(t));
+    return finite = p.is_output() || !first_not_finite(TensorView(t));
   });
   return finite;
 }
@@ -135,10 +135,10 @@ bool writes_finite(const op::Program& program, const yard_value_t* args, std::st
                    double& value) {
   bool finite = true;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int item, const op::Param& p) {
-    if (!p.is_written() || all_finite(TensorView(t))) return true;
-    const NotFinite first = first_not_finite(TensorView(t));
-    where = fmt::format("{}[{}]", name_of(p, item), fmt::join(first.index, ","));
-    value = first.value;
+    const auto first = p.is_written() ? first_not_finite(TensorView(t)) : std::nullopt;
+    if (!first) return true;
+    where = fmt::format("{}[{}]", name_of(p, item), fmt::join(first->index, ","));
+    value = first->value;
     return finite = false;
   });
   return finite;
@@ -175,14 +175,14 @@ CallCopy::CallCopy(const op::Program& program, const yard_value_t* args, bool ou
 
 void CallCopy::save_inputs() {
   for (Copy& c : copies_)
-    if (c.read && c.written) c.buffer.save(), c.saved = true;
+    if (c.read && c.written) c.buffer.save();
 }
 
 std::vector<TensorBytes> CallCopy::inputs() const {
   std::vector<TensorBytes> to;
   for (const Copy& c : copies_) {
     if (!c.read) continue;
-    if (c.saved) c.buffer.restore();
+    c.buffer.restore();
     to.push_back({c.name, packed_elements(c.buffer.view())});
   }
   return to;

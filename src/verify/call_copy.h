@@ -56,7 +56,7 @@ class CallCopy {
     TensorView original;
     Buffer buffer;
     std::string name;
-    bool read, written, saved = false;
+    bool read, written;
   };
   const yard_tensor_t* add(const yard_tensor_t& t, std::string name, const op::Param& param);
   std::vector<CallTensors::Written> written(bool originals) const;

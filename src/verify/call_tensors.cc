@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <map>
 
 #include "base/text.h"
 #include "verify/elements.h"
@@ -163,28 +164,24 @@ uint64_t CallTensors::traffic() const noexcept { return parts_->traffic; }
 
 Status CallTensors::fill(std::span<const TensorBytes> contents) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
-  std::vector<Parts::Tensor*> read;
+  std::map<std::string, Buffer*> missing, filled;
   for (Parts::Tensor& t : parts_->tensors)
-    if (t.read) read.push_back(&t);
-  for (const TensorBytes& t : contents)
-    if (std::ranges::find(read, t.name, &Parts::Tensor::name) == read.end())
+    if (t.read) missing[t.name] = &t.buffer;
+  for (const TensorBytes& t : contents) {
+    if (filled.contains(t.name))
+      return bad(fmt::format("the contents of '{}' are given twice", t.name));
+    if (!missing.contains(t.name))
       return bad(fmt::format("the call reads no tensor {}", base::excerpt(t.name)));
-  std::vector<const TensorBytes*> found;
-  for (const Parts::Tensor* r : read) {
-    const auto is = [&](const TensorBytes& t) { return t.name == r->name; };
-    const auto it = std::find_if(contents.begin(), contents.end(), is);
-    if (it == contents.end()) return bad(fmt::format("the contents of '{}' are missing", r->name));
-    if (std::find_if(it + 1, contents.end(), is) != contents.end())
-      return bad(fmt::format("the contents of '{}' are given twice", r->name));
-    if (const uint64_t bytes = verification::packed_bytes(r->buffer.view());
-        it->bytes.size() != bytes)
-      return bad(fmt::format("invalid contents of '{}': expected {} bytes, got {}", r->name, bytes,
-                             it->bytes.size()));
-    found.push_back(&*it);
+    Buffer* const buffer = filled[t.name] = missing.extract(t.name).mapped();
+    if (const uint64_t bytes = verification::packed_bytes(buffer->view()); t.bytes.size() != bytes)
+      return bad(fmt::format("invalid contents of '{}': expected {} bytes, got {}", t.name, bytes,
+                             t.bytes.size()));
   }
-  for (size_t i = 0; i < read.size(); ++i) {
-    verification::unpack_elements(found[i]->bytes, read[i]->buffer.view());
-    read[i]->buffer.save();
+  if (!missing.empty())
+    return bad(fmt::format("the contents of '{}' are missing", missing.begin()->first));
+  for (const TensorBytes& t : contents) {
+    verification::unpack_elements(t.bytes, filled[t.name]->view());
+    filled[t.name]->save();
   }
   return {};
 }

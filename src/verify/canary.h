@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canary checks: the results of sampled calls are checked, as the rule file configures (yard/verify.h).
-//
-// `check: values` copies a call's inputs before its kernel runs, then runs another kernel on the copies and compares
-// the results. `check: finite` only tests that finite inputs gave finite outputs, without copies or a second run.
-//
-// A call that is not sampled costs a counter and a random number of its thread. Only calls on host memory are checked.
+// Canary checks: the results of sampled calls are checked, as the rule file configures (docs/guides/canaries.md). A call
+// that is not sampled costs a counter and a random number of its thread.
 #pragma once
 
 #include <yard/config.h>
@@ -14,7 +10,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,7 +20,6 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
-#include "base/reclaimer.h"
 #include "base/tasks.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"
@@ -53,8 +47,7 @@ struct CanaryCounters {
 
   CanaryCounters(std::string o, std::string k, CanaryRule::Check c)
       : op(std::move(o)), kernel(std::move(k)), check(c) {}
-  // Counts a call. True for one in `one_in` at random, so that a loop with a period has all its calls checked, and threads
-  // with few calls get their share. Writes only memory of the thread.
+  // Counts a call. True for one in `one_in` at random. Writes only memory of the thread.
   bool sample(uint64_t one_in) noexcept {
     base::count(base::this_thread(), calls.id());
     return base::one_in(one_in);
@@ -69,8 +62,8 @@ struct DumpRequest {
   std::shared_ptr<CanaryMismatch> mismatch = {};  // gets the path of the dump
 };
 
-// Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks, which are recreated
-// whenever their op changes. Any thread.
+// Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks of an op, which are made
+// again whenever the op changes. Any thread.
 class CanaryState {
  public:
   static constexpr size_t kMostMismatches = 64, kMostProblems = 64, kMostWaiting = 4;

@@ -18,6 +18,7 @@ namespace {
 using Verdict = Outcome::Verdict;
 
 constexpr size_t kFailuresKept = 8;
+constexpr size_t kTriesPerCase = 16;   // to generate a usable call
 constexpr size_t kMostRejected = 200;  // calls in a row, before no more are made for a kernel
 constexpr size_t kSmokeCases = 4;      // that each kernel accepts
 constexpr int64_t kSmokeElements = 2048;

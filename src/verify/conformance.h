@@ -17,8 +17,7 @@ VerifyReport check_conformance(const OpUnderTest& op, const VerifyOptions& optio
                                std::vector<bool>& used, VerifyOptions::Progress progress = {});
 
 // Runs each kernel on a few small calls to see whether it crashes or writes where it must not. Kernels may fail and decline.
-// Calls that the reference kernel rejects as invalid are skipped. Ends with the first kernel that did damage, which is
-// its failure. Uses the seed and `watch` of the options.
+// Ends with the first kernel that did damage, which is its failure. Uses the seed and `watch` of the options.
 std::vector<KernelReport> run_smoke_test(const OpUnderTest& op, const VerifyOptions& options);
 
 }  // namespace yard::verification

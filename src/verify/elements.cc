@@ -50,43 +50,29 @@ bool is_signed(DType t) noexcept {
   return t == DType::i8 || t == DType::i16 || t == DType::i32 || t == DType::i64 || t == DType::i4;
 }
 
-int64_t last_stride(const TensorView& v) noexcept {  // of blocks: 1
-  return v.rank() > 0 ? v.strides()[static_cast<size_t>(v.rank()) - 1] : 1;
-}
-
-char* element(const TensorView& v, int64_t offset) noexcept {
-  return static_cast<char*>(v.data()) + offset * static_cast<int64_t>(element_size(v.dtype()));
-}
-
-// Calls f(address, bytes) for all elements in order: once per row where a row is contiguous.
-template <class F>
-void for_each_run(const TensorView& v, const F& f) {
-  const size_t size = element_size(v.dtype());
-  const int64_t step = last_stride(v);
-  for_each_row(v, [&](const auto&, int64_t offset, int64_t width) {
-    if (step == 1) return f(element(v, offset), static_cast<size_t>(width) * size), true;
-    for (int64_t i = 0; i < width; ++i) f(element(v, offset + i * step), size);
-    return true;
-  });
-}
-
 template <class Bits>
-bool rows_are_finite(const TensorView& v, const FloatType& type) {
-  const auto mask = static_cast<Bits>(type.not_finite);
-  const int64_t step = last_stride(v);
-  bool finite = true;
-  for_each_row(v, [&](const auto&, int64_t offset, int64_t width) {
-    const char* const row = element(v, offset);
-    unsigned bad = 0;
-    for (int64_t i = 0; i < width; ++i) {
+std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finite) {
+  const auto mask = static_cast<Bits>(not_finite);
+  constexpr auto kSize = static_cast<int64_t>(sizeof(Bits));
+  const int64_t step = (v.rank() > 0 ? v.strides().back() : 1) * kSize;
+  std::optional<NotFinite> to;
+  for_each_row(v, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
+    const char* const row = static_cast<const char*>(v.data()) + offset * kSize;
+    const auto is_bad = [&](int64_t i) {
       Bits bits;
-      std::memcpy(&bits, row + i * step * static_cast<int64_t>(sizeof bits), sizeof bits);
-      bad |= (bits & mask) == mask ? 1u : 0u;
-    }
-    finite = bad == 0;
-    return finite;
+      std::memcpy(&bits, row + i * step, sizeof bits);
+      return (bits & mask) == mask;
+    };
+    unsigned bad = 0;  // of the whole row, so that the loop is vectorised
+    for (int64_t i = 0; i < width; ++i) bad |= is_bad(i) ? 1u : 0u;
+    if (bad == 0) return true;
+    int64_t first = 0;
+    while (!is_bad(first)) ++first;
+    to = NotFinite{index, load(v.dtype(), row + first * step)};
+    if (!index.empty()) to->index.back() = first;
+    return false;
   });
-  return finite;
+  return to;
 }
 
 }  // namespace
@@ -130,31 +116,15 @@ void unpack_elements(std::string_view bytes, const TensorView& to) {
   });
 }
 
-bool all_finite(const TensorView& v) {
+std::optional<NotFinite> first_not_finite(const TensorView& v) {
   const FloatType* const type = float_type(v.dtype());
-  if (type == nullptr) return true;
+  if (type == nullptr) return std::nullopt;
   switch (element_size(v.dtype())) {
-    case 1: return rows_are_finite<uint8_t>(v, *type);
-    case 2: return rows_are_finite<uint16_t>(v, *type);
-    case 4: return rows_are_finite<uint32_t>(v, *type);
-    default: return rows_are_finite<uint64_t>(v, *type);
+    case 1: return find_not_finite<uint8_t>(v, type->not_finite);
+    case 2: return find_not_finite<uint16_t>(v, type->not_finite);
+    case 4: return find_not_finite<uint32_t>(v, type->not_finite);
+    default: return find_not_finite<uint64_t>(v, type->not_finite);
   }
-}
-
-NotFinite first_not_finite(const TensorView& v) {
-  NotFinite to;
-  const int64_t step = last_stride(v);
-  for_each_row(v, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
-    for (int64_t i = 0; i < width; ++i) {
-      to.value = load(v.dtype(), element(v, offset + i * step));
-      if (std::isfinite(to.value)) continue;
-      to.index = index;
-      if (!to.index.empty()) to.index.back() = i;
-      return false;
-    }
-    return true;
-  });
-  return to;
 }
 
 namespace {
@@ -307,21 +277,19 @@ Buffer::Buffer(const ParsedTensor& tensor, bool written) {
                      tensor.device);
 }
 
-void Buffer::restore() const { std::memcpy(memory_.get(), image_.data(), image_.size()); }
+void Buffer::restore() const { std::ranges::copy(image_, memory_.get()); }
 
 void Buffer::scramble(uint8_t byte) const {
-  const size_t size = element_size(view_.dtype());
-  for_each_element(view_, [&](char* at) { std::memset(at, byte, size); });
+  for_each_run(view_, [&](char* at, size_t n) { std::memset(at, byte, n); });
 }
 
 std::string Buffer::damage(bool elements) const {
   if (std::memcmp(memory_.get(), image_.data(), room_) == 0) return "";
   std::vector<char> now(memory_.get(), memory_.get() + room_);
   if (!elements) {
-    const size_t size = element_size(view_.dtype());
-    for_each_element(view_, [&](const char* at) {
+    for_each_run(view_, [&](const char* at, size_t n) {
       const auto where = static_cast<size_t>(at - memory_.get());
-      std::memcpy(&now[where], &image_[where], size);
+      std::memcpy(&now[where], &image_[where], n);
     });
   }
   if (std::memcmp(now.data(), image_.data(), room_) == 0) return "";

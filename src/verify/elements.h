@@ -62,17 +62,25 @@ void for_each_row(const TensorView& of, const F& f) {
   }
 }
 
-// Calls f(pointer) for every element, in index order.
+// Calls f(address, bytes) for all elements in index order: once per row where a row is contiguous.
 template <class F>
-void for_each_element(const TensorView& of, const F& f) {
+void for_each_run(const TensorView& of, const F& f) {
   const TensorView v = element_view(of);
   const auto size = static_cast<int64_t>(element_size(v.dtype()));
-  const auto rank = static_cast<size_t>(v.rank());
-  const int64_t step = rank > 0 ? v.strides()[rank - 1] * size : 0;
+  const int64_t step = v.rank() > 0 ? v.strides().back() : 1;
   for_each_row(v, [&](const auto&, int64_t offset, int64_t width) {
-    char* at = static_cast<char*>(v.data()) + offset * size;
-    for (int64_t i = 0; i < width; ++i) f(at + i * step);
+    char* const row = static_cast<char*>(v.data()) + offset * size;
+    if (step == 1) return f(row, static_cast<size_t>(width * size)), true;
+    for (int64_t i = 0; i < width; ++i) f(row + i * step * size, static_cast<size_t>(size));
     return true;
+  });
+}
+// Calls f(address) for every element.
+template <class F>
+void for_each_element(const TensorView& v, const F& f) {
+  const size_t size = element_size(v.dtype());
+  for_each_run(v, [&](char* run, size_t bytes) {
+    for (char* at = run; at < run + bytes; at += size) f(at);
   });
 }
 
@@ -83,19 +91,15 @@ std::string packed_elements(const TensorView& from);
 void unpack_elements(std::string_view bytes, const TensorView& to);
 uint64_t packed_bytes(const TensorView& v) noexcept;
 
-// Whether every element of a float tensor is finite; true for other dtypes.
-bool all_finite(const TensorView& v);
-// The first element that is not finite. There must be one.
+// The first element of a float tensor that is not finite. Other dtypes have none.
 struct NotFinite {
   std::vector<int64_t> index;
   double value = 0;
 };
-NotFinite first_not_finite(const TensorView& v);
+std::optional<NotFinite> first_not_finite(const TensorView& v);
 
-// Guarded memory of one tensor.
-//
-// Guard regions lie before and after the tensor. They and the gaps between elements hold bytes that no kernel may read
-// or change. Of a tensor that is read they are all ones, which is NaN in every float type, so that an out-of-bounds
+// Guarded memory of one tensor. The guards before and after it and the gaps between elements hold bytes that no kernel may
+// read or change. Of a tensor that is read they are all ones, which is NaN in every float type, so that an out-of-bounds
 // read spoils the result. Of one that is written they have another pattern, so that an element copied too far is seen.
 class Buffer {
  public:
@@ -106,7 +110,7 @@ class Buffer {
   const TensorView& view() const noexcept { return view_; }
   // Saves the memory, guards included, for restore() and damage().
   void save() { image_.assign(memory_.get(), memory_.get() + room_); }
-  void restore() const;
+  void restore() const;  // has no effect before save()
   // Sets every byte of every element.
   void scramble(uint8_t byte) const;
 

@@ -4,6 +4,8 @@
 #include <yard/verify.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "base/text.h"
 
@@ -12,53 +14,26 @@ namespace {
 
 constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-// The text without blanks at both ends. Lines may end with a carriage return.
-std::string_view trim(std::string_view s) {
-  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
-  return s;
-}
-
-// Removes and returns the first word.
-std::string_view word(std::string_view& s) {
-  const auto end = static_cast<size_t>(std::ranges::find_if(s, is_blank) - s.begin());
-  const std::string_view w = s.substr(0, end);
-  s = trim(s.substr(end));
-  return w;
-}
-
-// Removes and returns everything up to a colon between blanks, which no CallSpec contains. Empty if there is none.
-std::optional<std::string_view> part(std::string_view& s) {
-  for (size_t at = 0; at < s.size(); ++at) {
-    if (s[at] != ':' || (at > 0 && !is_blank(s[at - 1])) ||
-        (at + 1 < s.size() && !is_blank(s[at + 1])))
-      continue;
-    const std::string_view head = trim(s.substr(0, at));
-    s = trim(s.substr(at + 1));
-    return head;
-  }
-  return std::nullopt;
-}
-
-// The error in the line; empty if there is none.
-std::string read_expectation(std::string_view line, Expectation& to) {
-  const auto subject = part(line);
-  const auto kind = subject ? part(line) : std::nullopt;
-  if (!kind) return fmt::format("expected `{}`, with blanks around each ':'", kForm);
-  std::string_view rest = *subject;
-  to.kernel = word(rest);
-  to.op = word(rest);
-  to.call = rest;
-  if (to.kernel.empty() || to.op.empty() || to.call.empty())
+// The error in the words of a line; empty if there is none. A colon between parts is a word, as no CallSpec has one.
+std::string read_expectation(const std::vector<std::string>& words, Expectation& to) {
+  const auto join = [](auto from, auto end) {
+    return fmt::format("{}", fmt::join(from, end, " "));
+  };
+  const auto first = std::ranges::find(words, ":");
+  const auto second = std::find(first == words.end() ? first : first + 1, words.end(), ":");
+  if (second == words.end())
+    return fmt::format("expected `{}`, with blanks around each ':'", kForm);
+  if (first - words.begin() < 3)
     return fmt::format(
-        "expected three globs before the first ':', for kernel, op and call; got '{}'", *subject);
-  if (*kind != "unsupported" && *kind != "fails")
-    return fmt::format("expected 'unsupported' or 'fails', got '{}'{}", *kind,
-                       base::did_you_mean(*kind, {"unsupported", "fails"}));
-  to.kind = *kind == "fails" ? Expectation::Kind::kFails : Expectation::Kind::kUnsupported;
-  to.reason = line;
+        "expected three globs before the first ':', for kernel, op and call; got '{}'",
+        join(words.begin(), first));
+  to.kernel = words[0], to.op = words[1], to.call = join(words.begin() + 2, first);
+  const std::string kind = join(first + 1, second);
+  if (kind != "unsupported" && kind != "fails")
+    return fmt::format("expected 'unsupported' or 'fails', got '{}'{}", kind,
+                       base::did_you_mean(kind, {"unsupported", "fails"}));
+  to.kind = kind == "fails" ? Expectation::Kind::kFails : Expectation::Kind::kUnsupported;
+  to.reason = join(second + 1, words.end());
   return to.reason.empty() ? "the reason is missing: expected it after the second ':'" : "";
 }
 
@@ -67,14 +42,15 @@ std::string read_expectation(std::string_view line, Expectation& to) {
 Result<std::vector<Expectation>> parse_expectations(std::string_view text, std::string_view name) {
   std::vector<Expectation> to;
   std::vector<std::string> problems;
-  for (int number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    const std::string_view line = trim(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.empty() || line[0] == '#') continue;
+  int number = 0;
+  for (const std::string_view line : base::split(text, '\n')) {
+    ++number;
+    std::istringstream in{std::string(line)};
+    const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+    if (words.empty() || words[0].starts_with('#')) continue;
     Expectation e;
     e.line = number;
-    const std::string problem = read_expectation(line, e);
+    const std::string problem = read_expectation(words, e);
     if (problem.empty())
       to.push_back(std::move(e));
     else

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test case generator: calls of an op from its schema, or from the limits of one of its kernels as well. They cover every
-// dtype, size, stride, optional, enumerator and flag that these allow, edge cases often. The same seed gives the same calls.
-//
-// Each choice has a shuffle bag of its own (random.h), so that a few calls cover all its values, combined with those of
-// other choices at random. Of calls for a kernel, two of three have a size at the boundary of a limit, or that of a
-// well-known model: the sizes of models are where kernels are specialised.
+// Test case generator: calls of an op from its schema, or from the limits of one of its kernels as well
+// (docs/guides/verify.md). The same seed gives the same calls. Each choice has a shuffle bag of its own (random.h), so that a
+// few calls cover all its values, combined with those of other choices at random.
 #pragma once
 
 #include <yard/call_spec.h>
+#include <yard/config.h>
 #include <yard/plugin.h>
 
 #include <map>
@@ -17,7 +15,6 @@
 #include <vector>
 
 #include "op/call.h"
-#include "verify/random.h"
 #include "verify/size_solver.h"
 
 namespace yard::verification {
@@ -46,6 +43,10 @@ struct CallLimits {
                        uint32_t flags);
 };
 
+// sample_calls() of yard/verify.h for one op; `op` has the shape function, if the schema needs one.
+std::vector<std::string> sample_calls(const op::Program& program, const yard_op_t* op,
+                                      std::span<const Config> configs, size_t limit);
+
 // The dtypes that the schema allows for each variable; `usual` where it leaves them open.
 std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
                                                             std::span<const DType> usual);
@@ -65,7 +66,6 @@ class Generator {
   std::optional<Case> next();
 
  private:
-  // A call with one of the points.
   std::optional<Case> next_point();
   // Without `varied`, tensors are contiguous and apart.
   std::optional<op::Call> attempt(Assignment assignment, bool varied);

@@ -20,12 +20,8 @@
 #include "select/candidate_set.h"
 #include "verify/elements.h"
 #include "verify/generator.h"
-#include "verify/random.h"
 
 namespace yard::verification {
-
-// Attempts to generate a usable call, per case.
-inline constexpr size_t kTriesPerCase = 16;
 
 struct OpUnderTest {
   std::shared_ptr<const registry::OpRecord> op_record;
@@ -61,13 +57,12 @@ class KernelRunner {
   // Whether the kernel accepts the call; if not, `why` (may be null) is set.
   bool accepts(const op::Call& call, Outcome* why) const;
   // `states` are those of an instance; null: those of plain calls. A kernel that changes the floating-point control state
-  // has failed; `changed_float_state` (may be null) is set then.
+  // has failed; `changed_float_state`, unless it is null, is set then.
   Status run(const op::Call& call, const CallTensors& tensors, exec::States* states = nullptr,
              bool* changed_float_state = nullptr) const;
   // On arguments that fit the schema and have facts. Any thread.
   Status run(const yard_value_t* args, uint32_t count, uint32_t flags,
              exec::States* states = nullptr, bool* changed_float_state = nullptr) const;
-  // What it requires of calls.
   CallLimits limits() const;
 
  private:
@@ -81,9 +76,8 @@ class KernelRunner {
   size_t index_ = 0;  // of the kernel among the candidates
 };
 
-// ---- Instances of ops for test cases: the options and weights that kernels with state are created with ----
-
-// Options and weights of one or more cases; the reference kernel and the kernel under test share it.
+// An instance of an op, with options and weights for kernels with state. The reference kernel and the kernel under test share
+// it.
 struct TestInstance {
   std::deque<Buffer> weights;  // outlives the states that borrow it
   exec::States states;
@@ -115,8 +109,6 @@ class InstanceGenerator {
   const VerifyOptions& given_;
   std::vector<ShuffleBag<exec::OwnedValue>> varied_;  // values of an option each
 };
-
-// ---- Cases ----
 
 // A case with two sets of its tensors: for the kernel under test, and for the reference kernel.
 struct CaseRun {

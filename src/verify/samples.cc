@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verify/samples.h"
-
+// Calls on which to try rules: sample_calls() of generator.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -292,7 +291,6 @@ struct Choice {
   const OpField* field = nullptr;
   std::vector<Condition> conditions;
   std::vector<FieldValue> values;
-  std::vector<FieldValue> matching;  // for which the conditions hold
 
   void add(FieldValue v) {
     if (!base::contains(values, v)) values.push_back(std::move(v));
@@ -357,10 +355,9 @@ class Sampler {
     if (full() || !glob_matches(operation, program_.schema().name)) return;
     std::vector<Choice> all = choices(conditions);
     std::vector<FieldConstraint> constraints;
-    for (Choice& c : all) {
-      find_matching(c);
+    for (const Choice& c : all) {
       if (c.values.empty()) return;
-      constraints.push_back({c.field, c.matching.empty() ? c.values[0] : c.matching[0]});
+      constraints.push_back({c.field, find_matching(c)});
     }
     add({}, constraints);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -395,15 +392,15 @@ class Sampler {
       auto it = std::find_if(to.begin(), to.end(), [&](const Choice& x) {
         return x.field->axis.reads_same(key.field->axis) && x.field->type == key.field->type;
       });
-      if (it == to.end()) it = to.insert(to.end(), Choice{key.field, {}, {}, {}});
+      if (it == to.end()) it = to.insert(to.end(), Choice{key.field, {}, {}});
       it->conditions.push_back(c);
       add_values(builder_, key.op, c, *it);
     }
     return to;
   }
 
-  // Evaluates a rule with the conditions on this field alone.
-  void find_matching(Choice& choice) const {
+  // The first value for which a rule with the conditions on this field alone matches, or the first one.
+  FieldValue find_matching(const Choice& choice) const {
     Config config;
     DispatchRule rule;
     rule.operation = program_.schema().name, rule.kernel = "*";
@@ -413,10 +410,11 @@ class Sampler {
     for (const FieldValue& v : choice.values) {
       const FieldConstraint constraint{choice.field, v};
       const auto call = builder_.call({}, {&constraint, 1});
-      if (!call) continue;
-      if (!rules.match({call->args(), call->flags(), call->device(), &call->labels()}).empty())
-        choice.matching.push_back(v);
+      if (call &&
+          !rules.match({call->args(), call->flags(), call->device(), &call->labels()}).empty())
+        return v;
     }
+    return choice.values[0];
   }
 
   const op::Program& program_;

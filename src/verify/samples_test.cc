@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sample calls fit their op, and match and just miss every rule.
-#include "verify/samples.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include "op/call.h"
 #include "op/testing.h"
 #include "policy/clauses.h"
+#include "verify/generator.h"
 
 namespace yard::verification {
 namespace {

@@ -17,7 +17,6 @@
 #include "verify/canary.h"
 #include "verify/conformance.h"
 #include "verify/kernel_runner.h"
-#include "verify/samples.h"
 
 namespace yard {
 namespace {
