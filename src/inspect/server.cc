@@ -60,8 +60,7 @@ struct Connection {
   std::string out;  // what is left of an answer
   size_t sent = 0;  // of `out`
   Clock::time_point deadline;
-  bool ended = false;    // the client sends no more
-  bool closing = false;  // after the answer
+  bool ended = false;  // no more is read
   bool dead = false;
 
   bool has_request() const noexcept { return out.empty() && in.find('\n') != in.npos; }
@@ -105,7 +104,7 @@ class Server::Loop {
       polled.push_back({wake_.fd(), POLLIN, 0});
       polled.push_back({Clock::now() >= paused_until_ ? listening_.fd() : -1, POLLIN, 0});
       for (const Connection& c : connections_) {
-        // Not read while an answer is unsent, or after the client has ended its side.
+        // Not read while an answer is unsent.
         const bool reads = c.out.empty() && !c.ended;
         polled.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
       }
@@ -168,16 +167,15 @@ class Server::Loop {
                               peer ? std::to_string(peer->user) : "unknown"));
         continue;
       }
-      const bool full = connections_.size() >= limits_.connections;
-      Connection& c =
-          connections_.emplace_back(std::move(client), *peer, Clock::now() + limits_.idle_time);
-      if (!full) continue;
+      if (connections_.size() < limits_.connections) {
+        connections_.emplace_back(std::move(client), *peer, Clock::now() + limits_.idle_time);
+        continue;
+      }
       const Status many(
           Code::kUnsupported, ErrorClass::kTransient,
           fmt::format("too many connections: expected at most {}", limits_.connections));
-      set_answer(c, answer(Request(), many));
-      write(c);
-      connections_.pop_back();
+      const std::string line = answer(Request(), many) + '\n';
+      ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
   }
 
@@ -185,7 +183,7 @@ class Server::Loop {
     if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty()) read(c);
     if (!c.dead && c.has_request()) handle(c);
     if (!c.dead && !c.out.empty()) write(c);
-    if (c.out.empty() && (c.closing || (c.ended && !c.has_request()))) c.dead = true;
+    if (c.out.empty() && c.ended && !c.has_request()) c.dead = true;
   }
 
   void read(Connection& c) {
@@ -204,7 +202,7 @@ class Server::Loop {
       if (c.in.find('\n', c.in.size() - static_cast<size_t>(n)) != c.in.npos) break;
     }
     if (c.dead || c.in.size() <= limits_.request || c.in.find('\n') != c.in.npos) return;
-    c.closing = true;
+    c.ended = true, c.in.clear();
     const Status too_long(
         Code::kInvalidArgument,
         fmt::format("invalid request: expected at most {} bytes on a line, got more",
