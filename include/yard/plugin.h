@@ -172,7 +172,7 @@ struct yard_host {
    * processor have what the program has stated of them. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
   /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure goes into the buffer
-   * of `call`. */
+   * of `call`. If `count` is not that of the op's schema, the call is refused and no argument is read. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };
