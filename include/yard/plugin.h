@@ -187,7 +187,7 @@ struct yard_host {
 
 /* ---- Limits and verifiers ------------------------------------------------------------------- */
 
-/* What a kernel can take. `field` names a dimension ("hidden"), an argument ("x") or both ("x.rank") of the schema. */
+/* What a kernel can take, in a fixed 40 bytes. `field` names a dimension ("hidden"), an argument ("x") or both ("x.rank"). */
 typedef enum yard_limit_kind {
   YARD_LIMIT_DTYPE = 1,    /* argument `field` (NULL: every tensor) has a dtype of the mask `a` */
   YARD_LIMIT_MIN = 2,      /* dimension or integer `field` >= a */

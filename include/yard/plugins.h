@@ -104,9 +104,9 @@ class YARD_API Plugins {
   // library is closed. Fails if others depend on an op or backend of it.
   Result<Ticket> unload(std::string_view name);
   // Replaces a loaded plugin by the file that is at its path now, or by that at another absolute path, in one change: every
-  // call finds the old or the new version. If the new one is refused, the old one stays; it must have the ops and backends
-  // that others depend on, with the same schemas. Breakers of its backend close, except those opened manually. The ticket is
-  // done when the old version has stopped. If the file has the same digest, nothing happens.
+  // call finds the old or the new version. If the new one is refused, or lacks an op or backend that others depend on, the
+  // old one stays. Breakers of its backend close, except those opened manually. The ticket is done when the old version has
+  // stopped. If the file has the same digest, nothing happens.
   Result<Ticket> replace(std::string_view name, std::string_view path = {});
   // Removes it from the list, if it is not loaded.
   Status forget(std::string_view name_or_path);

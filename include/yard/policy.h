@@ -176,7 +176,7 @@ struct ModeCall {
 };
 
 // Has one of the two functions, or both. Several threads may call them at once. They must give the same answer for the same
-// call, and must not change the runtime. An exception is logged and counts as no answer.
+// call, and must not change the runtime (would_deadlock). An exception is logged and counts as no answer.
 struct ModeProvider {
   // What the answer depends on besides op, candidates, device, flags and labels: fields (`rows`, `x.rank`), or arguments.
   // Calls that are equal in all of these share a plan. Unset: everything.

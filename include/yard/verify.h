@@ -67,14 +67,14 @@ struct VerifyOptions {
   int64_t max_elements = 1 << 20;  // of one tensor
   int repeats = 3;                 // runs of a kernel that is flagged as deterministic
   std::vector<Expectation> expectations;
-  // CallSpecs: only these calls, with all kinds of contents, instead of generated ones.
+  // CallSpecs: only these calls, with all kinds of contents made from `seed`, instead of generated ones.
   std::vector<std::string> calls;
   // For kernels with state (bound.h), by name. What is not given is generated, and so is the data of tensors without.
   std::vector<Arg> options, weights;
   // Called before each case, on the calling thread; false ends the run.
   std::function<bool(const Progress&)> progress;
   std::string function;  // "group/name": only its verifiers, and no kernels
-  // Called before each run of a kernel or verifier, so that a crash can be attributed. Must not throw.
+  // Called before each run of a kernel or verifier, so that a crash can be attributed. Must not throw. Samples count from 1.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
   std::function<void(std::string_view function, std::string_view backend, size_t sample)>
       watch_function;
