@@ -20,7 +20,6 @@ namespace yard {
 
 class Runtime;
 
-// A row of the table.
 struct MetricInfo {
   enum class Type : uint8_t { kCounter, kGauge, kHistogram };
   const char* name;

@@ -83,7 +83,6 @@ class YARD_API Runtime {
   // Problems of RuntimeSettings, of the environment as it was last read, and of the rule file. Also in the log.
   std::vector<Problem> problems() const;
 
-  // Calls by name.
   Status call(std::string_view op, std::initializer_list<Arg> args);
   Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o);
   Status call(std::string_view op, std::span<const Arg> args);

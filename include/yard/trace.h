@@ -54,7 +54,6 @@ class [[nodiscard]] TraceScope {
   static void* operator new(size_t) = delete;  // only with automatic storage
   static void* operator new[](size_t) = delete;
 
-  // The calls so far, in order.
   YARD_API std::vector<TraceNode> nodes() const;
   YARD_API std::string to_text() const;
   // {"nodes": [{"op", "call", ..., "args": [{"name", ...}]}]}; `reads` and `writes` are null where nothing is.
