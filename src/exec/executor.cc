@@ -12,7 +12,6 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "exec/mapped_call.h"
-#include "exec/states.h"
 #include "op/overlap.h"
 
 namespace yard::exec {
@@ -55,43 +54,30 @@ void for_each_tensor(const op::Program& program, const yard_value_t* args, const
 }
 
 // Copies of the inputs that a kernel may overwrite, so that another can be tried if it fails.
-class SavedInputs {
- public:
-  // Copies `~` arguments and inputs that share memory with written tensors. Holds nothing if they are not in host memory or
-  // if there is too little of it.
-  void save(const op::Program& program, const yard_value_t* args) {
-    held_ = true;
-    for_each_tensor(program, args, [&](const op::Param& p, const yard_tensor_t& t) {
-      bool at_risk = p.access == op::Access::kReadWrite;
-      if (p.access == op::Access::kRead)
-        for_each_tensor(program, args, [&](const op::Param& other, const yard_tensor_t& w) {
-          at_risk |= other.is_written() && op::overlap(t, w) != op::Overlap::kNone;
-        });
-      if (at_risk) held_ = held_ && add(t);
-    });
-    if (!held_) copies_.clear();
-  }
-  // Writes them back; may be called repeatedly.
-  void restore() const noexcept {
-    for (const auto& [tensor, bytes] : copies_) copy_compact(*tensor, bytes.get(), true);
-  }
-  bool held() const noexcept { return held_; }
+using SavedInputs = std::vector<std::pair<const yard_tensor_t*, std::unique_ptr<std::byte[]>>>;
 
- private:
-  bool add(const yard_tensor_t& t) {
+// Copies `~` arguments and inputs that share memory with written tensors. Returns nothing if one of them is not in host memory
+// or if there is too little of it.
+std::optional<SavedInputs> copy_inputs(const op::Program& program, const yard_value_t* args) {
+  SavedInputs to;
+  bool all = true;
+  for_each_tensor(program, args, [&](const op::Param& p, const yard_tensor_t& t) {
+    bool at_risk = p.access == op::Access::kReadWrite;
+    if (p.access == op::Access::kRead)
+      for_each_tensor(program, args, [&](const op::Param& other, const yard_tensor_t& w) {
+        at_risk |= other.is_written() && op::overlap(t, w) != op::Overlap::kNone;
+      });
     const uint64_t bytes = compact_bytes(t);
-    if (bytes == 0) return true;
-    if (t.device.type != Device{}.type) return false;
-    std::unique_ptr<std::byte[]> to(new (std::nothrow) std::byte[bytes]);
-    if (to == nullptr) return false;
-    copy_compact(t, to.get(), false);
-    copies_.emplace_back(&t, std::move(to));
-    return true;
-  }
-
-  std::vector<std::pair<const yard_tensor_t*, std::unique_ptr<std::byte[]>>> copies_;
-  bool held_ = false;
-};
+    if (!all || !at_risk || bytes == 0) return;
+    std::unique_ptr<std::byte[]> copy;
+    if (t.device.type == Device{}.type) copy.reset(new (std::nothrow) std::byte[bytes]);
+    all = copy != nullptr;
+    if (!all) return;
+    copy_compact(t, copy.get(), false);
+    to.emplace_back(&t, std::move(copy));
+  });
+  return all ? std::optional(std::move(to)) : std::nullopt;
+}
 
 // ---- Plans ----
 
@@ -104,7 +90,7 @@ struct PlanRun {
   ResultRecord* const record = r.record != nullptr    ? r.record
                                : r.options != nullptr ? r.options->result
                                                       : nullptr;
-  SavedInputs saved = {};
+  std::optional<SavedInputs> saved = {};
   // The last kernel failed because a call that it made was refused. Another kernel is not tried: at each level of nested
   // calls it would double the number of calls.
   bool refused = false;
@@ -151,7 +137,8 @@ struct PlanRun {
       if (repaired) return {};
       if (!may_try_next(a, c, returned_ok, frame.wrote_buffers_only && !returned_ok))
         return finish(outcome.failures.size() >= plan.tries);
-      if (saved.held()) saved.restore();
+      if (saved)
+        for (const auto& [tensor, bytes] : *saved) copy_compact(*tensor, bytes.get(), true);
     }
     return finish(true);
   }
@@ -178,7 +165,7 @@ struct PlanRun {
     if (r.strict || refused || outcome.failures.size() >= plan.tries) return false;
     if (c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
       return false;
-    if (!inputs_at_risk(r) || saved.held() || intact) return true;
+    if (!inputs_at_risk(r) || saved || intact) return true;
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
 
@@ -214,29 +201,30 @@ struct PlanRun {
 
   // Only for kernels that may fail after writing, or whose results are checked, and if another can be tried.
   void save_inputs(const Attempt& a, size_t at, bool checked) {
-    if (!r.save || saved.held() || r.strict || !inputs_at_risk(r)) return;
+    if (!r.save || saved || r.strict || !inputs_at_risk(r)) return;
     if ((fails_before_writing(*a.kernel) && !checked) || at + 1 >= plan.attempt_count) return;
-    saved.save(*r.program, r.args);
+    saved = copy_inputs(*r.program, r.args);
   }
 
   // Warns of calls that another kernel than the selected one served.
   void log_fallback(const Attempt& served) const {
     if (!base::log_enabled("exec", LogLevel::kWarn)) return;
-    const auto now = std::chrono::steady_clock::now();
-    uint64_t left_out = 0;
-    const auto more = [&] {
-      return left_out == 0 ? std::string() : fmt::format(" [and {} times before]", left_out);
+    const auto log = [](base::LogLimit& limit, const auto& text) {
+      uint64_t left_out = 0;
+      if (!limit.admits(std::chrono::steady_clock::now(), left_out)) return;
+      const auto more = left_out == 0 ? "" : fmt::format(" [and {} times before]", left_out);
+      base::log(LogLevel::kWarn, "exec", text() + more);
     };
     for (const Failure& f : outcome.failures)
-      if (f.attempt->stats->failed.admits(now, left_out))
-        base::log(LogLevel::kWarn, "exec",
-                  fmt::format("Kernel '{}' failed for op '{}': {}{}", f.attempt->kernel->id, r.op,
-                              f.message, more()));
-    if (!served.stats->fell_back.admits(now, left_out)) return;
+      log(f.attempt->stats->failed, [&] {
+        return fmt::format("Kernel '{}' failed for op '{}': {}", f.attempt->kernel->id, r.op,
+                           f.message);
+      });
     const Failure& first = outcome.failures.front();
-    base::log(LogLevel::kWarn, "exec",
-              fmt::format("Op '{}' fallback to '{}' ({} after '{}'){}", r.op, served.kernel->id,
-                          to_string(first.error), first.attempt->kernel->id, more()));
+    log(served.stats->fell_back, [&] {
+      return fmt::format("Op '{}' fallback to '{}' ({} after '{}')", r.op, served.kernel->id,
+                         to_string(first.error), first.attempt->kernel->id);
+    });
   }
 
   Status with_notes(Status s) const {

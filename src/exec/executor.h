@@ -102,9 +102,7 @@ struct Outcome {
   bool unjudged = false;             // a check of them began, and could not be made
   uint64_t checking_ns = 0;          // spent on checks of results, with Request::time_checks
   bool changed_float_state = false;  // by a kernel; it was restored
-  bool found_wrong() const noexcept {
-    return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });
-  }
+  bool found_wrong() const noexcept { return std::ranges::any_of(failures, &Failure::wrong); }
 };
 
 // Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only

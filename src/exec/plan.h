@@ -16,10 +16,10 @@ namespace yard::exec {
 // What is kept of a kernel beside its counts; shared by all entries that list the kernel.
 struct KernelStats {
   // What kernels of its id had done before: an upgraded plugin's start at zero.
-  health::CallTable::Totals before;
+  health::CallTotals before;
   uint64_t forks = base::forks();  // of the process that had done that
   // `now`: what kernels of its id have done.
-  health::CallTable::Totals own(health::CallTable::Totals now) const noexcept {
+  health::CallTotals own(health::CallTotals now) const noexcept {
     if (forks != base::forks()) return now;  // a forked child's start at zero, too
     return {now.calls - before.calls, now.failures - before.failures};
   }
