@@ -106,7 +106,6 @@ class BoardState {
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text,
                       Time now);
   HealthReport report(std::span<const Successes> successes, Time now) const;
-  const HealthReport::Breakers& totals() const noexcept { return totals_; }
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
   // Forgets everything but the settings.

@@ -20,7 +20,7 @@ TEST(Board, AManualOpeningIsClosedOnlyManually) {
   EXPECT_EQ(board->next_change(), std::nullopt);
   EXPECT_FALSE(board->advance(t0 + 1000h));
   EXPECT_TRUE(board->close(key, t0 + 1001h));
-  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_TRUE(all_closed(board));
   EXPECT_FALSE(board->close(key, t0));
 }
 
@@ -67,7 +67,7 @@ TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
   EXPECT_FALSE(board->advance(t0 + 100h)) << "time does not bring it back";
   EXPECT_TRUE(board->device_back(gpu, t0));
   EXPECT_FALSE(board->device_back(gpu, t0));
-  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_TRUE(all_closed(board));
 }
 
 TEST(Board, RestartingForgetsAllButTheSettings) {
@@ -80,7 +80,7 @@ TEST(Board, RestartingForgetsAllButTheSettings) {
   board->restart();
   const HealthReport r = board->report({}, t0);
   EXPECT_TRUE(r.kernels.empty() && r.backends.empty() && r.breakers.opened == 0);
-  EXPECT_TRUE(board->snapshot()->empty() && !board.has_events());
+  EXPECT_TRUE(all_closed(board) && !board.has_events());
   EXPECT_EQ(board->settings(), s);
 }
 

@@ -25,7 +25,7 @@ TEST(Board, ConsecutiveFaultsOpenUntilTheCooldownIsOver) {
     EXPECT_EQ(told.changed, i == 0) << "the first one publishes that it counts";
     EXPECT_FALSE(told.opened);
   }
-  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_TRUE(all_closed(board));
   EXPECT_TRUE(board->fault(key, ErrorClass::kFault, "it broke", t0).opened);
   const auto snapshot = board->snapshot();
   const BreakerStatus* h = breaker_of(*snapshot, key);
@@ -45,7 +45,7 @@ TEST(Board, ASuccessEndsConsecutiveFaults) {
   const Key key = key_of();
   for (uint64_t i = 0; i < 100; ++i)
     for (int k = 0; k < 4; ++k) fail_after(board, key, i, t0);
-  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_TRUE(all_closed(board));
   EXPECT_TRUE(fail_after(board, key, 99, t0).opened);
 }
 
@@ -199,7 +199,7 @@ TEST(Board, OnlyFaultsCount) {
   for (const ErrorClass c :
        {ErrorClass::kCaller, ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kFatal})
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(board->fault(key, c, "no", t0).changed);
-  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_TRUE(all_closed(board));
   // They do not end a row either.
   fail_times(board, key, 4, t0);
   board->fault(key, ErrorClass::kTransient, "busy", t0);
@@ -267,7 +267,7 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   board->advance(t0 + 90s);
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 1), ErrorClass::kOk, t0 + 90s));
-  EXPECT_TRUE(board->snapshot()->empty());
+  EXPECT_TRUE(all_closed(board));
 }
 
 TEST(Board, MemoryIsBounded) {
@@ -276,7 +276,7 @@ TEST(Board, MemoryIsBounded) {
   for (size_t i = 0; i < kMostKeys; ++i) fail_times(board, key(i), 5, t0);
   fail_times(board, key(kMostKeys), 5, t0);
   EXPECT_EQ(state_of(board, key(kMostKeys)), kClosed) << "there is no room, and what is open stays";
-  EXPECT_EQ(board->totals().untracked, 5u);
+  EXPECT_EQ(board->report({}, t0).breakers.untracked, 5u);
   board->close(key(3), t0);
   fail_times(board, key(kMostKeys), 5, t0);
   EXPECT_EQ(state_of(board, key(kMostKeys)), kOpen) << "what is closed makes room";
@@ -306,7 +306,7 @@ TEST(Board, TheOldestEventsAreDropped) {
     board->close(key, t0);
   }
   EXPECT_EQ(board->take_events().size(), kBreakerEvents);
-  EXPECT_GE(board->totals().events_dropped, 700u);
+  EXPECT_GE(board->report({}, t0).breakers.events_dropped, 700u);
 }
 
 TEST(Board, InvalidSettingsAreNotUsed) {

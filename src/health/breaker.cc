@@ -42,16 +42,6 @@ void FailureCount::success(const BreakerSettings& s, Time now, uint64_t count) {
 
 // ---- Probes ----
 
-ProbeSlots::Result ProbeSlots::result_of(const State& s) noexcept {
-  if (!s.active) return Result::kNone;
-  if (s.failed) return Result::kReopen;
-  return s.successes == 0 ? Result::kClose : Result::kNone;
-}
-
-bool ProbeSlots::admits(const State& s) noexcept {
-  return s.active && !s.busy && s.calls > 0 && result_of(s) == Result::kNone;
-}
-
 // Replaces the state by f(state), and returns the new one.
 template <class F>
 ProbeSlots::State ProbeSlots::change(const F& f) noexcept {
@@ -66,7 +56,7 @@ bool ProbeSlots::try_enter() noexcept {
   bool admitted = would_admit();  // else nothing is written
   if (admitted)
     change([&](State s) {
-      admitted = admits(s);
+      admitted = s.is_admitting();
       if (admitted) s.busy = true, --s.calls;
       return s;
     });
@@ -82,7 +72,7 @@ bool ProbeSlots::leave(ErrorClass outcome) noexcept {
     if (counted && outcome == ErrorClass::kOk && s.successes > 0) --s.successes;
     return s;
   });
-  return counted && result_of(now) != Result::kNone;
+  return counted && now.result() != Result::kNone;
 }
 
 void ProbeSlots::begin(uint32_t calls, uint32_t successes_needed) noexcept {

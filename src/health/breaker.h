@@ -57,9 +57,9 @@ class ProbeSlots {
   void end() noexcept;
 
   enum class Result : uint8_t { kNone, kClose, kReopen };
-  Result result() const noexcept { return result_of(state()); }
-  bool busy() const noexcept { return state().busy; }            // a probe is inside
-  bool would_admit() const noexcept { return admits(state()); }  // try_enter() would succeed
+  Result result() const noexcept { return state().result(); }
+  bool busy() const noexcept { return state().busy; }                   // a probe is inside
+  bool would_admit() const noexcept { return state().is_admitting(); }  // try_enter() would succeed
 
  private:
   struct alignas(uint64_t) State {
@@ -69,11 +69,18 @@ class ProbeSlots {
     bool busy = false;       // a probe is inside
     bool stale = false;      // the probe inside belongs to an earlier phase
     bool failed = false;     // a probe has failed
+
+    Result result() const noexcept {
+      if (!active) return Result::kNone;
+      if (failed) return Result::kReopen;
+      return successes == 0 ? Result::kClose : Result::kNone;
+    }
+    bool is_admitting() const noexcept {
+      return active && !busy && calls > 0 && result() == Result::kNone;
+    }
   };
   static_assert(sizeof(State) == sizeof(uint64_t));
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
-  static Result result_of(const State& s) noexcept;
-  static bool admits(const State& s) noexcept;
   template <class F>
   State change(const F& f) noexcept;
 

@@ -130,8 +130,8 @@ void CallTable::reset() {
   since_ = std::chrono::system_clock::now();
 }
 
-std::map<std::pair<std::string, std::string>, CallTable::Totals> CallTable::totals() const {
-  std::map<std::pair<std::string, std::string>, Totals> to;
+std::map<std::pair<std::string, std::string>, CallTotals> CallTable::totals() const {
+  std::map<std::pair<std::string, std::string>, CallTotals> to;
   const std::lock_guard lock(lock_);
   for_each([&](const CallClass& c) {
     for (const auto& [key, s] : c.all_series) s.add_to(to[{c.op, s.kernel}]);
@@ -139,9 +139,9 @@ std::map<std::pair<std::string, std::string>, CallTable::Totals> CallTable::tota
   return to;
 }
 
-CallTable::Totals CallTable::totals(const std::string& op, const std::string& kernel,
-                                    const std::function<bool(const CallClass&)>& of) const {
-  Totals to;
+CallTotals CallTable::totals(const std::string& op, const std::string& kernel,
+                             const std::function<bool(const CallClass&)>& of) const {
+  CallTotals to;
   const std::lock_guard lock(lock_);
   for_each([&](const CallClass& c) {
     if (c.op != op || (of && (c.call == nullptr || !of(c)))) return;

@@ -106,12 +106,11 @@ class CallTable {
   void read(RuntimeStats& to) const;
   // Later reads give the difference to now.
   void reset();
-  using Totals = CallTotals;
   // What each kernel has served and failed since the start, whatever was reset: by op and kernel.
-  std::map<std::pair<std::string, std::string>, Totals> totals() const;
+  std::map<std::pair<std::string, std::string>, CallTotals> totals() const;
   // The same for one kernel. With `of`, only classes for which it returns true; it is not called for further ones.
-  Totals totals(const std::string& op, const std::string& kernel,
-                const std::function<bool(const CallClass&)>& of = {}) const;
+  CallTotals totals(const std::string& op, const std::string& kernel,
+                    const std::function<bool(const CallClass&)>& of = {}) const;
 
   // In the fork handler of a child: everything is zero.
   void restart_in_child() noexcept;

@@ -60,10 +60,4 @@ const BreakerStatus* HealthSnapshot::OfOp::find(const Key& key) const noexcept {
   return nullptr;
 }
 
-bool HealthSnapshot::empty() const noexcept {
-  return lost_.empty() && std::ranges::all_of(ops_, [](const auto& op) {
-           return op.second.kernels.empty() && op.second.keys.empty();
-         });
-}
-
 }  // namespace yard::health

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <yard/health.h>
-#include <yard/tensor.h>
 
 #include <array>
 #include <bit>
@@ -97,8 +96,6 @@ class HealthSnapshot {
   bool is_lost(Device device) const noexcept {
     return std::ranges::find(lost_, device) != lost_.end();
   }
-  // Whether all breakers are closed and no device is lost.
-  bool empty() const noexcept;
 
  private:
   friend class BoardState;

@@ -35,6 +35,14 @@ inline const BreakerStatus* breaker_of(const HealthSnapshot& snapshot, const Key
   return op == nullptr ? nullptr : op->find(key);
 }
 
+// Whether no device is lost and all breakers of the op are closed.
+inline bool all_closed(const Board& board, const char* op = "rms_norm") {
+  const auto snapshot = board->snapshot();
+  const HealthSnapshot::OfOp* of = snapshot->of_op(op);
+  return snapshot->devices_lost().empty() &&
+         (of == nullptr || (of->kernels.empty() && of->keys.empty()));
+}
+
 inline BreakerState state_of(const Board& board, const Key& key) {
   const auto snapshot = board->snapshot();
   const BreakerStatus* b = breaker_of(*snapshot, key);
