@@ -37,8 +37,7 @@ class Service;
 }
 
 struct FunctionOptions {
-  bool repeatable =
-      false;  // implementations do not read what they write, so another can start over
+  bool repeatable = false;  // no implementation reads what it writes: another can start over
   Selection selection = Selection::kEnabled;
 };
 

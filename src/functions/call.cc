@@ -213,7 +213,7 @@ const char* last_selected(const FunctionSite* site) noexcept {
   if (site != nullptr && is_quiet(*site)) return kOriginal;
   if (t_thread == nullptr || t_thread->functions == nullptr) return "";
   const FunctionCalls& calls = *t_thread->functions;
-  if (site == nullptr) return calls.latest.backend != nullptr ? calls.latest.backend : "";
+  if (site == nullptr) return calls.of[calls.latest].backend;
   const FunctionCalls::Last& last = calls.of[site->index % FunctionCalls::kSites];
   return last.site == site ? last.backend : "";
 }

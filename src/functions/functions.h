@@ -9,6 +9,7 @@
 #include <yard/function.h>
 #include <yard/verify.h>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <thread>
@@ -33,7 +34,7 @@ struct Group {
   std::string name;
   bool loaded = false;     // all its sources have been asked once
   std::thread::id loader;  // the thread that is loading it, whose calls run the default meanwhile
-  std::vector<std::unique_ptr<Source>> sources;  // only grows
+  std::deque<Source> sources;  // only grows
 };
 
 class Service {
@@ -96,11 +97,11 @@ class Service {
   std::atomic<bool> orphans_came_{false};
   mutable base::Mutex lock_{base::Rank::kFunctions};
   base::Condition loaded_;
-  std::map<std::string, std::unique_ptr<Group>, std::less<>> groups_;
+  std::map<std::string, Group, std::less<>> groups_;
   Activations activations_;
   base::InChild in_child_{[this] {
     for (auto& [name, g] : groups_)
-      if (g->loader != std::this_thread::get_id()) g->loader = {};
+      if (g.loader != std::this_thread::get_id()) g.loader = {};
   }};
 };
 

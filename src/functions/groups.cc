@@ -26,16 +26,15 @@ Status would_deadlock(std::string_view what) {
 
 Group& Service::group(std::string_view name) {
   const std::lock_guard lock(lock_);
-  if (const auto it = groups_.find(name); it != groups_.end()) return *it->second;
-  auto made = std::make_unique<Group>();
-  made->name = name;
-  return *groups_.emplace(name, std::move(made)).first->second;
+  Group& g = groups_[std::string(name)];
+  if (g.name.empty()) g.name = name;
+  return g;
 }
 
 bool Service::in_use(std::string_view name) const {
   const std::lock_guard lock(lock_);
   const auto it = groups_.find(name);
-  return it != groups_.end() && it->second->loaded;
+  return it != groups_.end() && it->second.loaded;
 }
 
 Status Service::ask_source(Source& source) {
@@ -71,11 +70,11 @@ Status Service::ask_sources(Group& group, bool again) {
       const std::lock_guard lock(lock_);
       if (i == group.sources.size()) {
         // If reset() has come meanwhile, the next call asks them again.
-        const auto asked = [](const auto& s) { return s->attempts > 0; };
+        const auto asked = [](const Source& s) { return s.attempts > 0; };
         group.loaded = opened && std::ranges::all_of(group.sources, asked);
         break;
       }
-      source = group.sources[i].get();
+      source = &group.sources[i];
       if (source->done || (source->attempts > 0 && !again)) continue;
     }
     if (Status s = ask_source(*source); !s.ok() && first.ok()) first = std::move(s);
@@ -92,7 +91,7 @@ Status Service::load_group(std::string_view name, bool again) {
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
   // While this thread loads another group, the provider that it waits for may be waiting for this thread.
   const bool nested =
-      std::ranges::any_of(groups_, [&](const auto& other) { return other.second->loader == me; });
+      std::ranges::any_of(groups_, [&](const auto& other) { return other.second.loader == me; });
   if (!nested)
     loaded_.wait(lock, is_free);
   else if (!loaded_.wait_for(lock, std::chrono::seconds(1), is_free))
@@ -121,7 +120,7 @@ std::vector<std::string> Service::known_groups() const {
   for (const auto& f : core_.snapshot()->state->functions) names.insert(f->group);
   const std::lock_guard lock(lock_);
   for (const auto& [name, g] : groups_)
-    if (!g->sources.empty()) names.insert(name);
+    if (!g.sources.empty()) names.insert(name);
   return {names.begin(), names.end()};
 }
 
@@ -130,8 +129,8 @@ void Service::reset() {
     const std::lock_guard lock(lock_);
     activations_.clear();
     for (auto& [name, g] : groups_) {
-      g->loaded = false;
-      for (auto& s : g->sources) s->done = false, s->attempts = 0, s->error.clear();
+      g.loaded = false;
+      for (Source& s : g.sources) s.done = false, s.attempts = 0, s.error.clear();
     }
   }
   if (serving() == this) republish();
@@ -146,11 +145,9 @@ void Functions::add_provider(std::string group, FunctionSetup setup, std::string
   bool was_loaded;
   {
     const std::lock_guard lock(service_->lock_);
-    auto made = std::make_unique<functions::Source>();
-    made->group = std::move(group);
-    made->name = !name.empty() ? std::move(name) : fmt::format("provider {}", g.sources.size() + 1);
-    made->setup = std::move(setup);
-    g.sources.push_back(std::move(made));
+    if (name.empty()) name = fmt::format("provider {}", g.sources.size() + 1);
+    functions::Source& made = g.sources.emplace_back();
+    made.group = std::move(group), made.name = std::move(name), made.setup = std::move(setup);
     was_loaded = std::exchange(g.loaded, false);
   }
   // Without tables the next call asks it.
@@ -176,7 +173,7 @@ std::vector<FunctionSource> Functions::sources() const {
   std::vector<FunctionSource> to;
   const std::lock_guard lock(service_->lock_);
   for (const auto& [name, g] : service_->groups_)
-    for (const auto& s : g->sources) to.push_back(*s);
+    to.insert(to.end(), g.sources.begin(), g.sources.end());
   return to;
 }
 

@@ -21,11 +21,6 @@ namespace {
 constexpr int32_t kProgramReasons = 1 << 20;
 constexpr size_t kTexts = 4096, kMostProbes = 64;
 constinit std::atomic<const char*> g_reason_texts[kTexts]{};
-// Null if it is another reason.
-const char* program_text(int32_t reason) noexcept {
-  const auto at = static_cast<uint32_t>(reason - kProgramReasons);
-  return at < kTexts ? g_reason_texts[at].load(std::memory_order_acquire) : nullptr;
-}
 
 // Names of backends, which threads remember. Never freed.
 struct Name {
@@ -207,18 +202,17 @@ int Implementation::priority() const noexcept {
   return (d.flags & YARD_FUNCTION_LOWER_FIRST) != 0 ? -d.priority : d.priority;
 }
 
-bool Implementation::has_text(int32_t reason) const noexcept {
-  return reason < YARD_REASON_OWN || program_text(reason) != nullptr ||
-         static_cast<size_t>(reason - YARD_REASON_OWN) < record->reasons.size();
+const char* Implementation::own_text(int32_t reason) const noexcept {
+  const auto program = static_cast<uint32_t>(reason - kProgramReasons);
+  if (program < kTexts) return g_reason_texts[program].load(std::memory_order_acquire);
+  const auto own = static_cast<size_t>(reason - YARD_REASON_OWN);
+  return own < record->reasons.size() ? record->reasons[own].c_str() : nullptr;
 }
 
 std::string Implementation::text_of(const yard_verdict_t& v) const {
   if (v.reason < YARD_REASON_OWN) return select::reason_meaning(v.reason);
-  if (!has_text(v.reason))
-    return fmt::format("reason {}, for which the backend has no text", v.reason);
-  if (const char* const text = program_text(v.reason)) return registry::fill_in(text, v.figures);
-  return registry::fill_in(record->reasons[static_cast<size_t>(v.reason - YARD_REASON_OWN)],
-                           v.figures);
+  if (const char* const text = own_text(v.reason)) return registry::fill_in(text, v.figures);
+  return fmt::format("reason {}, for which the backend has no text", v.reason);
 }
 
 void Implementation::refused(const yard_verdict_t& v) const {

@@ -77,8 +77,8 @@ struct Implementation : FunctionRow {
   void refused(const yard_verdict_t& v) const;
   // Logs that the verifier is broken.
   void broken(const std::string& text) const;
-  // Returns false for a number of its own that is beyond its list of texts.
-  bool has_text(int32_t reason) const noexcept;
+  // The text of a reason that is not in the catalogue; null if there is none.
+  const char* own_text(int32_t reason) const noexcept;
   std::string text_of(const yard_verdict_t& v) const;
 
  private:

@@ -75,10 +75,10 @@ struct FunctionCalls {
   static constexpr uint32_t kSites = 64;
   struct Last {
     const FunctionSite* site = nullptr;
-    const char* backend = nullptr;
+    const char* backend = "";
   };
   Last of[kSites];
-  Last latest;
+  uint32_t latest = 0;  // index
 };
 YARD_API FunctionCalls& make_function_calls(ThreadHead& thread);
 inline constexpr const char* kOriginal = "original";
@@ -86,10 +86,8 @@ inline constexpr const char* kOriginal = "original";
 inline void remember(ThreadHead& thread, const FunctionSite& site, const char* backend) {
   FunctionCalls& calls =
       thread.functions != nullptr ? *thread.functions : make_function_calls(thread);
-  // Stored twice: copying one from the other would wait for the stores.
-  const FunctionCalls::Last last{&site, backend};
-  calls.of[site.index % FunctionCalls::kSites] = last;
-  calls.latest = last;
+  calls.latest = site.index % FunctionCalls::kSites;
+  calls.of[calls.latest] = {&site, backend};
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
