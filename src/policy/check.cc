@@ -115,7 +115,7 @@ class Checker {
       RulesOfOp& of = (*compiled)[name] = {op.program, nullptr};
       if (!rules.empty()) of.rules = std::make_shared<const OpRules>(std::move(rules));
     }
-    check_set(config_, {}, "");
+    check_set(config_, {}, Path{});
     check_sections();
     check_conflicts(known_, to_);
     return std::move(to_.problems);
@@ -131,13 +131,13 @@ class Checker {
   // ---- Numbers and words that were set in code: the reader has checked those of files ----
 
   template <class M>
-  void check_set(const M& value, const Form& form, const std::string& path) {
+  void check_set(const M& value, const Form& form, const Path& path) {
     if constexpr (IsOptional<M>) {
       if (value) check_set(*value, form, path);
     } else if constexpr (HasFields<M>) {
-      check_rows(value, kFields<M>, path.empty() ? "" : path + ".");
+      check_rows(value, kFields<M>, path);
     } else if constexpr (IsList<M> && HasFields<Part<M>>) {
-      for (size_t i = 0; i < value.size(); ++i) check_set(value[i], form, item_path(path, i));
+      for (size_t i = 0; i < value.size(); ++i) check_set(value[i], form, Path{&path, {}, i});
     } else if constexpr (std::is_same_v<M, std::chrono::nanoseconds>) {
       check_range(static_cast<double>(value.count()) / 1e9, "s", form, path);
     } else if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>) {
@@ -146,23 +146,25 @@ class Checker {
       const Names words(form.words.begin(), form.words.end());
       for (size_t i = 0; i < value.size() && !words.empty(); ++i)
         if (!base::contains(words, value[i]))
-          to_.error({place_of(config_, path), item_path(path, i)},
+          to_.error({place_of(config_, to_string(path)), to_string(Path{&path, {}, i})},
                     fmt::format("found '{}'", value[i]),
                     advice(value[i], words, "expected " + base::one_of(words)));
     }
   }
   template <class T, class Rows>
-  void check_rows(const T& value, const Rows& rows, const std::string& prefix) {
+  void check_rows(const T& value, const Rows& rows, const Path& path) {
     visit_rows(rows, [&](const auto& row) {
+      const Path inner{&path, row.name};
       if constexpr (requires { row.fields; })
-        check_rows(value, row.fields, prefix + row.name + ".");
+        check_rows(value, row.fields, inner);
       else if constexpr (requires { row.member; })
-        check_set(value.*row.member, row.form, prefix + row.name);
+        check_set(value.*row.member, row.form, inner);
     });
   }
-  void check_range(double number, const char* unit, const Form& form, const std::string& path) {
+  void check_range(double number, const char* unit, const Form& form, const Path& path) {
     if (number >= form.least && number <= form.most) return;
-    to_.error(where(path), fmt::format("found {}{}", number, unit), "expected " + wanted(form));
+    to_.error(where(to_string(path)), fmt::format("found {}{}", number, unit),
+              "expected " + wanted(form));
   }
 
   // ---- Names ----

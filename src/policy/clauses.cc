@@ -111,15 +111,19 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
     if (it == keys.end()) it = keys.emplace(c.key, split_key(c.key, fields)).first;
     return it->second;
   };
+  std::vector<SplitKey> found;
   // Unset if the op lacks one of the fields, or a condition is invalid.
   const auto conjunction = [&](const std::vector<Condition>& all,
                                RuleEffect* effect) -> std::optional<Conjunction> {
-    const auto has = [&](const Condition& c) { return key_of(c).field != nullptr; };
-    if (!std::all_of(all.begin(), all.end(), has)) return std::nullopt;
-    const bool valid = std::all_of(all.begin(), all.end(), [&](const Condition& c) {
-      Wrong wrong;
-      return compiler.add(*key_of(c).field, key_of(c).op, c, wrong);
-    });
+    found.clear();
+    for (const Condition& c : all) {
+      found.push_back(key_of(c));
+      if (found.back().field == nullptr) return std::nullopt;
+    }
+    Wrong wrong;
+    bool valid = true;
+    for (size_t i = 0; i < all.size() && valid; ++i)
+      valid = compiler.add(*found[i].field, found[i].op, all[i], wrong);
     if (effect != nullptr) (valid ? effect->applies : effect->invalid) = true;
     if (valid) return compiler.end();
     compiler.drop();

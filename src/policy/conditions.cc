@@ -17,13 +17,9 @@ namespace yard::policy {
 namespace {
 
 bool in_run(const Test& t) noexcept {
+  if (t.kind == Test::Kind::kTextOneOf) return t.texts.size() == 1;
   return t.kind == Test::Kind::kInteger && t.integer.kind == op::IntegerTest::Kind::kRange &&
          (t.integer.b == INT64_MAX || t.integer.a == t.integer.b);
-}
-
-// Rules may have a thousand tests of one text each, whose last letters differ.
-[[gnu::always_inline]] inline bool is_same(const std::string& a, std::string_view b) noexcept {
-  return a.size() == b.size() && (b.empty() || (a.back() == b.back() && a == b));
 }
 
 }  // namespace
@@ -44,7 +40,7 @@ bool Test::holds_for(std::string_view text) const {
   if (kind == Kind::kGlob)
     return std::any_of(texts.begin(), texts.end(),
                        [&](auto& glob) { return glob_matches(glob, text); });
-  return std::any_of(texts.begin(), texts.end(), [&](auto& t) { return is_same(t, text); });
+  return std::any_of(texts.begin(), texts.end(), [&](auto& t) { return t == text; });
 }
 
 bool Test::holds(const AxisValue& v) const {
@@ -68,22 +64,20 @@ void Test::add_cuts(std::vector<int64_t>& to) const {
 }
 
 void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) const {
-  const int64_t* begin = run_numbers_.data() + run.first;
-  const int64_t* end = begin + run.count;
   const auto fill = [&](size_t from, size_t to, uint8_t yes, uint8_t no) {
     for (size_t i = from; i < to; ++i) truth[2 * i] = yes, truth[2 * i + 1] = no;
   };
   if (!v.there) return fill(0, run.count, 0, 0);
-  if (!run.equal) {
-    const auto below = static_cast<size_t>(std::upper_bound(begin, end, v.i) - begin);
-    fill(0, below, 1, 0);
-    fill(below, run.count, 0, 1);
-    return;
-  }
-  fill(0, run.count, 0, 1);
-  const int64_t* at = std::lower_bound(begin, end, v.i);
-  if (at != end && *at == v.i)
-    fill(static_cast<size_t>(at - begin), static_cast<size_t>(at - begin) + 1, 1, 0);
+  const auto tests = std::span(tests_).subspan(run.first, run.count);
+  const auto is_below = [&](const Test& t) {
+    if (t.kind == Test::Kind::kTextOneOf) return t.texts[0] < v.s;
+    return t.integer.a < v.i || (run.at_least && t.integer.a == v.i);
+  };
+  const auto first = std::partition_point(tests.begin(), tests.end(), is_below);
+  const auto below = static_cast<size_t>(first - tests.begin());
+  fill(0, below, run.at_least ? 1 : 0, run.at_least ? 0 : 1);
+  fill(below, run.count, 0, 1);
+  if (!run.at_least && first != tests.end() && first->holds(v)) fill(below, below + 1, 1, 0);
 }
 
 void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const {
@@ -98,14 +92,13 @@ void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const 
 }
 
 void Conditions::evaluate(const AxisValue* values, std::vector<uint8_t>& to) const {
-  to.resize(2 * tests_.size());
+  to.resize(2 * tests_.size() + 1);
+  to.back() = 1;
   uint8_t* truth = to.data();
   for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
-  for (size_t i = run_numbers_.size(); i < tests_.size(); ++i) {
-    const Test& t = tests_[i];
-    const AxisValue& v = values[t.axis];
-    const bool text = t.kind == Test::Kind::kTextOneOf && t.texts.size() == 1;
-    const bool yes = v.there && (text ? is_same(t.texts[0], v.s) : t.holds(v));
+  for (size_t i = in_runs_; i < tests_.size(); ++i) {
+    const AxisValue& v = values[tests_[i].axis];
+    const bool yes = v.there && tests_[i].holds(v);
     truth[2 * i] = yes ? 1 : 0;
     truth[2 * i + 1] = v.there && !yes ? 1 : 0;
   }
@@ -344,8 +337,11 @@ bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& 
 }
 
 Conjunction ConditionCompiler::end() {
-  const size_t begin = std::exchange(begin_, to_.literals_.size());
-  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(begin_ - begin)};
+  const size_t count = to_.literals_.size() - begin_;
+  all_.push_back({static_cast<uint32_t>(begin_), static_cast<uint32_t>(count)});
+  to_.literals_.push_back(0);  // for the rarest of the next
+  begin_ = to_.literals_.size();
+  return all_.back();
 }
 
 uint16_t ConditionCompiler::axis_of(const OpField& field) {
@@ -369,11 +365,12 @@ void ConditionCompiler::finish() {
     const auto i = moved[node.mapped()] = static_cast<uint32_t>(to_.tests_.size());
     const Test& t = to_.tests_.emplace_back(std::move(node.key()));
     if (in_run(t)) {
-      const bool equal = t.integer.a == t.integer.b;
-      to_.run_numbers_.push_back(t.integer.a);
-      if (to_.runs_.empty() || to_.runs_.back().axis != t.axis || to_.runs_.back().equal != equal)
-        to_.runs_.push_back({t.axis, equal, i, 0});
+      const bool at_least = t.kind == Test::Kind::kInteger && t.integer.a != t.integer.b;
+      if (to_.runs_.empty() || to_.runs_.back().axis != t.axis ||
+          to_.runs_.back().at_least != at_least)
+        to_.runs_.push_back({t.axis, at_least, i, 0});
       ++to_.runs_.back().count;
+      ++to_.in_runs_;
     }
     Axis& axis = to_.axes_[t.axis];
     t.add_cuts(axis.cuts);
@@ -381,7 +378,7 @@ void ConditionCompiler::finish() {
       axis.words.insert(axis.words.end(), t.texts.begin(), t.texts.end());
     if (t.is_pattern() && axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(i);
   }
-  for (uint32_t& l : to_.literals_) l = 2 * moved[l / 2] + l % 2;
+  finish_literals(moved);
   uint32_t next = 0;
   for (Axis& axis : to_.axes_) {
     sort_unique(axis.cuts);
@@ -393,6 +390,23 @@ void ConditionCompiler::finish() {
     next += axis.bits;
   }
   to_.key_words_ = (next + 63) / 64;
+}
+
+void ConditionCompiler::finish_literals(const std::vector<uint32_t>& moved) {
+  const auto always = static_cast<uint32_t>(2 * moved.size());  // truth of no conditions
+  std::vector<uint32_t> uses(always);
+  for (const Conjunction& c : all_)
+    for (uint32_t i = c.first; i < c.first + c.count; ++i) {
+      uint32_t& l = to_.literals_[i];
+      l = 2 * moved[l / 2] + l % 2;
+      ++uses[l];
+    }
+  for (const Conjunction& c : all_) {
+    const auto of = to_.literals(c);
+    const auto rarest = std::min_element(of.begin(), of.end(),
+                                         [&](uint32_t a, uint32_t b) { return uses[a] < uses[b]; });
+    to_.literals_[c.first - 1] = rarest != of.end() ? *rarest : always;
+  }
 }
 
 }  // namespace yard::policy

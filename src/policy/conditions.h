@@ -46,7 +46,8 @@ struct Test {
   bool operator<(const Test& o) const;
 };
 
-// Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite.
+// Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite. The rarest is stored once more
+// before the first, because most conjunctions that do not hold are recognised by it.
 struct Conjunction {
   uint32_t first = 0, count = 0;
 };
@@ -59,17 +60,19 @@ class Conditions {
   std::span<const uint32_t> literals(Conjunction c) const {
     return std::span(literals_).subspan(c.first, c.count);
   }
+  // The literal of a conjunction with conditions that the fewest conjunctions have.
+  uint32_t rarest(Conjunction c) const { return literals_[c.first - 1]; }
   // Whether a condition reads scalar arguments. Then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_labels() const noexcept { return reads_labels_; }
 
-  // Evaluates every test for a call that fits the op's schema. `truth` gets one byte per literal; reuse it to save
-  // allocations.
+  // Evaluates every test for a call that fits the op's schema. `truth` gets one byte per literal, and one for conjunctions
+  // without conditions; reuse it to save allocations.
   void evaluate(const CallView& call, std::vector<uint8_t>& truth) const;
   // The same for the values of all axes.
   void evaluate(const AxisValue* values, std::vector<uint8_t>& truth) const;
   bool hold(Conjunction c, const std::vector<uint8_t>& truth) const noexcept {
-    for (uint32_t i = c.first; i < c.first + c.count; ++i)
+    for (uint32_t i = c.first - 1; i < c.first + c.count; ++i)
       if (truth[literals_[i]] == 0) return false;
     return true;
   }
@@ -80,11 +83,12 @@ class Conditions {
 
  private:
   friend class ConditionCompiler;
-  // Tests of one axis that a single search answers: all are `>= n`, or all are `== n`, with ascending n.
+  // Tests of one axis that a single search answers, because they ascend: all are `>= n`, all are `== n`, or all compare
+  // with one text.
   struct Run {
     uint16_t axis = 0;
-    bool equal = false;
-    uint32_t first = 0, count = 0;  // tests, and their n in run_numbers_
+    bool at_least = false;
+    uint32_t first = 0, count = 0;  // tests
   };
   void answer(const Run& run, const AxisValue& v, uint8_t* truth) const;
 
@@ -92,7 +96,7 @@ class Conditions {
   std::vector<Axis> axes_;
   std::vector<Test> tests_;  // those of runs_ come first
   std::vector<Run> runs_;
-  std::vector<int64_t> run_numbers_;
+  uint32_t in_runs_ = 0;  // tests
   uint32_t key_words_ = 0;
   bool reads_scalars_ = false, reads_labels_ = false;
 };
@@ -104,7 +108,7 @@ struct Wrong {
 
 class ConditionCompiler {
  public:
-  explicit ConditionCompiler(Conditions& to) : to_(to) {}
+  explicit ConditionCompiler(Conditions& to) : to_(to) { to_.literals_.push_back(0); }
 
   // Adds a condition to the conjunction that is being made. Returns false and sets `wrong` if it is invalid.
   bool add(const OpField& field, Operator op, const Condition& condition, Wrong& wrong);
@@ -116,9 +120,12 @@ class ConditionCompiler {
 
  private:
   uint16_t axis_of(const OpField& field);
+  // Numbers the tests in their order and finds the rarest literal of each conjunction.
+  void finish_literals(const std::vector<uint32_t>& moved);
 
   Conditions& to_;
-  size_t begin_ = 0;
+  size_t begin_ = 1;
+  std::vector<Conjunction> all_;
   std::map<Test, uint32_t> tests_;  // and their literals
 };
 

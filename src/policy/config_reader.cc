@@ -20,23 +20,6 @@ using base::YamlNode;
 
 constexpr size_t kMostText = 1000;
 
-// The keys and indices that lead to a value; turned into text only for problems. Borrows all it names.
-struct Path {
-  const Path* up = nullptr;
-  std::string_view key;  // null: an index
-  size_t index = 0;
-  bool known = true;  // whether all keys are those of rule files
-};
-
-// "dispatch_rules[2].conditions.batch_size_gte"; unless `all`, only the part that is known.
-std::string to_string(const Path& path, bool all) {
-  if (path.up == nullptr) return {};
-  std::string up = to_string(*path.up, all);
-  if (!all && !path.known) return up;
-  if (path.key.data() != nullptr) return child_path(std::move(up), path.key);
-  return fmt::format("{}[{}]", up, path.index);
-}
-
 struct At {
   const YamlNode& node;
   const Path& path;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 #include "base/lists.h"
@@ -19,11 +20,13 @@ class CallSets {
   using Literals = std::span<const uint32_t>;
   explicit CallSets(const Conditions& conditions) : on_(conditions) {}
 
-  uint16_t axis(uint32_t literal) const { return on_.tests()[literal / 2].axis; }
+  const Test& test(uint32_t literal) const { return on_.tests()[literal / 2]; }
+  uint16_t axis(uint32_t literal) const { return test(literal).axis; }
 
   // Makes a call that passes the literals and has no other fields. Returns an axis on which no value passes, or -1.
   int sample(Literals of) {
     call_.assign(on_.axes().size(), {});
+    truth_.clear();
     for (const uint32_t l : of) {
       if (call_[axis(l)].there) continue;
       values_.clear();
@@ -34,16 +37,41 @@ class CallSets {
       if (v == values_.end()) return axis(l);
       call_[axis(l)] = *v;
     }
-    on_.evaluate(call_.data(), truth_);
-    for (const uint32_t l : of) truth_[l] = 1;  // a pattern holds for some text that no test lists
     return -1;
   }
 
-  // The first of `rules` that covers `narrow`, after sample(narrow). Only a rule that holds for the sample can. Null if
-  // there is none, or if `most` comparisons found none.
+  // Adds a rule that may cover later ones. A rule whose rarest condition lists texts is found by these.
+  void add(const Clause& rule) {
+    const uint32_t l = on_.rarest(rule.when);
+    if (rule.when.count == 0 || l % 2 != 0 || test(l).kind != Test::Kind::kTextOneOf)
+      return rules_.push_back(&rule);
+    for (const std::string& text : test(l).texts) rules_of_[{axis(l), text}].push_back(&rule);
+  }
+
+  // The first of the added rules that covers `narrow`, after sample(narrow). Only a rule that holds for the sample can.
+  // Null if there is none, or if `most` comparisons found none.
+  const Clause* first_cover(Literals narrow, size_t& most) {
+    const Clause* first = first_cover(rules_, narrow, most);
+    for (uint16_t i = 0; i < call_.size(); ++i) {
+      const auto it = rules_of_.find({i, call_[i].s});
+      if (it == rules_of_.end()) continue;
+      const Clause* found = first_cover(it->second, narrow, most);
+      if (found != nullptr && (first == nullptr || found < first)) first = found;
+    }
+    return first;
+  }
+
+ private:
+  static constexpr char kUnlisted[] = "\x01";
+  static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
+
   const Clause* first_cover(const std::vector<const Clause*>& rules, Literals narrow,
                             size_t& most) {
     constexpr size_t kCost = 50;  // of covers(), in comparisons
+    if (!rules.empty() && truth_.empty()) {
+      on_.evaluate(call_.data(), truth_);
+      for (const uint32_t l : narrow) truth_[l] = 1;  // a pattern holds for some text
+    }
     for (const Clause* rule : rules) {
       if (most <= kCost) return nullptr;
       --most;
@@ -54,11 +82,7 @@ class CallSets {
     return nullptr;
   }
 
- private:
-  static constexpr char kUnlisted[] = "\x01";
-  static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
-
-  bool is_pattern(uint32_t literal) const { return on_.tests()[literal / 2].is_pattern(); }
+  bool is_pattern(uint32_t literal) const { return test(literal).is_pattern(); }
   static bool is_unlisted(const AxisValue& v) {
     return v.s.data() == kUnlisted || v.i == kUnlistedDevice;
   }
@@ -82,12 +106,12 @@ class CallSets {
   bool passes(Literals of, uint16_t index, const AxisValue& v) const {
     return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
       if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;
-      return on_.tests()[l / 2].holds(v) == (l % 2 == 0);
+      return test(l).holds(v) == (l % 2 == 0);
     });
   }
 
   void add_values(uint32_t literal) {
-    const Test& t = on_.tests()[literal / 2];
+    const Test& t = test(literal);
     const Axis& axis = on_.axes()[t.axis];
     const auto integer = [&](int64_t i) { values_.push_back({true, i, {}}); };
     switch (axis.kind) {
@@ -118,8 +142,10 @@ class CallSets {
   }
 
   const Conditions& on_;
+  std::map<std::pair<uint16_t, std::string_view>, std::vector<const Clause*>> rules_of_;
+  std::vector<const Clause*> rules_;  // the other ones
   std::vector<AxisValue> values_, call_;
-  std::vector<uint8_t> truth_;
+  std::vector<uint8_t> truth_;  // of the literals for `call_`, if that was needed
 };
 
 void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to) {
@@ -127,7 +153,6 @@ void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to) {
   CallSets sets(conditions);
   const RuleEffect* last = nullptr;  // clauses of one rule have the same conditions
   bool possible = true;
-  std::vector<const Clause*> before;
   for (const Clause& c : rules.clauses()) {
     RuleEffect& effect = to.of(c);
     const CallSets::Literals of = conditions.literals(c.when);
@@ -141,11 +166,11 @@ void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to) {
     }
     last = &effect;
     if (!possible || c.act != Clause::Act::kChoose) continue;
-    if (const Clause* first = sets.first_cover(before, of, to.comparisons_left))
+    if (const Clause* first = sets.first_cover(of, to.comparisons_left))
       ++effect.shadowed, effect.by = first->source;
     else if (std::any_of(op.kernels.begin(), op.kernels.end(),
                          [&](auto& k) { return glob_matches(c.names[0], k.first); }))
-      before.push_back(&c);
+      sets.add(c);
   }
 }
 

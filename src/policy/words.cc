@@ -284,6 +284,14 @@ std::string child_path(std::string parent, std::string_view key) {
   return parent += key;
 }
 
+std::string to_string(const Path& path, bool all) {
+  if (path.up == nullptr) return {};
+  std::string up = to_string(*path.up, all);
+  if (!all && !path.known) return up;
+  if (path.key.data() != nullptr) return child_path(std::move(up), path.key);
+  return fmt::format("{}[{}]", up, path.index);
+}
+
 std::string shown(std::string_view text, bool quoted) {
   return !quoted && base::is_bare_word(text) && text.size() <= 80 ? std::string(text)
                                                                   : base::excerpt(text);

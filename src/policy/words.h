@@ -177,8 +177,17 @@ Names read_list(std::string_view text, const Form& form, Problems& problems);
 // `rms_norm=vendor|default;softmax=reference`.
 Orders read_orders(std::string_view text, Problems& problems);
 
-// The path of a value in a file: "settings.cache"; a key that is no plain word is in quotes: settings["b c"].
+// The path of a value in a file: "settings.cache"; a key that is not a plain word is in quotes: settings["b c"].
 std::string child_path(std::string parent, std::string_view key);
+// The keys and indices that lead to a value, turned into text only for problems. Borrows all it names.
+struct Path {
+  const Path* up = nullptr;
+  std::string_view key = {};  // null if it is an index
+  size_t index = 0;
+  bool known = true;  // whether all keys are those of rule files
+};
+// "dispatch_rules[2].conditions.batch_size_gte". Unless `all` is set, only the part that is known.
+std::string to_string(const Path& path, bool all = true);
 // How messages show a value: 8, high, "in quotes".
 std::string shown(std::string_view text, bool quoted);
 
