@@ -57,7 +57,7 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   policy::RulesByOp compiled;
   policy::check_reading(reading, RuntimeNames(state, &process, loader), &compiled);
   if (!reading.ok()) return nullptr;
-  return std::make_shared<policy::FileRules>(reading.config, std::move(compiled));
+  return std::make_shared<policy::FileRules>(std::move(reading.config), std::move(compiled));
 }
 
 Problems check_conditions(const policy::FileRules& rules, const registry::State& state,

@@ -93,6 +93,7 @@ class Rules {
     // What becomes of it: kReloaded, kRolledBack, kRollout or kRefused; the version is 0 until it is in force.
     ConfigEvent::Kind kind = ConfigEvent::Kind::kReloaded;
     uint64_t version = 0;
+    std::string started = {};  // of a rollout, in words
   };
   // Rules that apply to a share of calls until they are judged.
   struct ActiveRollout {
@@ -113,7 +114,7 @@ class Rules {
 
   // submit.cc
   Status submit(Submission o, Problems* problems);
-  // Null if there is an error.
+  // Takes the config of the reading, or returns null if there is an error.
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
   // Dry run, and publication if there is no error.
   Status put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules);
@@ -179,7 +180,7 @@ class Rules {
 // ---- names.cc: what is registered, for checks of rules and environment ----
 
 // Checks what was read against the registry, the modes and labels of the process, and names that plugins announce which are
-// found and not loaded. Adds problems to the reading. Returns null if there is an error.
+// found and not loaded. Adds problems to the reading. Takes its config, or returns null if there is an error.
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
                                                     const policy::ProcessPolicy& process,

@@ -134,7 +134,7 @@ std::shared_ptr<const policy::FileRules> Rules::check(ConfigReading& reading) {
   };
   validators.for_each([&](const ConfigValidator& call) {
     try {
-      if (const Status verdict = call(reading.config); !verdict.ok())
+      if (const Status verdict = call(rules->config); !verdict.ok())
         refuse("refused by a validator of the program: " + verdict.to_string());
     } catch (...) {
       refuse("a validator of the program threw: " + base::current_exception_text());
@@ -148,7 +148,8 @@ Status Rules::submit(Submission o, Problems* problems) {
   const Inside inside(this);
   const auto start = Clock::now();
   Status status;
-  if (const auto rules = check(o.reading)) status = put_in_force(o, rules);
+  const auto rules = check(o.reading);
+  if (rules != nullptr) status = put_in_force(o, rules);
   if (o.version == 0 && o.kind != Kind::kRollout && watch_ended(o)) return {};
   if (status.ok()) status = first_error(o.reading.problems);
   {
@@ -158,7 +159,7 @@ Status Rules::submit(Submission o, Problems* problems) {
       stats_.last_ns = static_cast<uint64_t>((Clock::now() - start).count());
       stats_.total_ns += stats_.last_ns;
       // Rules in rollout do not end the watch of the file that stays in force.
-      const bool asks = wants_hot_reload(o.reading.config);
+      const bool asks = wants_hot_reload(rules->config);
       if (asks || o.kind != Kind::kRollout)
         watch_as_asked(o.from, o.source, o.reading.sha256, asks);
     } else {
@@ -191,7 +192,8 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
     }
     YARD_ASSIGN_OR_RETURN(const bool began, dispatch::begin_rollout(core_, rules, still));
     if (!began) continue;
-    const std::chrono::nanoseconds hold(static_cast<int64_t>(rules->config.rollout->hold_s * 1e9));
+    const RolloutRule& rule = *rules->config.rollout;
+    const std::chrono::nanoseconds hold(static_cast<int64_t>(rule.hold_s * 1e9));
     // Often enough to take bad rules back early.
     const auto interval = std::clamp<std::chrono::nanoseconds>(
         hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
@@ -199,11 +201,16 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
     Status scheduled = schedule(std::make_shared<ActiveRollout>(
                                     ActiveRollout{rules, version, o.from, now + hold, interval}),
                                 now + interval);
-    if (scheduled.ok())
-      o.kind = Kind::kRollout;
-    else
+    if (!scheduled.ok()) {
       dispatch::end_rollout(core_, rules.get()).status().ignore();
-    return scheduled;
+      return scheduled;
+    }
+    o.kind = Kind::kRollout;
+    o.started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source,
+                            rule.percent, rule.hold_s);
+    for (const auto& [name, value] : rule.labels)
+      o.started += fmt::format(", of those with {}={}", name, value);
+    return {};
   }
 }
 
@@ -225,16 +232,8 @@ void Rules::report(Submission o, const Status& status, Problems* problems) {
     problems_ = o.reading.problems;
   }
   log_problems(o.reading.problems);
-  std::string started;
-  if (o.kind == Kind::kRollout) {
-    const RolloutRule& rule = *o.reading.config.rollout;
-    started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source, rule.percent,
-                          rule.hold_s);
-    for (const auto& [name, value] : rule.labels)
-      started += fmt::format(", of those with {}={}", name, value);
-  }
   tell({o.kind, o.version, std::move(o.source), std::move(o.reading.problems)}, !o.watch,
-       std::move(started));
+       std::move(o.started));
 }
 
 void Rules::tell(ConfigEvent event, bool by_program, std::string text) {
