@@ -18,18 +18,11 @@
 
 namespace yard::policy {
 
-std::string item_path(std::string_view list, size_t index) {
-  return fmt::format("{}[{}]", list, index);
-}
-std::string condition_path(const std::string& rule, std::string_view key) {
-  return child_path(rule + ".conditions", key);
-}
-
 void Findings::add(Severity severity, const Where& where, std::string found, std::string right) {
   const auto& [at, path] = where;
   const Names& files = config.sources.files;
   problems.push_back({severity, at.file < files.size() ? files[at.file] : "configuration", at.line,
-                      at.column, path, std::move(found), std::move(right)});
+                      at.column, to_string(path), std::move(found), std::move(right)});
 }
 
 namespace {
@@ -115,17 +108,17 @@ class Checker {
       RulesOfOp& of = (*compiled)[name] = {op.program, nullptr};
       if (!rules.empty()) of.rules = std::make_shared<const OpRules>(std::move(rules));
     }
-    check_set(config_, {}, Path{});
+    check_set(config_, {}, kTop);
     check_sections();
     check_conflicts(known_, to_);
     return std::move(to_.problems);
   }
 
  private:
-  // Where a value is that has no place of its own.
-  Where where(std::string path, const std::string& name = {}) const {
-    const ConfigPlace at = place_of(config_, path, name);
-    return {at, name.empty() ? std::move(path) : path + "." + name};
+  // Where a value is that has no place of its own, or an entry of a map.
+  Where where(const Path& path) const { return {place_of(config_, to_string(path)), path}; }
+  Where where_entry(const Path& map, const std::string& name) const {
+    return {place_of(config_, to_string(map), name), {&map, name}};
   }
 
   // ---- Numbers and words that were set in code: the reader has checked those of files ----
@@ -146,7 +139,7 @@ class Checker {
       const Names words(form.words.begin(), form.words.end());
       for (size_t i = 0; i < value.size() && !words.empty(); ++i)
         if (!base::contains(words, value[i]))
-          to_.error({place_of(config_, to_string(path)), to_string(Path{&path, {}, i})},
+          to_.error({place_of(config_, to_string(path)), {&path, {}, i}},
                     fmt::format("found '{}'", value[i]),
                     advice(value[i], words, "expected " + base::one_of(words)));
     }
@@ -163,8 +156,7 @@ class Checker {
   }
   void check_range(double number, const char* unit, const Form& form, const Path& path) {
     if (number >= form.least && number <= form.most) return;
-    to_.error(where(to_string(path)), fmt::format("found {}{}", number, unit),
-              "expected " + wanted(form));
+    to_.error(where(path), fmt::format("found {}{}", number, unit), "expected " + wanted(form));
   }
 
   // ---- Names ----
@@ -226,14 +218,13 @@ class Checker {
   }
 
   void check_list(const std::string& ops, const std::vector<KernelRef>& refs, Unknown unknown,
-                  const std::string& path) {
+                  const Path& path) {
     for (size_t i = 0; i < refs.size(); ++i)
-      check_kernel(ops, refs[i].id, unless(refs[i].optional, unknown),
-                   {refs[i].at, item_path(path, i)}, kHoldsLater);
+      check_kernel(ops, refs[i].id, unless(refs[i].optional, unknown), {refs[i].at, {&path, {}, i}},
+                   kHoldsLater);
   }
 
-  void check_of_op(const std::string& path, const std::string& op, const KernelRef& ref,
-                   Unknown unknown) {
+  void check_of_op(const Path& path, const std::string& op, const KernelRef& ref, Unknown unknown) {
     unknown = unless(ref.optional, unknown);
     if (check_op(op, unknown, {ref.at, path}, "the lock holds once there is one"))
       check_kernel(op, ref.id, unknown, {ref.at, path}, "calls fail until there is one");
@@ -260,42 +251,54 @@ class Checker {
   // Denies, allows and locks may name what is not registered yet; chains and static maps may not.
   void check_sections() {
     const Config& c = config_;
-    check_list("", c.defaults.fallback_policy, Unknown::kError, "defaults.fallback_policy");
+    const auto section = [](const char* name) { return Path{&kTop, name}; };
+    const Path rules = section("dispatch_rules"), locks = section("kernel_locks"),
+               chains = section("fallback_chains"), map = section("static_kernel_map"),
+               scores = section("score"), canaries = section("canary"),
+               modes = section("settings.modes");
+    check_list("", c.defaults.fallback_policy, Unknown::kError,
+               section("defaults.fallback_policy"));
     for (size_t i = 0; i < c.dispatch_rules.size(); ++i)
-      check_rule(c.dispatch_rules[i], report_.rules[i], item_path("dispatch_rules", i));
+      check_rule(c.dispatch_rules[i], report_.rules[i], {&rules, {}, i});
     for (const auto& [op, ref] : c.kernel_locks)
-      check_of_op("kernel_locks." + op, op, ref, Unknown::kLater);
-    check_list("", c.kernel_denies, Unknown::kLater, "kernel_denies");
-    if (c.kernel_allows) check_list("", *c.kernel_allows, Unknown::kLater, "kernel_allows");
-    for (const auto& [op, chain] : c.fallback_chains)
+      check_of_op({&locks, op}, op, ref, Unknown::kLater);
+    check_list("", c.kernel_denies, Unknown::kLater, section("kernel_denies"));
+    if (c.kernel_allows)
+      check_list("", *c.kernel_allows, Unknown::kLater, section("kernel_allows"));
+    for (const auto& [op, chain] : c.fallback_chains) {
+      const Path of_op{&chains, op};
       for (size_t i = 0; i < chain.size(); ++i)
-        check_of_op(item_path("fallback_chains." + op, i), op, chain[i], Unknown::kError);
+        check_of_op({&of_op, {}, i}, op, chain[i], Unknown::kError);
+    }
     check_policy(c.policy);
     for (const auto& [op, ref] : c.static_kernel_map)
-      check_of_op("static_kernel_map." + op, op, ref, Unknown::kError);
+      check_of_op({&map, op}, op, ref, Unknown::kError);
     for (size_t i = 0; i < c.score.size(); ++i)
-      check_rule(c.score[i], report_.scores[i], item_path("score", i));
+      check_rule(c.score[i], report_.scores[i], {&scores, {}, i});
     check_functions();
-    for (size_t i = 0; i < c.canary.size(); ++i) check_canary(c.canary[i], item_path("canary", i));
-    if (c.settings.mode) check_mode(*c.settings.mode, where("settings.mode"));
+    for (size_t i = 0; i < c.canary.size(); ++i) check_canary(c.canary[i], {&canaries, {}, i});
+    if (c.settings.mode) check_mode(*c.settings.mode, where(section("settings.mode")));
     for (const auto& [op, mode] : c.settings.modes) {
-      check_op(op, Unknown::kError, where("settings.modes", op));
-      check_mode(mode, where("settings.modes", op));
+      check_op(op, Unknown::kError, where_entry(modes, op));
+      check_mode(mode, where_entry(modes, op));
     }
     check_breaker();
   }
 
   void check_policy(const Policy& p) {
-    const auto vendors = [&](const Names& names, const std::string& path) {
+    const auto vendors = [&](const Names& names, const char* section) {
+      const Path path{&kTop, section};
       for (size_t i = 0; i < names.size(); ++i)
-        check_vendor(names[i], {place_of(config_, path, names[i]), item_path(path, i)});
+        check_vendor(names[i], {place_of(config_, section, names[i]), {&path, {}, i}});
     };
+    const Path orders{&kTop, "policy.per_op"}, locks{&kTop, "policy.locks"},
+        backends{&kTop, "policy.backends"}, transforms{&kTop, "policy.transforms"};
     for (const auto& [op, order] : p.per_op) {
-      const Where at = where("policy.per_op", op);
+      const Where at = where_entry(orders, op);
       if (!check_op(op, Unknown::kError, at)) continue;
       for (size_t i = 0; i < order.size(); ++i) {
         const std::string name = order[i].substr(order[i].find(':') + 1);
-        const Where token{at.at, item_path(at.path, i)};
+        const Where token{at.at, {&at.path, {}, i}};
         if (order[i].starts_with("impl:")) check_kernel(op, name, Unknown::kError, token);
         if (order[i].starts_with("vendor:")) check_vendor(name, token);
       }
@@ -303,26 +306,27 @@ class Checker {
     if (p.allow_vendors) vendors(*p.allow_vendors, "policy.allow_vendors");
     vendors(p.deny_vendors, "policy.deny_vendors");
     for (const std::string& id : p.allow_kernels.value_or(Names()))
-      check_kernel("", id, Unknown::kLater, {{}, "policy.allow_kernels"}, kHoldsLater);
+      check_kernel("", id, Unknown::kLater, {{}, {&kTop, "policy.allow_kernels"}}, kHoldsLater);
     for (const std::string& id : p.deny_kernels)
-      check_kernel("", id, Unknown::kLater, {{}, "policy.deny_kernels"}, kHoldsLater);
+      check_kernel("", id, Unknown::kLater, {{}, {&kTop, "policy.deny_kernels"}}, kHoldsLater);
     for (const auto& [op, id] : p.locks)
-      check_of_op("policy.locks." + op, op, {id, false, {}}, Unknown::kLater);
+      check_of_op({&locks, op}, op, {id, false, {}}, Unknown::kLater);
     // A plugin may bring a backend or an op at any time.
     for (const auto& [name, on] : p.backends)
       if (!base::contains(known_.backends, name))
-        unknown_name(Unknown::kLater, name, known_.backends, where("policy.backends", name),
+        unknown_name(Unknown::kLater, name, known_.backends, where_entry(backends, name),
                      fmt::format("no backend is called '{}'", name), "", kHoldsLater);
     for (const auto& [op, on] : p.transforms)
-      check_op(op, Unknown::kLater, where("policy.transforms", op));
+      check_op(op, Unknown::kLater, where_entry(transforms, op));
   }
 
   // Functions and backends may be registered later: unknown names are warnings.
   void check_functions() {
     Names names = known_.functions;
     for (const std::string& f : known_.functions) names.push_back(f.substr(0, f.find('/')));
+    const Path functions{&kTop, "functions"};
     for (const auto& [key, rule] : config_.functions) {
-      const Where at{rule.at, child_path("functions", key)};
+      const Where at{rule.at, {&functions, key}};
       // Where none are declared at all, as in the command, nothing can be concluded.
       if (!names.empty() && std::none_of(names.begin(), names.end(), [&key = key](auto& name) {
             return glob_matches(key, name);
@@ -338,17 +342,17 @@ class Checker {
     }
   }
 
-  void check_canary(const CanaryRule& r, const std::string& path) {
+  void check_canary(const CanaryRule& r, const Path& path) {
     if (r.op.empty()) {
       // In files the reader has reported it.
-      if (r.at.line == 0) to_.error({r.at, path + ".op"}, "missing", "expected the name of an op");
+      if (r.at.line == 0) to_.error({r.at, {&path, "op"}}, "missing", "expected the name of an op");
       return;
     }
     const Unknown unknown = unless(r.optional);
-    if (!check_op(r.op, unknown, {r.op_at, path + ".op"})) return;
-    if (r.kernel != "*") check_kernel(r.op, r.kernel, unknown, {r.kernel_at, path + ".kernel"});
+    if (!check_op(r.op, unknown, {r.op_at, {&path, "op"}})) return;
+    if (r.kernel != "*") check_kernel(r.op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}});
     if (r.against != "reference" && !has_wildcard(r.against))
-      check_kernel(r.op, r.against, unknown, {r.against_at, path + ".against"});
+      check_kernel(r.op, r.against, unknown, {r.against_at, {&path, "against"}});
   }
 
   void check_breaker() {
@@ -358,7 +362,7 @@ class Checker {
       return;
     if (const Status status = validate(breaker_of(config_)); !status.ok()) {
       const bool cap = config_.settings.breaker.cooldown_cap.has_value();
-      to_.error({place_of(config_, path + (cap ? ".cooldown_cap" : ".cooldown")), path},
+      to_.error({place_of(config_, path + (cap ? ".cooldown_cap" : ".cooldown")), {&kTop, path}},
                 std::string(status.message()), "");
     }
   }
@@ -366,7 +370,7 @@ class Checker {
   // ---- Rules ----
 
   template <class Rule>
-  void check_rule(const Rule& r, const RuleEffect& effect, const std::string& path) {
+  void check_rule(const Rule& r, const RuleEffect& effect, const Path& path) {
     const bool chooses = !r.kernel.empty();
     bool acts = chooses;
     if constexpr (std::is_same_v<Rule, DispatchRule>) acts |= !r.deny.empty() || r.allow;
@@ -378,26 +382,28 @@ class Checker {
     // What only excludes kernels holds once there is such an op.
     const Unknown unknown = unless(r.optional, chooses ? Unknown::kError : Unknown::kLater);
     std::string op = r.operation;
-    if (!check_op(op, unknown, {r.operation_at, path + ".operation"},
+    if (!check_op(op, unknown, {r.operation_at, {&path, "operation"}},
                   "the rule holds once there is one")) {
       // The rest is checked against the op that was probably meant.
       op = base::closest(op, ops_);
       if (!chooses || r.optional || has_wildcard(r.operation) || op.empty()) return;
     }
-    if (chooses) check_kernel(op, r.kernel, unknown, {r.kernel_at, path + ".kernel"});
+    if (chooses) check_kernel(op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}});
     if constexpr (std::is_same_v<Rule, DispatchRule>) {
       if (op == r.operation) {
-        check_list(op, r.deny, unless(r.optional, Unknown::kLater), path + ".deny");
-        if (r.allow) check_list(op, *r.allow, unless(r.optional, Unknown::kLater), path + ".allow");
+        check_list(op, r.deny, unless(r.optional, Unknown::kLater), {&path, "deny"});
+        if (r.allow)
+          check_list(op, *r.allow, unless(r.optional, Unknown::kLater), {&path, "allow"});
       }
     }
     // Conditions of a rule that compiled for every op that has its fields are valid.
-    if (!effect.applies || effect.invalid) check_conditions(op, r.conditions, path);
+    if (!effect.applies || effect.invalid)
+      check_conditions(op, r.conditions, {&path, "conditions"});
     if (effect.ops == 0) return;
     if (effect.impossible == effect.ops) {
       Names keys;
       for (const size_t i : effect.conditions) keys.push_back(r.conditions[i].key);
-      to_.warn({r.at, path + ".conditions"},
+      to_.warn({r.at, {&path, "conditions"}},
                fmt::format("no call can pass {}", fmt::join(keys, " and ")),
                "the rule has no effect");
     } else if (effect.impossible + effect.shadowed == effect.ops) {
@@ -411,7 +417,7 @@ class Checker {
   // A condition must fit every op that has all fields of the rule. If no op has one of the fields, the other conditions
   // must fit the ops that have theirs.
   void check_conditions(const std::string& pattern, const std::vector<Condition>& conditions,
-                        const std::string& path) {
+                        const Path& path) {
     const Names& ops = matching(pattern);
     Wrong wrong;
     const auto lacks = [&](const std::string& op) {
@@ -422,7 +428,7 @@ class Checker {
     };
     const bool some_nowhere = std::any_of(conditions.begin(), conditions.end(), nowhere);
     for (const Condition& c : conditions) {
-      const Where at{c.at, condition_path(path, c.key)};
+      const Where at{c.at, {&path, c.key}};
       if (nowhere(c)) {
         unknown_field(pattern, c.key, at);
         continue;

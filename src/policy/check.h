@@ -43,7 +43,7 @@ void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compil
 
 struct Where {
   ConfigPlace at;
-  std::string path;
+  Path path;
 };
 struct Findings {
   const Config& config;
@@ -63,9 +63,5 @@ void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to);
 
 // Warns of statements that exclude each other, leave an op without a kernel or name an unknown label.
 void check_conflicts(const Known& known, Findings& to);
-
-std::string item_path(std::string_view list, size_t index);
-// "dispatch_rules[0].conditions.rows_gte"
-std::string condition_path(const std::string& rule, std::string_view key);
 
 }  // namespace yard::policy

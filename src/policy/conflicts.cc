@@ -186,15 +186,15 @@ class Conflicts {
     if (policy_.allow_kernels && policy_.allow_kernels->empty()) return;  // the reader reports it
     for (const auto& [op, kernel] : policy_.locks) {
       const auto ref = config_.kernel_locks.find(op);
-      check_map("kernel_locks." + op, op,
+      check_map("kernel_locks", op,
                 ref != config_.kernel_locks.end() ? ref->second : KernelRef{kernel, false, {}},
                 "calls would have no kernel");
     }
     check_ops();
     for (size_t i = 0; i < config_.dispatch_rules.size(); ++i)
-      check_rule(config_.dispatch_rules[i], item_path("dispatch_rules", i) + ".kernel");
+      check_rule(config_.dispatch_rules[i], i);
     for (const auto& [op, ref] : config_.static_kernel_map)
-      check_map("static_kernel_map." + op, op, ref, "the map has no effect");
+      check_map("static_kernel_map", op, ref, "the map has no effect");
   }
 
  private:
@@ -228,14 +228,15 @@ class Conflicts {
     return why;
   }
 
-  void check_map(const std::string& path, const std::string& op, const KernelRef& ref,
+  void check_map(const char* section, const std::string& op, const KernelRef& ref,
                  const char* effect) {
+    const Path map{&kTop, section};
     KernelFacts kernel{ref.id, "", "", Kind::kReference};  // unless it is registered
     if (const auto known = known_.ops.find(op); known != known_.ops.end())
       if (const auto it = known->second.kernels.find(ref.id); it != known->second.kernels.end())
         kernel = it->second;
     if (const std::string why = excluded_by(kernel); !why.empty())
-      to_.warn({ref.at, path}, fmt::format("{} is excluded by {}", ref.id, why), effect);
+      to_.warn({ref.at, {&map, op}}, fmt::format("{} is excluded by {}", ref.id, why), effect);
   }
 
   void check_ops() {
@@ -257,11 +258,11 @@ class Conflicts {
     if (section == "kernel_allows" && config_.kernel_allows) at = config_.kernel_allows->front().at;
     for (const KernelRef& ref : config_.kernel_denies)
       if (why == fmt::format("kernel_denies ({})", ref.id)) at = ref.at;
-    to_.warn({at, section}, "no kernel of " + ops + " may run", "excluded by " + why);
+    to_.warn({at, {&kTop, section}}, "no kernel of " + ops + " may run", "excluded by " + why);
   }
 
   // A kernel that a rule can never choose.
-  void check_rule(const DispatchRule& r, const std::string& path) {
+  void check_rule(const DispatchRule& r, size_t index) {
     if (r.kernel.empty()) return;
     const auto listed = [&](const std::vector<KernelRef>& refs) {
       return std::any_of(refs.begin(), refs.end(),
@@ -282,9 +283,10 @@ class Conflicts {
         if (why.empty()) return;
       }
     }
-    if (!why.empty())
-      to_.warn({r.kernel_at, path}, fmt::format("{} is excluded by {}", r.kernel, why),
-               "the rule cannot choose it");
+    if (why.empty()) return;
+    const Path rules{&kTop, "dispatch_rules"}, rule{&rules, {}, index};
+    to_.warn({r.kernel_at, {&rule, "kernel"}}, fmt::format("{} is excluded by {}", r.kernel, why),
+             "the rule cannot choose it");
   }
 
   void check_labels() {
@@ -300,16 +302,20 @@ class Conflicts {
                             : fmt::format("did you mean '{}'?", near));
     };
     const auto in_rules = [&](const auto& rules, const char* section) {
-      for (size_t i = 0; i < rules.size(); ++i)
+      const Path list{&kTop, section};
+      for (size_t i = 0; i < rules.size(); ++i) {
+        const Path rule{&list, {}, i}, conditions{&rule, "conditions"};
         for (const Condition& c : rules[i].conditions)
           if (const std::string_view name = own_label(c.key); !name.empty())
-            look(name, {c.at, condition_path(item_path(section, i), c.key)});
+            look(name, {c.at, {&conditions, c.key}});
+      }
     };
     in_rules(config_.dispatch_rules, "dispatch_rules");
     in_rules(config_.score, "score");
+    const Path labels{&kTop, "rollout.labels"};
     if (config_.rollout)
       for (const auto& [name, value] : config_.rollout->labels)
-        look(name, {config_.rollout->at, "rollout.labels." + name});
+        look(name, {config_.rollout->at, {&labels, name}});
   }
 
   const Config& config_;

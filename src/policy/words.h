@@ -186,6 +186,7 @@ struct Path {
   size_t index = 0;
   bool known = true;  // whether all keys are those of rule files
 };
+inline constexpr Path kTop;
 // "dispatch_rules[2].conditions.batch_size_gte". Unless `all` is set, only the part that is known.
 std::string to_string(const Path& path, bool all = true);
 // How messages show a value: 8, high, "in quotes".
