@@ -66,8 +66,8 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
   select::OpSettings settings = settings_for(next, *next.policy, op_record.op->name);
   settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
   return Entry::make(
-      select::CandidateSet::make(shared, policy::sources_for(*next.policy, op_record.op->program),
-                                 where, std::move(settings)),
+      select::CandidateSet(shared, policy::sources_for(*next.policy, op_record.op->program), where,
+                           std::move(settings)),
       next.generation, core_.published.version(op_record.op->index), core_.calls, old);
 }
 
@@ -92,9 +92,8 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
     settings.watch.checker = make_result_checker(*s->policy, true, op_record, where);
   }
   apply_override(extra, *process.modes, sources, settings);
-  auto entry =
-      Entry::make(select::CandidateSet::make(op_record, sources, where, settings), s->generation,
-                  core_.published.overlays_version, core_.calls, global, s.get());
+  auto entry = Entry::make(select::CandidateSet(op_record, sources, where, settings), s->generation,
+                           core_.published.overlays_version, core_.calls, global, s.get());
   entry->overlay_key = key;
   if (key.options != nullptr) {
     entry->overlay_options = *key.options;

@@ -275,8 +275,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
     select::OpSettings settings = settings_for(*s, policy, entry->name());
     settings.health = nullptr;
     apply_override(entry->policy_override, *policy.modes, sources, settings);
-    const auto candidates =
-        select::CandidateSet::make(op_record, sources, {core.host, s->forked}, settings);
+    const select::CandidateSet candidates(op_record, sources, {core.host, s->forked}, settings);
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };

@@ -288,35 +288,35 @@ bool CandidateSet::reads_labels() const noexcept {
   return s.mode.program != nullptr || (s.rules != nullptr && s.rules->conditions().reads_labels());
 }
 
-CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_record,
-                                policy::ClauseSources sources, const ProcessState& process,
-                                OpSettings settings) {
+static std::vector<policy::KernelFacts> all_facts(const registry::OpRecord& op_record) {
   std::vector<policy::KernelFacts> facts;
-  for (const auto& [id, kernel] : op_record->kernels) facts.push_back(facts_of(*kernel));
-  CandidateSet candidates(policy::Clauses(std::move(sources), op_record->op->name, facts));
-  const policy::Clauses& clauses = candidates.clauses_;
-  candidates.settings_ = std::move(settings);
-  candidates.record_ = std::move(op_record);
-  candidates.dims_ = health_dims(candidates.program());
-  candidates.host_ = process.host;
-  candidates.saves_inputs_ =
-      clauses.sources().policy.retry_inplace == Policy::RetryInplace::kSave &&
-      may_write_inputs(candidates.program());
-  for (const auto& [id, kernel] : candidates.record_->kernels) {
-    KernelCandidate c;
+  for (const auto& [id, kernel] : op_record.kernels) facts.push_back(facts_of(*kernel));
+  return facts;
+}
+
+CandidateSet::CandidateSet(std::shared_ptr<const registry::OpRecord> op_record,
+                           policy::ClauseSources sources, const ProcessState& process,
+                           OpSettings settings)
+    : record_(std::move(op_record)),
+      settings_(std::move(settings)),
+      clauses_(std::move(sources), record_->op->name, all_facts(*record_)),
+      dims_(health_dims(program())),
+      host_(process.host),
+      saves_inputs_(clauses_.sources().policy.retry_inplace == Policy::RetryInplace::kSave &&
+                    may_write_inputs(program())) {
+  for (const auto& [id, kernel] : record_->kernels) {
+    const uint32_t excluded = clauses_.always(all_.size()).excluded;
+    KernelCandidate& c = all_.emplace_back();
     c.kernel = kernel;
-    const uint32_t excluded = clauses.always(candidates.all_.size()).excluded;
     c.fixed = excluded == policy::kNoClause ? machine_verdict(*kernel, process)
-                                            : verdict_of(clauses, excluded);
-    candidates.read_kernel(c);
-    candidates.all_.push_back(std::move(c));
+                                            : verdict_of(clauses_, excluded);
+    read_kernel(c);
   }
-  if (const auto& mode = candidates.mode().program) {
-    const auto& names = mode->provider.reads;
-    candidates.mode_reads_ = Reads::resolve(candidates.program(), names ? &*names : nullptr);
+  if (mode().program != nullptr) {
+    const auto& names = mode().program->provider.reads;
+    mode_reads_ = Reads::resolve(program(), names ? &*names : nullptr);
   }
-  candidates.read_health();
-  return candidates;
+  read_health();
 }
 
 }  // namespace yard::select

@@ -127,9 +127,8 @@ struct OpSettings {
 
 class CandidateSet {
  public:
-  static CandidateSet make(std::shared_ptr<const registry::OpRecord> op_record,
-                           policy::ClauseSources sources, const ProcessState& process,
-                           OpSettings settings = {});
+  CandidateSet(std::shared_ptr<const registry::OpRecord> op_record, policy::ClauseSources sources,
+               const ProcessState& process, OpSettings settings = {});
 
   const registry::OpRecord& op_record() const noexcept { return *record_; }
   const op::Program& program() const noexcept { return *record_->op->program; }
@@ -154,17 +153,16 @@ class CandidateSet {
   bool unmapped() const noexcept { return mode().is_static_only() && clauses_.mapped().empty(); }
 
  private:
-  explicit CandidateSet(policy::Clauses clauses) : clauses_(std::move(clauses)) {}
   void read_kernel(KernelCandidate& c) const;
   void read_health();
 
   std::shared_ptr<const registry::OpRecord> record_;
-  std::vector<KernelCandidate> all_;
-  std::vector<op::Field> dims_;
-  const yard_host_t* host_ = nullptr;
-  bool saves_inputs_ = false, half_open_ = false;
   OpSettings settings_;
   policy::Clauses clauses_;
+  std::vector<op::Field> dims_;
+  const yard_host_t* host_;
+  bool saves_inputs_, half_open_ = false;
+  std::vector<KernelCandidate> all_;
   Reads mode_reads_;
 };
 

@@ -24,8 +24,7 @@ std::string counterfactual(const ExplainRequest& q, const CandidateSet& candidat
   if (clause == nullptr) return "";
   policy::ClauseSources sources = candidates.clauses().sources();
   sources.without = {clause->act, clause->source, facts_of(*c.kernel)};
-  const CandidateSet other =
-      CandidateSet::make(q.op_record, std::move(sources), q.process, q.settings);
+  const CandidateSet other(q.op_record, std::move(sources), q.process, q.settings);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
   if (order.empty() || other.all()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first",
@@ -127,8 +126,7 @@ void note_mode(const policy::ModeSettings& d, const Notes& notes, std::vector<Po
 Explanation explain(const ExplainRequest& q) {
   policy::ClauseSources sources = q.clauses;
   sources.policy = policy::combine(q.sources);
-  const CandidateSet candidates =
-      CandidateSet::make(q.op_record, std::move(sources), q.process, q.settings);
+  const CandidateSet candidates(q.op_record, std::move(sources), q.process, q.settings);
   Notes notes;
   const Order order = select(candidates, q.call->args(), q.call->count(), q.call->flags(), &notes);
   Explanation e;

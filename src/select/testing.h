@@ -52,7 +52,7 @@ struct Ring {
         .value();
   }
   CandidateSet candidates() const {
-    return CandidateSet::make(shelf.op_record("norm"), {policy, force, deny}, process);
+    return CandidateSet(shelf.op_record("norm"), {policy, force, deny}, process);
   }
 
   // Ids, best first.

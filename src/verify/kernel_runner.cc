@@ -43,7 +43,7 @@ std::vector<OpUnderTest> ops_under_test(const registry::State& state,
 }
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
-    : candidates_(select::CandidateSet::make(op.op_record, {{}, kernel.id}, op.where)),
+    : candidates_(op.op_record, {{}, kernel.id}, op.where),
       plan_(exec::Plan::make(0, {}, std::vector<exec::Attempt>{{&kernel, stats_.get()}})),
       kernel_(kernel) {
   for (size_t i = 0; i < candidates_.all().size(); ++i)
