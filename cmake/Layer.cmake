@@ -64,9 +64,6 @@ function(yard_layer name)
     endif()
   endforeach()
   yard_part(yard_${name} Threads::Threads ${CMAKE_DL_LIBS} ${arg_LIBS})
-  if(YARD_SANITIZE STREQUAL "address")
-    target_compile_options(yard_${name} PRIVATE -O0)  # which compiles in half the time
-  endif()
   # yard_internal has all layers as a group. A layer beside it would move external libraries in front of that group, where
   # a linker that takes only what is needed leaves them out.
   set(test_libs yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
