@@ -69,7 +69,8 @@ bool same_more(const detail::CallMemo& m, const CallForm& form, const Cells& cel
       std::bit_cast<uint32_t>(t.dtype) != memos.last_dtype) [[unlikely]]
     type = make_type(memos, t);
   const int64_t *const sizes = t.shape, *const strides = t.strides;
-  if (type == 0 || sizes == nullptr) [[unlikely]]
+  // Nothing is read of a tensor of rank 0, whose arrays may be empty.
+  if (type == 0 || sizes == nullptr || static_cast<uint32_t>(t.ndim) - 1 > 1) [[unlikely]]
     return any_form(t, to);
   const uint64_t first = word(sizes[0]);
   if (t.ndim == 2) {
@@ -84,7 +85,7 @@ bool same_more(const detail::CallMemo& m, const CallForm& form, const Cells& cel
     return true;
   }
   const uint64_t step = strides != nullptr ? word(strides[0]) : 1;
-  if (t.ndim != 1 || ((first >> 37) | (step >> 20)) != 0) [[unlikely]]
+  if (((first >> 37) | (step >> 20)) != 0) [[unlikely]]
     return any_form(t, to);
   const uint64_t compact = step == 1 ? Form::kCompact : 0;
   to.head = (type | uint64_t{1} << Form::kRank | compact) + (first << Form::kFirst);

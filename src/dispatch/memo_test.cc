@@ -46,6 +46,19 @@ TEST(CallForm, OfAnyTensorIsThatOfItsView) {
   EXPECT_GT(read - exact, 1000u);
 }
 
+// A scalar tensor may come with pointers to arrays that hold nothing.
+TEST(CallForm, NoSizesAreReadOfATensorOfRankZero) {
+  const detail::Site site{nullptr, 7, {0}, {1}, {1}, {1}, false, "op", "*"};
+  float data = 0;
+  yard_tensor_t t = TensorView(&data, DType::f32, {}).c();
+  t.shape = t.strides = reinterpret_cast<int64_t*>(8);  // where nothing can be read
+  const yard_value_t cell{YARD_TAG_TENSOR, 0, {.tensor = &t}};
+  CallForm form;
+  // Twice: the second time the type is known.
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(form.read(base::this_thread(), site, {&cell, 1}));
+  EXPECT_EQ(form.tensor[0].form.head, TensorView(&data, DType::f32, {}).form().head);
+}
+
 TEST(CallForm, CallsWithOtherThanTheOpsParametersHaveNone) {
   const detail::Site site{nullptr, 7, {0}, {2}, {1}, {1}, false, "op", "*"};
   float data[4] = {};
