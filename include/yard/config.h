@@ -219,7 +219,7 @@ struct ConfigReading {
   std::vector<std::string> files;  // the file itself, then all that were opened or are missing
   std::string sha256;              // of all the texts
 
-  YARD_API bool ok() const noexcept;  // there are no errors; there may be warnings
+  YARD_API bool ok() const noexcept;  // whether there is no error; warnings do not count
 };
 
 // Reads a file and all that it includes.
@@ -317,7 +317,7 @@ class YARD_API Rules {
   uint64_t on_change(ConfigListener listener);
   void remove_callback(uint64_t id);
 
-  // Labels of every call. Those of a scope or of a call have precedence.
+  // Sets the labels of every call. A scope or a call can give a label another value.
   Status set_labels(std::map<std::string, std::string, std::less<>> labels);
   // Replaces the static kernels set before. They have precedence over static_kernel_map of the rule file. Unknown ops and
   // kernels are an error that names all of them, and then nothing changes.

@@ -132,7 +132,7 @@ class Function<R(A...)> {
   detail::FunctionSite* site_;
 };
 
-// The same for the last call of any function that a backend serves.
+// Returns the backend of this thread's last call of any function that a backend serves.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {

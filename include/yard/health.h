@@ -51,7 +51,7 @@ struct BreakerEvent {
   std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
-  // Of kOpened: when probes begin, or time_point::max() if only close() ends it.
+  // For kOpened this is when probes begin, or time_point::max() if only close() ends it.
   std::chrono::steady_clock::time_point until;
 };
 // "opened", "half_open", "closed", "device_lost", "device_back".
@@ -137,7 +137,7 @@ struct FailureCounts {
   uint64_t total() const noexcept {
     return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
   }
-  // Those that count for the failure rate, which errors of the caller and declined calls do not.
+  // Failures that count for the failure rate. Errors of the caller and declined calls do not.
   uint64_t counted() const noexcept {
     return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
   }

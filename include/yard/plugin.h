@@ -163,7 +163,7 @@ struct yard_host {
    * scope; returns when all are done. */
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
-  /* The number of threads that parallel_for may use for this caller. The same for all hosts of a process; `self` may be
+  /* The number of threads that parallel_for may use for this caller. All hosts of a process answer alike, so `self` may be
    * NULL. */
   int32_t (*concurrency)(void* self);
   /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */

@@ -35,7 +35,7 @@ YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
 struct Policy {
-  // What happens after the failure of a kernel that may have overwritten inputs.
+  // Whether other kernels are tried after one that may have overwritten inputs has failed.
   enum class RetryInplace : int {
     kNever,  // its error is the call's
     kSave,   // inputs are copied before such a kernel runs, and restored for the next one
@@ -178,8 +178,8 @@ struct ModeCall {
 // Has one of the two functions, or both. Several threads may call them at once. They must give the same answer for the same
 // call, and must not change the runtime (would_deadlock). An exception is logged and counts as no answer.
 struct ModeProvider {
-  // What the answer depends on besides op, candidates, device, flags and labels: fields (`rows`, `x.rank`), or arguments.
-  // Calls that are equal in all of these share a plan. Unset: everything.
+  // The fields (`rows`, `x.rank`) or arguments that the answer depends on, besides op, candidates, device, flags and labels.
+  // Calls that are equal in all of these share a plan. If this is unset, the answer depends on everything.
   std::optional<std::vector<std::string>> reads;
 
   // Ids of kernels, best first. Empty: no answer. Ids of kernels that cannot serve the call are skipped.

@@ -147,8 +147,7 @@ template <class F>
     bits |= next->address;
   }
   any_bit = bits;
-  if (written != 0 && n > 1) {
-    // The first pair of which one is written.
+  if (written != 0 && n > 1) {  // the first pair of which one is written
     const auto second = (written & 1) != 0 ? 1 : std::countr_zero(written);
     heads ^= detail::in_place_part(tensor[0].address == tensor[second].address);
   }
