@@ -19,7 +19,7 @@ build:libdnnl-dev?:<dnnl.hpp>
 build:ocl-icd-opencl-dev?:<CL/cl.h>
 build:libopenblas0-pthread?:openblas
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
-build:libssl-dev:<openssl/evp.h>
+build:libssl-dev:<openssl/sha.h>
 build:libhwy-dev?:<hwy/highway.h>
 build:prometheus-cpp-dev?:<prometheus/exposer.h>
 build:libcli11-dev:<CLI/CLI.hpp>

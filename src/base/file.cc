@@ -3,7 +3,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
+#define OPENSSL_SUPPRESS_DEPRECATED  // see digest()
+#include <openssl/sha.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -193,27 +194,19 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
 
 namespace {
 
-// In a library context of our own: the program's configuration of OpenSSL is neither read nor changed.
-struct Sha256 {
-  const EVP_MD* const algorithm = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr);
-};
-
-// The digest of all pieces that next() returns before an empty one.
+// The SHA-256 digest of all pieces that next() returns before an empty one. The functions of EVP would keep
+// state for the process, which OpenSSL frees at exit while threads of ours still run; these keep none.
 template <class F>
 Result<std::string> digest(const F& next) {
-  const EVP_MD* const algorithm = process_wide<Sha256>().algorithm;
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free);
-  bool good = context != nullptr && algorithm != nullptr &&
-              EVP_DigestInit_ex(context.get(), algorithm, nullptr) == 1;
+  SHA256_CTX context;
+  bool good = SHA256_Init(&context) == 1;
   for (std::string_view piece; good && !(piece = next()).empty();)
-    good = EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
-  unsigned char bytes[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (!good || EVP_DigestFinal_ex(context.get(), bytes, &size) != 1)
+    good = SHA256_Update(&context, piece.data(), piece.size()) == 1;
+  unsigned char bytes[SHA256_DIGEST_LENGTH];
+  if (!good || SHA256_Final(bytes, &context) != 1)
     return Status(Code::kInternal, "libcrypto cannot make a SHA-256 digest");
   std::string text;
-  for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes[i]);
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
 }
 
