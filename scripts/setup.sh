@@ -33,6 +33,7 @@ test:python3-numpy:numpy
 test:tmux?:tmux
 test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
+test:lld?:ld.lld
 test:clang-format:clang-format
 test:prometheus?:promtool
 full:chromium?:chromium
