@@ -50,12 +50,12 @@ RolloutResult Rollout::result(bool over) const {
   RolloutResult r;
   // Calls differ in cost: each kind is compared with the same kind under the rules in force.
   double took = 0, expected = 0;
-  uint64_t compared = 0;
+  uint64_t compared = 0, checked_before = 0, wrong_before = 0;
   for (size_t i = 0; i <= kKinds; ++i) {
     const RolloutTally &before = counts_->kinds[i].before, &rollout = counts_->kinds[i].rollout;
     r.calls += rollout.calls.load(), r.failed += rollout.failed.load();
     r.checked += rollout.checked.load(), r.wrong += rollout.wrong.load();
-    r.checked_before += before.checked.load(), r.wrong_before += before.wrong.load();
+    checked_before += before.checked.load(), wrong_before += before.wrong.load();
     const uint64_t n = rollout.timed.load(), m = before.timed.load();
     if (i == kKinds || n < kEnoughOfAKind || m < kEnoughOfAKind) continue;
     compared += n;
@@ -63,25 +63,26 @@ RolloutResult Rollout::result(bool over) const {
     expected +=
         static_cast<double>(n) * (static_cast<double>(before.ns.load()) / static_cast<double>(m));
   }
-  if (r.calls > 0) r.error_rate = static_cast<double>(r.failed) / static_cast<double>(r.calls);
-  if (compared >= kEnoughToTime && expected > 0) r.slowdown = took / expected;
+  const double slowdown = compared >= kEnoughToTime && expected > 0 ? took / expected : 1;
+  const auto too_many = [&](uint64_t bad, uint64_t all) {
+    return all > 0 && static_cast<double>(bad) / static_cast<double>(all) > rule_.max_error_rate;
+  };
   // Few results may be checked, so wrong ones are a share of these, not of all calls.
-  const auto may_be_wrong = rule_.max_error_rate * static_cast<double>(r.checked);
-  if ((over || r.checked >= kEnoughChecks) && static_cast<double>(r.wrong) > may_be_wrong)
+  if ((over || r.checked >= kEnoughChecks) && too_many(r.wrong, r.checked))
     r.too_bad = fmt::format(
         "{} of {} checked results in the rollout were wrong, and {} of {} under the rules in "
         "force; at most {:g} % may be",
-        r.wrong, r.checked, r.wrong_before, r.checked_before, 100 * rule_.max_error_rate);
-  else if ((over || r.calls >= kEnough) && r.error_rate > rule_.max_error_rate)
+        r.wrong, r.checked, wrong_before, checked_before, 100 * rule_.max_error_rate);
+  else if ((over || r.calls >= kEnough) && too_many(r.failed, r.calls))
     r.too_bad =
         fmt::format("{} of {} calls in the rollout failed or saw a kernel fail; at most {:g} % may",
                     r.failed, r.calls, 100 * rule_.max_error_rate);
   else if (const std::string* opened = counts_->opened.load())
     r.too_bad = *opened;
-  else if (r.slowdown > rule_.max_slowdown)
+  else if (slowdown > rule_.max_slowdown)
     r.too_bad =
         fmt::format("calls in the rollout took {:.2f} times as long; at most {:g} times may be",
-                    r.slowdown, rule_.max_slowdown);
+                    slowdown, rule_.max_slowdown);
   return r;
 }
 

@@ -42,12 +42,9 @@ struct alignas(64) RolloutTally {
 };
 
 struct RolloutResult {
-  uint64_t calls = 0, failed = 0;                 // in rollout
-  uint64_t checked = 0, wrong = 0;                // of these, by canary checks
-  uint64_t checked_before = 0, wrong_before = 0;  // of calls under the rules in force
-  double error_rate = 0;
-  double slowdown = 1;  // 1 with too little data
-  std::string too_bad;  // why the rollout must be aborted; empty: no reason
+  uint64_t calls = 0, failed = 0;   // in rollout
+  uint64_t checked = 0, wrong = 0;  // of these, by canary checks
+  std::string too_bad;              // why the rollout must be aborted; empty: no reason
 };
 
 class Rollout {
