@@ -18,8 +18,6 @@ class RegexCompiler {
       return Status(Code::kParse, fmt::format("the pattern has {} bytes; expected at most {}",
                                               pattern_.size(), Regex::kMostPattern));
     if (pattern_.starts_with('^')) ++at_;
-    end_ = pattern_.size();
-    if (ends_with_dollar()) --end_;
     alternatives(0);
     if (error_.empty() && at_ < end_)
       fail(pattern_[at_] == ')' ? "no '(' before this ')'" : "stray");
@@ -32,13 +30,6 @@ class RegexCompiler {
   using State = Regex::State;
   using Class = std::bitset<256>;
   static constexpr int kDeepest = 50;
-
-  bool ends_with_dollar() const {
-    if (end_ <= at_ || pattern_[end_ - 1] != '$') return false;
-    size_t slashes = 0;
-    while (slashes < end_ - 1 - at_ && pattern_[end_ - 2 - slashes] == '\\') ++slashes;
-    return slashes % 2 == 0;
-  }
 
   void fail(std::string_view what) {
     if (error_.empty()) error_ = fmt::format("{} at character {}", what, at_ + 1);
@@ -158,6 +149,8 @@ class RegexCompiler {
       one_of(~Class());
     } else if (c == '*' || c == '+' || c == '?' || c == '{') {
       fail("nothing to repeat");
+    } else if (c == '$' && at_ + 1 == end_) {
+      ++at_;
     } else if (c == '^' || c == '$') {
       fail("'^' and '$' stand only at the ends");
     } else {
@@ -228,8 +221,9 @@ class RegexCompiler {
     emit({State::Op::kClass, here() + 1, index});
   }
 
-  std::string_view pattern_;
-  size_t at_ = 0, end_ = 0;
+  const std::string_view pattern_;
+  const size_t end_ = pattern_.size();
+  size_t at_ = 0;
   std::string error_;
   Regex to_;
 };
