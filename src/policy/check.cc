@@ -105,8 +105,8 @@ class Checker {
       OpRules rules = compile_rules(config_, *op.program, &report_);
       add_effects(rules, op, report_);
       if (compiled == nullptr) continue;
-      RulesOfOp& of = (*compiled)[name] = {op.program, nullptr};
-      if (!rules.empty()) of.rules = std::make_shared<const OpRules>(std::move(rules));
+      std::shared_ptr<const OpRules>& of_op = (*compiled)[op.program];
+      if (!rules.empty()) of_op = std::make_shared<const OpRules>(std::move(rules));
     }
     check_set(config_, {}, kTop);
     check_sections();

@@ -110,12 +110,8 @@ class OpRules {
 OpRules compile_rules(const Config& config, const op::Program& program,
                       RuleReport* report = nullptr);
 
-// The rules of one op that were compiled for a program; null if it has none.
-struct RulesOfOp {
-  std::shared_ptr<const op::Program> program;
-  std::shared_ptr<const OpRules> rules;
-};
-using RulesByOp = std::map<std::string, RulesOfOp, std::less<>>;
+// The rules that were compiled for programs of ops; null if an op has none.
+using RulesByOp = std::map<std::shared_ptr<const op::Program>, std::shared_ptr<const OpRules>>;
 
 // The value of an op in a map from names and globs. An exact name beats a glob, a longer glob a shorter one. Returns
 // null if none matches.

@@ -127,11 +127,11 @@ TEST(Config, TheFileOfOthersLoadsAsItStands) {
   EXPECT_EQ(chain_of(c, "attention.causal").size(), 3u);
   EXPECT_EQ(chain_of(c, "attention.full")[0].id, "torch_sdpa");
   ASSERT_EQ(std::count_if(compiled.begin(), compiled.end(),
-                          [](const auto& of) { return of.second.rules != nullptr; }),
+                          [](const auto& of) { return of.second != nullptr; }),
             2);
   const auto matches = [&](const std::string& call) {
     const TestCall tc(known, call);
-    return compiled.at("attention.full").rules->match(tc.view()).size();
+    return compiled.at(known.ops.at("attention.full").program)->match(tc.view()).size();
   };
   const std::string bf16 = "[8,64,4,32], ", kv = "[8,9,2,32]";
   EXPECT_EQ(matches("attention.full(bf16" + bf16 + "bf16" + kv + ", bf16" + kv + ")"), 1u);

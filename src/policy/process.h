@@ -68,14 +68,13 @@ class FileRules {
   // The rules of an op, compiled now unless this program had them from the start; null if there are none.
   std::shared_ptr<const OpRules> rules_for(
       const std::shared_ptr<const op::Program>& program) const {
-    if (knows(*program)) return rules_.find(program->name())->second.rules;
+    if (const auto it = rules_.find(program); it != rules_.end()) return it->second;
     auto rules = std::make_shared<const OpRules>(compile_rules(config, *program));
     return rules->empty() ? nullptr : rules;
   }
   // Conditions on other programs have not been checked.
-  bool knows(const op::Program& program) const noexcept {
-    const auto it = rules_.find(program.name());
-    return it != rules_.end() && it->second.program.get() == &program;
+  bool knows(const std::shared_ptr<const op::Program>& program) const {
+    return rules_.contains(program);
   }
   // Whether a dispatch or score rule applies to ops of that name.
   bool concerns(std::string_view op) const {

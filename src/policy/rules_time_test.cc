@@ -60,14 +60,14 @@ TEST(RulesTime, AThousandRules) {
       for (const ConfigProblem& p : check_config(reading.config, known, &compiled))
         ASSERT_EQ(p.severity, Severity::kWarning) << to_string(p);
     });
-    const op::Program& program = *known.ops.at("attention.causal").program;
-    const double compile = micros(5, [&] { compile_rules(reading.config, program); });
-    const Conditions& conditions = compiled.at("attention.causal").rules->conditions();
+    const auto program = known.ops.at("attention.causal").program;
+    const double compile = micros(5, [&] { compile_rules(reading.config, *program); });
+    const Conditions& conditions = compiled.at(program)->conditions();
     const TestCall call(known, "attention.causal(bf16[8,64,4,32], bf16[8,9,2,32], bf16[8,9,2,32])");
     const CallView view = call.view();
     const KernelFacts kernels[] = {{"flash_attention_v2"}, {"torch_sdpa"}};
     ClauseSources sources;
-    sources.rules = compiled.at("attention.causal").rules;
+    sources.rules = compiled.at(program);
     const Clauses clauses(std::move(sources), "attention.causal", kernels);
     Rulings rulings;
     const double match = micros(200,

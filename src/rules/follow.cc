@@ -56,7 +56,7 @@ void Rules::check_later_ops() {
     bool concerned = false;
     for (const auto& [name, op_record] : now->state->op_records) {
       const std::shared_ptr<const op::Program>& program = op_record->op->program;
-      if (rules->knows(*program)) continue;
+      if (rules->knows(program)) continue;
       std::shared_ptr<const op::Program>& seen = later_ops_[name];
       concerned |= seen != program && rules->concerns(name);
       seen = program;

@@ -82,8 +82,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(!p.found.empty() && !p.file.empty());
     for (const char c : to_string(p)) require(static_cast<unsigned char>(c) >= 0x20);
   }
-  for (const auto& [op, of] : compiled)
-    if (of.rules != nullptr) match_some(*of.rules, known);
+  for (const auto& [program, rules] : compiled)
+    if (rules != nullptr) match_some(*rules, known);
   // The grammar of patterns by itself.
   if (const auto regex = policy::Regex::compile(text.substr(0, size / 2)); regex.ok())
     (void)regex->matches(text.substr(size / 2));
