@@ -29,16 +29,10 @@ namespace {
 
 constexpr const char* kHoldsLater = "it holds once there is one";
 
-std::string did_you_mean(std::string_view name, std::string_view rest = {}) {
-  return fmt::format("did you mean '{}{}'?", name, rest);
-}
-
 // "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
 std::string advice(std::string_view word, const Names& known, const std::string& otherwise) {
-  const std::string_view near = base::closest(word, known);
-  if (!near.empty()) return did_you_mean(near);
-  if (!known.empty() && known.size() <= 12) return "expected " + base::one_of(known);
-  return otherwise;
+  const bool few = !known.empty() && known.size() <= 12;
+  return suggestion(word, known, few ? "expected " + base::one_of(known) : otherwise);
 }
 
 // The known name that was probably meant: a few letters differ. Names that differ in digits alone are two names.
@@ -74,15 +68,16 @@ std::string field_advice(const std::string& key, const Names& fields) {
     Names suffixes;
     for (const OperatorRow& row : operators()) suffixes.emplace_back(row.suffix);
     const std::string_view suffix = base::closest(key.substr(known.size()), suffixes);
-    if (!known.empty() && !suffix.empty()) return did_you_mean(known, suffix);
+    if (!known.empty() && !suffix.empty())
+      return fmt::format("did you mean '{}{}'?", known, suffix);
   }
-  const std::string_view near = base::closest(field, fields);
-  if (!near.empty()) return did_you_mean(near, key.substr(field.size()));
   Names plain;
   for (const std::string& f : fields)
     if (f.find('.') == std::string::npos) plain.push_back(f);
-  return fmt::format("expected {}, or a label as label.{}", base::one_of(plain),
-                     base::is_bare_word(field) ? field.substr(0, 80) : "NAME");
+  return suggestion(field, fields,
+                    fmt::format("expected {}, or a label as label.{}", base::one_of(plain),
+                                base::is_bare_word(field) ? field.substr(0, 80) : "NAME"),
+                    key.substr(field.size()));
 }
 
 // What an unknown name is. kLater: a warning, or an error for a near miss.
@@ -176,7 +171,7 @@ class Checker {
     if (unknown == Unknown::kError)
       to_.error(at, std::move(found), advice(name, known, expected));
     else if (!near.empty())
-      to_.error(at, std::move(found), did_you_mean(near));
+      to_.error(at, std::move(found), fmt::format("did you mean '{}'?", near));
     else
       to_.warn(at, std::move(found) + " yet", later);
   }
@@ -232,10 +227,9 @@ class Checker {
 
   // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, const Where& at) {
-    if (base::contains(known_.vendors, name)) return;
-    const std::string_view near = base::closest(name, known_.vendors);
-    to_.warn(at, fmt::format("no kernel has the vendor '{}'", name),
-             near.empty() ? "" : did_you_mean(near));
+    if (!base::contains(known_.vendors, name))
+      to_.warn(at, fmt::format("no kernel has the vendor '{}'", name),
+               suggestion(name, known_.vendors));
   }
 
   void check_mode(const std::string& mode, const Where& at) {
@@ -260,11 +254,10 @@ class Checker {
                section("defaults.fallback_policy"));
     for (size_t i = 0; i < c.dispatch_rules.size(); ++i)
       check_rule(c.dispatch_rules[i], report_.rules[i], {&rules, {}, i});
-    for (const auto& [op, ref] : c.kernel_locks)
-      check_of_op({&locks, op}, op, ref, Unknown::kLater);
-    check_list("", c.kernel_denies, Unknown::kLater, section("kernel_denies"));
-    if (c.kernel_allows)
-      check_list("", *c.kernel_allows, Unknown::kLater, section("kernel_allows"));
+    const KernelSections kernels = kernel_sections(c);
+    for (const auto& [op, ref] : kernels.locks) check_of_op({&locks, op}, op, ref, Unknown::kLater);
+    check_list("", kernels.denies, Unknown::kLater, section("kernel_denies"));
+    if (kernels.allows) check_list("", *kernels.allows, Unknown::kLater, section("kernel_allows"));
     for (const auto& [op, chain] : c.fallback_chains) {
       const Path of_op{&chains, op};
       for (size_t i = 0; i < chain.size(); ++i)
@@ -291,8 +284,8 @@ class Checker {
       for (size_t i = 0; i < names.size(); ++i)
         check_vendor(names[i], {place_of(config_, section, names[i]), {&path, {}, i}});
     };
-    const Path orders{&kTop, "policy.per_op"}, locks{&kTop, "policy.locks"},
-        backends{&kTop, "policy.backends"}, transforms{&kTop, "policy.transforms"};
+    const Path orders{&kTop, "policy.per_op"}, backends{&kTop, "policy.backends"},
+        transforms{&kTop, "policy.transforms"};
     for (const auto& [op, order] : p.per_op) {
       const Where at = where_entry(orders, op);
       if (!check_op(op, Unknown::kError, at)) continue;
@@ -305,12 +298,6 @@ class Checker {
     }
     if (p.allow_vendors) vendors(*p.allow_vendors, "policy.allow_vendors");
     vendors(p.deny_vendors, "policy.deny_vendors");
-    for (const std::string& id : p.allow_kernels.value_or(Names()))
-      check_kernel("", id, Unknown::kLater, {{}, {&kTop, "policy.allow_kernels"}}, kHoldsLater);
-    for (const std::string& id : p.deny_kernels)
-      check_kernel("", id, Unknown::kLater, {{}, {&kTop, "policy.deny_kernels"}}, kHoldsLater);
-    for (const auto& [op, id] : p.locks)
-      check_of_op({&locks, op}, op, {id, false, {}}, Unknown::kLater);
     // A plugin may bring a backend or an op at any time.
     for (const auto& [name, on] : p.backends)
       if (!base::contains(known_.backends, name))
@@ -331,14 +318,14 @@ class Checker {
       if (!names.empty() && std::none_of(names.begin(), names.end(), [&key = key](auto& name) {
             return glob_matches(key, name);
           }))
-        to_.warn(at, fmt::format("no function matches '{}' now", key),
-                 base::closest(key, names).empty() ? "" : advice(key, names, ""));
+        to_.warn(at, fmt::format("no function matches '{}' now", key), suggestion(key, names));
       Names listed = rule.backends.value_or(Names());
       listed.insert(listed.end(), rule.deny.begin(), rule.deny.end());
-      for (const std::string& b : listed)
-        if (const std::string_view near = base::closest(b, known_.backends);
-            !near.empty() && near != b)
-          to_.warn(at, fmt::format("no backend is called '{}' now", b), did_you_mean(near));
+      for (const std::string& b : listed) {
+        const std::string near = suggestion(b, known_.backends);
+        if (!near.empty() && !base::contains(known_.backends, b))
+          to_.warn(at, fmt::format("no backend is called '{}' now", b), near);
+      }
     }
   }
 
@@ -481,26 +468,7 @@ std::vector<ConfigProblem> check_config(const Config& config, const Known& known
 }
 
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled) {
-  std::vector<ConfigProblem> more = check_config(reading.config, known, compiled);
-  std::vector<ConfigProblem>& all = reading.problems;
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  const bool cut = std::erase_if(all, is_more) > 0 || all.size() > kMostProblems;
-  const auto rank = [&](const ConfigProblem& p) {
-    const auto file = std::find(reading.files.begin(), reading.files.end(), p.file);
-    return std::tuple(file - reading.files.begin(), p.line, p.column);
-  };
-  const auto by_place = [&](auto& a, auto& b) { return rank(a) < rank(b); };
-  std::stable_sort(all.begin(), all.end(), by_place);
-  if (all.size() > kMostProblems) {
-    // Warnings are cut before errors, so that what is cut decides nothing.
-    std::stable_partition(all.begin(), all.end(),
-                          [](const ConfigProblem& p) { return p.severity == Severity::kError; });
-    all.resize(kMostProblems);
-    std::stable_sort(all.begin(), all.end(), by_place);
-  }
-  if (cut)
-    all.push_back(more_problems(reading.files.empty() ? "configuration" : reading.files[0],
-                                Severity::kWarning));
+  add_problems(reading, check_config(reading.config, known, compiled));
 }
 
 }  // namespace yard::policy

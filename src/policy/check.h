@@ -37,8 +37,7 @@ struct Known {
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
-// Adds the problems of check_config() to those of a reading and sorts all by file and line. Beyond kMostProblems
-// warnings are cut first, and the last problem is that there are more.
+// Adds the problems of check_config() to those of a reading.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
 struct Where {

@@ -52,12 +52,6 @@ bool matches_any(const std::vector<std::string>& globs, std::string_view text) {
   return std::any_of(globs.begin(), globs.end(), [&](auto& g) { return glob_matches(g, text); });
 }
 
-std::vector<std::string> ids(const std::vector<KernelRef>& refs) {
-  std::vector<std::string> to;
-  for (const KernelRef& ref : refs) to.push_back(ref.id);
-  return to;
-}
-
 // "static_kernel_map (rules.yaml:7)"
 std::string placed(const Config& config, const std::string& what, const KernelRef& ref) {
   const std::string place = place_text(config, ref.at);
@@ -91,9 +85,11 @@ bool Clause::excludes(const KernelFacts& k) const {
 }
 
 std::vector<uint32_t> OpRules::match(const CallView& call) const {
+  std::vector<AxisValue> values;
   std::vector<uint8_t> truth;
   std::vector<uint32_t> to;
-  conditions_.evaluate(call, truth);
+  conditions_.read(call, values);
+  conditions_.evaluate(values, truth);
   for (uint32_t i = 0; i < clauses().size(); ++i)
     if (conditions_.hold(clauses()[i].when, truth)) to.push_back(i);
   return to;
@@ -291,7 +287,8 @@ void Clauses::evaluate(const CallView& call, Rulings& to) const {
   to.kernels = always_;
   if (rules_.empty()) return;
   const Conditions& conditions = sources_.rules->conditions();
-  conditions.evaluate(call, to.truth);
+  conditions.read(call, to.values);
+  conditions.evaluate(to.values, to.truth);
   for (const Rule& rule : rules_)
     if (conditions.hold(rule.when, to.truth)) apply(rule.index, to.kernels);
 }
@@ -370,6 +367,12 @@ void set_mode(ModeSettings& to, const Modes& modes, const std::string& name, con
     to.mode = Mode::kProgram;
     to.program = it->second;
   }
+}
+
+Names ids(const std::vector<KernelRef>& refs) {
+  Names to;
+  for (const KernelRef& ref : refs) to.push_back(ref.id);
+  return to;
 }
 
 std::string place_text(const Config& config, ConfigPlace at) {

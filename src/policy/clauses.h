@@ -125,6 +125,7 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
       best = &value, length = pattern.size();
   return best;
 }
+std::vector<std::string> ids(const std::vector<KernelRef>& refs);
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
 // Null if the settings say nothing.
 const std::string* mode_of(const Config& config, std::string_view op);
@@ -177,6 +178,7 @@ struct Ruling {
 // By kernel. Reuse one to save allocations.
 struct Rulings {
   std::vector<Ruling> kernels;
+  std::vector<AxisValue> values;
   std::vector<uint8_t> truth;
 };
 

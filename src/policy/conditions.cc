@@ -80,18 +80,12 @@ void Conditions::answer(const Run& run, const AxisValue& v, uint8_t* truth) cons
   if (!run.at_least && first != tests.end() && first->holds(v)) fill(below, below + 1, 1, 0);
 }
 
-void Conditions::evaluate(const CallView& call, std::vector<uint8_t>& to) const {
-  // Most ops have a handful of axes; each is read once.
-  constexpr size_t kFew = 16;
-  AxisValue few[kFew];
-  std::vector<AxisValue> many;
-  if (axes_.size() > kFew) many.resize(axes_.size());
-  AxisValue* values = axes_.size() > kFew ? many.data() : few;
-  for (size_t i = 0; i < axes_.size(); ++i) values[i] = axes_[i].read(call);
-  evaluate(values, to);
+void Conditions::read(const CallView& call, std::vector<AxisValue>& values) const {
+  values.clear();
+  for (const Axis& axis : axes_) values.push_back(axis.read(call));
 }
 
-void Conditions::evaluate(const AxisValue* values, std::vector<uint8_t>& to) const {
+void Conditions::evaluate(const std::vector<AxisValue>& values, std::vector<uint8_t>& to) const {
   to.resize(2 * tests_.size() + 1);
   to.back() = 1;
   uint8_t* truth = to.data();

@@ -66,11 +66,11 @@ class Conditions {
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_labels() const noexcept { return reads_labels_; }
 
-  // Evaluates every test for a call that fits the op's schema. `truth` gets one byte per literal, and one for conjunctions
-  // without conditions; reuse it to save allocations.
-  void evaluate(const CallView& call, std::vector<uint8_t>& truth) const;
-  // The same for the values of all axes.
-  void evaluate(const AxisValue* values, std::vector<uint8_t>& truth) const;
+  // The values of all axes for a call that fits the op's schema.
+  void read(const CallView& call, std::vector<AxisValue>& values) const;
+  // Evaluates every test for such values. `truth` gets one byte per literal, and one for conjunctions without conditions.
+  // Reuse both lists to save allocations.
+  void evaluate(const std::vector<AxisValue>& values, std::vector<uint8_t>& truth) const;
   bool hold(Conjunction c, const std::vector<uint8_t>& truth) const noexcept {
     for (uint32_t i = c.first - 1; i < c.first + c.count; ++i)
       if (truth[literals_[i]] == 0) return false;

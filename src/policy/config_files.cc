@@ -8,23 +8,51 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <system_error>
+#include <tuple>
 
 #include "base/file.h"
 #include "base/lists.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
+#include "policy/clauses.h"
 #include "policy/config_keys.h"
 
 namespace yard::policy {
 
+// ---- Problems ----
+
+static constexpr size_t kMostProblems = 200;
 static constexpr const char* kMore = "there are more problems";
 
-ConfigProblem more_problems(std::string file, Severity severity) {
+static ConfigProblem more_problems(std::string file, Severity severity) {
   return {severity, std::move(file), 0, 0, "", kMore, "fix these first"};
 }
-bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found == kMore; }
+
+void add_problems(ConfigReading& reading, std::vector<ConfigProblem> more) {
+  std::vector<ConfigProblem>& all = reading.problems;
+  const bool had_more = std::erase_if(all, [](auto& p) { return p.found == kMore; }) > 0;
+  std::move(more.begin(), more.end(), std::back_inserter(all));
+  const bool cut = had_more || all.size() > kMostProblems;
+  const auto rank = [&](const ConfigProblem& p) {
+    const auto file = std::find(reading.files.begin(), reading.files.end(), p.file);
+    return std::tuple(file - reading.files.begin(), p.line, p.column);
+  };
+  const auto by_place = [&](auto& a, auto& b) { return rank(a) < rank(b); };
+  std::stable_sort(all.begin(), all.end(), by_place);
+  if (all.size() > kMostProblems) {
+    // Warnings are cut before errors, so that what is cut decides nothing.
+    std::stable_partition(all.begin(), all.end(),
+                          [](const ConfigProblem& p) { return p.severity == Severity::kError; });
+    all.resize(kMostProblems);
+    std::stable_sort(all.begin(), all.end(), by_place);
+  }
+  if (cut)
+    all.push_back(more_problems(reading.files.empty() ? "configuration" : reading.files[0],
+                                Severity::kWarning));
+}
 
 void FileProblems::add(base::YamlMark mark, std::string path, std::string found,
                        std::string right) {
@@ -196,6 +224,21 @@ ConfigPlace place_of(const Config& config, const std::string& path, const std::s
   return it == config.sources.places.end() ? ConfigPlace() : it->second;
 }
 
+KernelSections kernel_sections(const Config& config) {
+  const auto refs = [](const Names& ids) {
+    std::vector<KernelRef> to;
+    for (const std::string& id : ids) to.push_back({id, false, {}});
+    return to;
+  };
+  const Policy& p = config.policy;
+  KernelSections to{config.kernel_locks, refs(p.deny_kernels), config.kernel_allows};
+  for (const auto& [op, id] : p.locks) to.locks.try_emplace(op, KernelRef{id, false, {}});
+  std::vector<KernelRef> denies = config.kernel_denies;
+  merge_value(to.denies, denies);
+  if (p.allow_kernels && !to.allows) to.allows = refs(*p.allow_kernels);
+  return to;
+}
+
 ConfigReading read_config_from(const std::string& path, const Opener& open) {
   return FilesReader(open).read(path, open(path));
 }
@@ -267,14 +310,11 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
 }
 
 Policy policy_of(const Config& config) {
+  const policy::KernelSections sections = policy::kernel_sections(config);
   Policy p = config.policy;
-  for (const auto& [op, kernel] : config.kernel_locks) p.locks[op] = kernel.id;
-  for (const KernelRef& kernel : config.kernel_denies)
-    if (!base::contains(p.deny_kernels, kernel.id)) p.deny_kernels.push_back(kernel.id);
-  if (config.kernel_allows) {
-    p.allow_kernels.emplace();
-    for (const KernelRef& kernel : *config.kernel_allows) p.allow_kernels->push_back(kernel.id);
-  }
+  for (const auto& [op, kernel] : sections.locks) p.locks[op] = kernel.id;
+  p.deny_kernels = policy::ids(sections.denies);
+  if (sections.allows) p.allow_kernels = policy::ids(*sections.allows);
   return p;
 }
 

@@ -25,17 +25,24 @@ Result<std::string> open_file(const std::string& path);
 ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
 
+// The sections of these names, and what code has set in Config::policy instead of them.
+struct KernelSections {
+  Config::KernelMap locks;
+  std::vector<KernelRef> denies;
+  std::optional<std::vector<KernelRef>> allows;
+};
+KernelSections kernel_sections(const Config& config);
+
+// Adds problems to those of a reading and sorts all by file and line. A reading has at most 200 problems, and then one more:
+// that there are more. Warnings are cut first.
+void add_problems(ConfigReading& reading, std::vector<ConfigProblem> more);
+
 // Of a value whose own has no place, by its path, and by its name in a list or map; see Config::sources.
 ConfigPlace place_of(const Config& config, const std::string& path, const std::string& name = {});
 
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
 
 // ---- config_reader.cc: one file ----
-
-// Beyond these a file has one more problem: that there are more.
-inline constexpr size_t kMostProblems = 200;
-ConfigProblem more_problems(std::string file, Severity severity);
-bool is_more(const ConfigProblem& problem) noexcept;
 
 struct FileProblems {
   std::string name;

@@ -2,10 +2,13 @@
 // Visiting the rows of policy/config_rows.h, and merging by them.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "base/lists.h"
 #include "policy/config_rows.h"
 
 namespace yard::policy {
@@ -29,14 +32,6 @@ inline std::vector<std::string> names_of(Keys keys) {
   return names;
 }
 
-// How two values of a member become one.
-template <class T, class M>
-constexpr Merge merge_of(const Field<T, M>& row) {
-  if (row.merge) return *row.merge;
-  if (!IsList<M>) return Merge::kReplace;
-  return HasFields<Part<M>> ? Merge::kAppend : Merge::kAdd;
-}
-
 template <class M>
 bool is_set(const M& value) {
   if constexpr (IsOptional<M>)
@@ -45,12 +40,13 @@ bool is_set(const M& value) {
     return !value.empty();
 }
 
-// Adds to `strong` what `weak` sets and `strong` does not, by the rows' merge rules. Takes `weak` apart.
+// Adds to `strong` what `weak` sets and `strong` does not. Structs are merged field by field and maps key by key. Rules are
+// appended, names are added unless they are there already. Takes `weak` apart.
 template <HasFields T>
 void merge_weaker(T& strong, T& weak);
 
 template <class M>
-void merge_value(M& strong, M& weak, Merge how) {
+void merge_value(M& strong, M& weak) {
   if constexpr (HasFields<M>) {
     merge_weaker(strong, weak);
   } else if constexpr (IsMap<M>) {
@@ -58,30 +54,29 @@ void merge_value(M& strong, M& weak, Merge how) {
       for (auto& [key, value] : weak)
         if (const auto it = strong.find(key); it != strong.end()) merge_weaker(it->second, value);
     strong.merge(weak);
-  } else if (how == Merge::kReplace) {
+  } else if constexpr (!IsList<M>) {
     if (!is_set(strong)) strong = std::move(weak);
-  } else if constexpr (IsList<M>) {
-    const auto is_in = [](const M& list, const auto& item) {
-      for (const auto& other : list)
-        if constexpr (std::is_same_v<Part<M>, KernelRef>) {
-          if (other.id == item.id) return true;
-        } else if (other == item) {
-          return true;
-        }
-      return false;
-    };
-    // Names are listed weakest source first; what has a place in a file, strongest first.
-    constexpr bool kWeakFirst = std::is_same_v<M, std::vector<std::string>>;
-    if (kWeakFirst) std::swap(strong, weak);
-    for (auto& item : weak)
-      if (how == Merge::kAppend || !is_in(strong, item)) strong.push_back(std::move(item));
+  } else if constexpr (HasFields<Part<M>>) {
+    std::move(weak.begin(), weak.end(), std::back_inserter(strong));
+  } else if constexpr (std::is_same_v<Part<M>, KernelRef>) {
+    for (KernelRef& ref : weak)
+      if (std::ranges::find(strong, ref.id, &KernelRef::id) == strong.end())
+        strong.push_back(std::move(ref));
+  } else {
+    std::swap(strong, weak);  // names are listed weakest source first
+    for (auto& name : weak)
+      if (!base::contains(strong, name)) strong.push_back(std::move(name));
   }
 }
 
 template <HasFields T>
 void merge_weaker(T& strong, T& weak) {
-  visit_fields<T>(
-      [&](const auto& row) { merge_value(strong.*row.member, weak.*row.member, merge_of(row)); });
+  visit_fields<T>([&](const auto& row) {
+    auto &ours = strong.*row.member, &theirs = weak.*row.member;
+    if constexpr (requires { theirs.clear(); })
+      if (row.replaces && is_set(ours)) theirs.clear();
+    merge_value(ours, theirs);
+  });
 }
 
 }  // namespace yard::policy

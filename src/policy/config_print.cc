@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "policy/config_files.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"
 
@@ -104,19 +105,10 @@ YamlNode tree_of_rows(const T& from, const Rows& rows) {
 }
 
 YamlNode tree_of(Config c) {
-  // Files have sections for these fields of the policy; only code can have set them there.
-  const auto refs = [](const std::vector<std::string>& ids) {
-    std::vector<KernelRef> to;
-    for (const std::string& id : ids) to.push_back({id, false, {}});
-    return to;
-  };
-  const Policy& p = c.policy;
-  for (const auto& [op, kernel] : p.locks)
-    c.kernel_locks.try_emplace(op, KernelRef{kernel, false, {}});
-  std::vector<KernelRef> denies = refs(p.deny_kernels);
-  policy::merge_value(denies, c.kernel_denies, policy::Merge::kAdd);
-  c.kernel_denies = std::move(denies);
-  if (p.allow_kernels && !c.kernel_allows) c.kernel_allows = refs(*p.allow_kernels);
+  policy::KernelSections sections = policy::kernel_sections(c);
+  c.kernel_locks = std::move(sections.locks);
+  c.kernel_denies = std::move(sections.denies);
+  c.kernel_allows = std::move(sections.allows);
   return tree(c, {});
 }
 

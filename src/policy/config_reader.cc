@@ -73,9 +73,7 @@ class TreeReader {
 
   void unknown_key(At at, const YamlEntry& e, Keys keys) {
     const Names names = names_of(keys);
-    const std::string_view near = base::closest(base::lower(e.key), names);
-    std::string right =
-        near.empty() ? "expected " + base::one_of(names) : fmt::format("did you mean '{}'?", near);
+    std::string right = suggestion(base::lower(e.key), names, "expected " + base::one_of(names));
     for (const Key* key : keys)
       if (key->section != nullptr && e.key == key->name)
         right = std::string("expected ") + key->section;

@@ -21,21 +21,14 @@
 
 namespace yard::policy {
 
-// How the values of a field in two sources become one. Structs are merged field by field, maps key by key.
-enum class Merge : uint8_t {
-  kReplace,  // the stronger source's, if it sets one
-  kAdd,      // both, without repeats
-  kAppend,   // both, the stronger source's first
-};
-
 // The part of a row that does not depend on the type of the member.
 struct KeyOptions {
-  const char* fallback = "";        // the default, for docs; empty: none
-  const char* variable = nullptr;   // environment variable
-  const char* section = nullptr;    // rule files set the field by this section instead
-  std::optional<Merge> merge = {};  // unset: by type, see merge_of()
-  bool required = false;            // must be in the file
-  bool always = false;              // printed even if it has its default
+  const char* fallback = "";       // the default, for docs; empty: none
+  const char* variable = nullptr;  // environment variable
+  const char* section = nullptr;   // rule files set the field by this section instead
+  bool replaces = false;           // a list of a stronger source replaces the list of a weaker one
+  bool required = false;           // must be in the file
+  bool always = false;             // printed even if it has its default
 };
 struct Key : KeyOptions {
   const char* name;
@@ -194,7 +187,7 @@ template <>
 inline constexpr auto kFields<Config::Defaults> = std::tuple{
     field("fallback_policy", &Config::Defaults::fallback_policy, shape::kKernels,
           "kernels to fall back to, in order, for ops without a chain of their own",
-          {.merge = Merge::kReplace}),
+          {.replaces = true}),
     field("default_priority", &Config::Defaults::default_priority,
           {shape::kWhole, 0, kMostPriority}, "priority of rules that state none",
           {.fallback = "50"}),
@@ -378,7 +371,7 @@ inline constexpr auto kFields<Settings> = std::tuple{
     field("mode_fallback", &Settings::mode_fallback, {shape::kWords, kFallbackModes},
           "modes in which a call in mode static goes on where its op is not mapped or the static "
           "kernel fails",
-          {.fallback = "none", .merge = Merge::kReplace}),
+          {.fallback = "none", .replaces = true}),
     field("cache", &Settings::cache, shape::kMap, "cached plans"),
     field("max_fallback_attempts", &Settings::max_fallback_attempts, {shape::kWhole, 0, 100},
           "how many more kernels are tried after the first has failed",

@@ -10,6 +10,7 @@
 #include "base/lists.h"
 #include "base/text.h"
 #include "policy/check.h"
+#include "policy/config_files.h"
 
 namespace yard::policy {
 
@@ -69,7 +70,7 @@ class CallSets {
                             size_t& most) {
     constexpr size_t kCost = 50;  // of covers(), in comparisons
     if (!rules.empty() && truth_.empty()) {
-      on_.evaluate(call_.data(), truth_);
+      on_.evaluate(call_, truth_);
       for (const uint32_t l : narrow) truth_[l] = 1;  // a pattern holds for some text
     }
     for (const Clause* rule : rules) {
@@ -184,12 +185,8 @@ class Conflicts {
     check_labels();
     if (policy_.empty() && config_.dispatch_rules.empty()) return;
     if (policy_.allow_kernels && policy_.allow_kernels->empty()) return;  // the reader reports it
-    for (const auto& [op, kernel] : policy_.locks) {
-      const auto ref = config_.kernel_locks.find(op);
-      check_map("kernel_locks", op,
-                ref != config_.kernel_locks.end() ? ref->second : KernelRef{kernel, false, {}},
-                "calls would have no kernel");
-    }
+    for (const auto& [op, ref] : kernel_sections(config_).locks)
+      check_map("kernel_locks", op, ref, "calls would have no kernel");
     check_ops();
     for (size_t i = 0; i < config_.dispatch_rules.size(); ++i)
       check_rule(config_.dispatch_rules[i], i);
@@ -296,10 +293,8 @@ class Conflicts {
       known.insert(known.end(), more.begin(), more.end());
     const auto look = [&](std::string_view name, const Where& at) {
       if (base::contains(known, name)) return;
-      const std::string_view near = base::closest(name, known);
       to_.warn(at, fmt::format("no label is called '{}'", name),
-               near.empty() ? "expected a label that settings.labels lists"
-                            : fmt::format("did you mean '{}'?", near));
+               suggestion(name, known, "expected a label that settings.labels lists"));
     };
     const auto in_rules = [&](const auto& rules, const char* section) {
       const Path list{&kTop, section};

@@ -292,6 +292,12 @@ std::string to_string(const Path& path, bool all) {
   return fmt::format("{}[{}]", up, path.index);
 }
 
+std::string suggestion(std::string_view name, const Names& known, std::string otherwise,
+                       std::string_view rest) {
+  const std::string_view near = base::closest(name, known);
+  return near.empty() ? std::move(otherwise) : fmt::format("did you mean '{}{}'?", near, rest);
+}
+
 std::string shown(std::string_view text, bool quoted) {
   return !quoted && base::is_bare_word(text) && text.size() <= 80 ? std::string(text)
                                                                   : base::excerpt(text);

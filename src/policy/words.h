@@ -189,6 +189,9 @@ struct Path {
 inline constexpr Path kTop;
 // "dispatch_rules[2].conditions.batch_size_gte". Unless `all` is set, only the part that is known.
 std::string to_string(const Path& path, bool all = true);
+// "did you mean 'NAMErest'?" for the known name that is similar, or `otherwise`.
+std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {},
+                       std::string_view rest = {});
 // How messages show a value: 8, high, "in quotes".
 std::string shown(std::string_view text, bool quoted);
 
