@@ -33,7 +33,7 @@ std::vector<health::Successes> Core::successes() const {
   std::vector<health::Successes> to;
   const auto s = snapshot();
   const auto totals = calls->totals();
-  for (const auto& e : s->owners()) {
+  for (const auto& e : s->entries) {
     if (e == nullptr) continue;
     const auto& candidates = e->candidates().all();
     for (size_t i = 0; i < candidates.size(); ++i) {

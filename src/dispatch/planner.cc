@@ -223,7 +223,7 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
   size_t evicted = 0;
   {
     const std::lock_guard lock(lock_);
-    for (const auto& e : s->owners())
+    for (const auto& e : s->entries)
       if (e != nullptr) evicted += e->sweep(now - *lifetime);
     for (const auto& e : s->overlays()) evicted += e->sweep(now - *lifetime);
   }
@@ -257,7 +257,7 @@ RuntimeStats Planner::stats() const {
   to.selections = selections_.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
   const std::lock_guard lock(lock_);
-  for (const auto& e : s->owners())
+  for (const auto& e : s->entries)
     if (e != nullptr) to.plans += e->plan_count();
   to.overlays = s->overlays().size();
   return to;

@@ -265,7 +265,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   policy.settle(s->state->backend_names());
 
   std::vector<std::shared_ptr<Entry>> entries = core.planner.overlays(*s);
-  entries.insert(entries.begin(), s->owners().begin(), s->owners().end());
+  entries.insert(entries.begin(), s->entries.begin(), s->entries.end());
   std::vector<UnservedCall> to;
   for (const auto& entry : entries) {
     // A call that forces its kernel is not served by rules.

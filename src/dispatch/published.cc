@@ -59,17 +59,16 @@ std::shared_ptr<Snapshot> Published::build(const Snapshot* old, Next what) const
   }
   next->policy = std::move(what.policy);
   next->health = core_.board->snapshot();
-  std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
+  next->entries.resize(next->state->index_count());
   for (const auto& [name, op_record] : next->state->op_records) {
     const uint32_t i = op_record->op->index;
-    const bool had = old != nullptr && i < old->owners().size();
-    const std::shared_ptr<Entry> before = had ? old->owners()[i] : nullptr;
+    const bool had = old != nullptr && i < old->entries.size();
+    const std::shared_ptr<Entry> before = had ? old->entries[i] : nullptr;
     const bool stays = before != nullptr && what.ops && !what.ops->contains(name) &&
                        !health_differs(*old->health, *next->health, name);
-    entries[i] = stays ? before : core_.planner.make_entry(*next, *op_record, before.get());
+    next->entries[i] = stays ? before : core_.planner.make_entry(*next, *op_record, before.get());
   }
-  if (!entries.empty()) versions_[static_cast<uint32_t>(entries.size() - 1)];
-  next->set_entries(std::move(entries));
+  if (!next->entries.empty()) versions_[static_cast<uint32_t>(next->entries.size() - 1)];
   core_.services().make_functions(old, *next);
   return next;
 }
@@ -80,7 +79,7 @@ bool Published::publish(const std::shared_ptr<const Snapshot>& old,
                         std::shared_ptr<Snapshot> next) {
   const std::lock_guard lock(lock_);
   if (owner_ != old) return false;
-  const auto count = static_cast<uint32_t>(next->owners().size());
+  const auto count = static_cast<uint32_t>(next->entries.size());
   const auto changes = [&](uint32_t i) {
     return old == nullptr || old->entry(i) != next->entry(i);
   };

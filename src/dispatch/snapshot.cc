@@ -21,6 +21,12 @@ struct OldPlans {
 };
 constexpr size_t kFreedAtOnce = 32;
 
+void put(PlanTable& table, const exec::Plan* plan) noexcept {
+  size_t i = plan->hash & (table.size() - 1);
+  while (table[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & (table.size() - 1);
+  table[i].store(plan, std::memory_order_release);
+}
+
 uint64_t next_memo_version() noexcept {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -35,13 +41,6 @@ void MemoVersion::invalidate() noexcept {
   while (now != 0 &&
          !value_.compare_exchange_weak(now, next_memo_version(), std::memory_order_seq_cst)) {
   }
-}
-
-void PlanTable::put(const exec::Plan* plan) noexcept {
-  size_t i = plan->hash & (slots.size() - 1);
-  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & (slots.size() - 1);
-  slots[i].store(plan, std::memory_order_release);
-  ++used;
 }
 
 void KnownCalls::add(const op::Program& program, const op::Call& call) {
@@ -150,7 +149,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
 
 void Entry::make_table(size_t size) {
   auto table = std::make_unique<PlanTable>(size);
-  for (const MadePlan& m : plans_) table->put(m.plan.get());
+  for (const MadePlan& m : plans_) put(*table, m.plan.get());
   PlanTable* const old = table_.exchange(table.release(), std::memory_order_acq_rel);
   base::reclaimer().retire(old, free_table, {this});
 }
@@ -190,15 +189,14 @@ const exec::Plan* Entry::insert(const Key& key, exec::Plan::Ptr plan, size_t lim
   if (plans_.size() >= limit)
     evict(plans_.size() - limit + std::max<size_t>(1, limit / 4),
           [](const exec::Plan& p, auto) { return !p.used_again.exchange(false); });
-  if (const PlanTable& table = *table_.load(std::memory_order_relaxed);
-      (table.used + 1) * 2 > table.slots.size())
-    make_table(table.slots.size() * 2);
+  const size_t size = table_.load(std::memory_order_relaxed)->size();
+  if ((plans_.size() + 1) * 2 > size) make_table(size * 2);
   const exec::Plan* const added = plan.get();
   // A clock costs more than the rest of an insertion.
   const bool ages = candidates_.settings().cache.lifetime.count() > 0;
   plans_.push_back({std::move(plan), ages ? std::chrono::steady_clock::now()
                                           : std::chrono::steady_clock::time_point()});
-  table_.load(std::memory_order_relaxed)->put(added);
+  put(*table_.load(std::memory_order_relaxed), added);
   return added;
 }
 
@@ -208,13 +206,6 @@ std::shared_ptr<Snapshot> Snapshot::make() {
   made->retired_ = std::make_unique<base::Retired>(
       base::Retired{made.get(), [](void* p) { delete static_cast<Snapshot*>(p); }, {made.get()}});
   return std::shared_ptr<Snapshot>(made.release(), retire);
-}
-
-void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {
-  owners_ = std::move(owners);
-  entry_count_ = static_cast<uint32_t>(owners_.size());
-  entries_ = std::make_unique<const Entry*[]>(entry_count_);
-  for (uint32_t i = 0; i < entry_count_; ++i) entries_[i] = owners_[i].get();
 }
 
 const Entry* Snapshot::overlay(uint32_t index, const OverlayKey& key) const noexcept {

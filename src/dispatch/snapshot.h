@@ -44,14 +44,9 @@ class MemoVersion {
   std::atomic<uint64_t> value_{0};
 };
 
-// Plans by the hash of their keys. Open addressing, at most half full, never shrunk in place: a change makes a new table.
-struct PlanTable {
-  explicit PlanTable(size_t size) : slots(size) {}  // a power of two
-  void put(const exec::Plan* plan) noexcept;
-
-  std::vector<std::atomic<const exec::Plan*>> slots;
-  size_t used = 0;
-};
+// Plans by the hash of their keys. The size is a power of two. Open addressing, at most half full, never shrunk in place: a
+// change makes a new table.
+using PlanTable = std::vector<std::atomic<const exec::Plan*>>;
 
 // The last calls for which an op has selected plans, each once. A change passes them from the old entry to the new one,
 // so that rules can be tried on calls that were made before. Under the plan lock.
@@ -91,9 +86,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // The plan for a key, null if there is none yet. Inside a guard that holds the entry.
   const exec::Plan* find(const Key& key) const noexcept {
     const PlanTable& table = *table_.load(base::kFollow);
-    const size_t mask = table.slots.size() - 1;
+    const size_t mask = table.size() - 1;
     for (size_t i = key.hash & mask;; i = (i + 1) & mask) {
-      const exec::Plan* const p = table.slots[i].load(base::kFollow);
+      const exec::Plan* const p = table[i].load(base::kFollow);
       if (p == nullptr || is_for(*p, key)) return p;
     }
   }
@@ -164,7 +159,7 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
 
   // By op index; null where there is no such op. A site may have an index that is newer than the snapshot.
   const Entry* entry(uint32_t index) const noexcept {
-    return index < entry_count_ ? entries_[index] : nullptr;
+    return index < entries.size() ? entries[index].get() : nullptr;
   }
 
   // The entry of an op under a policy override; null if it is not there (yet, or any more).
@@ -175,6 +170,7 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   std::vector<std::shared_ptr<Entry>> overlays() const;
 
   uint64_t generation = 0;
+  std::vector<std::shared_ptr<Entry>> entries;  // see entry()
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
   std::shared_ptr<const health::HealthSnapshot> health;
@@ -182,15 +178,9 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   bool forked = false;
   std::shared_ptr<const void> functions;  // owns what FunctionTables points to; null: no tables
 
-  void set_entries(std::vector<std::shared_ptr<Entry>> owners);
-  const std::vector<std::shared_ptr<Entry>>& owners() const noexcept { return owners_; }
-
  private:
   Snapshot() = default;
-  std::unique_ptr<base::Retired> retired_;   // for when it is retired
-  std::unique_ptr<const Entry*[]> entries_;  // of owners_: what calls read
-  uint32_t entry_count_ = 0;
-  std::vector<std::shared_ptr<Entry>> owners_;
+  std::unique_ptr<base::Retired> retired_;  // for when it is retired
 
   // Bounded: a new overlay may replace another. Readers follow one pointer.
   static constexpr uint32_t kOverlays = 256;
