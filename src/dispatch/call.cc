@@ -36,7 +36,9 @@ namespace yard::dispatch {
   return &to;
 }
 
-WithFacts::WithFacts(const Cells& cells) : args_(cells.at) {
+WithFacts::WithFacts(const Cells& cells, const yard_value_t* known)
+    : args_(known != nullptr ? known : cells.at) {
+  if (known != nullptr) return;
   if (cells.count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
   args_ = values_;
   for (uint32_t i = 0; i < cells.count; ++i) {
@@ -59,8 +61,8 @@ void WithFacts::add_list(yard_value_t& v) {
 
 namespace {
 
-// The plan of a call that fits its schema, by its key, and the call's flags. Null if there is none yet. Not inlined: the
-// facts would be on the stack while the kernel runs, whose calls may nest.
+// The plan of a call that fits its schema, by its key. Null if there is none yet. Adds YARD_CALL_ALIASED to `flags`. Not
+// inlined: the facts would be on the stack while the kernel runs, whose calls may nest.
 [[gnu::noinline]] const exec::Plan* find_plan(const Entry& entry, const Site& site,
                                               const Cells& cells, uint32_t& flags) {
   const op::Program& program = entry.program();
@@ -69,20 +71,34 @@ namespace {
   if (!site.typed && !program.tags_fit(facts.args(), cells.count)) return nullptr;
   const int32_t aliased = program.fits_live(facts.args());
   if (aliased < 0) return nullptr;
-  flags = static_cast<uint32_t>(aliased);
+  flags |= static_cast<uint32_t>(aliased);
   Key key;
   return entry.recipe().fold(facts.args(), flags, key) ? entry.find(key) : nullptr;
 }
 
-// Runs a call without a memo, outside of scopes. Returns false if its plan is not known.
+// The entry of an op in a scope; null if there is none yet. Not inlined: calls outside of scopes do not need its stack.
+[[gnu::noinline]] const Entry* find_overlay(const Snapshot& snapshot, uint32_t index,
+                                            const ScopeState& scope) {
+  return snapshot.overlay(index, OverlayKey::make(nullptr, &scope, false));
+}
+
+// Runs a call without a memo, and remembers its form if it was seen before. Returns false if the plan is not known, or if
+// the scope traces or is invalid.
 bool call_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
                  Status::Rep*& failed) {
   const Core& core = *site.core;
+  const ScopeState* const scope = thread.scope_state;
+  if (scope != nullptr && (scope->tracer != nullptr || !scope->problem.ok())) return false;
+  const bool is_overlay = scope != nullptr && scope->policy_id != 0;
   const uint32_t index = site.index.load(std::memory_order_relaxed);
   base::Guard guard(thread);
-  const MemoVersion& version = core.published.version(index);
+  const MemoVersion& version =
+      is_overlay ? core.published.overlays_version : core.published.version(index);
   Route route{.version = &version.value(), .found = version.read()};  // before what it covers
-  const Entry* const entry = guard.protect(core.published.current)->entry(index);
+  if (scope != nullptr) route.flags = scope->flags;
+  const Snapshot& snapshot = *guard.protect(core.published.current);
+  const Entry* const entry =
+      is_overlay ? find_overlay(snapshot, index, *scope) : snapshot.entry(index);
   if (entry == nullptr) return false;
   guard.move_to_after_reading(entry);
   const exec::Plan* const plan = find_plan(*entry, site, cells, route.flags);
@@ -112,28 +128,23 @@ Status::Rep* call(Site* site, const Cells& cells) {
         return run_hit(thread, *site, m->route, cells);
     }
     Status::Rep* failed = nullptr;
-    if (thread.scope_state == nullptr && call_by_key(thread, *site, cells, form, failed))
-      return failed;
+    if (call_by_key(thread, *site, cells, form, failed)) return failed;
   }
-  return resolve_call(*site, cells, nullptr, &form).release();
+  return resolve_call(*site, cells, nullptr).release();
 }
 
-uint32_t call_flags(const Options& o) noexcept {
-  return (o.deterministic ? YARD_CALL_DETERMINISTIC : 0) | (o.capturing ? YARD_CALL_CAPTURING : 0) |
-         (o.inference ? YARD_CALL_INFERENCE : 0) |
-         (o.instance != nullptr ? Core::flags_of(*o.instance) : 0);
+uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept {
+  const uint32_t flags = scope != nullptr ? scope->flags : 0;
+  if (o == nullptr) return flags;
+  return flags | (o->deterministic ? YARD_CALL_DETERMINISTIC : 0) |
+         (o->capturing ? YARD_CALL_CAPTURING : 0) | (o->inference ? YARD_CALL_INFERENCE : 0) |
+         (o->instance != nullptr ? Core::flags_of(*o->instance) : 0);
 }
 
 op::Labels call_labels(const Options* o, const ScopeState* scope) {
   const std::map<std::string, std::string, std::less<>> none;
   return labels_over(o != nullptr ? o->labels : none,
                      scope != nullptr ? scope->content.labels : none);
-}
-
-op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o) {
-  const ScopeState* scope = base::this_thread().scope_state;
-  const uint32_t flags = call_flags(o) | (scope != nullptr ? scope->flags : 0);
-  return op::Call::capture(program, args, flags, call_labels(&o, scope));
 }
 
 }  // namespace yard::dispatch
@@ -185,16 +196,9 @@ Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& 
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {
   const Options none;
-  const Options& o = options != nullptr ? *options : none;
-  const Core& core = *site->core;
-  const auto found = core.sites.find(site->name);
-  if (!found.ok()) return found.status();
-  const WithFacts facts(cells_of(*site, args));
-  const op::Program& program = *found->record->op->program;
-  YARD_RETURN_IF_ERROR(
-      program.explain_mismatch(facts.args(), site->count.load(std::memory_order_relaxed)));
-  const op::Call call = scoped_call(program, facts.args(), o);
-  return explain_call(core, *found->record, call, o, *found->snapshot);
+  YARD_ASSIGN_OR_RETURN(const auto found, site->core->sites.find(site->name));
+  return explain_call(*site->core, found, cells_of(*site, args),
+                      options != nullptr ? *options : none);
 }
 
 }  // namespace yard::detail

@@ -4,6 +4,7 @@
 
 #include <yard/call_spec.h>
 #include <yard/detail/call.h>
+#include <yard/explain.h>
 #include <yard/options.h>
 #include <yard/plugin.h>
 
@@ -20,9 +21,8 @@ namespace yard::dispatch {
 // One call without options. Its arguments may be anything; no more of them are read than the op has parameters. Returns
 // null when it succeeded. Any thread.
 Status::Rep* call(Site* site, const Cells& cells);
-// A call that no memo serves. `options` may be null. `form` (may be null) is remembered when it has been seen before.
-Status resolve_call(Site& site, const Cells& cells, const Options* options,
-                    const CallForm* form = nullptr);
+// A call whose plan has to be made, or that has options (may be null). Remembers no form.
+Status resolve_call(Site& site, const Cells& cells, const Options* options);
 // The same by the rules in rollout.
 Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout);
@@ -36,17 +36,21 @@ Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> a
 inline Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
   return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
 }
-uint32_t call_flags(const Options& o) noexcept;
-// Labels of the call over those of the scope.
+// What options and scope (may be null) say of a call: its YARD_CALL_*, and the call's labels over those of the scope.
+uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept;
 op::Labels call_labels(const Options* o, const ScopeState* scope);
-// The call as this thread would make it now, in its scope.
-op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o);
+
+// What would serve a call of this thread now, in its scope.
+Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cells& cells,
+                                 const Options& o);
+Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
 
 // Arguments with the facts of every tensor computed, whatever the caller's tensors hold. Copies tensors, not data;
-// allocates only for long lists. The caller's tensors are not written to.
+// allocates only for long lists. The caller's tensors are not written to. `known` (may be null) are the arguments with
+// facts, if they were computed before.
 class WithFacts {
  public:
-  explicit WithFacts(const Cells& cells);
+  explicit WithFacts(const Cells& cells, const yard_value_t* known = nullptr);
   WithFacts(const WithFacts&) = delete;
   WithFacts& operator=(const WithFacts&) = delete;
   const yard_value_t* args() const noexcept { return args_; }

@@ -287,10 +287,14 @@ Status check_options(const registry::OpRecord& op_record, const Options& o) {
   return {};
 }
 
-Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_record,
-                                 const op::Call& call, const Options& o, const Snapshot& s) {
+namespace {
+
+// Explains a call that fits its schema and has the flags and labels of options and scope.
+Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const op::Call& call,
+                                    const Options& o, const ScopeState* scope) {
+  const registry::OpRecord& op_record = *op.record;
+  const Snapshot& s = *op.snapshot;
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
-  const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
   YARD_ASSIGN_OR_RETURN(
       const auto extra,
@@ -321,18 +325,31 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
   return e;
 }
 
+}  // namespace
+
+Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cells& cells,
+                                 const Options& o) {
+  const op::Program& program = *op.record->op->program;
+  const WithFacts facts(cells);
+  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), cells.count));
+  const ScopeState* scope = base::this_thread().scope_state;
+  const auto call =
+      op::Call::capture(program, facts.args(), call_flags(&o, scope), call_labels(&o, scope));
+  return explain_checked(core, op, call, o, scope);
+}
+
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o) {
   YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(spec.op));
   const registry::Op& op = *found.record->op;
   op::CallSpec with_flags = spec;
   const ScopeState* scope = base::this_thread().scope_state;
-  with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);
+  with_flags.flags |= call_flags(&o, scope);
   // Labels of the text are the call's own.
   Options labelled = o;
   labelled.labels.insert(spec.labels.begin(), spec.labels.end());
   with_flags.labels = call_labels(&labelled, scope);
   YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, with_flags, &op.d));
-  return explain_call(core, *found.record, call, labelled, *found.snapshot);
+  return explain_checked(core, found, call, labelled, scope);
 }
 
 }  // namespace yard::dispatch

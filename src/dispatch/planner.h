@@ -4,7 +4,6 @@
 // Plans are added to entries under the plan lock. Probes, verifiers and cost hints run without it.
 #pragma once
 
-#include <yard/explain.h>
 #include <yard/options.h>
 #include <yard/runtime.h>
 
@@ -99,8 +98,5 @@ void collect_if_due();
 
 // Whether the options can be served for this op.
 Status check_options(const registry::OpRecord& op_record, const Options& o);
-Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
-Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_record,
-                                 const op::Call& call, const Options& o, const Snapshot& s);
 
 }  // namespace yard::dispatch

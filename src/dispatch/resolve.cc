@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that no memo serves: they are checked, their plans are looked up by key, and what is missing is made.
+// Calls with options, and calls whose plan is not known: they are checked, and what is missing is made.
 #include <fmt/format.h>
 
 #include "base/results.h"
@@ -13,23 +13,19 @@ namespace {
 
 class ResolvedCall {
  public:
-  ResolvedCall(Site& site, const Cells& cells, const Options* options, const CallForm* form,
+  ResolvedCall(Site& site, const Cells& cells, const Options* options,
                std::shared_ptr<const policy::Rollout> rollout)
       : core_(*site.core),
         site_(site),
         cells_(cells),
         o_(options),
-        form_(form),
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
-        rollout_(std::move(rollout)) {
+        rollout_(std::move(rollout)),
+        flags_(call_flags(options, scope_)) {
     if (o_ != nullptr || scope_ != nullptr || rollout_ != nullptr)
       overlay_key_ = OverlayKey::make(o_, scope_, false, rollout_ != nullptr);
-    if (scope_ != nullptr) flags_ = scope_->flags;
-    if (o_ != nullptr) {
-      flags_ |= call_flags(*o_);
-      if (o_->result != nullptr) *o_->result = {}, start_ = base::steady_ns();
-    }
+    if (o_ != nullptr && o_->result != nullptr) *o_->result = {}, start_ = base::steady_ns();
   }
 
   Status run() {
@@ -63,10 +59,6 @@ class ResolvedCall {
   bool try_hit(Status& status) {
     base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
-    // Read before what it covers is found.
-    const MemoVersion& version =
-        overlay_key_.hash != 0 ? core_.published.overlays_version : core_.published.version(index);
-    const uint64_t found = version.read();
     const Snapshot* const snapshot = guard.protect(core_.published.current);
     const Entry* e = snapshot->entry(index);
     gone_ = e == nullptr;
@@ -79,14 +71,7 @@ class ResolvedCall {
       has_key_ = e->recipe().fold(args_, flags_, key_);
     }
     if (const exec::Plan* plan = has_key_ && uses_cache() ? e->find(key_) : nullptr) {
-      if (!selected_) {
-        plan->note_use();
-        if (form_ != nullptr && !traced() && seen_before(thread_, *form_)) {
-          Route route{.version = &version.value(), .found = found, .entry = e, .flags = flags_};
-          fill_route(route, core_, *plan);
-          remember(thread_, site_, *form_, route, cells_);
-        }
-      }
+      if (!selected_) plan->note_use();
       status = execute(*e, *plan);
       return true;
     }
@@ -224,7 +209,6 @@ class ResolvedCall {
   std::optional<WithFacts> facts_;
   const yard_value_t* args_ = nullptr;
   const Options* const o_;
-  const CallForm* const form_;
   base::ThreadRecord& thread_;
   const ScopeState* const scope_;
   const std::shared_ptr<const policy::Rollout> rollout_;  // whose rules apply; null: none
@@ -233,7 +217,7 @@ class ResolvedCall {
   Key key_;                             // in that entry
   bool has_key_ = false;
   std::shared_ptr<const Entry> overlay_;
-  uint32_t flags_ = 0;
+  uint32_t flags_;
   bool gone_ = false, selected_ = false;
   int64_t select_ns_ = 0;  // of selections
   int64_t start_ = 0;      // of the call, where there is a record to fill in
@@ -241,14 +225,13 @@ class ResolvedCall {
 
 }  // namespace
 
-Status resolve_call(Site& site, const Cells& cells, const Options* options, const CallForm* form) {
-  return base::or_out_of_memory(
-      [&] { return ResolvedCall(site, cells, options, form, nullptr).run(); });
+Status resolve_call(Site& site, const Cells& cells, const Options* options) {
+  return base::or_out_of_memory([&] { return ResolvedCall(site, cells, options, nullptr).run(); });
 }
 
 Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout) {
-  return ResolvedCall(site, cells, options, nullptr, std::move(rollout)).run();
+  return ResolvedCall(site, cells, options, std::move(rollout)).run();
 }
 
 }  // namespace yard::dispatch

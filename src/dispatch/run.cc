@@ -12,19 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The cells of a call with facts, computed unless the call has them.
-class ArgsOf {
- public:
-  explicit ArgsOf(const PlannedCall& c) : args_(c.args) {
-    if (args_ == nullptr) args_ = made_.emplace(c.cells).args();
-  }
-  const yard_value_t* get() const noexcept { return args_; }
-
- private:
-  std::optional<WithFacts> made_;
-  const yard_value_t* args_;
-};
-
 // Tensors of a bound handle's call may overlap otherwise than those it was bound to.
 uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
   if (!c.bound) return c.flags;
@@ -231,8 +218,8 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
 // Runs a plan by the executor. `rollout` (may be null) gets the time. Not inlined, as the next two: their facts would be on
 // the stack of calls that do not need them.
 [[gnu::noinline]] Status run_watched(const PlannedCall& c, const policy::Rollout* rollout) {
-  const ArgsOf args(c);
-  exec::Request asked = request(c, args.get());
+  const WithFacts facts(c.cells, c.args);
+  exec::Request asked = request(c, facts.args());
   const bool in_rollout = c.rollout != nullptr;
   policy::RolloutTally* const tally =
       rollout != nullptr ? &tally_of(*rollout, c.entry, asked.args, in_rollout) : nullptr;
@@ -258,8 +245,8 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
 }
 
 [[gnu::noinline]] Status fall_back(const PlannedCall& c, int32_t code, const char* message) {
-  const ArgsOf args(c);
-  const exec::Request asked = request(c, args.get());
+  const WithFacts facts(c.cells, c.args);
+  const exec::Request asked = request(c, facts.args());
   exec::Outcome outcome;
   Status s = exec::execute_after_failure(c.thread, c.plan, asked, code, message, outcome);
   note_outcome(c, asked, outcome);
@@ -267,9 +254,9 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
 }
 
 [[gnu::noinline]] int32_t give_workspace(const PlannedCall& c, yard_call_t& call) {
-  const ArgsOf args(c);
-  call.flags = flags_of(c, args.get());
-  return exec::give_workspace(c.thread, *c.plan.attempts[0].kernel, call, args.get(),
+  const WithFacts facts(c.cells, c.args);
+  call.flags = flags_of(c, facts.args());
+  return exec::give_workspace(c.thread, *c.plan.attempts[0].kernel, call, facts.args(),
                               c.cells.count);
 }
 

@@ -59,13 +59,6 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
   return n;
 }
 
-Result<op::Call> checked_call(const Named& n, const Options& o) {
-  const op::Program& program = *n.record->op->program;
-  const dispatch::WithFacts facts({n.arguments.values, n.arguments.count});
-  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
-  return dispatch::scoped_call(program, facts.args(), o);
-}
-
 }  // namespace
 
 Status::Rep* detail::call_shared(std::string_view op, std::span<const Arg> args) {
@@ -93,9 +86,8 @@ Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const
 
 Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<Arg> args,
                                      const Options& o) const {
-  YARD_ASSIGN_OR_RETURN(auto named, name_arguments(core(), op, {args.begin(), args.size()}));
-  YARD_ASSIGN_OR_RETURN(auto call, checked_call(named, o));
-  return dispatch::explain_call(core(), *named.record, call, o, *named.snapshot);
+  YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, {args.begin(), args.size()}));
+  return dispatch::explain_call(core(), named, {named.arguments.values, named.arguments.count}, o);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
