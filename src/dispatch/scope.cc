@@ -48,11 +48,10 @@ using StatePtr = std::shared_ptr<const ScopeState>;
 // The states of this process by their text. The most recent ones are kept alive.
 struct States {
   static constexpr size_t kKept = 64;
+  base::Mutex mutex{base::Rank::kScopes};
   std::unordered_map<std::string, std::weak_ptr<const ScopeState>> by_text;
   std::deque<StatePtr> kept;
 };
-constinit base::Mutex g_states_lock{base::Rank::kScopes};
-constinit States* g_states = nullptr;  // made at its first use and never freed; under the lock
 std::atomic<uint64_t> g_last_id{0};
 uint64_t next_scope_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
@@ -73,9 +72,8 @@ StatePtr intern(ScopeContent content) {
   StatePtr providers;
   if (!part_text.empty() && part_text != text) providers = intern(std::move(part));
   StatePtr let_go;  // after the lock
-  const std::lock_guard lock(g_states_lock);
-  if (g_states == nullptr) g_states = new States;
-  States& states = *g_states;
+  States& states = base::process_wide<States>();
+  const std::lock_guard lock(states.mutex);
   auto& found = states.by_text[text];
   if (StatePtr state = found.lock()) return state;
   auto state = std::make_shared<ScopeState>();
