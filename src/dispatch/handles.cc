@@ -38,15 +38,12 @@ Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
   return op::Call::capture(program, facts.args());
 }
 
-Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
-  for (;;) {
-    const auto s = site.core->snapshot();
-    const Entry* e = s->entry(site.index.load(std::memory_order_acquire));
-    if (e != nullptr && site.core->sites.first_need(e->name(), &e->candidates().op_record()))
-      continue;
-    if (e != nullptr) return std::shared_ptr<const Entry>(e->shared_from_this());
+// The op of a site as it is now. It may have come back under another index, which then is the site's.
+Result<FoundOp> op_of(Site& site) {
+  auto found = site.core->sites.find(site.name);
+  if (found.ok() && found->record->op->index != site.index.load(std::memory_order_acquire))
     YARD_RETURN_IF_ERROR(site.core->sites.attach_again(site));
-  }
+  return found;
 }
 
 // A route that, once no call holds it, takes itself off its entry's list.
@@ -96,9 +93,9 @@ Status rebind(Bound& state) {
     const uint32_t index = state.site->index.load(std::memory_order_acquire);
     const MemoVersion& version = core.published.version(index);
     route->version = &version.value(), route->found = version.read();
-    YARD_ASSIGN_OR_RETURN(entry, entry_of(*state.site));
-    // The op may have come back under another index.
-    same_index = entry->candidates().op_record().op->index == index;
+    YARD_ASSIGN_OR_RETURN(const auto found, op_of(*state.site));
+    entry = found.entry();
+    same_index = entry->index() == index;
   }
   const Entry& e = *entry;
   route->of = entry, route->entry = &e;
@@ -130,8 +127,8 @@ bool same_form(const Route& route, const yard_value_t* args) {
 }  // namespace
 
 Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args) {
-  YARD_ASSIGN_OR_RETURN(const auto entry, entry_of(*site));
-  YARD_ASSIGN_OR_RETURN(auto call, call_for(*entry, args));
+  YARD_ASSIGN_OR_RETURN(const auto found, op_of(*site));
+  YARD_ASSIGN_OR_RETURN(auto call, call_for(*found.entry(), args));
   auto state = std::make_shared<Bound>(site, std::move(call));
   YARD_RETURN_IF_ERROR(rebind(*state));
   return std::shared_ptr<BoundState>(std::move(state));
@@ -199,16 +196,14 @@ Status::Rep* after_bound(BoundState* handle, const Route& route, yard_call_t& ca
 
 Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
-  YARD_ASSIGN_OR_RETURN(auto entry, entry_of(*site));
+  YARD_ASSIGN_OR_RETURN(const auto found, op_of(*site));
+  std::shared_ptr<const Entry> entry = found.entry();
   // Selected as a call now would be: in the thread's scope.
   const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && scope->policy_id != 0) {
     YARD_RETURN_IF_ERROR(Status(scope->problem));
-    const uint32_t index = entry->candidates().op_record().op->index;
-    YARD_ASSIGN_OR_RETURN(auto scoped,
-                          core.planner.overlay(core.snapshot(), index, nullptr, scope,
-                                               OverlayKey::make(nullptr, scope, false)));
-    if (scoped != nullptr) entry = std::move(scoped);
+    YARD_ASSIGN_OR_RETURN(entry, core.planner.overlay(found.snapshot, *entry, nullptr, scope,
+                                                      OverlayKey::make(nullptr, scope, false)));
   }
   YARD_ASSIGN_OR_RETURN(const auto call, call_for(*entry, args));
   const auto& candidates = entry->candidates();

@@ -72,28 +72,26 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
 }
 
 Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
-                                                      uint32_t index, const Options* options,
+                                                      const Entry& global, const Options* options,
                                                       const ScopeState* scope,
                                                       const OverlayKey& key) {
-  const Entry* global = s->entry(index);
-  if (global == nullptr) return std::shared_ptr<const Entry>();
   if (options != nullptr)
-    YARD_RETURN_IF_ERROR(check_options(global->candidates().op_record(), *options));
+    YARD_RETURN_IF_ERROR(check_options(global.candidates().op_record(), *options));
   YARD_ASSIGN_OR_RETURN(auto extra, make_override(options, scope, key, *s->policy->modes));
-  const auto op_record = s->state->op_records.find(global->name())->second;
+  const auto op_record = s->state->op_records.find(global.name())->second;
   const select::ProcessState where{core_.host, s->forked};
   const bool in_rollout = key.rollout && s->policy->rollout != nullptr;
   const policy::ProcessPolicy& process = in_rollout ? s->policy->rollout->next() : *s->policy;
-  select::OpSettings settings = global->candidates().settings();
-  policy::ClauseSources sources = global->candidates().clauses().sources();
+  select::OpSettings settings = global.candidates().settings();
+  policy::ClauseSources sources = global.candidates().clauses().sources();
   if (in_rollout) {
     sources = policy::sources_for(process, op_record->op->program);
-    settings = settings_for(*s, process, global->name());
+    settings = settings_for(*s, process, global.name());
     settings.watch.checker = make_result_checker(*s->policy, true, op_record, where);
   }
   apply_override(extra, *process.modes, sources, settings);
   auto entry = Entry::make(select::CandidateSet(op_record, sources, where, settings), s->generation,
-                           core_.published.overlays_version, core_.calls, global, s.get());
+                           core_.published.overlays_version, core_.calls, &global, s.get());
   entry->overlay_key = key;
   if (key.options != nullptr) {
     entry->overlay_options = *key.options;
@@ -104,7 +102,7 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
   std::shared_ptr<Entry> replaced;
   {
     const std::lock_guard lock(lock_);
-    replaced = s->put_overlay(index, entry);
+    replaced = s->put_overlay(entry);
   }
   if (replaced != nullptr) core_.published.overlays_version.invalidate();
   replaced.reset();

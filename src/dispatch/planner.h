@@ -30,9 +30,10 @@ class Planner {
   // entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
-  // Makes the entry of an op for calls with these options in this scope, which may be null. Null if the op is gone.
+  // Makes the entry of an op for calls with these options in this scope, which may be null. `global` is the op's entry in
+  // `s`.
   Result<std::shared_ptr<const Entry>> overlay(const std::shared_ptr<const Snapshot>& s,
-                                               uint32_t index, const Options* options,
+                                               const Entry& global, const Options* options,
                                                const ScopeState* scope, const OverlayKey& key);
 
   // ---- Plans ----

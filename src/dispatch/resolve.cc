@@ -61,8 +61,7 @@ class ResolvedCall {
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
     const Snapshot* const snapshot = guard.protect(core_.published.current);
     const Entry* e = snapshot->entry(index);
-    gone_ = e == nullptr;
-    if (!gone_) e = overlay_or_global(*snapshot, index, *e);
+    if (e != nullptr) e = overlay_or_global(*snapshot, *e);
     if (e == nullptr) return entry_ = nullptr, false;
     guard.move_to_after_reading(e);
     if (e != entry_.get()) {  // else the call was checked and its key folded before
@@ -86,10 +85,10 @@ class ResolvedCall {
                                     : core_.planner.fresh_plan(entry, key_, call);
   }
 
-  const Entry* overlay_or_global(const Snapshot& snapshot, uint32_t index, const Entry& global) {
+  const Entry* overlay_or_global(const Snapshot& snapshot, const Entry& global) {
     const OverlayKey key = key_for(global);
     if (key.hash == 0) return &global;
-    if (const Entry* e = snapshot.overlay(index, key)) return e;
+    if (const Entry* e = snapshot.overlay(global.index(), key)) return e;
     // The table is bounded and may have dropped it again; the one that was made for this call still holds.
     return overlay_ != nullptr && overlay_->generation() == snapshot.generation ? overlay_.get()
                                                                                 : nullptr;
@@ -130,12 +129,12 @@ class ResolvedCall {
 
   // Outside the guard.
   Status find_op_or_make_overlay() {
-    if (gone_) return core_.sites.attach_again(site_);
     const auto s = core_.snapshot();
-    const uint32_t index = site_.index.load(std::memory_order_acquire);
-    const Entry* global = s->entry(index);
-    if (global == nullptr || key_for(*global).hash == 0) return {};
-    YARD_ASSIGN_OR_RETURN(overlay_, core_.planner.overlay(s, index, o_, scope_, key_for(*global)));
+    const Entry* global = s->entry(site_.index.load(std::memory_order_acquire));
+    if (global == nullptr) return core_.sites.attach_again(site_);
+    const OverlayKey key = key_for(*global);
+    if (key.hash == 0) return {};
+    YARD_ASSIGN_OR_RETURN(overlay_, core_.planner.overlay(s, *global, o_, scope_, key));
     return {};
   }
 
@@ -218,7 +217,7 @@ class ResolvedCall {
   bool has_key_ = false;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_;
-  bool gone_ = false, selected_ = false;
+  bool selected_ = false;
   int64_t select_ns_ = 0;  // of selections
   int64_t start_ = 0;      // of the call, where there is a record to fill in
 };

@@ -177,7 +177,7 @@ class Observation {
       failures.push_back({*f.attempt->kernel, f.error, f.message});
     const registry::ObservedCall call{
         .program = entry_.program(),
-        .index = entry_.candidates().op_record().op->index,
+        .index = entry_.index(),
         .args = r.args,
         .flags = r.flags,
         .labels = all.empty() ? known : all,
@@ -204,7 +204,7 @@ class Observation {
 // Where the times of a call are compared with those of other calls of its op and kind.
 policy::RolloutTally& tally_of(const policy::Rollout& rollout, const Entry& entry,
                                const yard_value_t* args, bool in_rollout) {
-  const uint64_t kind = kind_of(entry, args).hash() ^ entry.candidates().op_record().op->index;
+  const uint64_t kind = kind_of(entry, args).hash() ^ entry.index();
   return rollout.tally(kind * 0x9e3779b97f4a7c15u, in_rollout);
 }
 

@@ -18,6 +18,8 @@ inline constexpr std::string_view kPackedLetters = "*";
 struct FoundOp {
   std::shared_ptr<const Snapshot> snapshot;
   const registry::OpRecord* record;
+
+  const std::shared_ptr<Entry>& entry() const { return snapshot->entries[record->op->index]; }
 };
 
 class Sites {

@@ -212,15 +212,14 @@ const Entry* Snapshot::overlay(uint32_t index, const OverlayKey& key) const noex
   const uint32_t first = place(index, key.hash);
   for (uint32_t i = 0; i < kProbe; ++i) {
     const Entry* e = overlays_[(first + i) % kOverlays].load(base::kFollow);
-    if (e != nullptr && e->overlay_key == key && e->candidates().op_record().op->index == index)
-      return e;
+    if (e != nullptr && e->overlay_key == key && e->index() == index) return e;
   }
   return nullptr;
 }
 
-std::shared_ptr<Entry> Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
-  if (overlay(index, entry->overlay_key) != nullptr) return nullptr;
-  const uint32_t first = place(index, entry->overlay_key.hash);
+std::shared_ptr<Entry> Snapshot::put_overlay(std::shared_ptr<Entry> entry) const {
+  if (overlay(entry->index(), entry->overlay_key) != nullptr) return nullptr;
+  const uint32_t first = place(entry->index(), entry->overlay_key.hash);
   uint32_t at = (first + next_victim_++ % kProbe) % kOverlays;
   for (uint32_t i = 0; i < kProbe; ++i)
     if (overlay_owners_[(first + i) % kOverlays] == nullptr) {

@@ -116,6 +116,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
            std::equal(key.w, key.w + key.words, plan.key());
   }
   const std::string& name() const noexcept { return candidates_.op_record().op->name; }
+  uint32_t index() const noexcept { return candidates_.op_record().op->index; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
 
   // A plan from the result of a selection for a call, which is not empty.
@@ -165,7 +166,7 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   // The entry of an op under a policy override; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
   // Under the plan lock. May replace another one, which is returned.
-  std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
+  std::shared_ptr<Entry> put_overlay(std::shared_ptr<Entry> entry) const;
   // Under the plan lock.
   std::vector<std::shared_ptr<Entry>> overlays() const;
 
