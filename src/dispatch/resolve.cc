@@ -194,8 +194,7 @@ class ResolvedCall {
     if (code != YARD_OK) return exec::kernel_failure(asked.op, kernel, code, frame.error);
     const op::Program& program = c.entry.program();
     const op::Call call = op::Call::capture(program, args_, flags_, labels());
-    scope_->tracer->add(program, args_, op::to_string(call.to_spec(program)), kernel.id,
-                        frame.error);
+    scope_->tracer->add(program, args_, call.to_spec(program), kernel.id, frame.error);
     return {};
   }
 

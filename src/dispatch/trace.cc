@@ -3,28 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/json.h"
 #include "base/reclaimer.h"
-#include "base/text.h"
 #include "dispatch/scope.h"
-#include "op/call_spec.h"
 
 namespace yard::detail {
 namespace {
 
-std::string scalar_text(const op::Param& param, const yard_value_t& v) {
-  switch (v.tag) {
-    case YARD_TAG_INT:
-      if (param.kind == op::Kind::kEnum && static_cast<uint64_t>(v.u.i) < param.enumerators.size())
-        return param.enumerators[static_cast<size_t>(v.u.i)];
-      return std::to_string(v.u.i);
-    case YARD_TAG_BOOL: return v.u.i != 0 ? "true" : "false";
-    case YARD_TAG_FLOAT: return op::to_string(op::SpecValue{op::shortest_float(v.u.f)});
-    case YARD_TAG_STRING: return base::quote(v.u.string);
-    default: return "none";
-  }
+// The text of a scalar, which a spec names unless it is absent.
+std::string scalar_text(const op::CallSpec& spec, const std::string& param) {
+  const auto it = std::ranges::find(spec.args, param, &op::SpecArg::name);
+  return it != spec.args.end() ? op::to_string(it->value) : "none";
 }
 
 }  // namespace
@@ -50,9 +42,9 @@ void Tracer::add(TraceNode node, const std::vector<Use>& uses) {
   nodes_.push_back(std::move(node));
 }
 
-void Tracer::add(const op::Program& program, const yard_value_t* args, std::string spec,
+void Tracer::add(const op::Program& program, const yard_value_t* args, const op::CallSpec& spec,
                  std::string_view kernel, std::string_view note) {
-  TraceNode node{program.name(), std::move(spec), std::string(kernel), std::string(note), {}};
+  TraceNode node{program.name(), op::to_string(spec), std::string(kernel), std::string(note), {}};
   std::vector<Use> uses;
   const auto tensor = [&](const op::Param& p, std::string name, const yard_tensor_t* t) {
     if (t != nullptr)
@@ -68,7 +60,7 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
     } else if (p.is_tensor()) {
       tensor(p, p.name, v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr);
     } else {
-      node.args.push_back({p.name, scalar_text(p, v)});
+      node.args.push_back({p.name, scalar_text(spec, p.name)});
     }
   }
   add(std::move(node), uses);

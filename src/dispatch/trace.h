@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/mutex.h"
+#include "op/call_spec.h"
 #include "op/program.h"
 
 namespace yard::detail {
@@ -16,8 +17,8 @@ namespace yard::detail {
 // Any thread.
 class Tracer {
  public:
-  // A call that fits. `spec` is its text.
-  void add(const op::Program& program, const yard_value_t* args, std::string spec,
+  // A call that fits, with its Call::to_spec().
+  void add(const op::Program& program, const yard_value_t* args, const op::CallSpec& spec,
            std::string_view kernel, std::string_view note);
   // A call of a dispatched function, before it runs. Its use of tensors is not declared, so each counts as read and then
   // written.
