@@ -29,9 +29,15 @@ Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
 
 // One call by name, without options; null when it succeeded. The thread remembers how the arguments bind to parameters.
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
-// An op's site, and in `to` the arguments in the order of its schema.
-Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
-                         op::Arguments& to);
+// The arguments of a call by name in the order of the op's schema.
+struct NamedCall {
+  Site* site;
+  std::shared_ptr<const op::Program> program;  // the text of defaults lives in it
+  op::Arguments arguments;
+
+  Cells cells() const noexcept { return {arguments.values, arguments.count}; }
+};
+Result<NamedCall> bind_named(Core& core, std::string_view op, std::span<const Arg> args);
 
 inline Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
   return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};

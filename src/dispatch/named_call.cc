@@ -111,11 +111,10 @@ Status bind_and_call(Core& core, std::string_view op, std::span<const Arg> args,
   const registry::OpRecord* const known = s->state->find(op);
   const uint64_t found =
       known != nullptr ? core.published.version(known->op->index).read() : MemoVersion::kNever;
-  op::Arguments bound;
-  YARD_ASSIGN_OR_RETURN(Site* const site, bind_named(core, op, args, bound));
-  if (found != MemoVersion::kNever && site->index.load() == known->op->index)
-    remember_binding(binding, found, core, site, op, args, bound);
-  return Status::adopt(call(site, {bound.values, bound.count}));
+  YARD_ASSIGN_OR_RETURN(const NamedCall bound, bind_named(core, op, args));
+  if (found != MemoVersion::kNever && bound.site->index.load() == known->op->index)
+    remember_binding(binding, found, core, bound.site, op, args, bound.arguments);
+  return Status::adopt(call(bound.site, bound.cells()));
 }
 
 // Returns null if there is no memory.
@@ -130,16 +129,16 @@ Bindings* bindings_of(base::ThreadRecord& thread) noexcept {
 
 }  // namespace
 
-Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
-                         op::Arguments& to) {
+Result<NamedCall> bind_named(Core& core, std::string_view op, std::span<const Arg> args) {
   YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(op));
   std::vector<op::Given> given;
   for (const Arg& a : args) given.push_back({a.name, a.value.c()});
-  YARD_ASSIGN_OR_RETURN(to, op::bind(*found.record->op->program, given));
+  const std::shared_ptr<const op::Program>& program = found.record->op->program;
+  YARD_ASSIGN_OR_RETURN(const op::Arguments arguments, op::bind(*program, given));
   Status why;
   Site* const site = core.sites.attach(op, kPackedLetters, &why);
   if (site == nullptr) return why;
-  return site;
+  return NamedCall{site, program, arguments};
 }
 
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args) {

@@ -71,9 +71,8 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args) {
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
   return base::or_out_of_memory([&]() -> Status {
-    op::Arguments bound;
-    YARD_ASSIGN_OR_RETURN(auto site, dispatch::bind_named(core(), op, args, bound));
-    return dispatch::resolve_call(*site, {bound.values, bound.count}, &o);
+    YARD_ASSIGN_OR_RETURN(const auto bound, dispatch::bind_named(core(), op, args));
+    return dispatch::resolve_call(*bound.site, bound.cells(), &o);
   });
 }
 

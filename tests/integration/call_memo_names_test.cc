@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "testing.h"
 
@@ -167,6 +170,39 @@ TEST_F(CallMemoNames, AnOpAddedAgainWithAnotherSchemaIsBoundByTheNewOne) {
         bare_.runtime.call("swap", {{"out", out_.view}, {"x", x_.view}, {"y", y.view}, {"a", 1}})
             .code(),
         Code::kUnknownOp);
+}
+
+TEST_F(CallMemoNames, TheTextOfADefaultOutlivesAnOpThatIsReplaced) {
+  const std::string text(300, 'd');
+  const std::string schema = "say(out!: T[n], x: T[n], text: string = \"" + text + "\")";
+  const auto add = [&](Changes c) {
+    c.add_op(op_of(schema.c_str())).add_kernel(keeping("say", 1));
+    bare_.runtime.apply(std::move(c)).or_throw();
+  };
+  add({});
+  std::atomic<bool> stop{false};
+  std::atomic<int> calls{0}, wrong{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 2; ++i)
+    callers.emplace_back([&, i] {
+      const Options options;
+      while (!stop) {
+        const Status called = i == 0 ? bare_.runtime.call("say", {out_.view, x_.view})
+                                     : bare_.runtime.call("say", {out_.view, x_.view}, options);
+        wrong += !called.ok() || t_strings.back() != text;
+        ++calls;
+      }
+    });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  while (std::chrono::steady_clock::now() < end) {
+    Changes c;
+    c.remove_op("say");
+    add(std::move(c));
+  }
+  stop = true;
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(calls, 100);
 }
 
 TEST_F(CallMemoNames, RuntimesHaveSchemasOfTheirOwn) {
