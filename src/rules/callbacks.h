@@ -36,9 +36,9 @@ class Callbacks {
     if (it == all_.end()) return;
     found = *it;
     found->removed = true;
-    ended_.wait(hold, [&] { return found->inside == 0 || found->is_here(); });
+    ended_.wait(hold, [&] { return found->is_idle() || found->is_here(); });
     // A function that removes itself stays until it ends, so that other threads can wait for that.
-    if (found->inside == 0) std::erase(all_, found);
+    if (found->is_idle()) std::erase(all_, found);
   }
 
   bool empty() {
@@ -46,18 +46,17 @@ class Callbacks {
     return all_.empty();
   }
 
-  // Calls f(function) for each function, one thread at a time; a function may lead here again.
+  // Calls f(function) for each function, on one thread at a time. A function may lead here again.
   template <class Do>
   void for_each(const Do& f) {
     std::vector<std::shared_ptr<Callback>> all;  // freed without the lock
     std::unique_lock hold(lock_);
     all = all_;
     for (const std::shared_ptr<Callback>& c : all) {
-      ended_.wait(hold, [&] { return c->inside == 0 || c->is_here(); });
+      ended_.wait(hold, [&] { return c->is_idle() || c->is_here(); });
       if (c->removed) continue;
-      ++c->inside, c->runner = std::this_thread::get_id();
+      const Leave leave{*this, hold, c, std::exchange(c->runner, std::this_thread::get_id())};
       hold.unlock();
-      const Leave leave{*this, hold, c};
       const base::ForeignCode inside;
       f(c->call);
     }
@@ -66,29 +65,31 @@ class Callbacks {
  private:
   struct Callback {
     Callback(uint64_t i, F f) : id(i), call(std::move(f)) {}
+    bool is_idle() const noexcept { return runner == std::thread::id(); }
     bool is_here() const noexcept { return runner == std::this_thread::get_id(); }
     const uint64_t id;
     const F call;
-    std::thread::id runner;
-    int inside = 0;  // how often `runner` is inside of it
+    std::thread::id runner;  // the thread that runs it
     bool removed = false;
   };
   struct Leave {
     Callbacks& of;
     std::unique_lock<base::Mutex>& hold;
     const std::shared_ptr<Callback>& from;
+    const std::thread::id outer;
     ~Leave() {
       hold.lock();
-      if (--from->inside == 0 && from->removed) std::erase(of.all_, from);
+      from->runner = outer;
+      if (from->is_idle() && from->removed) std::erase(of.all_, from);
       of.ended_.notify_all();
     }
   };
   base::Mutex lock_{base::Rank::kRules};
   base::Condition ended_;
   std::vector<std::shared_ptr<Callback>> all_;
-  base::InChild in_child_{[this] {  // has no other threads
+  base::InChild in_child_{[this] {
     for (const auto& c : all_)
-      if (!c->is_here()) c->inside = 0;
+      if (!c->is_here()) c->runner = {};
   }};
 };
 
