@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is registered, for checks of rules and of the environment.
+// Compares the names and conditions of rules, and the names of the environment, with what is registered.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,40 +60,47 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   return std::make_shared<policy::FileRules>(std::move(reading.config), std::move(compiled));
 }
 
-Problems check_conditions(const policy::FileRules& rules, const registry::State& state,
-                          const policy::ProcessPolicy& process, plugin::Loader& loader) {
-  const Problems all = policy::check_config(rules.config, RuntimeNames(state, &process, loader));
-  Problems to;
+// Checks conditions about ops that were registered after the rules had been read.
+void Rules::check_later_ops() {
+  const auto now = core_.snapshot();
+  const auto rules = now->policy->file;
+  {
+    const std::lock_guard lock(lock_);
+    if (checked_ != rules) {
+      checked_ = rules;
+      later_ops_.clear(), later_problems_.clear();
+    }
+    if (rules == nullptr) return;
+    bool concerned = false;
+    for (const auto& [name, op_record] : now->state->op_records) {
+      const std::shared_ptr<const op::Program>& program = op_record->op->program;
+      if (rules->knows(program)) continue;
+      const auto before = std::exchange(later_ops_[name], program);
+      concerned |= before != program && rules->concerns(name);
+    }
+    if (!concerned) return;
+  }
+  const Problems all =
+      policy::check_config(rules->config, RuntimeNames(*now->state, &*now->policy, loader_));
   for (const ConfigProblem& p : all) {
     const size_t rule = p.path.find(".conditions.");
     if (p.severity != Severity::kError || rule == std::string::npos) continue;
     // The op of a rule may have been removed since.
     const std::string operation = p.path.substr(0, rule) + ".operation";
-    if (std::ranges::find(all, operation, &ConfigProblem::path) == all.end()) to.push_back(p);
+    if (std::ranges::find(all, operation, &ConfigProblem::path) != all.end()) continue;
+    {
+      const std::lock_guard lock(lock_);
+      if (checked_ != rules) return;
+      if (base::contains(later_problems_, p)) continue;
+      later_problems_.push_back(p);
+    }
+    base::log_event(
+        LogLevel::kError, "policy",
+        to_string(p) + " (found when the op was registered; the rule has no effect there)");
   }
-  return to;
 }
 
 // ---- The environment ----
-
-namespace {
-
-// The user who starts a privileged process must not choose what it reads, writes or opens.
-void ignore_paths(policy::Reading& now) {
-  policy::Environment& e = now.good;
-  const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &e.config},
-                                                        {"YARD_PLUGINS", &e.plugins},
-                                                        {"YARD_PLUGIN_PATH", &e.plugin_path},
-                                                        {"YARD_RECORD", &e.record}};
-  for (const auto& [variable, value] : paths) {
-    if (value->empty()) continue;
-    now.problems.push_back(
-        {variable, base::quote(*value), "ignored in a privileged process", true});
-    value->clear();
-  }
-}
-
-}  // namespace
 
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
                                                         const CanRecord& can_record,
@@ -106,9 +113,18 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
     if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
       reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
                                    std::string(s.message()), true});
-  if (privileged) ignore_paths(*reading);
+  // The user who starts a privileged process must not choose what it reads, writes or opens.
+  policy::Environment& good = reading->good;
+  const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &good.config},
+                                                        {"YARD_PLUGINS", &good.plugins},
+                                                        {"YARD_PLUGIN_PATH", &good.plugin_path},
+                                                        {"YARD_RECORD", &good.record}};
+  for (const auto& [variable, value] : paths)
+    if (privileged && !value->empty())
+      reading->problems.push_back({variable, base::quote(std::exchange(*value, "")),
+                                   "ignored in a privileged process", true});
   // A file that cannot be written is reported at once, not when there is something to write.
-  std::string& path = reading->good.record;
+  std::string& path = good.record;
   if (!path.empty() && path != before.good.record)
     if (const Status s = can_record(path); !s.ok()) {
       reading->problems.push_back(
@@ -144,10 +160,8 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
   for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, known.vendors);
   for (const std::string& v : p.allow_vendors.value_or(std::vector<std::string>()))
     look("YARD_ALLOW_VENDORS", "vendor", v, known.vendors);
-  for (const auto& [name, on] : p.backends) {
-    const std::string variable = policy::backend_variable(name);
-    look(variable, "backend", variable, switches);
-  }
+  for (const auto& [name, on] : p.backends)
+    look(policy::backend_variable(name), "backend", policy::backend_variable(name), switches);
   return to->problems.size() == reading.problems.size() ? nullptr : to;
 }
 

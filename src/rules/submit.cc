@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submitting rules: check, dry run, publication, rollout, history, listeners.
+// Submitting rules: check, dry run, publication, rollout, history and listeners.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -17,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = ConfigEvent::Kind;
 
-// The rules that this thread submits, or whose rollout it ends.
+// The object that submits rules on this thread, or ends their rollout.
 thread_local constinit const Rules* t_inside = nullptr;
 
 struct Inside {
@@ -31,7 +32,7 @@ ConfigProblem error_of(const std::string& file, std::string path, std::string fo
   return {Severity::kError, file, 0, 0, std::move(path), std::move(found), std::move(right)};
 }
 
-// The known calls that rules would leave without a kernel.
+// Adds the known calls that rules would leave without a kernel.
 void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::FileRules>& rules,
                   const std::string& file, const std::string& path, Problems& to) {
   for (const dispatch::UnservedCall& u : dispatch::unserved_under(core, rules))
@@ -44,18 +45,17 @@ std::string first_file(const ConfigReading& reading) {
   return reading.files.empty() ? "" : reading.files[0];
 }
 
-// Errors first; the rest is in problems().
-void log_problems(const Problems& problems) {
+// Logs at most 20 problems, errors first.
+void log_problems(Problems problems) {
   constexpr size_t kMost = 20;
-  size_t count = 0;
-  for (const Severity severity : {Severity::kError, Severity::kWarning})
-    for (const ConfigProblem& p : problems)
-      if (p.severity == severity && ++count <= kMost)
-        base::log_event(severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
-                        yard::to_string(p));
-  if (count > kMost)
-    base::log_event(LogLevel::kWarn, "policy",
-                    fmt::format("{} more problems; `yard config check` lists them", count - kMost));
+  std::ranges::stable_sort(problems, {}, &ConfigProblem::severity);
+  for (const ConfigProblem& p : std::span(problems).first(std::min(problems.size(), kMost)))
+    base::log_event(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
+                    yard::to_string(p));
+  if (problems.size() > kMost)
+    base::log_event(
+        LogLevel::kWarn, "policy",
+        fmt::format("{} more problems; `yard config check` lists them", problems.size() - kMost));
 }
 
 }  // namespace
@@ -93,12 +93,12 @@ Status Rules::change(Config config, std::string source, Problems* problems, bool
 Status Rules::roll_back(uint64_t number, Problems* problems) {
   const auto all = core_.snapshot()->policy->history;
   const auto it = std::ranges::find(*all, number, [](const auto& v) { return v->number; });
-  if (it == all->end())
-    return Status(Code::kNotFound, fmt::format("no version {} of the rules; {}", number,
-                                               all->empty() ? "there is none"
-                                                            : fmt::format("{} to {} are remembered",
-                                                                          all->front()->number,
-                                                                          all->back()->number)));
+  if (it == all->end()) {
+    std::string known = "there is none";
+    if (!all->empty())
+      known = fmt::format("{} to {} are remembered", all->front()->number, all->back()->number);
+    return Status(Code::kNotFound, fmt::format("no version {} of the rules; {}", number, known));
+  }
   Submission o;
   if ((*it)->config != nullptr) o.reading.config = *(*it)->config;
   o.reading.sha256 = (*it)->sha256;
@@ -151,7 +151,11 @@ Status Rules::submit(Submission o, Problems* problems) {
   const auto rules = check(o.reading);
   if (rules != nullptr) status = put_in_force(o, rules);
   if (o.version == 0 && o.kind != Kind::kRollout && watch_ended(o)) return {};
-  if (status.ok()) status = first_error(o.reading.problems);
+  if (status.ok())
+    status = first_error(o.reading.problems);
+  else
+    o.reading.problems.push_back(error_of(o.source, "", status.to_string()));
+  if (problems != nullptr) *problems = o.reading.problems;
   {
     const std::lock_guard lock(lock_);
     if (status.ok()) {
@@ -163,11 +167,24 @@ Status Rules::submit(Submission o, Problems* problems) {
       if (asks || o.kind != Kind::kRollout)
         watch_as_asked(o.from, o.source, o.reading.sha256, asks);
     } else {
+      o.kind = Kind::kRefused;
       ++stats_.refused;
       stats_.last_error = status.to_string();
     }
+    if (o.from == Origin::kWatchedFile && watched_.path == o.source) {
+      // The refusal of a text of a watched file is reported once.
+      if (!status.ok() && watched_.refused == o.reading.sha256) return status;
+      watched_.refused.reset();
+      if (status.ok())
+        watched_.good = o.reading.sha256;
+      else
+        watched_.refused = o.reading.sha256;
+    }
+    problems_ = o.reading.problems;
   }
-  report(std::move(o), status, problems);
+  log_problems(o.reading.problems);
+  tell({o.kind, o.version, std::move(o.source), std::move(o.reading.problems)}, !o.watch,
+       std::move(o.started));
   return status;
 }
 
@@ -194,13 +211,8 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
     if (!began) continue;
     const RolloutRule& rule = *rules->config.rollout;
     const std::chrono::nanoseconds hold(static_cast<int64_t>(rule.hold_s * 1e9));
-    // Often enough to take bad rules back early.
-    const auto interval = std::clamp<std::chrono::nanoseconds>(
-        hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
-    const auto now = Clock::now();
     Status scheduled = schedule(std::make_shared<ActiveRollout>(
-                                    ActiveRollout{rules, version, o.from, now + hold, interval}),
-                                now + interval);
+        ActiveRollout{rules, version, o.from, hold, Clock::now() + hold}));
     if (!scheduled.ok()) {
       dispatch::end_rollout(core_, rules.get()).status().ignore();
       return scheduled;
@@ -212,28 +224,6 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
       o.started += fmt::format(", of those with {}={}", name, value);
     return {};
   }
-}
-
-// ---- Reporting ----
-
-void Rules::report(Submission o, const Status& status, Problems* problems) {
-  if (!status.ok()) o.kind = Kind::kRefused;
-  if (!status.ok() && o.reading.ok())
-    o.reading.problems.push_back(error_of(o.source, "", status.to_string()));
-  if (problems != nullptr) *problems = o.reading.problems;
-  {
-    const std::lock_guard lock(lock_);
-    if (o.from == Origin::kWatchedFile && watched_.path == o.source) {
-      // The same text of a watched file is refused once.
-      if (!status.ok() && watched_.refused && watched_.seen == o.reading.sha256) return;
-      watched_.seen = o.reading.sha256, watched_.refused = !status.ok();
-      if (status.ok()) watched_.good = watched_.seen;
-    }
-    problems_ = o.reading.problems;
-  }
-  log_problems(o.reading.problems);
-  tell({o.kind, o.version, std::move(o.source), std::move(o.reading.problems)}, !o.watch,
-       std::move(o.started));
 }
 
 void Rules::tell(ConfigEvent event, bool by_program, std::string text) {
@@ -250,39 +240,37 @@ void Rules::tell(ConfigEvent event, bool by_program, std::string text) {
   Status posted;
   {
     const std::lock_guard lock(lock_);
+    untold_.emplace(version, std::move(event));
     // A thread that published an earlier version may not have come here yet. One that failed never does.
     constexpr size_t kMostUntold = 16;
-    std::vector<ConfigEvent> next;
-    if (version == 0)
-      next.push_back(std::move(event));
-    else
-      untold_.emplace(version, std::move(event));
     while (!untold_.empty() &&
            (untold_.begin()->first <= told_ + 1 || untold_.size() > kMostUntold)) {
-      told_ = std::max(told_, untold_.begin()->first);
-      next.push_back(std::move(untold_.extract(untold_.begin()).mapped()));
-    }
-    if (heard)
-      for (ConfigEvent& e : next)
-        posted = listeners_thread_.post([this, e = std::move(e)] {
-          listeners.for_each([&](const ConfigListener& call) {
-            try {
-              call(e);
-            } catch (...) {
-              base::log(LogLevel::kError, "policy",
-                        "a listener for rules threw: " + base::current_exception_text());
-            }
-          });
+      const auto next = untold_.extract(untold_.begin());
+      told_ = std::max(told_, next.key());
+      if (!heard) continue;
+      posted = listeners_thread_.post([this, e = next.mapped()] {
+        listeners.for_each([&](const ConfigListener& call) {
+          try {
+            call(e);
+          } catch (...) {
+            base::log(LogLevel::kError, "policy",
+                      "a listener for rules threw: " + base::current_exception_text());
+          }
         });
+      });
+    }
   }
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
 }
 
 // ---- Rollouts ----
 
-Status Rules::schedule(const std::shared_ptr<const ActiveRollout>& rollout,
-                       Clock::time_point when) {
-  return rollout_thread_.post_at(when, [this, rollout] { advance_rollout(rollout); });
+Status Rules::schedule(const std::shared_ptr<const ActiveRollout>& rollout) {
+  // Often enough to take bad rules back early.
+  const auto interval = std::clamp<std::chrono::nanoseconds>(
+      rollout->hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
+  return rollout_thread_.post_at(std::min(Clock::now() + interval, rollout->end),
+                                 [this, rollout] { advance_rollout(rollout); });
 }
 
 void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
@@ -291,11 +279,9 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
   const std::string& source = rollout->version.source;
   const auto policy = core_.snapshot()->policy;
   if (!dispatch::is_in_rollout(*policy, rules)) return;  // other rules have been submitted since
-  const auto now = Clock::now();
-  const bool over = now >= rollout->end;
+  const bool over = Clock::now() >= rollout->end;
   policy::RolloutResult r = policy->rollout->result(over);
-  if (r.too_bad.empty() && !over)
-    return schedule(rollout, std::min(now + rollout->interval, rollout->end)).ignore();
+  if (r.too_bad.empty() && !over) return schedule(rollout).ignore();
 
   Problems problems;
   uint64_t version = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules from files, and watching a file. The watcher's thread reads, checks and publishes; callers never do.
+// Rules from files, watching a file, and the settings of rules that take effect outside of the dispatcher.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,11 +28,10 @@ Status check_least(const char* what, std::chrono::nanoseconds is, std::chrono::m
 }  // namespace
 
 bool Rules::wants_hot_reload(const Config& config) {
-  const ConfigSettings& settings = config.settings;
   const std::string hot_reload = to_string(Mode::kHotReload);
-  return settings.mode == hot_reload ||
-         std::any_of(settings.modes.begin(), settings.modes.end(),
-                     [&](const auto& of) { return of.second == hot_reload; });
+  return config.settings.mode == hot_reload ||
+         std::ranges::any_of(config.settings.modes,
+                             [&](const auto& of) { return of.second == hot_reload; });
 }
 
 Status Rules::load(const std::string& path, Problems* problems, bool at_start) {
@@ -50,7 +49,7 @@ Status Rules::load(const std::string& path, Problems* problems, bool at_start) {
     const bool first = core_.snapshot()->policy->file == nullptr;
     const std::lock_guard lock(lock_);
     if (!first || !(at_start || asks) || !watched_.path.empty()) return status;
-    set_watched({.path = absolute(path), .by_mode = true, .seen = sha256, .refused = true});
+    set_watched({.path = absolute(path), .by_mode = true, .refused = sha256});
   }
   Status started = follow_watch();
   return status.ok() ? started : status;
@@ -87,13 +86,13 @@ void Rules::watch_as_asked(Origin from, const std::string& source, const std::st
   if (!asks)
     set_watched({});
   else if (from == Origin::kFile)
-    set_watched({.path = absolute(source), .by_mode = true, .seen = sha256, .good = sha256});
+    set_watched({.path = absolute(source), .by_mode = true, .good = sha256});
 }
 
 base::WatchHow Rules::watch_settings(const WatchSettings& settings) const {
   const auto file = core_.snapshot()->policy->file;
-  const ConfigSettings::Reload said =
-      file != nullptr ? file->config.settings.reload : ConfigSettings::Reload();
+  if (file == nullptr) return {settings.debounce, settings.poll_interval};
+  const ConfigSettings::Reload& said = file->config.settings.reload;
   return {said.debounce.value_or(settings.debounce),
           said.poll_interval.value_or(settings.poll_interval)};
 }
@@ -115,14 +114,6 @@ Status Rules::follow_watch() {
     if (!started.ok()) set_watched({});
     return started;
   }
-}
-
-// A text that was accepted is submitted again after another text was refused in between; but not where other rules have
-// come into force since, such as an earlier version: only another text undoes that.
-bool Rules::is_known(const std::string& sha256, const policy::RulesVersion* now) const {
-  if (!watched_.refused) return watched_.seen == sha256;
-  const bool stays = now != nullptr && now->source == watched_.path && now->sha256 == sha256;
-  return watched_.good == sha256 && !stays;
 }
 
 bool Rules::reread() {
@@ -151,14 +142,16 @@ bool Rules::reread() {
   });
   const std::vector<std::string> files = o.reading.files;
   const std::string sha256 = o.reading.sha256;
-  const auto version = in_force();
+  const auto now = in_force();
+  const bool stays = now != nullptr && now->source == o.source && now->sha256 == sha256;
   bool known = false;
   if (stable) {
     const std::lock_guard lock(lock_);
     if (watch_ended(o)) return false;
-    known = o.reading.ok() && is_known(sha256, version.get());
-    if (known && watched_.refused) problems_.clear();
-    if (known) watched_.seen = sha256, watched_.refused = false;
+    // An accepted text is submitted again after another one was refused in between, but not if other rules have come into
+    // force since, such as an earlier version: only another text undoes that.
+    known = o.reading.ok() && watched_.good == sha256 && !(watched_.refused && stays);
+    if (known && std::exchange(watched_.refused, {})) problems_.clear();
   }
   if (stable && !known) {
     o.from = Origin::kWatchedFile;
@@ -166,7 +159,43 @@ bool Rules::reread() {
   }
   watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  return stable && watched_.seen == sha256;  // not if the watch has ended, or another one has begun
+  return stable &&
+         watched_.has_seen(sha256);  // not if the watch has ended, or another one has begun
+}
+
+// ---- Settings of the rules in force ----
+
+// Recording publishes, which leads here again, so no lock is held meanwhile. One thread goes on until it has applied the
+// rules in force, so that older settings do not come last.
+void Rules::follow() {
+  check_later_ops();
+  std::unique_lock lock(lock_);
+  while (!applying_) {
+    const auto file = core_.snapshot()->policy->file;
+    if (applied_ == file) return;
+    applied_ = file, applying_ = true;
+    lock.unlock();
+    try {
+      apply_settings(file != nullptr ? file->config.settings : ConfigSettings());
+    } catch (...) {  // out of memory: the next follow() tries again
+      lock.lock();
+      applied_ = nullptr, applying_ = false;
+      throw;
+    }
+    lock.lock();
+    applying_ = false;
+  }
+}
+
+void Rules::apply_settings(const ConfigSettings& settings) {
+  loader_.require_verified(settings.plugins.require_verified.value_or(false));
+  if (settings.cache.lifetime) wake_();
+  const std::string wanted = settings.telemetry.record.value_or("");
+  if (wanted == recorded_) return;
+  recorded_ = wanted;
+  if (const Status status = record_(wanted); !status.ok())
+    base::log(LogLevel::kError, "runtime",
+              fmt::format("settings.telemetry.record: {}", status.to_string()));
 }
 
 }  // namespace yard::rules
