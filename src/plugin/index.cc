@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/index.h"
+// The plugins that a loader has found.
+#include "plugin/loader.h"
 
 #include <fmt/format.h>
 
@@ -78,11 +79,29 @@ void PluginIndex::add_new(PluginRecord record) {
   if (std::ranges::none_of(*this, is_same)) push_back(std::move(record));
 }
 
-std::vector<std::string> PluginIndex::refused_for(registry::PluginOffer what,
-                                                  std::string_view name) const {
+// ---- Questions to the loader ----
+
+std::vector<PluginInfo> Loader::list() {
+  const Lock lock(mutex_);
+  std::vector<PluginInfo> to;
+  for (const PluginRecord& r : index_) to.push_back(r.info());
+  return to;
+}
+
+const void* Loader::keep_of(std::string_view name) {
+  Lock lock(mutex_);
+  const PluginRecord* const r = index_.find(name);
+  if (r == nullptr || r->state() != State::kLoaded) return nullptr;
+  const std::weak_ptr<KeepAlive> keep = r->keep_alive;
+  lock.unlock();  // this may be the last reference
+  return keep.lock().get();
+}
+
+std::vector<std::string> Loader::refused_for(registry::PluginOffer what, std::string_view name) {
+  const Lock lock(mutex_);
   std::vector<std::string> to;
   size_t unread = 0;
-  for (const PluginRecord& r : *this) {
+  for (const PluginRecord& r : index_) {
     if (r.state() != State::kRefused) continue;
     unread += r.manifest.name.empty();
     if (r.serves(what, name))
@@ -90,10 +109,11 @@ std::vector<std::string> PluginIndex::refused_for(registry::PluginOffer what,
                                r.manifest.name, r.path, to_string(r.refusal.reason),
                                r.refusal.detail));
   }
-  constexpr const char* kUnread =
-      "{} of the plugins found {} refused before it was known what they serve; see `yard plugin "
-      "list`";
-  if (unread > 0) to.push_back(fmt::format(kUnread, unread, unread == 1 ? "was" : "were"));
+  if (unread > 0)
+    to.push_back(
+        fmt::format("{} of the plugins found {} refused before it was known what they serve; see "
+                    "`yard plugin list`",
+                    unread, unread == 1 ? "was" : "were"));
   return to;
 }
 

@@ -19,7 +19,7 @@ struct Inside : base::ForeignCode {
   ~Inside() { --t_inside; }
 };
 
-// Runs code of the plugin. Describes the exception that it threw; empty if none.
+// Runs code of the plugin. Returns a description of the exception that it threw, or an empty text.
 template <class F>
 std::string thrown_by(const F& f) {
   const Inside inside;
@@ -69,7 +69,7 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
     return {Reason::kBadDescriptor, "its descriptor is not aligned"};
   if (Status s = registry::read_plugin(*given, keep, steps, registry::Origin::From::kPlugin); !s)
     return {Reason::kBadDescriptor, s};
-  // The size has been checked; what it does not cover is zero.
+  // The size has been checked. Fields beyond it are zero.
   plugin_ = {};
   std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
   quiesced_.clear();
@@ -146,7 +146,7 @@ Library::~Library() {
 
 std::string Library::stop_and_close() {
   if (std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
-    // A device may still run its code or write its memory: it is neither stopped nor closed.
+    // A device may still run its code or write its memory, so it is neither stopped nor closed.
     library_->leave_open();
     return busy;
   }

@@ -24,7 +24,7 @@ namespace yard::plugin {
 
 class Library;
 
-// What became of a library; outlives it.
+// Says what became of a library, and outlives it.
 class LibraryStatus {
  public:
   enum Stage { kOpen, kClosed, kPinned, kAbandoned };
@@ -39,12 +39,12 @@ class LibraryStatus {
   std::string why_pinned() const {
     return stage() == kAbandoned ? "it was being closed when this process was forked" : pinned_by_;
   }
-  // The code stays in the process for a reason, or is gone if that is empty.
+  // If there is no reason why the code stays in the process, the code is gone.
   void set_closed(std::string pinned_by) {
     pinned_by_ = std::move(pinned_by);
     stage_.store(pinned_by_.empty() ? kClosed : kPinned, std::memory_order_release);
   }
-  // In a forked child: the thread that was closing it does not exist.
+  // For a forked child, where the thread that was closing the library does not exist.
   void abandon() noexcept { stage_.store(kAbandoned, std::memory_order_release); }
 
  private:
@@ -72,9 +72,9 @@ class Library {
  private:
   Library() = default;
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
-  // Why its code stays in the process; empty if it is gone.
+  // Returns why its code stays in the process, or an empty text if the code is gone.
   std::string stop_and_close();
-  // Waits for work of its backends on devices. The error, empty if there is none.
+  // Waits for work of its backends on devices. Returns an error, or an empty text.
   std::string quiesce() const;
 
   std::shared_ptr<LibraryStatus> status_;

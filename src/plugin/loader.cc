@@ -30,7 +30,7 @@ void log_refusal(const std::string& path, const Refusal& refusal) {
 
 }  // namespace
 
-// This thread works on the plugins of one name, or searches. Made with the lock held; ends with the lock held, too.
+// Says that this thread works on the plugins of one name, or searches. The lock is held when a claim begins and ends.
 class Loader::Claim {
  public:
   Claim(Loader& loader, Lock& lock, std::string plugin)
@@ -163,11 +163,10 @@ Status Loader::discover(const std::vector<std::string>& given) {
     for (const PluginRecord& r : records) {
       if (r.state() == State::kRefused) log_refusal(r.path, r.refusal);
       if (r.state() != State::kFound) continue;
-      for (const registry::PluginOffer what :
-           {registry::PluginOffer::kOp, registry::PluginOffer::kGroup})
-        for (const std::string& name : r.manifest.offers(what)) wanted.emplace_back(what, name);
+      for (const auto what : {registry::PluginOffer::kOp, registry::PluginOffer::kGroup})
+        for (const std::string& name : r.manifest.offers(what))
+          if (services_.in_use(what, name)) wanted.emplace_back(what, name);
     }
-    std::erase_if(wanted, [&](const auto& w) { return !services_.in_use(w.first, w.second); });
   }
   for (const auto& [what, name] : wanted) load_for(what, name);
 
@@ -198,7 +197,7 @@ Refusal Loader::check_admitted(const PluginFile& file, bool remember) {
     Lock lock(mutex_);
     std::vector<std::string> folders = lock_folders_;
     // A link does not lead out of reach of a lock.
-    add_missing(folders, {folder_of(file.path), file.folder});
+    add_missing(folders, {std::filesystem::path(file.path).parent_path(), file.folder});
     if (remember) lock_folders_ = folders;
     lock.unlock();
     YARD_RETURN_IF_REFUSED(LockFiles::read(settings_, folders).allows(file.manifest, file.sha256));
@@ -247,7 +246,7 @@ Refusal Loader::open_library(const PluginFile& file, std::shared_ptr<Library>& t
   return {};
 }
 
-Refusal Loader::install(PluginRecord& r, const PluginFile& file, const PluginRecord* replaces) {
+Refusal Loader::install(PluginRecord& r, const PluginFile& file, const KeepAlive* replaced) {
   YARD_RETURN_IF_REFUSED(check_admitted(file, true));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(file.path, step);
@@ -256,8 +255,7 @@ Refusal Loader::install(PluginRecord& r, const PluginFile& file, const PluginRec
   const auto keep_alive = KeepAlive::make();
   YARD_RETURN_IF_REFUSED(open_library(file, keep_alive->library));
   std::vector<registry::Step> steps;
-  if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
-    steps.emplace_back(registry::RemoveKept{old.get(), true});
+  if (replaced != nullptr) steps.emplace_back(registry::RemoveKept{replaced, true});
   begin("query");
   YARD_RETURN_IF_REFUSED(keep_alive->library->describe(file.manifest, keep_alive, steps));
   begin("start");
@@ -408,8 +406,9 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   next.by_path = next.path == old.path ? old.by_path : index_.find_path(next.path) == nullptr;
   const Claim claim(*this, lock, old.manifest.name);
   lock.unlock();
+  const auto replaced = old.keep_alive.lock();
   std::weak_ptr<const void> life;
-  if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
+  if (replaced != nullptr) life = replaced->life;
   PluginFile file = open_plugin_file(next.path, settings_, process_);
   file.hash();
   Refusal refusal = file.refusal;
@@ -418,7 +417,7 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
                file.manifest.name, old.manifest.name};
   if (!refusal.refused()) {
     if (file.sha256 == old.sha256) return std::weak_ptr<const void>();  // the same code
-    refusal = install(next, file, &old);
+    refusal = install(next, file, replaced.get());
   }
   if (refusal.refused())
     return to_status(next.path, refusal)
@@ -436,8 +435,6 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   return life;
 }
 
-// ---- The index ----
-
 Status Loader::forget(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Lock lock(mutex_);
@@ -447,22 +444,6 @@ Status Loader::forget(std::string_view name_or_path) {
                                                name_or_path, to_string(r->state())));
   index_.erase(index_.begin() + (r - index_.data()));
   return {};
-}
-
-std::vector<PluginInfo> Loader::list() {
-  const Lock lock(mutex_);
-  std::vector<PluginInfo> to;
-  for (const PluginRecord& r : index_) to.push_back(r.info());
-  return to;
-}
-
-const void* Loader::keep_of(std::string_view name) {
-  Lock lock(mutex_);
-  const PluginRecord* const r = index_.find(name);
-  if (r == nullptr || r->state() != State::kLoaded) return nullptr;
-  const std::weak_ptr<KeepAlive> keep = r->keep_alive;
-  lock.unlock();  // this may be the last reference
-  return keep.lock().get();
 }
 
 void Loader::reset() {

@@ -6,9 +6,9 @@
 // it brings in one change of the registry. A refusal undoes everything. A replacement is the same, and its change also removes
 // the old version.
 //
-// One lock protects the index, and is held briefly: no code of a plugin or of the program runs under it. A thread that works on
-// a plugin has a Claim on its name, and others that want a plugin of that name wait for the end of the claim. A thread that has
-// a claim never waits for another one, so that no two threads wait for each other: it gets a refusal and can try again.
+// One lock protects the index. A thread that works on a plugin has a Claim on its name, and others that want a plugin of that
+// name wait for the end of the claim. A thread that has a claim never waits for another one, so that no two threads wait for
+// each other: it gets a refusal and can try again.
 #pragma once
 
 #include <yard/plugins.h>
@@ -22,13 +22,55 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "plugin/index.h"
-#include "plugin/lock_file.h"
-#include "plugin/results.h"
+#include "plugin/admission.h"
+#include "plugin/library.h"
+#include "plugin/manifest.h"
+#include "plugin/scan.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"
 
 namespace yard::plugin {
+
+// A file that was found, and what became of its plugin.
+struct PluginRecord : FoundFile {
+  State last_state = State::kFound;  // set by the loader; see state()
+  bool by_path = false;  // it was loaded by its path, and is in no place that is searched
+  std::weak_ptr<KeepAlive> keep_alive;  // of its last load
+  std::shared_ptr<const LibraryStatus> library;
+
+  PluginRecord() = default;
+  explicit PluginRecord(const FoundFile& file) : FoundFile(file) {
+    if (refusal.refused()) last_state = State::kRefused;
+  }
+  // The current state. A library closes by itself when its last record in the registry is released.
+  PluginState state() const noexcept;
+  bool in_process() const noexcept {
+    return state() == State::kLoaded || state() == State::kUnloading;
+  }
+  bool was_unloaded() const noexcept {
+    return state() == State::kUnloaded || state() == State::kPinned;
+  }
+  bool serves(registry::PluginOffer what, std::string_view name) const noexcept {
+    return contains(manifest.offers(what), name);
+  }
+  void refuse(Refusal r) { refusal = std::move(r), last_state = State::kRefused; }
+  PluginInfo info() const;
+};
+
+// In search order.
+struct PluginIndex : std::vector<PluginRecord> {
+  PluginRecord* find_path(std::string_view path) noexcept;
+  // Finds by path if there is a '/', else by name. Of several with that name, returns one that is loaded, else one that could
+  // be, else one that was refused.
+  PluginRecord* find(std::string_view name_or_path) noexcept;
+  // Returns another plugin of that name that takes precedence: it is loaded, or it comes first and is not refused. If the
+  // plugin is `requested` explicitly, one that has been unloaded does not take precedence.
+  const PluginRecord* precedent(const PluginRecord& of, bool requested = false) const noexcept;
+  // Replaces the record of that path, or adds one.
+  void store(PluginRecord record);
+  // Adds a record unless there is one of the same path or file.
+  void add_new(PluginRecord record);
+};
 
 // What the loader needs from its runtime.
 struct Services {
@@ -48,10 +90,7 @@ class Loader final : public registry::LazyLoader {
   Loader(PluginSettings settings, Services services);
 
   bool need(registry::PluginOffer what, std::string_view name) noexcept override;
-  std::vector<std::string> refused_for(registry::PluginOffer what, std::string_view name) override {
-    const Lock lock(mutex_);
-    return index_.refused_for(what, name);
-  }
+  std::vector<std::string> refused_for(registry::PluginOffer what, std::string_view name) override;
   // Whether this thread is loading or unloading a plugin; need() then returns false.
   static bool inside() noexcept;
 
@@ -80,23 +119,23 @@ class Loader final : public registry::LazyLoader {
 
   Status would_deadlock() const;
 
-  // The following are called with the lock held.
+  // The caller holds the lock.
   const Claim* find_claim(std::string_view name) const noexcept;
-  // Waits until no thread works on the plugin. An error if there is none.
+  // Waits until no thread works on the plugin. Fails if there is none.
   Result<const PluginRecord*> find_idle(Lock& lock, std::string_view name_or_path);
-  // The same for one that is loaded.
+  // Fails also if the plugin is not loaded.
   Result<const PluginRecord*> find_loaded(Lock& lock, std::string_view name);
 
-  // Scan. The lock is released meanwhile. Plugins that were unloaded stay unloaded, unless their files are `given`.
+  // Scan. Releases the lock meanwhile. Plugins that were unloaded stay unloaded, unless their files are `given`.
   void scan(Lock& lock, const std::vector<std::string>& given);
-  // Check. Whether lock files and stored results admit a plugin. If `remember` is set, lock files beside it apply to others
-  // from now on.
+  // Check. Refuses a plugin that lock files or stored results do not admit. If `remember` is set, lock files beside it apply
+  // to others from now on.
   Refusal check_admitted(const PluginFile& file, bool remember);
   // Open and commit. The record becomes that of the loaded plugin.
-  Refusal install(PluginRecord& record, const PluginFile& file, const PluginRecord* replaces);
+  Refusal install(PluginRecord& record, const PluginFile& file, const KeepAlive* replaced);
   Refusal open_library(const PluginFile& file, std::shared_ptr<Library>& to);
 
-  // Loads the plugin of a path. If it is not `requested` by the program, does so only if it is found.
+  // Loads the plugin of a path. Unless the program has `requested` it, loads it only if its state is kFound.
   Refusal load_path(const std::string& path, bool requested);
   // Loads the found plugins that serve a name, and waits for those that are being loaded. Only the refusal kBusy is
   // returned; others are logged.
@@ -111,7 +150,7 @@ class Loader final : public registry::LazyLoader {
   base::Mutex mutex_{base::Rank::kLoader};
   base::Condition ended_;  // a claim has ended
   PluginIndex index_;
-  std::vector<std::shared_ptr<LibraryStatus>> libraries_;  // those that are open, of any version
+  std::vector<std::shared_ptr<LibraryStatus>> libraries_;  // open libraries
   std::vector<std::string> places_;                        // given in code, the latest first
   std::vector<std::string> lock_folders_;                  // where a yard.lock applies
   std::vector<const Claim*> claims_;

@@ -17,7 +17,7 @@ constexpr size_t kLargestManifest = 64 * 1024, kMostWords = 4096, kLongestWord =
 // Versions and tags: visible ASCII characters without blanks.
 bool is_visible_word(std::string_view text) {
   return !text.empty() && text.size() <= kLongestWord &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
+         std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
 bool is_name(std::string_view text) {

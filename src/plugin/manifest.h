@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin's manifest, which is read before any of its code runs, whether it fits this process, and why plugins are
-// refused: a reason of the table, and details.
+// The manifest of a plugin, which is read before any of its code runs, and why plugins are refused.
 #pragma once
 
 #include <fmt/format.h>
@@ -45,7 +44,6 @@ struct ReasonInfo {
 // Every reason, in order. docs/reference/plugin_reasons.md explains each.
 std::span<const ReasonInfo> reasons() noexcept;
 
-// Returns the refusal from the function, if there is one.
 #define YARD_RETURN_IF_REFUSED(expr)                                                 \
   do {                                                                               \
     if (::yard::plugin::Refusal yard_r_ = (expr); yard_r_.refused()) return yard_r_; \

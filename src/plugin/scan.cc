@@ -33,7 +33,7 @@ Refusal check_opened(const std::string& path, const base::File& file, bool is_fo
 }
 
 Refusal open_file(PluginFile& to, const PluginSettings& settings) {
-  // Without blocking: it may be a pipe.
+  // A pipe must not block.
   base::File file(::open(to.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
   if (!file || ::fstat(file.fd(), &info) != 0) return unreadable(errno);
@@ -44,8 +44,8 @@ Refusal open_file(PluginFile& to, const PluginSettings& settings) {
             info.st_size, settings.max_file_bytes};
   to.file = std::move(file);
   std::error_code error;
-  to.folder = folder_of(fs::canonical(to.path, error).string());
-  if (error) to.folder = folder_of(to.path);
+  to.folder = fs::canonical(to.path, error).parent_path();
+  if (error) to.folder = fs::path(to.path).parent_path();
   if (settings.allow_writable) return {};
   YARD_RETURN_IF_REFUSED(check_trusted(to.folder));
   return check_opened(to.path, to.file, false);
@@ -146,7 +146,7 @@ Found search(const std::vector<std::string>& places, bool allow_writable) {
     else if (::stat(place.c_str(), &info) != 0)
       refusal = unreadable(errno);
     const bool is_folder = S_ISDIR(info.st_mode);
-    const std::string folder = is_folder ? place : folder_of(place);
+    const std::string folder = is_folder ? place : fs::path(place).parent_path().string();
     if (!refusal.refused() && !allow_writable) refusal = check_trusted(folder);
     if (refusal.refused()) {
       found.refused.push_back({.path = place, .refusal = std::move(refusal)});
@@ -168,23 +168,19 @@ Found search(const std::vector<std::string>& places, bool allow_writable) {
   return found;
 }
 
-std::string folder_of(const std::string& path) {
-  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
-}
-
 bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
 
 namespace {
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// None if the text is blank.
+// Returns no words for a blank text.
 std::vector<std::string_view> words_of(std::string_view text, char separator) {
   return base::trim(text).empty() ? std::vector<std::string_view>() : base::split(text, separator);
 }
 
-// Where plugins are installed. Found relative to this library, or to the program that it is linked into, so that an
-// installation can be moved; else as configured at build time.
+// Finds the folder where plugins are installed relative to this library, or to the program that it is linked into, so that
+// an installation can be moved. If there is none, returns the folder that was configured at build time.
 std::string installed_folder() {
   Dl_info info;
   static const char anchor = 0;
@@ -207,7 +203,7 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
   for (std::string_view folder : words_of(environment.path, ':')) folders.emplace_back(folder);
   if (const std::string folder = settings.installed ? installed_folder() : ""; exists(folder))
     folders.push_back(folder);
-  // The file of a plugin given by name; empty if there is none.
+  // Returns the file of a plugin, or an empty text if there is none.
   const auto file_of = [&](std::string_view name) -> std::string {
     for (const std::string& folder : folders)
       for (const char* prefix : {"/", "/lib"})

@@ -37,7 +37,7 @@ struct FoundFile {
 
 // Opened once, so that what was checked is what is loaded.
 struct PluginFile : FoundFile {
-  std::string folder;  // that the path leads to, without links
+  std::string folder;  // the one that holds the file that the path leads to
   base::File file;     // closed if it is too large or not regular, since it must not be hashed
 
   // Computes the digest of the whole file. Refuses a file that has grown since it was opened.
@@ -53,7 +53,7 @@ struct Found {
   std::vector<std::string> folders;  // of all files; lock files are looked for there
   std::vector<FoundFile> refused;
 };
-// The files that a list of files and folders names. A folder names its *.so, in order of name.
+// Finds the files that a list of files and folders names. A folder stands for its *.so, in order of name.
 Found search(const std::vector<std::string>& places, bool allow_writable);
 
 // Settings from the environment; empty where unset.
@@ -61,14 +61,11 @@ struct FromEnvironment {
   std::string plugins, path;
   bool operator==(const FromEnvironment&) const = default;
 };
-// The same for the places that are given in code, those of the environment, and where plugins are installed.
+// Searches the places that are given in code, those of the environment, and the folder where plugins are installed.
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    const PluginSettings& settings);
 
 // Whether the process is privileged (setuid and the like); it then ignores the environment.
 bool privileged() noexcept;
-
-// The folder of a path, "/" for one directly below the root.
-std::string folder_of(const std::string& path);
 
 }  // namespace yard::plugin

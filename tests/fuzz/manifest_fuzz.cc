@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugin/lock_file.h"
+#include "plugin/admission.h"
 #include "plugin/manifest.h"
 
 namespace {

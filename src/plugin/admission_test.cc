@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "plugin/admission.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +14,6 @@
 #include <fstream>
 #include <iterator>
 #include <thread>
-
-#include "plugin/lock_file.h"
-#include "plugin/results.h"
 
 namespace yard::plugin {
 namespace {
@@ -148,7 +147,7 @@ TEST_F(ResultStoreTest, OtherKindsOfFilesAreNotTrusted) {
   fs::create_directory(results().path());
   EXPECT_THAT(why(), HasSubstr("not a regular file"));
   fs::remove(results().path());
-  std::ofstream(results().path()) << std::string(ResultStore::kLargest + 1, 'x');
+  std::ofstream(results().path()) << std::string(kLargestList + 1, 'x');
   EXPECT_THAT(why(), HasSubstr("too large"));
 }
 

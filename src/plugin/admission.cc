@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/results.h"
+#include "plugin/admission.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,15 +21,96 @@
 namespace yard::plugin {
 namespace {
 
+constexpr std::string_view kDigest = "sha256:";
 constexpr const char* kHead =
     "# What is known about plugins, by digest. Written by Switchyard; may be deleted.\n";
 
-// How the line about a digest begins.
+Result<std::string> read_trusted(const std::string& path, bool allow_writable) {
+  const Refusal refusal = allow_writable ? Refusal() : check_trusted(path);
+  if (refusal.reason == Reason::kWritableByOthers)
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is not trusted: {}", path, refusal.detail));
+  return base::read_small_file(path, kLargestList);
+}
+
+// The beginning of the line about a digest.
 std::string start_of(std::string_view sha256) {
   return fmt::format("verify {} {} ", YARD_VERSION, sha256);
 }
 
 }  // namespace
+
+Result<LockLines> parse_lock_file(std::string_view text, const std::string& where) {
+  LockLines lines;
+  size_t number = 0;
+  for (std::string_view line : base::split(text, '\n')) {
+    ++number;
+    if (line.empty() || line.starts_with('#')) continue;
+    std::vector<std::string_view> words = base::split(line, ' ');
+    std::erase(words, "");
+    const bool good = words.size() == 3 && base::is_bare_word(words[0]) &&
+                      words[2].starts_with(kDigest) &&
+                      base::is_sha256(words[2].substr(kDigest.size()));
+    if (!good)
+      return Status(
+          Code::kParse,
+          fmt::format("{}:{}: invalid entry: expected `name version sha256:digest`, got {}", where,
+                      number, base::excerpt(line)));
+    lines.insert({std::string(words[0]), std::string(words[1]),
+                  std::string(words[2].substr(kDigest.size()))});
+  }
+  return lines;
+}
+
+std::string to_text(const LockLines& lines) {
+  std::string text = "# Only these plugins are loaded. Written by `yard plugin lock`.\n";
+  for (const LockLine& l : lines)
+    text += fmt::format("{} {} {}{}\n", l.name, l.version, kDigest, l.sha256);
+  return text;
+}
+
+Refusal LockFiles::allows(const Manifest& m, const std::string& sha256) const {
+  if (problem.refused() || !present) return problem;
+  std::string versions;
+  bool listed = false;
+  for (const LockLine& l : lines) {
+    if (l.name != m.name) continue;
+    versions += (versions.empty() ? "" : ", ") + l.version;
+    if (l.version != m.version) continue;
+    if (sha256.empty() || l.sha256 == sha256) return {};
+    listed = true;
+  }
+  if (listed)
+    return {Reason::kDigestDiffers, "version {} is listed with another digest than {}", m.version,
+            sha256};
+  if (versions.empty()) return {Reason::kNotInLockFile, "'{}' is not listed", m.name};
+  return {Reason::kNotInLockFile, "'{}' is listed in version {}, this is {}", m.name, versions,
+          m.version};
+}
+
+LockFiles LockFiles::read(const PluginSettings& settings, const std::vector<std::string>& folders) {
+  std::set<std::string> paths;
+  struct stat info;
+  if (!settings.lock_file.empty()) {
+    paths.insert(settings.lock_file);
+  } else {
+    for (const std::string& folder : folders)  // a dangling link is an error to report
+      if (const std::string path = folder + "/yard.lock"; ::lstat(path.c_str(), &info) == 0)
+        paths.insert(path);
+  }
+  LockFiles all{.present = !paths.empty()};
+  for (const std::string& path : paths) {
+    const auto text = read_trusted(path, settings.allow_writable);
+    auto one = text.ok() ? parse_lock_file(*text, path) : text.status();
+    if (one.ok())
+      all.lines.merge(*one);
+    else
+      all.problem = {Reason::kBadLockFile, one.status()};
+  }
+  return all;
+}
+
+// ---- Results of `yard verify` ----
 
 std::string ResultStore::default_folder() {
   if (privileged()) return {};
@@ -47,11 +128,7 @@ Result<std::vector<std::string>> ResultStore::read() const {
   if (!folder_.starts_with('/'))
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is not an absolute path", base::excerpt(folder_)));
-  const Refusal refusal = check_trusted(path());
-  if (refusal.reason == Reason::kWritableByOthers)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} is not trusted: {}", path(), refusal.detail));
-  YARD_ASSIGN_OR_RETURN(const std::string text, base::read_small_file(path(), kLargest));
+  YARD_ASSIGN_OR_RETURN(const std::string text, read_trusted(path(), false));
   std::vector<std::string> lines;
   for (std::string_view line : base::split(text, '\n'))
     if (!line.empty() && !line.starts_with('#')) lines.emplace_back(line);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which plugins may be loaded: those in lock files, and, where that is required, those that passed `yard verify`. Both name a
+// plugin by its digest.
+//
+// yard.lock:
+//   # Only these plugins are loaded. Written by `yard plugin lock`.
+//   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//
+// plugin_results:
+//   verify 0.1.0 60303a...d2f1 passed
+#pragma once
+
+#include <yard/status.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugin/manifest.h"
+
+namespace yard::plugin {
+
+inline constexpr size_t kLargestList = 4 << 20;  // bytes of a lock file, or of the stored results
+
+struct LockLine {
+  std::string name, version, sha256;
+  auto operator<=>(const LockLine&) const = default;
+};
+using LockLines = std::set<LockLine>;  // a plugin may have lines in several versions
+
+// Errors have the line. `where` is the name of the text in messages.
+Result<LockLines> parse_lock_file(std::string_view text, const std::string& where);
+// The text that parse_lock_file() reads back as the same.
+std::string to_text(const LockLines& lines);
+
+// All lock files that apply, together.
+struct LockFiles {
+  bool present = false;  // without a lock file every plugin may be loaded
+  LockLines lines = {};
+  Refusal problem = {};  // of a lock file that cannot be read or trusted; no plugin may be loaded
+
+  // Reads the file of the settings, else the lock files in these folders.
+  static LockFiles read(const PluginSettings& settings, const std::vector<std::string>& folders);
+  // Whether that plugin may be loaded. If there is no digest, whether it may be loaded with some digest.
+  Refusal allows(const Manifest& manifest, const std::string& sha256 = {}) const;
+};
+
+// Results of `yard verify`, newest last. Beyond a limit the oldest are dropped. Results of other versions of the library, and
+// lines that are not understood, are ignored.
+class ResultStore {
+ public:
+  static constexpr size_t kMost = 1000;
+
+  // An absolute folder, created when it is first needed. If it is empty, nothing is stored.
+  explicit ResultStore(std::string folder) : folder_(std::move(folder)) {}
+  // From XDG_STATE_HOME or HOME. Empty if neither is set, and in a privileged process. No other thread may change the
+  // environment meanwhile.
+  static std::string default_folder();
+
+  // Whether the plugin passed. Returns nothing if no result is stored, and sets `why`, if given, if the file is missing or
+  // not trusted.
+  std::optional<bool> find(std::string_view sha256, std::string* why = nullptr) const;
+  // Replaces an earlier result.
+  Status save(std::string_view sha256, bool passed) const;
+
+  std::string path() const { return folder_ + "/plugin_results"; }
+
+ private:
+  Status add(std::string_view sha256, bool passed) const;
+  // The lines without comments. An error if the file is missing or not trusted.
+  Result<std::vector<std::string>> read() const;
+
+  std::string folder_;
+};
+
+}  // namespace yard::plugin
