@@ -21,14 +21,6 @@ namespace {
 
 using base::JsonObject;
 
-Result<int64_t> number(const Json& args, const char* name, int64_t least, int64_t most,
-                       const char* expected) {
-  const Json* const value = find(args, name);
-  const auto number = value != nullptr ? whole_number(*value) : std::nullopt;
-  if (!number || *number < least || *number > most) return invalid(name, expected, value);
-  return *number;
-}
-
 // ---- Policy ----
 
 // What is set through the API changes to `next`; undone by what was set before.
@@ -221,11 +213,9 @@ Result<Changed> config_load(const Subject& s, const Json& args) {
 }
 
 Result<Changed> config_rollback(const Subject& s, const Json& args) {
-  YARD_ASSIGN_OR_RETURN(const int64_t version,
-                        number(args, "version", 1, INT64_MAX, "a number above 0"));
   const Restore restore(s);
   std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rules().roll_back(static_cast<uint64_t>(version), &problems));
+  YARD_RETURN_IF_ERROR(s.runtime.rules().roll_back(args.at("version").get<uint64_t>(), &problems));
   return Changed{rules_effect(s, problems), restore};
 }
 
@@ -308,9 +298,8 @@ Result<Changed> record_stop(const Subject& s, const Json&) {
 }
 
 Result<Changed> verbose(const Subject& s, const Json& args) {
-  YARD_ASSIGN_OR_RETURN(const int64_t level, number(args, "level", 0, 2, "0, 1 or 2"));
   const int before = s.runtime.recording().verbose();
-  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(static_cast<int>(level)));
+  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(args.at("level").get<int>()));
   return Changed{"{}", [=](const auto& to) { return to.runtime.recording().set_verbose(before); }};
 }
 
@@ -318,11 +307,9 @@ Result<Changed> verbose(const Subject& s, const Json& args) {
 constexpr int64_t kMostEvents = 100'000;
 
 Result<Changed> trace_start(const Subject& s, const Json& args) {
-  int64_t most = kMostEvents;
-  if (find(args, "max_events") != nullptr) {
-    YARD_ASSIGN_OR_RETURN(most, number(args, "max_events", 1, kMostEvents, "1 to 100000"));
-  }
-  YARD_RETURN_IF_ERROR(s.runtime.recording().start_trace(static_cast<size_t>(most)));
+  const Json* const most = find(args, "max_events");
+  const int64_t events = most != nullptr ? most->get<int64_t>() : kMostEvents;
+  YARD_RETURN_IF_ERROR(s.runtime.recording().start_trace(static_cast<size_t>(events)));
   return Changed();
 }
 
@@ -349,10 +336,10 @@ std::vector<Command> change_commands() {
           {"allow", denial, nullptr, allow},
           {"breaker", of_breaker, nullptr, breaker},
           {"config.load", {{"path", kPath}}, nullptr, config_load},
-          {"config.rollback", {{"version", kNumber}}, nullptr, config_rollback},
+          {"config.rollback", {{"version", kNeededNumber, 1}}, nullptr, config_rollback},
           {"log", {{"level", kNeededText}, {"logger"}}, nullptr, log_level},
-          {"verbose", {{"level", kNumber}}, nullptr, verbose},
-          {"trace.start", {{"max_events", kNumber}}, nullptr, trace_start},
+          {"verbose", {{"level", kNeededNumber, 0, 2}}, nullptr, verbose},
+          {"trace.start", {{"max_events", kNumber, 1, kMostEvents}}, nullptr, trace_start},
           {"trace.stop", {}, nullptr, trace_stop},
           {"record", {{"path", kPath}}, nullptr, record},
           {"record.stop", {}, nullptr, record_stop},

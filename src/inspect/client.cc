@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public client.
+// The client of yard/inspect.h.
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ Status closed(int64_t pid) {
   return Status(Code::kNotFound, fmt::format("process {} has closed the connection", pid));
 }
 
-// Connects, and checks that the process and the user at the other end are those.
+// Connects, and checks that the other end is that process of that user.
 Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time until) {
   base::File socket = inspect::make_socket();
   if (!socket)
@@ -59,17 +59,16 @@ Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time u
 Status send_line(const base::File& socket, std::string line, int64_t pid, Time until) {
   line += '\n';
   for (size_t sent = 0; sent < line.size();) {
+    if (!inspect::wait_for(socket, POLLOUT, until))
+      return Status(Code::kDeadline, fmt::format("process {} does not read the request", pid));
     const ssize_t n =
         ::send(socket.fd(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0) {
+    if (n >= 0)
       sent += static_cast<size_t>(n);
-    } else if (errno == EAGAIN) {
-      if (!inspect::wait_for(socket, POLLOUT, until))
-        return Status(Code::kDeadline, fmt::format("process {} does not read the request", pid));
-    } else if (errno != EINTR) {
-      // If it has closed the connection, it may have answered before.
-      return errno == EPIPE || errno == ECONNRESET ? Status() : closed(pid);
-    }
+    else if (errno == EPIPE || errno == ECONNRESET)
+      return {};  // the process may have answered before it closed the connection
+    else if (errno != EAGAIN && errno != EINTR)
+      return closed(pid);
   }
   return {};
 }
@@ -78,30 +77,26 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
   std::string line;
   char buffer[size_t{16} << 10];
   while (line.size() <= kInspectMostAnswer) {
+    if (!inspect::wait_for(socket, POLLIN, until))
+      return Status(Code::kDeadline, fmt::format("process {} has not answered in time", pid));
     const ssize_t n = ::recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
-    if (n > 0) {
-      const std::string_view read(buffer, static_cast<size_t>(n));
-      line += read.substr(0, read.find('\n'));
-      if (read.find('\n') != read.npos) return line;
-    } else if (n < 0 && errno == EAGAIN) {
-      if (!inspect::wait_for(socket, POLLIN, until))
-        return Status(Code::kDeadline, fmt::format("process {} has not answered in time", pid));
-    } else if (n == 0 || errno != EINTR) {
-      return closed(pid);
-    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (n <= 0) return closed(pid);
+    const std::string_view read(buffer, static_cast<size_t>(n));
+    line += read.substr(0, read.find('\n'));
+    if (read.find('\n') != read.npos) return line;
   }
   return Status(Code::kInvalidArgument,
                 fmt::format("invalid answer of process {}: expected at most {} bytes, got more",
                             pid, kInspectMostAnswer));
 }
 
-// From the answer to `hello`.
+// Reads the answer to `hello`.
 std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
                                        std::string_view answer) {
   using std::chrono::system_clock;
   try {
-    const auto parsed = inspect::Json::parse(answer);
-    const auto& result = parsed.at("result");
+    const inspect::Json result = inspect::Json::parse(answer).at("result");
     const std::chrono::duration<double> started(
         std::clamp(result.at("started").get<double>(), 0.0, 9e9));
     return InspectTarget{
@@ -172,7 +167,7 @@ struct InspectClient::Parts {
           used = Clock::now();
           return {};
         }
-        // A socket that is not that of its user matters more than one that is missing.
+        // A socket of another user matters more than a missing one.
         if (first.ok() || opened.status().code() != Code::kNotFound) first = opened.status();
       }
     if (first.code() == Code::kNotFound)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live control of a process: its runtimes, its server, and which command a request means.
+// Live control of a process: its runtimes, its server, its commands and the changes that clients made.
 #include "inspect/commands.h"
 
 #include <fmt/format.h>
@@ -11,18 +11,12 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "base/lists.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/results.h"
-#include "base/tasks.h"
 #include "base/text.h"
-#include "inspect/socket.h"
 #include "plugin/scan.h"
 
 namespace yard::inspect {
@@ -34,7 +28,7 @@ constexpr size_t kMostChanges = 256;
 struct Change {
   uint64_t runtime;
   std::string text;       // "change 3: deny {...}"
-  base::JsonObject json;  // all but whether it is undone
+  base::JsonObject json;  // without "undone"
   Undo undo;
   bool undone = false;
 
@@ -43,27 +37,23 @@ struct Change {
 
 void serve();
 
-// A forked child starts a server of its own at its next call.
 struct Process {
   base::Mutex lock{base::Rank::kRuntimes};
   base::Condition changed;
-  std::vector<LiveControl*> runtimes;  // the shared one first, then in the order of their numbers
+  std::vector<LiveControl*> runtimes;  // the shared one first
   std::thread::id runner;              // the thread that runs a command
-  bool busy = false;                   // the server is being started or stopped, without the lock
+  bool stopping = false;               // the server is being stopped, without the lock
   std::unique_ptr<Server> server;
+
   // Used by the server's thread only.
-  Peer client;  // of the command that it runs
-  std::unique_ptr<std::vector<Change>> changes =
-      std::make_unique<std::vector<Change>>();  // oldest first
+  Peer client;  // sent the command that runs
+  std::unique_ptr<std::vector<Change>> changes = std::make_unique<std::vector<Change>>();
   uint64_t last_change = 0;
 
-  void sort() {
-    std::ranges::sort(runtimes, {}, [](const LiveControl* r) {
-      return std::pair(!r->subject().shared, r->subject().id);
-    });
-  }
   base::InChild in_child{[this] {
-    runner = {}, busy = false, last_change = 0;
+    runner = {};
+    stopping = false;
+    last_change = 0;
     // The parent's thread may have been using these.
     (void)server.release();
     (void)changes.release();
@@ -78,27 +68,20 @@ Process& process() { return base::process_wide<Process>(); }
 void serve() {
   Process& p = process();
   std::unique_lock lock(p.lock);
-  if (p.busy || p.server != nullptr || p.runtimes.empty() || plugin::privileged()) return;
-  p.busy = true;
-  lock.unlock();
+  if (p.stopping || p.server != nullptr || p.runtimes.empty() || plugin::privileged()) return;
   auto server = base::or_out_of_memory(
       [] { return Server::start(directories(::geteuid())[0], handle_request); });
-  lock.lock();
   if (server.ok()) p.server = *std::move(server);
-  p.busy = false;
-  p.changed.notify_all();
   lock.unlock();
   if (!server.ok())
     base::log(LogLevel::kInfo, "inspect",
               fmt::format("no live control: {}", server.status().message()));
 }
 
-// A command that is being run. No runtime ends while one lives.
+// Lives while a command runs. No runtime ends meanwhile.
 struct Running {
   Running() { set(std::this_thread::get_id()); }
   ~Running() { set({}); }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
 
   static void set(std::thread::id runner) {
     const std::lock_guard lock(process().lock);
@@ -107,7 +90,6 @@ struct Running {
   }
 };
 
-// The runtimes of now. They stay while a command runs.
 std::vector<const Subject*> subjects() {
   const std::lock_guard lock(process().lock);
   std::vector<const Subject*> to;
@@ -265,7 +247,7 @@ void LiveControl::is_shared() {
   Process& p = process();
   const std::lock_guard lock(p.lock);
   subject_.shared = true;
-  p.sort();
+  if (std::erase(p.runtimes, this) > 0) p.runtimes.insert(p.runtimes.begin(), this);
 }
 
 void LiveControl::allow(bool on) {
@@ -273,23 +255,22 @@ void LiveControl::allow(bool on) {
   std::unique_lock lock(p.lock);
   if (base::contains(p.runtimes, this) == on) return;
   if (on) {
-    p.runtimes.push_back(this);
-    p.sort();
+    p.runtimes.insert(subject_.shared ? p.runtimes.begin() : p.runtimes.end(), this);
     lock.unlock();
     return base::at_next_call(serve);
   }
   std::erase(p.runtimes, this);
   p.changed.wait(lock, [&] {
-    return !p.busy && (p.runner == std::thread::id() || p.runner == std::this_thread::get_id());
+    return !p.stopping && (p.runner == std::thread::id() || p.runner == std::this_thread::get_id());
   });
   if (!p.runtimes.empty() || p.server == nullptr) return;
-  p.busy = true;
+  p.stopping = true;
   auto server = std::move(p.server);
   lock.unlock();
   server = nullptr;    // waits for its thread, unless this is it
   p.changes->clear();  // what could undo them is gone
   lock.lock();
-  p.busy = false;
+  p.stopping = false;
   p.changed.notify_all();
   if (!p.runtimes.empty()) base::at_next_call(serve);  // a runtime was made meanwhile
 }

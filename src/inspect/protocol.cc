@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "base/json.h"
@@ -17,42 +16,45 @@ namespace {
 
 using enum Member::Kind;
 
-constexpr size_t kLongestId = 128;
-constexpr int kDeepest = 32;
+constexpr Member kRequest[] = {{"v", kNeededNumber, kInspectVersion, kInspectVersion},
+                               {"id", kAny},
+                               {"command", kNeededText},
+                               {"args", kObject},
+                               {"runtime", kNumber}};
 
-constexpr Member kRequest[] = {
-    {"v", kAny}, {"id", kAny}, {"command", kNeededText}, {"args", kObject}, {"runtime", kNumber}};
-// By Member::Kind.
-constexpr const char* kExpected[] = {"a string",       "a string",  "a path that begins with /",
-                                     "a whole number", "an object", "anything"};
+bool is_number(const Member& m) { return m.kind == kNumber || m.kind == kNeededNumber; }
 
-bool fits(const Json& value, Member::Kind kind) {
-  if (kind == kAny) return true;
-  if (kind == kNumber) return whole_number(value).has_value();
-  if (kind == kObject) return value.is_object();
+bool fits(const Json& value, const Member& m) {
+  if (m.kind == kAny) return true;
+  if (m.kind == kObject) return value.is_object();
+  if (is_number(m)) return value.is_number_integer() && value >= m.least && value <= m.most;
   if (!value.is_string()) return false;
   const std::string& text = value.get_ref<const std::string&>();
-  if (kind == kPath) return text.starts_with('/') && text.find('\0') == text.npos;
-  return kind == kText || !text.empty();
+  if (m.kind == kPath) return text.starts_with('/') && text.find('\0') == text.npos;
+  return m.kind == kText || !text.empty();
+}
+
+std::string expected(const Member& m) {
+  if (m.kind == kObject) return "an object";
+  if (m.kind == kPath) return "a path that begins with /";
+  if (!is_number(m)) return "a string";
+  if (m.most == INT64_MAX) return fmt::format("a whole number of at least {}", m.least);
+  if (m.least == m.most) return std::to_string(m.least);
+  return fmt::format("a whole number from {} to {}", m.least, m.most);
 }
 
 Result<Json> parse(std::string_view line) {
-  std::vector<std::set<std::string>> keys;  // of each object that is being read
-  const auto refuse = [](std::string why) { throw Status(Code::kParse, "invalid JSON: " + why); };
+  constexpr int kDeepest = 32;
   using Event = Json::parse_event_t;
-  const auto watch = [&](int depth, Event event, Json& read) {
+  const auto check_depth = [&](int depth, Event event, const Json&) {
     if ((event == Event::object_start || event == Event::array_start) && depth >= kDeepest)
-      refuse(fmt::format("expected at most {} levels", kDeepest));
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(read.get<std::string>()).second)
-      refuse(fmt::format("the key {} occurs twice", base::excerpt(read.get<std::string>())));
+      throw Status(Code::kParse, fmt::format("invalid JSON: expected at most {} levels", kDeepest));
     return true;
   };
   try {
-    return Json::parse(line, watch);
-  } catch (Status& why) {
-    return std::move(why);
+    return Json::parse(line, check_depth);
+  } catch (Status& too_deep) {
+    return std::move(too_deep);
   } catch (const Json::parse_error& e) {
     // The library's text begins with "[json.exception...] parse error at line 1, column 2: ".
     const std::string_view text = e.what();
@@ -80,13 +82,6 @@ std::string text(const Json& object, std::string_view name) {
   return value != nullptr ? value->get<std::string>() : std::string();
 }
 
-std::optional<int64_t> whole_number(const Json& value) noexcept {
-  if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX})
-    return std::nullopt;
-  return value.get<int64_t>();
-}
-
 Status invalid(std::string_view what, std::string_view expected, std::string_view got) {
   return Status(Code::kInvalidArgument,
                 fmt::format("invalid {}: expected {}, got {}", what, expected, got));
@@ -108,9 +103,8 @@ Status check_members(const Json& object, std::span<const Member> members, std::s
                      base::excerpt(key) + base::did_you_mean(key, known));
   for (const Member& m : members) {
     const Json* const value = find(object, m.name);
-    const bool needed = m.kind == kNeededText || m.kind == kPath;
-    if (value == nullptr ? needed : !fits(*value, m.kind))
-      return invalid(m.name, kExpected[static_cast<size_t>(m.kind)], value);
+    const bool needed = m.kind == kNeededText || m.kind == kPath || m.kind == kNeededNumber;
+    if (value == nullptr ? needed : !fits(*value, m)) return invalid(m.name, expected(m), value);
   }
   return {};
 }
@@ -119,17 +113,12 @@ Status parse_request(std::string_view line, Request& to) {
   YARD_ASSIGN_OR_RETURN(const Json parsed, parse(line));
   if (!parsed.is_object()) return invalid("request", "an object", &parsed);
   if (const Json* const id = find(parsed, "id")) {
-    if (!id->is_number() &&
-        (!id->is_string() || id->get_ref<const std::string&>().size() > kLongestId))
-      return invalid("id", "a number or a string", id);
+    if (!id->is_number() && !id->is_string()) return invalid("id", "a number or a string", id);
     to.id = *id;
   }
   YARD_RETURN_IF_ERROR(check_members(parsed, kRequest, "request"));
-  const Json* const version = find(parsed, "v");
-  if (version == nullptr || whole_number(*version) != kInspectVersion)
-    return invalid("v", std::to_string(kInspectVersion), version);
   to.command = text(parsed, "command");
-  if (const Json* const runtime = find(parsed, "runtime")) to.runtime = whole_number(*runtime);
+  if (const Json* const runtime = find(parsed, "runtime")) to.runtime = runtime->get<int64_t>();
   if (const Json* const args = find(parsed, "args")) to.args = *args;
   return {};
 }

@@ -27,16 +27,17 @@ struct Request {
 
 // A member of a request or of its arguments.
 struct Member {
-  // kNeededText is not empty. So is kPath, which begins with '/', because the folders of client and process may differ.
-  enum class Kind : uint8_t { kText, kNeededText, kPath, kNumber, kObject, kAny };
+  // A kPath begins with '/', because the folders of client and process may differ. It is needed, and so are the kinds that
+  // say so.
+  enum class Kind : uint8_t { kText, kNeededText, kPath, kNumber, kNeededNumber, kObject, kAny };
   const char* name = nullptr;
   Kind kind = Kind::kText;
+  int64_t least = 0, most = INT64_MAX;  // of a number
 };
-// Whether the object has only these members, and those that it needs. Null counts as missing. `what` is for messages.
+// Checks that the object has only these members, and those that it needs. Null counts as missing. `what` is for messages.
 Status check_members(const Json& object, std::span<const Member> members, std::string_view what);
 
-// Fills `to` as far as the line is valid, so that the answer to a refused request has the id of its line. A member that
-// is unknown or occurs twice is an error.
+// Fills `to` as far as the line is valid, so that the answer to a refused request has the id of its line.
 Status parse_request(std::string_view line, Request& to);
 
 // The answer as one line without its newline. The result is JSON.
@@ -46,10 +47,8 @@ std::string answer(const Request& request, const Result<std::string>& result);
 std::string to_text(const Json& value);
 // Returns null if the object has no such member, or if its value is null.
 const Json* find(const Json& object, std::string_view name) noexcept;
-// The same for a member that is a string. Returns an empty text if there is none.
+// Returns the text of a member that is a string, or an empty text if there is none.
 std::string text(const Json& object, std::string_view name);
-// Returns nothing if the value is not an integer that fits.
-std::optional<int64_t> whole_number(const Json& value) noexcept;
 
 // The error "invalid WHAT: expected EXPECTED, got GOT". A null pointer prints as "none".
 Status invalid(std::string_view what, std::string_view expected, std::string_view got);

@@ -27,8 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kWaiting = 64;  // connections that are not accepted yet
-constexpr size_t kReadAtOnce = size_t{8} << 10;
-// After accept() has failed for lack of descriptors or memory.
+// No connection is accepted for this time after accept() has failed for lack of descriptors or memory.
 constexpr auto kPause = std::chrono::seconds(1);
 
 Status system_error(std::string_view what, const std::string& path, int error) {
@@ -38,7 +37,7 @@ Status system_error(std::string_view what, const std::string& path, int error) {
 
 }  // namespace
 
-// A file that a forked child closes, because its parent's clients would wait for it.
+// A file that a forked child closes, because clients of its parent would wait for the child.
 class ClosedInChild {
  public:
   explicit ClosedInChild(base::File file) : file_(std::move(file)) {}
@@ -56,14 +55,12 @@ struct Connection {
 
   ClosedInChild socket;
   Peer peer;
-  std::string in;   // what has been read of requests
-  std::string out;  // what is left of an answer
-  size_t sent = 0;  // of `out`
+  std::string in;   // requests that have not been handled
+  std::string out;  // the answer that is being sent
+  size_t sent = 0;  // bytes of `out`
   Clock::time_point deadline;
   bool ended = false;  // no more is read
   bool dead = false;
-
-  bool has_request() const noexcept { return out.empty() && in.find('\n') != in.npos; }
 };
 
 // What the thread runs.
@@ -121,7 +118,7 @@ class Server::Loop {
       }
       const auto now = Clock::now();
       connections_.remove_if([&](const Connection& c) { return c.dead || c.deadline <= now; });
-      if (polled[1].revents != 0) accept_some();
+      if (polled[1].revents != 0) accept_one();
     }
     connections_.clear();
     remove_socket();
@@ -131,7 +128,6 @@ class Server::Loop {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = ::write(wake_.fd(), &one, sizeof one);
   }
-  const std::string& path() const noexcept { return path_; }
   void remove_socket() const noexcept {
     struct stat info;
     if (::lstat(path_.c_str(), &info) == 0 && info.st_dev == made_.st_dev &&
@@ -144,7 +140,7 @@ class Server::Loop {
     auto next = Clock::time_point::max();
     if (paused_until_ > Clock::now()) next = paused_until_;
     for (const Connection& c : connections_) {
-      if (c.has_request()) return 0;
+      if (has_request(c)) return 0;
       next = std::min(next, c.deadline);
     }
     if (next == Clock::time_point::max()) return -1;
@@ -152,66 +148,58 @@ class Server::Loop {
     return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
   }
 
-  void accept_some() {
-    for (int i = 0; i < kWaiting; ++i) {
-      base::File client(::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!client) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-          paused_until_ = Clock::now() + kPause;
-        return;
-      }
-      const auto peer = peer_of(client);
-      if (!peer || (peer->user != ::geteuid() && peer->user != 0)) {
-        base::log(LogLevel::kWarn, "inspect",
-                  fmt::format("live control refused a connection of user {}",
-                              peer ? std::to_string(peer->user) : "unknown"));
-        continue;
-      }
-      if (connections_.size() < limits_.connections) {
-        connections_.emplace_back(std::move(client), *peer, Clock::now() + limits_.idle_time);
-        continue;
-      }
-      const Status many(
-          Code::kUnsupported, ErrorClass::kTransient,
-          fmt::format("too many connections: expected at most {}", limits_.connections));
-      const std::string line = answer(Request(), many) + '\n';
-      ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  void accept_one() {
+    base::File client(::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!client) {
+      if (errno != EAGAIN) paused_until_ = Clock::now() + kPause;
+      return;
     }
+    const auto peer = peer_of(client);
+    if (!peer || (peer->user != ::geteuid() && peer->user != 0)) {
+      const std::string user = peer ? std::to_string(peer->user) : "unknown";
+      base::log(LogLevel::kWarn, "inspect",
+                fmt::format("live control refused a connection of user {}", user));
+      return;
+    }
+    const auto until = Clock::now() + limits_.idle_time;
+    if (connections_.size() < limits_.connections) {
+      connections_.emplace_back(std::move(client), *peer, until);
+      return;
+    }
+    const Status many(
+        Code::kUnsupported, ErrorClass::kTransient,
+        fmt::format("too many connections: expected at most {}", limits_.connections));
+    const std::string line = answer(Request(), many) + '\n';
+    ::send(client.fd(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  // Whether there is a whole request, or one that is too long.
+  bool has_request(const Connection& c) const {
+    return c.out.empty() && (c.in.find('\n') != c.in.npos || c.in.size() > limits_.request);
   }
 
   void serve(Connection& c, short events) {
     if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty()) read(c);
-    if (!c.dead && c.has_request()) handle(c);
+    if (!c.dead && has_request(c)) handle(c);
     if (!c.dead && !c.out.empty()) write(c);
-    if (c.out.empty() && c.ended && !c.has_request()) c.dead = true;
+    if (c.out.empty() && c.ended && !has_request(c)) c.dead = true;
   }
 
   void read(Connection& c) {
-    char buffer[kReadAtOnce];
-    while (c.in.size() <= limits_.request) {
-      const size_t room = limits_.request + 1 - c.in.size();  // for its newline, too
-      const ssize_t n = ::recv(c.socket.fd(), buffer, std::min(sizeof buffer, room), MSG_DONTWAIT);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        c.ended = n == 0, c.dead = n < 0 && errno != EAGAIN;
-        break;
-      }
-      const bool first = c.in.empty();
-      c.in.append(buffer, static_cast<size_t>(n));
-      if (first) set_deadline(c);
-      if (c.in.find('\n', c.in.size() - static_cast<size_t>(n)) != c.in.npos) break;
+    char buffer[size_t{8} << 10];
+    const ssize_t n = ::recv(c.socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n <= 0) {
+      c.ended = n == 0;
+      c.dead = n < 0 && errno != EAGAIN && errno != EINTR;
+      return;
     }
-    if (c.dead || c.in.size() <= limits_.request || c.in.find('\n') != c.in.npos) return;
-    c.ended = true, c.in.clear();
-    const Status too_long(
-        Code::kInvalidArgument,
-        fmt::format("invalid request: expected at most {} bytes on a line, got more",
-                    limits_.request));
-    set_answer(c, answer(Request(), too_long));
+    const bool first = c.in.empty();
+    c.in.append(buffer, static_cast<size_t>(n));
+    if (first) set_deadline(c);
   }
 
   void handle(Connection& c) {
-    const size_t end = c.in.find('\n');
+    const size_t end = std::min(c.in.find('\n'), c.in.size());
     std::string line = c.in.substr(0, end);
     c.in.erase(0, end + 1);
     if (line.ends_with('\r')) line.pop_back();
@@ -219,35 +207,40 @@ class Server::Loop {
     if (line.empty()) return;
     Request request;
     try {
-      const Status parsed = parse_request(line, request);
-      std::string text = answer(request, parsed.ok() ? handler_(request, c.peer) : parsed);
-      if (text.size() > limits_.answer)
-        text = answer(request, Status(Code::kUnsupported,
-                                      fmt::format("the answer has {} bytes, at most {} are sent",
-                                                  text.size(), limits_.answer)));
-      set_answer(c, std::move(text));
+      c.out = answer(request, run(c, line, request));
     } catch (const std::exception& e) {
-      set_answer(c, answer(request, Status(Code::kInternal, base::exception_text(e))));
+      c.out = answer(request, Status(Code::kInternal, base::exception_text(e)));
     }
-  }
-
-  void set_answer(Connection& c, std::string line) const {
-    c.out = std::move(line) + '\n';
+    if (c.out.size() > limits_.answer)
+      c.out = answer(request, Status(Code::kUnsupported,
+                                     fmt::format("the answer has {} bytes, at most {} are sent",
+                                                 c.out.size(), limits_.answer)));
+    c.out += '\n';
     c.sent = 0;
     set_deadline(c);
   }
 
-  void write(Connection& c) const {
-    while (c.sent < c.out.size()) {
-      const ssize_t n = ::send(c.socket.fd(), c.out.data() + c.sent, c.out.size() - c.sent,
-                               MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        c.dead = errno != EAGAIN;
-        return;
-      }
-      c.sent += static_cast<size_t>(n);
+  Result<std::string> run(Connection& c, std::string_view line, Request& request) {
+    if (line.size() <= limits_.request) {
+      YARD_RETURN_IF_ERROR(parse_request(line, request));
+      return handler_(request, c.peer);
     }
+    c.ended = true;
+    c.in.clear();
+    return Status(Code::kInvalidArgument,
+                  fmt::format("invalid request: expected at most {} bytes on a line, got more",
+                              limits_.request));
+  }
+
+  void write(Connection& c) const {
+    const ssize_t n = ::send(c.socket.fd(), c.out.data() + c.sent, c.out.size() - c.sent,
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+      c.dead = errno != EAGAIN && errno != EINTR;
+      return;
+    }
+    c.sent += static_cast<size_t>(n);
+    if (c.sent < c.out.size()) return;
     c.out = {};  // an answer may be large
     set_deadline(c);
   }
@@ -285,7 +278,5 @@ Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Hand
 }
 
 Server::~Server() = default;
-
-const std::string& Server::path() const noexcept { return loop_->path(); }
 
 }  // namespace yard::inspect

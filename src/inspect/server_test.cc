@@ -79,18 +79,19 @@ class ServerTest : public testing::Test {
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     server_ = *std::move(started);
   }
+  std::string socket() const { return socket_path(folder_ / "s", ::getpid()); }
+
   const base::TempFolder folder_;
   std::unique_ptr<Server> server_;
 };
 
 TEST_F(ServerTest, AnswersInOrder) {
   start();
-  EXPECT_EQ(server_->path(), socket_path(folder_ / "s", ::getpid()));
   struct stat info;
-  ASSERT_EQ(::lstat(server_->path().c_str(), &info), 0);
+  ASSERT_EQ(::lstat(socket().c_str(), &info), 0);
   EXPECT_TRUE(S_ISSOCK(info.st_mode));
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  Raw client(server_->path());
+  Raw client(socket());
   EXPECT_EQ(client.ask(kEcho), R"({"v": 1, "id": 1, "ok": true, "result": ["echo", )" +
                                    std::to_string(::getpid()) + "]}");
   client.send("\n\r\n" + std::string(kEcho) + "\r\n" + R"({"v": 1, "id": 2, "command": "fail"})" +
@@ -104,20 +105,20 @@ TEST_F(ServerTest, AnswersInOrder) {
 
 TEST_F(ServerTest, EndsWithItsSocket) {
   start();
-  const std::string path = server_->path();
+  const std::string path = socket();
   Raw client(path);
   EXPECT_THAT(client.ask(kEcho), HasSubstr("\"ok\": true"));
   server_ = nullptr;
   EXPECT_EQ(client.line(), "closed");
   EXPECT_FALSE(std::filesystem::exists(path));
   start();  // and again
-  EXPECT_THAT(Raw(server_->path()).ask(kEcho), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
   EXPECT_EQ(Server::start(folder_ / "s", echo).status().code(), Code::kConflict);
 }
 
 TEST_F(ServerTest, LeavesASocketThatIsNotItsOwn) {
   start();
-  const std::string path = server_->path();
+  const std::string path = socket();
   std::filesystem::remove(path);
   base::write_in_place(path, "of another");
   server_ = nullptr;
@@ -131,32 +132,32 @@ TEST_F(ServerTest, ReplacesAStaleSocket) {
     ASSERT_EQ(bind_to(dead, socket_path(folder_ / "s", ::getpid())), 0);
   }
   start();
-  EXPECT_THAT(Raw(server_->path()).ask(kEcho), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
 }
 
 TEST_F(ServerTest, RefusesRequestsThatAreTooLong) {
   start({.request = 1000});
-  Raw exact(server_->path());
+  Raw exact(socket());
   std::string longest = R"({"v": 1, "id": 1, "command": "echo"})";
   longest.insert(1, 1000 - longest.size(), ' ');
   EXPECT_THAT(exact.ask(longest), HasSubstr("\"ok\": true"));
   EXPECT_THAT(exact.ask(longest + " "), HasSubstr("expected at most 1000 bytes"));
-  Raw endless(server_->path());
+  Raw endless(socket());
   endless.send(std::string(100'000, '['));
   EXPECT_THAT(endless.line(), HasSubstr("expected at most 1000 bytes on a line"));
   EXPECT_EQ(endless.line(), "closed");
-  EXPECT_THAT(Raw(server_->path()).ask(kEcho), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
 }
 
 TEST_F(ServerTest, AnswersThatAreTooLongAreErrors) {
   start({.answer = 1 << 20});
-  EXPECT_THAT(Raw(server_->path()).ask(R"({"v": 1, "id": 1, "command": "large"})"),
+  EXPECT_THAT(Raw(socket()).ask(R"({"v": 1, "id": 1, "command": "large"})"),
               HasSubstr("at most 1048576 are sent"));
 }
 
 TEST_F(ServerTest, ClosesSlowAndIdleConnections) {
   start({.request_time = milliseconds(100), .idle_time = milliseconds(300)});
-  Raw slow(server_->path());
+  Raw slow(socket());
   const auto from = Clock::now();
   std::string got = "silent";
   // A byte now and then does not help.
@@ -166,18 +167,17 @@ TEST_F(ServerTest, ClosesSlowAndIdleConnections) {
   }
   EXPECT_EQ(got, "closed");
   EXPECT_GE(Clock::now() - from, milliseconds(100));
-  Raw idle(server_->path());
+  Raw idle(socket());
   EXPECT_EQ(idle.line(), "closed");
 }
 
 TEST_F(ServerTest, AClientThatReadsNothingHoldsUpNone) {
   start({.answer_time = milliseconds(300)});
-  Raw deaf(server_->path());
+  Raw deaf(socket());
   for (int i = 0; i < 50; ++i)
     deaf.send(R"({"v": 1, "id": 1, "command": "large"})"
               "\n");
-  for (int i = 0; i < 20; ++i)
-    EXPECT_THAT(Raw(server_->path()).ask(kEcho), HasSubstr("\"ok\": true"));
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
   // Then it is closed, in the middle of the answer.
   std::this_thread::sleep_for(milliseconds(600));
   EXPECT_EQ(deaf.line(), "closed");
@@ -185,7 +185,7 @@ TEST_F(ServerTest, AClientThatReadsNothingHoldsUpNone) {
 
 TEST_F(ServerTest, ALargeAnswerArrivesWhole) {
   start();
-  Raw client(server_->path());
+  Raw client(socket());
   const std::string line = client.ask(R"({"v": 1, "id": 1, "command": "large"})");
   EXPECT_GT(line.size(), size_t{8} << 20);
   EXPECT_THAT(line.substr(line.size() - 10), testing::EndsWith("xx\"}"));
@@ -196,15 +196,15 @@ TEST_F(ServerTest, ConnectionsAreLimited) {
   start({.connections = 3});
   std::vector<std::unique_ptr<Raw>> clients;
   for (int i = 0; i < 3; ++i) {
-    clients.push_back(std::make_unique<Raw>(server_->path()));
+    clients.push_back(std::make_unique<Raw>(socket()));
     EXPECT_THAT(clients.back()->ask(kEcho), HasSubstr("\"ok\": true"));
   }
-  Raw refused(server_->path());
+  Raw refused(socket());
   EXPECT_THAT(refused.line(), HasSubstr("too many connections: expected at most 3"));
   EXPECT_EQ(refused.line(), "closed");
   clients.pop_back();
   EXPECT_TRUE(base::eventually(
-      [&] { return Raw(server_->path()).ask(kEcho).find("\"ok\": true") != std::string::npos; }));
+      [&] { return Raw(socket()).ask(kEcho).find("\"ok\": true") != std::string::npos; }));
 }
 
 TEST_F(ServerTest, ServesManyThreads) {
@@ -214,7 +214,7 @@ TEST_F(ServerTest, ServesManyThreads) {
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 20; ++i) {
-        Raw client(server_->path());
+        Raw client(socket());
         client.send("{\"v\": 1, ");
         client.send("\"id\": 5, \"command\": \"echo\"}\n");
         if (i % 3 != 0 && client.line().find("\"ok\": true") != std::string::npos) ++good;
@@ -222,7 +222,7 @@ TEST_F(ServerTest, ServesManyThreads) {
     });
   for (auto& t : threads) t.join();
   EXPECT_GT(good.load(), 0);
-  EXPECT_THAT(Raw(server_->path()).ask(kEcho), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
 }
 
 #if !defined(YARD_UNDER_TSAN)
@@ -230,12 +230,12 @@ TEST_F(ServerTest, RefusesAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   // Even where the directory would let it in.
   start();
-  Raw kept(server_->path());
+  Raw kept(socket());
   EXPECT_THAT(kept.ask(kEcho), HasSubstr("\"ok\": true"));
   ::chmod((folder_ / "").c_str(), 0755);
   ::chmod((folder_ / "s").c_str(), 0755);
-  ::chmod(server_->path().c_str(), 0666);
-  const std::string path = server_->path();
+  ::chmod(socket().c_str(), 0666);
+  const std::string path = socket();
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
@@ -251,9 +251,9 @@ TEST_F(ServerTest, RefusesAnotherUser) {
 
 TEST_F(ServerTest, AForkedChildLetsGoOfItsParentsSockets) {
   start();
-  auto client = std::make_unique<Raw>(server_->path());
+  auto client = std::make_unique<Raw>(socket());
   EXPECT_THAT(client->ask(kEcho), HasSubstr("\"ok\": true"));
-  const std::string path = server_->path();
+  const std::string path = socket();
   int hold[2];
   ASSERT_EQ(::pipe(hold), 0);
   const pid_t child = ::fork();

@@ -101,15 +101,14 @@ std::optional<Peer> peer_of(const base::File& socket) noexcept {
 }
 
 bool wait_for(const base::File& socket, short events, Time until) noexcept {
+  constexpr int64_t kDay = 24 * 3600 * 1000;
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return false;
     pollfd p = {socket.fd(), events, 0};
-    const int n =
-        ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left.count(), 24 * 3600 * 1000)));
+    const int n = ::poll(&p, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, kDay)));
     if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return false;
+    if (left.count() <= 0 || (n < 0 && errno != EINTR)) return false;
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unix sockets for server and client, and where those of a user's processes are: PID.sock in a directory that only the
-// user can open.
+// Unix sockets for server and client. The socket of a process is PID.sock in a directory that only its user can open.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,35 +17,35 @@
 
 namespace yard::inspect {
 
-// /run/user/UID/yard where the first of these directories is the user's, then /tmp/yard-UID. The first is for new sockets;
-// others may be in each, as the first may appear later.
+// Returns /run/user/UID/yard if /run/user/UID is a directory of the user, then /tmp/yard-UID. New sockets are made in the
+// first. Others may be in each, because /run/user/UID may appear later.
 std::vector<std::string> directories(uid_t user);
 
-// Makes the directory, open to this user only, unless it is there. An error if it is anything else, a symbolic link to
-// such a directory included.
+// Makes the directory, which only this user can open, unless there is one. Anything else there is an error, also a symbolic
+// link to such a directory.
 Status make_directory(const std::string& path);
 
 std::string socket_path(const std::string& directory, int64_t pid);
-// The process of a name in such a directory; empty: it is not the name of a socket.
+// Returns nothing if the name is not that of a socket.
 std::optional<int64_t> process_of(std::string_view name) noexcept;
 
 using Time = std::chrono::steady_clock::time_point;
 
-// A socket that neither blocks nor survives exec; empty with errno.
+// The socket neither blocks nor survives exec. On failure it is empty, and errno says why.
 base::File make_socket() noexcept;
-// 0 or errno; ENAMETOOLONG if the path does not fit.
+// These return 0 or an error: ENAMETOOLONG if the path does not fit, ECONNREFUSED if no process listens there, EAGAIN if too
+// many wait there.
 int bind_to(const base::File& socket, const std::string& path) noexcept;
-// ECONNREFUSED: none listens there; EAGAIN: too many wait there.
 int connect_to(const base::File& socket, const std::string& path) noexcept;
 
-// Who is at the other end, as the system tells.
+// Who is at the other end.
 struct Peer {
   uid_t user = 0;
   pid_t process = 0;  // 0 if it is in a namespace that is not visible here
 };
 std::optional<Peer> peer_of(const base::File& socket) noexcept;
 
-// Waits for events of poll(); false when the time is over.
+// Waits for events of poll(). Returns false if there are none in time.
 bool wait_for(const base::File& socket, short events, Time until) noexcept;
 
 }  // namespace yard::inspect
