@@ -35,8 +35,6 @@ Status system_error(std::string_view what, const std::string& path, int error) {
                 fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-}  // namespace
-
 // A file that a forked child closes, because clients of its parent would wait for the child.
 class ClosedInChild {
  public:
@@ -64,7 +62,7 @@ struct Connection {
 };
 
 // What the thread runs.
-class Server::Loop {
+class Loop {
  public:
   Loop(Handler handler, const Limits& limits)
       : handler_(std::move(handler)),
@@ -260,23 +258,19 @@ class Server::Loop {
   Clock::time_point paused_until_ = Clock::time_point::min();
 };
 
-Server::Server(std::shared_ptr<Loop> loop)
-    : loop_(std::move(loop)),
-      thread_("yard-inspect", {.interrupt = [loop = loop_] { loop->halt(); }}) {}
+}  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Handler handler,
                                               const Limits& limits) {
   YARD_RETURN_IF_ERROR(make_directory(directory));
   auto loop = std::make_shared<Loop>(std::move(handler), limits);
   YARD_RETURN_IF_ERROR(loop->listen(directory));
-  std::unique_ptr<Server> server(new Server(loop));
+  std::unique_ptr<Server> server(new Server([loop] { loop->halt(); }));
   if (Status started = server->thread_.post([loop] { loop->run(); }); !started.ok()) {
     loop->remove_socket();
     return started;
   }
   return server;
 }
-
-Server::~Server() = default;
 
 }  // namespace yard::inspect

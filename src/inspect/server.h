@@ -32,20 +32,16 @@ struct Limits {
 // Called on the server's thread, one request at a time. The result is JSON.
 using Handler = std::function<Result<std::string>(const Request&, const Peer&)>;
 
+// Its end removes the socket and waits for the thread.
 class Server {
  public:
   // Makes the directory if there is none. A forked child has neither socket nor thread of its parent.
   static Result<std::unique_ptr<Server>> start(const std::string& directory, Handler handler,
                                                const Limits& limits = {});
-  // Removes the socket and waits for the thread.
-  ~Server();
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
 
  private:
-  class Loop;
-  explicit Server(std::shared_ptr<Loop> loop);
-  const std::shared_ptr<Loop> loop_;
+  explicit Server(std::function<void()> interrupt)
+      : thread_("yard-inspect", {.interrupt = std::move(interrupt)}) {}
   base::TaskThread thread_;
 };
 
