@@ -23,7 +23,7 @@ using base::JsonObject;
 
 // ---- Policy ----
 
-// What is set through the API changes to `next`; undone by what was set before.
+// Replaces the policy that was set through the API.
 Result<Changed> put_policy(const Subject& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
@@ -36,7 +36,7 @@ Result<Changed> policy_set(const Subject& s, const Json& args) {
   const Json* const fields = find(args, "fields");
   if (fields == nullptr || fields->empty())
     return invalid("fields", "an object with fields of a policy", "none");
-  // The grammar is that of rule files. Null removes what is set.
+  // Fields have the grammar of rule files, except that null removes one.
   Json given = Json::object();
   for (const auto& [key, value] : fields->items())
     if (!value.is_null()) given[key] = value;
@@ -60,7 +60,7 @@ Result<Changed> policy_reset(const Subject& s, const Json&) { return put_policy(
 
 // ---- Rules ----
 
-// Puts back what was in force, exactly: also that there were no rules at all.
+// Puts back the rules that were in force, or none if there were none.
 class Restore {
  public:
   explicit Restore(const Subject& s)
@@ -71,7 +71,7 @@ class Restore {
 
   Status operator()(const Subject& s) const {
     const rules::Rules::Standing now = s.rules.standing();
-    // The file that was watched is the truth of its rules.
+    // The file that was watched may have other rules by now.
     if (before_.watched_for_file && !before_.watched.empty() && now.watched != before_.watched)
       return s.runtime.rules().load(before_.watched);
     if (!before_.rules && before_.watched.empty()) return s.runtime.rules().load("");
@@ -114,7 +114,7 @@ Result<std::vector<Condition>> parse_when(const std::string& when) {
   return to;
 }
 
-// What `deny` adds and `allow` removes: a rule, or an entry of kernel_denies if it is about all calls.
+// `deny` adds it and `allow` removes it: a rule, or an entry of kernel_denies if it is about all calls.
 struct Denial {
   std::string text;  // "'vendor.acme' of op 'softmax' when hidden=5120"
   DispatchRule rule;
@@ -157,7 +157,7 @@ struct Denial {
   }
 };
 
-// Of ops that match the glob; empty: of all.
+// The kernels of ops that match the glob. If it is empty, those of all ops.
 std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
   std::vector<std::string> to;
   for (const OpInfo& o : s.runtime.list().ops)
@@ -166,7 +166,7 @@ std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
   return to;
 }
 
-// Takes effect at once. Undone exactly, or by the opposite where the rules have changed since.
+// The undo restores the rules, or does the opposite if the rules have changed since.
 Result<Changed> change_denial(const Subject& s, const Json& args, bool deny) {
   const std::string kernel = text(args, "kernel"), op = text(args, "op"), when = text(args, "when");
   const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
@@ -285,7 +285,7 @@ Result<Changed> record_stop(const Subject& s, const Json&) {
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
   JsonObject effect;
   effect.add("path", before.path).add("calls", before.calls).add("distinct", before.distinct);
-  // Beside the first part, which a recording of that name would replace.
+  // A recording of that name would replace the first part.
   return Changed{effect.text(), [path = before.path](const Subject& to) -> Status {
                    for (int part = 2; part <= 1000; ++part) {
                      const std::string next = fmt::format("{}.{}", path, part);

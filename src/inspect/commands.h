@@ -16,12 +16,11 @@
 
 namespace yard::inspect {
 
-// Takes a change back.
 using Undo = std::function<Status(const Subject&)>;
 
 struct Changed {
   std::string result = "{}";  // JSON
-  Undo undo = {};             // null if it cannot be undone
+  Undo undo = {};             // null if the change cannot be undone
   bool bare = false;          // the result is all of the answer
 };
 
@@ -35,7 +34,6 @@ struct Command {
 std::vector<Command> query_commands();   // queries.cc
 std::vector<Command> change_commands();  // changes.cc
 
-// Runs the command that a request names.
 Result<std::string> handle_request(const Request& request, const Peer& who);
 
 // The last change as JSON, or "null".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime's part in live control. The process answers on one socket for all of its runtimes, from its first call on; so
-// does a forked child, on a socket of its own.
+// A runtime's part in live control. The process answers on one socket for all of its runtimes, from its first call on. A
+// forked child answers on a socket of its own.
 #pragma once
 
 #include <yard/runtime.h>
@@ -26,12 +26,11 @@ class LiveControl {
  public:
   LiveControl(Subject subject, bool allowed);
   ~LiveControl() { allow(false); }
-  LiveControl(const LiveControl&) = delete;
-  LiveControl& operator=(const LiveControl&) = delete;
+  LiveControl& operator=(LiveControl&&) = delete;
 
-  // Whether commands may work on the runtime. The process starts to answer with its next call, unless it is privileged, and
-  // ends to answer with its last runtime. When allow(false) returns, no command works on the runtime, and none will: call it
-  // before any other part of the runtime ends.
+  // Says whether commands may work on the runtime. The process answers from its next call on, unless it is privileged, until
+  // its last runtime ends. When allow(false) returns, no command works on the runtime, and none will: call it before any other
+  // part of the runtime ends.
   void allow(bool on);
   // Says that the runtime is Runtime::shared().
   void is_shared();
