@@ -15,7 +15,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/text.h"
+#include "base/results.h"
 #include "inspect/protocol.h"
 #include "inspect/socket.h"
 
@@ -26,8 +26,6 @@ using Clock = std::chrono::steady_clock;
 using inspect::Time;
 
 constexpr auto kListing = std::chrono::seconds(1);
-// The server closes connections that are idle for a minute.
-constexpr auto kLongestPause = std::chrono::seconds(50);
 
 Status closed(int64_t pid) {
   return Status(Code::kNotFound, fmt::format("process {} has closed the connection", pid));
@@ -54,6 +52,26 @@ Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time u
       fmt::format("invalid socket {}: expected process {} of user {}, got process {} of user {}",
                   path, pid, user, peer ? peer->process : 0,
                   peer ? static_cast<int64_t>(peer->user) : -1));
+}
+
+// Opens a connection to the process of this user. Root may name a process of any user.
+Result<base::File> open_process(int64_t pid, Time until) {
+  std::vector<uid_t> users = {::geteuid()};
+  struct stat info;
+  if (users[0] == 0 && ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid != 0)
+    users.push_back(info.st_uid);
+  Status first;
+  for (const uid_t user : users)
+    for (const std::string& directory : inspect::directories(user)) {
+      auto socket = open(inspect::socket_path(directory, pid), user, pid, until);
+      if (socket.ok()) return socket;
+      // A socket of another user matters more than a missing one.
+      if (first.ok() || socket.status().code() != Code::kNotFound) first = socket.status();
+    }
+  if (first.code() == Code::kNotFound)
+    first.note(
+        "a process answers from its first call on, unless YARD_INSPECT is off or it is privileged");
+  return first;
 }
 
 Status send_line(const base::File& socket, std::string line, int64_t pid, Time until) {
@@ -148,34 +166,6 @@ std::vector<InspectTarget> inspect_targets() {
 struct InspectClient::Parts {
   int64_t pid;
   std::chrono::nanoseconds timeout;
-  base::File socket;
-  Time used;
-
-  Status connect() {
-    const Time until = Clock::now() + timeout;
-    std::vector<uid_t> users = {::geteuid()};
-    struct stat info;
-    if (users[0] == 0 && ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 &&
-        info.st_uid != 0)
-      users.push_back(info.st_uid);
-    Status first;
-    for (const uid_t user : users)
-      for (const std::string& directory : inspect::directories(user)) {
-        auto opened = open(inspect::socket_path(directory, pid), user, pid, until);
-        if (opened.ok()) {
-          socket = *std::move(opened);
-          used = Clock::now();
-          return {};
-        }
-        // A socket of another user matters more than a missing one.
-        if (first.ok() || opened.status().code() != Code::kNotFound) first = opened.status();
-      }
-    if (first.code() == Code::kNotFound)
-      first.note(
-          "a process answers from its first call on, unless YARD_INSPECT is off or it is "
-          "privileged");
-    return first;
-  }
 };
 
 InspectClient::InspectClient(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
@@ -187,27 +177,21 @@ Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanosecon
   if (pid <= 0 || pid > INT32_MAX)
     return Status(Code::kInvalidArgument,
                   fmt::format("invalid process: expected a number above 0, got {}", pid));
-  auto parts = std::make_unique<Parts>(Parts{pid, timeout, {}, {}});
-  YARD_RETURN_IF_ERROR(parts->connect());
-  return InspectClient(std::move(parts));
+  YARD_RETURN_IF_ERROR(open_process(pid, Clock::now() + timeout).status());
+  return InspectClient(std::make_unique<Parts>(Parts{pid, timeout}));
 }
 
+// Each request has a connection of its own, because the server closes connections that are idle for a minute.
 Result<std::string> InspectClient::request(std::string_view json) {
-  Parts& p = *parts_;
   if (json.size() > kInspectMostRequest || json.find('\n') != json.npos)
     return Status(
         Code::kInvalidArgument,
         fmt::format("invalid request: expected one line of at most {} bytes, got {} bytes",
                     kInspectMostRequest, json.size()));
-  if (!p.socket || Clock::now() - p.used > kLongestPause) YARD_RETURN_IF_ERROR(p.connect());
-  const Time until = Clock::now() + p.timeout;
-  Result<std::string> line = [&]() -> Result<std::string> {
-    YARD_RETURN_IF_ERROR(send_line(p.socket, std::string(json), p.pid, until));
-    return read_line(p.socket, p.pid, until);
-  }();
-  if (!line.ok()) p.socket = {};
-  p.used = Clock::now();
-  return line;
+  const Time until = Clock::now() + parts_->timeout;
+  YARD_ASSIGN_OR_RETURN(const base::File socket, open_process(parts_->pid, until));
+  YARD_RETURN_IF_ERROR(send_line(socket, std::string(json), parts_->pid, until));
+  return read_line(socket, parts_->pid, until);
 }
 
 }  // namespace yard
