@@ -202,7 +202,8 @@ TEST(InspectChanges, LogsAndRecordings) {
 TEST(InspectChanges, VerboseLinesAndTraces) {
   World w;
   w.call();
-  EXPECT_THAT(ask("verbose", R"({"level": 3})"), HasSubstr("invalid level: expected a whole number from 0 to 2"));
+  EXPECT_THAT(ask("verbose", R"({"level": 3})"),
+              HasSubstr("invalid level: expected a whole number from 0 to 2"));
   EXPECT_THAT(ask("verbose", R"({"level": 1})"), HasSubstr("\"ok\": true"));
   EXPECT_THAT(ask("status"), HasSubstr("\"verbose\": 1, \"trace\": false"));
   EXPECT_EQ(w.runtime.recording().verbose(), 1);
