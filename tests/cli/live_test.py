@@ -294,7 +294,8 @@ class Errors(Service):
                     connection, _ = listener.accept()
                     with connection, connection.makefile("rw") as file:
                         for line in lines:
-                            file.readline()
+                            if not file.readline():
+                                break  # connect() has only looked whether somebody answers
                             file.write(line + "\n")
                             file.flush()
             except OSError:
