@@ -40,8 +40,8 @@ class Rules {
   ~Rules();
 
   // The functions below set `problems`, unless it is null, to everything that was found.
-  // load(): if there are no rules yet and the file is refused, it is watched until a version of it is accepted, provided
-  // that `at_start` is set or the file asks to be watched.
+  // If there are no rules yet and the file is refused, load() watches it until a version of it is accepted, provided that
+  // `at_start` is set or the file asks to be watched.
   Status load(const std::string& path, Problems* problems, bool at_start = false);
   // `source` is for the history. If `at_once` is set, the rollout that the rules ask for is ignored.
   Status change(Config config, std::string source, Problems* problems, bool at_once = true);
@@ -98,7 +98,7 @@ class Rules {
     std::shared_ptr<const policy::FileRules> rules;
     policy::RulesVersion version;
     Origin from;
-    std::chrono::nanoseconds hold;  // its time
+    std::chrono::nanoseconds hold;  // how long the rollout lasts
     std::chrono::steady_clock::time_point end;
   };
   struct Watched {
@@ -106,8 +106,8 @@ class Rules {
     WatchSettings settings = {};
     bool by_mode = false;   // the file asked for it, not the program
     std::string good = {};  // the digest of the last text that was not refused
-    std::optional<std::string> refused =
-        {};  // the digest of the file's last text if that was refused
+    // The digest of the file's last text if that was refused.
+    std::optional<std::string> refused = {};
 
     bool has_seen(const std::string& sha256) const { return refused.value_or(good) == sha256; }
   };

@@ -159,8 +159,8 @@ bool Rules::reread() {
   }
   watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  return stable &&
-         watched_.has_seen(sha256);  // not if the watch has ended, or another one has begun
+  // The text has not been seen if the watch has ended, or another one has begun.
+  return stable && watched_.has_seen(sha256);
 }
 
 // ---- Settings of the rules in force ----
