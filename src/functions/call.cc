@@ -15,6 +15,20 @@
 #include "functions/functions.h"
 #include "health/breaker.h"
 
+namespace yard::functions {
+
+Status status_of_exception() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e.status();
+  } catch (...) {
+    return Status(Code::kKernelFailed, "it threw: " + base::current_exception_text());
+  }
+}
+
+}  // namespace yard::functions
+
 namespace yard::detail {
 
 using functions::Implementation;
@@ -27,34 +41,30 @@ constexpr int kThreadLocal = 4;  // our index in ThreadRecord::locals
 
 using Backends = std::vector<const char*>;
 
-// The implementation that a call runs.
-struct Choice {
-  const Implementation* implementation = nullptr;  // null for the default
-  uint32_t at = 0;                                 // its place in the table
-  std::shared_ptr<health::ProbeSlots> probe;       // of a half-open breaker, entered for the call
-};
-
-// Chooses the entry, unless the call may not run it.
-void consider(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args,
-              const Backends& failed, Choice& to) {
+// Whether the call may run the entry. If its breaker is half-open, the call has entered a probe then.
+bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args,
+             const Backends& failed) {
   const Implementation& i = *e.implementation;
-  if (!e.eligibility.eligible() || base::contains(failed, i.backend)) return;
+  if (!e.eligibility.eligible() || base::contains(failed, i.backend)) return false;
   const functions::Answer a = functions::ask_once(i, thread, args);
-  if (!a.broken.empty()) return i.broken(a.broken);
-  if (!a.accepted) return i.refused(a.verdict);
-  if (e.eligibility.probes() != nullptr) {
-    if (!e.eligibility.probes()->try_enter()) return;
-    to.probe = e.eligibility.breaker->probes;
+  if (!a.broken.empty()) {
+    i.log_broken_verifier(a.broken);
+    return false;
   }
-  to.implementation = &i;
+  if (!a.accepted) {
+    function_refused(i, a.verdict);
+    return false;
+  }
+  const auto probes = e.eligibility.probes();
+  return probes == nullptr || probes->try_enter();
 }
 
 // Records a traced call, with the reasons why implementations before the chosen one did not run.
 void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
-           const FunctionArgs& args, const Table& table, const Backends& failed,
-           const Choice& chosen, const char* backend) {
+           const FunctionArgs& args, const Table& table, const Backends& failed, uint32_t chosen,
+           const char* backend) {
   std::string note;
-  for (uint32_t i = 0; i < chosen.at; ++i) {
+  for (uint32_t i = 0; i < chosen; ++i) {
     const FunctionCandidate c = functions::explain_entry(table.entries[i], thread, args);
     note += fmt::format("{}{} ", note.empty() ? "" : "; ", c.backend);
     if (base::contains(failed, table.entries[i].implementation->backend))
@@ -66,19 +76,18 @@ void trace(Tracer& tracer, const FunctionSite& site, const ThreadHead& thread,
   tracer.add(site.group + "/" + site.name, args.show(args.tuple), backend, note);
 }
 
-Choice choose(const Table& table, const FunctionSite& site, ThreadHead& thread,
-              const FunctionArgs& args, const Backends& failed) {
-  Choice to;
-  for (; to.at < table.entries.size(); ++to.at) {
-    consider(table.entries[to.at], thread, args, failed, to);
-    if (to.implementation != nullptr) break;
-  }
-  const char* const backend = to.implementation != nullptr ? to.implementation->backend : kOriginal;
+// Returns the index of the entry that the call runs, or the number of entries for the default.
+uint32_t choose(const Table& table, const FunctionSite& site, ThreadHead& thread,
+                const FunctionArgs& args, const Backends& failed) {
+  uint32_t at = 0;
+  while (at < table.entries.size() && !may_run(table.entries[at], thread, args, failed)) ++at;
+  const bool is_default = at == table.entries.size();
+  const char* const backend = is_default ? kOriginal : table.entries[at].implementation->backend;
   if (thread.scope_state != nullptr && thread.scope_state->tracer != nullptr)
-    trace(*thread.scope_state->tracer, site, thread, args, table, failed, to, backend);
+    trace(*thread.scope_state->tracer, site, thread, args, table, failed, at, backend);
   remember(thread, site, backend);
-  if (to.implementation == nullptr) count(thread, table.original);
-  return to;
+  if (is_default) count(thread, table.original);
+  return at;
 }
 
 // Whether everything that the call needs is as it was before.
@@ -93,24 +102,13 @@ bool untouched(ErrorClass c, const FunctionSite& site, const Implementation& i, 
 // Whether policy and rules allow another attempt after so many failures before this one.
 bool may_try_another(const ThreadHead& thread, size_t failures) {
   const auto s = Service::serving()->core().snapshot();
-  std::optional<bool> strict = s->policy->in_force.strict;
-  if (const ScopeState* const scope = thread.scope_state)
-    if (scope->content.policy.strict) strict = scope->content.policy.strict;
-  if (strict.value_or(false)) return false;
+  const ScopeContent* const scope =
+      thread.scope_state != nullptr ? &thread.scope_state->content : nullptr;
+  const functions::Situation now{*s, nullptr, {}, scope};
+  if (now.policy.strict.value_or(false)) return false;
   if (s->policy->file == nullptr) return true;
   const auto& most = s->policy->file->config.settings.max_fallback_attempts;
   return !most || failures < static_cast<size_t>(*most);
-}
-
-// The sites of a function share the breaker of an implementation.
-uint64_t successes_of(const Core& core, const Implementation& i) {
-  const auto snapshot = core.snapshot();
-  uint64_t sum = 0;
-  if (const auto* const tables = functions::SnapshotTables::of(*snapshot))
-    tables->for_each([&](const Implementation& other) {
-      if (other.record == i.record) sum += other.successes.total();
-    });
-  return sum;
 }
 
 // Tells health how a call ended, and gives back its probe.
@@ -119,10 +117,16 @@ void report_failure(const Implementation& i, ErrorClass c, const std::string& te
   // A function names no device, so none can be marked lost: it is a fault of the implementation.
   if (c == ErrorClass::kDeviceLost) c = ErrorClass::kFault;
   const bool decided = probe != nullptr && probe->leave(c);
+  const health::Key key = functions::health_key(*i.record);
+  health::FailedOn on{.kernel = i.record.get()};
+  // The sites of a function share the breaker of an implementation.
+  std::vector<health::Successes> successes;
+  Service::serving()->add_successes(successes);
+  for (const health::Successes& s : successes)
+    if (s.op == key.op && s.kernel == key.kernel) on.successes += s.count;
   Core& core = Service::serving()->core();
-  const health::FailedOn on{.successes = successes_of(core, i), .kernel = i.record.get()};
-  const health::BoardUpdate told = core.board->fault(functions::health_key(*i.record), c, text,
-                                                     std::chrono::steady_clock::now(), on);
+  const health::BoardUpdate told =
+      core.board->fault(key, c, text, std::chrono::steady_clock::now(), on);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
@@ -163,20 +167,21 @@ bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& ar
     {
       Guard guard(thread, site);
       if (const Table* const table = functions::find_table(site, thread, guard)) {
-        const Choice chosen = choose(*table, site, thread, args, tried);
-        if (chosen.implementation == nullptr) return false;
-        const Implementation& i = *chosen.implementation;
+        const uint32_t at = choose(*table, site, thread, args, tried);
+        if (at == table->entries.size()) return false;
+        const Implementation& i = *table->entries[at].implementation;
+        const auto probe = table->entries[at].eligibility.probes();
         // A row that takes a Next uses the rest of the table.
         if (!i.takes_next) guard.move_to_after_reading(static_cast<const FunctionRow*>(&i));
         try {
-          run(frame, i, *table, chosen.at);
+          run(frame, i, *table, at);
         } catch (...) {
-          if (!failed(site, i, thread, left, tried.size(), chosen.probe.get())) throw;
+          if (!failed(site, i, thread, left, tried.size(), probe.get())) throw;
           tried.push_back(i.backend);
           continue;
         }
         count(thread, i.succeeded);
-        if (chosen.probe != nullptr && chosen.probe->leave(ErrorClass::kOk))
+        if (probe != nullptr && probe->leave(ErrorClass::kOk))
           Service::serving()->core().health_changed();
         return true;
       }
@@ -186,6 +191,13 @@ bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& ar
       return false;
     }
   }
+}
+
+void no_default(const FunctionSite& site) {
+  throw Error(Status(Code::kNoKernel,
+                     fmt::format("function '{}/{}' has no body, and no backend runs the call; "
+                                 "expected call_or() with a default",
+                                 site.group, site.name)));
 }
 
 HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {
@@ -220,9 +232,6 @@ const char* last_selected(const FunctionSite* site) noexcept {
 
 std::string shown(double number) { return fmt::format("{:.9g}", number); }
 
-std::string shown(std::string_view text) {
-  constexpr size_t kMost = 60;
-  return fmt::format("\"{}\"{}", text.substr(0, kMost), text.size() > kMost ? "..." : "");
-}
+std::string shown(std::string_view text) { return base::excerpt(text, 60); }
 
 }  // namespace yard::detail

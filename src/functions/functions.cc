@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tables get into snapshots, the first call of a function, and activations.
+// Declarations of functions, how their tables get into snapshots, the first call of a function, and activations.
 #include "functions/functions.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,6 @@
 
 #include "base/lists.h"
 #include "base/log.h"
-#include "base/results.h"
 #include "base/text.h"
 #include "select/select.h"
 
@@ -29,10 +28,10 @@ std::string shown(const FunctionActivation& a) {
   return fmt::format("backend '{}'{}", a.backend, a.device ? " on " + to_string(*a.device) : "");
 }
 
-std::set<std::string> providing_backends(const registry::State& state) {
-  std::set<std::string> to;
-  for (const auto& f : state.functions) to.insert(f->backend);
-  return to;
+std::vector<std::string> providing_backends(const registry::State& state) {
+  std::set<std::string> names;
+  for (const auto& f : state.functions) names.insert(f->backend);
+  return {names.begin(), names.end()};
 }
 
 bool is_orphan(const registry::Function& f) {
@@ -41,6 +40,25 @@ bool is_orphan(const registry::Function& f) {
 }
 
 }  // namespace
+
+// ---- Declarations ----
+
+constinit base::AppendList<FunctionSite> g_sites;
+
+std::vector<FunctionSite*> declared_sites() {
+  std::vector<FunctionSite*> to;
+  for (FunctionSite& site : g_sites)
+    if (site.declared.load(std::memory_order_acquire) > 0) to.push_back(&site);
+  return to;
+}
+
+std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
+  std::vector<FunctionSite*> to = declared_sites();
+  std::erase_if(to, [&](const auto* s) { return s->group != group || s->name != name; });
+  return to;
+}
+
+// ---- Tables ----
 
 void Service::serve() {
   g_serving.store(this, std::memory_order_release);
@@ -68,7 +86,7 @@ bool Service::attach(FunctionSite& site) {
     return find_table(site, thread, guard) != nullptr;
   };
   if (is_there()) return true;
-  if (scope == nullptr || SnapshotTables::of(*core_.snapshot()) == nullptr) republish();
+  if (scope == nullptr || SnapshotTables::of(*core_.snapshot()) == nullptr) republish().ignore();
   const auto s = core_.snapshot();
   const SnapshotTables* const tables = SnapshotTables::of(*s);
   if (scope == nullptr || tables == nullptr) return is_there();
@@ -81,7 +99,8 @@ bool Service::attach(FunctionSite& site) {
   tables->scoped.find_or_append(std::move(made), [&](const Scoped& a, const Scoped& b) {
     return ++count, a.site == b.site && a.scope == b.scope;
   });
-  if (count > SnapshotTables::kMostScoped) republish();  // the next snapshot starts without any
+  // The next snapshot starts without tables for scopes.
+  if (count > SnapshotTables::kMostScoped) republish().ignore();
   return true;
 }
 
@@ -108,7 +127,6 @@ void Service::set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept {
   const SnapshotTables* const tables = SnapshotTables::of(next);
   if (tables == nullptr) return;
   const auto differs = [&](const FunctionSite& site) {
-    if (site.index >= tables->tables.size()) return false;
     const Table* const table = tables->find(site);
     return (table != nullptr && table->count == 0) == quiet &&
            site.quiet.load(std::memory_order_relaxed) != quiet;
@@ -125,29 +143,23 @@ void Service::set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept {
 Status Service::check_change(const registry::State& before, const registry::State& after) {
   for (const auto& f : after.functions) {
     if (base::contains(before.functions, f) || !is_orphan(*f)) continue;
-    if (const auto declared = declared_sites(f->group, f->name); !declared.empty())
+    const auto declared = declared_sites(f->group, f->name);
+    if (!declared.empty())
       return Status(
           Code::kConflict,
           fmt::format("function '{}/{}' of backend '{}' has another signature than its "
                       "declaration\n  declared: {}\n  provided: {}",
                       f->group, f->name, f->backend, declared[0]->signature, f->signature));
-    orphans_came_.store(true);
   }
+  for (const FunctionActivation& a : activations()) warn_of_orphans(after, a.backend);
   return {};
 }
 
-void Service::follow() {
-  if (!orphans_came_.exchange(false)) return;
-  std::set<std::string> backends;
-  for (const FunctionActivation& a : activations()) backends.insert(a.backend);
-  for (const std::string& b : backends) warn_of_orphans(b);
-}
-
-void Service::warn_of_orphans(std::string_view backend) const {
+void Service::warn_of_orphans(const registry::State& state, std::string_view backend) {
   std::vector<std::string> declared, orphans;
   for (const FunctionSite* site : declared_sites())
     declared.push_back(site->group + "/" + site->name);
-  for (const auto& f : core_.snapshot()->state->functions) {
+  for (const auto& f : state.functions) {
     const std::string name = f->group + "/" + f->name;
     if (f->backend == backend && is_orphan(*f))
       orphans.push_back(fmt::format("'{}'{}", name, base::did_you_mean(name, declared)));
@@ -179,27 +191,24 @@ Status Service::check_activation(const FunctionActivation& a) const {
            (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
             p.state == PluginState::kUnloading);
   };
-  const std::set<std::string> providing = providing_backends(*s->state);
-  const std::vector<std::string> list(providing.begin(), providing.end());
-  if (!providing.contains(a.backend) && std::ranges::none_of(loader_.list(), may_bring_functions))
+  const std::vector<std::string> all = providing_backends(*s->state);
+  if (!base::contains(all, a.backend) && std::ranges::none_of(loader_.list(), may_bring_functions))
     return Status(Code::kNotFound,
                   fmt::format("no backend '{}' provides functions{}{}", a.backend,
-                              base::did_you_mean(a.backend, list),
-                              list.empty() ? "; none does" : "; expected " + base::one_of(list)));
+                              base::did_you_mean(a.backend, all),
+                              all.empty() ? "; none does" : "; expected " + base::one_of(all)));
   const auto backend = backend_of(*s->state, a.backend);
   const Situation now{*s, core_.host, {}};
-  // Without an index it is for every device of the type, of which the first is probed.
-  const bool any = !device || device->index < 0;
-  const int32_t type = device ? device->type : backend->d.device_type;
   Eligibility e = by_policy(now, *backend);
-  if (e.eligible()) e = on_device(now, *backend, any ? Device{type, 0} : *device, any);
+  if (e.eligible())
+    e = on_device(now, *backend, device.value_or(Device{backend->d.device_type, -1}));
   if (e.eligible()) return {};
   return Status(Code::kUnsupported,
                 fmt::format("backend '{}' cannot be activated: {}", a.backend, e.why()));
 }
 
 Status Service::activate(const FunctionActivation& a) {
-  // Groups that are in use look for plugins only once; others may have been found or unloaded since.
+  // Groups that are in use have looked for plugins once. Others may have been found or unloaded since.
   for (const std::string& g : known_groups())
     if (in_use(g)) loader_.need(registry::PluginOffer::kGroup, g);
   YARD_RETURN_IF_ERROR(check_activation(a));
@@ -208,9 +217,10 @@ Status Service::activate(const FunctionActivation& a) {
     std::erase(activations_, a);
     activations_.push_back(a);
   }
-  republish();
-  warn_of_orphans(a.backend);
-  if (!providing_backends(*core_.snapshot()->state).contains(a.backend))
+  YARD_RETURN_IF_ERROR(republish());
+  const auto state = core_.snapshot()->state;
+  warn_of_orphans(*state, a.backend);
+  if (!base::contains(providing_backends(*state), a.backend))
     base::log(LogLevel::kWarn, "dispatch",
               fmt::format("Backend '{}' is activated and provides no functions yet: it waits for "
                           "plugins that have been found and not been opened",
@@ -222,7 +232,7 @@ Status Service::deactivate(const FunctionActivation& a) {
   std::unique_lock lock(lock_);
   const bool was_active = std::erase(activations_, a) > 0;
   lock.unlock();
-  if (was_active) return republish(), Status();
+  if (was_active) return republish();
   std::vector<std::string> active;
   for (const FunctionActivation& other : activations()) active.push_back(shown(other));
   return Status(Code::kNotFound,
@@ -231,6 +241,37 @@ Status Service::deactivate(const FunctionActivation& a) {
 }
 
 }  // namespace yard::functions
+
+namespace yard::detail {
+
+constinit std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot{nullptr};
+
+FunctionSite* declare_function(const char* group, const char* name, const char* signature,
+                               Selection selection, bool repeatable,
+                               const FunctionSamples* samples) noexcept {
+  auto made = std::make_unique<FunctionSite>();
+  made->group = group != nullptr ? group : "", made->name = name != nullptr ? name : "";
+  made->signature = signature, made->selection = selection, made->repeatable = repeatable;
+  FunctionSite* site =
+      &functions::g_sites.find_or_append(std::move(made), [](const auto& a, auto& b) {
+        b.index = a.index + 1;
+        return a.group == b.group && a.name == b.name && a.signature == b.signature &&
+               a.selection == b.selection && a.repeatable == b.repeatable;
+      });
+  if (samples != nullptr) site->samples.store(samples, std::memory_order_release);
+  // A function that is declared again may have had no table while it was not.
+  if (site->declared.fetch_add(1, std::memory_order_acq_rel) == 0)
+    site->quiet.store(false, std::memory_order_relaxed);
+  return site;
+}
+
+void undeclare_function(FunctionSite* site) noexcept {
+  // The samples may be code of a library that is unloaded with this object.
+  site->samples.store(nullptr, std::memory_order_release);
+  site->declared.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+}  // namespace yard::detail
 
 namespace yard {
 
@@ -242,7 +283,7 @@ Status Functions::set_active(std::string_view backend, std::optional<Device> dev
 std::vector<FunctionActivation> Functions::activations() const {
   const auto providing = functions::providing_backends(*service_->core_.snapshot()->state);
   std::vector<FunctionActivation> to = service_->activations();
-  for (FunctionActivation& a : to) a.waiting = !providing.contains(a.backend);
+  for (FunctionActivation& a : to) a.waiting = !base::contains(providing, a.backend);
   return to;
 }
 

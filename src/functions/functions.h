@@ -31,9 +31,8 @@ struct Source : FunctionSource {
 };
 
 struct Group {
-  std::string name;
-  bool loaded = false;     // all its sources have been asked once
-  std::thread::id loader;  // the thread that is loading it, whose calls run the default meanwhile
+  bool loaded = false;         // all its sources have been asked once
+  std::thread::id loader;      // the thread that is loading it; its calls run the default meanwhile
   std::deque<Source> sources;  // only grows
 };
 
@@ -42,12 +41,11 @@ class Service {
   // Core and loader must outlive it. `apply` applies changes to the runtime.
   Service(Core& core, plugin::Loader& loader, std::function<Status(Changes)> apply)
       : core_(core), loader_(loader), apply_(std::move(apply)) {}
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
+  Service& operator=(Service&&) = delete;
 
   // From now on this runtime serves calls of functions.
   void serve();
-  // The service that does, or null.
+  // The service that serves calls, or null.
   static Service* serving() noexcept;
   // Makes the table that a call needs and has not found; loads the group on first use. The thread must hold no guard. Returns
   // false if that is not possible now, so that the call runs the default. Throws yard::Error in a scope with an invalid policy.
@@ -55,13 +53,11 @@ class Service {
   Core& core() const noexcept { return core_; }
 
   // ---- For CoreServices ----
-  // Refuses signatures that differ from the declaration.
+  // Refuses signatures that differ from the declaration. Logs orphans of active backends.
   Status check_change(const registry::State& before, const registry::State& after);
   void make_tables(const dispatch::Snapshot* old, dispatch::Snapshot& next);
   // Tells sites that are quiet in `next`, or are not. Before the publication with false, after it with true.
   void set_quiet(const dispatch::Snapshot& next, bool quiet) noexcept;
-  // Logs orphans that a change has brought to active backends.
-  void follow();
   // How often each implementation has succeeded.
   void add_successes(std::vector<health::Successes>& to);
 
@@ -77,24 +73,24 @@ class Service {
   friend yard::Functions;
   Group& group(std::string_view name);
   // Asks sources that have not been asked yet, with `again` also those that failed. Returns the first error.
-  Status load_group(std::string_view group, bool again);
-  Status ask_sources(Group& group, bool again);
+  Status load_group(std::string_view name, bool again);
+  Status ask_sources(Group& group, std::string_view name, bool again);
   Status ask_source(Source& source);
   // All groups that functions are declared in, provided for or registered in.
   std::vector<std::string> known_groups() const;
   // Publishes a snapshot with tables as they should be now.
-  void republish() { core_.published.publish_health().ignore(); }
+  Status republish() { return core_.published.publish_health(); }
 
   Activations activations() const;
   Status check_activation(const FunctionActivation& a) const;
   Status activate(const FunctionActivation& a);
   Status deactivate(const FunctionActivation& a);
-  void warn_of_orphans(std::string_view backend) const;
+  // Each message is written once.
+  static void warn_of_orphans(const registry::State& state, std::string_view backend);
 
   Core& core_;
   plugin::Loader& loader_;
   const std::function<Status(Changes)> apply_;
-  std::atomic<bool> orphans_came_{false};
   mutable base::Mutex lock_{base::Rank::kFunctions};
   base::Condition loaded_;
   std::map<std::string, Group, std::less<>> groups_;

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
-#include <thread>
 
 #include "base/lists.h"
 #include "base/log.h"
@@ -26,9 +24,7 @@ Status would_deadlock(std::string_view what) {
 
 Group& Service::group(std::string_view name) {
   const std::lock_guard lock(lock_);
-  Group& g = groups_[std::string(name)];
-  if (g.name.empty()) g.name = name;
-  return g;
+  return groups_[std::string(name)];
 }
 
 bool Service::in_use(std::string_view name) const {
@@ -60,8 +56,8 @@ Status Service::ask_source(Source& source) {
       fmt::format("provider '{}' of group '{}'", source.name, source.group));
 }
 
-Status Service::ask_sources(Group& group, bool again) {
-  const bool opened = loader_.need(registry::PluginOffer::kGroup, group.name);
+Status Service::ask_sources(Group& group, std::string_view name, bool again) {
+  const bool opened = loader_.need(registry::PluginOffer::kGroup, name);
   Status first;
   // A source may add another.
   for (size_t i = 0;; ++i) {
@@ -86,32 +82,27 @@ Status Service::load_group(std::string_view name, bool again) {
   Group& g = group(name);
   const auto me = std::this_thread::get_id();
   const auto is_free = [&] { return g.loader == std::thread::id(); };
+  const auto is_mine = [&](const auto& named) { return named.second.loader == me; };
   std::unique_lock lock(lock_);
   if (g.loader == me || (g.loaded && !again)) return {};
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
-  // While this thread loads another group, the provider that it waits for may be waiting for this thread.
-  const bool nested =
-      std::ranges::any_of(groups_, [&](const auto& other) { return other.second.loader == me; });
-  if (!nested)
-    loaded_.wait(lock, is_free);
-  else if (!loaded_.wait_for(lock, std::chrono::seconds(1), is_free))
+  // A provider waits for no other group, because that group's provider may be waiting for this thread.
+  if (!is_free() && std::ranges::any_of(groups_, is_mine))
     return Status(Code::kWouldDeadlock,
                   fmt::format("group '{}' is being loaded by another thread, whose provider may be "
                               "waiting for this one",
-                              g.name));
+                              name));
+  loaded_.wait(lock, is_free);
   if (g.loaded && !again) return {};
   g.loader = me;
   lock.unlock();
-  struct Loading {
-    Service& service;
-    Group& group;
-    ~Loading() {
-      const std::lock_guard lock(service.lock_);
-      group.loader = {};
-      service.loaded_.notify_all();
-    }
-  } const loading{*this, g};
-  return ask_sources(g, again);
+  const auto end = [this](Group* loading) {
+    const std::lock_guard hold(lock_);
+    loading->loader = {};
+    loaded_.notify_all();
+  };
+  const std::unique_ptr<Group, decltype(end)> loading(&g, end);
+  return ask_sources(g, name, again);
 }
 
 std::vector<std::string> Service::known_groups() const {
@@ -133,7 +124,7 @@ void Service::reset() {
       for (Source& s : g.sources) s.done = false, s.attempts = 0, s.error.clear();
     }
   }
-  if (serving() == this) republish();
+  if (serving() == this) republish().ignore();
 }
 
 }  // namespace yard::functions
@@ -151,7 +142,7 @@ void Functions::add_provider(std::string group, FunctionSetup setup, std::string
     was_loaded = std::exchange(g.loaded, false);
   }
   // Without tables the next call asks it.
-  if (was_loaded && functions::Service::serving() == service_) service_->republish();
+  if (was_loaded && functions::Service::serving() == service_) service_->republish().ignore();
 }
 
 Status Functions::load(std::string_view group) {

@@ -46,7 +46,7 @@ FunctionCandidate explain_entry(const Table::Entry& e, const ThreadHead& thread,
   int32_t reason = e.eligibility.reason;
   if (e.eligibility.eligible()) {
     const Answer a = ask_once(i, thread, args);
-    health::ProbeSlots* const probes = e.eligibility.probes();
+    const auto probes = e.eligibility.probes();
     reason = a.verdict.reason;
     if (!a.broken.empty()) {
       c.verdict = "broken", c.detail = a.broken;
@@ -93,10 +93,13 @@ void Service::add_successes(std::vector<health::Successes>& to) {
   const auto s = core_.snapshot();
   const SnapshotTables* const tables = SnapshotTables::of(*s);
   if (tables == nullptr) return;
-  tables->for_each([&](const Implementation& i) {
-    const health::Key key = health_key(*i.record);
-    to.push_back({key.op, key.kernel, key.backend, i.successes.total()});
-  });
+  for (const auto& table : tables->tables) {
+    if (table == nullptr) continue;
+    for (const Table::Entry& e : table->entries) {
+      const health::Key key = health_key(*e.implementation->record);
+      to.push_back({key.op, key.kernel, key.backend, e.implementation->successes.total()});
+    }
+  }
 }
 
 }  // namespace yard::functions

@@ -38,7 +38,6 @@ Answer ask_checked(const Implementation& i, const FunctionArgs& args) {
           fmt::format("inconsistent answers: {}; {}: {}", described(first), when, described(a));
   };
   compare("asked again", ask_once(i, thread, args));
-  if (!first.broken.empty()) return first;
   Answer others[2];
   const auto ask = [&](Answer& to) {
     const ScopeOfCaller scope(base::this_thread(), thread.scope_state);
@@ -85,16 +84,17 @@ struct Examination {
   const VerifyOptions& options;
   FunctionReport report;
 
-  void take(const FunctionArgs& args) {
-    ++report.samples;
-    if (options.watch_function)
-      options.watch_function(report.function, report.backend, report.samples);
+  static void take(void* self, const FunctionArgs& args) {
+    auto& e = *static_cast<Examination*>(self);
+    ++e.report.samples;
+    if (e.options.watch_function)
+      e.options.watch_function(e.report.function, e.report.backend, e.report.samples);
     if (args.ask == nullptr)
-      return problem("invalid sample call: its size or its ask function is missing");
-    const Implementation& i = *implementation;
+      return e.problem("invalid sample call: its size or its ask function is missing");
+    const Implementation& i = *e.implementation;
     const Answer a = i.verify != nullptr ? ask_checked(i, args) : run_twice(i, args);
-    if (!a.broken.empty()) return problem(a.broken);
-    ++(a.accepted ? report.accepted : report.refused);
+    if (!a.broken.empty()) return e.problem(a.broken);
+    ++(a.accepted ? e.report.accepted : e.report.refused);
   }
   void problem(const std::string& text) {
     ++report.broken;
@@ -116,7 +116,7 @@ struct Examination {
     const yard_function_t& d = implementation->record->d;
     if (d.samples == nullptr) return false;
     const yard_samples_t to{sizeof to, 0, this, [](void* self, const yard_sample_t* sample) {
-                              static_cast<Examination*>(self)->take(args_of(sample));
+                              take(self, args_of(sample));
                             }};
     make_samples([&] { d.samples(d.self, &to); });
     return true;
@@ -129,10 +129,7 @@ struct Examination {
       const FunctionSamples* const samples = site->samples.load(std::memory_order_acquire);
       if (samples == nullptr || site->signature != f.signature) continue;
       any = true;
-      const auto take_one = [](void* self, const FunctionArgs& args) {
-        static_cast<Examination*>(self)->take(args);
-      };
-      make_samples([&] { samples->make(samples->function, take_one, this); });
+      make_samples([&] { samples->make(samples->function, &take, this); });
     }
     return any;
   }
@@ -142,8 +139,8 @@ struct Examination {
   void examine(const registry::Backend& backend, const yard_host_t* host) {
     std::string why = "makes no sample call";
     if (implementation->verify != nullptr) {
-      const bool own = take_own(), declared = take_declared();
-      if (!own && !declared) why = "declares no sample arguments";
+      const bool own = take_own();
+      if (!take_declared() && !own) why = "declares no sample arguments";
     } else if (implementation->record->d.samples == nullptr) {
       why = "declares no sample calls";
     } else if (const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);

@@ -22,14 +22,7 @@ constexpr int32_t kProgramReasons = 1 << 20;
 constexpr size_t kTexts = 4096, kMostProbes = 64;
 constinit std::atomic<const char*> g_reason_texts[kTexts]{};
 
-// Names of backends, which threads remember. Never freed.
-struct Name {
-  std::string text;
-  Name* next = nullptr;
-};
-constinit base::AppendList<Name> g_names;
-
-// The strongest source that names the backend has disabled it; none: its own default.
+// Names the strongest source that mentions the disabled backend, or else the backend's own default.
 std::string disabled_text(const Situation& s, const registry::Backend& b) {
   const policy::ProcessPolicy& p = *s.snapshot.policy;
   const auto named_by = [&](const Policy& from) { return from.backends.contains(b.name); };
@@ -65,10 +58,9 @@ FunctionRule rule_for(const Situation& s, std::string_view group, std::string_vi
   return to;
 }
 
-// The place of an active backend: those of the scope come first, then those of its device, then those of the process; in the
-// last two higher priority, then later activation. kNotActive comes last.
-constexpr std::tuple kNotActive(3, 0, 0);
-std::tuple<int, int, int> active_place(const Situation& s, const Implementation& implementation) {
+// The place of an active backend: those of the scope come first, then those of its device, then those of the process. In the
+// last two, higher priority comes first, then later activation. Returns kOut if the backend is not active.
+Table::Place active_place(const Situation& s, const Implementation& implementation) {
   const std::string& backend = implementation.record->backend;
   std::optional<Device> here;
   if (s.scope != nullptr) {
@@ -77,7 +69,7 @@ std::tuple<int, int, int> active_place(const Situation& s, const Implementation&
     if (at != first.end()) return {0, static_cast<int>(at - first.begin()), 0};
     here = s.scope->device;
   }
-  std::tuple<int, int, int> place = kNotActive;
+  Table::Place place = Table::kOut;
   for (size_t i = 0; i < s.activations.size(); ++i) {
     const auto& [active, device, waiting] = s.activations[i];
     const bool counts = !device || (here && device->type == here->type &&
@@ -88,6 +80,7 @@ std::tuple<int, int, int> active_place(const Situation& s, const Implementation&
   return place;
 }
 
+// Sets the place of the entry, too.
 Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionSite& site,
                    Table::Entry& e) {
   const registry::Function& f = *e.implementation->record;
@@ -104,17 +97,17 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionS
   if (site.selection == Selection::kActive) {
     // Availability and health were checked on activation.
     e.place = active_place(s, *e.implementation);
-    if (e.place == kNotActive) return {YARD_REASON_DISABLED, "its backend is not active"};
+    if (e.place == Table::kOut) return {YARD_REASON_DISABLED, "its backend is not active"};
     return {};
   }
   if (e.implementation->takes_next)
     return {YARD_REASON_REFUSED, "it takes a Next, which only functions of active backends offer"};
-  e.place = {0, -e.implementation->priority(), 0};
+  int listed_at = 0;
   if (const auto& listed = rule.backends)
-    std::get<0>(e.place) =
-        static_cast<int>(std::ranges::find(*listed, f.backend) - listed->begin());
+    listed_at = static_cast<int>(std::ranges::find(*listed, f.backend) - listed->begin());
+  e.place = {listed_at, -e.implementation->priority(), 0};
   // A call names no device: it is the first one of the backend's type.
-  if (Eligibility by = on_device(s, *b, {b->d.device_type, 0}, false); !by.eligible()) {
+  if (Eligibility by = on_device(s, *b, {b->d.device_type, 0}); !by.eligible()) {
     // A backend that is on by itself is expected to be available.
     if (by.reason == YARD_REASON_UNAVAILABLE && b->d.enable == YARD_ENABLE_ON)
       base::log(LogLevel::kWarn, "dispatch",
@@ -159,8 +152,9 @@ Eligibility by_policy(const Situation& s, const registry::Backend& b) {
   return {};
 }
 
-Eligibility on_device(const Situation& s, const registry::Backend& b, Device device,
-                      bool any_device) {
+Eligibility on_device(const Situation& s, const registry::Backend& b, Device device) {
+  const bool any_device = device.index < 0;
+  if (any_device) device.index = 0;
   if (const registry::DeviceProbe& probe = b.probe(device, s.host); !probe.available) {
     std::string text = select::refusal(probe);
     if (text.empty()) text = fmt::format("it is not available on {}", to_string(device));
@@ -186,10 +180,7 @@ std::shared_ptr<const Implementation> Implementation::make(
   const yard_function_t& d = to->record->d;
   to->run = d.function, to->verify = d.verify, to->self = d.self;
   to->takes_next = (d.flags & YARD_FUNCTION_NEXT) != 0;
-  to->backend = g_names
-                    .find_or_append(std::unique_ptr<Name>(new Name{to->record->backend}),
-                                    [](const Name& a, const Name& b) { return a.text == b.text; })
-                    .text.c_str();
+  to->backend = base::interned(to->record->backend);
   to->succeeded = to->successes.id();
   const FunctionRow* const held = to.get();
   to->retired = std::make_unique<base::Retired>(
@@ -215,18 +206,7 @@ std::string Implementation::text_of(const yard_verdict_t& v) const {
   return fmt::format("reason {}, for which the backend has no text", v.reason);
 }
 
-void Implementation::refused(const yard_verdict_t& v) const {
-  for (std::atomic<int32_t>& logged : logged_) {
-    int32_t known = logged.load(std::memory_order_relaxed);
-    if (known == YARD_REASON_NONE && logged.compare_exchange_strong(known, v.reason))
-      return base::log(LogLevel::kInfo, "dispatch",
-                       fmt::format("Backend '{}' refuses a call of function '{}/{}': {}",
-                                   record->backend, record->group, record->name, text_of(v)));
-    if (known == v.reason) return;
-  }
-}
-
-void Implementation::broken(const std::string& text) const {
+void Implementation::log_broken_verifier(const std::string& text) const {
   base::log(LogLevel::kWarn, "dispatch",
             fmt::format("The verifier of backend '{}' for function '{}/{}' is broken: {}",
                         record->backend, record->group, record->name, text));
@@ -261,13 +241,11 @@ std::unique_ptr<const Table> Table::make(const Situation& s, const FunctionSite&
         if (e.implementation->record == record) made.implementation = e.implementation;
     if (made.implementation == nullptr) made.implementation = Implementation::make(record);
     made.eligibility = decide(s, rule, site, made);
+    if (!made.eligibility.eligible()) made.place = kOut;
     to->plain &= made.eligibility.probes() == nullptr;
   }
-  std::ranges::sort(to->entries, [](const Entry& a, const Entry& b) {
-    const bool in = a.eligibility.eligible();
-    if (in != b.eligibility.eligible()) return in;
-    if (in && a.place != b.place) return a.place < b.place;
-    return a.implementation->record->backend < b.implementation->record->backend;
+  std::ranges::sort(to->entries, {}, [](const Entry& e) {
+    return std::tie(e.place, e.implementation->record->backend);
   });
   for (const Entry& e : to->entries)
     if (e.eligibility.eligible()) to->list.push_back(e.implementation.get());
@@ -313,11 +291,20 @@ int32_t ProgramTexts::number(const char* text) noexcept {
 
 void function_refused(const FunctionRow& row, yard_verdict_t v) {
   if (v.reason <= YARD_REASON_NONE) v.reason = YARD_REASON_REFUSED;
-  static_cast<const Implementation&>(row).refused(v);
+  const auto& i = static_cast<const Implementation&>(row);
+  for (std::atomic<int32_t>& logged : i.logged) {
+    int32_t known = logged.load(std::memory_order_relaxed);
+    if (known == YARD_REASON_NONE && logged.compare_exchange_strong(known, v.reason))
+      return base::log(LogLevel::kInfo, "dispatch",
+                       fmt::format("Backend '{}' refuses a call of function '{}/{}': {}", i.backend,
+                                   i.record->group, i.record->name, i.text_of(v)));
+    if (known == v.reason) return;
+  }
 }
 
 void function_verifier_threw(const FunctionRow& row) {
-  static_cast<const Implementation&>(row).broken("it threw: " + base::current_exception_text());
+  static_cast<const Implementation&>(row).log_broken_verifier("it threw: " +
+                                                              base::current_exception_text());
 }
 
 }  // namespace yard::detail

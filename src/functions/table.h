@@ -20,7 +20,7 @@ using namespace detail;
 
 // All functions that the program ever declared, in the order of FunctionSite::index.
 extern base::AppendList<FunctionSite> g_sites;
-// Those with Function objects that exist now.
+// The sites for which Function objects exist now.
 std::vector<FunctionSite*> declared_sites();
 std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name);
 
@@ -29,7 +29,7 @@ using Activations = std::vector<FunctionActivation>;  // in their order
 // What decides about functions.
 struct Situation {
   const dispatch::Snapshot& snapshot;
-  const yard_host_t* host;  // that probes ask
+  const yard_host_t* host;
   const Activations activations;
   const ScopeContent* scope = nullptr;
   const Policy policy = scope != nullptr ? merge(snapshot.policy->in_force, scope->policy)
@@ -45,7 +45,9 @@ struct Eligibility {
 
   bool eligible() const noexcept { return reason == YARD_REASON_NONE; }
   // The slots of a half-open breaker, else null. A call enters one before the implementation runs.
-  health::ProbeSlots* probes() const noexcept { return breaker ? breaker->probes.get() : nullptr; }
+  std::shared_ptr<health::ProbeSlots> probes() const noexcept {
+    return breaker ? breaker->probes : nullptr;
+  }
   // Why it is out, or the state of a breaker that is not closed, as of now.
   std::string why() const;
 };
@@ -55,10 +57,9 @@ std::shared_ptr<const registry::Backend> backend_of(const registry::State& state
                                                     std::string_view name);
 // Whether policy allows and enables the backend, and this process may use it after fork(). Runs no code of the backend.
 Eligibility by_policy(const Situation& situation, const registry::Backend& backend);
-// Whether the backend is available on the device, and the device is not lost, unless it stands for all devices of its type.
-// May run the probe of the backend.
-Eligibility on_device(const Situation& situation, const registry::Backend& backend, Device device,
-                      bool any_device);
+// Whether the backend is available on the device, and the device is not lost. A device without an index stands for all of its
+// type: the first one is probed. May run the probe of the backend.
+Eligibility on_device(const Situation& situation, const registry::Backend& backend, Device device);
 
 // The key of an implementation in health: the function is the op, the backend the kernel.
 health::Key health_key(const registry::Function& implementation);
@@ -71,30 +72,27 @@ struct Implementation : FunctionRow {
   std::shared_ptr<const registry::Function> record;
   base::Counter successes, thrown, failures;  // of what was thrown, some are failures
   std::unique_ptr<base::Retired> retired;     // for when it is retired
+  // The reasons of refusals that have been logged, 0 where there is none yet. Later ones are not logged.
+  mutable std::atomic<int32_t> logged[16]{};
 
   int priority() const noexcept;  // higher comes first
-  // Logs the reason of a refusal the first time it is given, for up to kReasons reasons.
-  void refused(const yard_verdict_t& v) const;
-  // Logs that the verifier is broken.
-  void broken(const std::string& text) const;
+  void log_broken_verifier(const std::string& text) const;
   // The text of a reason that is not in the catalogue; null if there is none.
   const char* own_text(int32_t reason) const noexcept;
   std::string text_of(const yard_verdict_t& v) const;
-
- private:
-  static constexpr size_t kReasons = 16;
-  mutable std::atomic<int32_t> logged_[kReasons]{};  // reasons; 0 where there is none yet
 };
 
 struct Table : FunctionTable {
+  // Where an entry stands in the order of calls. Among equal places the name of the backend decides.
+  using Place = std::tuple<int, int, int>;
+  static constexpr Place kOut{3, 0, 0};
   struct Entry {
     std::shared_ptr<const Implementation> implementation;
     Eligibility eligibility;
-    std::tuple<int, int, int> place;  // in the order of calls; then the name of the backend decides
+    Place place = kOut;
   };
-  // The eligible ones in the order of calls, which are the rows, then the others by backend.
-  std::vector<Entry> entries;
-  std::vector<const FunctionRow*> list;
+  std::vector<Entry> entries;            // the eligible ones in the order of calls, then the others
+  std::vector<const FunctionRow*> list;  // the eligible ones: FunctionTable::rows
   std::shared_ptr<base::Counter> originals;
 
   // Takes over implementations and counters from `before`, which may be null. An empty signature of the site stands for any
@@ -116,13 +114,6 @@ struct SnapshotTables {
   static constexpr uint32_t kMostScoped = 256;
   mutable base::OwnedAppendList<Scoped> scoped;
 
-  // Calls f(implementation) for the entries of all tables outside of scopes.
-  template <class F>
-  void for_each(const F& f) const {
-    for (const auto& table : tables)
-      if (table != nullptr)
-        for (const Table::Entry& e : table->entries) f(*e.implementation);
-  }
   // Null if there is none yet. Scope 0 stands for calls outside of scopes.
   const Table* find(const FunctionSite& site, uint64_t scope = 0) const noexcept;
   // Null if no table was made for the snapshot.

@@ -70,10 +70,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return functions.check_change(before, after);
   }
   // Rules may publish again (a recorder), which leads here again.
-  void on_change() override {
-    functions.follow();
-    rules.follow();
-  }
+  void on_change() override { rules.follow(); }
   std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>& canary,
       const std::shared_ptr<const registry::OpRecord>& op_record,
