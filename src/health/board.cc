@@ -5,22 +5,20 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace yard::health {
 
 using Kind = BreakerEvent::Kind;
 
 namespace {
 
-// Bounds for kernels that have failed, backends of the program, and lost devices.
-constexpr size_t kMostRecords = 16'384;
-constexpr size_t kMostBackends = 1024, kMostDevices = 1024;
-
 void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
   // Programs report classes, too, and may pass any number.
   const auto index = static_cast<size_t>(c);
   const bool known = index < to.failures.by_class.size();
   ++to.failures.by_class[known ? index : static_cast<size_t>(ErrorClass::kFault)];
-  to.last_error = cut(text);
+  to.last_error = base::printable(text, kMostText);
   to.last_error_at = now;
 }
 
@@ -31,28 +29,24 @@ bool is_divided(const CallKind* kind) { return kind != nullptr && *kind != CallK
 
 BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view text, Time now,
                               const FailedOn& on) {
-  Record* const r = find_or_make(key);
-  if (r == nullptr) {
-    ++totals_.untracked;
-    return {};
-  }
-  count(r->counts, c, text, now);
-  if (c != ErrorClass::kCaller && c != ErrorClass::kDeclined) r->add_failed(key.kind, on, now);
+  Record& r = find_or_make(key);
+  count(r, c, text, now);
+  if (c != ErrorClass::kCaller && c != ErrorClass::kDeclined) r.add_failed(key.kind, on, now);
   if (c == ErrorClass::kDeviceLost) return {device_lost(key.kind.device, text, now)};
-  if (std::exchange(r->identity, on.kernel) != on.kernel)
-    for (auto& [kind, breaker] : r->kinds) breaker.forget_failures();
+  if (std::exchange(r.identity, on.kernel) != on.kernel)
+    for (auto& [kind, breaker] : r.kinds) breaker.forget_failures();
   if (c != ErrorClass::kFault) return {};
-  const auto at = r->kinds.find(key.kind);
-  Breaker* of_kind = at != r->kinds.end() ? &at->second : nullptr;
-  if (!r->whole.closed() || (of_kind != nullptr && !of_kind->closed())) {
+  const auto at = r.kinds.find(key.kind);
+  Breaker* of_kind = at != r.kinds.end() ? &at->second : nullptr;
+  if (!r.whole.closed() || (of_kind != nullptr && !of_kind->closed())) {
     const Entry deciding =
-        r->whole.closed() ? Entry{*r, &key.kind, *of_kind} : Entry{*r, nullptr, r->whole};
+        r.whole.closed() ? Entry{r, &key.kind, *of_kind} : Entry{r, nullptr, r.whole};
     deciding.breaker.wrong_results |= on.wrong;
     return {apply_probes(deciding, text, now)};
   }
   if (!settings_.enabled) return {};
   const bool begins = of_kind == nullptr;
-  if (begins) of_kind = make(*r, key.kind);
+  if (begins) of_kind = make(r, key.kind);
   if (of_kind == nullptr) {
     ++totals_.untracked;
     return {};
@@ -62,10 +56,10 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   const std::string reached = of_kind->fault(settings_, now, on.wrong, on.successes);
   if (reached.empty()) return {.changed = begins && is_divided(&key.kind)};
   std::string why = with_reason(reached, text, ", the last: ");
-  if (const std::string calls = r->failed_text(&key.kind); !calls.empty())
+  if (const std::string calls = r.failed_text(&key.kind); !calls.empty())
     why += "; failed calls: " + calls;
-  open({*r, &key.kind, *of_kind}, std::move(why), now);
-  open_kernel_if_due(*r, now);
+  open({r, &key.kind, *of_kind}, std::move(why), now);
+  open_kernel_if_due(r, now);
   return {.changed = true, .opened = true};
 }
 
@@ -95,7 +89,7 @@ void BoardState::open_kernel_if_due(Record& r, Time now) {
   for (auto& [kind, breaker] : r.kinds) breaker.close(now);
 }
 
-// Applies the result of probes. Returns whether there is one.
+// Returns whether probes have decided something.
 bool BoardState::apply_probes(const Entry& entry, std::string_view why, Time now) {
   const ProbeSlots::Result result = entry.breaker.probed();
   if (result == ProbeSlots::Result::kClose) close(entry, "probes succeeded", now);
@@ -112,7 +106,7 @@ bool BoardState::advance(Time now) {
   bool changed = false;
   for (auto& [id, record] : records_) {
     for_each(record, [&](const Entry& e) {
-      if (apply_probes(e, e.record.counts.last_error, now)) {
+      if (apply_probes(e, e.record.last_error, now)) {
         changed = true;
       } else if (e.breaker.advance(settings_, now)) {
         emit(Kind::kHalfOpen, e, {}, now);
@@ -187,18 +181,15 @@ std::vector<BreakerEvent> BoardState::take_events() {
   return events_.take();
 }
 
-// Null if there are too many.
-Record* BoardState::find_or_make(const Key& key) {
-  const std::pair id(key.op, key.kernel);
-  if (records_.size() >= kMostRecords && !records_.contains(id)) return nullptr;
-  Record& r = records_[id];
+Record& BoardState::find_or_make(const Key& key) {
+  Record& r = records_[{key.op, key.kernel}];
   r.op = key.op, r.kernel = key.kernel;
   // Another backend may have registered a kernel of the same id since.
   if (!key.backend.empty()) r.backend = key.backend;
-  return &r;
+  return r;
 }
 
-// Makes room by dropping a closed breaker. Null if there is none.
+// Makes room by dropping closed breakers. Returns null if there are none.
 Breaker* BoardState::make(Record& to, const CallKind& kind) {
   const auto goes = [&](const auto& k) {
     const bool drop = kinds_ >= kMostKeys && k.second.closed() && !k.second.busy();
@@ -214,11 +205,10 @@ Breaker* BoardState::make(Record& to, const CallKind& kind) {
 }
 
 bool BoardState::open(const Key& key, std::string_view why, Time now) {
-  Record* const r = find_or_make(key);
-  if (r == nullptr) return false;
-  r->whole.open_manually(settings_, now);
-  for (auto& [kind, breaker] : r->kinds) breaker.close(now);
-  emit(Kind::kOpened, {*r, nullptr, r->whole}, with_reason("manual override", why), now);
+  Record& r = find_or_make(key);
+  r.whole.open_manually(settings_, now);
+  for (auto& [kind, breaker] : r.kinds) breaker.close(now);
+  emit(Kind::kOpened, {r, nullptr, r.whole}, with_reason("manual override", why), now);
   return true;
 }
 
@@ -259,9 +249,10 @@ bool BoardState::set_settings(const BreakerSettings& settings, Time now) {
 }
 
 bool BoardState::device_lost(Device device, std::string_view why, Time now) {
-  if (std::ranges::find(lost_, device) != lost_.end() || lost_.size() >= kMostDevices) return false;
+  if (std::ranges::find(lost_, device) != lost_.end()) return false;
   lost_.push_back(device);
-  emit({Kind::kDeviceLost, {}, {}, yard::to_string(device), cut(why), now, {}});
+  std::string text = base::printable(why, kMostText);
+  emit({Kind::kDeviceLost, {}, {}, yard::to_string(device), std::move(text), now, {}});
   return true;
 }
 
@@ -272,17 +263,13 @@ bool BoardState::device_back(Device device, Time now) {
 }
 
 void BoardState::record_success(std::string_view backend, uint64_t count) {
-  const std::string name(backend);
-  if (external_.size() < kMostBackends || external_.contains(name))
-    external_[name].successes += count;
+  external_[std::string(backend)].successes += count;
 }
 
 void BoardState::record_failure(std::string_view backend, ErrorClass error_class,
                                 std::string_view text, Time now) {
   if (error_class == ErrorClass::kOk) return record_success(backend);
-  record_success(backend, 0);  // makes the entry
-  if (const auto at = external_.find(backend); at != external_.end())
-    count(at->second, error_class, text, now);
+  count(external_[std::string(backend)], error_class, text, now);
 }
 
 void BoardState::restart() {

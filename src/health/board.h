@@ -4,9 +4,9 @@
 //
 //   if (board->fault(key, error_class, text, now).changed) publish(board->snapshot());   // a call has failed
 //
-// Calls that succeed do not come here. The first fault of a kind of call publishes the kind as *counting*: calls of that
+// Calls that succeed are not reported. The first fault of a kind of call publishes the kind as *counting*: calls of that
 // kind then have plans of their own, so that the counters of these plans say how many have succeeded when the next one
-// fails. Functions have counters of their own. Any thread; there is one lock, held briefly.
+// fails. Functions have counters of their own. Any thread may use a board.
 #pragma once
 
 #include <yard/health.h>
@@ -23,11 +23,11 @@
 
 namespace yard::health {
 
-// What is known of a failed call beyond its key.
+// A failed call, beside its key.
 struct FailedOn {
   bool wrong = false;  // the call returned, and its results were found wrong
   uint64_t sizes = 0;  // a hash of its sizes
-  // Makes the text of the call as a CallSpec. Called under the lock, only for sizes that have not failed before.
+  // Makes the CallSpec of the call. Called under the lock, only for sizes that have not failed before.
   std::function<std::string()> text{};
   uint64_t successes = 0;        // of calls of this kind so far
   const void* kernel = nullptr;  // that failed: another one of the same id may have replaced it
@@ -44,21 +44,18 @@ struct Successes {
   uint64_t count = 0;
 };
 
-// A kernel that has failed, or that was opened manually.
-struct Record {
-  struct Failed {
+// A kernel that has failed, or that was opened manually. The lists of KernelHealth are filled in by reports.
+struct Record : KernelHealth {
+  struct Failed : FailedCall {
     uint64_t kind, sizes;  // hashes
-    KernelHealth::FailedCall call;
   };
   struct Hash {
     size_t operator()(const CallKind& k) const noexcept { return k.hash(); }
   };
-  std::string op, kernel, backend;
   const void* identity = nullptr;  // FailedOn::kernel
-  HealthCounts counts;
-  std::vector<Failed> failed;  // at most kFailedCalls
-  Breaker whole;               // of the kernel as a whole
-  std::unordered_map<CallKind, Breaker, Hash> kinds;
+  std::vector<Failed> failed;      // at most kFailedCalls
+  health::Breaker whole;           // of the kernel as a whole
+  std::unordered_map<CallKind, health::Breaker, Hash> kinds;
 
   void add_failed(const CallKind& kind, const FailedOn& on, Time now);
   // The texts of calls of a kind, or of all kinds if it is null, separated by commas.
@@ -71,20 +68,18 @@ inline constexpr size_t kKeysToOpenKernel = 4;  // open kinds that open the kern
 // The breakers, for the thread that holds the lock of a Board.
 class BoardState {
  public:
-  // Invalid settings are replaced by the defaults.
   explicit BoardState(const BreakerSettings& settings) : settings_(usable(settings)) {}
   const BreakerSettings& settings() const noexcept { return settings_; }
 
-  // A call that did not succeed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's
-  // device. A probe must have left its slot before. While the breaker is not closed, results of calls that are no probe
-  // change nothing, since they began before.
+  // A call has failed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's device. A probe
+  // must have left its slot before. While the breaker is not closed, other calls change nothing, since they began before.
   BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
                     const FailedOn& on = {});
-  // The results of a call were checked and are right.
+  // Checked results of a call are right.
   void found_right(const Key& key, Time now);
 
   std::shared_ptr<const HealthSnapshot> snapshot();
-  // When advance() has something to do, perhaps at once. Empty if nothing is due before another report.
+  // When advance() has something to do. Empty if nothing is due before another report.
   std::optional<Time> next_change() const;
   // Does what is due: open to half-open, results of probes, new periods. This and the functions below return whether the
   // snapshot has changed.
@@ -98,15 +93,14 @@ class BoardState {
   bool replaced(std::string_view backend, Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
-  // For decisions from now on. Disabling breakers closes those that were not opened manually.
+  // Disabling breakers closes those that were not opened manually.
   bool set_settings(const BreakerSettings& settings, Time now);
 
-  // Outcomes that the program observed of a backend. They count for its failure rate, and open nothing.
+  // See yard::Health.
   void record_success(std::string_view backend, uint64_t count = 1);
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text,
                       Time now);
   HealthReport report(std::span<const Successes> successes, Time now) const;
-  // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
   // Forgets everything but the settings.
   void restart();
@@ -127,7 +121,7 @@ class BoardState {
   template <class F>
   bool close_all(const F& concerns, bool manual_too, bool repeats_too, std::string_view why,
                  Time now);
-  Record* find_or_make(const Key& key);
+  Record& find_or_make(const Key& key);
   Breaker* make(Record& to, const CallKind& kind);
   void open(const Entry& entry, std::string text, Time now);
   void open_kernel_if_due(Record& r, Time now);
@@ -151,7 +145,7 @@ class Board {
  public:
   explicit Board(const BreakerSettings& settings = {}) : state_(settings) {}
 
-  // The state, locked as long as this exists. One expression must not use a board twice.
+  // Holds the lock. One expression must not use a board twice.
   struct Locked {
     std::unique_lock<base::Mutex> lock;
     BoardState* state;
@@ -159,7 +153,7 @@ class Board {
   };
   Locked operator->() const { return {std::unique_lock(lock_), &state_}; }
 
-  // Whether take_events() has something. Takes no lock.
+  // Whether take_events() would return any. Takes no lock.
   bool has_events() const noexcept { return state_.has_events_.load(std::memory_order_acquire); }
 
  private:

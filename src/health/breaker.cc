@@ -151,26 +151,20 @@ void Breaker::close(Time now) {
 // ---- Events and texts ----
 
 void EventQueue::add(BreakerEvent event) {
-  if (events_.size() == kBreakerEvents) events_.pop_front(), ++dropped_;
+  if (events_.size() == kBreakerEvents) {
+    events_.erase(events_.begin());
+    ++dropped_;
+  }
   events_.push_back(std::move(event));
-}
-
-std::vector<BreakerEvent> EventQueue::take() {
-  const auto all = std::exchange(events_, {});
-  return {all.begin(), all.end()};
 }
 
 BreakerSettings usable(const BreakerSettings& settings) {
   return validate(settings).ok() ? settings : BreakerSettings();
 }
 
-std::string cut(std::string_view text) {
-  constexpr size_t kMostText = 500;
-  return fmt::format("{}{}", text.substr(0, kMostText), text.size() > kMostText ? "..." : "");
-}
-
 std::string with_reason(std::string_view what, std::string_view reason, std::string_view between) {
-  return fmt::format("{}{}{}", what, reason.empty() ? "" : between, cut(reason));
+  return fmt::format("{}{}{}", what, reason.empty() ? "" : between,
+                     base::printable(reason, kMostText));
 }
 
 }  // namespace health

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
 
 namespace yard::health {
 
@@ -20,8 +19,8 @@ inline constexpr Time kManual = Time::max();
 // ends when it has `failure_min_calls` calls and a smaller share of failures than `failure_percent`, or after
 // `failure_window`.
 struct FailureCount {
-  Time begin{};                    // of the window
-  uint16_t in_a_row = 0;           // consecutive failures
+  Time begin{};  // of the window
+  uint16_t in_a_row = 0;
   uint16_t calls = 0, failed = 0;  // in the window; 0 if there is none
 
   void failure(const BreakerSettings& s, Time now);
@@ -45,7 +44,7 @@ struct FailureCount {
 // phases of a breaker: a probe that outlasts its phase still excludes others, and its result is dropped.
 class ProbeSlots {
  public:
-  // Whether the caller may make a probe. If so, it must leave() exactly once.
+  // If it returns true, the caller makes a probe and must leave() exactly once.
   bool try_enter() noexcept;
   // The result of the probe: kOk is a success, kFault a failure; other classes only free the slot. Returns whether the result
   // decides the phase: then call BoardState::advance(), or fault() for a fault.
@@ -99,7 +98,6 @@ struct Breaker {
   std::shared_ptr<ProbeSlots> probes;  // made when they are first needed
 
   bool closed() const { return state == BreakerState::kClosed; }
-  // Whether a probe is inside.
   bool busy() const { return probes != nullptr && probes->busy(); }
   // Repeats are forgotten after `cooldown_cap` without a fault.
   uint32_t repeats_at(const BreakerSettings& s, Time now) const {
@@ -116,12 +114,10 @@ struct Breaker {
                      std::optional<std::chrono::nanoseconds> duration = {});
   // Does what is due: half-open after the cooldown, then new periods for probes. Returns whether it has become half-open.
   bool advance(const BreakerSettings& s, Time now);
-  // What its probes have decided.
   ProbeSlots::Result probed() const {
     return state == BreakerState::kHalfOpen ? probes->result() : ProbeSlots::Result::kNone;
   }
-  // Forgets failures, too.
-  void close(Time now);
+  void close(Time now);  // forgets failures, too
   // When it is as good as a new one, unless there is another fault.
   Time forgotten_at(const BreakerSettings& s) const {
     if (!closed() || busy()) return Time::max();
@@ -129,22 +125,22 @@ struct Breaker {
   }
 };
 
-// Events until they are taken: bounded, the oldest are dropped.
+// Events until they are taken, at most kBreakerEvents. The oldest are dropped.
 class EventQueue {
  public:
   void add(BreakerEvent event);
-  std::vector<BreakerEvent> take();
+  std::vector<BreakerEvent> take() { return std::exchange(events_, {}); }
   uint64_t dropped() const noexcept { return dropped_; }
 
  private:
-  std::deque<BreakerEvent> events_;
+  std::vector<BreakerEvent> events_;
   uint64_t dropped_ = 0;
 };
 
 // The settings, or the defaults if they are invalid.
 BreakerSettings usable(const BreakerSettings& settings);
-// Texts come from kernels and are cut to 500 characters.
-std::string cut(std::string_view text);
+// Texts that come from kernels are cut to this size.
+inline constexpr size_t kMostText = 500;
 // `manual override: bad firmware`; only `what` if there is no reason.
 std::string with_reason(std::string_view what, std::string_view reason,
                         std::string_view between = ": ");

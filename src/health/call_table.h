@@ -42,7 +42,7 @@ struct CallTotals {
   uint64_t calls = 0, failures = 0;
 };
 
-// The calls of one class that one kernel served, or failed.
+// The calls of one class that one kernel served or failed.
 class Series {
  public:
   Series(std::string_view kernel_id, Mode m) : kernel(kernel_id), mode(m) {}
@@ -51,7 +51,6 @@ class Series {
   const Mode mode;
   base::Counter calls;  // per thread
 
-  // Any thread, also inside a call.
   void add_sample(uint64_t ns) noexcept;
   void add_failure(ErrorClass error) noexcept { add(kFailures + static_cast<size_t>(error)); }
   void add_fallback() noexcept { add(kFallbacks); }
@@ -66,8 +65,7 @@ class Series {
     std::atomic<uint64_t> of[kNumbers] = {};
   };
   void add(size_t place, uint64_t n = 1) noexcept;
-  // Since the start.
-  Numbers read() const;
+  Numbers read() const;  // since the start
   void add_to(CallTotals& to) const;
 
   Block blocks_[4];   // several, so that threads seldom write to the same one
@@ -93,8 +91,7 @@ struct CallClass {
 class CallTable {
  public:
   CallTable() = default;
-  CallTable(const CallTable&) = delete;
-  CallTable& operator=(const CallTable&) = delete;
+  CallTable& operator=(CallTable&&) = delete;
 
   // The class that a call of a new plan belongs to. Takes a lock. Calls of a kind that is counting get a class even if
   // there are kMaxCallClasses.
@@ -104,15 +101,14 @@ class CallTable {
 
   // Fills in `calls`, `ops` and `since`.
   void read(RuntimeStats& to) const;
-  // Later reads give the difference to now.
-  void reset();
+  void reset();  // later reads give the difference to now
   // What each kernel has served and failed since the start, whatever was reset: by op and kernel.
   std::map<std::pair<std::string, std::string>, CallTotals> totals() const;
   // The same for one kernel. With `of`, only classes for which it returns true; it is not called for further ones.
   CallTotals totals(const std::string& op, const std::string& kernel,
                     const std::function<bool(const CallClass&)>& of = {}) const;
 
-  // In the fork handler of a child: everything is zero.
+  // In the fork handler of a child: sets everything to zero.
   void restart_in_child() noexcept;
 
  private:

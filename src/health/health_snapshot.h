@@ -24,7 +24,7 @@ class Buckets {
     if (count_ < kMost) buckets_[count_++] = static_cast<uint8_t>(std::bit_width(size));
   }
   std::span<const uint8_t> get() const noexcept { return {buckets_.data(), count_}; }
-  // The smallest and the largest size of a bucket.
+  // The smallest and the largest size in a bucket.
   static std::pair<uint64_t, uint64_t> range(uint8_t bucket) noexcept {
     const uint64_t low = bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
     return {low, bucket == 0 ? 0 : low + (low - 1)};
@@ -51,8 +51,8 @@ std::string to_string(const CallKind& kind);
 // One word for the dtypes of all tensors, in order; beyond ten a hash of them.
 uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept;
 
-// What a breaker is kept under: a kernel, and the kind of call it failed on. Nothing in it depends on policy, rules
-// or the registry's order, so no reload changes it. Made only when a call has failed.
+// A breaker is kept under a kernel and the kind of call that the kernel failed on. Neither depends on policy, rules or the
+// registry's order, so no reload changes a key.
 struct Key {
   std::string op, kernel, backend;
   CallKind kind;

@@ -27,33 +27,30 @@ void Record::add_failed(const CallKind& of_kind, const FailedOn& on, Time now) {
   const uint64_t kind = of_kind.hash();
   for (Failed& f : failed)
     if (f.kind == kind && f.sizes == on.sizes) {
-      ++f.call.count, f.call.last = now;
+      ++f.count, f.last = now;
       return;
     }
-  if (failed.size() < kFailedCalls) return failed.push_back({kind, on.sizes, {on.text(), 1, now}});
+  if (failed.size() < kFailedCalls) return failed.push_back({{on.text(), 1, now}, kind, on.sizes});
   // The text costs more than the rest of a report, so one that failed a moment ago stays.
-  Failed& oldest =
-      *std::ranges::min_element(failed, {}, [](const Failed& f) { return f.call.last; });
-  if (now - oldest.call.last >= kOld) oldest = {kind, on.sizes, {on.text(), 1, now}};
+  Failed& oldest = *std::ranges::min_element(failed, {}, &Failed::last);
+  if (now - oldest.last >= kOld) oldest = {{on.text(), 1, now}, kind, on.sizes};
 }
 
 std::string Record::failed_text(const CallKind* kind) const {
   std::string text;
   for (const Failed& f : failed)
-    if (kind == nullptr || f.kind == kind->hash()) text += (text.empty() ? "" : ", ") + f.call.call;
+    if (kind == nullptr || f.kind == kind->hash()) text += (text.empty() ? "" : ", ") + f.call;
   return text;
 }
 
 HealthReport BoardState::report(std::span<const Successes> successes, Time now) const {
   std::map<std::pair<std::string, std::string>, KernelHealth> kernels;
   for (const auto& [id, r] : records_) {
-    KernelHealth& k = kernels[id];
-    k.op = r.op, k.kernel = r.kernel, k.backend = r.backend;
-    add(k, r.counts);
-    for (const Record::Failed& f : r.failed) k.failed_calls.push_back(f.call);
+    KernelHealth& k = kernels[id] = r;
+    k.failed_calls.assign(r.failed.begin(), r.failed.end());
     std::ranges::stable_sort(k.failed_calls, std::greater(), &KernelHealth::FailedCall::last);
     for_each(const_cast<Record&>(r), [&](const Entry& e) {
-      const Breaker& b = e.breaker;
+      const health::Breaker& b = e.breaker;
       if (b.closed()) return;
       k.open.push_back({e.kind != nullptr ? to_string(*e.kind) : "", b.state,
                         b.until != kManual ? std::optional(b.until) : std::nullopt,
