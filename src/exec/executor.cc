@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans, running their kernels, and fallback after failures.
+// Making plans, running their kernels, and fallback after failures.
 #include "exec/executor.h"
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -39,8 +38,6 @@ bool inputs_at_risk(const Request& r) {
 bool fails_before_writing(const registry::Kernel& k) {
   return (k.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
 }
-
-// ---- Saved inputs ----
 
 // Calls f(parameter, tensor) for each tensor of a call.
 template <class F>
@@ -79,8 +76,6 @@ std::optional<SavedInputs> copy_inputs(const op::Program& program, const yard_va
   return all ? std::optional(std::move(to)) : std::nullopt;
 }
 
-// ---- Plans ----
-
 // The run of a plan's kernels for one call.
 struct PlanRun {
   base::ThreadRecord& thread;
@@ -95,7 +90,6 @@ struct PlanRun {
   // calls it would double the number of calls.
   bool refused = false;
 
-  // From attempt `at` on.
   Status run(size_t at) {
     for (; at < plan.attempt_count; ++at) {
       const Attempt& a = plan.attempts[at];
@@ -118,10 +112,8 @@ struct PlanRun {
       const bool returned_ok = code == YARD_OK;
       bool repaired = false;
       if (returned_ok && check != nullptr)
-        if (const Status s = check_timed([&] { return check->judge(repaired); }); !s.ok()) {
-          std::snprintf(frame.error, sizeof frame.error, "%s", std::string(s.message()).c_str());
-          code = YARD_FAULT;
-        }
+        if (const Status s = check_timed([&] { return check->judge(repaired); }); !s.ok())
+          code = frame.fail(YARD_FAULT, s.message());
       if (code == YARD_OK) {
         outcome.checked = check != nullptr && check->judged();
         outcome.unjudged = check != nullptr && !outcome.checked;
@@ -143,7 +135,6 @@ struct PlanRun {
     return finish(true);
   }
 
-  // The error text is built only if it is needed: another kernel may succeed.
   ErrorClass add_failure(const Attempt& a, int32_t code, const char* message, bool wrong = false) {
     refused = !wrong && thread.failed_by_refusal(true);
     const ErrorClass c = class_of(code, *a.kernel);
@@ -159,8 +150,8 @@ struct PlanRun {
     return kernel_failure(r.op, *f.attempt->kernel, f.code, f.message.c_str());
   }
 
-  // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
-  // found wrong, has written even if its failures do not. `intact`: it has written to buffers only.
+  // Whether another kernel may be tried. A kernel that returned YARD_OK and was found wrong has written, even if it fails
+  // before writing. If `intact`, it has written to buffers only.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok, bool intact) const {
     if (r.strict || refused || outcome.failures.size() >= plan.tries) return false;
     if (c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
@@ -169,9 +160,9 @@ struct PlanRun {
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
 
-  // The error of the whole call: all kernels failed, or no other may be tried after the last.
+  // The error of the whole call. `all` is false if another kernel may not be tried.
   Status finish(bool all) const {
-    // Not wrapped at each level, where the reason would be cut off in the end.
+    // The reason is not wrapped at each level of nested calls, which would cut it off in the end.
     if (refused) return Status(Code::kWouldDeadlock, thread.nesting.why);
     const std::vector<Failure>& failures = outcome.failures;
     if (failures.size() == 1) return status(failures[0]);
@@ -190,7 +181,7 @@ struct PlanRun {
     return to;
   }
 
-  // A probe is checked always: without a check it is no evidence about a kernel with wrong results.
+  // Probes are always checked: without a check a probe is no evidence about a kernel with wrong results.
   std::unique_ptr<registry::ResultCheck> begin_check(const registry::Kernel& k, size_t at) {
     if (r.checker == nullptr) return nullptr;
     const bool always = r.check_always || (r.admission != nullptr && r.admission->is_probe(at));
@@ -206,7 +197,6 @@ struct PlanRun {
     saved = copy_inputs(*r.program, r.args);
   }
 
-  // Warns of calls that another kernel than the selected one served.
   void log_fallback(const Attempt& served) const {
     if (!base::log_enabled("exec", LogLevel::kWarn)) return;
     const auto log = [](base::LogLimit& limit, const auto& text) {

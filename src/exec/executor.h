@@ -8,6 +8,7 @@
 #include <yard/status.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/reclaimer.h"
 #include "exec/plan.h"
@@ -34,7 +35,7 @@ class States;
 
 inline constexpr size_t kErrorBytes = detail::ThreadHead::kErrorBytes;
 
-// Memory for a kernel that is running, 64-byte aligned; null if there is none. Freed when the kernel returns.
+// Memory for a kernel that is running, aligned to 64 bytes. Null if there is none. Freed when the kernel returns.
 void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept;
 
 // The context that a kernel gets and the buffer for its message. Lives on the stack.
@@ -48,8 +49,12 @@ struct CallFrame {
   CallFrame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
     detail::start_call(call, error, flags, host, self);
   }
-  CallFrame(const CallFrame&) = delete;
-  CallFrame& operator=(const CallFrame&) = delete;
+  CallFrame& operator=(CallFrame&&) = delete;
+  // Sets the message of a failure. Returns its code.
+  int32_t fail(int32_t code, std::string_view why) noexcept {
+    std::snprintf(error, sizeof error, "%.*s", static_cast<int>(why.size()), why.data());
+    return code;
+  }
 };
 
 // Limits which calls reach some kernels of a plan.

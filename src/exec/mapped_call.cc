@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <span>
@@ -143,8 +144,6 @@ struct Axis {
   int64_t size, from, to;  // steps in bytes
 };
 
-int64_t distance(int64_t step) noexcept { return step < 0 ? -step : step; }
-
 class Copier {
  public:
   Copier(const Side<const std::byte>& from, const Side<std::byte>& to, const int64_t* sizes,
@@ -170,14 +169,13 @@ class Copier {
     walk(0, from, to);
   }
 
-  // Of the target.
-  int64_t bytes() const noexcept {
+  int64_t bytes_of_target() const noexcept {
     int64_t n = empty_ ? 0 : to_bytes_;
     for (int32_t i = 0; i < count_; ++i) n *= axes_[i].size;
     return n;
   }
 
-  // In pieces of the longest dimension. False if the host could not run all of them.
+  // Shares the longest dimension among threads. Returns false if the host could not run all pieces.
   bool run_shared(const std::byte* from, std::byte* to, const yard_host_t& host) const noexcept {
     struct Loop {
       const Copier& copier;
@@ -187,7 +185,7 @@ class Copier {
     } loop{*this, 0, from, to};
     for (int32_t i = 1; i < count_; ++i)
       if (axes_[i].size > axes_[loop.axis].size) loop.axis = i;
-    const int64_t size = axes_[loop.axis].size, each = bytes() / size;
+    const int64_t size = axes_[loop.axis].size, each = bytes_of_target() / size;
     // Whole tiles, so that threads do not write to the same cache lines more than once each.
     const int64_t grain = (kSharedCopyBytes / 4 / each / kTile + 1) * kTile;
     const auto body = [](void* context, int64_t begin, int64_t end) {
@@ -203,14 +201,14 @@ class Copier {
  private:
   static constexpr int64_t kTile = 32;
 
-  // Dimensions of large steps first. An insertion sort, since std::stable_sort allocates.
+  // Puts dimensions of large steps first. An insertion sort, since std::stable_sort allocates.
   void sort() noexcept {
     for (int32_t i = 1; i < count_; ++i)
-      for (int32_t k = i; k > 0 && distance(axes_[k - 1].to) < distance(axes_[k].to); --k)
+      for (int32_t k = i; k > 0 && std::abs(axes_[k - 1].to) < std::abs(axes_[k].to); --k)
         std::swap(axes_[k - 1], axes_[k]);
   }
 
-  // Neighbours that both sides can walk as one.
+  // Merges neighbours that both sides can walk as one.
   void merge() noexcept {
     int32_t n = 0;
     for (int32_t i = 0; i < count_; ++i) {
@@ -225,7 +223,7 @@ class Copier {
     // The dimension in which the source is densest goes next to the last.
     int32_t best = count_ - 1;
     for (int32_t i = 0; i < count_; ++i)
-      if (distance(axes_[i].from) < distance(axes_[best].from)) best = i;
+      if (std::abs(axes_[i].from) < std::abs(axes_[best].from)) best = i;
     tiled_ = best != count_ - 1;
     if (tiled_) std::rotate(axes_ + best, axes_ + best + 1, axes_ + count_ - 1);
   }
@@ -269,8 +267,8 @@ class Copier {
 void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
                    const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
   const Copier copier(from, to, sizes, rank);
-  if (host == nullptr || host->parallel_for == nullptr || copier.bytes() <= kSharedCopyBytes ||
-      !copier.run_shared(from.data, to.data, *host))
+  if (host == nullptr || host->parallel_for == nullptr ||
+      copier.bytes_of_target() <= kSharedCopyBytes || !copier.run_shared(from.data, to.data, *host))
     copier.run(from.data, to.data);
 }
 
@@ -299,10 +297,6 @@ struct Ordered {
     }
   }
 };
-
-int64_t round_up(int64_t n, int64_t multiple) noexcept {
-  return multiple == 0 ? n : (n + multiple - 1) / multiple * multiple;
-}
 
 std::byte* data_of(const yard_tensor_t& t) noexcept {
   return static_cast<std::byte*>(t.data) + t.byte_offset;
@@ -370,7 +364,10 @@ void MappedCall::lay_out(Tensor& to) noexcept {
     const DType from = from_dlpack(t.dtype), dtype = to.param->dtype_for(from);
     possible_ &= dtype != DType::invalid && op::is_copyable(from) && t.device.type == Device{}.type;
     t.data = nullptr, t.byte_offset = 0, t.dtype = to_dlpack(dtype);
-    if (t.ndim > 0) to.shape[t.ndim - 1] = round_up(to.shape[t.ndim - 1], to.param->pad);
+    if (const int64_t pad = to.param->pad; t.ndim > 0 && pad > 0) {
+      int64_t& last = to.shape[t.ndim - 1];
+      last = (last + pad - 1) / pad * pad;
+    }
     uint64_t size = static_cast<uint64_t>(yard_unit_bytes(t.dtype));
     int64_t step = 1;
     bool over = false;

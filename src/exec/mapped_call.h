@@ -41,25 +41,23 @@ class MappedCall {
  public:
   // `args` are the op's, in host memory where they need a transform. Facts are computed where they are missing.
   MappedCall(const op::ArgumentMap& map, const yard_value_t* args) noexcept;
-  MappedCall(const MappedCall&) = delete;
-  MappedCall& operator=(const MappedCall&) = delete;
+  MappedCall& operator=(MappedCall&&) = delete;
 
-  // In the kernel's order. Those in buffers have no data before place().
+  // In the kernel's order. Arguments in buffers have no data before place().
   const yard_value_t* args() const noexcept { return args_; }
   uint32_t count() const noexcept { return static_cast<uint32_t>(map_.params.size()); }
-  // Bytes of all buffers; UINT64_MAX: more than can be counted.
+  // Of all buffers; UINT64_MAX if they are too many to count.
   uint64_t bytes() const noexcept { return bytes_; }
   bool transforms() const noexcept { return buffers_ > 0; }
-  // Whether the host can make all of them: a selection has found that, for calls that are checked.
+  // Whether the host can make all buffers. Selections make sure of that for calls that are checked.
   bool possible() const noexcept { return possible_; }
-  // Whether the kernel writes to buffers only.
   bool buffers_outputs() const noexcept { return !writes_through_; }
 
   // `memory` has bytes() bytes, aligned to 64.
   void place(void* memory) noexcept;
   // Passes on the caller's own tensors instead of copies with facts, where they are not transformed.
   void pass_on(const yard_value_t* given) noexcept;
-  // Large ones by the threads of the host, if there is one.
+  // `host` may be null; see copy_elements().
   void copy_in(const yard_host_t* host) const noexcept;
   void copy_out(const yard_host_t* host) const noexcept;
 
@@ -70,9 +68,8 @@ class MappedCall {
     int64_t shape[YARD_MAX_RANK], strides[YARD_MAX_RANK];
     const yard_tensor_t* of;  // the caller's
     const op::KernelParam* param;
-    uint64_t at;       // place of its buffer
-    uint64_t size;     // bytes of it
-    bool is_buffered;  // else it is a view of the caller's
+    uint64_t at, size;  // of its buffer, in bytes
+    bool is_buffered;   // else it is a view of the caller's
   };
 
   void map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept;

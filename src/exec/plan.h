@@ -13,14 +13,14 @@
 
 namespace yard::exec {
 
-// What is kept of a kernel beside its counts; shared by all entries that list the kernel.
+// Shared by all entries that list a kernel.
 struct KernelStats {
-  // What kernels of its id had done before: an upgraded plugin's start at zero.
+  // What kernels of its id had done before: those of an upgraded plugin start at zero.
   health::CallTotals before;
   uint64_t forks = base::forks();  // of the process that had done that
-  // `now`: what kernels of its id have done.
+  // What this kernel has done, if kernels of its id have done `now`.
   health::CallTotals own(health::CallTotals now) const noexcept {
-    if (forks != base::forks()) return now;  // a forked child's start at zero, too
+    if (forks != base::forks()) return now;  // kernels of a forked child start at zero, too
     return {now.calls - before.calls, now.failures - before.failures};
   }
   mutable base::LogLimit failed, fell_back;  // of its log messages
@@ -32,7 +32,7 @@ struct Attempt {
   const KernelStats* stats;
 };
 
-// It holds no sizes of a call.
+// A plan holds no sizes of a call.
 struct Plan {
   static constexpr size_t kMaxAttempts = 8;
 
@@ -52,17 +52,17 @@ struct Plan {
   mutable std::atomic<uint32_t> pins{0};
   Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
   Attempt attempts[kMaxAttempts] = {};
-  // Where its calls are counted: its shape class, and of that the series of the first kernel. Null if they are not.
+  // Its calls are counted in its shape class, and there in the series of the first kernel. Null if they are not counted.
   const health::CallClass* call_class = nullptr;
   health::Series* series = nullptr;
 
-  // Writes at most once between two evictions: calls of other threads read the line.
+  // Writes at most once between two evictions, because calls of other threads read the line.
   void note_use() const noexcept {
     if (!used_again.load(std::memory_order_relaxed)) [[unlikely]]
       used_again.store(true, std::memory_order_relaxed);
   }
 
-  // Once its modes are known.
+  // Called once the modes are known.
   void count_in(const health::CallClass& c) noexcept {
     call_class = &c, series = c.series(attempts[0].kernel->id, modes[0]);
     if (series != nullptr) counter = series->calls.id();
@@ -78,7 +78,7 @@ struct Plan {
 
   static void operator delete(void* p) noexcept { ::operator delete(p); }  // with its key
   using Ptr = std::unique_ptr<Plan>;
-  // `attempts`: best first, at least one; those beyond kMaxAttempts are ignored.
+  // There is at least one attempt, and the best comes first. Those beyond kMaxAttempts are ignored.
   static Ptr make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts);
 };
 static_assert(sizeof(Plan) <= 300 - 4 * sizeof(uint64_t), "a plan stays within 300 bytes");

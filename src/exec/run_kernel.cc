@@ -16,13 +16,14 @@ namespace {
 
 constexpr int kThreadLocal = 1;  // the index in ThreadRecord::locals
 constexpr size_t kAlign = 64;
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;
 
 void* allocate(uint64_t bytes) noexcept {
-  if (bytes > (uint64_t{1} << 46)) return nullptr;
+  if (bytes > kMostBytes) return nullptr;
   return std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
 }
 
-// The header of memory from allocate_scratch(): a chain at the call's host_data.
+// The header of memory from allocate_scratch(). They form a chain at the call's host_data.
 struct Scratch {
   Scratch* next;
 };
@@ -86,7 +87,7 @@ int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kerne
 }
 
 void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
-  if (bytes > (uint64_t{1} << 46)) return nullptr;
+  if (bytes > kMostBytes) return nullptr;
   auto* memory = static_cast<char*>(allocate(bytes + kAlign));
   if (memory == nullptr) return nullptr;
   call.host_data = new (memory) Scratch{static_cast<Scratch*>(call.host_data)};
@@ -102,7 +103,7 @@ struct KernelRun {
   CallFrame& frame;
   const Request& r;
   MappedCall* const mapped = nullptr;
-  // The arguments in the kernel's order.
+  // In the kernel's order.
   const std::span<const yard_value_t> args =
       mapped != nullptr ? std::span(mapped->args(), mapped->count()) : std::span(r.args, r.count);
   const uint32_t count = static_cast<uint32_t>(args.size());
@@ -113,8 +114,13 @@ struct KernelRun {
     const int32_t code = detail::call_kernel(frame.call, [&]() -> int32_t {
       if (!r.trace)
         if (const int32_t failed = prepare(); failed != YARD_OK) return failed;
-      if (kernel.d.create != nullptr)
-        if (const int32_t failed = find_state(state); failed != YARD_OK) return failed;
+      if (kernel.d.create != nullptr) {
+        if (r.states == nullptr)
+          return frame.fail(YARD_DECLINED, "it has state, which this call does not support");
+        const int32_t failed = r.states->find({kernel, *r.program, frame, r.args, args}, state);
+        if (failed != YARD_OK) return failed;
+        frame.call.state = state.get();
+      }
       if (r.trace) return kernel.d.trace(&frame.call, args.data(), count);
       if (mapped == nullptr)
         return kernel.d.run(&frame.call, r.given != nullptr ? r.given : r.args, count);
@@ -129,15 +135,10 @@ struct KernelRun {
     return code;
   }
 
-  int32_t decline(const char* text) {
-    std::snprintf(frame.error, sizeof frame.error, "%s", text);
-    return YARD_DECLINED;
-  }
-
-  // Memory for buffers and workspace, in one piece; and arguments in the buffers.
+  // Allocates buffers and workspace in one piece, and copies arguments to the buffers.
   int32_t prepare() {
     if (mapped != nullptr && !mapped->possible())
-      return decline("its arguments cannot be transformed as it requires");
+      return frame.fail(YARD_DECLINED, "its arguments cannot be transformed as it requires");
     const uint64_t buffers = mapped != nullptr ? mapped->bytes() : 0;
     std::byte* memory = nullptr;
     const int32_t code =
@@ -146,14 +147,6 @@ struct KernelRun {
     mapped->place(memory);
     if (memory != nullptr) timed(&ResultRecord::pre_ns, [&] { mapped->copy_in(r.host); });
     return YARD_OK;
-  }
-
-  int32_t find_state(std::shared_ptr<void>& state) {
-    if (r.states == nullptr) return decline("it has state, which this call does not support");
-    int32_t code = YARD_OK;
-    state = r.states->find({kernel.shared_from_this(), *r.program, frame, r.args, args}, code);
-    frame.call.state = state.get();
-    return code;
   }
 
   template <class F>

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/float_state.h"
 #include "base/text.h"
@@ -49,13 +48,6 @@ bool is_registered(const registry::State& registry, const registry::Kernel& kern
   if (op == nullptr) return false;
   const auto it = op->kernels.find(kernel.id);
   return it != op->kernels.end() && it->second.get() == &kernel;
-}
-
-// Another kernel may serve the call.
-std::nullptr_t decline(CallFrame& frame, std::string_view why, int32_t& code) {
-  std::snprintf(frame.error, sizeof frame.error, "%.*s", static_cast<int>(why.size()), why.data());
-  code = YARD_DECLINED;
-  return nullptr;
 }
 
 bool same_tensor(const TensorView& a, const TensorView& b) {
@@ -137,20 +129,21 @@ void States::set_weights(Weights weights) {
   ended.swap(kept_);
 }
 
-std::shared_ptr<void> States::find(const StateRequest& r, int32_t& code) {
-  const auto state = find_or_make(r, code);
-  if (state == nullptr) return nullptr;
+int32_t States::find(const StateRequest& r, std::shared_ptr<void>& to) {
+  std::shared_ptr<State> state;
+  if (const int32_t code = find_or_make(r, state); code != YARD_OK) return code;
   for (const auto& [at, i] : state->arguments) {
     const auto& [name, loaded] = (*state->weights)[i];
     const yard_value_t& given = r.args[at];
     if (given.tag != YARD_TAG_TENSOR || !same_tensor(TensorView(*given.u.tensor), loaded))
-      return decline(r.frame,
-                     fmt::format("it was prepared for the '{}' that was loaded, and the call "
-                                 "passes another tensor",
-                                 name),
-                     code);
+      return r.frame.fail(
+          YARD_DECLINED,
+          fmt::format(
+              "it was prepared for the '{}' that was loaded, and the call passes another tensor",
+              name));
   }
-  return {state, state->made};
+  to = {state, state->made};
+  return YARD_OK;
 }
 
 States::Kept* States::find_kept(const registry::Kernel& kernel, const std::vector<int64_t>& key) {
@@ -161,82 +154,83 @@ States::Kept* States::find_kept(const registry::Kernel& kernel, const std::vecto
   return &*it;
 }
 
-std::shared_ptr<State> States::find_or_make(const StateRequest& r, int32_t& code) {
+int32_t States::find_or_make(const StateRequest& r, std::shared_ptr<State>& to) {
   std::vector<int64_t> key;
-  for (const std::string& f : r.kernel->state_fields)
+  for (const std::string& f : r.kernel.state_fields)
     if (const auto field = r.program.field(f)) key.push_back(op::read(*field, r.args));
   const auto refuse = [&](uint64_t bytes) {
-    return decline(r.frame,
-                   fmt::format("its state would hold {} bytes, and all states together hold at "
-                               "most {} (state_bytes)",
-                               bytes, budget_->most_bytes.load()),
-                   code);
+    return r.frame.fail(YARD_DECLINED,
+                        fmt::format("its state would hold {} bytes, and all states together hold "
+                                    "at most {} (state_bytes)",
+                                    bytes, budget_->most_bytes.load()));
   };
   {
     std::lock_guard lock(lock_);
-    if (const Kept* const known = find_kept(*r.kernel, key)) {
-      if (known->state != nullptr) return known->state;
+    if (const Kept* const known = find_kept(r.kernel, key)) {
+      to = known->state;
+      if (to != nullptr) return YARD_OK;
       // It is made again only if it would fit now.
       if (!budget_->fits(known->bytes, budget_->bytes)) return refuse(known->bytes);
     }
   }
   // Without the lock: create() and prepare() may call ops.
-  auto state = make(r, code);
-  if (state == nullptr) return nullptr;
-  const uint64_t bytes = state->bytes;
+  std::shared_ptr<State> made;
+  if (const int32_t code = make(r, made); code != YARD_OK) return code;
+  const uint64_t bytes = made->bytes;
   const bool fits = budget_ == nullptr || budget_->take(bytes);
-  if (fits) state->budget = budget_;
+  if (fits) made->budget = budget_;
   {
     std::list<Kept> ended;  // outside the lock
     std::lock_guard lock(lock_);
-    Kept* to = find_kept(*r.kernel, key);
-    if (to != nullptr && to->state != nullptr) {  // another thread was first
-      ended.push_back({r.kernel.get(), {}, std::move(state), 0});
-      return to->state;
+    Kept* kept = find_kept(r.kernel, key);
+    if (kept != nullptr && kept->state != nullptr) {  // another thread was first
+      to = kept->state;
+      return YARD_OK;
     }
-    if (state->weights == weights_) {  // else they have changed meanwhile
-      if (to == nullptr) to = &kept_.emplace_front(Kept{r.kernel.get(), std::move(key), {}, 0});
-      to->bytes = bytes;
-      if (fits) to->state = state;
+    if (made->weights == weights_) {  // else they have changed meanwhile
+      if (kept == nullptr) kept = &kept_.emplace_front(Kept{&r.kernel, std::move(key), {}, 0});
+      kept->bytes = bytes;
+      if (fits) kept->state = made;
       if (kept_.size() > kKept) ended.splice(ended.begin(), kept_, std::prev(kept_.end()));
     }
   }
   if (!fits) return refuse(bytes);
   // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
   // a removal that is not seen here drops the state itself.
-  if (budget_ != nullptr && !is_registered(*budget_->registry(), *r.kernel)) drop_removed();
-  return state;
+  if (budget_ != nullptr && !is_registered(*budget_->registry(), r.kernel)) drop_removed();
+  to = std::move(made);
+  return YARD_OK;
 }
 
-std::shared_ptr<State> States::make(const StateRequest& r, int32_t& code) {
-  const yard_kernel_t& d = r.kernel->d;
+int32_t States::make(const StateRequest& r, std::shared_ptr<State>& to) {
+  const yard_kernel_t& d = r.kernel.d;
   yard_call_t& call = r.frame.call;
-  const auto options = kernel_options(*r.kernel, options_);
-  if (!options.ok()) return decline(r.frame, options.status().message(), code);
+  const auto options = kernel_options(r.kernel, options_);
+  if (!options.ok()) return r.frame.fail(YARD_DECLINED, options.status().message());
   std::shared_ptr<const Weights> weights;
   {
     std::lock_guard lock(lock_);
     weights = weights_;
   }
-  if (const Status s = check_weights(*r.kernel, *weights); !s.ok())
-    return decline(r.frame, s.message(), code);
+  if (const Status s = check_weights(r.kernel, *weights); !s.ok())
+    return r.frame.fail(YARD_DECLINED, s.message());
   const base::ForeignCode inside;
   const base::FloatState restored;
   void* made = nullptr;
+  int32_t code = YARD_OK;
   const auto enter = [&](const auto& function) {
     if (code == YARD_OK) code = detail::enter_kernel(call, function);
   };
   const auto count = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
-  code = YARD_OK;
   enter([&] { return d.create(&call, options->data(), count(*options), &made); });
-  if (code != YARD_OK) return nullptr;
-  const std::shared_ptr<State> state(new State{r.kernel, made, weights});
+  if (code != YARD_OK) return code;
+  to.reset(new State{r.kernel.shared_from_this(), made, weights});
   std::vector<yard_named_value_t> named;
   for (size_t i = 0; i < weights->size(); ++i) {
     const auto& [name, view] = (*weights)[i];
     named.push_back({name.c_str(), Value(view).c()});
     if (const int at = r.program.index_of(name); at >= 0)
-      state->arguments.emplace_back(static_cast<uint32_t>(at), i);
+      to->arguments.emplace_back(static_cast<uint32_t>(at), i);
   }
   call.state = made;
   if (d.load != nullptr && !named.empty())
@@ -245,13 +239,12 @@ std::shared_ptr<State> States::make(const StateRequest& r, int32_t& code) {
   if (d.state_bytes != nullptr)
     enter([&]() -> int32_t {
       const int64_t held = d.state_bytes(d.self, made);
-      state->bytes = static_cast<uint64_t>(std::max<int64_t>(held, 0));
+      to->bytes = static_cast<uint64_t>(std::max<int64_t>(held, 0));
       if (held >= 0) return YARD_OK;
-      std::snprintf(call.error, call.error_size, "it returned a negative size of its state");
-      return YARD_FAULT;
+      return r.frame.fail(YARD_FAULT, "it returned a negative size of its state");
     });
   call.state = nullptr;
-  return code == YARD_OK ? state : nullptr;
+  return code;
 }
 
 void States::drop_removed() {

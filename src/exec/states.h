@@ -23,17 +23,16 @@ struct CallFrame;
 struct State;
 using Weights = std::vector<std::pair<std::string, TensorView>>;
 
-// A value that owns its text.
 struct OwnedValue {
   std::string name, text;
   yard_value_t value;
 };
 
-// What all states of one runtime share.
+// Shared by all states of one runtime.
 struct StateBudget {
   static constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 
-  // Returns the registry as calls see it now. Without it all kernels are registered.
+  // Returns the registry as calls see it now.
   std::function<std::shared_ptr<const registry::State>()> registry;
   std::atomic<uint64_t> most_bytes{kMostBytes};
   std::atomic<uint64_t> states{0}, bytes{0};  // that exist in this process
@@ -49,9 +48,9 @@ struct StateBudget {
   const base::InChild in_child_{[this] { states = bytes = 0; }};
 };
 
-// What a call needs a state for.
+// A call that needs a state.
 struct StateRequest {
-  std::shared_ptr<const registry::Kernel> kernel;
+  const registry::Kernel& kernel;
   const op::Program& program;
   CallFrame& frame;
   const yard_value_t* args;
@@ -62,10 +61,9 @@ class States {
  public:
   static constexpr size_t kKept = 64;
 
-  // Without a budget all kernels are registered for as long as this lives, and bytes are not bounded.
+  // Without a budget bytes are not bounded, and kernels stay registered for as long as this lives.
   explicit States(std::shared_ptr<StateBudget> budget = nullptr) : budget_(std::move(budget)) {}
-  States(const States&) = delete;
-  States& operator=(const States&) = delete;
+  States& operator=(States&&) = delete;
 
   // Before the first call.
   void set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
@@ -73,11 +71,11 @@ class States {
   void set_weights(Weights weights);
   bool has_weights() const noexcept { return has_weights_.load(std::memory_order_relaxed); }
 
-  // The state for this call, created if needed with the frame's call as context. Null after a failure, if the state was made
-  // from other weights than the call passes, or if it would exceed the bound. Then `code` and the frame's message say why.
-  std::shared_ptr<void> find(const StateRequest& request, int32_t& code);
+  // Finds the state for this call, or creates it with the frame's call as context. Declines if the state was made from other
+  // weights than the call passes, or if it would exceed the bound. The frame gets the message of a failure.
+  int32_t find(const StateRequest& request, std::shared_ptr<void>& to);
 
-  // Drops states whose kernels are no longer registered. After each change, holding no lock.
+  // Drops states whose kernels are no longer registered. For after each change. The caller holds no lock.
   void drop_removed();
   struct Held {
     size_t states = 0;
@@ -92,8 +90,8 @@ class States {
     std::shared_ptr<State> state;  // null if it did not fit into the budget
     uint64_t bytes;
   };
-  std::shared_ptr<State> find_or_make(const StateRequest& request, int32_t& code);
-  std::shared_ptr<State> make(const StateRequest& request, int32_t& code);
+  int32_t find_or_make(const StateRequest& request, std::shared_ptr<State>& to);
+  int32_t make(const StateRequest& request, std::shared_ptr<State>& to);
   // Under the lock. Makes it the first one.
   Kept* find_kept(const registry::Kernel& kernel, const std::vector<int64_t>& key);
 
@@ -104,7 +102,7 @@ class States {
   // Under the lock.
   std::list<Kept> kept_;  // most recently used first
   std::shared_ptr<const Weights> weights_ = std::make_shared<Weights>();
-  // The states of its parent stay as they are: they may depend on threads that the child does not have.
+  // A child leaves the states of its parent as they are: they may depend on threads that the child does not have.
   const base::InChild in_child_{[this] { new std::list<Kept>(std::move(kept_)); }};
 };
 
@@ -112,7 +110,7 @@ class States {
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
 
-// An error names a weight that the kernel does not declare, or one that it needs. One that declares none takes all.
+// An error names a weight that the kernel does not declare, or one that is missing. A kernel that declares none takes all.
 Status check_weights(const registry::Kernel& kernel, const Weights& given);
 
 }  // namespace yard::exec
