@@ -7,7 +7,6 @@
 #include <cstring>
 #include <new>
 
-#include "base/log.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "exec/mapped_call.h"

@@ -67,8 +67,8 @@ struct Row {
 };
 using CopyRow = void (*)(Row);
 
-template <class F, class T, class Convert>
-void convert_row(Row r, const Convert& convert) {
+template <class F, class T, T (*kConvert)(F)>
+void convert_row(Row r) {
   // Loops over a fixed number of elements are vectorised at -O2, too.
   constexpr int64_t kFrom = sizeof(F), kTo = sizeof(T), kAtOnce = 64;
   if (r.from_step == kFrom && r.to_step == kTo)
@@ -76,29 +76,28 @@ void convert_row(Row r, const Convert& convert) {
       F values[kAtOnce];
       T converted[kAtOnce];
       std::memcpy(values, r.from, sizeof values);
-      for (int64_t i = 0; i < kAtOnce; ++i) converted[i] = convert(values[i]);
+      for (int64_t i = 0; i < kAtOnce; ++i) converted[i] = kConvert(values[i]);
       std::memcpy(r.to, converted, sizeof converted);
     }
   for (int64_t i = 0; i < r.n; ++i, r.next()) {
     F value;
     std::memcpy(&value, r.from, sizeof value);
-    const T converted = convert(value);
+    const T converted = kConvert(value);
     std::memcpy(r.to, &converted, sizeof converted);
   }
 }
 
+template <class T>
+T unchanged(T v) noexcept {
+  return v;
+}
 template <class T>
 void same_row(Row r) {
   constexpr int64_t kSize = sizeof(T);
   if (r.from_step == kSize && r.to_step == kSize)
     std::memcpy(r.to, r.from, static_cast<size_t>(r.n) * sizeof(T));
   else
-    convert_row<T, T>(r, [](T v) { return v; });
-}
-
-template <class F, class T, T (*kConvert)(F)>
-void float_row(Row r) {
-  convert_row<F, T>(r, [](F v) { return kConvert(v); });
+    convert_row<T, T, unchanged<T>>(r);
 }
 
 void any_float_row(Row r) {
@@ -131,10 +130,10 @@ CopyRow row_for(DType from, DType to) noexcept {
       default: return same_row<uint8_t>;
     }
   if (!is_float(from)) return integer_row;
-  if (from == DType::bf16 && to == DType::f32) return float_row<uint16_t, float, from_bf16>;
-  if (from == DType::f32 && to == DType::bf16) return float_row<float, uint16_t, to_bf16>;
-  if (from == DType::f16 && to == DType::f32) return float_row<uint16_t, float, from_f16>;
-  if (from == DType::f32 && to == DType::f16) return float_row<float, uint16_t, to_f16>;
+  if (from == DType::bf16 && to == DType::f32) return convert_row<uint16_t, float, from_bf16>;
+  if (from == DType::f32 && to == DType::bf16) return convert_row<float, uint16_t, to_bf16>;
+  if (from == DType::f16 && to == DType::f32) return convert_row<uint16_t, float, from_f16>;
+  if (from == DType::f32 && to == DType::f16) return convert_row<float, uint16_t, to_f16>;
   return any_float_row;
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <yard/call_spec.h>
-#include <yard/plugin.h>
 
 #include <functional>
 #include <list>
@@ -15,7 +14,6 @@
 #include "base/mutex.h"
 #include "op/program.h"
 #include "registry/changes.h"
-#include "registry/records.h"
 
 namespace yard::exec {
 

@@ -2,18 +2,15 @@
 // What the inlined call of a function leaves: traces, scopes, probes of half-open breakers, and the next implementation
 // after a failure.
 #include <fmt/format.h>
-#include <yard/detail/function.h>
 
 #include <chrono>
 
 #include "base/lists.h"
 #include "base/log.h"
-#include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/nesting.h"
 #include "dispatch/trace.h"
 #include "functions/functions.h"
-#include "health/breaker.h"
 
 namespace yard::functions {
 

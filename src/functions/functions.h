@@ -6,7 +6,6 @@
 // lock.
 #pragma once
 
-#include <yard/function.h>
 #include <yard/verify.h>
 
 #include <deque>

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
-#include "base/reclaimer.h"
 #include "base/text.h"
 #include "functions/functions.h"
 #include "select/reasons.h"

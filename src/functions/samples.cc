@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sample calls, by which `yard verify` and yard::verify() check verifiers and functions.
 #include <fmt/format.h>
-#include <yard/plugin.h>
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
-#include <tuple>
 
 #include "base/float_state.h"
-#include "base/reclaimer.h"
 #include "base/text.h"
-#include "dispatch/scope.h"
 #include "functions/functions.h"
 
 namespace yard::functions {

@@ -9,8 +9,6 @@
 // fails. Functions have counters of their own. Any thread may use a board.
 #pragma once
 
-#include <yard/health.h>
-
 #include <functional>
 #include <map>
 #include <mutex>
@@ -18,7 +16,6 @@
 #include <unordered_map>
 
 #include "base/mutex.h"
-#include "health/breaker.h"
 #include "health/health_snapshot.h"
 
 namespace yard::health {

@@ -4,8 +4,6 @@
 // the key. The selector never excludes the last kernel that is able to run.
 #pragma once
 
-#include <yard/health.h>
-
 #include <array>
 #include <bit>
 #include <map>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Health reports: as values and as text.
 #include <fmt/format.h>
-#include <yard/health.h>
 
 #include <algorithm>
 
