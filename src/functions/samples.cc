@@ -106,47 +106,41 @@ struct Examination {
       problem("making a sample call threw: " + base::current_exception_text());
     }
   }
-  // The samples of the plugin. Returns false if it has none.
-  bool take_own() {
-    const yard_function_t& d = implementation->record->d;
-    if (d.samples == nullptr) return false;
-    const yard_samples_t to{sizeof to, 0, this, [](void* self, const yard_sample_t* sample) {
-                              take(self, args_of(sample));
-                            }};
-    make_samples([&] { d.samples(d.self, &to); });
-    return true;
-  }
-  // The samples of the program, declared with the function. Returns false if it has none.
-  bool take_declared() {
-    bool any = false;
-    const registry::Function& f = *implementation->record;
-    for (const FunctionSite* site : declared_sites(f.group, f.name)) {
-      const FunctionSamples* const samples = site->samples.load(std::memory_order_acquire);
-      if (samples == nullptr || site->signature != f.signature) continue;
-      any = true;
-      make_samples([&] { samples->make(samples->function, &take, this); });
-    }
-    return any;
-  }
 
   // A verifier is asked about the samples of plugin and program. A function without a verifier is run with those of its
   // plugin, which state what is expected.
   void examine(const registry::Backend& backend, const yard_host_t* host) {
-    std::string why = "makes no sample call";
-    if (implementation->verify != nullptr) {
-      const bool own = take_own();
-      if (!take_declared() && !own) why = "declares no sample arguments";
-    } else if (implementation->record->d.samples == nullptr) {
-      why = "declares no sample calls";
-    } else if (const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
-               !probe.available) {
-      why = fmt::format("is of a backend that is not available: {}", probe.text);
-    } else {
-      take_own();
+    const registry::Function& f = *implementation->record;
+    const bool has_verifier = f.d.verify != nullptr;
+    bool declares_samples = f.d.samples != nullptr;
+    if (declares_samples && !has_verifier) {
+      const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
+      if (!probe.available) {
+        report.why = fmt::format("is of a backend that is not available: {}", probe.text);
+        return;
+      }
     }
-    if (report.samples > 0) report.state = FunctionReport::State::kPassed;
-    if (report.broken > 0) report.state = FunctionReport::State::kBroken;
-    if (report.samples == 0 && report.broken == 0) report.why = std::move(why);
+    if (declares_samples) {
+      const auto take_sample = [](void* self, const yard_sample_t* sample) {
+        take(self, args_of(sample));
+      };
+      const yard_samples_t to{sizeof to, 0, this, take_sample};
+      make_samples([&] { f.d.samples(f.d.self, &to); });
+    }
+    for (const FunctionSite* site : declared_sites(f.group, f.name)) {
+      const FunctionSamples* const samples = site->samples.load(std::memory_order_acquire);
+      if (!has_verifier || samples == nullptr || site->signature != f.signature) continue;
+      declares_samples = true;
+      make_samples([&] { samples->make(samples->function, &take, this); });
+    }
+    if (report.broken > 0)
+      report.state = FunctionReport::State::kBroken;
+    else if (report.samples > 0)
+      report.state = FunctionReport::State::kPassed;
+    else if (declares_samples)
+      report.why = "makes no sample call";
+    else
+      report.why = has_verifier ? "declares no sample arguments" : "declares no sample calls";
   }
 };
 
