@@ -6,6 +6,7 @@
 
 #include <yard/function.h>
 
+#include <climits>
 #include <tuple>
 
 #include "base/append_list.h"
@@ -83,9 +84,9 @@ struct Implementation : FunctionRow {
 };
 
 struct Table : FunctionTable {
-  // Where an entry stands in the order of calls. Among equal places the name of the backend decides.
+  // Where an entry stands in the order of calls. Among equal places the name of the backend decides. kOut comes last.
   using Place = std::tuple<int, int, int>;
-  static constexpr Place kOut{3, 0, 0};
+  static constexpr Place kOut{INT_MAX, 0, 0};
   struct Entry {
     std::shared_ptr<const Implementation> implementation;
     Eligibility eligibility;
