@@ -6,21 +6,17 @@
 namespace yard::runtime {
 namespace {
 
-const std::string kTooMany = "(one of too many different calls)";
-
-std::atomic<uint64_t> g_last_id{0};
-
 // What a thread looked up lately.
 struct RecentText {
   uint64_t owner = 0;
   std::string key;
-  const std::string* text = nullptr;
+  ObservedTexts::Text* text = nullptr;
 };
 constexpr size_t kRecent = 64;
 
 // On the heap: thread-local storage of a library that programs open must be small.
 struct ThreadTexts {
-  op::CallKey key;
+  op::CallKey key;  // keeps its memory
   std::array<RecentText, kRecent> recent;
 };
 ThreadTexts& thread_texts() {
@@ -31,12 +27,13 @@ ThreadTexts& thread_texts() {
 
 }  // namespace
 
-op::CallKey& scratch_key() { return thread_texts().key; }
+uint64_t unique_number() noexcept {
+  static constinit std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
-ObservedTexts::ObservedTexts() : id_(++g_last_id) {}
-
-const std::string& ObservedTexts::find(std::string_view key,
-                                       const std::function<std::string()>& make) {
+ObservedTexts::Text& ObservedTexts::find(std::string_view key,
+                                         const std::function<std::string()>& make) {
   const size_t hash = op::CallKeyHash()(key);
   RecentText& mine = thread_texts().recent[hash % kRecent];
   if (mine.owner == id_ && mine.key == key) return *mine.text;
@@ -44,16 +41,37 @@ const std::string& ObservedTexts::find(std::string_view key,
   std::unique_lock lock(s.lock);
   auto it = s.texts.find(key);
   if (it == s.texts.end()) {
-    if (s.texts.size() >= kMost / shards_.size()) return kTooMany;
+    if (size() >= kMost) return rest;
     lock.unlock();
     std::string text = make();
     lock.lock();
-    it = s.texts.try_emplace(std::string(key), std::move(text)).first;
+    const auto [place, is_new] = s.texts.try_emplace(std::string(key), std::move(text));
+    if (is_new) size_.fetch_add(1, std::memory_order_relaxed);
+    it = place;
   }
   mine.owner = 0;  // in case that there is no memory for the key
   mine.key = key;
   mine.owner = id_, mine.text = &it->second;
   return it->second;
+}
+
+ObservedTexts::Text& ObservedTexts::find(
+    const registry::ObservedCall& call, std::string_view more,
+    const std::function<std::string(const op::CallSpec&)>& make) {
+  op::CallKey& key = thread_texts().key;
+  key.set(call.program, call.args, call.flags);
+  key.add(call.index), key.add(call.labels), key.add(more);
+  return find(key.bytes(), [&] {
+    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
+    return make(captured.to_spec(call.program));
+  });
+}
+
+void ObservedTexts::clear() {
+  for (Shard& s : shards_) s.texts.clear();
+  size_ = 0;
+  rest.count = 0;
+  id_ = unique_number();  // threads forget what they looked up
 }
 
 }  // namespace yard::runtime

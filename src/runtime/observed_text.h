@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What observers print of a call: made once for each form of call and kernel.
+// What observers print or count of a call: a text for each form of call, which is made once.
 #pragma once
+
+#include <yard/trace.h>
 
 #include <array>
 #include <atomic>
@@ -17,37 +19,50 @@
 
 namespace yard::runtime {
 
-// A key for the thread to fill in and use before it calls anything that does the same. It keeps its memory.
-op::CallKey& scratch_key();
+// A number that was not returned before.
+uint64_t unique_number() noexcept;
 
-// Texts by key; each lives as long as this. Threads find what they looked up lately without a lock.
+// Texts by key; each lives until clear(). Threads find what they looked up lately without a lock.
 class ObservedTexts {
  public:
-  static constexpr size_t kMost = 65536;  // about
-  ObservedTexts();
+  static constexpr size_t kMost = kMostRecorded;
 
-  // The text of a key, made by `make` if it is new. Beyond kMost a text that says so. May throw std::bad_alloc.
-  const std::string& find(std::string_view key, const std::function<std::string()>& make);
-  // The text that `make` makes of the call's CallSpec, for one of the kernels that ran.
-  template <class Make>
-  const std::string& find(const registry::ObservedCall& call, std::string_view kernel,
-                          const Make& make) {
-    op::CallKey& key = scratch_key();
-    key.set(call.program, call.args, call.flags);
-    key.add(call.index), key.add(call.labels), key.add(kernel);
-    return find(key.bytes(), [&] {
-      const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-      return make(captured.to_spec(call.program));
-    });
+  struct Text {
+    explicit Text(std::string t) : text(std::move(t)) {}
+    const std::string text;
+    std::atomic<uint64_t> count{0};  // for the observer
+  };
+
+  // Stands for all texts beyond kMost.
+  Text rest{"(one of too many different calls)"};
+
+  // The text of a key, made by `make` if it is new. May throw std::bad_alloc.
+  Text& find(std::string_view key, const std::function<std::string()>& make);
+  // The text that `make` makes of the CallSpec. `more` distinguishes several texts of one call.
+  Text& find(const registry::ObservedCall& call, std::string_view more,
+             const std::function<std::string(const op::CallSpec&)>& make);
+
+  size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+  // Calls f(text) for each text, under a lock.
+  template <class F>
+  void for_each(const F& f) {
+    for (Shard& s : shards_) {
+      const std::lock_guard lock(s.lock);
+      for (const auto& [key, text] : s.texts) f(text);
+    }
   }
+  // For a forked child, which has no other threads.
+  void clear();
 
  private:
+  // Threads that make different calls seldom share a lock.
   struct alignas(64) Shard {
     base::Mutex lock{base::Rank::kOutputShard};
-    std::unordered_map<std::string, std::string, op::CallKeyHash, std::equal_to<>> texts;
+    std::unordered_map<std::string, Text, op::CallKeyHash, std::equal_to<>> texts;
   };
-  const uint64_t id_;  // no other has or had it
+  uint64_t id_ = unique_number();
   std::array<Shard, 16> shards_;
+  std::atomic<size_t> size_{0};
 };
 
 }  // namespace yard::runtime

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What distinguishes calls while they are counted, the table of counts, its thread and its file.
 #include "runtime/recording.h"
 
 #include <fmt/format.h>
@@ -10,7 +9,6 @@
 #include <chrono>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <vector>
 
 #include "base/file.h"
@@ -18,7 +16,6 @@
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
-#include "runtime/observed_text.h"
 
 namespace yard::runtime {
 namespace {
@@ -85,8 +82,8 @@ Recording::~Recording() {
 
 void Recording::restart_in_child() {
   file_ = own_file(path_);
-  for (Shard& s : shards_) s.calls.clear();
-  distinct_ = 0, dropped_ = 0, changed_ = false, started_ = false;
+  texts.clear();
+  changed_ = false, started_ = false;
   std::construct_at(&problem_);  // another thread may have been changing it
 }
 
@@ -110,18 +107,18 @@ std::string Recording::text() {
   // Calls that differ only in what a text does not show are one.
   std::map<std::string, uint64_t> by_text;
   uint64_t sum = 0;
-  for (Shard& s : shards_) {
-    const std::lock_guard lock(s.lock);
-    for (const auto& [key, c] : s.calls) by_text[c.text] += c.count, sum += c.count;
-  }
+  texts.for_each([&](const ObservedTexts::Text& t) {
+    by_text[t.text] += t.count;
+    sum += t.count;
+  });
   if (by_text.empty()) return "";
   std::vector<std::pair<std::string, uint64_t>> calls(by_text.begin(), by_text.end());
   std::stable_sort(calls.begin(), calls.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string to = fmt::format("# {} calls, {} distinct{}\n", sum, calls.size(), kReaders);
-  if (const uint64_t n = dropped_.load(std::memory_order_relaxed); n > 0)
-    to +=
-        fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n, kMostRecorded);
+  if (const uint64_t n = texts.rest.count; n > 0)
+    to += fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n,
+                      ObservedTexts::kMost);
   for (const auto& [call, count] : calls) to += fmt::format("{}\t{}\n", count, call);
   return to;
 }
@@ -137,61 +134,33 @@ Status Recording::write() {
   return problem_;
 }
 
-void Recording::count(std::string_view key, const std::function<std::string()>& make_text) {
-  Shard& s = shards_[op::CallKeyHash()(key) % shards_.size()];
-  std::unique_lock lock(s.lock);
-  auto it = s.calls.find(key);
-  if (it == s.calls.end()) {
-    lock.unlock();
-    if (distinct_.load(std::memory_order_relaxed) >= kMostRecorded) return drop();
-    std::string text = make_text();
-    lock.lock();
-    bool is_new = false;
-    std::tie(it, is_new) = s.calls.try_emplace(std::string(key), Counted{std::move(text)});
-    if (is_new) distinct_.fetch_add(1, std::memory_order_relaxed);
-  }
-  ++it->second.count;
-  lock.unlock();
+void Recording::count(ObservedTexts::Text& text) noexcept {
+  text.count.fetch_add(1, std::memory_order_relaxed);
   changed_.store(true, std::memory_order_relaxed);
-  if (!started_.load(std::memory_order_relaxed) && !started_.exchange(true)) start();
-}
-
-void Recording::drop() noexcept {
-  dropped_.fetch_add(1, std::memory_order_relaxed);
-  changed_.store(true, std::memory_order_relaxed);
+  if (!started_.load(std::memory_order_relaxed) && !started_.exchange(true))
+    base::or_out_of_memory([this] { start(); }).ignore();
 }
 
 yard::Recording::Stats Recording::stats() {
   yard::Recording::Stats to;
   to.path = file_;
-  to.dropped = dropped_.load(std::memory_order_relaxed);
-  for (Shard& s : shards_) {
-    const std::lock_guard lock(s.lock);
-    to.distinct += s.calls.size();
-    for (const auto& [key, c] : s.calls) to.calls += c.count;
-  }
+  to.dropped = texts.rest.count;
+  to.distinct = texts.size();
+  texts.for_each([&](const ObservedTexts::Text& t) { to.calls += t.count; });
   const std::lock_guard lock(writing_);
   if (!problem_.ok()) to.problem = std::string(problem_.message());
   return to;
 }
 
-Recorder::Recorder(std::shared_ptr<Recording> recording) : recording_(std::move(recording)) {
-  static constinit std::atomic<uint64_t> last_id{0};
-  id_ = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
-}
+Recorder::Recorder(std::shared_ptr<Recording> recording)
+    : recording_(std::move(recording)), id_(std::to_string(unique_number())) {}
 
 void Recorder::seen(const registry::ObservedCall& call) noexcept {
-  try {
-    op::CallKey& key = scratch_key();
-    key.set(call.program, call.args, call.flags);
-    key.add(id_), key.add(call.index), key.add(call.labels);
-    recording_->count(key.bytes(), [&] {
-      const auto captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-      return op::to_string(captured.to_spec(call.program));
-    });
-  } catch (...) {  // no memory: the call goes on
-    recording_->drop();
-  }
+  const Status counted = base::or_out_of_memory([&] {
+    recording_->count(recording_->texts.find(
+        call, id_, [](const op::CallSpec& spec) { return op::to_string(spec); }));
+  });
+  if (!counted.ok()) recording_->count(recording_->texts.rest);
 }
 
 }  // namespace yard::runtime

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording calls: an observer that counts them, and a thread that writes them to a file. See yard/trace.h.
+// Recording calls: an observer that counts them, and a thread that writes the counts to a file. See yard/trace.h.
 #pragma once
 
 #include <yard/status.h>
 #include <yard/trace.h>
 
-#include <array>
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 
 #include "base/mutex.h"
 #include "base/tasks.h"
-#include "op/call.h"
 #include "registry/interfaces.h"
+#include "runtime/observed_text.h"
 
 namespace yard::runtime {
 
@@ -30,25 +26,15 @@ class Recording {
   // Writes the rest of the file.
   ~Recording();
 
-  // Counts a call under the bytes that identify it. Makes its text if it is new.
-  void count(std::string_view key, const std::function<std::string()>& make_text);
-  void drop() noexcept;
+  ObservedTexts texts;
+  // Counts a call that has one of these texts.
+  void count(ObservedTexts::Text& text) noexcept;
 
   // Writes the file if calls have been counted since. There is no file before the first call.
   Status write();
   yard::Recording::Stats stats();
 
  private:
-  struct Counted {
-    std::string text;
-    uint64_t count = 0;
-  };
-  // Threads that make different calls seldom share a lock.
-  struct alignas(64) Shard {
-    base::Mutex lock{base::Rank::kOutputShard};
-    std::unordered_map<std::string, Counted, op::CallKeyHash, std::equal_to<>> calls;
-  };
-
   explicit Recording(std::string path);
   void start();
   void write_or_log();
@@ -57,9 +43,6 @@ class Recording {
 
   const std::string path_;  // as it was named
   std::string file_;
-  std::array<Shard, 64> shards_;
-  std::atomic<size_t> distinct_{0};
-  std::atomic<uint64_t> dropped_{0};
   std::atomic<bool> changed_{false}, started_{false};
   base::Mutex writing_{base::Rank::kOutput};  // one writer at a time
   Status problem_;                            // under writing_
@@ -76,7 +59,7 @@ class Recorder final : public registry::CallObserver {
 
  private:
   const std::shared_ptr<Recording> recording_;
-  uint64_t id_;  // ops of different runtimes have the same indices
+  const std::string id_;  // ops of different runtimes have the same indices
 };
 
 }  // namespace yard::runtime

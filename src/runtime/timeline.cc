@@ -35,8 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostTracedChanges = 10000;
 
-std::atomic<uint64_t> g_timelines{0};
-
 struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
   int64_t start, end;          // base::steady_ns()
@@ -88,7 +86,7 @@ class Timeline final : public registry::CallObserver {
   void put(const Event& event);
   Chunk* add_chunk();  // for this thread; null if there are too many events
   void add(Change change);
-  const uint64_t id_ = ++g_timelines;  // no other has or had it
+  const uint64_t id_ = unique_number();
   const int64_t start_ = base::steady_ns();
   const size_t most_;  // events
   std::atomic<uint64_t> dropped_{0};
@@ -128,9 +126,10 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
   if (forked_.load(std::memory_order_relaxed)) return;
   base::or_out_of_memory([&] {
     const auto text_with = [&](std::string_view kernel) {
-      return &texts_.find(call, kernel, [&](const op::CallSpec& spec) {
+      const ObservedTexts::Text& found = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
         return fmt::format("{} {}", kernel, op::to_string(spec));
       });
+      return &found.text;
     };
     Event e{.start = call.start,
             .end = call.end,
@@ -153,7 +152,7 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
       failure.kind = Event::Kind::kFailure;
       failure.text = text_with(f.kernel.id);
       const std::string message = fmt::format("{}: {}", to_string(f.error), f.message);
-      failure.message = &texts_.find(message, [&] { return message; });
+      failure.message = &texts_.find(message, [&] { return message; }).text;
       put(failure);
     }
   }).ignore();

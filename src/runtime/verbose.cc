@@ -104,10 +104,10 @@ class Verbose final : public registry::CallObserver {
   std::string lines_of(const registry::ObservedCall& call) {
     std::string to;
     const auto start = [&](std::string_view what, std::string_view kernel) {
-      const std::string& text = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
+      const ObservedTexts::Text& found = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
         return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));
       });
-      to += "yard,", to += what, to += text;
+      to += "yard,", to += what, to += found.text;
     };
     const auto end = [&](std::string_view result, int64_t ns) {
       to += result, to += ',';
