@@ -12,10 +12,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <iterator>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,6 @@
 #include "base/mutex.h"
 #include "base/results.h"
 #include "base/stopwatch.h"
-#include "base/text.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "runtime/observed_text.h"
@@ -178,59 +176,56 @@ void Timeline::changed(const BreakerEvent& event) {
 }
 
 std::string Timeline::to_json() {
-  using base::json_string;
   using base::JsonObject;
   const std::lock_guard lock(lock_);
   const auto pid = ::getpid();
-  std::string to = R"({"displayTimeUnit": "ns", "traceEvents": [)";
-  to += fmt::format(
-      R"({{"name": "process_name", "ph": "M", "pid": {}, "tid": 0, "args": {{"name": {}}}}})", pid,
-      json_string(program_invocation_short_name));
-  const auto out = std::back_inserter(to);
   const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
-  // `phase` and `duration` are JSON.
-  const auto put_json = [&](std::string_view name, std::string_view category,
-                            std::string_view phase, int64_t ns, std::string_view duration,
-                            pid_t thread, const JsonObject& args) {
-    fmt::format_to(
-        out,
-        ",\n"
-        R"({{"name": {}, "cat": "{}", "ph": {}, "ts": {:.3f}, {}"pid": {}, "tid": {}, "args": {}}})",
-        json_string(name), category, phase, us(ns), duration, pid, thread, args.text());
+  const auto event = [&](std::string_view name, std::string_view category, std::string_view phase,
+                         int64_t ns, pid_t thread) {
+    JsonObject to;
+    to.add("name", name).add("cat", category).add("ph", phase).add("ts", us(ns));
+    return to.add("pid", pid).add("tid", thread);
+  };
+  JsonObject process;
+  process.add("name", "process_name").add("ph", "M").add("pid", pid).add("tid", 0);
+  process.add_json("args", JsonObject().add("name", program_invocation_short_name).text());
+  std::string to = R"({"displayTimeUnit": "ns", "traceEvents": [)" + process.text();
+  const auto put_event = [&](JsonObject fields, const JsonObject& args) {
+    to += ",\n" + fields.add_json("args", args.text()).text();
   };
   uint64_t events = 0;
   for (const auto& chunk : chunks_) {
     const uint32_t used = chunk->used.load(std::memory_order_acquire);
     events += used;
-    for (const Event* e = chunk->events; e != chunk->events + used; ++e) {
-      const int64_t start = e->start - start_;  // negative if a selection began before the trace
-      const std::string duration = fmt::format(R"("dur": {:.3f}, )", us(e->end - e->start));
+    for (const Event& e : std::span(chunk->events, used)) {
+      const int64_t start = e.start - start_;  // negative if a selection began before the trace
+      const double duration = us(e.end - e.start);
       JsonObject args;
-      args.add("call", e->call()).add("kernel", e->kernel());
-      if (e->kind == Event::Kind::kKernel) {
-        args.add("mode", yard::to_string(e->mode)).add("hit", !e->selected);
-        args.add("fallback", e->fell_back).add("transforms_us", us(e->copied_ns));
-        put_json(e->op(), "kernel", R"("X")", start, duration, chunk->thread, args);
-      } else if (e->kind == Event::Kind::kSelection) {
-        args.add("mode", yard::to_string(e->mode));
-        put_json(fmt::format("select {}", e->op()), "selection", R"("X")", start, duration,
-                 chunk->thread, args);
+      args.add("call", e.call()).add("kernel", e.kernel());
+      if (e.kind == Event::Kind::kKernel) {
+        args.add("mode", yard::to_string(e.mode)).add("hit", !e.selected);
+        args.add("fallback", e.fell_back).add("transforms_us", us(e.copied_ns));
+        put_event(event(e.op(), "kernel", "X", start, chunk->thread).add("dur", duration), args);
+      } else if (e.kind == Event::Kind::kSelection) {
+        const std::string name = fmt::format("select {}", e.op());
+        args.add("mode", yard::to_string(e.mode));
+        put_event(event(name, "selection", "X", start, chunk->thread).add("dur", duration), args);
       } else {
-        args.add("op", e->op()).add("error", *e->message);
-        put_json(fmt::format("{} failed", e->kernel()), "fallback", R"("i", "s": "t")", start, "",
-                 chunk->thread, args);
+        const std::string name = fmt::format("{} failed", e.kernel());
+        args.add("op", e.op()).add("error", *e.message);
+        put_event(event(name, "fallback", "i", start, chunk->thread).add("s", "t"), args);
       }
     }
   }
-  for (const Change& c : changes_)
-    put_json(c.name, c.category, R"("i", "s": "p")", c.at.time_since_epoch().count() - start_, "",
-             0, JsonObject().add("text", c.text));
-  fmt::format_to(out,
-                 "\n], \"otherData\": {{\"events\": {}, \"changes\": {}, \"dropped\": {}, "
-                 "\"seconds\": {:.3f}}}}}\n",
-                 events, changes_.size(), dropped_.load(std::memory_order_relaxed),
-                 static_cast<double>(base::steady_ns() - start_) * 1e-9);
-  return to;
+  for (const Change& c : changes_) {
+    const int64_t at = c.at.time_since_epoch().count() - start_;
+    put_event(event(c.name, c.category, "i", at, 0).add("s", "p"),
+              JsonObject().add("text", c.text));
+  }
+  JsonObject other;
+  other.add("events", events).add("changes", changes_.size()).add("dropped", dropped_.load());
+  other.add("seconds", static_cast<double>(base::steady_ns() - start_) * 1e-9);
+  return to + "\n], \"otherData\": " + other.text() + "}\n";
 }
 
 }  // namespace yard::runtime
