@@ -3,6 +3,9 @@
 #include <yard/bound.h>
 #include <yard/runtime.h>
 
+#include <algorithm>
+
+#include "base/lists.h"
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "exec/states.h"
@@ -12,33 +15,18 @@ namespace {
 
 Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
-// Whether some kernel of the op can be created with these options.
-Status check_accepted(const registry::OpRecord& op_record,
-                      const std::vector<exec::OwnedValue>& options) {
-  if (options.empty()) return {};
-  Status s = bad(fmt::format("no kernel of op '{}' accepts these options", op_record.op->name));
+// Returns OK if check(kernel) does for some kernel that has this function.
+template <class Function, class Check>
+Status check_some(const registry::OpRecord& op_record, Function yard_kernel_t::*function,
+                  std::string_view what, const Check& check) {
+  Status s = bad(fmt::format("no kernel of op '{}' {}", op_record.op->name, what));
   for (const auto& [id, kernel] : op_record.kernels) {
-    if (kernel->d.create == nullptr) continue;
-    const auto taken = exec::kernel_options(*kernel, options);
-    if (taken.ok()) return {};
-    s.note(fmt::format("{}: {}", id, taken.status().message()));
+    if (kernel->d.*function == nullptr) continue;
+    const Status one = check(*kernel);
+    if (one.ok()) return {};
+    s.note(fmt::format("{}: {}", id, one.message()));
   }
   return s;
-}
-
-// Whether some kernel of the op takes these weights; one that loads none says nothing about them.
-Status check_taken(const registry::OpRecord& op_record, const exec::Weights& weights) {
-  if (weights.empty()) return {};
-  Status s = bad(fmt::format("no kernel of op '{}' takes these weights", op_record.op->name));
-  bool loads = false;
-  for (const auto& [id, kernel] : op_record.kernels) {
-    if (kernel->d.load == nullptr) continue;
-    loads = true;
-    const Status taken = exec::check_weights(*kernel, weights);
-    if (taken.ok()) return {};
-    s.note(fmt::format("{}: {}", id, taken.message()));
-  }
-  return loads ? s : Status();
 }
 
 }  // namespace
@@ -53,12 +41,15 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
       return bad(fmt::format(
           "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name));
-    for (const exec::OwnedValue& o : owned)
-      if (o.name == a.name) return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
+    if (std::ranges::find(owned, a.name, &exec::OwnedValue::name) != owned.end())
+      return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
     std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
     owned.push_back({std::string(a.name), std::move(text), v});
   }
-  YARD_RETURN_IF_ERROR(check_accepted(*found.record, owned));
+  if (!owned.empty())
+    YARD_RETURN_IF_ERROR(
+        check_some(*found.record, &yard_kernel_t::create, "accepts these options",
+                   [&](const auto& k) { return exec::kernel_options(k, owned).status(); }));
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
@@ -81,18 +72,22 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 }
 
 Status Instance::load(std::span<const Arg> weights) {
-  std::vector<std::pair<std::string, TensorView>> named;
+  exec::Weights named;
   for (const Arg& a : weights) {
     const yard_value_t& v = a.value.c();
     if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
     if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
       return bad(fmt::format("op '{}': weight '{}': expected a tensor", op_, a.name));
-    for (const auto& [name, view] : named)
-      if (name == a.name) return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
+    if (base::contains(base::keys(named), a.name))
+      return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
     named.emplace_back(a.name, TensorView(*v.u.tensor));
   }
-  if (const auto found = runtime_->core().sites.find(op_); found.ok())
-    YARD_RETURN_IF_ERROR(check_taken(*found->record, named));
+  // Kernels that load no weights say nothing about them.
+  const auto loads = [](const auto& k) { return k.second->d.load != nullptr; };
+  if (const auto found = runtime_->core().sites.find(op_);
+      found.ok() && !named.empty() && std::ranges::any_of(found->record->kernels, loads))
+    YARD_RETURN_IF_ERROR(check_some(*found->record, &yard_kernel_t::load, "takes these weights",
+                                    [&](const auto& k) { return exec::check_weights(k, named); }));
   states_->set_weights(std::move(named));
   return {};
 }
