@@ -87,6 +87,11 @@ struct Runtime::Parts final : dispatch::CoreServices {
   }
 
   // ---- What plugins and functions ask of the others ----
+  Result<Ticket> apply(const Changes& changes) {
+    if (!changes.list_->problem.ok()) return changes.list_->problem;
+    return core.published.apply(changes.list_->steps);
+  }
+
   plugin::Services plugin_services() {
     plugin::Services s;
     s.host = core.host;
@@ -137,11 +142,8 @@ struct Runtime::Parts final : dispatch::CoreServices {
       std::make_shared<verification::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
-  functions::Service functions{core, loader, [this](Changes c) {
-                                 return c.list_->problem.ok()
-                                            ? core.published.apply(c.list_->steps).status()
-                                            : c.list_->problem;
-                               }};
+  functions::Service functions{core, loader,
+                               [this](const Changes& c) { return apply(c).status(); }};
   std::vector<Runtime::Problem> problems;  // of the settings
   std::weak_ptr<runtime::Recorder> recorder_of_rules;
   // These last, as their threads use the rest.
@@ -249,10 +251,7 @@ Functions Runtime::functions() const noexcept { return Functions(parts_->functio
 Plugins Runtime::plugins() const noexcept { return Plugins(*this, parts_->loader); }
 
 Result<Ticket> Runtime::apply(Changes changes) {
-  return or_out_of_memory([&]() -> Result<Ticket> {
-    if (!changes.list_->problem.ok()) return changes.list_->problem;
-    return parts_->core.published.apply(changes.list_->steps);
-  });
+  return or_out_of_memory([&] { return parts_->apply(changes); });
 }
 
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }

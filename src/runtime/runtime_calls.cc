@@ -16,12 +16,6 @@
 namespace yard {
 namespace {
 
-std::vector<op::Given> given(std::span<const Arg> args) {
-  std::vector<op::Given> to;
-  for (const Arg& a : args) to.push_back({a.name, a.value.c()});
-  return to;
-}
-
 Resolution shorten(const Explanation& e) {
   Resolution r;
   r.op = e.op, r.kernel = e.selected, r.generation = e.generation;
@@ -53,10 +47,10 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
                              std::span<const Arg> args,
                              op::Positional positional = op::Positional::kAll) {
   YARD_ASSIGN_OR_RETURN(auto found, core.sites.find(op));
-  Named n{std::move(found), {}};
-  YARD_ASSIGN_OR_RETURN(auto bound, op::bind(*n.record->op->program, given(args), positional));
-  n.arguments = bound;
-  return n;
+  std::vector<op::Given> given;
+  for (const Arg& a : args) given.push_back({a.name, a.value.c()});
+  YARD_ASSIGN_OR_RETURN(auto bound, op::bind(*found.record->op->program, given, positional));
+  return Named{std::move(found), bound};
 }
 
 }  // namespace
@@ -113,10 +107,10 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
                                                std::initializer_list<Arg> args) const {
-  auto named = name_arguments(core(), op, {args.begin(), args.size()}, op::Positional::kInputs);
-  if (!named.ok()) return std::move(named).status();
-  const registry::Op& o = *named->record->op;
-  const dispatch::WithFacts facts({named->arguments.values, named->arguments.count});
+  YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, {args.begin(), args.size()},
+                                                         op::Positional::kInputs));
+  const registry::Op& o = *named.record->op;
+  const dispatch::WithFacts facts({named.arguments.values, named.arguments.count});
   YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
   std::vector<TensorView> to;
   for (const op::OutputSpec& s : outputs) {
