@@ -100,6 +100,23 @@ std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64
 
 }  // namespace
 
+// The sizes of a tensor, or of a call.
+struct SizeSolver::Sizes {
+  double product = 1;
+  int64_t* largest = nullptr;  // of those that are not pinned
+
+  void add(int64_t& size, int64_t factor, bool is_pinned) {
+    product *= static_cast<double>(size) * static_cast<double>(factor);
+    if (!is_pinned && (largest == nullptr || size > *largest)) largest = &size;
+  }
+  // Halves the largest size if the product is above the limit. Returns false if there is nothing to do.
+  bool halve_above(double limit) {
+    if (product <= limit || largest == nullptr || *largest <= 1) return false;
+    *largest /= 2;
+    return true;
+  }
+};
+
 std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::string& name) const {
   bool known = false;
   for (size_t i = 0; i < schema.params.size(); ++i) {
@@ -259,57 +276,38 @@ std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& rando
   }
   to.set(point.name, point.size);
   settle(to, {point.name}, random);
-  if (product(to) > kMostWork) return std::nullopt;
+  if (all_sizes(to, {}).product > kMostWork) return std::nullopt;
   return to;
 }
 
-double SizeSolver::product(const Assignment& assignment) const {
-  double to = 1;
-  for (const std::string& d : dims_) to *= static_cast<double>(assignment.numbers.at(d));
-  for (const auto& [name, dims] : assignment.groups)
-    for (const int64_t d : dims) to *= static_cast<double>(d);
-  return to;
-}
-
-// Halves the largest size if the product of all sizes is too large, and it can be.
-bool SizeSolver::shrink_product(Assignment& assignment, const std::set<std::string>& pinned) const {
-  if (product(assignment) <= kMostProduct) return false;
-  int64_t* largest = nullptr;
-  const auto meet = [&](const std::string& name, int64_t& size) {
-    if (!pinned.contains(name) && (largest == nullptr || size > *largest)) largest = &size;
-  };
-  for (const std::string& d : dims_) meet(d, assignment.numbers[d]);
+SizeSolver::Sizes SizeSolver::all_sizes(Assignment& assignment,
+                                        const std::set<std::string>& pinned) const {
+  Sizes all;
+  for (const std::string& d : dims_) all.add(assignment.numbers[d], 1, pinned.contains(d));
   for (auto& [name, dims] : assignment.groups)
-    for (int64_t& d : dims) meet(name, d);
-  if (largest == nullptr || *largest <= 1) return false;
-  *largest /= 2;
-  return true;
+    for (int64_t& n : dims) all.add(n, 1, pinned.contains(name));
+  return all;
 }
 
-// Halves the largest size until every tensor is small enough. Few calls are large, since reference kernels are slow.
+// Few calls are large, since reference kernels are slow.
 void SizeSolver::shrink(Assignment& assignment, const std::set<std::string>& pinned) const {
   const int64_t limit =
       profile_ == Profile::kLarge ? max_elements_ : std::min(max_elements_, kUsualElements);
   for (int round = 0; round < 64; ++round) {
-    bool fits = true;
+    bool changed = false;
     for (const op::Param& p : s_.params) {
-      double elements = 1;
-      int64_t* largest = nullptr;
-      const auto meet = [&](const std::string& name, int64_t& size, int64_t factor) {
-        elements *= static_cast<double>(size) * static_cast<double>(factor);
-        if (pinned.contains(name)) return;
-        if (largest == nullptr || size > *largest) largest = &size;
-      };
+      Sizes sizes;
       for (const op::Dim& d : p.dims) {
-        if (d.kind == op::Dim::Kind::kNamed) meet(d.name, assignment.numbers[d.name], d.number);
+        const bool is_pinned = pinned.contains(d.name);
+        if (d.kind == op::Dim::Kind::kNamed)
+          sizes.add(assignment.numbers[d.name], d.number, is_pinned);
         if (d.kind == op::Dim::Kind::kLeading)
-          for (int64_t& n : assignment.groups[d.name]) meet(d.name, n, 1);
-        if (d.kind == op::Dim::Kind::kConstant) elements *= static_cast<double>(d.number);
+          for (int64_t& n : assignment.groups[d.name]) sizes.add(n, 1, is_pinned);
+        if (d.kind == op::Dim::Kind::kConstant) sizes.product *= static_cast<double>(d.number);
       }
-      if (elements <= static_cast<double>(limit) || largest == nullptr || *largest <= 1) continue;
-      *largest /= 2, fits = false;
+      changed |= sizes.halve_above(static_cast<double>(limit));
     }
-    if (fits && !shrink_product(assignment, pinned)) return;
+    if (!changed && !all_sizes(assignment, pinned).halve_above(kMostProduct)) return;
   }
 }
 

@@ -67,16 +67,16 @@ class SizeSolver {
  private:
   // The distribution of the sizes of one call.
   enum class Profile { kEdge, kEmpty, kOdd, kPrime, kPower, kNearPower, kTypical, kLarge };
+  struct Sizes;
 
   // Optionals, groups and numbers at random.
   Assignment choose(Random& random, const VariableTypes& types);
   // Makes the sizes fit the clauses and small enough.
   void settle(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
   int64_t integer(const op::Param& param, Random& random);
+  // Halves sizes until each tensor, and the product of all sizes, is small enough.
   void shrink(Assignment& assignment, const std::set<std::string>& pinned) const;
-  bool shrink_product(Assignment& assignment, const std::set<std::string>& pinned) const;
-  // Of all sizes.
-  double product(const Assignment& assignment) const;
+  Sizes all_sizes(Assignment& assignment, const std::set<std::string>& pinned) const;
   // Whether a name was changed to pass its limits.
   bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
