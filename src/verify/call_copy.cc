@@ -10,15 +10,14 @@
 namespace yard::verification {
 namespace {
 
-// Calls f(tensor, place in its list or -1, parameter) for every tensor; stops when f returns false.
+// Calls f(tensor, place in its list or -1, parameter) for every tensor.
 template <class F>
 void for_each_tensor(const op::Program& program, const yard_value_t* args, const F& f) {
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     const op::Param& p = program.schema().params[i];
-    if (args[i].tag == YARD_TAG_TENSOR && !f(*args[i].u.tensor, -1, p)) return;
+    if (args[i].tag == YARD_TAG_TENSOR) f(*args[i].u.tensor, -1, p);
     if (args[i].tag != YARD_TAG_LIST) continue;
-    for (uint32_t k = 0; k < args[i].count; ++k)
-      if (!f(*args[i].u.list[k], static_cast<int>(k), p)) return;
+    for (uint32_t k = 0; k < args[i].count; ++k) f(*args[i].u.list[k], static_cast<int>(k), p);
   }
 }
 
@@ -109,7 +108,7 @@ ParsedCall parsed_call(const op::Program& program, const op::Call& call) {
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept {
   bool host = true;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
-    return host = t.device.type == Device{}.type;
+    host &= t.device.type == Device{}.type;
   });
   return host;
 }
@@ -118,30 +117,19 @@ double copy_bytes(const op::Program& program, const yard_value_t* args) {
   double bytes = 0;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
     bytes += reach_in_bytes(parsed_tensor(t));
-    return true;
   });
   return bytes;
 }
 
-bool reads_finite(const op::Program& program, const yard_value_t* args) {
-  bool finite = true;
-  for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param& p) {
-    return finite = p.is_output() || !first_not_finite(TensorView(t));
-  });
-  return finite;
-}
-
-bool writes_finite(const op::Program& program, const yard_value_t* args, std::string& where,
-                   double& value) {
-  bool finite = true;
+std::optional<NotFiniteArg> first_not_finite(const op::Program& program, const yard_value_t* args,
+                                             bool written) {
+  std::optional<NotFiniteArg> to;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int item, const op::Param& p) {
-    const auto first = p.is_written() ? first_not_finite(TensorView(t)) : std::nullopt;
-    if (!first) return true;
-    where = fmt::format("{}[{}]", name_of(p, item), fmt::join(first->index, ","));
-    value = first->value;
-    return finite = false;
+    if (to || !(written ? p.is_written() : !p.is_output())) return;
+    if (const auto first = first_not_finite(TensorView(t)))
+      to = {fmt::format("{}[{}]", name_of(p, item), fmt::join(first->index, ",")), first->value};
   });
-  return finite;
+  return to;
 }
 
 CallCopy::Copy::Copy(const yard_tensor_t& t, std::string n, const op::Param& p)

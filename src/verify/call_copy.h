@@ -6,6 +6,7 @@
 #include <yard/plugin.h>
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,13 @@ ParsedCall parsed_call(const op::Program& program, const op::Call& call);
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept;
 // Bytes that copies of all tensors take; with strides, more than their elements.
 double copy_bytes(const op::Program& program, const yard_value_t* args);
-// Whether all floats that a call reads are finite.
-bool reads_finite(const op::Program& program, const yard_value_t* args);
-// Whether all floats that it wrote are; if not, the first that is not: "out[3,17]".
-bool writes_finite(const op::Program& program, const yard_value_t* args, std::string& where,
-                   double& value);
+// The first float that is not finite, of the tensors that the call reads or of those that it writes.
+struct NotFiniteArg {
+  std::string where;  // "out[3,17]"
+  double value = 0;
+};
+std::optional<NotFiniteArg> first_not_finite(const op::Program& program, const yard_value_t* args,
+                                             bool written);
 
 // Arguments and program must outlive it. Throws std::bad_alloc.
 class CallCopy {

@@ -75,9 +75,11 @@ class CallCheck final : public registry::ResultCheck {
   }
 
   Status check_finite() {
-    CanaryMismatch m;
     count_check();
-    if (writes_finite(program_, args_, m.worst, m.found)) return {};
+    const auto wrong = first_not_finite(program_, args_, true);
+    if (!wrong) return {};
+    CanaryMismatch m;
+    m.worst = wrong->where, m.found = wrong->value;
     m.expected = std::numeric_limits<double>::quiet_NaN();
     m.error = std::numeric_limits<double>::infinity();
     return report(std::move(m));
@@ -183,10 +185,10 @@ class Canary final : public registry::ResultChecker {
       if (k.copies() && copy_bytes(program, args) > kMostCopyBytes)
         return skip("their tensors span more than 1 GiB", true);
       op::Call call = op::Call::capture(program, args, checked.flags, labels_of(checked));
-      if (k.against == nullptr && !reads_finite(program, args))
+      if (k.against == nullptr && first_not_finite(program, args, false))
         return skip("an input is not finite", false);
-      if (Outcome why; k.against != nullptr && !k.against->accepts(call, &why))
-        return skip(fmt::format("'{}' does not accept them: {}", k.against->kernel().id, why.what),
+      if (const auto why = k.against != nullptr ? k.against->refusal(call) : std::nullopt)
+        return skip(fmt::format("'{}' does not accept them: {}", k.against->kernel().id, why->what),
                     false);
       return std::make_unique<CallCheck>(*state_, k, program, args, std::move(call));
     } catch (const std::exception& e) {
@@ -274,8 +276,7 @@ std::string to_string(const CanaryMismatch& m) {
 namespace yard::verification {
 
 CanaryState::~CanaryState() {
-  while (write_one()) {
-  }
+  while (write_one()) continue;
 }
 
 std::shared_ptr<CanaryCounters> CanaryState::counters(const std::string& op,
@@ -292,8 +293,7 @@ void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) 
     const std::lock_guard lock(lock_);
     c.why_skipped = why;
   }
-  if (permanent && !c.problem_reported.load(std::memory_order_relaxed) &&
-      !c.problem_reported.exchange(true))
+  if (permanent && !c.problem_reported.exchange(true))
     problem(c.op, fmt::format("calls of kernel '{}' are not checked: {}", c.kernel, why));
 } catch (const std::exception&) {
   // Out of memory for the text; the call is counted.

@@ -149,8 +149,7 @@ std::string differs_when_repeated(const KernelRunner& k, const CaseRun& t, int r
 }
 
 Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op, int repeats) {
-  Outcome outcome;
-  if (!k.accepts(t.call, &outcome)) return outcome;
+  if (auto refused = k.refusal(t.call)) return *std::move(refused);
   if (!t.reference.ok())
     return {Verdict::kSkipped, 0, "no_reference",
             "the reference kernel fails: " + std::string(t.reference.message())};
@@ -159,6 +158,7 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op, i
   if (std::string damage = t.found.damage(); !damage.empty()) return failure(std::move(damage));
   if (!status.ok()) return judge_failure(k, t, status);
   const Difference d = compare_results(op, t.found, t.expected, op.tolerances);
+  Outcome outcome;
   outcome.error = d.ratio;
   if (!d.worst.empty())
     outcome.what = fmt::format("{} is {} where the reference has {}", d.worst,
@@ -170,6 +170,12 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op, i
       return failure(std::move(what));
   }
   return outcome;
+}
+
+// A seed that depends on the op, so that its calls do not depend on which other ops are tested.
+uint64_t seed_of(const op::Program& program, uint64_t seed) {
+  for (const char c : program.name()) seed = seed * 31 + static_cast<unsigned char>(c);
+  return seed;
 }
 
 enum class Made { kRan, kRejected, kEnded };
@@ -279,8 +285,8 @@ class ConformanceRun : Run {
                         options_.max_elements);
     size_t made = 0;
     return run_cases(generator, options_.cases, made, [&](Case c) {
-      if (Outcome why; !reference_->accepts(c.call, &why)) {
-        rejected_ = why.what;
+      if (const auto why = reference_->refusal(c.call)) {
+        rejected_ = why->what;
         return Made::kRejected;
       }
       auto instance = given_instance(c.call, c.seed);
@@ -300,12 +306,12 @@ class ConformanceRun : Run {
     size_t made = 0, rejected = 0;
     bool ended = false;
     run_cases(generator, options_.cases, made, [&](Case c) {
-      if (!reference_->accepts(c.call, nullptr)) return Made::kRejected;
-      if (Outcome why; !k.runner.accepts(c.call, &why)) {
+      if (reference_->refusal(c.call)) return Made::kRejected;
+      if (const auto why = k.runner.refusal(c.call)) {
         if (++rejected == kMostRejected) return Made::kEnded;
         VerifyCase where;
         where.call = op::to_string(c.call.to_spec(program()));
-        k.report.add(why, std::move(where));
+        k.report.add(*why, std::move(where));
         return Made::kRejected;
       }
       rejected = 0;
@@ -324,14 +330,12 @@ class ConformanceRun : Run {
     progress_.cases = op_.calls.size() * all_contents().size();
     for (const op::Call& call : op_.calls) {
       const ParsedCall parsed = parsed_call(program(), call);
-      Outcome why{Verdict::kSkipped, 0, "no_reference", ""};
+      std::optional<Outcome> why = reference_->refusal(call);
       if (const Status s = CallTensors::check(parsed, 2); !s.ok())
-        why.reason = "not_made", why.what = std::string(s.message());
-      else
-        reference_->accepts(call, &why);
+        why = Outcome{Verdict::kSkipped, 0, "not_made", std::string(s.message())};
       for (const Contents contents : all_contents()) {
-        if (!why.what.empty()) {
-          skip(why, parsed.text);
+        if (why) {
+          skip(*why, parsed.text);
           continue;
         }
         CaseRun run(program(), {call, contents, options_.seed},
@@ -420,10 +424,10 @@ class SmokeTest : Run {
   }
 
   Made exercise(const KernelRunner& kernel, Case c, KernelReport& report) {
-    if (!kernel.accepts(c.call, nullptr)) return Made::kRejected;
+    if (kernel.refusal(c.call)) return Made::kRejected;
     CaseRun run(program(), std::move(c));
     // If the reference kernel rejects the call as invalid, the behaviour of other kernels is undefined.
-    if (reference_ && reference_->accepts(run.call, nullptr)) {
+    if (reference_ && !reference_->refusal(run.call)) {
       watch(reference_->kernel(), run);
       if (reference_->run(run.call, run.expected).error_class() == ErrorClass::kCaller)
         return Made::kRejected;

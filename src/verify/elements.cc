@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <limits>
 #include <new>
+
+#include "base/lists.h"
 
 namespace yard {
 namespace {
@@ -132,24 +132,19 @@ namespace {
 constexpr size_t kLine = YARD_MAX_ALIGN;
 constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
 
-// Distance in elements from the first element to the lowest and highest address.
+// How far the elements reach in both directions from the first one, which is part of `above`.
 struct Reach {
-  uint64_t below = 0, above = 0;
+  double below = 0, above = 0;  // in elements; doubles, since strides are not checked
 };
 Reach reach(const ParsedTensor& t) {
-  Reach r;
+  if (base::contains(t.shape, 0)) return {};
+  Reach r{0, 1};
   for (size_t i = 0; i < t.shape.size(); ++i) {
-    if (t.shape[i] <= 1) continue;
-    const uint64_t steps = static_cast<uint64_t>(t.shape[i] - 1);
-    if (t.strides[i] < 0)
-      r.below += steps * static_cast<uint64_t>(-t.strides[i]);
-    else
-      r.above += steps * static_cast<uint64_t>(t.strides[i]);
+    const double span = static_cast<double>(t.shape[i] - 1) * static_cast<double>(t.strides[i]);
+    (span < 0 ? r.below : r.above) += std::fabs(span);
   }
   return r;
 }
-
-bool has_elements(const ParsedTensor& t) { return std::ranges::find(t.shape, 0) == t.shape.end(); }
 
 // The tensor of elements.h that a block-quantised one is; any other as it is.
 ParsedTensor in_elements(const ParsedTensor& t) {
@@ -249,30 +244,26 @@ void fill_blocks(const TensorView& view, Random& random, Contents contents) {
 
 double reach_in_bytes(const ParsedTensor& tensor) {
   const ParsedTensor t = in_elements(tensor);
-  double elements = has_elements(t) ? 1 : 0;
-  for (size_t i = 0; i < t.shape.size() && elements > 0; ++i)
-    elements += static_cast<double>(t.shape[i] - 1) * std::fabs(static_cast<double>(t.strides[i]));
-  return elements * static_cast<double>(element_size(t.dtype));
+  const Reach r = reach(t);
+  return (r.below + r.above) * static_cast<double>(element_size(t.dtype));
 }
-
-void Buffer::Free::operator()(void* p) const noexcept { std::free(p); }
 
 Buffer::Buffer(const ParsedTensor& tensor, bool written) {
   const ParsedTensor t = in_elements(tensor);
   const size_t size = element_size(t.dtype);
-  const bool empty = !has_elements(t);
-  const Reach r = empty ? Reach() : reach(t);
-  bytes_ = empty ? 0 : (r.below + r.above + 1) * size;
-  const size_t before = (r.below * size + kLine - 1) / kLine * kLine;
+  const Reach r = reach(t);
+  const size_t below = static_cast<size_t>(r.below) * size;
+  const size_t after = static_cast<size_t>(r.above) * size;
+  bytes_ = below + after;
   // Exactly the requested alignment, never a better one.
+  const size_t before = (below + kLine - 1) / kLine * kLine;
   const size_t offset = kGuard + before + (t.align < kLine ? t.align : 0);
-  const size_t after = empty ? 0 : (r.above + 1) * size;
   room_ = (offset + after + kGuard + kLine - 1) / kLine * kLine;
   memory_.reset(static_cast<char*>(std::aligned_alloc(kLine, room_)));
   if (memory_ == nullptr) throw std::bad_alloc();
   std::memset(memory_.get(), written ? kAroundWritten : kAroundRead, room_);
   char* data = memory_.get() + offset;
-  begin_ = data - r.below * size;
+  begin_ = data - below;
   view_ = TensorView(static_cast<void*>(data), tensor.dtype, tensor.shape, tensor.strides,
                      tensor.device);
 }

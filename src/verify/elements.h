@@ -6,6 +6,7 @@
 #include <yard/call_spec.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -120,7 +121,7 @@ class Buffer {
 
  private:
   struct Free {
-    void operator()(void* p) const noexcept;
+    void operator()(void* p) const noexcept { std::free(p); }
   };
   std::unique_ptr<char, Free> memory_;
   size_t room_ = 0;

@@ -16,13 +16,6 @@ constexpr int kAttempts = 200;
 constexpr DType kAnyTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
                                DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
 
-template <class T>
-std::vector<T> count_to(size_t n) {
-  std::vector<T> v(n);
-  std::iota(v.begin(), v.end(), T{0});
-  return v;
-}
-
 // The values that a kernel's limits allow; all of them if the limits allow none.
 template <class T, class F>
 std::vector<T> allowed(std::vector<T> all, const F& is_allowed) {
@@ -36,19 +29,6 @@ op::SpecArg* find(op::CallSpec& spec, const std::string& name) {
   for (op::SpecArg& a : spec.args)
     if (a.name == name) return &a;
   return nullptr;
-}
-
-// As strides_of(), with the dimensions in memory order, outermost first.
-std::vector<int64_t> ordered_strides(const std::vector<int64_t>& shape,
-                                     const std::vector<size_t>& order, int64_t step, int64_t gap) {
-  std::vector<int64_t> to(shape.size(), 1);
-  auto next = static_cast<uint64_t>(step);  // an overflow is left to the schema check
-  for (size_t k = order.size(); k-- > 0;) {
-    to[order[k]] = static_cast<int64_t>(next);
-    next *= static_cast<uint64_t>(std::max<int64_t>(shape[order[k]], 1));
-    if (k + 1 == order.size()) next += static_cast<uint64_t>(gap);
-  }
-  return to;
 }
 
 // Makes a layout contiguous or aligned where the limits require it.
@@ -69,7 +49,14 @@ void misalign(op::TensorSpec& t) {
 }  // namespace
 
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap) {
-  return ordered_strides(shape, count_to<size_t>(shape.size()), step, gap);
+  std::vector<int64_t> to(shape.size(), 1);
+  auto next = static_cast<uint64_t>(step);  // an overflow is left to the schema check
+  for (size_t k = shape.size(); k-- > 0;) {
+    to[k] = static_cast<int64_t>(next);
+    next *= static_cast<uint64_t>(std::max<int64_t>(shape[k], 1));
+    if (k + 1 == shape.size()) next += static_cast<uint64_t>(gap);
+  }
+  return to;
 }
 
 std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
@@ -157,8 +144,9 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
   for (const op::Param& p : s_.params) {
     if (p.kind == op::Kind::kEnum || p.kind == op::Kind::kBool) {
       const auto& tests = limits_.scalars[p.name];
-      const size_t count = p.kind == op::Kind::kBool ? 2 : p.enumerators.size();
-      scalars_[p.name] = ShuffleBag<int>(allowed(count_to<int>(count), [&](int v) {
+      std::vector<int> all(p.kind == op::Kind::kBool ? 2 : p.enumerators.size());
+      std::iota(all.begin(), all.end(), 0);
+      scalars_[p.name] = ShuffleBag<int>(allowed(std::move(all), [&](int v) {
         return std::ranges::all_of(tests, [&](const auto& t) { return t.holds(v); });
       }));
     }
@@ -348,9 +336,13 @@ void Generator::lay_out(op::TensorSpec& t, bool written) {
       t.strides = strides_of(t.shape, 1, unit * (1 + static_cast<int64_t>(random_.below(16))));
       break;
     case Layout::kTransposed: {
-      std::vector<size_t> order = count_to<size_t>(t.shape.size());
-      std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
-      t.strides = ordered_strides(t.shape, order, 1, 0);
+      const auto swap_inner = [](std::vector<int64_t>& v) {
+        if (v.size() > 1) std::swap(v.back(), v[v.size() - 2]);
+      };
+      std::vector<int64_t> shape = t.shape;
+      swap_inner(shape);
+      t.strides = strides_of(shape, 1, 0);
+      swap_inner(t.strides);
       break;
     }
     case Layout::kInnerStep:

@@ -25,23 +25,6 @@ auto bind(const op::Program& program, const CallTensors& tensors) {
 
 }  // namespace
 
-std::vector<OpUnderTest> ops_under_test(const registry::State& state,
-                                        const select::ProcessState& where, const VerifyOptions& o,
-                                        const void* keep) {
-  std::vector<OpUnderTest> to;
-  for (const auto& [name, op_record] : state.op_records) {
-    if (!o.op.empty() && o.op != name) continue;
-    OpUnderTest of_op{op_record, {}, where};
-    for (const auto& [id, k] : op_record->kernels)
-      if ((o.kernel.empty() || o.kernel == id) &&
-          (o.backend.empty() || o.backend == k->backend_name) &&
-          (o.plugin.empty() || k->keep.get() == keep))
-        of_op.kernels.insert(id);
-    if (!of_op.kernels.empty()) to.push_back(std::move(of_op));
-  }
-  return to;
-}
-
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
     : candidates_(op.op_record, {{}, kernel.id}, op.where),
       plan_(exec::Plan::make(0, {}, std::vector<exec::Attempt>{{&kernel, stats_.get()}})),
@@ -58,17 +41,13 @@ std::string KernelRunner::unavailable() const {
   return fmt::format("backend '{}' is not available: {}", backend.name, probe.text);
 }
 
-bool KernelRunner::accepts(const op::Call& call, Outcome* why) const {
+std::optional<Outcome> KernelRunner::refusal(const op::Call& call) const {
   select::Notes notes;
-  const auto order = select::select(candidates_, call.args(), call.count(), call.flags(), &notes);
-  if (!order.empty()) return true;
-  if (why != nullptr) {
-    const select::Notes::Entry& e = notes.entries[index_];
-    why->verdict = Outcome::Verdict::kSkipped;
-    why->reason = select::reason_name(e.verdict.reason);
-    why->what = select::describe(candidates_, candidates_.all()[index_], e.verdict, e.text);
-  }
-  return false;
+  if (!select::select(candidates_, call.args(), call.count(), call.flags(), &notes).empty())
+    return std::nullopt;
+  const select::Notes::Entry& e = notes.entries[index_];
+  return Outcome{Outcome::Verdict::kSkipped, 0, std::string(select::reason_name(e.verdict.reason)),
+                 select::describe(candidates_, candidates_.all()[index_], e.verdict, e.text)};
 }
 
 Status KernelRunner::run(const op::Call& call, const CallTensors& tensors, exec::States* states,
@@ -159,11 +138,6 @@ const registry::Kernel* reference_kernel(const registry::OpRecord& op_record) {
   return best;
 }
 
-uint64_t seed_of(const op::Program& program, uint64_t seed) {
-  for (const char c : program.name()) seed = seed * 31 + static_cast<unsigned char>(c);
-  return seed;
-}
-
 namespace {
 
 // What an option may be: its default, where it has one, has a larger share.
@@ -216,7 +190,7 @@ std::vector<exec::OwnedValue> owned(const std::vector<Arg>& options) {
 }
 
 bool has(const exec::Weights& weights, std::string_view name) {
-  return std::ranges::any_of(weights, [&](const auto& w) { return w.first == name; });
+  return base::contains(base::keys(weights), name);
 }
 
 void add_text(std::string& list, const std::string& name, const std::string& text) {

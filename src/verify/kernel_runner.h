@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -30,11 +31,6 @@ struct OpUnderTest {
   std::vector<op::Call> calls = {};  // to make instead of generated ones
 };
 
-// The kernels that the options name, op by op. `keep` is what those of `options.plugin` hold.
-std::vector<OpUnderTest> ops_under_test(const registry::State& state,
-                                        const select::ProcessState& where,
-                                        const VerifyOptions& options, const void* keep);
-
 // The result of one kernel on one case.
 struct Outcome {
   enum class Verdict : uint8_t { kPassed, kFailed, kSkipped, kDeclined };
@@ -54,8 +50,8 @@ class KernelRunner {
 
   // Why its backend cannot be used at all: its probe failed. Empty if it can.
   std::string unavailable() const;
-  // Whether the kernel accepts the call; if not, `why` (may be null) is set.
-  bool accepts(const op::Call& call, Outcome* why) const;
+  // Why the kernel does not accept the call. Empty if it does.
+  std::optional<Outcome> refusal(const op::Call& call) const;
   // `states` are those of an instance; null: those of plain calls. A kernel that changes the floating-point control state
   // has failed; `changed_float_state`, unless it is null, is set then.
   Status run(const op::Call& call, const CallTensors& tensors, exec::States* states = nullptr,
@@ -137,8 +133,5 @@ Difference compare_results(const registry::Op& op, const CallTensors& found,
 const registry::Kernel* find_kernel(const registry::OpRecord& op_record, std::string_view id);
 // The op's reference kernel of highest priority, which defines correct results. Null if there is none.
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);
-
-// A seed that depends on the op, so that its calls do not depend on which other ops are tested.
-uint64_t seed_of(const op::Program& program, uint64_t seed);
 
 }  // namespace yard::verification

@@ -52,6 +52,24 @@ Result<std::map<std::string, std::vector<op::Call>>> calls_by_op(const detail::C
   return to;
 }
 
+// The kernels that the options name, op by op. `keep` is what those of `o.plugin` hold.
+std::vector<verification::OpUnderTest> ops_under_test(const detail::Core& core,
+                                                      const dispatch::Snapshot& s,
+                                                      const VerifyOptions& o, const void* keep) {
+  std::vector<verification::OpUnderTest> to;
+  for (const auto& [name, op_record] : s.state->op_records) {
+    if (!o.op.empty() && o.op != name) continue;
+    verification::OpUnderTest of_op{op_record, {}, {core.host, s.forked}};
+    for (const auto& [id, k] : op_record->kernels)
+      if ((o.kernel.empty() || o.kernel == id) &&
+          (o.backend.empty() || o.backend == k->backend_name) &&
+          (o.plugin.empty() || k->keep.get() == keep))
+        of_op.kernels.insert(id);
+    if (!of_op.kernels.empty()) to.push_back(std::move(of_op));
+  }
+  return to;
+}
+
 // Whether some kernel declares each option; weights need not be declared.
 Status check_options(const std::vector<verification::OpUnderTest>& all, const VerifyOptions& o) {
   std::vector<std::string> names;
@@ -134,8 +152,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_ASSIGN_OR_RETURN(auto calls, calls_by_op(runtime.core(), *s, options));
   YARD_ASSIGN_OR_RETURN(auto functions, verify_functions(runtime, options, keep));
   std::vector<verification::OpUnderTest> all;
-  if (options.function.empty())
-    all = verification::ops_under_test(*s->state, {runtime.core().host, s->forked}, options, keep);
+  if (options.function.empty()) all = ops_under_test(runtime.core(), *s, options, keep);
   if (!options.calls.empty())
     std::erase_if(all, [&](verification::OpUnderTest& subject) {
       subject.calls = std::move(calls[subject.op_record->op->name]);
@@ -192,9 +209,9 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
   const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
   for (const auto* runner : {&oracle, &candidate})
-    if (verification::Outcome why; !runner->accepts(call, &why))
+    if (const auto why = runner->refusal(call))
       return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
-                                                    runner->kernel().id, why.what));
+                                                    runner->kernel().id, why->what));
 
   const ParsedCall parsed = verification::parsed_call(*op.program, call);
   YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
