@@ -116,7 +116,7 @@ bool on_host(const op::Program& program, const yard_value_t* args) noexcept {
 double copy_bytes(const op::Program& program, const yard_value_t* args) {
   double bytes = 0;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
-    bytes += reach_in_bytes(parsed_tensor(t));
+    bytes += reach_in_bytes(TensorView(t));
   });
   return bytes;
 }
@@ -134,7 +134,7 @@ std::optional<NotFiniteArg> first_not_finite(const op::Program& program, const y
 
 CallCopy::Copy::Copy(const yard_tensor_t& t, std::string n, const op::Param& p)
     : original(t),
-      buffer(parsed_tensor(t), p.is_written()),
+      buffer(original, op::spec_of(t).align, p.is_written()),
       name(std::move(n)),
       read(!p.is_output()),
       written(p.is_written()) {

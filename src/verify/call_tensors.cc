@@ -23,6 +23,10 @@ using verification::FloatType;
 constexpr uint8_t kFirstGarbage = 0xcb, kOtherGarbage = 0x3d;
 constexpr verification::IntegerRange kData{-100, 101};
 
+TensorView form_of(const ParsedTensor& t) {
+  return TensorView(nullptr, t.dtype, t.shape, t.strides, t.device);
+}
+
 template <class F>
 void for_each_tensor(const ParsedArg& a, const F& f) {
   if (const auto* t = std::get_if<ParsedTensor>(&a.value)) f(*t);
@@ -60,7 +64,7 @@ verification::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& 
 struct CallTensors::Parts {
   struct Tensor {
     Tensor(const ParsedTensor& t, std::string n, bool r, bool w)
-        : buffer(t, w), name(std::move(n)), read(r), written(w) {}
+        : buffer(form_of(t), t.align, w), name(std::move(n)), read(r), written(w) {}
     Buffer buffer;
     std::string name;
     bool read, written;
@@ -102,7 +106,7 @@ Status CallTensors::check(const ParsedCall& call, int sets) {
         bad = Status(Code::kUnsupported,
                      fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
                                  a.name, to_string(t.device)));
-      bytes += 2 * verification::reach_in_bytes(t);
+      bytes += 2 * verification::reach_in_bytes(form_of(t));
     });
     YARD_RETURN_IF_ERROR(bad);
   }

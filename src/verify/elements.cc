@@ -136,26 +136,14 @@ constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
 struct Reach {
   double below = 0, above = 0;  // in elements; doubles, since strides are not checked
 };
-Reach reach(const ParsedTensor& t) {
-  if (base::contains(t.shape, 0)) return {};
+Reach reach(const TensorView& t) {
+  if (base::contains(t.shape(), 0)) return {};
   Reach r{0, 1};
-  for (size_t i = 0; i < t.shape.size(); ++i) {
-    const double span = static_cast<double>(t.shape[i] - 1) * static_cast<double>(t.strides[i]);
+  for (size_t i = 0; i < t.shape().size(); ++i) {
+    const double span = static_cast<double>(t.shape()[i] - 1) * static_cast<double>(t.strides()[i]);
     (span < 0 ? r.below : r.above) += std::fabs(span);
   }
   return r;
-}
-
-// The tensor of elements.h that a block-quantised one is; any other as it is.
-ParsedTensor in_elements(const ParsedTensor& t) {
-  if (block_elements(t.dtype) == 1) return t;
-  const TensorView v =
-      op::ByteTensor::bytes_of(TensorView(nullptr, t.dtype, t.shape, t.strides).c());
-  ParsedTensor to = t;
-  to.dtype = v.dtype();
-  to.shape.assign(v.shape().begin(), v.shape().end());
-  to.strides.assign(v.strides().begin(), v.strides().end());
-  return to;
 }
 
 // Approximately normal: the sum of twelve uniform numbers. Additions only, so that every machine gets the same values.
@@ -242,30 +230,27 @@ void fill_blocks(const TensorView& view, Random& random, Contents contents) {
 
 }  // namespace
 
-double reach_in_bytes(const ParsedTensor& tensor) {
-  const ParsedTensor t = in_elements(tensor);
-  const Reach r = reach(t);
-  return (r.below + r.above) * static_cast<double>(element_size(t.dtype));
+double reach_in_bytes(const TensorView& form) {
+  const Reach r = reach(element_view(form));
+  return (r.below + r.above) * static_cast<double>(element_size(form.dtype()));
 }
 
-Buffer::Buffer(const ParsedTensor& tensor, bool written) {
-  const ParsedTensor t = in_elements(tensor);
-  const size_t size = element_size(t.dtype);
-  const Reach r = reach(t);
+Buffer::Buffer(const TensorView& form, uint32_t align, bool written) {
+  const size_t size = element_size(form.dtype());
+  const Reach r = reach(element_view(form));
   const size_t below = static_cast<size_t>(r.below) * size;
   const size_t after = static_cast<size_t>(r.above) * size;
   bytes_ = below + after;
   // Exactly the requested alignment, never a better one.
   const size_t before = (below + kLine - 1) / kLine * kLine;
-  const size_t offset = kGuard + before + (t.align < kLine ? t.align : 0);
+  const size_t offset = kGuard + before + (align < kLine ? align : 0);
   room_ = (offset + after + kGuard + kLine - 1) / kLine * kLine;
   memory_.reset(static_cast<char*>(std::aligned_alloc(kLine, room_)));
   if (memory_ == nullptr) throw std::bad_alloc();
   std::memset(memory_.get(), written ? kAroundWritten : kAroundRead, room_);
   char* data = memory_.get() + offset;
   begin_ = data - below;
-  view_ = TensorView(static_cast<void*>(data), tensor.dtype, tensor.shape, tensor.strides,
-                     tensor.device);
+  view_ = TensorView(data, form.dtype(), form.shape(), form.strides(), form.device());
 }
 
 void Buffer::restore() const { std::ranges::copy(image_, memory_.get()); }

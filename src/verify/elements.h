@@ -106,7 +106,8 @@ class Buffer {
  public:
   static constexpr size_t kGuard = 256;  // bytes; a multiple of every alignment
 
-  Buffer(const ParsedTensor& tensor, bool written);
+  // For a tensor like `form`, whose data is not used.
+  Buffer(const TensorView& form, uint32_t align, bool written);
 
   const TensorView& view() const noexcept { return view_; }
   // Saves the memory, guards included, for restore() and damage().
@@ -132,7 +133,7 @@ class Buffer {
 };
 
 // Bytes from the lowest address of any element to the end of the highest. A double, since strides are not checked.
-double reach_in_bytes(const ParsedTensor& tensor);
+double reach_in_bytes(const TensorView& form);
 
 // Values of integer tensors: from `least` to below `most`.
 struct IntegerRange {

@@ -262,9 +262,7 @@ TEST(Buffers, HoldBlocksWithScalesOfTheRequestedKind) {
   for (const auto& format : {std::pair{DType::q4_1, 2}, {DType::q6_k, 208}}) {
     const DType dtype = format.first;
     const int scale = format.second;
-    ParsedTensor t;
-    t.dtype = dtype, t.shape = {16, 512}, t.strides = {768, 1}, t.align = 2;
-    const Buffer buffer(t, false);
+    const Buffer buffer(TensorView(nullptr, dtype, {16, 512}, {768, 1}), 2, false);
     const int64_t bytes = yard_unit_bytes(buffer.view().c().dtype);
     const auto count = [&](Contents contents, auto is) {
       fill(buffer.view(), Random(7), contents, {});

@@ -197,30 +197,23 @@ void add_text(std::string& list, const std::string& name, const std::string& tex
   list += fmt::format("{}{}={}", list.empty() ? "" : ", ", name, text);
 }
 
-// A tensor as it is, or, without data, one of its form with generated contents.
-TensorView weight(const std::string& name, const ParsedTensor& form, const TensorView* given,
-                  uint64_t seed, TestInstance& to) {
-  op::TensorSpec spec;
-  spec.dtype = form.dtype, spec.shape = form.shape;
-  add_text(to.loaded, name, op::to_string(spec));
-  if (given != nullptr && given->data() != nullptr) return *given;
-  const Buffer& made = to.weights.emplace_back(form, false);
+// Adds a tensor as it is, or, without data, one of its form with generated contents.
+void add_weight(const std::string& name, const TensorView& given, uint64_t seed, TestInstance& to) {
+  add_text(to.loaded, name, op::brief(given.c()));
+  if (given.data() != nullptr) {
+    to.made.emplace_back(name, given);
+    return;
+  }
+  const Buffer& made = to.weights.emplace_back(TensorView(nullptr, given.dtype(), given.shape()),
+                                               YARD_MAX_ALIGN, false);
   fill(made.view(), Random(seed ^ (to.weights.size() * 0x9e3779b97f4a7c15ull)), Contents::kNormal,
        IntegerRange());
-  return made.view();
-}
-
-ParsedTensor compact(DType dtype, std::vector<int64_t> shape) {
-  const TensorView view(static_cast<void*>(nullptr), dtype, shape);
-  ParsedTensor to;
-  to.dtype = dtype, to.shape = std::move(shape);
-  to.strides.assign(view.strides().begin(), view.strides().end());
-  return to;
+  to.made.emplace_back(name, made.view());
 }
 
 // The form of a declared weight in a call; empty if a dimension of it has no size there.
-std::optional<ParsedTensor> declared_form(const op::Program& program, const op::Call& call,
-                                          const op::Param& p) {
+std::optional<TensorView> declared_form(const op::Program& program, const op::Call& call,
+                                        const op::Param& p) {
   DType dtype = p.dtype;
   for (size_t i = 0; i < program.schema().params.size() && !p.variable.empty(); ++i)
     if (program.schema().params[i].variable == p.variable && call.args()[i].tag == YARD_TAG_TENSOR)
@@ -236,7 +229,7 @@ std::optional<ParsedTensor> declared_form(const op::Program& program, const op::
     }
     shape.push_back(size);
   }
-  return compact(dtype, std::move(shape));
+  return TensorView(nullptr, dtype, shape);
 }
 
 }  // namespace
@@ -265,18 +258,13 @@ std::unique_ptr<TestInstance> InstanceGenerator::next(const op::Program& program
   for (const exec::OwnedValue& o : options)
     add_text(to->options, o.name, op::to_string(spec_value(o)));
   to->states.set_options(std::move(options));
-  for (const Arg& a : given_.weights) {
-    const TensorView view(*a.value.c().u.tensor);
-    const std::string name(a.name);
-    const ParsedTensor form = compact(view.dtype(), {view.shape().begin(), view.shape().end()});
-    to->made.emplace_back(name, weight(name, form, &view, seed, *to));
-  }
+  for (const Arg& a : given_.weights)
+    add_weight(std::string(a.name), TensorView(*a.value.c().u.tensor), seed, *to);
   to->add_arguments(kernel_, program);
   if (kernel_.weights == nullptr) return to;
   for (const op::Param& p : kernel_.weights->params) {
     if (has(to->made, p.name) || program.index_of(p.name) >= 0) continue;  // the call has it
-    if (const auto form = declared_form(program, call, p))
-      to->made.emplace_back(p.name, weight(p.name, *form, nullptr, seed, *to));
+    if (const auto form = declared_form(program, call, p)) add_weight(p.name, *form, seed, *to);
   }
   return to;
 }
