@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "dispatch/overlay.h"
 #include "op/call.h"
 #include "verify/call_copy.h"
 #include "verify/elements.h"
@@ -17,10 +18,14 @@
 namespace yard::verification {
 namespace {
 
+// Calls whose tensors span more are not checked.
+constexpr double kMostCopyBytes = 1 << 30;
+// For the tensors of one dump.
+constexpr uint64_t kMostDumpBytes = uint64_t{256} << 20;
+
 // Set during the second run of a call: ops that it calls are not checked.
 thread_local bool t_checking = false;
 
-// A kernel and the rule for it.
 struct CheckedKernel {
   const registry::Kernel* kernel;
   CanaryRule rule;
@@ -33,7 +38,7 @@ struct CheckedKernel {
   bool copies() const noexcept { return against != nullptr || dumps(); }
 };
 
-// The check of one call, which keeps alive what this refers to.
+// The check of one call. The entry of the call keeps alive what this refers to.
 class CallCheck final : public registry::ResultCheck {
  public:
   CallCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
@@ -164,12 +169,9 @@ class Canary final : public registry::ResultChecker {
   }
 
  private:
-  // Those of the call over those of scope and process.
   static op::Labels labels_of(const registry::CheckedCall& call) {
-    std::map<std::string, std::string, std::less<>> all;
-    if (call.options != nullptr) all = call.options->labels;
-    if (call.labels != nullptr) all.insert(call.labels->begin(), call.labels->end());
-    return {all.begin(), all.end()};
+    const op::Labels known = call.labels != nullptr ? *call.labels : op::Labels();
+    return call.options != nullptr ? dispatch::labels_over(call.options->labels, known) : known;
   }
 
   std::unique_ptr<registry::ResultCheck> make_check(const CheckedKernel& k,
@@ -245,35 +247,17 @@ std::shared_ptr<registry::ResultChecker> make_canary(
     checked.push_back(std::move(k));
   };
   for (const CanaryRule::Check check : {CanaryRule::Check::kValues, CanaryRule::Check::kFinite})
-    for (const auto& [id, kernel] : op_record->kernels)
-      for (const CanaryRule& r : rules)
-        if (r.check == check && r.one_in >= 1 && glob_matches(r.op, op.name) &&
-            glob_matches(r.kernel, id)) {
-          add(*kernel, r);
-          break;  // the first one counts
-        }
+    for (const auto& entry : op_record->kernels) {
+      const registry::Kernel& kernel = *entry.second;
+      const auto first = std::ranges::find_if(rules, [&](const CanaryRule& r) {
+        return r.check == check && r.one_in >= 1 && glob_matches(r.op, op.name) &&
+               glob_matches(r.kernel, kernel.id);
+      });
+      if (first != rules.end()) add(kernel, *first);
+    }
   if (checked.empty()) return nullptr;
   return std::make_shared<Canary>(std::move(checked), state);
 }
-
-}  // namespace yard::verification
-
-namespace yard {
-
-std::string to_string(const CanaryMismatch& m) {
-  if (m.against.empty())
-    return fmt::format("{} is {}, and all inputs are finite", m.worst,
-                       verification::format_element(m.found));
-  std::string text =
-      fmt::format("{} is {} where {} has {}", m.worst, verification::format_element(m.found),
-                  m.against, verification::format_element(m.expected));
-  if (std::isfinite(m.error)) text += fmt::format(" ({:.3g} times the tolerance)", m.error);
-  return text;
-}
-
-}  // namespace yard
-
-namespace yard::verification {
 
 CanaryState::~CanaryState() {
   while (write_one()) continue;
@@ -380,3 +364,13 @@ CanaryReport CanaryState::report() {
 }
 
 }  // namespace yard::verification
+
+std::string yard::to_string(const CanaryMismatch& m) {
+  using verification::format_element;
+  const std::string found = format_element(m.found);
+  if (m.against.empty()) return fmt::format("{} is {}, and all inputs are finite", m.worst, found);
+  std::string text = fmt::format("{} is {} where {} has {}", m.worst, found, m.against,
+                                 format_element(m.expected));
+  if (std::isfinite(m.error)) text += fmt::format(" ({:.3g} times the tolerance)", m.error);
+  return text;
+}

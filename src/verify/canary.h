@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canary checks: the results of sampled calls are checked, as the rule file configures (docs/guides/canaries.md). A call
-// that is not sampled costs a counter and a random number of its thread.
+// Canary checks: the results of sampled calls are checked, as the rule file configures
+// (docs/guides/canaries.md). A call that is not sampled costs a counter and a random number.
 #pragma once
 
 #include <yard/config.h>
@@ -27,13 +27,8 @@
 
 namespace yard::verification {
 
-// Calls whose tensors span more are not checked.
-inline constexpr double kMostCopyBytes = 1 << 30;
-// Limits for the tensors of one dump, and for all dumps of a folder together.
-inline constexpr uint64_t kMostDumpBytes = uint64_t{256} << 20;
+// For all dumps of a folder together.
 inline constexpr uint64_t kMostFolderBytes = uint64_t{1} << 30;
-// Mismatches that are further apart belong to different incidents.
-inline constexpr std::chrono::minutes kIncidentGap{10};
 
 // Counters of one kernel under one check.
 struct CanaryCounters {
@@ -47,7 +42,7 @@ struct CanaryCounters {
 
   CanaryCounters(std::string o, std::string k, CanaryRule::Check c)
       : op(std::move(o)), kernel(std::move(k)), check(c) {}
-  // Counts a call. True for one in `one_in` at random. Writes only memory of the thread.
+  // Counts a call. Returns true for one in `one_in` at random. Writes only memory of the thread.
   bool sample(uint64_t one_in) noexcept {
     base::count(base::this_thread(), calls.id());
     return base::one_in(one_in);
@@ -62,8 +57,8 @@ struct DumpRequest {
   std::shared_ptr<CanaryMismatch> mismatch = {};  // gets the path of the dump
 };
 
-// Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks of an op, which are made
-// again whenever the op changes. Any thread.
+// Results of a runtime's canary checks, and the thread that writes dumps. Checks are made again when
+// their op changes; this object stays. Any thread may call it.
 class CanaryState {
  public:
   static constexpr size_t kMostMismatches = 64, kMostProblems = 64, kMostWaiting = 4;
@@ -76,12 +71,12 @@ class CanaryState {
   // The same object for the same names.
   std::shared_ptr<CanaryCounters> counters(const std::string& op, const std::string& kernel,
                                            CanaryRule::Check check);
-  // A sampled call could not be checked. If `permanent`, no call like it can be, which is reported once as a problem.
+  // Notes that a sampled call was not checked. If `permanent`, this is also a problem.
   void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
-  // `request` may be null. Dumps are written later. Beyond kMostWaiting pending ones they are dropped.
+  // `request` may be null. The dump is written later, or dropped if kMostWaiting are pending.
   void record(CanaryMismatch mismatch, std::unique_ptr<DumpRequest> request);
 
-  // Something that prevents the checks of an op. Logged once.
+  // Keeps and logs, once, what prevents the checks of an op.
   void problem(const std::string& op, const std::string& text);
   void clear_problems(const std::string& op);
   std::vector<std::string> problems();
@@ -89,7 +84,7 @@ class CanaryState {
   CanaryReport report();
 
  private:
-  // Writes the oldest pending dump. Returns false if there is none.
+  // Writes the oldest pending dump, or returns false if there is none.
   bool write_one() noexcept;
 
   base::Mutex lock_{base::Rank::kCanary};
@@ -103,17 +98,18 @@ class CanaryState {
   const base::InChild in_child_{[this] { waiting_.clear(); }};
 };
 
-// Adds a file with a unique name, and creates the folder if needed. At most `most` dumps are kept, which take at most
-// `most_bytes`: the first ones of an incident. Those of earlier incidents are removed for them, oldest first; other files
-// are left alone. Returns the path; empty: the incident has its dumps, and nothing was written.
+// Writes a dump to a new file and returns its path. Creates the folder if needed. The folder keeps
+// at most `most` dumps of at most `most_bytes`: the first ones of an incident. Dumps of earlier
+// incidents are removed for them, oldest first. If the incident has its dumps, returns "".
 Result<std::string> add_dump(const std::string& folder, size_t most, const CanaryDump& dump,
                              uint64_t most_bytes = kMostFolderBytes);
 
-// Tolerances for results of an op: the given ones for all float types, then the op's own.
+// The given tolerances for all float types, then those of the op.
 std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optional<double> rtol,
                                             std::optional<double> atol);
 
-// The checks that the rules configure for one op. Null: none, or none that is possible, which is a problem in `state`.
+// The checks that the rules configure for one op. Returns null if there are none. Checks that are
+// impossible become problems in `state`.
 std::shared_ptr<registry::ResultChecker> make_canary(
     const std::vector<CanaryRule>& rules,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,

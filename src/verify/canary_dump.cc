@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <set>
 
 #include "base/file.h"
@@ -21,7 +22,7 @@ namespace yard {
 namespace {
 
 constexpr std::string_view kFirstLine = "yard canary dump 1";
-constexpr size_t kMostLine = 64 << 10, kMostTensors = 4096;
+constexpr size_t kMostLine = 64 << 10;
 constexpr uint64_t kMostFile = uint64_t{1} << 30;
 
 // The lines of a dump, in order; then come when_us and the inputs.
@@ -54,16 +55,11 @@ class DumpReader {
     std::string_view line;
     if (!next(line) || line != kFirstLine)
       return bad(fmt::format("not a canary dump: expected '{}' as the first line", kFirstLine));
-    for (;;) {
-      if (!next(line)) return bad("the line 'data' is missing, or a line is too long");
-      if (line == "data") break;
-      YARD_RETURN_IF_ERROR(read_line(line));
-    }
+    while (next(line) && line != "data") YARD_RETURN_IF_ERROR(read_line(line));
+    if (line != "data") return bad("the line 'data' is missing, or a line is too long");
     for (const char* key : {"op", "kernel", "call"})
       if (!seen_.contains(key)) return bad(fmt::format("the line '{}: ...' is missing", key));
-    uint64_t all = 0;
-    for (const uint64_t n : sizes_) all += n;  // at most 4096 times 1 GiB
-    line_ = 0;
+    const uint64_t all = std::accumulate(sizes_.begin(), sizes_.end(), uint64_t{0});
     if (all != left_.size())
       return bad(fmt::format("invalid data: expected {} bytes, got {}", all, left_.size()));
     for (size_t i = 0; i < sizes_.size(); left_.remove_prefix(sizes_[i++]))
@@ -73,8 +69,7 @@ class DumpReader {
 
  private:
   Status bad(std::string_view what) const {
-    const std::string line = line_ == 0 ? "" : fmt::format(":{}", line_);
-    return Status(Code::kParse, fmt::format("{}{}: {}", name_, line, what));
+    return Status(Code::kParse, fmt::format("{}:{}: {}", name_, line_, what));
   }
 
   bool next(std::string_view& line) {
@@ -121,8 +116,6 @@ class DumpReader {
     const size_t blank = std::min(value.find(' '), value.size());
     const auto bytes = base::number<uint64_t>(value.substr(std::min(blank + 1, value.size())));
     if (!bytes || *bytes > kMostFile) return bad("expected 'input: NAME BYTES'");
-    if (sizes_.size() >= kMostTensors)
-      return bad(fmt::format("expected at most {} inputs", kMostTensors));
     to_.inputs.push_back({std::string(value.substr(0, blank)), {}});
     sizes_.push_back(*bytes);
     return {};
@@ -177,9 +170,11 @@ namespace fs = std::filesystem;
 
 using WallTime = std::chrono::system_clock::time_point;
 
-constexpr std::string_view kPrefix = "canary-", kSuffix = ".yarddump";
+constexpr const char* kDumpName = "canary-2*-*-*-*-*-*.yarddump";
 constexpr std::string_view kTemporary = ".new.";  // after the name, while base::write_file() writes
 constexpr auto kLongestWrite = std::chrono::minutes(1);
+// Mismatches that are further apart belong to different incidents.
+constexpr auto kIncidentGap = std::chrono::minutes(10);
 
 // "canary-20260131-235959-123-PID-N-op-kernel.yarddump". Names sort by time.
 std::string dump_name(const CanaryMismatch& m) {
@@ -192,20 +187,10 @@ std::string dump_name(const CanaryMismatch& m) {
   };
   std::string when = base::utc_text(m.when);  // 2026-01-31T23:59:59.123Z
   std::erase_if(when, [](char c) { return c == '-' || c == ':' || c == 'Z'; });
-  for (char& c : when)
-    if (c == 'T' || c == '.') c = '-';
-  return fmt::format("{}{}-{}-{:04}-{}-{}{}", kPrefix, when, ::getpid(),
-                     count.fetch_add(1, std::memory_order_relaxed), plain(m.op), plain(m.kernel),
-                     kSuffix);
-}
-
-bool is_dump_name(std::string_view name) {
-  constexpr std::string_view kForm = "00000000-000000-000-";
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
-  std::string time(name.substr(kPrefix.size(), kForm.size()));
-  for (char& c : time)
-    if (c >= '0' && c <= '9') c = '0';
-  return time == kForm;
+  std::ranges::replace(when, 'T', '-');
+  std::ranges::replace(when, '.', '-');
+  return fmt::format("canary-{}-{}-{:04}-{}-{}.yarddump", when, ::getpid(), count.fetch_add(1),
+                     plain(m.op), plain(m.kernel));
 }
 
 struct DumpFile {
@@ -222,7 +207,7 @@ std::vector<DumpFile> dumps_in(const std::string& folder) {
     const std::string name = it->path().filename().string(), path = it->path().string();
     const size_t suffix = name.rfind(kTemporary);
     struct stat info {};
-    if (!is_dump_name(std::string_view(name).substr(0, suffix)) ||
+    if (!glob_matches(kDumpName, std::string_view(name).substr(0, suffix)) ||
         ::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
       continue;
     const WallTime written = std::chrono::system_clock::from_time_t(info.st_mtime);
