@@ -132,18 +132,14 @@ std::optional<NotFiniteArg> first_not_finite(const op::Program& program, const y
   return to;
 }
 
-CallCopy::Copy::Copy(const yard_tensor_t& t, std::string n, const op::Param& p)
-    : original(t),
-      buffer(original, op::spec_of(t).align, p.is_written()),
-      name(std::move(n)),
-      read(!p.is_output()),
-      written(p.is_written()) {
-  if (read) copy_elements(original, buffer.view());
-}
-
 const yard_tensor_t* CallCopy::add(const yard_tensor_t& t, std::string name,
                                    const op::Param& param) {
-  return &copies_.emplace_back(t, std::move(name), param).buffer.view().c();
+  const TensorView original(t);
+  const Copy& copy = copies_.emplace_back(
+      Copy{original, Buffer(original, op::spec_of(t).align, param.is_written()), std::move(name),
+           !param.is_output(), param.is_written()});
+  if (copy.read) copy_elements(original, copy.buffer.view());
+  return &copy.buffer.view().c();
 }
 
 CallCopy::CallCopy(const op::Program& program, const yard_value_t* args, bool outputs)

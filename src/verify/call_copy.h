@@ -55,7 +55,6 @@ class CallCopy {
 
  private:
   struct Copy {
-    Copy(const yard_tensor_t& t, std::string n, const op::Param& p);
     TensorView original;
     Buffer buffer;
     std::string name;

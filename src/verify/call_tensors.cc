@@ -63,8 +63,6 @@ verification::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& 
 
 struct CallTensors::Parts {
   struct Tensor {
-    Tensor(const ParsedTensor& t, std::string n, bool r, bool w)
-        : buffer(form_of(t), t.align, w), name(std::move(n)), read(r), written(w) {}
     Buffer buffer;
     std::string name;
     bool read, written;
@@ -75,7 +73,8 @@ struct CallTensors::Parts {
     // An output aliased to this input writes it.
     bool changes = arg.written;
     for (const ParsedArg& a : call.args) changes |= a.same_as == arg.name;
-    Tensor& t = tensors.emplace_back(tensor, std::move(name), arg.read, changes);
+    Tensor& t = tensors.emplace_back(
+        Tensor{Buffer(form_of(tensor), tensor.align, changes), std::move(name), arg.read, changes});
     const verification::Random random(seed ^ (tensors.size() * 0x9e3779b97f4a7c15ull));
     if (arg.read)
       verification::fill(t.buffer.view(), random, contents, integers_of(call, arg, tensor.dtype));
@@ -131,12 +130,13 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
       if (a.same_as.empty()) p.make(a, *t, a.name, seed, contents);
     } else if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) {
       auto& views = p.views.emplace_back();
-      for (size_t i = 0; i < list->size(); ++i)
-        views.push_back(
-            p.make(a, (*list)[i], fmt::format("{}[{}]", a.name, i), seed, contents).buffer.view());
+      for (size_t i = 0; i < list->size(); ++i) {
+        const Parts::Tensor& t =
+            p.make(a, (*list)[i], fmt::format("{}[{}]", a.name, i), seed, contents);
+        views.push_back(t.buffer.view());
+        if (a.written) p.written.push_back({t.name, &t.buffer.view()});
+      }
       p.args.emplace_back(a.name, p.lists.emplace_back(std::span<const TensorView>(views)));
-      for (size_t i = 0; a.written && i < views.size(); ++i)
-        p.written.push_back({fmt::format("{}[{}]", a.name, i), &views[i]});
     } else {
       std::visit(
           [&](const auto& v) {
@@ -223,8 +223,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-yard_tolerance_t tolerance(const CallTensors::Written& of,
-                           std::span<const yard_tolerance_t> stated) {
+yard_tolerance_t tolerance_of(const CallTensors::Written& of,
+                              std::span<const yard_tolerance_t> stated) {
   const DType t = of.view->dtype();
   for (const yard_tolerance_t& s : stated)
     if (s.dtype == static_cast<uint32_t>(t) &&
@@ -243,83 +243,63 @@ std::pair<double, double> errors(double found, double expected) {
 }
 
 // One pair of tensors, row by row.
-class Comparison {
- public:
-  Comparison(const CallTensors::Written& found, const CallTensors::Written& expected,
-             yard_tolerance_t tolerance, const TensorView* magnitudes, Difference& to)
-      : name_(found.name),
-        f_(*found.view),
-        e_(*expected.view),
-        t_(tolerance),
-        magnitudes_(magnitudes),
-        type_(f_.dtype()),
-        size_(static_cast<int64_t>(verification::element_size(type_))),
-        d_(to) {
-    if (const FloatType* const type = verification::float_type(type_)) overflow_ = type->overflow;
-  }
+struct Comparison {
+  const CallTensors::Written &found, &expected;
+  const yard_tolerance_t tolerance;
+  const TensorView* magnitudes;
+  Difference& d;
+  const DType dtype = found.view->dtype();
+  const FloatType* const type = verification::float_type(dtype);
+  const double overflow = type != nullptr ? type->overflow : kInfinity;  // stands for an infinity
 
-  void run() {
-    verification::for_each_row(f_, [&](const auto& index, int64_t offset, int64_t width) {
-      return row(index, offset, width), true;
-    });
-  }
-
- private:
   void row(const std::vector<int64_t>& index, int64_t from, int64_t width) {
-    const int64_t step = index.empty() ? 0 : f_.strides()[index.size() - 1];
+    const auto size = static_cast<int64_t>(verification::element_size(dtype));
+    const int64_t step = index.empty() ? 0 : found.view->strides()[index.size() - 1];
     const auto at = [&](const TensorView& v, int64_t i) {
-      return static_cast<const char*>(v.data()) + (from + i * step) * size_;
+      return static_cast<const char*>(v.data()) + (from + i * step) * size;
+    };
+    const auto number = [&](const TensorView& v, int64_t i) {
+      return verification::load(dtype, at(v, i));
     };
     double of_row = -1;  // computed at its first difference
     for (int64_t i = 0; i < width; ++i) {
-      if (std::memcmp(at(f_, i), at(e_, i), static_cast<size_t>(size_)) == 0) continue;
-      d_.equal_bits = false;
+      if (std::memcmp(at(*found.view, i), at(*expected.view, i), static_cast<size_t>(size)) == 0)
+        continue;
+      d.equal_bits = false;
       if (of_row < 0) {
         of_row = 1;
         for (int64_t k = 0; k < width; ++k)
-          if (const double v = std::fabs(verification::load(type_, at(e_, k))); std::isfinite(v))
+          if (const double v = std::fabs(number(*expected.view, k)); std::isfinite(v))
             of_row = std::max(of_row, v);
       }
       double magnitude = of_row;
-      if (magnitudes_ != nullptr)
-        // NaN stays out.
-        magnitude = std::max(magnitude,
-                             std::min(verification::load(type_, at(*magnitudes_, i)), overflow_));
-      element(index, i, verification::load(type_, at(f_, i)), verification::load(type_, at(e_, i)),
-              magnitude);
+      if (magnitudes != nullptr)  // NaN stays out
+        magnitude = std::max(magnitude, std::min(number(*magnitudes, i), overflow));
+      element(index, i, number(*found.view, i), number(*expected.view, i), magnitude);
     }
   }
 
-  void element(const std::vector<int64_t>& row, int64_t column, double found, double expected,
+  void element(const std::vector<int64_t>& row, int64_t column, double value, double right,
                double magnitude) {
-    auto [abs, relative] = errors(found, expected);
-    d_.max_abs = std::max(d_.max_abs, abs), d_.max_rel = std::max(d_.max_rel, relative);
-    double reference = std::fabs(expected);
+    auto [abs, relative] = errors(value, right);
+    d.max_abs = std::max(d.max_abs, abs), d.max_rel = std::max(d.max_rel, relative);
+    double reference = std::fabs(right);
     // Exactly one of the two overflowed: infinity counts as the next number beyond the range.
-    if (std::isinf(abs) && !std::isnan(found) && !std::isnan(expected)) {
-      const auto near = [&](double v) { return std::isinf(v) ? std::copysign(overflow_, v) : v; };
-      abs = std::fabs(near(found) - near(expected));
-      reference = std::fabs(near(expected));
+    if (std::isinf(abs) && !std::isnan(value) && !std::isnan(right)) {
+      const auto near = [&](double v) { return std::isinf(v) ? std::copysign(overflow, v) : v; };
+      abs = std::fabs(near(value) - near(right));
+      reference = std::fabs(near(right));
     }
     if (!(abs > 0)) return;
-    const double allowed = t_.rtol * reference + t_.atol * magnitude;
+    const double allowed = tolerance.rtol * reference + tolerance.atol * magnitude;
     const double ratio = std::isinf(abs) || allowed == 0 ? kInfinity : abs / allowed;
-    if (ratio > 1) d_.within = false;
-    if (ratio <= d_.ratio) return;
-    d_.ratio = ratio, d_.worst_found = found, d_.worst_expected = expected;
+    if (ratio > 1) d.within = false;
+    if (ratio <= d.ratio) return;
+    d.ratio = ratio, d.worst_found = value, d.worst_expected = right;
     std::vector<int64_t> index = row;
     if (!index.empty()) index.back() = column;
-    d_.worst = fmt::format("{}[{}]", name_, fmt::join(index, ","));
+    d.worst = fmt::format("{}[{}]", found.name, fmt::join(index, ","));
   }
-
-  const std::string& name_;
-  const TensorView &f_, &e_;
-  const yard_tolerance_t t_;
-  const TensorView* const magnitudes_;
-  const DType type_;
-  const int64_t size_;
-  double overflow_ = kInfinity;  // stands for an infinity
-  Difference& d_;
 };
 
 }  // namespace
@@ -329,10 +309,14 @@ Difference compare(std::span<const CallTensors::Written> found,
                    std::span<const yard_tolerance_t> tolerances,
                    std::span<const CallTensors::Written> magnitudes) {
   Difference d;
-  for (size_t k = 0; k < found.size(); ++k)
-    Comparison(found[k], expected[k], tolerance(found[k], tolerances),
-               k < magnitudes.size() ? magnitudes[k].view : nullptr, d)
-        .run();
+  for (size_t k = 0; k < found.size(); ++k) {
+    Comparison pair{found[k], expected[k], tolerance_of(found[k], tolerances),
+                    k < magnitudes.size() ? magnitudes[k].view : nullptr, d};
+    verification::for_each_row(*found[k].view,
+                               [&](const auto& index, int64_t offset, int64_t width) {
+                                 return pair.row(index, offset, width), true;
+                               });
+  }
   return d;
 }
 
