@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/results.h"
-#include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
 #include "functions/functions.h"

@@ -9,7 +9,6 @@
 #include <yard/runtime.h>
 #include <yard/trace.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 
-#include "base/text.h"
 #include "verify/call_copy.h"
 #include "verify/elements.h"
 
