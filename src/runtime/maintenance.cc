@@ -25,13 +25,11 @@ LogLevel level_of(BreakerEvent::Kind kind) {
 }
 
 std::string text_of(const BreakerEvent& e) {
-  std::string text = e.op.empty() ? fmt::format("Breaker '{}' {}", e.subject, to_string(e.kind))
-                                  : fmt::format("Breaker of '{}' for {} '{}' ({}) {}", e.kernel,
-                                                e.op.find('/') != e.op.npos ? "function" : "op",
-                                                e.op, e.subject, to_string(e.kind));
   if (e.kind == BreakerEvent::Kind::kDeviceLost || e.kind == BreakerEvent::Kind::kDeviceBack)
-    text = fmt::format("Device {}: {}", e.subject, to_string(e.kind));
-  return e.text.empty() ? text : text + ": " + e.text;
+    return "Device " + to_string(e);
+  if (e.op.empty()) return "Breaker " + to_string(e);
+  return fmt::format("Breaker of '{}' for {} '{}': {}", e.kernel,
+                     e.op.find('/') != e.op.npos ? "function" : "op", e.op, to_string(e));
 }
 
 }  // namespace
