@@ -53,6 +53,29 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
   return Named{std::move(found), bound};
 }
 
+using Totals = decltype(std::declval<health::CallTable>().totals());
+
+KernelInfo describe_kernel(const dispatch::Entry& entry, size_t i, const yard_host_t* host,
+                           const Totals& totals) {
+  const select::KernelCandidate& c = entry.candidates().all()[i];
+  const registry::Kernel& k = *c.kernel;
+  KernelInfo info;
+  info.op = k.op, info.id = k.id, info.backend = k.backend_name, info.vendor = k.backend->vendor;
+  info.summary = k.summary, info.kind = k.kind, info.priority = k.priority, info.flags = k.d.flags;
+  std::string text;
+  const yard_verdict_t v = select::standing(c, host, &text);
+  info.available = v.reason == YARD_REASON_NONE;
+  if (!info.available) {
+    info.reason = select::reason_name(v.reason);
+    info.detail = select::describe(entry.candidates(), c, v, text);
+  }
+  if (const auto all = totals.find({k.op, k.id}); all != totals.end()) {
+    const auto own = entry.stats(i).own(all->second);
+    info.calls = own.calls, info.failures = own.failures;
+  }
+  return info;
+}
+
 }  // namespace
 
 Status::Rep* detail::call_shared(std::string_view op, std::span<const Arg> args) {
@@ -120,33 +143,6 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
   }
   return to;
 }
-
-namespace {
-
-using Totals = decltype(std::declval<health::CallTable>().totals());
-
-KernelInfo describe_kernel(const dispatch::Entry& entry, size_t i, const yard_host_t* host,
-                           const Totals& totals) {
-  const select::KernelCandidate& c = entry.candidates().all()[i];
-  const registry::Kernel& k = *c.kernel;
-  KernelInfo info;
-  info.op = k.op, info.id = k.id, info.backend = k.backend_name, info.vendor = k.backend->vendor;
-  info.summary = k.summary, info.kind = k.kind, info.priority = k.priority, info.flags = k.d.flags;
-  std::string text;
-  const yard_verdict_t v = select::standing(c, host, &text);
-  info.available = v.reason == YARD_REASON_NONE;
-  if (!info.available) {
-    info.reason = select::reason_name(v.reason);
-    info.detail = select::describe(entry.candidates(), c, v, text);
-  }
-  if (const auto all = totals.find({k.op, k.id}); all != totals.end()) {
-    const auto own = entry.stats(i).own(all->second);
-    info.calls = own.calls, info.failures = own.failures;
-  }
-  return info;
-}
-
-}  // namespace
 
 const OpInfo* Listing::find_op(std::string_view name) const noexcept {
   for (const OpInfo& o : ops)

@@ -59,6 +59,87 @@ verification::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& 
   return is_data(call, dtype) ? kData : verification::IntegerRange{0, index_limit(call)};
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+yard_tolerance_t tolerance_of(const CallTensors::Written& of,
+                              std::span<const yard_tolerance_t> stated) {
+  const DType t = of.view->dtype();
+  for (const yard_tolerance_t& s : stated)
+    if (s.dtype == static_cast<uint32_t>(t) &&
+        (s.input == 0 || (s.input < 64 && (of.inputs & YARD_DTYPE_BIT(s.input)) != 0)))
+      return s;
+  const FloatType* const type = verification::float_type(t);
+  return {0, 0, type != nullptr ? type->rtol : 0, type != nullptr ? type->atol : 0};
+}
+
+// The absolute and the relative error.
+std::pair<double, double> errors(double found, double expected) {
+  if (found == expected || (std::isnan(found) && std::isnan(expected))) return {0, 0};
+  if (!std::isfinite(found) || !std::isfinite(expected)) return {kInfinity, kInfinity};
+  const double abs = std::fabs(found - expected);
+  return {abs, expected != 0 ? abs / std::fabs(expected) : 0};
+}
+
+// One pair of tensors, row by row.
+struct Comparison {
+  const CallTensors::Written &found, &expected;
+  const yard_tolerance_t tolerance;
+  const TensorView* magnitudes;
+  Difference& d;
+  const DType dtype = found.view->dtype();
+  const FloatType* const type = verification::float_type(dtype);
+  const double overflow = type != nullptr ? type->overflow : kInfinity;  // stands for an infinity
+
+  void row(const std::vector<int64_t>& index, int64_t from, int64_t width) {
+    const auto size = static_cast<int64_t>(verification::element_size(dtype));
+    const int64_t step = index.empty() ? 0 : found.view->strides()[index.size() - 1];
+    const auto at = [&](const TensorView& v, int64_t i) {
+      return static_cast<const char*>(v.data()) + (from + i * step) * size;
+    };
+    const auto number = [&](const TensorView& v, int64_t i) {
+      return verification::load(dtype, at(v, i));
+    };
+    double of_row = -1;  // computed at its first difference
+    for (int64_t i = 0; i < width; ++i) {
+      if (std::memcmp(at(*found.view, i), at(*expected.view, i), static_cast<size_t>(size)) == 0)
+        continue;
+      d.equal_bits = false;
+      if (of_row < 0) {
+        of_row = 1;
+        for (int64_t k = 0; k < width; ++k)
+          if (const double v = std::fabs(number(*expected.view, k)); std::isfinite(v))
+            of_row = std::max(of_row, v);
+      }
+      double magnitude = of_row;
+      if (magnitudes != nullptr)  // NaN stays out
+        magnitude = std::max(magnitude, std::min(number(*magnitudes, i), overflow));
+      element(index, i, number(*found.view, i), number(*expected.view, i), magnitude);
+    }
+  }
+
+  void element(const std::vector<int64_t>& row, int64_t column, double value, double right,
+               double magnitude) {
+    auto [abs, relative] = errors(value, right);
+    d.max_abs = std::max(d.max_abs, abs), d.max_rel = std::max(d.max_rel, relative);
+    double reference = std::fabs(right);
+    // Exactly one of the two overflowed: infinity counts as the next number beyond the range.
+    if (std::isinf(abs) && !std::isnan(value) && !std::isnan(right)) {
+      const auto near = [&](double v) { return std::isinf(v) ? std::copysign(overflow, v) : v; };
+      abs = std::fabs(near(value) - near(right));
+      reference = std::fabs(near(right));
+    }
+    if (!(abs > 0)) return;
+    const double allowed = tolerance.rtol * reference + tolerance.atol * magnitude;
+    const double ratio = std::isinf(abs) || allowed == 0 ? kInfinity : abs / allowed;
+    if (ratio > 1) d.within = false;
+    if (ratio <= d.ratio) return;
+    d.ratio = ratio, d.worst_found = value, d.worst_expected = right;
+    std::vector<int64_t> index = row;
+    if (!index.empty()) index.back() = column;
+    d.worst = fmt::format("{}[{}]", found.name, fmt::join(index, ","));
+  }
+};
+
 }  // namespace
 
 struct CallTensors::Parts {
@@ -218,91 +299,6 @@ std::vector<char> CallTensors::bits() const {
   }
   return to;
 }
-
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-yard_tolerance_t tolerance_of(const CallTensors::Written& of,
-                              std::span<const yard_tolerance_t> stated) {
-  const DType t = of.view->dtype();
-  for (const yard_tolerance_t& s : stated)
-    if (s.dtype == static_cast<uint32_t>(t) &&
-        (s.input == 0 || (s.input < 64 && (of.inputs & YARD_DTYPE_BIT(s.input)) != 0)))
-      return s;
-  const FloatType* const type = verification::float_type(t);
-  return {0, 0, type != nullptr ? type->rtol : 0, type != nullptr ? type->atol : 0};
-}
-
-// The absolute and the relative error.
-std::pair<double, double> errors(double found, double expected) {
-  if (found == expected || (std::isnan(found) && std::isnan(expected))) return {0, 0};
-  if (!std::isfinite(found) || !std::isfinite(expected)) return {kInfinity, kInfinity};
-  const double abs = std::fabs(found - expected);
-  return {abs, expected != 0 ? abs / std::fabs(expected) : 0};
-}
-
-// One pair of tensors, row by row.
-struct Comparison {
-  const CallTensors::Written &found, &expected;
-  const yard_tolerance_t tolerance;
-  const TensorView* magnitudes;
-  Difference& d;
-  const DType dtype = found.view->dtype();
-  const FloatType* const type = verification::float_type(dtype);
-  const double overflow = type != nullptr ? type->overflow : kInfinity;  // stands for an infinity
-
-  void row(const std::vector<int64_t>& index, int64_t from, int64_t width) {
-    const auto size = static_cast<int64_t>(verification::element_size(dtype));
-    const int64_t step = index.empty() ? 0 : found.view->strides()[index.size() - 1];
-    const auto at = [&](const TensorView& v, int64_t i) {
-      return static_cast<const char*>(v.data()) + (from + i * step) * size;
-    };
-    const auto number = [&](const TensorView& v, int64_t i) {
-      return verification::load(dtype, at(v, i));
-    };
-    double of_row = -1;  // computed at its first difference
-    for (int64_t i = 0; i < width; ++i) {
-      if (std::memcmp(at(*found.view, i), at(*expected.view, i), static_cast<size_t>(size)) == 0)
-        continue;
-      d.equal_bits = false;
-      if (of_row < 0) {
-        of_row = 1;
-        for (int64_t k = 0; k < width; ++k)
-          if (const double v = std::fabs(number(*expected.view, k)); std::isfinite(v))
-            of_row = std::max(of_row, v);
-      }
-      double magnitude = of_row;
-      if (magnitudes != nullptr)  // NaN stays out
-        magnitude = std::max(magnitude, std::min(number(*magnitudes, i), overflow));
-      element(index, i, number(*found.view, i), number(*expected.view, i), magnitude);
-    }
-  }
-
-  void element(const std::vector<int64_t>& row, int64_t column, double value, double right,
-               double magnitude) {
-    auto [abs, relative] = errors(value, right);
-    d.max_abs = std::max(d.max_abs, abs), d.max_rel = std::max(d.max_rel, relative);
-    double reference = std::fabs(right);
-    // Exactly one of the two overflowed: infinity counts as the next number beyond the range.
-    if (std::isinf(abs) && !std::isnan(value) && !std::isnan(right)) {
-      const auto near = [&](double v) { return std::isinf(v) ? std::copysign(overflow, v) : v; };
-      abs = std::fabs(near(value) - near(right));
-      reference = std::fabs(near(right));
-    }
-    if (!(abs > 0)) return;
-    const double allowed = tolerance.rtol * reference + tolerance.atol * magnitude;
-    const double ratio = std::isinf(abs) || allowed == 0 ? kInfinity : abs / allowed;
-    if (ratio > 1) d.within = false;
-    if (ratio <= d.ratio) return;
-    d.ratio = ratio, d.worst_found = value, d.worst_expected = right;
-    std::vector<int64_t> index = row;
-    if (!index.empty()) index.back() = column;
-    d.worst = fmt::format("{}[{}]", found.name, fmt::join(index, ","));
-  }
-};
-
-}  // namespace
 
 Difference compare(std::span<const CallTensors::Written> found,
                    std::span<const CallTensors::Written> expected,

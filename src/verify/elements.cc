@@ -75,60 +75,6 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
   return to;
 }
 
-}  // namespace
-
-size_t element_size(DType t) noexcept {
-  return block_elements(t) > 1 ? 1 : static_cast<size_t>((bits(t) + 7) / 8);
-}
-
-std::span<const FloatType> float_types() noexcept { return kFloatTypes; }
-
-const FloatType* float_type(DType t) noexcept {
-  for (const FloatType& f : kFloatTypes)
-    if (f.dtype == t) return &f;
-  return nullptr;
-}
-
-std::string format_element(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
-
-void copy_elements(const TensorView& from, const TensorView& to) {
-  const char* const source = static_cast<const char*>(from.data());
-  char* const target = static_cast<char*>(to.data());
-  for_each_run(from, [&](const char* at, size_t n) { std::memcpy(target + (at - source), at, n); });
-}
-
-uint64_t packed_bytes(const TensorView& v) noexcept {
-  return static_cast<uint64_t>(element_view(v).numel()) * element_size(v.dtype());
-}
-
-std::string packed_elements(const TensorView& from) {
-  std::string to;
-  to.reserve(packed_bytes(from));
-  for_each_run(from, [&](const char* at, size_t n) { to.append(at, n); });
-  return to;
-}
-
-void unpack_elements(std::string_view bytes, const TensorView& to) {
-  const char* from = bytes.data();
-  for_each_run(to, [&](char* at, size_t n) {
-    std::memcpy(at, from, n);
-    from += n;
-  });
-}
-
-std::optional<NotFinite> first_not_finite(const TensorView& v) {
-  const FloatType* const type = float_type(v.dtype());
-  if (type == nullptr) return std::nullopt;
-  switch (element_size(v.dtype())) {
-    case 1: return find_not_finite<uint8_t>(v, type->not_finite);
-    case 2: return find_not_finite<uint16_t>(v, type->not_finite);
-    case 4: return find_not_finite<uint32_t>(v, type->not_finite);
-    default: return find_not_finite<uint64_t>(v, type->not_finite);
-  }
-}
-
-namespace {
-
 constexpr size_t kLine = YARD_MAX_ALIGN;
 constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
 
@@ -229,6 +175,56 @@ void fill_blocks(const TensorView& view, Random& random, Contents contents) {
 }
 
 }  // namespace
+
+size_t element_size(DType t) noexcept {
+  return block_elements(t) > 1 ? 1 : static_cast<size_t>((bits(t) + 7) / 8);
+}
+
+std::span<const FloatType> float_types() noexcept { return kFloatTypes; }
+
+const FloatType* float_type(DType t) noexcept {
+  for (const FloatType& f : kFloatTypes)
+    if (f.dtype == t) return &f;
+  return nullptr;
+}
+
+std::string format_element(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
+
+void copy_elements(const TensorView& from, const TensorView& to) {
+  const char* const source = static_cast<const char*>(from.data());
+  char* const target = static_cast<char*>(to.data());
+  for_each_run(from, [&](const char* at, size_t n) { std::memcpy(target + (at - source), at, n); });
+}
+
+uint64_t packed_bytes(const TensorView& v) noexcept {
+  return static_cast<uint64_t>(element_view(v).numel()) * element_size(v.dtype());
+}
+
+std::string packed_elements(const TensorView& from) {
+  std::string to;
+  to.reserve(packed_bytes(from));
+  for_each_run(from, [&](const char* at, size_t n) { to.append(at, n); });
+  return to;
+}
+
+void unpack_elements(std::string_view bytes, const TensorView& to) {
+  const char* from = bytes.data();
+  for_each_run(to, [&](char* at, size_t n) {
+    std::memcpy(at, from, n);
+    from += n;
+  });
+}
+
+std::optional<NotFinite> first_not_finite(const TensorView& v) {
+  const FloatType* const type = float_type(v.dtype());
+  if (type == nullptr) return std::nullopt;
+  switch (element_size(v.dtype())) {
+    case 1: return find_not_finite<uint8_t>(v, type->not_finite);
+    case 2: return find_not_finite<uint16_t>(v, type->not_finite);
+    case 4: return find_not_finite<uint32_t>(v, type->not_finite);
+    default: return find_not_finite<uint64_t>(v, type->not_finite);
+  }
+}
 
 double reach_in_bytes(const TensorView& form) {
   const Reach r = reach(element_view(form));

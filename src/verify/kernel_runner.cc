@@ -23,6 +23,98 @@ auto bind(const op::Program& program, const CallTensors& tensors) {
   return op::bind(program, given);
 }
 
+// What an option may be: its default, where it has one, has a larger share.
+std::vector<exec::OwnedValue> values_of(const op::Param& p) {
+  const auto word = [&](const std::string& w) { return exec::OwnedValue{p.name, w, Value(w).c()}; };
+  const yard_value_t usual = op::default_value(p);
+  std::vector<exec::OwnedValue> to;
+  switch (p.kind) {
+    case op::Kind::kEnum:
+      for (const std::string& w : p.enumerators) to.push_back(word(w));
+      break;
+    case op::Kind::kBool:
+      for (const bool v : {false, true}) to.push_back({p.name, "", Value(v).c()});
+      break;
+    case op::Kind::kInt:
+      for (const int64_t v : {1, 2, 4, 0, -1, 16}) to.push_back({p.name, "", Value(v).c()});
+      break;
+    default: {
+      const double f = usual.tag == YARD_TAG_FLOAT ? usual.u.f : 1.0;
+      for (const double v : {f, 0.5, f * 2}) to.push_back({p.name, "", Value(v).c()});
+    }
+  }
+  exec::OwnedValue first = to[0];
+  if (usual.tag != YARD_TAG_NONE)
+    first = p.kind == op::Kind::kEnum ? to[static_cast<size_t>(usual.u.i)]
+                                      : exec::OwnedValue{p.name, "", usual};
+  to.insert(to.begin(), 2, first);
+  return to;
+}
+
+op::SpecValue spec_value(const exec::OwnedValue& o) {
+  switch (o.value.tag) {
+    case YARD_TAG_INT: return {o.value.u.i};
+    case YARD_TAG_FLOAT: return {o.value.u.f};
+    case YARD_TAG_BOOL: return {o.value.u.i != 0};
+    default:
+      if (base::is_bare_word(o.text)) return {op::Word{o.text}};
+      return {o.text};
+  }
+}
+
+std::vector<exec::OwnedValue> owned(const std::vector<Arg>& options) {
+  std::vector<exec::OwnedValue> to;
+  for (const Arg& a : options) {
+    const yard_value_t& v = a.value.c();
+    to.push_back({std::string(a.name),
+                  v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : std::string(), v});
+  }
+  return to;
+}
+
+bool has(const exec::Weights& weights, std::string_view name) {
+  return base::contains(base::keys(weights), name);
+}
+
+void add_text(std::string& list, const std::string& name, const std::string& text) {
+  list += fmt::format("{}{}={}", list.empty() ? "" : ", ", name, text);
+}
+
+// Adds a tensor as it is, or, without data, one of its form with generated contents.
+void add_weight(const std::string& name, const TensorView& given, uint64_t seed, TestInstance& to) {
+  add_text(to.loaded, name, op::brief(given.c()));
+  if (given.data() != nullptr) {
+    to.made.emplace_back(name, given);
+    return;
+  }
+  const Buffer& made = to.weights.emplace_back(TensorView(nullptr, given.dtype(), given.shape()),
+                                               YARD_MAX_ALIGN, false);
+  fill(made.view(), Random(seed ^ (to.weights.size() * 0x9e3779b97f4a7c15ull)), Contents::kNormal,
+       IntegerRange());
+  to.made.emplace_back(name, made.view());
+}
+
+// The form of a declared weight in a call; empty if a dimension of it has no size there.
+std::optional<TensorView> declared_form(const op::Program& program, const op::Call& call,
+                                        const op::Param& p) {
+  DType dtype = p.dtype;
+  for (size_t i = 0; i < program.schema().params.size() && !p.variable.empty(); ++i)
+    if (program.schema().params[i].variable == p.variable && call.args()[i].tag == YARD_TAG_TENSOR)
+      dtype = from_dlpack(call.args()[i].u.tensor->dtype);
+  if (dtype == DType::invalid) return std::nullopt;
+  std::vector<int64_t> shape;
+  for (const op::Dim& d : p.dims) {
+    int64_t size = d.number;
+    if (d.kind != op::Dim::Kind::kConstant) {
+      const auto field = program.field(d.name);
+      if (!field || !op::find(*field, call.args(), size)) return std::nullopt;
+      size *= d.number;
+    }
+    shape.push_back(size);
+  }
+  return TensorView(nullptr, dtype, shape);
+}
+
 }  // namespace
 
 KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
@@ -137,102 +229,6 @@ const registry::Kernel* reference_kernel(const registry::OpRecord& op_record) {
       best = k.get();
   return best;
 }
-
-namespace {
-
-// What an option may be: its default, where it has one, has a larger share.
-std::vector<exec::OwnedValue> values_of(const op::Param& p) {
-  const auto word = [&](const std::string& w) { return exec::OwnedValue{p.name, w, Value(w).c()}; };
-  const yard_value_t usual = op::default_value(p);
-  std::vector<exec::OwnedValue> to;
-  switch (p.kind) {
-    case op::Kind::kEnum:
-      for (const std::string& w : p.enumerators) to.push_back(word(w));
-      break;
-    case op::Kind::kBool:
-      for (const bool v : {false, true}) to.push_back({p.name, "", Value(v).c()});
-      break;
-    case op::Kind::kInt:
-      for (const int64_t v : {1, 2, 4, 0, -1, 16}) to.push_back({p.name, "", Value(v).c()});
-      break;
-    default: {
-      const double f = usual.tag == YARD_TAG_FLOAT ? usual.u.f : 1.0;
-      for (const double v : {f, 0.5, f * 2}) to.push_back({p.name, "", Value(v).c()});
-    }
-  }
-  exec::OwnedValue first = to[0];
-  if (usual.tag != YARD_TAG_NONE)
-    first = p.kind == op::Kind::kEnum ? to[static_cast<size_t>(usual.u.i)]
-                                      : exec::OwnedValue{p.name, "", usual};
-  to.insert(to.begin(), 2, first);
-  return to;
-}
-
-op::SpecValue spec_value(const exec::OwnedValue& o) {
-  switch (o.value.tag) {
-    case YARD_TAG_INT: return {o.value.u.i};
-    case YARD_TAG_FLOAT: return {o.value.u.f};
-    case YARD_TAG_BOOL: return {o.value.u.i != 0};
-    default:
-      if (base::is_bare_word(o.text)) return {op::Word{o.text}};
-      return {o.text};
-  }
-}
-
-std::vector<exec::OwnedValue> owned(const std::vector<Arg>& options) {
-  std::vector<exec::OwnedValue> to;
-  for (const Arg& a : options) {
-    const yard_value_t& v = a.value.c();
-    to.push_back({std::string(a.name),
-                  v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : std::string(), v});
-  }
-  return to;
-}
-
-bool has(const exec::Weights& weights, std::string_view name) {
-  return base::contains(base::keys(weights), name);
-}
-
-void add_text(std::string& list, const std::string& name, const std::string& text) {
-  list += fmt::format("{}{}={}", list.empty() ? "" : ", ", name, text);
-}
-
-// Adds a tensor as it is, or, without data, one of its form with generated contents.
-void add_weight(const std::string& name, const TensorView& given, uint64_t seed, TestInstance& to) {
-  add_text(to.loaded, name, op::brief(given.c()));
-  if (given.data() != nullptr) {
-    to.made.emplace_back(name, given);
-    return;
-  }
-  const Buffer& made = to.weights.emplace_back(TensorView(nullptr, given.dtype(), given.shape()),
-                                               YARD_MAX_ALIGN, false);
-  fill(made.view(), Random(seed ^ (to.weights.size() * 0x9e3779b97f4a7c15ull)), Contents::kNormal,
-       IntegerRange());
-  to.made.emplace_back(name, made.view());
-}
-
-// The form of a declared weight in a call; empty if a dimension of it has no size there.
-std::optional<TensorView> declared_form(const op::Program& program, const op::Call& call,
-                                        const op::Param& p) {
-  DType dtype = p.dtype;
-  for (size_t i = 0; i < program.schema().params.size() && !p.variable.empty(); ++i)
-    if (program.schema().params[i].variable == p.variable && call.args()[i].tag == YARD_TAG_TENSOR)
-      dtype = from_dlpack(call.args()[i].u.tensor->dtype);
-  if (dtype == DType::invalid) return std::nullopt;
-  std::vector<int64_t> shape;
-  for (const op::Dim& d : p.dims) {
-    int64_t size = d.number;
-    if (d.kind != op::Dim::Kind::kConstant) {
-      const auto field = program.field(d.name);
-      if (!field || !op::find(*field, call.args(), size)) return std::nullopt;
-      size *= d.number;
-    }
-    shape.push_back(size);
-  }
-  return TensorView(nullptr, dtype, shape);
-}
-
-}  // namespace
 
 InstanceGenerator::InstanceGenerator(const registry::Kernel& kernel,
                                      const registry::Kernel& reference, const VerifyOptions& given)

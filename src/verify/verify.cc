@@ -121,6 +121,50 @@ void add_unmet(const Config& config, const std::vector<Rule>& rules, const char*
   }
 }
 
+Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
+                                 std::string_view kernel) {
+  detail::Core& core = runtime.core();
+  YARD_ASSIGN_OR_RETURN(const auto spec, op::parse_call_spec(dump.mismatch.call));
+  YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(spec.op));
+  const auto op_record = found.snapshot->state->op_records.find(spec.op)->second;
+  const registry::Op& op = *op_record->op;
+  YARD_ASSIGN_OR_RETURN(const auto call, op::Call::from_spec(*op.program, spec, &op.d));
+
+  YARD_ASSIGN_OR_RETURN(const auto tried,
+                        kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel));
+  // The kernel that the dump was compared with, or the reference kernel.
+  const registry::Kernel* right = verification::reference_kernel(*op_record);
+  if (!dump.mismatch.against.empty()) {
+    YARD_ASSIGN_OR_RETURN(right, kernel_of(*op_record, dump.mismatch.against));
+  }
+  if (right == nullptr)
+    return Status(Code::kNotFound, fmt::format("op '{}' has no reference kernel", op.name));
+  const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
+  const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
+  for (const auto* runner : {&oracle, &candidate})
+    if (const auto why = runner->refusal(call))
+      return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
+                                                    runner->kernel().id, why->what));
+
+  const ParsedCall parsed = verification::parsed_call(*op.program, call);
+  YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
+  CallTensors results(parsed, 1), expected(parsed, 1);
+  YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
+  YARD_RETURN_IF_ERROR(expected.fill(dump.inputs));
+  // The oracle runs first: it rejects inputs that are invalid, such as indices beyond a table.
+  if (Status ran = oracle.run(call, expected); !ran.ok())
+    return std::move(ran).note("while running the kernel that is right");
+
+  CanaryReplay to;
+  to.op = op.name, to.kernel = tried->id, to.against = right->id, to.call = parsed.text;
+  to.status = candidate.run(call, results);
+  to.damage = results.damage();
+  if (to.status.ok())
+    to.difference = verification::compare_results(
+        op, results, expected, verification::tolerances_of(op, dump.rtol, dump.atol));
+  return to;
+}
+
 }  // namespace
 
 size_t VerifyReport::failed() const noexcept {
@@ -185,54 +229,6 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     if (!used[i]) report.unused.push_back(options.expectations[i]);
   return report;
 }
-
-namespace {
-
-Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
-                                 std::string_view kernel) {
-  detail::Core& core = runtime.core();
-  YARD_ASSIGN_OR_RETURN(const auto spec, op::parse_call_spec(dump.mismatch.call));
-  YARD_ASSIGN_OR_RETURN(const auto found, core.sites.find(spec.op));
-  const auto op_record = found.snapshot->state->op_records.find(spec.op)->second;
-  const registry::Op& op = *op_record->op;
-  YARD_ASSIGN_OR_RETURN(const auto call, op::Call::from_spec(*op.program, spec, &op.d));
-
-  YARD_ASSIGN_OR_RETURN(const auto tried,
-                        kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel));
-  // The kernel that the dump was compared with, or the reference kernel.
-  const registry::Kernel* right = verification::reference_kernel(*op_record);
-  if (!dump.mismatch.against.empty()) {
-    YARD_ASSIGN_OR_RETURN(right, kernel_of(*op_record, dump.mismatch.against));
-  }
-  if (right == nullptr)
-    return Status(Code::kNotFound, fmt::format("op '{}' has no reference kernel", op.name));
-  const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
-  const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
-  for (const auto* runner : {&oracle, &candidate})
-    if (const auto why = runner->refusal(call))
-      return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
-                                                    runner->kernel().id, why->what));
-
-  const ParsedCall parsed = verification::parsed_call(*op.program, call);
-  YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
-  CallTensors results(parsed, 1), expected(parsed, 1);
-  YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
-  YARD_RETURN_IF_ERROR(expected.fill(dump.inputs));
-  // The oracle runs first: it rejects inputs that are invalid, such as indices beyond a table.
-  if (Status ran = oracle.run(call, expected); !ran.ok())
-    return std::move(ran).note("while running the kernel that is right");
-
-  CanaryReplay to;
-  to.op = op.name, to.kernel = tried->id, to.against = right->id, to.call = parsed.text;
-  to.status = candidate.run(call, results);
-  to.damage = results.damage();
-  if (to.status.ok())
-    to.difference = verification::compare_results(
-        op, results, expected, verification::tolerances_of(op, dump.rtol, dump.atol));
-  return to;
-}
-
-}  // namespace
 
 Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
                                    const CallTensors& found, const CallTensors& expected) {
