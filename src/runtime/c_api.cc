@@ -221,21 +221,11 @@ int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* w
 }
 
 size_t yard_count_states(const yard_instance_t* instance) {
-  size_t count = 0;
-  yard::guarded(nullptr, 0, [&] {
-    if (instance != nullptr) count = instance->made.states();
-    return Status();
-  });
-  return count;
+  return instance != nullptr ? instance->made.states() : 0;
 }
 
 uint64_t yard_state_bytes(const yard_instance_t* instance) {
-  uint64_t bytes = 0;
-  yard::guarded(nullptr, 0, [&] {
-    if (instance != nullptr) bytes = instance->made.state_bytes();
-    return Status();
-  });
-  return bytes;
+  return instance != nullptr ? instance->made.state_bytes() : 0;
 }
 
 void yard_free_instance(yard_instance_t* instance) { delete instance; }
