@@ -63,13 +63,108 @@ class Timeline final : public registry::CallObserver {
  public:
   explicit Timeline(size_t max_events) : most_(max_events) {}
 
-  void seen(const registry::ObservedCall& call) noexcept override;
+  void seen(const registry::ObservedCall& call) noexcept override {
+    if (forked_.load(std::memory_order_relaxed)) return;
+    base::or_out_of_memory([&] {
+      const auto text_with = [&](std::string_view kernel) {
+        const ObservedTexts::Text& found = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
+          return fmt::format("{} {}", kernel, op::to_string(spec));
+        });
+        return &found.text;
+      };
+      Event e{.start = call.start,
+              .end = call.end,
+              .text = text_with(call.kernel != nullptr ? call.kernel->id : std::string_view()),
+              .message = nullptr,
+              .kind = Event::Kind::kKernel,
+              .mode = call.mode,
+              .selected = call.selected,
+              .fell_back = !call.failures.empty(),
+              .copied_ns = call.pre_ns + call.post_ns};
+      put(e);
+      if (call.selected) {
+        Event selection = e;
+        selection.kind = Event::Kind::kSelection;
+        selection.start = call.start - call.select_ns, selection.end = call.start;
+        put(selection);
+      }
+      for (const registry::ObservedCall::Failure& f : call.failures) {
+        Event failure = e;
+        failure.kind = Event::Kind::kFailure;
+        failure.text = text_with(f.kernel.id);
+        const std::string message = fmt::format("{}: {}", to_string(f.error), f.message);
+        failure.message = &texts_.find(message, [&] { return message; }).text;
+        put(failure);
+      }
+    }).ignore();
+  }
 
-  void changed(const ConfigEvent& event);
-  void changed(const BreakerEvent& event);
+  void changed(const ConfigEvent& event) {
+    using Kind = ConfigEvent::Kind;
+    const bool rollout = event.kind == Kind::kRollout || event.kind == Kind::kAborted;
+    add({Clock::now(), rollout ? "rollout" : "reload", to_string(event.kind), to_string(event)});
+  }
+
+  void changed(const BreakerEvent& event) {
+    add({event.at, "breaker",
+         fmt::format("{} {}", event.kernel.empty() ? event.subject : event.kernel,
+                     to_string(event.kind)),
+         to_string(event)});
+  }
 
   // What was seen so far.
-  std::string to_json();
+  std::string to_json() {
+    using base::JsonObject;
+    const std::lock_guard lock(lock_);
+    const auto pid = ::getpid();
+    const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
+    const auto event = [&](std::string_view name, std::string_view category, std::string_view phase,
+                           int64_t ns, pid_t thread) {
+      JsonObject to;
+      to.add("name", name).add("cat", category).add("ph", phase).add("ts", us(ns));
+      return to.add("pid", pid).add("tid", thread);
+    };
+    JsonObject process;
+    process.add("name", "process_name").add("ph", "M").add("pid", pid).add("tid", 0);
+    process.add_json("args", JsonObject().add("name", program_invocation_short_name).text());
+    std::string to = R"({"displayTimeUnit": "ns", "traceEvents": [)" + process.text();
+    const auto put_event = [&](JsonObject fields, const JsonObject& args) {
+      to += ",\n" + fields.add_json("args", args.text()).text();
+    };
+    uint64_t events = 0;
+    for (const auto& chunk : chunks_) {
+      const uint32_t used = chunk->used.load(std::memory_order_acquire);
+      events += used;
+      for (const Event& e : std::span(chunk->events, used)) {
+        const int64_t start = e.start - start_;  // negative if a selection began before the trace
+        const double duration = us(e.end - e.start);
+        JsonObject args;
+        args.add("call", e.call()).add("kernel", e.kernel());
+        if (e.kind == Event::Kind::kKernel) {
+          args.add("mode", yard::to_string(e.mode)).add("hit", !e.selected);
+          args.add("fallback", e.fell_back).add("transforms_us", us(e.copied_ns));
+          put_event(event(e.op(), "kernel", "X", start, chunk->thread).add("dur", duration), args);
+        } else if (e.kind == Event::Kind::kSelection) {
+          const std::string name = fmt::format("select {}", e.op());
+          args.add("mode", yard::to_string(e.mode));
+          put_event(event(name, "selection", "X", start, chunk->thread).add("dur", duration), args);
+        } else {
+          const std::string name = fmt::format("{} failed", e.kernel());
+          args.add("op", e.op()).add("error", *e.message);
+          put_event(event(name, "fallback", "i", start, chunk->thread).add("s", "t"), args);
+        }
+      }
+    }
+    for (const Change& c : changes_) {
+      const int64_t at = c.at.time_since_epoch().count() - start_;
+      put_event(event(c.name, c.category, "i", at, 0).add("s", "p"),
+                JsonObject().add("text", c.text));
+    }
+    JsonObject other;
+    other.add("events", events).add("changes", changes_.size()).add("dropped", dropped_.load());
+    other.add("seconds", static_cast<double>(base::steady_ns() - start_) * 1e-9);
+    return to + "\n], \"otherData\": " + other.text() + "}\n";
+  }
 
   // Of the listeners that call changed().
   uint64_t config_listener = 0, breaker_listener = 0;
@@ -80,9 +175,33 @@ class Timeline final : public registry::CallObserver {
     const char* category;
     std::string name, text;
   };
-  void put(const Event& event);
-  Chunk* add_chunk();  // for this thread; null if there are too many events
-  void add(Change change);
+  void put(const Event& event) {
+    auto* chunk = t_mine.timeline == id_ ? t_mine.chunk : nullptr;
+    if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == Chunk::kEvents) {
+      chunk = full_.load(std::memory_order_relaxed) ? nullptr : add_chunk();
+      if (chunk == nullptr) return void(dropped_.fetch_add(1, std::memory_order_relaxed));
+      t_mine.timeline = id_, t_mine.chunk = chunk;
+    }
+    const uint32_t used = chunk->used.load(std::memory_order_relaxed);
+    chunk->events[used] = event;
+    chunk->used.store(used + 1, std::memory_order_release);
+  }
+
+  // Returns null if there are too many events.
+  Chunk* add_chunk() {
+    const std::lock_guard lock(lock_);
+    if (chunks_.size() * Chunk::kEvents < most_)
+      return chunks_.emplace_back(std::make_unique<Chunk>()).get();
+    full_.store(true, std::memory_order_relaxed);
+    return nullptr;
+  }
+
+  void add(Change change) {
+    const std::lock_guard lock(lock_);
+    if (changes_.size() < kMostTracedChanges) return changes_.push_back(std::move(change));
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+  }
+
   const uint64_t id_ = unique_number();
   const int64_t start_ = base::steady_ns();
   const size_t most_;  // events
@@ -98,135 +217,6 @@ class Timeline final : public registry::CallObserver {
 };
 
 }  // namespace
-
-void Timeline::put(const Event& event) {
-  auto* chunk = t_mine.timeline == id_ ? t_mine.chunk : nullptr;
-  if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == Chunk::kEvents) {
-    chunk = full_.load(std::memory_order_relaxed) ? nullptr : add_chunk();
-    if (chunk == nullptr) return void(dropped_.fetch_add(1, std::memory_order_relaxed));
-    t_mine.timeline = id_, t_mine.chunk = chunk;
-  }
-  const uint32_t used = chunk->used.load(std::memory_order_relaxed);
-  chunk->events[used] = event;
-  chunk->used.store(used + 1, std::memory_order_release);
-}
-
-Chunk* Timeline::add_chunk() {
-  const std::lock_guard lock(lock_);
-  if (chunks_.size() * Chunk::kEvents < most_)
-    return chunks_.emplace_back(std::make_unique<Chunk>()).get();
-  full_.store(true, std::memory_order_relaxed);
-  return nullptr;
-}
-
-void Timeline::seen(const registry::ObservedCall& call) noexcept {
-  if (forked_.load(std::memory_order_relaxed)) return;
-  base::or_out_of_memory([&] {
-    const auto text_with = [&](std::string_view kernel) {
-      const ObservedTexts::Text& found = texts_.find(call, kernel, [&](const op::CallSpec& spec) {
-        return fmt::format("{} {}", kernel, op::to_string(spec));
-      });
-      return &found.text;
-    };
-    Event e{.start = call.start,
-            .end = call.end,
-            .text = text_with(call.kernel != nullptr ? call.kernel->id : std::string_view()),
-            .message = nullptr,
-            .kind = Event::Kind::kKernel,
-            .mode = call.mode,
-            .selected = call.selected,
-            .fell_back = !call.failures.empty(),
-            .copied_ns = call.pre_ns + call.post_ns};
-    put(e);
-    if (call.selected) {
-      Event selection = e;
-      selection.kind = Event::Kind::kSelection;
-      selection.start = call.start - call.select_ns, selection.end = call.start;
-      put(selection);
-    }
-    for (const registry::ObservedCall::Failure& f : call.failures) {
-      Event failure = e;
-      failure.kind = Event::Kind::kFailure;
-      failure.text = text_with(f.kernel.id);
-      const std::string message = fmt::format("{}: {}", to_string(f.error), f.message);
-      failure.message = &texts_.find(message, [&] { return message; }).text;
-      put(failure);
-    }
-  }).ignore();
-}
-
-void Timeline::add(Change change) {
-  const std::lock_guard lock(lock_);
-  if (changes_.size() < kMostTracedChanges) return changes_.push_back(std::move(change));
-  dropped_.fetch_add(1, std::memory_order_relaxed);
-}
-
-void Timeline::changed(const ConfigEvent& event) {
-  using Kind = ConfigEvent::Kind;
-  const bool rollout = event.kind == Kind::kRollout || event.kind == Kind::kAborted;
-  add({Clock::now(), rollout ? "rollout" : "reload", to_string(event.kind), to_string(event)});
-}
-
-void Timeline::changed(const BreakerEvent& event) {
-  add({event.at, "breaker",
-       fmt::format("{} {}", event.kernel.empty() ? event.subject : event.kernel,
-                   to_string(event.kind)),
-       to_string(event)});
-}
-
-std::string Timeline::to_json() {
-  using base::JsonObject;
-  const std::lock_guard lock(lock_);
-  const auto pid = ::getpid();
-  const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
-  const auto event = [&](std::string_view name, std::string_view category, std::string_view phase,
-                         int64_t ns, pid_t thread) {
-    JsonObject to;
-    to.add("name", name).add("cat", category).add("ph", phase).add("ts", us(ns));
-    return to.add("pid", pid).add("tid", thread);
-  };
-  JsonObject process;
-  process.add("name", "process_name").add("ph", "M").add("pid", pid).add("tid", 0);
-  process.add_json("args", JsonObject().add("name", program_invocation_short_name).text());
-  std::string to = R"({"displayTimeUnit": "ns", "traceEvents": [)" + process.text();
-  const auto put_event = [&](JsonObject fields, const JsonObject& args) {
-    to += ",\n" + fields.add_json("args", args.text()).text();
-  };
-  uint64_t events = 0;
-  for (const auto& chunk : chunks_) {
-    const uint32_t used = chunk->used.load(std::memory_order_acquire);
-    events += used;
-    for (const Event& e : std::span(chunk->events, used)) {
-      const int64_t start = e.start - start_;  // negative if a selection began before the trace
-      const double duration = us(e.end - e.start);
-      JsonObject args;
-      args.add("call", e.call()).add("kernel", e.kernel());
-      if (e.kind == Event::Kind::kKernel) {
-        args.add("mode", yard::to_string(e.mode)).add("hit", !e.selected);
-        args.add("fallback", e.fell_back).add("transforms_us", us(e.copied_ns));
-        put_event(event(e.op(), "kernel", "X", start, chunk->thread).add("dur", duration), args);
-      } else if (e.kind == Event::Kind::kSelection) {
-        const std::string name = fmt::format("select {}", e.op());
-        args.add("mode", yard::to_string(e.mode));
-        put_event(event(name, "selection", "X", start, chunk->thread).add("dur", duration), args);
-      } else {
-        const std::string name = fmt::format("{} failed", e.kernel());
-        args.add("op", e.op()).add("error", *e.message);
-        put_event(event(name, "fallback", "i", start, chunk->thread).add("s", "t"), args);
-      }
-    }
-  }
-  for (const Change& c : changes_) {
-    const int64_t at = c.at.time_since_epoch().count() - start_;
-    put_event(event(c.name, c.category, "i", at, 0).add("s", "p"),
-              JsonObject().add("text", c.text));
-  }
-  JsonObject other;
-  other.add("events", events).add("changes", changes_.size()).add("dropped", dropped_.load());
-  other.add("seconds", static_cast<double>(base::steady_ns() - start_) * 1e-9);
-  return to + "\n], \"otherData\": " + other.text() + "}\n";
-}
-
 }  // namespace yard::runtime
 
 namespace yard {

@@ -198,12 +198,43 @@ class alignas(64) ParallelLoop {
 class WorkerPool {
  public:
   // The pool of this process. A forked child starts with no workers.
-  static WorkerPool& get();
+  static WorkerPool& get() {
+    WorkerPool* pool = pool_.load(std::memory_order_acquire);
+    if (pool != nullptr) return *pool;
+    // A forked child makes another pool, and leaves the parent's as it is.
+    struct Forget : base::InChild {
+      Forget() : InChild([] { pool_.store(nullptr, std::memory_order_relaxed); }) {}
+    };
+    base::process_wide<Forget>();
+    auto made = std::make_unique<WorkerPool>();
+    if (pool_.compare_exchange_strong(pool, made.get(), std::memory_order_acq_rel))
+      return *made.release();
+    return *pool;
+  }
 
   // Has the loop done by this thread and at most so many workers, which are started as needed. Fewer help where they are
   // busy or no thread can be started. Returns when it is done; in a child that the loop itself has forked, when this
   // thread's share is.
-  void run(ParallelLoop& loop, int32_t helpers);
+  void run(ParallelLoop& loop, int32_t helpers) {
+    helpers = std::min(helpers, kMostWorkers);
+    if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
+    Slot* const slot = workers_.load(std::memory_order_relaxed) > 0 ? take_slot() : nullptr;
+    if (slot == nullptr) {
+      std::atomic<int64_t> taken{1};
+      return loop.work(0, taken);
+    }
+    const uint64_t process = base::forks();
+    slot->loop = &loop;
+    slot->most.store(helpers, std::memory_order_relaxed);
+    slot->taken.store(1, std::memory_order_relaxed);
+    slot->all_taken.store(loop.all_taken(), std::memory_order_relaxed);
+    // Not stored: a worker that comes too late for the slot's last loop may be inside for a moment.
+    slot->state.fetch_or(kOpen, std::memory_order_release);
+    wake(announce(*slot, helpers));
+    loop.work(0, slot->taken);
+    if (base::forks() != process) return;  // a child that has no workers
+    wait_until_left(*slot);
+  }
 
  private:
   static constexpr uint32_t kSlots = 32;
@@ -233,26 +264,137 @@ class WorkerPool {
   };
   static_assert(kSlots <= 1 << 7 && kMostWorkers < 1 << 9);
 
-  Slot* take_slot() noexcept;
-  Announcement announce(const Slot& slot, int32_t helpers) noexcept;
-  void grow(int32_t to) noexcept;
+  Slot* take_slot() noexcept {
+    for (Slot& s : slots_) {
+      uint32_t free = 0;
+      if (s.state.load(std::memory_order_relaxed) == 0 &&
+          s.state.compare_exchange_strong(free, kTaken, std::memory_order_acquire))
+        return &s;
+    }
+    return nullptr;
+  }
+
+  // Together with wait_for_work(): either the caller sees the worker asleep, or the worker sees the announcement.
+  Announcement announce(const Slot& slot, int32_t helpers) noexcept {
+    uint32_t last = announced_.load(std::memory_order_relaxed);
+    for (;;) {
+      const Announcement a = Announcement::of(Announcement{last}.number() + 1,
+                                              static_cast<uint32_t>(&slot - slots_), helpers);
+      if (announced_.compare_exchange_weak(last, a.word, std::memory_order_seq_cst)) return a;
+    }
+  }
+
+  void grow(int32_t to) noexcept {
+    const std::unique_lock lock(growing_, std::try_to_lock);
+    if (!lock.owns_lock() || no_more_threads_) return;
+    for (int32_t n; !no_more_threads_ && (n = workers_.load(std::memory_order_relaxed)) < to;) {
+      workers_.store(n + 1, std::memory_order_relaxed);  // it counts itself
+      const auto start = [&] { return base::start_thread("yard-worker", [this, n] { serve(n); }); };
+      no_more_threads_ = !base::or_out_of_memory(start).ok();
+      if (no_more_threads_) workers_.store(n, std::memory_order_relaxed);
+    }
+  }
+
   // One worker, for the life of the process.
-  void serve(int32_t worker);
+  void serve(int32_t worker) {
+    Announcement seen{announced_.load(std::memory_order_relaxed)};
+    for (const uint64_t process = base::forks(); base::forks() == process;) {
+      const Announcement now{announced_.load(std::memory_order_acquire)};
+      // Unless it has seen each announcement, there may be others.
+      const bool is_next = now.number() == Announcement::of(seen.number() + 1, 0, 0).number();
+      bool helped =
+          is_next ? place_of(worker, now.slot()) < now.helpers() && help(slots_[now.slot()], worker)
+                  : help_any(worker);
+      while (helped) helped = help_any(worker);
+      seen = now;
+      wait_for_work(worker, seen.word);
+    }
+  }
+
   // The first of the workers that loops in a slot ask; the others follow it, in a circle.
   static int32_t first_asked(uint32_t slot, int32_t workers) noexcept {
     return static_cast<int32_t>(slot) % (workers > 0 ? workers : 1);
   }
-  // How many are asked before a worker.
-  int32_t place_of(int32_t worker, uint32_t slot) const noexcept;
-  // Whether there was anything to do.
-  bool help_any(int32_t worker);
-  bool help(Slot& slot, int32_t worker);
-  // Returns when there may be work that was not there when the announcement was `seen`.
-  void wait_for_work(int32_t worker, uint32_t seen) noexcept;
-  // Wakes some of those who are asked and asleep.
-  void wake(Announcement a) noexcept;
-  static void wait_until_left(Slot& slot) noexcept;
 
+  // How many are asked before a worker.
+  int32_t place_of(int32_t worker, uint32_t slot) const noexcept {
+    const int32_t all = workers_.load(std::memory_order_relaxed), first = first_asked(slot, all);
+    return worker >= first ? worker - first : worker - first + all;
+  }
+
+  // Whether there was anything to do.
+  bool help_any(int32_t worker) {
+    for (Slot& s : slots_) {
+      const uint32_t state = s.state.load(std::memory_order_relaxed);
+      if ((state & kOpen) != 0 &&
+          static_cast<int32_t>(state & kInside) < s.most.load(std::memory_order_relaxed) &&
+          s.taken.load(std::memory_order_relaxed) < s.all_taken.load(std::memory_order_relaxed) &&
+          help(s, worker))
+        return true;
+    }
+    return false;
+  }
+
+  bool help(Slot& slot, int32_t worker) {
+    const uint32_t before = slot.state.fetch_add(1, std::memory_order_acquire);
+    const auto others = static_cast<int32_t>(before & kInside);
+    const int32_t most = slot.most.load(std::memory_order_relaxed);
+    const bool has_joined = (before & kOpen) != 0 && others < most;
+    if (has_joined) {
+      const uint64_t process = base::forks();
+      const auto number = static_cast<uint32_t>(&slot - slots_);
+      if (others + 1 < most) wake(Announcement::of(0, number, most));
+      slot.loop->work(place_of(worker, number) + 1, slot.taken);
+      if (base::forks() != process)
+        return true;  // a child forked by a piece: the caller is not here
+    }
+    const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
+    if ((last & kInside) == 1 && (last & kWaiting) != 0) futex_wake(slot.state);
+    return has_joined;
+  }
+
+  // Returns when there may be work that was not there when the announcement was `seen`.
+  void wait_for_work(int32_t worker, uint32_t seen) noexcept {
+    if (spin_until([&] { return announced_.load(std::memory_order_acquire) != seen; })) return;
+    std::atomic<uint32_t>& asleep = asleep_[worker];
+    asleep.store(1, std::memory_order_seq_cst);
+    while (announced_.load(std::memory_order_seq_cst) == seen &&
+           asleep.load(std::memory_order_relaxed) == 1)
+      futex_wait(asleep, 1);
+    asleep.store(0, std::memory_order_relaxed);
+  }
+
+  // Wakes some of those who are asked and asleep.
+  void wake(Announcement a) noexcept {
+    const int32_t all = workers_.load(std::memory_order_relaxed);
+    int woken = 0;
+    for (int32_t i = 0, at = first_asked(a.slot(), all);
+         i < std::min(a.helpers(), all) && woken < kWakeAtOnce;
+         ++i, at = at + 1 < all ? at + 1 : 0) {
+      if (asleep_[at].load(std::memory_order_seq_cst) == 0 || asleep_[at].exchange(0) == 0)
+        continue;
+      futex_wake(asleep_[at]);
+      ++woken;
+    }
+  }
+
+  // Closes the slot as soon as no worker is inside.
+  static void wait_until_left(Slot& slot) noexcept {
+    for (;;) {
+      uint32_t now = 0;
+      const auto left = [&] {
+        now = slot.state.load(std::memory_order_acquire);
+        return (now & kInside) == 0;
+      };
+      if (!spin_until(left)) {
+        now = slot.state.fetch_or(kWaiting, std::memory_order_acq_rel) | kWaiting;
+        while (!left()) futex_wait(slot.state, now);
+      }
+      if (slot.state.compare_exchange_strong(now, 0, std::memory_order_acq_rel)) return;
+    }
+  }
+
+  static inline constinit std::atomic<WorkerPool*> pool_{nullptr};
   Slot slots_[kSlots];
   alignas(64) std::atomic<uint32_t> announced_{0};
   alignas(64) std::atomic<uint32_t> asleep_[kMostWorkers]{};  // 1: in a futex
@@ -260,160 +402,6 @@ class WorkerPool {
   bool no_more_threads_ = false;
   std::mutex growing_;  // only tried
 };
-
-constinit std::atomic<WorkerPool*> g_pool{nullptr};
-
-WorkerPool& WorkerPool::get() {
-  WorkerPool* pool = g_pool.load(std::memory_order_acquire);
-  if (pool != nullptr) return *pool;
-  // A forked child makes another pool, and leaves the parent's as it is.
-  struct Forget : base::InChild {
-    Forget() : InChild([] { g_pool.store(nullptr, std::memory_order_relaxed); }) {}
-  };
-  base::process_wide<Forget>();
-  auto made = std::make_unique<WorkerPool>();
-  if (g_pool.compare_exchange_strong(pool, made.get(), std::memory_order_acq_rel))
-    return *made.release();
-  return *pool;
-}
-
-WorkerPool::Slot* WorkerPool::take_slot() noexcept {
-  for (Slot& s : slots_) {
-    uint32_t free = 0;
-    if (s.state.load(std::memory_order_relaxed) == 0 &&
-        s.state.compare_exchange_strong(free, kTaken, std::memory_order_acquire))
-      return &s;
-  }
-  return nullptr;
-}
-
-void WorkerPool::run(ParallelLoop& loop, int32_t helpers) {
-  helpers = std::min(helpers, kMostWorkers);
-  if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
-  Slot* const slot = workers_.load(std::memory_order_relaxed) > 0 ? take_slot() : nullptr;
-  if (slot == nullptr) {
-    std::atomic<int64_t> taken{1};
-    return loop.work(0, taken);
-  }
-  const uint64_t process = base::forks();
-  slot->loop = &loop;
-  slot->most.store(helpers, std::memory_order_relaxed);
-  slot->taken.store(1, std::memory_order_relaxed);
-  slot->all_taken.store(loop.all_taken(), std::memory_order_relaxed);
-  // Not stored: a worker that comes too late for the slot's last loop may be inside for a moment.
-  slot->state.fetch_or(kOpen, std::memory_order_release);
-  wake(announce(*slot, helpers));
-  loop.work(0, slot->taken);
-  if (base::forks() != process) return;  // a child that has no workers
-  wait_until_left(*slot);
-}
-
-// Together with wait_for_work(): either the caller sees the worker asleep, or the worker sees the announcement.
-WorkerPool::Announcement WorkerPool::announce(const Slot& slot, int32_t helpers) noexcept {
-  uint32_t last = announced_.load(std::memory_order_relaxed);
-  for (;;) {
-    const Announcement a = Announcement::of(Announcement{last}.number() + 1,
-                                            static_cast<uint32_t>(&slot - slots_), helpers);
-    if (announced_.compare_exchange_weak(last, a.word, std::memory_order_seq_cst)) return a;
-  }
-}
-
-// Closes the slot as soon as no worker is inside.
-void WorkerPool::wait_until_left(Slot& slot) noexcept {
-  for (;;) {
-    uint32_t now = 0;
-    const auto left = [&] {
-      now = slot.state.load(std::memory_order_acquire);
-      return (now & kInside) == 0;
-    };
-    if (!spin_until(left)) {
-      now = slot.state.fetch_or(kWaiting, std::memory_order_acq_rel) | kWaiting;
-      while (!left()) futex_wait(slot.state, now);
-    }
-    if (slot.state.compare_exchange_strong(now, 0, std::memory_order_acq_rel)) return;
-  }
-}
-
-void WorkerPool::grow(int32_t to) noexcept {
-  const std::unique_lock lock(growing_, std::try_to_lock);
-  if (!lock.owns_lock() || no_more_threads_) return;
-  for (int32_t n; !no_more_threads_ && (n = workers_.load(std::memory_order_relaxed)) < to;) {
-    workers_.store(n + 1, std::memory_order_relaxed);  // it counts itself
-    const auto start = [&] { return base::start_thread("yard-worker", [this, n] { serve(n); }); };
-    no_more_threads_ = !base::or_out_of_memory(start).ok();
-    if (no_more_threads_) workers_.store(n, std::memory_order_relaxed);
-  }
-}
-
-void WorkerPool::serve(int32_t worker) {
-  Announcement seen{announced_.load(std::memory_order_relaxed)};
-  for (const uint64_t process = base::forks(); base::forks() == process;) {
-    const Announcement now{announced_.load(std::memory_order_acquire)};
-    // Unless it has seen each announcement, there may be others.
-    const bool is_next = now.number() == Announcement::of(seen.number() + 1, 0, 0).number();
-    bool helped =
-        is_next ? place_of(worker, now.slot()) < now.helpers() && help(slots_[now.slot()], worker)
-                : help_any(worker);
-    while (helped) helped = help_any(worker);
-    seen = now;
-    wait_for_work(worker, seen.word);
-  }
-}
-
-int32_t WorkerPool::place_of(int32_t worker, uint32_t slot) const noexcept {
-  const int32_t all = workers_.load(std::memory_order_relaxed), first = first_asked(slot, all);
-  return worker >= first ? worker - first : worker - first + all;
-}
-
-bool WorkerPool::help_any(int32_t worker) {
-  for (Slot& s : slots_) {
-    const uint32_t state = s.state.load(std::memory_order_relaxed);
-    if ((state & kOpen) != 0 &&
-        static_cast<int32_t>(state & kInside) < s.most.load(std::memory_order_relaxed) &&
-        s.taken.load(std::memory_order_relaxed) < s.all_taken.load(std::memory_order_relaxed) &&
-        help(s, worker))
-      return true;
-  }
-  return false;
-}
-
-bool WorkerPool::help(Slot& slot, int32_t worker) {
-  const uint32_t before = slot.state.fetch_add(1, std::memory_order_acquire);
-  const auto others = static_cast<int32_t>(before & kInside);
-  const int32_t most = slot.most.load(std::memory_order_relaxed);
-  const bool has_joined = (before & kOpen) != 0 && others < most;
-  if (has_joined) {
-    const uint64_t process = base::forks();
-    const auto number = static_cast<uint32_t>(&slot - slots_);
-    if (others + 1 < most) wake(Announcement::of(0, number, most));
-    slot.loop->work(place_of(worker, number) + 1, slot.taken);
-    if (base::forks() != process) return true;  // a child forked by a piece: the caller is not here
-  }
-  const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
-  if ((last & kInside) == 1 && (last & kWaiting) != 0) futex_wake(slot.state);
-  return has_joined;
-}
-
-void WorkerPool::wait_for_work(int32_t worker, uint32_t seen) noexcept {
-  if (spin_until([&] { return announced_.load(std::memory_order_acquire) != seen; })) return;
-  std::atomic<uint32_t>& asleep = asleep_[worker];
-  asleep.store(1, std::memory_order_seq_cst);
-  while (announced_.load(std::memory_order_seq_cst) == seen &&
-         asleep.load(std::memory_order_relaxed) == 1)
-    futex_wait(asleep, 1);
-  asleep.store(0, std::memory_order_relaxed);
-}
-
-void WorkerPool::wake(Announcement a) noexcept {
-  const int32_t all = workers_.load(std::memory_order_relaxed);
-  int woken = 0;
-  for (int32_t i = 0, at = first_asked(a.slot(), all);
-       i < std::min(a.helpers(), all) && woken < kWakeAtOnce; ++i, at = at + 1 < all ? at + 1 : 0) {
-    if (asleep_[at].load(std::memory_order_seq_cst) == 0 || asleep_[at].exchange(0) == 0) continue;
-    futex_wake(asleep_[at]);
-    ++woken;
-  }
-}
 
 // How long a thread's processors are taken to be the same: asking takes as long as a small loop.
 constexpr std::chrono::milliseconds kAskAgain(10);
