@@ -21,6 +21,8 @@
 namespace yard {
 namespace {
 
+using verification::OpUnderTest;
+
 Status check_names(const detail::Core& core, const dispatch::Snapshot& s, const VerifyOptions& o) {
   if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.sites.unknown_op(*s.state, o.op);
   std::vector<std::string> kernels;
@@ -36,30 +38,23 @@ Status check_names(const detail::Core& core, const dispatch::Snapshot& s, const 
   return known(o.backend, base::keys(s.state->backends), "backend");
 }
 
-// The given calls by op. An error names the first that cannot be made.
-Result<std::map<std::string, std::vector<op::Call>>> calls_by_op(const detail::Core& core,
-                                                                 const dispatch::Snapshot& s,
-                                                                 const VerifyOptions& o) {
-  std::map<std::string, std::vector<op::Call>> to;
+// The kernels that the options name, op by op. `keep` is what those of `o.plugin` hold.
+Result<std::vector<OpUnderTest>> ops_under_test(const detail::Core& core,
+                                                const dispatch::Snapshot& s, const VerifyOptions& o,
+                                                const void* keep) {
+  std::map<std::string, std::vector<op::Call>> calls;
   for (const std::string& text : o.calls) {
     YARD_ASSIGN_OR_RETURN(const auto spec, op::parse_call_spec(text));
     const registry::OpRecord* op_record = s.state->find(spec.op);
     if (op_record == nullptr) return core.sites.unknown_op(*s.state, spec.op);
     YARD_ASSIGN_OR_RETURN(auto call,
                           op::Call::from_spec(*op_record->op->program, spec, &op_record->op->d));
-    to[spec.op].push_back(std::move(call));
+    calls[spec.op].push_back(std::move(call));
   }
-  return to;
-}
-
-// The kernels that the options name, op by op. `keep` is what those of `o.plugin` hold.
-std::vector<verification::OpUnderTest> ops_under_test(const detail::Core& core,
-                                                      const dispatch::Snapshot& s,
-                                                      const VerifyOptions& o, const void* keep) {
-  std::vector<verification::OpUnderTest> to;
+  std::vector<OpUnderTest> to;
   for (const auto& [name, op_record] : s.state->op_records) {
-    if (!o.op.empty() && o.op != name) continue;
-    verification::OpUnderTest of_op{op_record, {}, {core.host, s.forked}};
+    if ((!o.op.empty() && o.op != name) || (!o.calls.empty() && !calls.contains(name))) continue;
+    OpUnderTest of_op{op_record, {}, {core.host, s.forked}, calls[name]};
     for (const auto& [id, k] : op_record->kernels)
       if ((o.kernel.empty() || o.kernel == id) &&
           (o.backend.empty() || o.backend == k->backend_name) &&
@@ -71,9 +66,9 @@ std::vector<verification::OpUnderTest> ops_under_test(const detail::Core& core,
 }
 
 // Whether some kernel declares each option; weights need not be declared.
-Status check_options(const std::vector<verification::OpUnderTest>& all, const VerifyOptions& o) {
+Status check_options(const std::vector<OpUnderTest>& all, const VerifyOptions& o) {
   std::vector<std::string> names;
-  for (const verification::OpUnderTest& subject : all)
+  for (const OpUnderTest& subject : all)
     for (const auto& [id, k] : subject.op_record->kernels)
       if (k->options != nullptr)
         for (const op::Param& p : k->options->params)
@@ -139,7 +134,7 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   }
   if (right == nullptr)
     return Status(Code::kNotFound, fmt::format("op '{}' has no reference kernel", op.name));
-  const verification::OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
+  const OpUnderTest subject{op_record, {}, {core.host, found.snapshot->forked}};
   const verification::KernelRunner candidate(subject, *tried), oracle(subject, *right);
   for (const auto* runner : {&oracle, &candidate})
     if (const auto why = runner->refusal(call))
@@ -193,15 +188,9 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
       return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", options.plugin));
   }
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
-  YARD_ASSIGN_OR_RETURN(auto calls, calls_by_op(runtime.core(), *s, options));
+  YARD_ASSIGN_OR_RETURN(auto all, ops_under_test(runtime.core(), *s, options, keep));
+  if (!options.function.empty()) all.clear();
   YARD_ASSIGN_OR_RETURN(auto functions, verify_functions(runtime, options, keep));
-  std::vector<verification::OpUnderTest> all;
-  if (options.function.empty()) all = ops_under_test(runtime.core(), *s, options, keep);
-  if (!options.calls.empty())
-    std::erase_if(all, [&](verification::OpUnderTest& subject) {
-      subject.calls = std::move(calls[subject.op_record->op->name]);
-      return subject.calls.empty();
-    });
   YARD_RETURN_IF_ERROR(check_options(all, options));
   if (all.empty() && functions.empty())
     return Status(Code::kNotFound,
@@ -210,7 +199,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   VerifyReport report;
   report.functions = std::move(functions);
   if (!options.plugin.empty() && options.calls.empty()) {
-    for (const verification::OpUnderTest& subject : all)
+    for (const OpUnderTest& subject : all)
       for (KernelReport& k : verification::run_smoke_test(subject, options))
         report.kernels.push_back(std::move(k));
     if (options.smoke_test_only || report.failed() > 0) return report;
