@@ -18,7 +18,6 @@ namespace yard::verification {
 
 ParsedCall parsed_call(const op::Program& program, const op::Call& call);
 
-// Whether every tensor is in host memory.
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept;
 // Bytes that copies of all tensors take; with strides, more than their elements.
 double copy_bytes(const op::Program& program, const yard_value_t* args);

@@ -120,6 +120,30 @@ class ReportBuilder {
   std::vector<bool>& used_;
 };
 
+// A case with two sets of its tensors: for the kernel under test, and for the reference kernel.
+struct CaseRun {
+  CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> used = nullptr)
+      : call(std::move(c.call)),
+        parsed(parsed_call(program, call)),
+        found(parsed, c.seed, c.contents),
+        expected(parsed, c.seed, c.contents),
+        instance(std::move(used)) {
+    if (instance != nullptr) {
+      instance->load(found.args());
+      where.options = instance->options, where.weights = instance->loaded;
+    }
+    where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
+  }
+  exec::States* states() const { return instance != nullptr ? &instance->states : nullptr; }
+
+  op::Call call;
+  ParsedCall parsed;
+  CallTensors found, expected;
+  VerifyCase where;
+  std::unique_ptr<TestInstance> instance;  // null for plain calls
+  Status reference;                        // of the reference kernel
+};
+
 Outcome failure(std::string what) {
   return {Verdict::kFailed, std::numeric_limits<double>::infinity(), "", std::move(what)};
 }

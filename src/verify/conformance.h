@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the kernels of one op on generated calls: conformance with the reference kernel (verify() of yard/verify.h),
-// and a smoke test that ignores results.
+// Tests the kernels of one op on generated calls: against the reference kernel, or only for damage.
 #pragma once
 
 #include <yard/verify.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of tensors in host memory: as numbers, one by one, row by row, packed into bytes; guarded memory for the
-// elements of one tensor, and generated contents. A block-quantised tensor has its bytes for elements.
+// Elements of tensors in host memory, guarded memory for them, and generated contents. The elements of a
+// block-quantised tensor are its bytes.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -26,7 +26,6 @@ inline TensorView element_view(const TensorView& v) noexcept {
   return yard_is_blocks(v.c().dtype) ? op::ByteTensor::bytes_of(v.c()) : v;
 }
 
-// What distinguishes the types of floats.
 struct FloatType {
   DType dtype;
   uint64_t not_finite;  // bits that are set in infinity and NaN only; f8e4m3 has no infinity
@@ -35,7 +34,7 @@ struct FloatType {
   double rtol, atol;  // where an op states none
 };
 std::span<const FloatType> float_types() noexcept;
-// Null: it is none.
+// Returns null if `t` is not a type of floats.
 const FloatType* float_type(DType t) noexcept;
 
 using op::load;
@@ -76,7 +75,6 @@ void for_each_run(const TensorView& of, const F& f) {
     return true;
   });
 }
-// Calls f(address) for every element.
 template <class F>
 void for_each_element(const TensorView& v, const F& f) {
   const size_t size = element_size(v.dtype());
@@ -116,8 +114,8 @@ class Buffer {
   // Sets every byte of every element.
   void scramble(uint8_t byte) const;
 
-  // The first difference from the saved memory, with or without the elements: "4 bytes after its last element". Empty
-  // if there is none.
+  // The first difference from the saved memory, with or without the elements, such as
+  // "4 bytes after its last element". Empty if there is none.
   std::string damage(bool elements) const;
 
  private:

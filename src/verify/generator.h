@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test case generator: calls of an op from its schema, or from the limits of one of its kernels as well
-// (docs/guides/verify.md). The same seed gives the same calls. Each choice has a shuffle bag of its own (random.h), so that a
-// few calls cover all its values, combined with those of other choices at random.
+// Test calls of an op, from its schema or from the limits of one of its kernels as well. The same seed
+// gives the same calls. Each choice has a shuffle bag of its own, so that few calls cover all values.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -19,14 +18,13 @@
 
 namespace yard::verification {
 
-// A call and the contents of its tensors.
 struct Case {
   op::Call call;
   Contents contents = Contents::kNormal;
   uint64_t seed = 0;  // of the contents
 };
 
-// What a kernel requires of a call, as far as its limits state it.
+// What the limits of a kernel require of a call.
 struct CallLimits {
   SizeLimits sizes;
   std::map<std::string, uint64_t> dtypes;                       // masks by variable
@@ -57,8 +55,7 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step,
 
 class Generator {
  public:
-  // Calls for a kernel with these limits, or from the schema alone. `program` and `op` must outlive it; `op` has the shape
-  // function, if the schema needs one.
+  // Calls for a kernel with these limits, or from the schema alone. `program` and `op` must outlive it.
   Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
             const CallLimits* limits = nullptr);
 
@@ -78,13 +75,11 @@ class Generator {
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);
   // Adds the inferred outputs to the spec, so that they get layouts, too.
   void add_inferred_outputs(op::CallSpec& spec, const op::Call& call) const;
-  // Gives the tensors strides and alignment. Many calls stay contiguous and aligned, so that kernels that require it are
-  // tested, too.
+  // Many calls stay contiguous and aligned, so that kernels that require it are tested, too.
   void lay_out(op::CallSpec& spec);
   void lay_out(op::TensorSpec& tensor, bool written);
   void alias(op::CallSpec& spec);
 
-  // Which tensors of a call get an unusual layout.
   enum class Layouts { kContiguous, kMisaligned, kOneTensor, kAllTensors };
   enum class Layout { kRowPadded, kTransposed, kInnerStep, kBroadcast, kNegative, kMisaligned };
 

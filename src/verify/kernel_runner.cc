@@ -181,19 +181,6 @@ Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flag
   return s;
 }
 
-CaseRun::CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> used)
-    : call(std::move(c.call)),
-      parsed(parsed_call(program, call)),
-      found(parsed, c.seed, c.contents),
-      expected(parsed, c.seed, c.contents),
-      instance(std::move(used)) {
-  if (instance != nullptr) {
-    instance->load(found.args());
-    where.options = instance->options, where.weights = instance->loaded;
-  }
-  where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
-}
-
 Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
                            std::span<const CallTensors::Written> found,
                            std::span<const CallTensors::Written> expected,

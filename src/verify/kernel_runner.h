@@ -31,7 +31,6 @@ struct OpUnderTest {
   std::vector<op::Call> calls = {};  // to make instead of generated ones
 };
 
-// The result of one kernel on one case.
 struct Outcome {
   enum class Verdict : uint8_t { kPassed, kFailed, kSkipped, kDeclined };
   Verdict verdict = Verdict::kPassed;
@@ -52,8 +51,8 @@ class KernelRunner {
   std::string unavailable() const;
   // Why the kernel does not accept the call. Empty if it does.
   std::optional<Outcome> refusal(const op::Call& call) const;
-  // `states` are those of an instance; null: those of plain calls. A kernel that changes the floating-point control state
-  // has failed; `changed_float_state`, unless it is null, is set then.
+  // `states` are those of an instance, or null for plain calls. A kernel that changes the
+  // floating-point control state has failed; then `changed_float_state` is set, unless it is null.
   Status run(const op::Call& call, const CallTensors& tensors, exec::States* states = nullptr,
              bool* changed_float_state = nullptr) const;
   // On arguments that fit the schema and have facts. Any thread.
@@ -72,8 +71,7 @@ class KernelRunner {
   size_t index_ = 0;  // of the kernel among the candidates
 };
 
-// An instance of an op, with options and weights for kernels with state. The reference kernel and the kernel under test share
-// it.
+// Options and weights of kernels with state. The reference kernel and the kernel under test share them.
 struct TestInstance {
   std::deque<Buffer> weights;  // outlives the states that borrow it
   exec::States states;
@@ -96,7 +94,7 @@ class InstanceGenerator {
 
   // Whether calls of the kernel need instances.
   bool needed() const noexcept { return kernel_.d.create != nullptr; }
-  // For a call of the op. `seed` is that of its contents. Without `random`, options that are not given have their defaults.
+  // Without `random`, options that are not given have their defaults.
   std::unique_ptr<TestInstance> next(const op::Program& program, const op::Call& call,
                                      uint64_t seed, Random* random);
 
@@ -104,19 +102,6 @@ class InstanceGenerator {
   const registry::Kernel& kernel_;
   const VerifyOptions& given_;
   std::vector<ShuffleBag<exec::OwnedValue>> varied_;  // values of an option each
-};
-
-// A case with two sets of its tensors: for the kernel under test, and for the reference kernel.
-struct CaseRun {
-  CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> instance = nullptr);
-  op::Call call;
-  ParsedCall parsed;
-  CallTensors found, expected;
-  VerifyCase where;
-  std::unique_ptr<TestInstance> instance;  // null: plain calls
-  Status reference;                        // status of the reference kernel
-
-  exec::States* states() const { return instance != nullptr ? &instance->states : nullptr; }
 };
 
 // compare() of two results of a call, and again with the magnitudes that the op states where they differ too much. The

@@ -311,12 +311,6 @@ void SizeSolver::shrink(Assignment& assignment, const std::set<std::string>& pin
   }
 }
 
-bool SizeSolver::is_active(const Assignment& assignment, const op::Clause& c) const {
-  if (c.guard == op::Clause::Guard::kNone) return true;
-  const bool given = assignment.present[static_cast<size_t>(s_.index_of(c.guard_param))];
-  return given == (c.guard == op::Clause::Guard::kIf);
-}
-
 bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const {
   bool changed = false;
   for (const auto& [name, tests] : limits_.numbers) {
@@ -373,8 +367,12 @@ void SizeSolver::repair(Assignment& assignment, const std::set<std::string>& pin
                         Random& random) const {
   for (int round = 0; round < 12; ++round) {
     bool changed = apply_limits(assignment, pinned);
-    for (const op::Clause& c : s_.clauses)
-      if (is_active(assignment, c)) changed |= satisfy(assignment, c, pinned, random);
+    for (const op::Clause& c : s_.clauses) {
+      const bool active = c.guard == op::Clause::Guard::kNone ||
+                          assignment.present[static_cast<size_t>(s_.index_of(c.guard_param))] ==
+                              (c.guard == op::Clause::Guard::kIf);
+      if (active) changed |= satisfy(assignment, c, pinned, random);
+    }
     if (!changed) return;
   }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Size solver: values for the names of a schema (dimensions, leading groups and integer arguments) that satisfy its
-// clauses, edge cases often.
+// Values for dimensions, leading groups and integer arguments that satisfy the clauses of a schema.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,6 @@
 
 namespace yard::verification {
 
-// Values for the names of a schema, for one call.
 struct Assignment {
   std::map<std::string, int64_t> numbers;              // dimensions and integer arguments
   std::map<std::string, std::vector<int64_t>> groups;  // leading dimensions
@@ -28,10 +26,8 @@ struct Assignment {
   void set(const std::string& name, int64_t value);
 };
 
-// The dtypes of a call's variables.
 using VariableTypes = std::map<std::string, DType>;
 
-// What a kernel requires of sizes and optionals.
 struct SizeLimits {
   // By dimension, leading group (its product) and integer argument.
   std::map<std::string, std::vector<op::IntegerTest>> numbers;
@@ -50,7 +46,7 @@ class SizeSolver {
   // No tensor gets more than `max_elements`, as far as free sizes determine it. The schema must outlive it.
   SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits = {});
 
-  // Chooses optionals and sizes, for these dtypes. Best effort: the caller checks the clauses.
+  // Chooses optionals and sizes. Best effort: the caller checks the clauses.
   Assignment next(Random& random, const VariableTypes& types);
   // The boundaries of the limits, and sizes of well-known models within them.
   std::vector<SizePoint> points() const;
@@ -69,7 +65,6 @@ class SizeSolver {
   enum class Profile { kEdge, kEmpty, kOdd, kPrime, kPower, kNearPower, kTypical, kLarge };
   struct Sizes;
 
-  // Optionals, groups and numbers at random.
   Assignment choose(Random& random, const VariableTypes& types);
   // Makes the sizes fit the clauses and small enough.
   void settle(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
@@ -81,7 +76,6 @@ class SizeSolver {
   bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
                const std::set<std::string>& pinned, Random& random) const;
-  bool is_active(const Assignment& assignment, const op::Clause& clause) const;
 
   const op::Schema& s_;
   const int64_t max_elements_;
