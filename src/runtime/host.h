@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host table: the functions of a runtime that kernels may call, loops on several threads among them; and the backends
-// that are linked into the library.
+// The host table: the functions of a runtime that kernels may call. And the built-in backends.
 #pragma once
 
 #include <yard/plugin.h>
@@ -27,9 +26,8 @@ struct Host {
   Host();
   Host& operator=(Host&&) = delete;
 
-  // Adds features of devices other than the CPU, which this library cannot detect (registry/features.h): "cuda:sm_90",
-  // "cuda:1:sm_90". The latest level of a name counts, and that of a device before that of its type. All or none. Any
-  // thread.
+  // Adds features of devices other than the CPU: "cuda:sm_90", "cuda:1:sm_90". The latest level of a
+  // name counts, and that of a device before that of its type. All or none. Any thread may call it.
   Status state(const std::vector<std::string>& features);
   // Index -1: any device of that type. Allocates nothing.
   bool has_stated(yard_device_t device, std::string_view name) const noexcept;
@@ -39,7 +37,7 @@ struct Host {
     registry::Feature feature;
     Stated* next = nullptr;
   };
-  // The latest statement of the name; null: none.
+  // The latest statement of the name. Returns null if there is none.
   const Stated* find(int32_t type, int32_t index, const registry::FeatureName& name) const noexcept;
   base::OwnedAppendList<Stated> stated_;
 };
@@ -52,22 +50,19 @@ int32_t report_exception(char* error, size_t size);
 
 using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 
-// Runs body over [0, count), never with an empty range; returns when all of it is done. An exception of
-// the body stops further pieces and becomes YARD_FAULT. The caller's policy scope holds in every piece.
-// Any thread may call it, also inside a piece of another loop: while it waits it takes on no work but
-// its own. Allocates only when more than one thread takes part.
+// Runs body over [0, count), never with an empty range, and returns when all of it is done. An
+// exception of the body stops further pieces and becomes YARD_FAULT. The caller's policy scope holds
+// in every piece. Loops may be nested. Allocates only when more than one thread takes part.
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context);
 
-// How many threads a loop of this caller may use: as many as it may run on processors. A change of these is noticed within
-// 10 ms.
+// How many threads a loop of this caller may use. Notices a change of its processors within 10 ms.
 int32_t concurrency() noexcept;
 
 // The same with a given number of threads; for tests.
 int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody body,
                         void* context);
 
-// The query functions of the built-in backends, in the order of backends/CMakeLists.txt, which writes the list. Lives as long
-// as the process; any thread may read it; does not allocate.
+// The query functions of the built-in backends. backends/CMakeLists.txt writes the list.
 std::span<const yard_plugin_query_t> builtin_backends() noexcept;
 
 }  // namespace yard::runtime

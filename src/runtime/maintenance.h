@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old plans, calls breaker
-// listeners. Its threads start with the first task; a forked child gets its own. Listeners have a thread to themselves,
-// so that a listener that blocks does not hold up breakers.
+// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old plans,
+// calls breaker listeners. Listeners have a thread to themselves: one that blocks holds up no breaker.
 #pragma once
 
 #include <yard/health.h>
@@ -23,7 +22,7 @@ class Maintenance {
   explicit Maintenance(detail::Core& core);
   ~Maintenance();
 
-  // Schedules work(): the board has changed, or plans have got a lifetime. Quick; any thread, also inside a call.
+  // Schedules work(). Quick; any thread may call it, also inside a call.
   void wake() noexcept;
   // Publishes the board before it returns.
   void publish_now();
@@ -36,11 +35,10 @@ class Maintenance {
   using Time = std::chrono::steady_clock::time_point;
 
   void work();
-  // False if another thread has published it, which may still be inside CoreServices::on_change().
+  // Returns false if another thread has published it, which may still be inside on_change().
   bool publish();
   // Logs events and schedules the listeners.
   void notify(std::vector<BreakerEvent> events);
-  // On the listeners' thread.
   void call_listeners();
   void schedule(std::optional<Time> next);
 

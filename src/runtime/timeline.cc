@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace of what a runtime does over time, for Perfetto. See yard/trace.h. Events of calls are kept in chunks of one thread
-// each, which it fills without a lock; texts are made once.
+// A trace of what a runtime does over time, for Perfetto (yard/trace.h). Each thread fills chunks of its
+// own with events, without a lock.
 #include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -112,7 +112,6 @@ class Timeline final : public registry::CallObserver {
          to_string(event)});
   }
 
-  // What was seen so far.
   std::string to_json() {
     using base::JsonObject;
     const std::lock_guard lock(lock_);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops on several threads, and the threads that help callers with them.
 //
-// A caller puts its loop into a slot, announces it, works on it itself, and waits for those who have joined. Several callers,
-// and loops inside of loops, share the workers. A worker that finds nothing spins for a moment, since the next loop of a
-// model follows within microseconds, and then sleeps. A thread that waits takes on no other work.
+// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that have
+// joined. A worker that finds nothing spins for a moment, since the next loop of a model follows within
+// microseconds, and then sleeps. A thread that waits takes on no other work.
 //
-// A loop of a language model takes a few microseconds, and each access to a cache line that another core has written some
-// hundred nanoseconds. So nothing here makes a system call while workers are awake, and all that a worker needs of a loop is
-// in a few lines: the announcement, which all poll, the slot, and the loop.
+// A loop of a language model takes a few microseconds, and an access to a cache line that another core
+// has written some hundred nanoseconds. So nothing here makes a system call while workers are awake, and
+// all that a worker needs is in three lines: the announcement, which all poll, the slot, and the loop.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -74,9 +74,10 @@ bool spin_until(const F& done) noexcept {
 
 // ---- Loops ----
 
-// How a loop is cut: into units of at least the grain, and these into pieces. Each round has one for every thread, and takes
-// half of what is left: a thread takes few pieces, and none of the last ones is long. But where a thread gets few units it
-// takes them at once, and the more threads there are, the longer are the last pieces: all are taken from one word.
+// Cuts a loop into units of at least the grain, and these into pieces. Each round has a piece for every
+// thread and takes half of what is left, so a thread takes few pieces and the last ones are short. If
+// there are few units for a thread, it takes them at once. With more threads the last pieces are longer,
+// because all of them are taken from one word.
 class Cut {
  public:
   Cut(int64_t count, int64_t units, int64_t threads) noexcept
@@ -119,7 +120,6 @@ class Cut {
   int64_t count_, units_, threads_, smallest_;
 };
 
-// One loop. Each thread that works on it takes piece after piece.
 class alignas(64) ParallelLoop {
  public:
   ParallelLoop(const Cut& cut, LoopBody body, void* context) noexcept
@@ -212,9 +212,8 @@ class WorkerPool {
     return *pool;
   }
 
-  // Has the loop done by this thread and at most so many workers, which are started as needed. Fewer help where they are
-  // busy or no thread can be started. Returns when it is done; in a child that the loop itself has forked, when this
-  // thread's share is.
+  // Runs the loop on this thread and at most so many workers, which are started as needed. In a child
+  // that the loop itself has forked, returns when this thread's share is done.
   void run(ParallelLoop& loop, int32_t helpers) {
     helpers = std::min(helpers, kMostWorkers);
     if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
@@ -322,7 +321,7 @@ class WorkerPool {
     return worker >= first ? worker - first : worker - first + all;
   }
 
-  // Whether there was anything to do.
+  // Returns whether there was anything to do.
   bool help_any(int32_t worker) {
     for (Slot& s : slots_) {
       const uint32_t state = s.state.load(std::memory_order_relaxed);
