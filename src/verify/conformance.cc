@@ -31,7 +31,6 @@ KernelReport report_of(const registry::Kernel& k) {
 // Counts the outcomes of one kernel, and compares them with the expectations for it.
 class ReportBuilder {
  public:
-  // `used` has an element for each expectation and outlives the builder.
   ReportBuilder(KernelReport report, std::span<const Expectation> expectations,
                 std::vector<bool>& used)
       : r_(std::move(report)), used_(used) {
@@ -88,7 +87,6 @@ class ReportBuilder {
     VerifyCase last_pass;
   };
 
-  // The first expectation that matches the call.
   Line* find(const VerifyCase& where) {
     const std::string with = fmt::format("{} contents={}", where.call, to_string(where.contents));
     for (Line& l : lines_) {
@@ -216,7 +214,6 @@ bool run_cases(Generator& generator, size_t cases, size_t& done, const F& run) {
   return true;
 }
 
-// The kernels of one op, run with these options.
 class Run {
  public:
   Run(const OpUnderTest& op, const VerifyOptions& options)

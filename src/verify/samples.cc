@@ -95,13 +95,11 @@ class CallBuilder {
     return *std::move(call);
   }
 
-  // The dtypes that a tensor argument can have.
   std::vector<DType> dtypes(size_t param) const {
     const op::Param& p = s_.params[param];
     return p.variable.empty() ? std::vector<DType>{p.dtype} : types_.at(p.variable);
   }
 
-  // The number of dtypes of the variable that has the most.
   size_t most_dtypes() const {
     size_t most = 1;
     for (const auto& [name, list] : types_) most = std::max(most, list.size());
