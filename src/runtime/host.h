@@ -26,8 +26,8 @@ struct Host {
   Host();
   Host& operator=(Host&&) = delete;
 
-  // Adds features of devices other than the CPU: "cuda:sm_90", "cuda:1:sm_90". The latest level of a
-  // name counts, and that of a device before that of its type. All or none. Any thread may call it.
+  // Adds features of devices other than the CPU: "cuda:sm_90", "cuda:1:sm_90". The latest level of
+  // a name counts, and that of a device before that of its type. All or none. Thread-safe.
   Status state(const std::vector<std::string>& features);
   // Index -1: any device of that type. Allocates nothing.
   bool has_stated(yard_device_t device, std::string_view name) const noexcept;
@@ -51,8 +51,8 @@ int32_t report_exception(char* error, size_t size);
 using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 
 // Runs body over [0, count), never with an empty range, and returns when all of it is done. An
-// exception of the body stops further pieces and becomes YARD_FAULT. The caller's policy scope holds
-// in every piece. Loops may be nested. Allocates only when more than one thread takes part.
+// exception of the body stops further pieces and becomes YARD_FAULT. The caller's policy scope
+// holds in every piece. Loops may be nested. Allocates only when more than one thread takes part.
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context);
 
 // How many threads a loop of this caller may use. Notices a change of its processors within 10 ms.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The background work of a runtime, and Health of yard/health.h, whose changes are in force when they return.
+// The background work of a runtime, and Health of yard/health.h.
 #include "runtime/maintenance.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old plans,
-// calls breaker listeners. Listeners have a thread to themselves: one that blocks holds up no breaker.
+// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old
+// plans, calls breaker listeners. Listeners have a thread of their own, since they may block.
 #pragma once
 
 #include <yard/health.h>

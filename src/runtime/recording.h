@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording calls: an observer that counts them, and a thread that writes the counts to a file. See yard/trace.h.
+// Recording calls: an observer counts them, and a thread writes the counts to a file.
 #pragma once
 
 #include <yard/status.h>

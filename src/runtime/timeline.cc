@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace of what a runtime does over time, for Perfetto (yard/trace.h). Each thread fills chunks of its
-// own with events, without a lock.
+// A trace of what a runtime does over time, for Perfetto (yard/trace.h). Each thread fills chunks
+// of its own with events, without a lock.
 #include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbose runtimes: a line on standard error for each call (op/call_spec.h). A thread writes the lines,
-// so that no call waits for the terminal.
+// Verbose runtimes: a line on standard error for each call (op/call_spec.h). A thread writes the
+// lines, so that no call waits for the terminal.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <yard/log.h>

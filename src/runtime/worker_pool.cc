@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops on several threads, and the threads that help callers with them.
 //
-// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that have
-// joined. A worker that finds nothing spins for a moment, since the next loop of a model follows within
-// microseconds, and then sleeps. A thread that waits takes on no other work.
+// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that
+// have joined. A worker that finds nothing spins for a moment, since the next loop of a model
+// follows within microseconds, and then sleeps. A thread that waits takes on no other work.
 //
-// A loop of a language model takes a few microseconds, and an access to a cache line that another core
-// has written some hundred nanoseconds. So nothing here makes a system call while workers are awake, and
-// all that a worker needs is in three lines: the announcement, which all poll, the slot, and the loop.
+// A loop of a language model takes a few microseconds, and an access to a cache line that another
+// core has written some hundred nanoseconds. So nothing here makes a system call while workers are
+// awake, and all that a worker needs is in three lines: the announcement, the slot and the loop.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -74,10 +74,10 @@ bool spin_until(const F& done) noexcept {
 
 // ---- Loops ----
 
-// Cuts a loop into units of at least the grain, and these into pieces. Each round has a piece for every
-// thread and takes half of what is left, so a thread takes few pieces and the last ones are short. If
-// there are few units for a thread, it takes them at once. With more threads the last pieces are longer,
-// because all of them are taken from one word.
+// Cuts a loop into units of at least the grain, and these into pieces. Each round has a piece for
+// every thread and takes half of what is left, so a thread takes few pieces and the last ones are
+// short. If there are few units for a thread, it takes them at once. With more threads the last
+// pieces are longer, because all of them are taken from one word.
 class Cut {
  public:
   Cut(int64_t count, int64_t units, int64_t threads) noexcept
@@ -212,8 +212,8 @@ class WorkerPool {
     return *pool;
   }
 
-  // Runs the loop on this thread and at most so many workers, which are started as needed. In a child
-  // that the loop itself has forked, returns when this thread's share is done.
+  // Runs the loop on this thread and at most so many workers, which are started as needed. In a
+  // child that the loop itself has forked, returns when this thread's share is done.
   void run(ParallelLoop& loop, int32_t helpers) {
     helpers = std::min(helpers, kMostWorkers);
     if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
@@ -273,7 +273,7 @@ class WorkerPool {
     return nullptr;
   }
 
-  // Together with wait_for_work(): either the caller sees the worker asleep, or the worker sees the announcement.
+  // Either the caller sees the worker asleep, or wait_for_work() sees the announcement.
   Announcement announce(const Slot& slot, int32_t helpers) noexcept {
     uint32_t last = announced_.load(std::memory_order_relaxed);
     for (;;) {

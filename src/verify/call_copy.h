@@ -21,7 +21,7 @@ ParsedCall parsed_call(const op::Program& program, const op::Call& call);
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept;
 // Bytes that copies of all tensors take; with strides, more than their elements.
 double copy_bytes(const op::Program& program, const yard_value_t* args);
-// The first float that is not finite, of the tensors that the call reads or of those that it writes.
+// The first float that is not finite in the tensors that the call reads, or in those it writes.
 struct NotFiniteArg {
   std::string where;  // "out[3,17]"
   double value = 0;

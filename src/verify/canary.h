@@ -57,8 +57,8 @@ struct DumpRequest {
   std::shared_ptr<CanaryMismatch> mismatch = {};  // gets the path of the dump
 };
 
-// Results of a runtime's canary checks, and the thread that writes dumps. Checks are made again when
-// their op changes; this object stays. Any thread may call it.
+// Results of a runtime's canary checks, and the thread that writes dumps. Checks are made again
+// when their op changes; this object stays. Any thread may call it.
 class CanaryState {
  public:
   static constexpr size_t kMostMismatches = 64, kMostProblems = 64, kMostWaiting = 4;

@@ -10,13 +10,13 @@
 
 namespace yard::verification {
 
-// Reports each kernel under test. `used` has an element for each expectation of the options, and this
-// sets those that matched a call. Calls VerifyOptions::progress with the numbers of this op added.
+// Reports each kernel under test. Sets the elements of `used` whose expectations matched a call.
+// Calls VerifyOptions::progress with `progress` and the numbers of this op added.
 VerifyReport check_conformance(const OpUnderTest& op, const VerifyOptions& options,
                                std::vector<bool>& used, VerifyOptions::Progress progress = {});
 
-// Runs each kernel on a few small calls to see whether it crashes or writes where it must not. Kernels
-// may fail and decline. Ends with the first kernel that did damage.
+// Runs each kernel on a few small calls to see whether it crashes or writes where it must not.
+// Kernels may fail and decline. Ends with the first kernel that did damage.
 std::vector<KernelReport> run_smoke_test(const OpUnderTest& op, const VerifyOptions& options);
 
 }  // namespace yard::verification

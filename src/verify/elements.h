@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of tensors in host memory, guarded memory for them, and generated contents. The elements of a
-// block-quantised tensor are its bytes.
+// Elements of tensors in host memory, guarded memory for them, and generated contents. The elements
+// of a block-quantised tensor are its bytes.
 #pragma once
 
 #include <yard/call_spec.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test calls of an op, from its schema or from the limits of one of its kernels as well. The same seed
-// gives the same calls. Each choice has a shuffle bag of its own, so that few calls cover all values.
+// Test calls of an op, from its schema or from the limits of one of its kernels as well. The same
+// seed gives the same calls. Each choice has its own shuffle bag, so few calls cover all values.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -55,7 +55,7 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step,
 
 class Generator {
  public:
-  // Calls for a kernel with these limits, or from the schema alone. `program` and `op` must outlive it.
+  // Calls for a kernel with these limits, or from the schema alone. Borrows `program` and `op`.
   Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
             const CallLimits* limits = nullptr);
 

@@ -71,7 +71,7 @@ class KernelRunner {
   size_t index_ = 0;  // of the kernel among the candidates
 };
 
-// Options and weights of kernels with state. The reference kernel and the kernel under test share them.
+// Options and weights of kernels with state, for the reference kernel and the kernel under test.
 struct TestInstance {
   std::deque<Buffer> weights;  // outlives the states that borrow it
   exec::States states;

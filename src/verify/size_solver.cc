@@ -109,7 +109,7 @@ struct SizeSolver::Sizes {
     product *= static_cast<double>(size) * static_cast<double>(factor);
     if (!is_pinned && (largest == nullptr || size > *largest)) largest = &size;
   }
-  // Halves the largest size if the product is above the limit. Returns false if there is nothing to do.
+  // Halves the largest size if the product is above the limit. Returns whether anything changed.
   bool halve_above(double limit) {
     if (product <= limit || largest == nullptr || *largest <= 1) return false;
     *largest /= 2;
