@@ -7,7 +7,7 @@
 //
 // A loop of a language model takes a few microseconds, and an access to a cache line that another
 // core has written some hundred nanoseconds. So nothing here makes a system call while workers are
-// awake, and all that a worker needs is in three lines: the announcement, the slot and the loop.
+// awake, and all that a worker needs is in a few such lines: announcement, slot and loop.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
