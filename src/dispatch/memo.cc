@@ -3,14 +3,9 @@
 
 #include <sys/mman.h>
 
+#include "dispatch/snapshot.h"
+
 namespace yard::dispatch {
-
-using detail::CallMemo;
-using detail::CallMemos;
-using detail::Route;
-using detail::Site;
-using detail::word_at;
-
 namespace {
 
 constexpr int kThreadLocal = 2;  // our index in ThreadRecord::locals
@@ -45,39 +40,6 @@ bool each_later_word(uint32_t more, const CallForm& form, const Cells& cells, co
   return true;
 }
 
-}  // namespace
-
-bool any_form(const yard_tensor_t& t, TensorView::Form& to) noexcept {
-  if (t.ndim < 0 || t.ndim > YARD_MAX_RANK || (t.ndim > 0 && t.shape == nullptr)) return false;
-  yard_tensor_t at_start = t;
-  at_start.byte_offset = 0;
-  to = TensorView(at_start).form();
-  return true;
-}
-
-uint64_t make_type(CallMemos& memos, const yard_tensor_t& t) noexcept {
-  const uint32_t index = yard_dtype_index(t.dtype);
-  const auto device = static_cast<uint32_t>(t.device.type);
-  const auto number = static_cast<uint32_t>(t.device.index);
-  if (index == 0 || device - 1 >= 31 || number > 255) return 0;
-  const uint64_t type = index | device << 6 | number << 11;
-  if (&memos != &detail::kNoMemos)
-    memos.last_device = word_at(&t.device), memos.last_dtype = std::bit_cast<uint32_t>(t.dtype),
-    memos.last_type = type;
-  return type;
-}
-
-bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
-               const uint64_t* w) noexcept {
-  for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < form.tensors; ++i)
-    if (const uint64_t mask = m.align_mask >> (8 * i) & 0xff;
-        (form.tensor[i].address & mask) != (m.align >> (8 * i) & mask))
-      return false;
-  return each_later_word(m.more, form, cells, [&](uint64_t word) { return word == *w++; });
-}
-
-namespace {
-
 // The bytes that a tensor covers, relative to its address.
 struct Extent {
   int64_t low = 0, high = 0;
@@ -103,7 +65,7 @@ bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
   return true;
 }
 
-// Sets which low address bits a call of the form has. Returns false if that cannot be stored.
+// Sets which low address bits a call of the form has; an absent tensor has address 0. Returns false if that cannot be stored.
 bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   if (form.any_bit % YARD_MAX_ALIGN == 0) {
     m.zero_bits = YARD_MAX_ALIGN - 1;
@@ -112,7 +74,6 @@ bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   if (form.tensors > CallMemo::kAlignable) return false;
   m.more |= CallMemo::kAlignment;
   for (uint32_t i = 0; i < form.tensors; ++i) {
-    if (form.tensor[i].is == nullptr) continue;
     // The lowest bit that is set, and zeros below. Beyond YARD_MAX_ALIGN nothing is asked.
     const uint64_t low = form.tensor[i].address | YARD_MAX_ALIGN, bit = low & (0 - low);
     const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
@@ -163,8 +124,8 @@ CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
   return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
 }
 
-// Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form
-// is at home there; beside it; in another empty place; over some other.
+// Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form is at home
+// there; beside it; in another empty place; over some other.
 CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
   CallMemo* const set = set_of(memos, hash);
   CallMemo* empty = nullptr;
@@ -184,7 +145,36 @@ CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t sco
 
 }  // namespace
 
-const CallMemo* find_away(const detail::ThreadHead& thread, const Site& site, const CallForm& form,
+bool any_form(const yard_tensor_t& t, TensorView::Form& to) noexcept {
+  if (t.ndim < 0 || t.ndim > YARD_MAX_RANK || (t.ndim > 0 && t.shape == nullptr)) return false;
+  yard_tensor_t at_start = t;
+  at_start.byte_offset = 0;
+  to = TensorView(at_start).form();
+  return true;
+}
+
+uint64_t make_type(CallMemos& memos, const yard_tensor_t& t) noexcept {
+  const uint32_t index = yard_dtype_index(t.dtype);
+  const auto device = static_cast<uint32_t>(t.device.type);
+  const auto number = static_cast<uint32_t>(t.device.index);
+  if (index == 0 || device - 1 >= 31 || number > 255) return 0;
+  const uint64_t type = index | device << 6 | number << 11;
+  if (&memos != &kNoMemos)
+    memos.last_device = word_at(&t.device), memos.last_dtype = std::bit_cast<uint32_t>(t.dtype),
+    memos.last_type = type;
+  return type;
+}
+
+bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
+               const uint64_t* w) noexcept {
+  for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < form.tensors; ++i)
+    if (const uint64_t mask = m.align_mask >> (8 * i) & 0xff;
+        (form.tensor[i].address & mask) != (m.align >> (8 * i) & mask))
+      return false;
+  return each_later_word(m.more, form, cells, [&](uint64_t word) { return word == *w++; });
+}
+
+const CallMemo* find_away(const ThreadHead& thread, const Site& site, const CallForm& form,
                           const Cells& cells) noexcept {
   CallMemos& memos = *thread.memos;
   CallMemo& home = memos.of[CallMemos::home(form.hash)];
@@ -199,8 +189,7 @@ const CallMemo* find_away(const detail::ThreadHead& thread, const Site& site, co
 }
 
 bool seen_before(base::ThreadRecord& thread, const CallForm& form) noexcept {
-  if (form.hash == 0) return false;
-  if (thread.memos == &detail::kNoMemos) {
+  if (thread.memos == &kNoMemos) {
     // Zeroed pages cost nothing until they are used.
     void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -222,14 +211,14 @@ void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form
   made.site = site.id;
   made.scope = thread.scope;
   made.hash = form.hash;
-  made.calls = &detail::counter(thread, route.counter);
+  made.calls = &counter(thread, route.counter);
   *place_for(*thread.memos, form.hash, site.id, thread.scope) = made;
 }
 
 void forget_memos() noexcept {
-  if (detail::t_thread == nullptr) return;
+  if (t_thread == nullptr) return;
   base::ThreadRecord& thread = base::this_thread();
-  thread.memos = &detail::kNoMemos;
+  thread.memos = &kNoMemos;
   if (void* const memos = std::exchange(thread.locals[kThreadLocal], nullptr)) free_memos(memos);
 }
 

@@ -1,23 +1,194 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding and storing call memos (yard/detail/memo.h) for calls that are not inlined: typed calls without a memo at its
-// home, packed calls and calls by name. All of them share the memos of an op.
+// Call memos (yard/detail/memo.h) for calls that are not inlined: typed calls without a memo at its home, packed calls and
+// calls by name. All of them share the memos of an op. The form of a call is read and compared inline: here every instruction
+// counts.
+//
+// CallMemo::words holds, in this order:
+// - for each tensor parameter the two words of its TensorView::Form, which are 0 if the tensor is absent
+// - for each pair of tensors of which one is written: `low` and `width`. The second address minus the first, minus `low`,
+//   must be at most `width` (unsigned). This covers tensors that are apart, in-place calls and interleaved slices of one
+//   buffer. `width` is the largest number where the distance does not matter.
+// - with kScalars the payload of each integer, number and boolean
+// - with kLong, where some form is inexact: device, rank and dtype, sizes and strides of every tensor
 #pragma once
 
+#include <yard/detail/memo.h>
+#include <yard/plugin.h>
+
+#include <bit>
+
 #include "base/reclaimer.h"
-#include "dispatch/form.h"
-#include "dispatch/snapshot.h"
 
 namespace yard::dispatch {
 
-// Returns the thread's memo of a call, which may be stale, or null. This one is for memos that are not at their home, and
-// now and then moves one there.
-const detail::CallMemo* find_away(const detail::ThreadHead& thread, const detail::Site& site,
-                                  const CallForm& form, const Cells& cells) noexcept;
-[[gnu::always_inline]] inline const detail::CallMemo* find(const detail::ThreadHead& thread,
-                                                           const detail::Site& site,
-                                                           const CallForm& form,
-                                                           const Cells& cells) noexcept {
-  const detail::CallMemo* home = thread.memos->of + detail::CallMemos::home(form.hash);
+using namespace detail;
+
+// The arguments of a call as its caller gave them.
+struct Cells {
+  static constexpr uint32_t kAllViews = ~uint32_t{0};
+  const yard_value_t* at;
+  uint32_t count;
+  uint32_t views = 0;  // bit n: a tensor in cell n belongs to a TensorView, whose form is known
+};
+
+struct CallForm {
+  static constexpr uint32_t kTensors = CallMemo::kTensors;
+  static constexpr uint32_t kTagBits = 3, kMostCells = 64 / kTagBits;
+
+  // Returns false if no memo can serve the call. Reads no more cells than the op has parameters.
+  bool read(const ThreadHead& thread, const Site& site, const Cells& cells) noexcept;
+  // Whether a memo is of this form, site and scope.
+  bool is_of(const CallMemo& m, const ThreadHead& thread, const Site& site,
+             const Cells& cells) const noexcept;
+
+  struct Tensor {
+    TensorView::Form form;
+    uint64_t address;
+    const yard_tensor_t* is;
+  };
+  Tensor tensor[kMostCells];          // of each tensor parameter; zeros if the tensor is absent
+  uint32_t tensors = 0, written = 0;  // bit n of `written`: tensor n is written
+  uint64_t tags = 0;                  // kTagBits for each cell
+  uint64_t any_bit = 0;               // of all addresses
+  uint64_t hash = 0;                  // as TypedForm::hash() makes it
+};
+
+inline uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
+
+// The form of a tensor of any rank and origin, as TensorView makes it. Its address includes the offset.
+bool any_form(const yard_tensor_t& t, TensorView::Form& to) noexcept;
+// The part of a form that dtype and device give; 0 if they are unusual. The thread remembers the last one.
+uint64_t make_type(CallMemos& memos, const yard_tensor_t& t) noexcept;
+// Compares alignments, and the words at `w`, which follow the pairs of tensors.
+bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
+               const uint64_t* w) noexcept;
+
+// The form of a raw tensor, quickly for vectors and matrices. Most tensors share dtype and device with the last.
+[[gnu::always_inline]] inline bool form_of(CallMemos& memos, const yard_tensor_t& t,
+                                           TensorView::Form& to) noexcept {
+  using Form = TensorView::Form;
+  uint64_t type = memos.last_type;
+  if (word_at(&t.device) != memos.last_device ||
+      std::bit_cast<uint32_t>(t.dtype) != memos.last_dtype) [[unlikely]]
+    type = make_type(memos, t);
+  const int64_t *const sizes = t.shape, *const strides = t.strides;
+  // Nothing is read of a tensor of rank 0, whose arrays may be empty.
+  if (type == 0 || sizes == nullptr || static_cast<uint32_t>(t.ndim) - 1 > 1) [[unlikely]]
+    return any_form(t, to);
+  const uint64_t first = word(sizes[0]);
+  if (t.ndim == 2) {
+    const uint64_t row = word(sizes[1]);
+    uint64_t by = row, step = 1;
+    if (strides != nullptr) by = word(strides[0]), step = word(strides[1]);
+    if (((first >> 37) | ((row | by | step) >> 20)) != 0) [[unlikely]]
+      return any_form(t, to);
+    const uint64_t compact = by == row && step == 1 ? Form::kCompact : 0;
+    to.head = (type | uint64_t{2} << Form::kRank | compact) + (first << Form::kFirst);
+    to.dims = row | by << 20 | step << 40;
+    return true;
+  }
+  const uint64_t step = strides != nullptr ? word(strides[0]) : 1;
+  if (((first >> 37) | (step >> 20)) != 0) [[unlikely]]
+    return any_form(t, to);
+  const uint64_t compact = step == 1 ? Form::kCompact : 0;
+  to.head = (type | uint64_t{1} << Form::kRank | compact) + (first << Form::kFirst);
+  to.dims = step;
+  return true;
+}
+
+// Calls f(i, j) for each pair of `count` tensors of which one is written, in the order of CallMemo::words, until it
+// returns false. Returns whether it never did.
+template <class F>
+[[gnu::always_inline]] inline bool each_pair(uint32_t count, uint32_t written, const F& f) {
+  const uint32_t all = (1u << count) - 1;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t with = (written >> i & 1) != 0 ? all : written;
+    for (uint32_t left = with & ~((2u << i) - 1); left != 0; left &= left - 1)
+      if (!f(i, static_cast<uint32_t>(std::countr_zero(left)))) return false;
+  }
+  return true;
+}
+
+[[gnu::always_inline]] inline bool CallForm::read(const ThreadHead& thread, const Site& site,
+                                                  const Cells& cells) noexcept {
+  const uint32_t count = cells.count;
+  if (count != site.count.load(std::memory_order_relaxed) || count > kMostCells) return false;
+  uint32_t parameters = site.tensors.load(std::memory_order_relaxed), views = cells.views;
+  uint64_t all_tags = 0;
+  Tensor* next = tensor;
+  for (const yard_value_t *v = cells.at, *end = v + count; v != end;
+       ++v, parameters >>= 1, views >>= 1) {
+    const uint32_t tag = v->tag;
+    all_tags = all_tags << kTagBits | tag;
+    if ((parameters & 1) == 0 || tag != YARD_TAG_TENSOR) [[unlikely]] {
+      if (tag >= YARD_TAG_LIST) return false;
+      if (tag == YARD_TAG_STRING && v->u.string == nullptr && v->count > 0) return false;
+      if ((parameters & 1) != 0) *next++ = {};  // it is absent
+      continue;
+    }
+    const yard_tensor_t* const t = v->u.tensor;
+    if (t == nullptr || t->data == nullptr) return false;
+    if ((views & 1) != 0)
+      next->form = TensorView::of(*t).form();
+    else if (!form_of(*thread.memos, *t, next->form))
+      return false;
+    next->address = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
+    next->is = t;
+    ++next;
+  }
+  const auto n = static_cast<uint32_t>(next - tensor);
+  if (n > kTensors) return false;
+  tensors = n, tags = all_tags;
+  written = site.written.load(std::memory_order_relaxed);
+  // The hash of TypedForm, from the last tensor to the first.
+  uint64_t heads = 0, dims = 0, bits = 0;
+  while (next != tensor) {
+    --next;
+    heads = hash_part(1, heads) ^ next->form.head;
+    dims += next->form.dims;
+    bits |= next->address;
+  }
+  any_bit = bits;
+  if (written != 0 && n > 1) {  // the first pair of which one is written
+    const auto second = (written & 1) != 0 ? 1 : std::countr_zero(written);
+    heads ^= in_place_part(tensor[0].address == tensor[second].address);
+  }
+  hash = hash_end(thread, heads ^ hash_begin(site.id, thread.scope, dims));
+  return true;
+}
+
+[[gnu::always_inline]] inline bool CallForm::is_of(const CallMemo& m, const ThreadHead& thread,
+                                                   const Site& site,
+                                                   const Cells& cells) const noexcept {
+  const uint32_t n = tensors;
+  if (m.hash != hash || m.site != site.id || m.scope != thread.scope || m.tags != tags ||
+      (any_bit & m.zero_bits) != 0 || m.tensors != n || m.written != written)
+    return false;
+  const uint64_t* w = m.words;
+  for (const Tensor *t = tensor, *end = t + n; t != end; ++t, w += 2)
+    if (t->form.head != w[0] || t->form.dims != w[1]) return false;
+  const auto placed = [&](const Tensor& first, const Tensor& second) {
+    w += 2;
+    return second.address - first.address - w[-2] <= w[-1];
+  };
+  if (written == 1) {  // as of most ops
+    for (const Tensor *t = tensor + 1, *end = tensor + n; t < end; ++t)
+      if (!placed(tensor[0], *t)) return false;
+  } else if (!each_pair(n, written,
+                        [&](uint32_t i, uint32_t j) { return placed(tensor[i], tensor[j]); })) {
+    return false;
+  }
+  return m.more == 0 || same_more(m, *this, cells, w);
+}
+
+// Finds a memo that is not at its home, and now and then moves one there.
+const CallMemo* find_away(const ThreadHead& thread, const Site& site, const CallForm& form,
+                          const Cells& cells) noexcept;
+// Returns the thread's memo of a call, which may be stale, or null.
+[[gnu::always_inline]] inline const CallMemo* find(const ThreadHead& thread, const Site& site,
+                                                   const CallForm& form,
+                                                   const Cells& cells) noexcept {
+  const CallMemo* home = thread.memos->of + CallMemos::home(form.hash);
   asm("" : "+r"(home));  // or g++ computes the address again for every use
   if (form.is_of(*home, thread, site, cells)) [[likely]]
     return home;
@@ -29,8 +200,8 @@ bool seen_before(base::ThreadRecord& thread, const CallForm& form) noexcept;
 
 // Remembers the form of a call that fits its schema and whose plan was found. Forms that are too large, and those of ops
 // whose choice reads strings, are not remembered.
-void remember(base::ThreadRecord& thread, const detail::Site& site, const CallForm& form,
-              const detail::Route& route, const Cells& cells);
+void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form,
+              const Route& route, const Cells& cells);
 
 // Drops the memos of this thread: a forked child replaces the counters that they point to.
 void forget_memos() noexcept;
