@@ -2,9 +2,6 @@
 // The dispatcher of one runtime: what is published, how calls get plans, how callers find ops, and health.
 #pragma once
 
-#include <yard/config.h>
-#include <yard/options.h>
-
 #include "base/mutex.h"
 #include "dispatch/planner.h"
 #include "dispatch/published.h"
@@ -31,22 +28,22 @@ class CoreServices {
   // make further changes; those call it again.
   virtual void on_change() {}
 
-  // What checks the kernels of an op under these rules; null if nothing does. Called while a snapshot is built, and by calls
-  // that rules in rollout apply to; must not make a change.
+  // Returns what checks the kernels of an op under these rules, or null. Called while a snapshot is built, and by calls to
+  // which rules in rollout apply. Must not make a change.
   virtual std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {
     return nullptr;
   }
 
-  // Adds the tables of functions to a snapshot that is being built. `old` may be null. May run probes.
+  // Adds the tables of functions to a snapshot that is being built. May run probes.
   virtual void make_functions(const Snapshot* /*old*/, Snapshot& /*next*/) {}
   // Called before and after the store that publishes a snapshot, under the lock of publications. Tells the sites of
   // functions whether they have to look at the snapshot at all.
   virtual void on_publication(const Snapshot& /*next*/, bool /*after*/) noexcept {}
 
-  // The health board has changed, and its state is published. Called also inside the guard of a call. Must be quick and
-  // must not publish by itself.
+  // The state of the health board has changed, and it is published. Called also inside the guard of a call. Must be quick
+  // and must not publish by itself.
   virtual void on_health() noexcept {}
   // Adds successes that are counted outside of entries: those of dispatched functions.
   virtual void add_successes(std::vector<health::Successes>&) {}
@@ -54,6 +51,13 @@ class CoreServices {
  protected:
   ~CoreServices() = default;
 };
+
+// Returns the error of a call of an op that is nested too deep, or that has no memory for its slot. Returns null if the call
+// may be made.
+Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
+// Returns the slot of a function that is called now. Throws yard::Error where refuse_if_too_deep() returns an error.
+HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, std::string_view group,
+                        std::string_view name);
 
 }  // namespace yard::dispatch
 
@@ -85,19 +89,19 @@ class Core final {
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
-  // Of calls inside of kernels on one thread; the rule file may set another. Not less than the inline slots.
+  // The limit of calls inside of kernels on one thread, which the rule file may set. At least the inline slots.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();
   mutable health::Board board;
   dispatch::Sites sites;
   dispatch::Planner planner;
-  // Last: the others exist while it publishes and when it ends. A const call publishes the breaker that it opens.
+  // After the parts that exist while it publishes and when it ends. A const call publishes the breaker that it opens.
   mutable dispatch::Published published;
 
   std::shared_ptr<const dispatch::Snapshot> snapshot() const { return published.snapshot(); }
 
-  // The board may have changed. Its state is published when this returns. Holding no lock, also inside a call.
+  // The board may have changed; its state is published when this returns. The caller holds no lock, and may be in a call.
   void health_changed() const noexcept {
     published.publish_health_in_call();
     services().on_health();
@@ -107,15 +111,13 @@ class Core final {
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
   exec::States* states_for(const Options* options) const;
-  // YARD_CALL_LOADED, if weights are loaded.
+  // YARD_CALL_LOADED if weights are loaded.
   static uint32_t flags_of(const Instance& instance) noexcept;
   // Includes the states of an instance in end_states_of_removed_kernels().
   void add_instance(const std::shared_ptr<exec::States>& states);
-  // After a change; holding no lock.
   void end_states_of_removed_kernels();
 
  private:
-  // A forked child gets a snapshot of its own.
   void restart_in_child();
   base::InChild in_child_{[this] { restart_in_child(); }};  // last: the rest is made
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dispatch/nesting.h"
-
+// Calls that nest too deep: kernels or functions that call themselves or each other without end.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
+
+#include "dispatch/core.h"
 
 namespace yard::dispatch {
 namespace {

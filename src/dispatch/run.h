@@ -2,12 +2,8 @@
 // Running the plan of a call: its kernel directly, or by the executor with probes, health, observers and rollouts.
 #pragma once
 
-#include <yard/detail/call.h>
-
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
-#include "dispatch/nesting.h"
-#include "exec/executor.h"
 
 namespace yard::dispatch {
 
@@ -22,7 +18,7 @@ struct PlannedCall {
   bool bound = false;  // by a bound handle: the aliasing in `flags` is that of its binding
   const yard_value_t* args = nullptr;  // the cells with facts; null if they were not computed
   const Options* options = nullptr;
-  const policy::Rollout* rollout = nullptr;  // whose rules apply to the call; null: none
+  const policy::Rollout* rollout = nullptr;  // whose rules apply to the call
   bool selected = false;                     // the call had no plan
   int64_t select_ns = 0;
   int64_t started = 0;  // when the plan was found; only where there is a record to fill in

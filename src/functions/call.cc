@@ -8,7 +8,7 @@
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "dispatch/nesting.h"
+#include "dispatch/core.h"
 #include "dispatch/trace.h"
 #include "functions/functions.h"
 
