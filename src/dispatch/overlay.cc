@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of overlays, what they override, and the settings of an op under policy, rule file and override.
 #include "dispatch/overlay.h"
 
 #include <fmt/format.h>
 
-#include <functional>
-
-#include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::dispatch {
@@ -22,13 +18,10 @@ void mix(uint64_t& h, std::string_view text) noexcept {
 
 // A hash need not cover every field: keys are compared in full.
 void mix(uint64_t& h, const Policy& p) noexcept {
-  mix(h, static_cast<uint64_t>(p.prefer ? static_cast<int>(*p.prefer) : -1));
-  mix(h, static_cast<uint64_t>(p.strict ? *p.strict + 1 : 0) * 4 +
-             static_cast<uint64_t>(p.reference_only ? *p.reference_only + 1 : 0));
+  if (p.prefer) mix(h, static_cast<uint64_t>(*p.prefer) + 1);
   for (const std::string& s : p.deny_kernels) mix(h, s);
   for (const std::string& s : p.deny_vendors) mix(h, s);
   for (const auto& [op, kernel] : p.locks) mix(h, kernel);
-  for (const auto& [op, on] : p.transforms) mix(h, on ? 1 : 0), mix(h, op);
   for (const auto& [op, order] : p.per_op)
     for (const std::string& token : order) mix(h, token);
 }
@@ -71,15 +64,6 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
          a.policy == b.policy && (!labelled || a.labels == b.labels);
 }
 
-void apply_override(const PolicyOverride& extra, const policy::Modes& modes,
-                    policy::ClauseSources& sources, select::OpSettings& settings) {
-  sources.policy = merge(sources.policy, extra.policy);
-  sources.force = extra.force;
-  sources.deny = extra.deny;
-  if (!extra.mode.empty()) policy::set_mode(sources.mode, modes, extra.mode, extra.mode_by);
-  if (!extra.labels.empty()) settings.labels = labels_over(extra.labels, settings.labels);
-}
-
 select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
                                 const std::string& op) {
   select::OpSettings d;
@@ -97,26 +81,30 @@ select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessP
   return d;
 }
 
-Result<PolicyOverride> make_override(const Options* o, const ScopeState* scope,
-                                     const OverlayKey& key, const policy::Modes& modes) {
-  PolicyOverride p;
-  if (scope != nullptr) {
-    if (scope->policy_id != 0) p.policy = scope->content.policy;
-    p.labels = scope->content.labels;
-    p.mode = scope->content.mode, p.mode_by = "scope";
-  }
-  if (key.options != nullptr) {
-    if (o->mode) p.mode = to_string(*o->mode), p.mode_by = "call";
-    if (!o->mode_name.empty()) p.mode = o->mode_name, p.mode_by = "call";
+Status apply_override(const OverlayKey& key, const ScopeContent& scope, const policy::Modes& modes,
+                      policy::ClauseSources& sources, select::OpSettings& settings) {
+  std::string mode = scope.mode;
+  const char* mode_by = "scope";
+  auto labels = scope.labels;
+  sources.policy = merge(sources.policy, scope.policy);
+  if (const Options* const o = key.options) {
+    if (o->policy) sources.policy = merge(sources.policy, *o->policy);
+    sources.force = o->force;
+    sources.deny = o->deny;
+    if (o->mode || !o->mode_name.empty()) {
+      mode = o->mode ? to_string(*o->mode) : o->mode_name;
+      mode_by = "call";
+    }
     if (key.labelled)
-      for (const auto& [name, value] : o->labels) p.labels[name] = value;
-    if (o->policy) p.policy = merge(p.policy, *o->policy);
-    p.force = o->force, p.deny = o->deny;
+      for (const auto& [name, value] : o->labels) labels[name] = value;
   }
-  if (!p.mode.empty())
-    if (Status s = policy::check_mode_name(p.mode, &modes); !s.ok())
-      return std::move(s).note(fmt::format("set by the {}", p.mode_by));
-  return p;
+  if (!mode.empty()) {
+    if (Status s = policy::check_mode_name(mode, &modes); !s.ok())
+      return std::move(s).note(fmt::format("set by the {}", mode_by));
+    policy::set_mode(sources.mode, modes, mode, mode_by);
+  }
+  if (!labels.empty()) settings.labels = labels_over(labels, settings.labels);
+  return {};
 }
 
 }  // namespace yard::dispatch

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlays: entries for calls whose scope or options change the choice. How such an entry is found, what it is made
-// from, and the settings of an op that it or the global entry has.
+// Overlays: entries for calls whose scope or options change the choice. How such an entry is found, and what it is made from.
 #pragma once
 
 #include <yard/options.h>
 
-#include <map>
-
+#include "dispatch/scope.h"
 #include "policy/process.h"
 #include "select/candidate_set.h"
-
-namespace yard::detail {
-struct ScopeState;
-}
 
 namespace yard::dispatch {
 
@@ -34,19 +28,6 @@ struct OverlayKey {
   bool operator==(const OverlayKey& o) const noexcept;
 };
 
-// What scope and call add to the policy of the process.
-struct PolicyOverride {
-  Policy policy;                  // of both
-  std::string force;              // a kernel; empty: none
-  std::vector<std::string> deny;  // kernels, beside those of the policy
-  std::string mode;               // by name; empty: unset
-  const char* mode_by = nullptr;  // "call" or "scope"
-  std::map<std::string, std::string, std::less<>> labels;
-};
-// `options` and `scope` may be null. An error if the mode that they name is not among `modes`, which the program has added.
-Result<PolicyOverride> make_override(const Options* options, const ScopeState* scope,
-                                     const OverlayKey& key, const policy::Modes& modes);
-
 // The labels of `over`, and those of `under` that have other names.
 template <class Over, class Under>
 op::Labels labels_over(const Over& over, const Under& under) {
@@ -58,8 +39,9 @@ op::Labels labels_over(const Over& over, const Under& under) {
 // The settings of an op by a policy, which is that of the snapshot or one beside it.
 select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
                                 const std::string& op);
-// Adds an override to what a candidate set of an op is made from.
-void apply_override(const PolicyOverride& extra, const policy::Modes& modes,
-                    policy::ClauseSources& sources, select::OpSettings& settings);
+// Adds what a scope and the options of a key say to what a candidate set of an op is made from. Returns an error if they name
+// a mode that does not exist.
+Status apply_override(const OverlayKey& key, const ScopeContent& scope, const policy::Modes& modes,
+                      policy::ClauseSources& sources, select::OpSettings& settings);
 
 }  // namespace yard::dispatch

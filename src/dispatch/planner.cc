@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries, selections that several threads share, and explanations.
 #include "dispatch/planner.h"
 
 #include <fmt/format.h>
@@ -65,10 +64,11 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
   const select::ProcessState where{core_.host, next.forked};
   select::OpSettings settings = settings_for(next, *next.policy, op_record.op->name);
   settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
-  return Entry::make(
-      select::CandidateSet(shared, policy::sources_for(*next.policy, op_record.op->program), where,
-                           std::move(settings)),
-      next.generation, core_.published.version(op_record.op->index), core_.calls, old);
+  select::CandidateSet candidates(shared, policy::sources_for(*next.policy, op_record.op->program),
+                                  where, std::move(settings));
+  return Entry::share(std::make_unique<Entry>(std::move(candidates), next.generation,
+                                              core_.published.version(op_record.op->index),
+                                              core_.calls, old));
 }
 
 Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
@@ -77,7 +77,6 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
                                                       const OverlayKey& key) {
   if (options != nullptr)
     YARD_RETURN_IF_ERROR(check_options(global.candidates().op_record(), *options));
-  YARD_ASSIGN_OR_RETURN(auto extra, make_override(options, scope, key, *s->policy->modes));
   const auto op_record = s->state->op_records.find(global.name())->second;
   const select::ProcessState where{core_.host, s->forked};
   const bool in_rollout = key.rollout && s->policy->rollout != nullptr;
@@ -89,16 +88,20 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
     settings = settings_for(*s, process, global.name());
     settings.watch.checker = make_result_checker(*s->policy, true, op_record, where);
   }
-  apply_override(extra, *process.modes, sources, settings);
-  auto entry = Entry::make(select::CandidateSet(op_record, sources, where, settings), s->generation,
-                           core_.published.overlays_version, core_.calls, &global, s.get());
-  entry->overlay_key = key;
+  ScopeContent content = scope != nullptr ? scope->content : ScopeContent();
+  YARD_RETURN_IF_ERROR(apply_override(key, content, *process.modes, sources, settings));
+  select::CandidateSet candidates(op_record, std::move(sources), where, std::move(settings));
+  auto made =
+      std::make_unique<Entry>(std::move(candidates), s->generation,
+                              core_.published.overlays_version, core_.calls, &global, s.get());
+  made->overlay_key = key;
   if (key.options != nullptr) {
-    entry->overlay_options = *key.options;
-    entry->overlay_options.result = nullptr;
-    entry->overlay_key.options = &entry->overlay_options;
+    made->overlay_options = *key.options;
+    made->overlay_options.result = nullptr;
+    made->overlay_key.options = &made->overlay_options;
   }
-  entry->policy_override = std::move(extra);
+  made->overlay_scope = std::move(content);
+  auto entry = Entry::share(std::move(made));
   std::shared_ptr<Entry> replaced;
   {
     const std::lock_guard lock(lock_);
@@ -294,9 +297,6 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
   const Snapshot& s = *op.snapshot;
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
-  YARD_ASSIGN_OR_RETURN(
-      const auto extra,
-      make_override(&o, scope, OverlayKey::make(&o, scope, true), *s.policy->modes));
   const Policy none;
   const policy::FileRules* file = s.policy->file.get();
   const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
@@ -310,7 +310,9 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
                            {core.host, s.forked},
                            sources,
                            settings_for(s, *s.policy, op_record.op->name)};
-  apply_override(extra, *s.policy->modes, q.clauses, q.settings);
+  YARD_RETURN_IF_ERROR(apply_override(OverlayKey::make(&o, scope, true),
+                                      scope != nullptr ? scope->content : ScopeContent(),
+                                      *s.policy->modes, q.clauses, q.settings));
   Explanation e = select::explain(q);
   e.generation = s.generation;
   // "environment" becomes "environment (YARD_PREFER)".

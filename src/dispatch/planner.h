@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans: how a call without one gets one, and the entries that hold them.
+// Makes entries, and plans for calls that have none.
 //
 // Plans are added to entries under the plan lock. Probes, verifiers and cost hints run without it.
 #pragma once
 
-#include <yard/options.h>
 #include <yard/runtime.h>
 
-#include <chrono>
-
 #include "base/mutex.h"
-#include "dispatch/overlay.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::detail {
@@ -47,7 +43,7 @@ class Planner {
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
   // Ends what pin_plan() began. `plan` may be null.
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
-  // Evicts plans that are older than the rules allow. When to call it again; nothing: never, under these rules.
+  // Evicts plans that are older than the rules allow. Returns when to call it again; never, if there is no value.
   std::optional<std::chrono::steady_clock::time_point> sweep(
       std::chrono::steady_clock::time_point now);
 
@@ -56,14 +52,14 @@ class Planner {
     std::shared_ptr<const op::Call> call;
     const registry::Kernel* kernel = nullptr;  // of its plan; null if the entry has none for it
     Mode mode = Mode::kDynamic;                // what decided the kernel's place
-    bool direct = false;                       // calls take the shortest way
+    bool direct = false;                       // as in exec::Plan
   };
   // The last calls for which this entry and earlier ones of the op have selected plans, oldest first.
   std::vector<KnownCall> known_calls(const Entry& entry) const;
   std::vector<std::shared_ptr<Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
 
-  // In a forked child, which has none of the threads that were selecting.
+  // A forked child has none of the threads that were selecting.
   void restart_in_child() noexcept { pending_.clear(), selections_ = 0; }
 
  private:
@@ -86,7 +82,7 @@ class Planner {
 
   Core& core_;
   const size_t plans_per_op_;
-  // Of the plan tables and overlay tables of all entries and snapshots, and of `pending_`.
+  // Guards the plan tables and overlay tables of all entries and snapshots, and `pending_`.
   mutable base::Mutex lock_{base::Rank::kPlans};
   base::Condition finished_;
   std::vector<std::shared_ptr<Pending>> pending_;
@@ -94,7 +90,7 @@ class Planner {
 };
 
 // Frees what has been retired and is no longer used, once there is enough of it: for code that retires things on the path
-// of a call. Holding no lock.
+// of a call. The caller holds no lock.
 void collect_if_due();
 
 // Whether the options can be served for this op.

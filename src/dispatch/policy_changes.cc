@@ -4,16 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <set>
-
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "select/candidate_set.h"
 #include "select/reasons.h"
-#include "select/select.h"
 
 namespace yard::dispatch {
 namespace {
@@ -37,28 +32,40 @@ Status check_map(const registry::State& state, const StaticMap& map) {
   return status;
 }
 
-// The modes that a rule file names, by the key of their place in Sources::places.
-std::map<std::string, std::string> modes_of(const ConfigSettings& s) {
-  std::map<std::string, std::string> to;
-  if (s.mode) to["settings.mode/"] = *s.mode;
-  for (const auto& [op, mode] : s.modes) to["settings.modes/" + op] = mode;
+struct NamedMode {
+  std::string place;  // the key in Sources::places
+  std::string path;   // for messages
+  std::string mode;
+};
+std::vector<NamedMode> modes_of(const ConfigSettings& s) {
+  std::vector<NamedMode> to;
+  if (s.mode) to.push_back({"settings.mode/", "settings.mode", *s.mode});
+  for (const auto& [op, mode] : s.modes)
+    to.push_back({"settings.modes/" + op, "settings.modes." + op, mode});
   return to;
-}
-
-// "settings.mode" or "settings.modes.rms_norm".
-std::string mode_path(std::string place) {
-  if (place.back() == '/')
-    place.pop_back();
-  else
-    place.replace(place.find('/'), 1, ".");
-  return place;
 }
 
 // Whether all modes that a rule file names exist.
 Status check_modes(const Config& config, const policy::Modes& modes) {
-  for (const auto& [place, mode] : modes_of(config.settings))
+  for (const NamedMode& named : modes_of(config.settings))
     YARD_RETURN_IF_ERROR(
-        policy::check_mode_name(mode, &modes).note("named by " + mode_path(place)));
+        policy::check_mode_name(named.mode, &modes).note("named by " + named.path));
+  return {};
+}
+
+// Returns an error if a rule file names the mode.
+Status check_unused(const Config& config, std::string_view mode) {
+  for (const auto& [place, path, used] : modes_of(config.settings)) {
+    if (used != mode) continue;
+    const auto at = config.sources.places.find(place);
+    const std::string where =
+        at != config.sources.places.end() ? policy::place_text(config, at->second) : "";
+    return Status(
+        Code::kConflict,
+        fmt::format(
+            "mode '{}' is in use: {}{} of the rules in force names it; set other rules first", mode,
+            path, where));
+  }
   return {};
 }
 
@@ -84,6 +91,40 @@ void warn_of_unknown_fields(const registry::State& state, const policy::ProgramM
       base::log(LogLevel::kWarn, "select",
                 fmt::format("mode '{}' reads '{}', which no op has{}", mode.name, name,
                             base::did_you_mean(name, known)));
+}
+
+// Publishes a change while it still applies. Returns whether it does.
+Result<bool> change_if(Core& core, const StillApplies& still,
+                       const std::function<Status(policy::ProcessPolicy&)>& change) {
+  bool applies = true;
+  const Status s = core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    applies = still(p);
+    return applies ? change(p) : Status(Code::kConflict, "");
+  });
+  if (applies && !s.ok()) return s;
+  return applies;
+}
+
+// Why the kernel is rejected; and where rules require another one instead, why that is rejected, too.
+std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
+                    const registry::Kernel& kernel) {
+  select::Notes notes;
+  (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
+  std::string own, wanted;
+  bool passed_over = false;  // in favour of another one
+  for (size_t i = 0; i < candidates.all().size(); ++i) {
+    const select::KernelCandidate& c = candidates.all()[i];
+    const yard_verdict_t& v = notes.entries[i].verdict;
+    const bool locked = v.reason == YARD_REASON_LOCKED_OUT || v.reason == YARD_REASON_NOT_MAPPED;
+    const bool is_own = c.kernel->id == kernel.id;
+    if (!is_own && (locked || !wanted.empty())) continue;
+    if (is_own) passed_over = locked;
+    (is_own ? own : wanted) =
+        fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
+                    select::describe(candidates, c, v, notes.entries[i].text));
+  }
+  if (own.empty()) return wanted.empty() ? "no other kernel may" : wanted;
+  return wanted.empty() || !passed_over ? own : wanted + "; " + own;
 }
 
 }  // namespace
@@ -123,23 +164,12 @@ Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode) {
 }
 
 Status remove_mode(Core& core, std::string_view name) {
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) -> Status {
     auto modes = std::make_shared<policy::Modes>(*p.modes);
     if (std::erase_if(*modes, [&](const auto& m) { return m.first == name; }) == 0)
       return Status(Code::kNotFound, fmt::format("the program has added no mode '{}'{}", name,
                                                  base::did_you_mean(name, base::keys(*p.modes))));
-    const Config none;
-    const Config& config = p.file != nullptr ? p.file->config : none;
-    for (const auto& [place, used] : modes_of(config.settings)) {
-      if (used != name) continue;
-      const auto at = config.sources.places.find(place);
-      return Status(
-          Code::kConflict,
-          fmt::format(
-              "mode '{}' is in use: {}{} of the rules in force names it; set other rules first",
-              name, mode_path(place),
-              at != config.sources.places.end() ? policy::place_text(config, at->second) : ""));
-    }
+    if (p.file != nullptr) YARD_RETURN_IF_ERROR(check_unused(p.file->config, name));
     p.modes = std::move(modes);
     return Status();
   });
@@ -166,23 +196,6 @@ void read_own_switches(const registry::State& state, policy::ProcessPolicy& poli
   }
 }
 
-namespace {
-
-// A change that is published unless `change` returns false. Returns what the last call of `change` returned.
-Result<bool> change_if(Core& core,
-                       const std::function<Result<bool>(policy::ProcessPolicy&)>& change) {
-  bool applies = true;
-  Status s = core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) -> Status {
-    YARD_ASSIGN_OR_RETURN(applies, change(p));
-    return applies ? Status() : Status(Code::kConflict, "");
-  });
-  if (!applies) return false;
-  if (!s.ok()) return s;
-  return true;
-}
-
-}  // namespace
-
 bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules* rules) {
   return policy.rollout != nullptr && policy.rollout->next().file.get() == rules;
 }
@@ -190,74 +203,49 @@ bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules*
 Result<uint64_t> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                           const policy::RulesVersion& version, const StillApplies& still) {
   uint64_t number = 0;
-  YARD_ASSIGN_OR_RETURN(
-      const bool changed, change_if(core, [&](policy::ProcessPolicy& p) -> Result<bool> {
-        if (!still(p) || (file == nullptr && p.file == nullptr)) return false;
-        if (file != nullptr) YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
-        auto next = std::make_shared<policy::RulesVersion>(version);
-        number = next->number = p.history->empty() ? 1 : p.history->back()->number + 1;
-        next->time = std::chrono::system_clock::now();
-        if (p.file != nullptr) next->before = p.file->shared_config;
-        if (file != nullptr) next->config = file->shared_config;
-        auto history = std::make_shared<policy::RulesHistory>(*p.history);
-        if (history->size() == kConfigHistory) history->erase(history->begin());
-        history->push_back(std::move(next));
-        p.history = std::move(history);
-        p.file = file, p.rollout = nullptr;
-        return true;
-      }));
+  const auto applies = [&](const policy::ProcessPolicy& p) {
+    return still(p) && (file != nullptr || p.file != nullptr);
+  };
+  const auto put = [&](policy::ProcessPolicy& p) -> Status {
+    if (file != nullptr) YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
+    auto next = std::make_shared<policy::RulesVersion>(version);
+    number = next->number = p.history->empty() ? 1 : p.history->back()->number + 1;
+    next->time = std::chrono::system_clock::now();
+    if (p.file != nullptr) next->before = p.file->shared_config;
+    if (file != nullptr) next->config = file->shared_config;
+    auto history = std::make_shared<policy::RulesHistory>(*p.history);
+    if (history->size() == kConfigHistory) history->erase(history->begin());
+    history->push_back(std::move(next));
+    p.history = std::move(history);
+    p.file = file, p.rollout = nullptr;
+    return {};
+  };
+  YARD_ASSIGN_OR_RETURN(const bool changed, change_if(core, applies, put));
   return changed ? number : 0;
 }
 
 Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                            const StillApplies& still) {
-  return change_if(core, [&](policy::ProcessPolicy& p) -> Result<bool> {
-    if (!still(p)) return false;
+  return change_if(core, still, [&](policy::ProcessPolicy& p) -> Status {
     YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
     auto next = std::make_shared<policy::ProcessPolicy>(p);
     next->file = file, next->rollout = nullptr;
     p.rollout = std::make_shared<policy::Rollout>(*file->config.rollout, std::move(next));
-    return true;
+    return {};
   });
 }
 
 Result<bool> end_rollout(Core& core, const policy::FileRules* rules) {
-  return change_if(core, [&](policy::ProcessPolicy& p) -> Result<bool> {
-    if (!is_in_rollout(p, rules)) return false;
+  const auto still = [&](const policy::ProcessPolicy& p) { return is_in_rollout(p, rules); };
+  return change_if(core, still, [](policy::ProcessPolicy& p) {
     p.rollout = nullptr;
-    return true;
+    return Status();
   });
 }
 
-namespace {
-
-// Why the kernel is rejected; and where rules require another one instead, why that is rejected, too.
-std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
-                    const registry::Kernel& kernel) {
-  select::Notes notes;
-  (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
-  std::string own, wanted;
-  bool passed_over = false;  // in favour of another one
-  for (size_t i = 0; i < candidates.all().size(); ++i) {
-    const select::KernelCandidate& c = candidates.all()[i];
-    const yard_verdict_t& v = notes.entries[i].verdict;
-    const bool locked = v.reason == YARD_REASON_LOCKED_OUT || v.reason == YARD_REASON_NOT_MAPPED;
-    const bool is_own = c.kernel->id == kernel.id;
-    if (!is_own && (locked || !wanted.empty())) continue;
-    if (is_own) passed_over = locked;
-    (is_own ? own : wanted) =
-        fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
-                    select::describe(candidates, c, v, notes.entries[i].text));
-  }
-  if (own.empty()) return wanted.empty() ? "no other kernel may" : wanted;
-  return wanted.empty() || !passed_over ? own : wanted + "; " + own;
-}
-
-}  // namespace
-
 std::vector<UnservedCall> unserved_under(const Core& core,
-                                         const std::shared_ptr<const policy::FileRules>& file,
-                                         size_t most) {
+                                         const std::shared_ptr<const policy::FileRules>& file) {
+  constexpr size_t kMostOfAnOp = 3;
   const uint64_t process = base::forks();
   const auto s = core.snapshot();
   policy::ProcessPolicy policy = *s->policy;
@@ -269,12 +257,14 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   std::vector<UnservedCall> to;
   for (const auto& entry : entries) {
     // A call that forces its kernel is not served by rules.
-    if (entry == nullptr || !entry->policy_override.force.empty()) continue;
+    if (entry == nullptr || !entry->overlay_options.force.empty()) continue;
     const auto op_record = s->state->op_records.find(entry->name())->second;
     auto sources = policy::sources_for(policy, op_record->op->program);
     select::OpSettings settings = settings_for(*s, policy, entry->name());
     settings.health = nullptr;
-    apply_override(entry->policy_override, *policy.modes, sources, settings);
+    // The mode that it names existed when the overlay was made, and modes are part of the snapshot.
+    apply_override(entry->overlay_key, entry->overlay_scope, *policy.modes, sources, settings)
+        .ignore();
     const select::CandidateSet candidates(op_record, sources, {core.host, s->forked}, settings);
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
@@ -296,7 +286,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
       if (!found.insert({key.w, key.w + key.words}).second) continue;
       to.push_back({op::to_string(call.to_spec(entry->program())), kernel->id,
                     why_not(candidates, call, *kernel)});
-      if (found.size() == most) break;
+      if (found.size() == kMostOfAnOp) break;
     }
   }
   return to;

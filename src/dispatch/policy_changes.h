@@ -9,9 +9,6 @@
 #include <functional>
 
 #include "dispatch/core.h"
-#include "policy/process.h"
-#include "registry/changes.h"
-#include "registry/interfaces.h"
 
 namespace yard::dispatch {
 
@@ -25,7 +22,7 @@ Status set_static_map(Core& core, StaticMap map);
 Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode);
 // Refused while the rule file in force names the mode. Scopes and calls that name it later fail.
 Status remove_mode(Core& core, std::string_view name);
-// The observer of a kind; null: none.
+// Returns the observer of type T, or null.
 template <class T>
 std::shared_ptr<T> find_observer(const Core& core) {
   const auto all = core.snapshot()->observers;
@@ -46,8 +43,7 @@ using StillApplies = std::function<bool(const policy::ProcessPolicy&)>;
 // 0 if nothing was published, because the change does not apply or there were no rules to remove.
 Result<uint64_t> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                           const policy::RulesVersion& version, const StillApplies& still);
-// Applies rules to a share of calls, beside those in force. set_file() ends it, too. Returns false if nothing was
-// published.
+// Applies rules to a share of calls, beside those in force. Returns false if nothing was published.
 Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                            const StillApplies& still);
 // Returns false if these rules are not in rollout.
@@ -58,12 +54,11 @@ bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules*
 struct UnservedCall {
   std::string call;    // a CallSpec
   std::string kernel;  // that serves it now
-  std::string why;     // not any more
+  std::string why;     // it would not any more
 };
-// A dry run of rules: the known calls, of the process and of scopes, that they would leave without a kernel; at most
-// `most` of each op. Runs plugin code, publishes nothing.
+// A dry run of rules: the known calls, of the process and of scopes, that they would leave without a kernel; a few of each
+// op. Runs plugin code, publishes nothing.
 std::vector<UnservedCall> unserved_under(const Core& core,
-                                         const std::shared_ptr<const policy::FileRules>& file,
-                                         size_t most = 3);
+                                         const std::shared_ptr<const policy::FileRules>& file);
 
 }  // namespace yard::dispatch

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/reclaimer.h"
 #include "base/results.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
@@ -20,12 +21,29 @@ bool health_differs(const health::HealthSnapshot& was, const health::HealthSnaps
          (a == nullptr || b == nullptr ? a != b : *a != *b);
 }
 
+// A snapshot without entries, which differs from `old` in nothing else.
+std::unique_ptr<Snapshot> copy_of(const Snapshot& old) {
+  auto next = std::make_unique<Snapshot>();
+  next->generation = old.generation + 1;
+  next->state = old.state;
+  next->policy = old.policy;
+  next->health = old.health;
+  next->observers = old.observers;
+  next->forked = old.forked;
+  return next;
+}
+
 }  // namespace
 
 Published::Published(Core& core, bool reads_environment)
     : core_(core), reads_environment_(reads_environment) {
-  publish(nullptr, build(nullptr, {std::make_shared<registry::State>(),
-                                   std::make_shared<policy::ProcessPolicy>(), nullptr, false}));
+  auto first = std::make_unique<Snapshot>();
+  first->generation = 1;
+  first->state = std::make_shared<registry::State>();
+  first->policy = std::make_shared<policy::ProcessPolicy>();
+  first->health = core_.board->snapshot();
+  owner_ = Snapshot::share(std::move(first));
+  current.store(owner_.get(), std::memory_order_release);
 }
 
 Published::~Published() {
@@ -44,65 +62,58 @@ std::shared_ptr<const Snapshot> Published::snapshot() const {
   }
 }
 
-std::shared_ptr<Snapshot> Published::build(const Snapshot* old, Next what) const {
-  auto next = Snapshot::make();
-  next->generation = old != nullptr ? old->generation + 1 : 1;
-  next->state = std::move(what.state);
-  next->observers = std::move(what.observers);
-  next->forked = what.forked;
+void Published::build(const Snapshot& old, Snapshot& next, const Ops& ops) const {
   // The names of backends that the environment gives stand for those that are registered now.
-  if (old == nullptr || next->state != old->state || what.policy != old->policy) {
-    auto policy = std::make_shared<policy::ProcessPolicy>(*what.policy);
-    if (reads_environment_) read_own_switches(*next->state, *policy);
-    policy->settle(next->state->backend_names());
-    what.policy = std::move(policy);
+  if (next.state != old.state || next.policy != old.policy) {
+    auto policy = std::make_shared<policy::ProcessPolicy>(*next.policy);
+    if (reads_environment_) read_own_switches(*next.state, *policy);
+    policy->settle(next.state->backend_names());
+    next.policy = std::move(policy);
   }
-  next->policy = std::move(what.policy);
-  next->health = core_.board->snapshot();
-  next->entries.resize(next->state->index_count());
-  for (const auto& [name, op_record] : next->state->op_records) {
+  next.health = core_.board->snapshot();
+  next.entries.resize(next.state->index_count());
+  for (const auto& [name, op_record] : next.state->op_records) {
     const uint32_t i = op_record->op->index;
-    const bool had = old != nullptr && i < old->entries.size();
-    const std::shared_ptr<Entry> before = had ? old->entries[i] : nullptr;
-    const bool stays = before != nullptr && what.ops && !what.ops->contains(name) &&
-                       !health_differs(*old->health, *next->health, name);
-    next->entries[i] = stays ? before : core_.planner.make_entry(*next, *op_record, before.get());
+    const std::shared_ptr<Entry> before = i < old.entries.size() ? old.entries[i] : nullptr;
+    const bool stays = before != nullptr && ops && !ops->contains(name) &&
+                       !health_differs(*old.health, *next.health, name);
+    next.entries[i] = stays ? before : core_.planner.make_entry(next, *op_record, before.get());
   }
-  if (!next->entries.empty()) versions_[static_cast<uint32_t>(next->entries.size() - 1)];
-  core_.services().make_functions(old, *next);
-  return next;
+  // publish() must not allocate.
+  if (!next.entries.empty()) versions_[static_cast<uint32_t>(next.entries.size() - 1)];
+  core_.services().make_functions(&old, next);
 }
 
 // The versions of all ops whose entries change are suspended before `current` is set: a thread that has seen the new
 // entry of one op must not trust a memo of another.
-bool Published::publish(const std::shared_ptr<const Snapshot>& old,
-                        std::shared_ptr<Snapshot> next) {
+bool Published::publish(const Snapshot& old, std::unique_ptr<Snapshot> next) {
+  std::shared_ptr<const Snapshot> made = Snapshot::share(std::move(next));
   const std::lock_guard lock(lock_);
-  if (owner_ != old) return false;
-  const auto count = static_cast<uint32_t>(next->entries.size());
-  const auto changes = [&](uint32_t i) {
-    return old == nullptr || old->entry(i) != next->entry(i);
-  };
+  if (owner_.get() != &old) return false;
+  const auto count = static_cast<uint32_t>(made->entries.size());
+  const auto changes = [&](uint32_t i) { return old.entry(i) != made->entry(i); };
   for (uint32_t i = 0; i < count; ++i)
     if (changes(i)) versions_[i].suspend();
   overlays_version.suspend();
-  core_.services().on_publication(*next, false);
-  current.store(next.get(), std::memory_order_release);
+  core_.services().on_publication(*made, false);
+  current.store(made.get(), std::memory_order_release);
   for (uint32_t i = 0; i < count; ++i)
-    if (next->entry(i) != nullptr && (changes(i) || versions_[i].read() == MemoVersion::kNever))
+    if (made->entry(i) != nullptr && (changes(i) || versions_[i].read() == MemoVersion::kNever))
       versions_[i].renew();
   overlays_version.renew();
-  core_.services().on_publication(*next, true);
-  owner_ = std::move(next);
+  core_.services().on_publication(*made, true);
+  owner_.swap(made);
   return true;
 }
 
 Status Published::publish_change(const Change& change) {
   for (;;) {
     const auto before = snapshot();
-    Next next{before->state, before->policy, before->observers, before->forked};
-    YARD_RETURN_IF_ERROR(change(*before, next));
-    if (publish(before, build(before.get(), std::move(next)))) return {};
+    auto next = copy_of(*before);
+    Ops ops;
+    YARD_RETURN_IF_ERROR(change(*next, ops));
+    build(*before, *next, ops);
+    if (publish(*before, std::move(next))) return {};
   }
 }
 
@@ -120,12 +131,12 @@ Status Published::edit(const Change& change) {
 
 Result<Ticket> Published::apply(const std::vector<registry::Step>& steps) {
   auto ticket = std::make_shared<TicketState>();
-  const Status edited = edit([&](const Snapshot& old, Next& next) -> Status {
-    YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(*old.state, steps));
-    YARD_RETURN_IF_ERROR(core_.services().check_change(*old.state, *applied.state));
+  const Status edited = edit([&](Snapshot& next, Ops& ops) -> Status {
+    YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(*next.state, steps));
+    YARD_RETURN_IF_ERROR(core_.services().check_change(*next.state, *applied.state));
     ticket->removed.assign(applied.removed.begin(), applied.removed.end());
-    next.state = applied.state;
-    next.ops = std::move(applied.ops);
+    next.state = std::move(applied.state);
+    ops = std::move(applied.ops);
     return {};
   });
   if (!edited.ok()) return edited;
@@ -135,12 +146,12 @@ Result<Ticket> Published::apply(const std::vector<registry::Step>& steps) {
 
 Status Published::start_over(const std::vector<registry::Step>& steps) {
   core_.sites.forget_needed(snapshot()->state->index_count());
-  return edit([&](const Snapshot& old, Next& next) -> Status {
+  return edit([&](Snapshot& next, Ops&) -> Status {
     registry::State empty;
-    empty.indices = old.state->indices;
+    empty.indices = next.state->indices;
     YARD_ASSIGN_OR_RETURN(auto applied, registry::apply(empty, steps));
-    next.state = applied.state;
-    auto policy = std::make_shared<policy::ProcessPolicy>(*old.policy);
+    next.state = std::move(applied.state);
+    auto policy = std::make_shared<policy::ProcessPolicy>(*next.policy);
     policy->set = {}, policy->mapped = {};
     next.policy = std::move(policy);
     return {};
@@ -148,9 +159,9 @@ Status Published::start_over(const std::vector<registry::Step>& steps) {
 }
 
 Status Published::edit_policy(const PolicyChange& change) {
-  return edit([&](const Snapshot& old, Next& next) -> Status {
-    auto policy = std::make_shared<policy::ProcessPolicy>(*old.policy);
-    YARD_RETURN_IF_ERROR(change(*old.state, *policy));
+  return edit([&](Snapshot& next, Ops&) -> Status {
+    auto policy = std::make_shared<policy::ProcessPolicy>(*next.policy);
+    YARD_RETURN_IF_ERROR(change(*next.state, *policy));
     next.policy = std::move(policy);
     return {};
   });
@@ -158,7 +169,7 @@ Status Published::edit_policy(const PolicyChange& change) {
 
 Status Published::replace_observer(const std::shared_ptr<registry::CallObserver>& old,
                                    const std::shared_ptr<registry::CallObserver>& next) {
-  return edit([&](const Snapshot&, Next& to) {
+  return edit([&](Snapshot& to, Ops&) {
     auto all = std::make_shared<registry::CallObservers>();
     if (to.observers != nullptr) *all = *to.observers;
     std::erase(*all, old);
@@ -169,12 +180,12 @@ Status Published::replace_observer(const std::shared_ptr<registry::CallObserver>
 }
 
 Status Published::renew_entries() {
-  return edit([](const Snapshot&, Next&) { return Status(); });
+  return edit([](Snapshot&, Ops&) { return Status(); });
 }
 
 Status Published::publish_health() {
-  return edit([](const Snapshot&, Next& next) {
-    next.ops.emplace();
+  return edit([](Snapshot&, Ops& ops) {
+    ops.emplace();
     return Status();
   });
 }
@@ -182,9 +193,9 @@ Status Published::publish_health() {
 void Published::publish_health_in_call() noexcept {
   try {
     // The error only ends the attempt: what is to be published is published already.
-    publish_change([&](const Snapshot& old, Next& next) {
-      next.ops.emplace();
-      return core_.board->snapshot() != old.health ? Status() : Status(Code::kConflict, "");
+    publish_change([&](Snapshot& next, Ops& ops) {
+      ops.emplace();
+      return core_.board->snapshot() != next.health ? Status() : Status(Code::kConflict, "");
     }).ignore();
     collect_if_due();
   } catch (const std::bad_alloc&) {  // the maintenance thread publishes it
@@ -203,11 +214,12 @@ void Published::apply_settings() {
     const policy::ProcessPolicy& policy = *s->policy;
     const Config none;
     const Config& config = policy.file != nullptr ? policy.file->config : none;
+    const ConfigSettings& settings = config.settings;
     core_.max_call_depth =
-        static_cast<uint32_t>(config.settings.max_call_depth.value_or(Core::kMaxCallDepth));
+        static_cast<uint32_t>(settings.max_call_depth.value_or(Core::kMaxCallDepth));
     core_.state_budget->most_bytes =
         static_cast<uint64_t>(policy.reading->good.state_bytes.value_or(
-            config.settings.state_bytes.value_or(exec::StateBudget::kMostBytes)));
+            settings.state_bytes.value_or(exec::StateBudget::kMostBytes)));
     const BreakerSettings wanted = breaker_of(config, policy.breakers);
     if (core_.board->set_settings(wanted, std::chrono::steady_clock::now())) core_.health_changed();
   }
@@ -217,19 +229,22 @@ void Published::apply_settings() {
 // not available any more. The old snapshot stays for calls that this thread is inside of.
 void Published::restart_in_child() {
   const auto last = snapshot();
-  Next next{last->state, last->policy, last->observers, true};
-  if (next.policy->rollout != nullptr) {
-    auto without = std::make_shared<policy::ProcessPolicy>(*next.policy);
+  auto next = copy_of(*last);
+  next->forked = true;
+  Ops ops;
+  if (next->policy->rollout != nullptr) {
+    auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);
     without->rollout = nullptr;
-    next.policy = std::move(without);
+    next->policy = std::move(without);
   } else {
-    next.ops.emplace();
-    for (const auto& [name, op_record] : next.state->op_records)
+    ops.emplace();
+    for (const auto& [name, op_record] : next->state->op_records)
       for (const auto& [id, kernel] : op_record->kernels)
-        if ((kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) next.ops->insert(name);
+        if ((kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) ops->insert(name);
   }
   core_.board->restart();
-  publish(last, build(last.get(), std::move(next)));
+  build(*last, *next, ops);
+  publish(*last, std::move(next));
 }
 
 }  // namespace yard::dispatch

@@ -13,9 +13,7 @@
 
 #include "base/append_list.h"
 #include "base/mutex.h"
-#include "base/reclaimer.h"
 #include "dispatch/snapshot.h"
-#include "registry/changes.h"
 
 namespace yard::detail {
 class Core;
@@ -65,7 +63,6 @@ class Published {
   // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
   mutable MemoVersion overlays_version;
 
-  // The current snapshot, held by reference.
   std::shared_ptr<const Snapshot> snapshot() const;
 
   // ---- Changes: any thread, outside of selections ----
@@ -96,25 +93,18 @@ class Published {
   void restart_in_child();
 
  private:
-  // What is to be published. Without `ops` all entries are made again, else those of these ops and those whose health has
-  // changed.
-  struct Next {
-    std::shared_ptr<const registry::State> state;
-    std::shared_ptr<const policy::ProcessPolicy> policy;
-    std::shared_ptr<const registry::CallObservers> observers;
-    bool forked;
-    std::optional<std::set<std::string>> ops = {};
-  };
-  // Publishes what the change makes of the current snapshot; called again if another change came first.
-  using Change = std::function<Status(const Snapshot& old, Next& next)>;
+  // The ops whose entries are made again, beside those whose health has changed; nothing stands for all ops.
+  using Ops = std::optional<std::set<std::string>>;
+  // Changes a copy of the current snapshot that has no entries yet. Called again if another change came first.
+  using Change = std::function<Status(Snapshot& next, Ops& ops)>;
   Status publish_change(const Change& change);
   // The same outside of selections; then brings the rest of the runtime up to date.
   Status edit(const Change& change);
-  // Runs foreign code. `old` may be null.
-  std::shared_ptr<Snapshot> build(const Snapshot* old, Next next) const;
+  // Makes the entries and tables of `next`, which follows `old`. Runs foreign code.
+  void build(const Snapshot& old, Snapshot& next, const Ops& ops) const;
   // Returns false if `old` is not the current snapshot: another thread has published one, or foreign code that ran while
-  // this one was built has forked and this is the child.
-  bool publish(const std::shared_ptr<const Snapshot>& old, std::shared_ptr<Snapshot> next);
+  // `next` was built has forked and this is the child.
+  bool publish(const Snapshot& old, std::unique_ptr<Snapshot> next);
   // Sets the board to what rule file and API say about breakers, and the limits of calls to what the rule file says.
   void apply_settings();
 

@@ -11,8 +11,10 @@ namespace {
 constexpr size_t kFirstTable = 16;
 constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself and what it lies in
 
-void free_table(void* t) { delete static_cast<PlanTable*>(t); }
-void free_plan(void* p) { delete static_cast<exec::Plan*>(p); }
+template <class T>
+void free_as(void* p) {
+  delete static_cast<T*>(p);
+}
 
 // Of entries that have been freed.
 struct OldPlans {
@@ -53,23 +55,16 @@ void KnownCalls::add(const op::Program& program, const op::Call& call) {
   all.push_back({hash, std::make_shared<const op::Call>(call)});
 }
 
-std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
-                                   MemoVersion& memos, std::shared_ptr<health::CallTable> calls,
-                                   const Entry* old, const void* inside) {
-  // Allocates nothing: there may be no memory when the last owner goes.
-  const auto retire = [](Entry* e) {
-    std::vector<const void*> held_by = std::move(e->handles_);
-    held_by.push_back(e);
-    if (e->inside_ != nullptr) held_by.push_back(e->inside_);
-    auto retired = std::move(e->retired_);
-    *retired = {e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by)};
-    base::reclaimer().retire(std::move(retired));
-  };
-  std::unique_ptr<Entry> made(
-      new Entry(std::move(candidates), generation, memos, std::move(calls), old, inside));
-  made->handles_.reserve(kOwnHolders);
-  made->retired_ = std::make_unique<base::Retired>();
-  return std::shared_ptr<Entry>(made.release(), retire);
+// Allocates nothing when the last owner goes: there may be no memory.
+std::shared_ptr<Entry> Entry::share(std::unique_ptr<Entry> made) {
+  return {made.release(), [](Entry* e) {
+            std::vector<const void*> held_by = std::move(e->handles_);
+            held_by.push_back(e);
+            if (e->inside_ != nullptr) held_by.push_back(e->inside_);
+            auto retired = std::move(e->retired_);
+            *retired = {e, free_as<Entry>, std::move(held_by)};
+            base::reclaimer().retire(std::move(retired));
+          }};
 }
 
 Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
@@ -98,6 +93,7 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
     }
     stats_.push_back(std::move(stats));
   }
+  handles_.reserve(kOwnHolders);
   table_ = new PlanTable(kFirstTable);  // last: from here on ~Entry() frees it
 }
 
@@ -151,7 +147,7 @@ void Entry::make_table(size_t size) {
   auto table = std::make_unique<PlanTable>(size);
   for (const MadePlan& m : plans_) put(*table, m.plan.get());
   PlanTable* const old = table_.exchange(table.release(), std::memory_order_acq_rel);
-  base::reclaimer().retire(old, free_table, {this});
+  base::reclaimer().retire(old, free_as<PlanTable>, {this});
 }
 
 template <class F>
@@ -169,7 +165,8 @@ size_t Entry::evict(size_t most, const F& goes) {
   if (gone.empty()) return 0;
   make_table(std::max(kFirstTable, std::bit_ceil(plans_.size() * 2 + 2)));
   memos_.invalidate();  // before they are retired
-  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
+  for (exec::Plan::Ptr& p : gone)
+    base::reclaimer().retire(p.release(), free_as<exec::Plan>, {this});
   return gone.size();
 }
 
@@ -200,12 +197,9 @@ const exec::Plan* Entry::insert(const Key& key, exec::Plan::Ptr plan, size_t lim
   return added;
 }
 
-std::shared_ptr<Snapshot> Snapshot::make() {
-  const auto retire = [](Snapshot* s) { base::reclaimer().retire(std::move(s->retired_)); };
-  std::unique_ptr<Snapshot> made(new Snapshot);
-  made->retired_ = std::make_unique<base::Retired>(
-      base::Retired{made.get(), [](void* p) { delete static_cast<Snapshot*>(p); }, {made.get()}});
-  return std::shared_ptr<Snapshot>(made.release(), retire);
+std::shared_ptr<const Snapshot> Snapshot::share(std::unique_ptr<Snapshot> made) {
+  *made->retired_ = {made.get(), free_as<Snapshot>, {made.get()}};
+  return {made.release(), [](Snapshot* s) { base::reclaimer().retire(std::move(s->retired_)); }};
 }
 
 const Entry* Snapshot::overlay(uint32_t index, const OverlayKey& key) const noexcept {

@@ -72,13 +72,13 @@ void free_some_old_plans();
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
-  // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare; the
-  // calls are counted in `calls`. `old` (may be null) is an earlier entry of the op: its kernels keep their KernelStats.
-  // `inside` is the snapshot whose overlay table will hold the entry; null for the global entry, which also shares the
-  // known calls of `old`.
-  static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
-                                     MemoVersion& memos, std::shared_ptr<health::CallTable> calls,
-                                     const Entry* old, const void* inside = nullptr);
+  // `memos` is the version that memos of its calls compare; the calls are counted in `calls`. `old` (may be null) is an
+  // earlier entry of the op: its kernels keep their KernelStats. `inside` is the snapshot whose overlay table will hold the
+  // entry; null for the global entry, which also shares the known calls of `old`.
+  Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
+        std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside = nullptr);
+  // Shared pointers to entries retire instead of deleting.
+  static std::shared_ptr<Entry> share(std::unique_ptr<Entry> made);
   ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
@@ -122,15 +122,12 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // A plan from the result of a selection for a call, which is not empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order, const op::Call& call) const;
 
-  // Which overlay this is, and what it was made for. The key borrows the options; its hash is 0 for the global entry.
+  // Which overlay this is, and what it was made for. The hash of the key is 0 for the global entry.
   OverlayKey overlay_key;
   Options overlay_options;
-  PolicyOverride policy_override;
+  ScopeContent overlay_scope;
 
  private:
-  Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-        std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside);
-
   // Puts all plans into a new table.
   void make_table(size_t size);
   // Evicts up to `most` plans for which goes(plan, when it was made) returns true, but none that a handle pins.
@@ -150,13 +147,14 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const void* inside_;
   // Under the plan lock. It has room for what else retires the entry.
   mutable std::vector<const void*> handles_;
-  std::unique_ptr<base::Retired> retired_;  // for when it is retired
+  std::unique_ptr<base::Retired> retired_ = std::make_unique<base::Retired>();
 };
 
 // FunctionTables comes first: calls of functions read a snapshot as one (yard/detail/function.h).
 class Snapshot : public detail::FunctionTables, public std::enable_shared_from_this<Snapshot> {
  public:
-  static std::shared_ptr<Snapshot> make();
+  // Shared pointers to snapshots retire instead of deleting.
+  static std::shared_ptr<const Snapshot> share(std::unique_ptr<Snapshot> made);
 
   // By op index; null where there is no such op. A site may have an index that is newer than the snapshot.
   const Entry* entry(uint32_t index) const noexcept {
@@ -180,8 +178,7 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   std::shared_ptr<const void> functions;  // owns what FunctionTables points to; null: no tables
 
  private:
-  Snapshot() = default;
-  std::unique_ptr<base::Retired> retired_;  // for when it is retired
+  std::unique_ptr<base::Retired> retired_ = std::make_unique<base::Retired>();
 
   // Bounded: a new overlay may replace another. Readers follow one pointer.
   static constexpr uint32_t kOverlays = 256;
