@@ -2,9 +2,6 @@
 // Calls without options. docs/life_of_a_call.md walks through this file.
 #include "dispatch/call.h"
 
-#include <fmt/format.h>
-#include <yard/op.h>
-
 #include "base/results.h"
 #include "dispatch/run.h"
 #include "op/facts.h"
@@ -30,7 +27,7 @@ namespace yard::dispatch {
 [[gnu::always_inline]] inline const yard_tensor_t* WithFacts::add(const yard_tensor_t* t,
                                                                   bool view) {
   if (t == nullptr) return nullptr;
-  yard_tensor_t& to = used_ < kRoom ? tensors_[used_++] : more().tensors.emplace_back();
+  yard_tensor_t& to = used_ < YARD_MAX_ARGS ? tensors_[used_++] : more().tensors.emplace_back();
   to = *t;
   to.facts = view ? view_facts(*t) : op::facts_of(t);
   return &to;
@@ -51,7 +48,7 @@ WithFacts::WithFacts(const Cells& cells, const yard_value_t* known)
 }
 
 void WithFacts::add_list(yard_value_t& v) {
-  const bool fits = v.count <= kRoom - listed_;
+  const bool fits = v.count <= YARD_MAX_ARGS - listed_;
   const yard_tensor_t** const items =
       fits ? items_ + listed_ : more().lists.emplace_back(v.count).data();
   for (uint32_t k = 0; k < v.count; ++k) items[k] = add(v.u.list[k], false);
@@ -146,7 +143,7 @@ uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept {
 }
 
 op::Labels call_labels(const Options* o, const ScopeState* scope) {
-  const std::map<std::string, std::string, std::less<>> none;
+  const decltype(Options::labels) none;
   return labels_over(o != nullptr ? o->labels : none,
                      scope != nullptr ? scope->content.labels : none);
 }

@@ -2,18 +2,13 @@
 // Entry points of calls: from C, by name, with options.
 #pragma once
 
-#include <yard/call_spec.h>
-#include <yard/detail/call.h>
 #include <yard/explain.h>
-#include <yard/options.h>
-#include <yard/plugin.h>
 
 #include <deque>
 #include <span>
 
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
-#include "dispatch/scope.h"
 #include "op/bind.h"
 
 namespace yard::dispatch {
@@ -21,11 +16,9 @@ namespace yard::dispatch {
 // One call without options. Its arguments may be anything; no more of them are read than the op has parameters. Returns
 // null when it succeeded. Any thread.
 Status::Rep* call(Site* site, const Cells& cells);
-// A call whose plan has to be made, or that has options (may be null). Remembers no form.
-Status resolve_call(Site& site, const Cells& cells, const Options* options);
-// The same by the rules in rollout.
-Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
-                       std::shared_ptr<const policy::Rollout> rollout);
+// A call whose plan has to be made, that has options (may be null), or that takes the rules in `rollout`. Remembers no form.
+Status resolve_call(Site& site, const Cells& cells, const Options* options,
+                    std::shared_ptr<const policy::Rollout> rollout = nullptr);
 
 // One call by name, without options; null when it succeeded. The thread remembers how the arguments bind to parameters.
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
@@ -42,7 +35,7 @@ Result<NamedCall> bind_named(Core& core, std::string_view op, std::span<const Ar
 inline Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
   return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
 }
-// What options and scope (may be null) say of a call: its YARD_CALL_*, and the call's labels over those of the scope.
+// What options and scope, which may be null, say of a call: its YARD_CALL_* and its labels.
 uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept;
 op::Labels call_labels(const Options* o, const ScopeState* scope);
 
@@ -51,9 +44,8 @@ Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cell
                                  const Options& o);
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
 
-// Arguments with the facts of every tensor computed, whatever the caller's tensors hold. Copies tensors, not data;
-// allocates only for long lists. The caller's tensors are not written to. `known` (may be null) are the arguments with
-// facts, if they were computed before.
+// Arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only for long lists. `known` (may be
+// null) are the arguments with facts, if they were computed before.
 class WithFacts {
  public:
   explicit WithFacts(const Cells& cells, const yard_value_t* known = nullptr);
@@ -62,15 +54,14 @@ class WithFacts {
   const yard_value_t* args() const noexcept { return args_; }
 
  private:
-  static constexpr uint32_t kRoom = YARD_MAX_ARGS;
   const yard_tensor_t* add(const yard_tensor_t* t, bool view);
   void add_list(yard_value_t& v);
 
   const yard_value_t* args_;
   uint32_t used_ = 0, listed_ = 0;
   yard_value_t values_[YARD_MAX_ARGS];
-  yard_tensor_t tensors_[kRoom];
-  const yard_tensor_t* items_[kRoom];
+  yard_tensor_t tensors_[YARD_MAX_ARGS];
+  const yard_tensor_t* items_[YARD_MAX_ARGS];
   struct More {
     std::deque<yard_tensor_t> tensors;
     std::deque<std::vector<const yard_tensor_t*>> lists;

@@ -223,13 +223,10 @@ class ResolvedCall {
 
 }  // namespace
 
-Status resolve_call(Site& site, const Cells& cells, const Options* options) {
-  return base::or_out_of_memory([&] { return ResolvedCall(site, cells, options, nullptr).run(); });
-}
-
-Status call_in_rollout(Site& site, const Cells& cells, const Options* options,
-                       std::shared_ptr<const policy::Rollout> rollout) {
-  return ResolvedCall(site, cells, options, std::move(rollout)).run();
+Status resolve_call(Site& site, const Cells& cells, const Options* options,
+                    std::shared_ptr<const policy::Rollout> rollout) {
+  return base::or_out_of_memory(
+      [&] { return ResolvedCall(site, cells, options, std::move(rollout)).run(); });
 }
 
 }  // namespace yard::dispatch

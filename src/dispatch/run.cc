@@ -5,12 +5,9 @@
 #include "base/results.h"
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
-#include "select/candidate_set.h"
 
 namespace yard::dispatch {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Tensors of a bound handle's call may overlap otherwise than those it was bound to.
 uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
@@ -18,30 +15,6 @@ uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
   const int32_t aliased = c.entry.program().fits(args);
   return aliased >= 0 ? static_cast<uint32_t>(aliased) : YARD_CALL_ALIASED;
 }
-
-}  // namespace
-
-exec::Request request(const PlannedCall& c, const yard_value_t* args) {
-  const Entry& e = c.entry;
-  return {.op = e.name().c_str(),
-          .host = c.site.core->host,
-          .args = args,
-          .count = e.program().arg_count(),
-          .flags = flags_of(c, args),
-          .strict = e.candidates().strict(),
-          .writes_inputs = e.program().has_inout(),
-          .options = c.options,
-          .given = c.cells.at,
-          .program = &e.program(),
-          .states = c.site.core->states_for(c.options),
-          .save = e.candidates().saves_inputs(),
-          .checker = e.candidates().settings().watch.checker.get(),
-          .labels = &e.candidates().settings().labels,
-          .selected = c.selected,
-          .select_ns = c.select_ns};
-}
-
-namespace {
 
 // Times one call in about ThreadHead::kSampledOneIn. Restarts the countdown before the kernel, which may call ops.
 class SampledTime {
@@ -128,7 +101,7 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
   bool changed = false;
   if (!outcome.failures.empty() || checked) {
     const health::CallKind kind = kind_of(c.entry, r.args);
-    const Clock::time_point now = Clock::now();
+    const auto now = std::chrono::steady_clock::now();
     const auto key = [&](const exec::Attempt* a) {
       return health::Key{a->kernel->op, a->kernel->id, a->kernel->backend_name, kind};
     };
@@ -283,13 +256,33 @@ Status run_directly(const PlannedCall& c) {
 
 }  // namespace
 
+exec::Request request(const PlannedCall& c, const yard_value_t* args) {
+  const Entry& e = c.entry;
+  return {.op = e.name().c_str(),
+          .host = c.site.core->host,
+          .args = args,
+          .count = e.program().arg_count(),
+          .flags = flags_of(c, args),
+          .strict = e.candidates().strict(),
+          .writes_inputs = e.program().has_inout(),
+          .options = c.options,
+          .given = c.cells.at,
+          .program = &e.program(),
+          .states = c.site.core->states_for(c.options),
+          .save = e.candidates().saves_inputs(),
+          .checker = e.candidates().settings().watch.checker.get(),
+          .labels = &e.candidates().settings().labels,
+          .selected = c.selected,
+          .select_ns = c.select_ns};
+}
+
 Status run(const PlannedCall& c) {
   if (c.rollout != nullptr) return run_watched(c, c.rollout);
   if ((c.plan.direct || c.plan.only_workspace) && (c.options == nullptr || !c.options->deadline))
     return run_directly(c);
   const auto& rollout = c.entry.candidates().settings().watch.rollout;
   if (rollout != nullptr && takes_rollout(*rollout, c))
-    return call_in_rollout(c.site, c.cells, c.options, rollout);
+    return resolve_call(c.site, c.cells, c.options, rollout);
   return run_watched(c, rollout.get());
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/scope.h"
 
+#include <yard/plugin.h>
+
 #include <algorithm>
 #include <deque>
-#include <mutex>
 #include <unordered_map>
 
 #include "base/mutex.h"

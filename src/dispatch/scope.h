@@ -5,10 +5,7 @@
 // finds its overlays and memos. A bounded number is remembered.
 #pragma once
 
-#include <yard/detail/function.h>
 #include <yard/detail/guard.h>
-#include <yard/options.h>
-#include <yard/plugin.h>
 #include <yard/policy.h>
 
 #include <map>

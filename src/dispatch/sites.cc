@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding ops, checking signatures, making sites.
 #include "dispatch/sites.h"
 
 #include <fmt/format.h>
@@ -145,16 +144,13 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
     // Two threads may make one each; both serve.
     static std::atomic<uint64_t> last_id{0};
     if (id == 0) id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
-    std::unique_ptr<Site> made(new Site{.core = &core_,
-                                        .id = id,
-                                        .typed = typed,
-                                        .name = std::string(name),
-                                        .letters = std::string(letters)});
-    aim(*made, op);
-    site = &sites_.append(std::move(made));
-  } else {
-    aim(*site, op);
+    site = &sites_.append(std::unique_ptr<Site>(new Site{.core = &core_,
+                                                         .id = id,
+                                                         .typed = typed,
+                                                         .name = std::string(name),
+                                                         .letters = std::string(letters)}));
   }
+  aim(*site, op);  // also where another thread is just making the site
   if (!typed) packed.store(site, std::memory_order_release);
   return site;
 }

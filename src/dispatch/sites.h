@@ -4,10 +4,7 @@
 
 #include <yard/detail/memo.h>
 
-#include "base/append_list.h"
 #include "dispatch/published.h"
-#include "op/program.h"
-#include "registry/changes.h"
 
 namespace yard::dispatch {
 
@@ -25,23 +22,23 @@ struct FoundOp {
 class Sites {
  public:
   explicit Sites(Core& core) : core_(core) {}
-  Sites(const Sites&) = delete;
-  Sites& operator=(const Sites&) = delete;
 
-  // The site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters. Null after an error, which is
-  // left in `why`. Lives as long as the core. This and the next functions: outside of guards, holding no lock.
+  // The caller of these functions is outside of guards and holds no lock.
+  //
+  // Returns the site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters. It lives as long as the
+  // core. After an error, which is left in `why`, returns null.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
   // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
   Status attach_again(Site& site);
   // An op by name, loaded if need be. The error of an unknown name suggests others.
   Result<FoundOp> find(std::string_view name) const;
 
-  // An op is asked for by name: plugins that offer it are loaded, the first time and while it is not known (`op_record`
-  // is null). True if the caller must look it up again.
+  // Loads the plugins that offer an op, the first time and while it is not known (`op_record` is null). Returns true if the
+  // caller must look the op up again.
   bool first_need(std::string_view op, const registry::OpRecord* op_record) const;
   // Whether first_need() has been called for an op that is known.
   bool in_use(std::string_view op) const;
-  // As if first_need() had not been called for the first `count` indices.
+  // Forgets calls of first_need() for the first `count` indices.
   void forget_needed(uint32_t count);
   // The error for a name that no op has: with the most similar name, and plugins that were refused and offer it.
   Status unknown_op(const registry::State& state, std::string_view name) const;
@@ -49,7 +46,7 @@ class Sites {
  private:
   struct OfIndex {
     std::atomic<Site*> packed{nullptr};  // the site of calls by name and from C
-    std::atomic<bool> needed{false};     // see first_need()
+    std::atomic<bool> needed{false};     // by first_need()
   };
 
   Core& core_;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <yard/detail/function.h>
-#include <yard/plugin.h>
 #include <yard/trace.h>
 
 #include <map>
@@ -14,7 +13,7 @@
 
 namespace yard::detail {
 
-// Any thread.
+// Thread-safe.
 class Tracer {
  public:
   // A call that fits, with its Call::to_spec().
@@ -27,11 +26,10 @@ class Tracer {
   std::vector<TraceNode> nodes() const;
 
  private:
-  // A tensor of a call: its argument, and the address of its elements, or its origin if it has no data. Null if unknown,
-  // unlike all others.
+  // A tensor of a call.
   struct Use {
     size_t arg;
-    const void* place;
+    const void* place;  // of its elements, or its origin if it has no data; null if unknown
     bool reads, writes;
   };
   static Use use_of(size_t arg, const yard_tensor_t& t, bool reads, bool writes);
