@@ -58,7 +58,7 @@ void WithFacts::add_list(yard_value_t& v) {
 
 namespace {
 
-// The plan of a call that fits its schema, by its key. Null if there is none yet. Adds YARD_CALL_ALIASED to `flags`. Not
+// Returns the plan of a call that fits its schema, or null. Adds YARD_CALL_ALIASED to `flags`. Not
 // inlined: the facts would be on the stack while the kernel runs, whose calls may nest.
 [[gnu::noinline]] const exec::Plan* find_plan(const Entry& entry, const Site& site,
                                               const Cells& cells, uint32_t& flags) {

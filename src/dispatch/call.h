@@ -16,7 +16,8 @@ namespace yard::dispatch {
 // One call without options. Its arguments may be anything; no more of them are read than the op has parameters. Returns
 // null when it succeeded. Any thread.
 Status::Rep* call(Site* site, const Cells& cells);
-// A call whose plan has to be made, that has options (may be null), or that takes the rules in `rollout`. Remembers no form.
+// A call whose plan has to be made, that has options (may be null), or that takes the rules in
+// `rollout`. Remembers no form.
 Status resolve_call(Site& site, const Cells& cells, const Options* options,
                     std::shared_ptr<const policy::Rollout> rollout = nullptr);
 
@@ -44,8 +45,8 @@ Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cell
                                  const Options& o);
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
 
-// Arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only for long lists. `known` (may be
-// null) are the arguments with facts, if they were computed before.
+// Arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only for
+// long lists. `known` (may be null) are the arguments with facts, if they were computed before.
 class WithFacts {
  public:
   explicit WithFacts(const Cells& cells, const yard_value_t* known = nullptr);

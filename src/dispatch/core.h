@@ -28,8 +28,8 @@ class CoreServices {
   // make further changes; those call it again.
   virtual void on_change() {}
 
-  // Returns what checks the kernels of an op under these rules, or null. Called while a snapshot is built, and by calls to
-  // which rules in rollout apply. Must not make a change.
+  // Returns what checks the kernels of an op under these rules, or null. Called while a snapshot is
+  // built, and by calls to which rules in rollout apply. Must not make a change.
   virtual std::shared_ptr<registry::ResultChecker> make_result_checker(
       const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {
@@ -42,8 +42,8 @@ class CoreServices {
   // functions whether they have to look at the snapshot at all.
   virtual void on_publication(const Snapshot& /*next*/, bool /*after*/) noexcept {}
 
-  // The state of the health board has changed, and it is published. Called also inside the guard of a call. Must be quick
-  // and must not publish by itself.
+  // The state of the health board has changed, and it is published. Called also inside the guard of
+  // a call. Must be quick and must not publish by itself.
   virtual void on_health() noexcept {}
   // Adds successes that are counted outside of entries: those of dispatched functions.
   virtual void add_successes(std::vector<health::Successes>&) {}
@@ -52,8 +52,8 @@ class CoreServices {
   ~CoreServices() = default;
 };
 
-// Returns the error of a call of an op that is nested too deep, or that has no memory for its slot. Returns null if the call
-// may be made.
+// Returns the error of a call of an op that is nested too deep, or that has no memory for its slot.
+// Returns null if the call may be made.
 Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
 // Returns the slot of a function that is called now. Throws yard::Error where refuse_if_too_deep() returns an error.
 HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, std::string_view group,
@@ -78,8 +78,6 @@ class Core final {
  public:
   // `reads_environment`: see Published.
   Core(const yard_host_t* host, size_t plans_per_op, bool reads_environment = false);
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
 
   // Set before the first call, and to null before the services end.
   void set_services(dispatch::CoreServices* services) noexcept;
@@ -89,19 +87,22 @@ class Core final {
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
-  // The limit of calls inside of kernels on one thread, which the rule file may set. At least the inline slots.
+  // The limit of calls inside of kernels on one thread, which the rule file may set. At least the
+  // inline slots.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();
   mutable health::Board board;
   dispatch::Sites sites;
   dispatch::Planner planner;
-  // After the parts that exist while it publishes and when it ends. A const call publishes the breaker that it opens.
+  // After the parts that exist while it publishes and when it ends. A const call publishes the
+  // breaker that it opens.
   mutable dispatch::Published published;
 
   std::shared_ptr<const dispatch::Snapshot> snapshot() const { return published.snapshot(); }
 
-  // The board may have changed; its state is published when this returns. The caller holds no lock, and may be in a call.
+  // The board may have changed; its state is published when this returns. The caller holds no lock,
+  // and may be in a call.
   void health_changed() const noexcept {
     published.publish_health_in_call();
     services().on_health();

@@ -7,11 +7,9 @@
 #include <fmt/format.h>
 #include <yard/bound.h>
 
-#include "base/reclaimer.h"
 #include "base/results.h"
 #include "dispatch/call.h"
 #include "dispatch/run.h"
-#include "op/bind.h"
 
 namespace yard::detail {
 
@@ -19,7 +17,8 @@ using namespace dispatch;
 
 namespace {
 
-// The call to plan for, checked. Scalars are absent, as bind() and freeze() give them, and take their defaults.
+// The call to plan for, checked. Scalars, which bind() and freeze() do not give, take their
+// defaults.
 Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
   const op::Program& program = e.program();
   std::vector<yard_value_t> values(args, args + program.arg_count());
@@ -46,16 +45,14 @@ Result<FoundOp> op_of(Site& site) {
   return found;
 }
 
-// A route that, once no call holds it, takes itself off its entry's list.
 struct HandleRoute : Route {
   Core* core = nullptr;
   std::weak_ptr<const Entry> of;
 
-  static void free(void* p) {
-    std::unique_ptr<HandleRoute> route(static_cast<HandleRoute*>(p));
-    if (const auto e = route->of.lock())
-      route->core->planner.unpin_plan(*e, static_cast<const exec::Plan*>(route->plan),
-                                      static_cast<Route*>(route.get()));
+  // Takes the route off its entry's list.
+  ~HandleRoute() {
+    if (const auto e = of.lock())
+      core->planner.unpin_plan(*e, static_cast<const exec::Plan*>(plan), static_cast<Route*>(this));
   }
 };
 
@@ -66,28 +63,28 @@ struct Bound final : BoundState {
     collect_if_due();
   }
 
-  void put(const Route* next) {
-    const Route* old = route.exchange(next, std::memory_order_acq_rel);
-    if (old != nullptr)
-      base::reclaimer().retire(const_cast<HandleRoute*>(static_cast<const HandleRoute*>(old)),
-                               HandleRoute::free, {old});
+  void put(HandleRoute* next) {
+    const auto free = [](void* p) { delete static_cast<HandleRoute*>(p); };
+    if (const Route* const old = route.exchange(next, std::memory_order_acq_rel))
+      base::reclaimer().retire(const_cast<HandleRoute*>(static_cast<const HandleRoute*>(old)), free,
+                               {old});
   }
 
   Site* site;
   op::Call call;  // of the form the handle is bound to
 };
 
-// Whether the library was built to check that bound tensors have the form they were bound with.
+// Whether the library checks that bound tensors have the form they were bound with.
 #if defined(NDEBUG)
 constexpr bool kCheckForm = false;
 #else
 constexpr bool kCheckForm = true;
 #endif
 
-// Finds entry and plan for the runtime as it is now.
 Status rebind(Bound& state) {
   Core& core = *state.site->core;
   auto route = std::make_unique<HandleRoute>();
+  route->core = &core, route->host = core.host;
   std::shared_ptr<const Entry> entry;
   for (bool same_index = false; !same_index;) {
     const uint32_t index = state.site->index.load(std::memory_order_acquire);
@@ -100,7 +97,6 @@ Status rebind(Bound& state) {
   const Entry& e = *entry;
   route->of = entry, route->entry = &e;
   YARD_RETURN_IF_ERROR(e.program().explain_mismatch(state.call.args(), state.call.count()));
-  route->core = &core, route->host = core.host;
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
   Key key;
   if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), route->flags, key)) {
@@ -241,7 +237,7 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
     if (Status::Rep* const refused =
             refuse_if_too_deep(*thread, core.max_call_depth, frozen.site->name))
       return refused;
-  // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
+  // Inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(*thread);
   exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};

@@ -65,7 +65,8 @@ bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
   return true;
 }
 
-// Sets which low address bits a call of the form has; an absent tensor has address 0. Returns false if that cannot be stored.
+// Sets which low address bits a call of the form has; an absent tensor has address 0. Returns false
+// if that cannot be stored.
 bool write_alignments(CallMemo& m, const CallForm& form) noexcept {
   if (form.any_bit % YARD_MAX_ALIGN == 0) {
     m.zero_bits = YARD_MAX_ALIGN - 1;
@@ -124,8 +125,8 @@ CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
   return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
 }
 
-// Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form is at home
-// there; beside it; in another empty place; over some other.
+// Where to store a form: over a stale memo of the site, which may be of this form; at its home,
+// unless another form is at home there; beside it; in another empty place; over some other.
 CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
   CallMemo* const set = set_of(memos, hash);
   CallMemo* empty = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call memos (yard/detail/memo.h) for calls that are not inlined: typed calls without a memo at its home, packed calls and
-// calls by name. All of them share the memos of an op. The form of a call is read and compared inline: here every instruction
-// counts.
+// Call memos (yard/detail/memo.h) for calls that are not inlined: typed calls without a memo at its
+// home, packed calls and calls by name. All of them share the memos of an op. The form of a call is
+// read and compared inline: here every instruction counts.
 //
 // CallMemo::words holds, in this order:
 // - for each tensor parameter the two words of its TensorView::Form, which are 0 if the tensor is absent

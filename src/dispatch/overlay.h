@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlays: entries for calls whose scope or options change the choice. How such an entry is found, and what it is made from.
+// Overlays: entries for calls whose scope or options change the choice. How such an entry is found,
+// and what it is made from.
 #pragma once
 
 #include <yard/options.h>
@@ -39,8 +40,8 @@ op::Labels labels_over(const Over& over, const Under& under) {
 // The settings of an op by a policy, which is that of the snapshot or one beside it.
 select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
                                 const std::string& op);
-// Adds what a scope and the options of a key say to what a candidate set of an op is made from. Returns an error if they name
-// a mode that does not exist.
+// Adds what a scope and the options of a key say to what a candidate set of an op is made from.
+// Returns an error if they name a mode that does not exist.
 Status apply_override(const OverlayKey& key, const ScopeContent& scope, const policy::Modes& modes,
                       policy::ClauseSources& sources, select::OpSettings& settings);
 

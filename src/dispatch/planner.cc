@@ -22,7 +22,7 @@ constexpr size_t kFewestPlans = 4;
 // For a selection in another thread; then this one selects for itself.
 constexpr auto kLongestWait = std::chrono::seconds(1);
 
-// Logs which kernel a class of calls will use from now on, once per kernel: the log counts repetitions.
+// Logs which kernel a class of calls will use. The log counts repetitions.
 void log_choice(const Entry& entry, uint16_t candidate) {
   if (!base::log_enabled("select", LogLevel::kInfo)) return;
   const registry::Kernel& k = *entry.candidates().all()[candidate].kernel;
@@ -136,8 +136,7 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
   return plan;
 }
 
-// Ends a selection, also if its thread leaves it early: a verifier may end the thread, and memory may run out. Threads that
-// wait for it then select by themselves.
+// Ends a selection, also if a verifier ends the thread. Waiting threads then select by themselves.
 struct Planner::Finisher {
   Planner& planner;
   const std::shared_ptr<Pending> pending;
@@ -290,7 +289,7 @@ Status check_options(const registry::OpRecord& op_record, const Options& o) {
 
 namespace {
 
-// Explains a call that fits its schema and has the flags and labels of options and scope.
+// Explains a call that fits its schema, with the flags and labels of options and scope.
 Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const op::Call& call,
                                     const Options& o, const ScopeState* scope) {
   const registry::OpRecord& op_record = *op.record;

@@ -18,12 +18,10 @@ namespace yard::dispatch {
 class Planner {
  public:
   Planner(Core& core, size_t plans_per_op);
-  Planner(const Planner&) = delete;
-  Planner& operator=(const Planner&) = delete;
 
   // ---- Entries ----
-  // The entry of an op for the snapshot `next`, which is being built, without plans. `old` (may be null) is the op's
-  // entry so far. Runs plugin code.
+  // Makes the entry of an op for the snapshot `next`, which is being built, without plans. `old`
+  // (may be null) is the op's entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
   // Makes the entry of an op for calls with these options in this scope, which may be null. `global` is the op's entry in
@@ -33,17 +31,19 @@ class Planner {
                                                const ScopeState* scope, const OverlayKey& key);
 
   // ---- Plans ----
-  // Selects a plan for the class of `call` and stores it; one thread selects, others that need the same wait for it.
-  // Null when the caller may look it up now; a plan when it could not be stored and is the caller's to use.
+  // Selects a plan for the class of `call` and stores it; one thread selects, others that need the
+  // same wait for it. Returns null when the caller may look it up now, or a plan that could not be
+  // stored.
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
   // The same without storing it.
   Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
-  // The plan that make_plan() stored, kept from eviction, and the entry kept while a reader holds `node`; null if the
-  // plan has been evicted meanwhile.
+  // Keeps the plan that make_plan() stored from eviction, and the entry while a reader holds
+  // `node`. Returns null if the plan has been evicted meanwhile.
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
   // Ends what pin_plan() began. `plan` may be null.
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
-  // Evicts plans that are older than the rules allow. Returns when to call it again; never, if there is no value.
+  // Evicts plans that are older than the rules allow. Returns when to call it again; never, if
+  // there is no value.
   std::optional<std::chrono::steady_clock::time_point> sweep(
       std::chrono::steady_clock::time_point now);
 
@@ -59,7 +59,6 @@ class Planner {
   std::vector<std::shared_ptr<Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
 
-  // A forked child has none of the threads that were selecting.
   void restart_in_child() noexcept { pending_.clear(), selections_ = 0; }
 
  private:
@@ -69,7 +68,7 @@ class Planner {
       const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where);
 
-  // A selection under way; other threads that need the same plan wait for it.
+  // A selection under way.
   struct Pending {
     const Entry* entry = nullptr;
     std::vector<uint64_t> key;

@@ -56,8 +56,8 @@ struct UnservedCall {
   std::string kernel;  // that serves it now
   std::string why;     // it would not any more
 };
-// A dry run of rules: the known calls, of the process and of scopes, that they would leave without a kernel; a few of each
-// op. Runs plugin code, publishes nothing.
+// A dry run of rules: the known calls, of the process and of scopes, that they would leave without
+// a kernel; a few of each op. Runs plugin code, publishes nothing.
 std::vector<UnservedCall> unserved_under(const Core& core,
                                          const std::shared_ptr<const policy::FileRules>& file);
 

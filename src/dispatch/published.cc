@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building and publishing snapshots, and tickets for what a change removed.
 #include "dispatch/published.h"
 
 #include <algorithm>

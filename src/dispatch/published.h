@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls see: the current snapshot and the versions that memos compare; and how both change.
+// The current snapshot and the versions that memos compare; and how both change.
 //
-// A change builds the next snapshot without a lock, and publishes it under one short lock if the snapshot from which it
-// started is still the current one. Otherwise another change has succeeded, and it builds again. No call waits for a
-// change. Probes and log sinks may run while a change builds, and may wait for threads that make changes.
+// A change builds the next snapshot without a lock, and publishes it under one short lock if the
+// snapshot from which it started is still the current one. Otherwise another change has succeeded,
+// and it builds again. Probes and log sinks may run while a change builds, and may wait for threads
+// that make changes.
 #pragma once
 
 #include <yard/registry.h>
@@ -52,8 +53,6 @@ class Published {
   // If `reads_environment` is set, the environment variables that backends chose as their switches count.
   Published(Core& core, bool reads_environment);
   ~Published();
-  Published(const Published&) = delete;
-  Published& operator=(const Published&) = delete;
 
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
@@ -82,20 +81,21 @@ class Published {
   Status renew_entries();
   // Publishes the current state of the health board.
   Status publish_health();
-  // The same for the call that has changed the board, before that call returns: no call that starts later takes a kernel
-  // that the board excludes. Any thread that holds no lock, also inside a call or a selection. Leaves
-  // CoreServices::on_change() to the maintenance thread.
+  // The same for a call that has changed the board: no call that starts later takes a kernel that
+  // the board excludes. The caller holds no lock, and may be inside a call or a selection. Leaves
+  // on_change() to the maintenance thread.
   void publish_health_in_call() noexcept;
-  // When this returns, CoreServices::on_change() has run for the current snapshot, whichever thread published it.
+  // Runs CoreServices::on_change() for what calls have published.
   void catch_up();
 
-  // In a forked child, which has no other thread.
   void restart_in_child();
 
  private:
-  // The ops whose entries are made again, beside those whose health has changed; nothing stands for all ops.
+  // The ops whose entries are made again, beside those whose health has changed; nothing stands for
+  // all ops.
   using Ops = std::optional<std::set<std::string>>;
-  // Changes a copy of the current snapshot that has no entries yet. Called again if another change came first.
+  // Changes a copy of the current snapshot that has no entries yet. Called again if another change
+  // came first.
   using Change = std::function<Status(Snapshot& next, Ops& ops)>;
   Status publish_change(const Change& change);
   // The same outside of selections; then brings the rest of the runtime up to date.
@@ -105,7 +105,7 @@ class Published {
   // Returns false if `old` is not the current snapshot: another thread has published one, or foreign code that ran while
   // `next` was built has forked and this is the child.
   bool publish(const Snapshot& old, std::unique_ptr<Snapshot> next);
-  // Sets the board to what rule file and API say about breakers, and the limits of calls to what the rule file says.
+  // Applies the settings of breakers, nesting and states.
   void apply_settings();
 
   Core& core_;
@@ -122,7 +122,7 @@ namespace yard::detail {
 struct TicketState {
   std::vector<std::weak_ptr<const void>> removed;  // expired when the records are freed
   const uint64_t forks = base::forks();            // of the process that made the ticket
-  // In a forked child: it waits for the calls only. Threads of the parent may have held records, which are then never
+  // A forked child waits for its calls only: records that threads of the parent held are never
   // freed. Else null.
   std::shared_ptr<const std::atomic<bool>> calls_ended;
 };

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling recipes, and the words of a key after the first.
 #include "dispatch/recipe.h"
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 
 namespace yard::dispatch {
 
-// Compiles what candidates read into the words of a key.
 class RecipeCompiler {
  public:
   explicit RecipeCompiler(const select::CandidateSet& candidates)
@@ -42,7 +40,6 @@ class RecipeCompiler {
   using Group = Recipe::Group;
   using Test = Recipe::Test;
   using Kind = op::Field::Kind;
-  // A group with its tests.
   struct Bundle {
     Group group;
     std::vector<Test> tests;
@@ -174,7 +171,6 @@ class RecipeCompiler {
       add_field(recipe_.half_octaves_, op::Field::of(Kind::kSize, t.arg));
   }
 
-  // Tells calls of a kind from others.
   void read_kind(const std::vector<op::Predicate>& sizes) {
     for (size_t i = 0; i < params_.size(); ++i)
       if (params_[i].is_tensor()) read_dtype(i);

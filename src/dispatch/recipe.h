@@ -6,15 +6,12 @@
 // without a list of fields makes everything part of the key. Keys are compared word by word, so a shape class is exact
 // and does not depend on hashing.
 //
-// The first word holds the call's flags (5 bits), up to 27 tests and the dtype and device of one tensor. Most ops need
-// no more, and it is computed without a branch per kind of test.
+// The first word holds the call's flags, up to 26 tests and the dtype and device of one tensor.
+// Most ops need no more, and it is computed without a branch per kind of test.
 #pragma once
-
-#include <yard/plugin.h>
 
 #include <bit>
 
-#include "op/predicate.h"
 #include "select/candidate_set.h"
 
 namespace yard::dispatch {
@@ -30,8 +27,8 @@ class Recipe {
  public:
   static Recipe compile(const select::CandidateSet& candidates);
 
-  // The key of a call that fits its schema. False if it does not fit into a Key; then the call needs a selection each
-  // time. No allocation, no lock.
+  // Computes the key of a call that fits its schema. Returns false if a Key has no room for it;
+  // then the call needs a selection each time. No allocation, no lock.
   bool fold(const yard_value_t* args, uint32_t flags, Key& key) const noexcept {
     const uint64_t facts = lead_ == kNoLead ? 0 : args[lead_].u.tensor->facts & lead_mask_;
     const Test* test = tests_.data();
@@ -46,17 +43,15 @@ class Recipe {
 
   // Whether scalars are part of the key: then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
-  // Whether the alignment of a tensor is part of the key.
   bool reads_alignment() const noexcept { return reads_alignment_; }
-
-  // The number of tests, each a bit of the key; for tests of this class.
+  // The number of bits of the key, for tests of this class.
   uint32_t tests() const noexcept { return static_cast<uint32_t>(tests_.size()); }
 
  private:
   friend class RecipeCompiler;
   static constexpr uint64_t kMix = 0x9e3779b97f4a7c15ull;
   static constexpr uint32_t kFlagBits = 6;
-  static constexpr uint32_t kFlagMask = (1u << kFlagBits) - 1;  // YARD_CALL_*
+  static constexpr uint32_t kFlagMask = (1u << kFlagBits) - 1;
   static constexpr uint32_t kFirstTests = 32 - kFlagBits;
   static constexpr uint8_t kNoLead = 255;
 
@@ -73,7 +68,7 @@ class Recipe {
     enum class Source : uint8_t { kDim, kFacts, kProduct, kPredicate };
     Source source = Source::kPredicate;
     uint8_t arg = 0, axis = 0;
-    uint8_t count = 0;       // at least one
+    uint8_t count = 0;       // of tests, at least one
     uint32_t predicate = 0;  // kPredicate: index into predicates_; v is 0 if that holds, else 1
 
     bool operator==(const Group&) const = default;

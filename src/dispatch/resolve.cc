@@ -78,7 +78,7 @@ class ResolvedCall {
     return false;
   }
 
-  // Null: it is stored. Not inlined: what it needs of the stack is not held while the kernel runs, whose calls may nest.
+  // Returns null if the plan is stored. Not inlined: its stack is not held while the kernel runs.
   [[gnu::noinline]] Result<exec::Plan::Ptr> select_plan(const Entry& entry) {
     const op::Call call = op::Call::capture(entry.program(), args_, flags_, labels());
     return has_key_ && uses_cache() ? core_.planner.make_plan(entry, key_, call)
@@ -127,7 +127,6 @@ class ResolvedCall {
                   fmt::format("{}: a tensor of a list has elements and no data", program.name()));
   }
 
-  // Outside the guard.
   Status find_op_or_make_overlay() {
     const auto s = core_.snapshot();
     const Entry* global = s->entry(site_.index.load(std::memory_order_acquire));

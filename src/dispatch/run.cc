@@ -16,25 +16,18 @@ uint32_t flags_of(const PlannedCall& c, const yard_value_t* args) noexcept {
   return aliased >= 0 ? static_cast<uint32_t>(aliased) : YARD_CALL_ALIASED;
 }
 
-// Times one call in about ThreadHead::kSampledOneIn. Restarts the countdown before the kernel, which may call ops.
-class SampledTime {
- public:
-  explicit SampledTime(base::ThreadRecord& thread) noexcept : timed_(thread.is_timed()) {
-    if (!timed_) return;
-    constexpr auto kMean = static_cast<uint64_t>(ThreadHead::kSampledOneIn);
-    thread.until_sample = static_cast<int32_t>(kMean / 2 + base::thread_random() % (kMean + 1));
-    start_ = base::steady_ns();
-  }
-  // `series` may be null.
-  void add_to(health::Series* series) noexcept {
-    if (timed_ && series != nullptr)
-      series->add_sample(static_cast<uint64_t>(base::steady_ns() - start_));
-  }
-
- private:
-  const bool timed_;
-  int64_t start_ = 0;
-};
+// Returns when a call starts that is timed, else 0. Restarts the countdown before the kernel, which
+// may call ops.
+int64_t start_sample(base::ThreadRecord& thread) noexcept {
+  if (!thread.is_timed()) return 0;
+  constexpr auto kMean = static_cast<uint64_t>(ThreadHead::kSampledOneIn);
+  thread.until_sample = static_cast<int32_t>(kMean / 2 + base::thread_random() % (kMean + 1));
+  return base::steady_ns();
+}
+void end_sample(int64_t start, health::Series* series) noexcept {
+  if (start != 0 && series != nullptr)
+    series->add_sample(static_cast<uint64_t>(base::steady_ns() - start));
+}
 
 // The probes of one call: each half-open kernel runs only if its breaker has a probe slot left.
 class Probes final : public exec::AdmissionCheck {
@@ -50,19 +43,18 @@ class Probes final : public exec::AdmissionCheck {
         entry_.candidates().half_open_breaker(*plan_.attempts[attempt].kernel, args_);
     if (breaker == nullptr) return true;
     if (!breaker->probes->try_enter()) return false;
-    entered_[attempt] = breaker->probes.get();
-    of_results_[attempt] = breaker->wrong_results;
+    entered_[attempt] = breaker;
     return true;
   }
 
   bool is_probe(size_t attempt) const noexcept override { return entered_[attempt] != nullptr; }
 
-  // Whether a probe has decided something.
+  // Returns whether a probe has decided something.
   bool leave(const exec::Outcome& outcome) noexcept {
     bool decided = false;
     for (uint32_t i = 0; i < plan_.attempt_count; ++i)
-      if (entered_[i] != nullptr)
-        decided |= std::exchange(entered_[i], nullptr)->leave(result(i, outcome));
+      if (const health::BreakerStatus* const breaker = std::exchange(entered_[i], nullptr))
+        decided |= breaker->probes->leave(result(plan_.attempts[i], *breaker, outcome));
     return decided;
   }
 
@@ -71,30 +63,28 @@ class Probes final : public exec::AdmissionCheck {
   Probes& operator=(const Probes&) = delete;
 
  private:
-  // A kernel that was not run counts neither way. Nor does one with wrong results before, of which a canary could not
-  // judge these.
-  ErrorClass result(size_t attempt, const exec::Outcome& outcome) const noexcept {
-    const exec::Attempt* a = &plan_.attempts[attempt];
-    if (outcome.served == a)
-      return of_results_[attempt] && outcome.unjudged ? ErrorClass::kDeclined : ErrorClass::kOk;
+  // A kernel that was not run counts neither way. Nor does one whose breaker wrong results have
+  // opened, if a canary could not judge the results of this call.
+  static ErrorClass result(const exec::Attempt& attempt, const health::BreakerStatus& breaker,
+                           const exec::Outcome& outcome) noexcept {
+    if (outcome.served == &attempt)
+      return breaker.wrong_results && outcome.unjudged ? ErrorClass::kDeclined : ErrorClass::kOk;
     for (const exec::Failure& f : outcome.failures)
-      if (f.attempt == a) return f.error;
+      if (f.attempt == &attempt) return f.error;
     return ErrorClass::kDeclined;
   }
 
   const Entry& entry_;
   const exec::Plan& plan_;
   const yard_value_t* const args_;
-  health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
-  bool of_results_[exec::Plan::kMaxAttempts] = {};  // opened by wrong results
+  const health::BreakerStatus* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
 health::CallKind kind_of(const Entry& entry, const yard_value_t* args) {
   return select::call_kind(entry.program(), entry.candidates().dims(), args);
 }
 
-// Reports the outcome of a call to health, and publishes what it has changed. Successes are not reported, but read from
-// counters when a call fails, except those whose results were checked.
+// Reports failures and checked results to health, and publishes what that has changed.
 void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outcome& outcome) {
   const Core& core = *c.site.core;
   const bool checked = outcome.served != nullptr && outcome.checked;
@@ -105,7 +95,7 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
     const auto key = [&](const exec::Attempt* a) {
       return health::Key{a->kernel->op, a->kernel->id, a->kernel->backend_name, kind};
     };
-    // Once the kind is counting, its calls have plans of their own, and classes that stand for them count no others.
+    // Once the kind is counting, its calls have plans and classes of their own.
     const auto is_of_kind = [&](const health::CallClass& k) {
       return k.program.get() == &c.entry.program() && kind_of(c.entry, k.call->args()) == kind;
     };
@@ -129,7 +119,7 @@ void note_outcome(const PlannedCall& c, const exec::Request& r, const exec::Outc
 // One call, from before its kernels run until its observers have seen it.
 class Observation {
  public:
-  // Transforms are timed: in the caller's record, if there is one.
+  // Transforms are timed in the caller's record, if there is one.
   Observation(const Entry& entry, exec::Request& r)
       : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
     if (all_ == nullptr) return;
@@ -174,22 +164,20 @@ class Observation {
   int64_t start_ = 0;
 };
 
-// Where the times of a call are compared with those of other calls of its op and kind.
 policy::RolloutTally& tally_of(const policy::Rollout& rollout, const Entry& entry,
                                const yard_value_t* args, bool in_rollout) {
   const uint64_t kind = kind_of(entry, args).hash() ^ entry.index();
   return rollout.tally(kind * 0x9e3779b97f4a7c15u, in_rollout);
 }
 
-// Whether a call takes the rules in rollout.
 bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   const op::Labels& known = c.entry.candidates().settings().labels;
   if (rollout.rule().labels.empty()) return rollout.takes(known);
   return rollout.takes(labels_over(call_labels(c.options, c.thread.scope_state), known));
 }
 
-// Runs a plan by the executor. `rollout` (may be null) gets the time. Not inlined, as the next two: their facts would be on
-// the stack of calls that do not need them.
+// Runs a plan by the executor. `rollout` (may be null) gets the time. This function and the next
+// two are not inlined: their facts would be on the stack of calls that do not need them.
 [[gnu::noinline]] Status run_watched(const PlannedCall& c, const policy::Rollout* rollout) {
   const WithFacts facts(c.cells, c.args);
   exec::Request asked = request(c, facts.args());
@@ -201,10 +189,10 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
   const int64_t start = tally != nullptr ? base::steady_ns() : 0;
   Probes probes(c.entry, c.plan, asked);
   const Observation observation(c.entry, asked);
-  SampledTime time(c.thread);
+  const int64_t sample = start_sample(c.thread);
   exec::Outcome outcome;
   Status s = exec::execute(c.thread, c.plan, asked, outcome);
-  time.add_to(outcome.series);
+  end_sample(sample, outcome.series);
   observation.report(asked, outcome);
   const bool decided = probes.leave(outcome);
   note_outcome(c, asked, outcome);
@@ -233,10 +221,10 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
                               c.cells.count);
 }
 
-// Calls the kernel of a plan that is direct, perhaps but for its workspace.
+// Calls the kernel of a plan that is direct or needs only a workspace.
 Status run_directly(const PlannedCall& c) {
   char* const error = c.thread.message();
-  SampledTime time(c.thread);
+  const int64_t sample = start_sample(c.thread);
   yard_call_t call;
   start_call(call, error, c.flags, c.site.core->host, c.plan.self);
   const int32_t code = call_kernel(call, [&]() -> int32_t {
@@ -249,7 +237,7 @@ Status run_directly(const PlannedCall& c) {
     record->attempts = 1;
   }
   if (code != YARD_OK) return fall_back(c, code, error);
-  time.add_to(c.plan.series);
+  end_sample(sample, c.plan.series);
   count(c.thread, c.plan.counter);
   return {};
 }

@@ -24,7 +24,7 @@ struct PlannedCall {
   int64_t started = 0;  // when the plan was found; only where there is a record to fill in
 };
 
-// Returns an error if the call is nested too deep; calls on inline slots never are. Before the guard.
+// Returns an error if the call is nested too deep. Called before the guard is made.
 [[gnu::always_inline]] inline Status::Rep* check_depth(base::ThreadRecord& thread,
                                                        const Site& site) {
   if (thread.depth < ThreadHead::kInlineSlots) [[likely]]
@@ -37,7 +37,7 @@ struct PlannedCall {
 exec::Request request(const PlannedCall& call, const yard_value_t* args);
 // Runs a plan, after count_down().
 Status run(const PlannedCall& call);
-// The same with memory errors as a status. Returns null on success.
+// The same where std::bad_alloc must not pass. Returns null on success.
 Status::Rep* run_plan(const PlannedCall& call);
 // Continues after the kernel of a direct plan has failed, and reports to health. Returns null if another kernel served the
 // call.

@@ -46,7 +46,7 @@ namespace {
 
 using StatePtr = std::shared_ptr<const ScopeState>;
 
-// The states of this process by their text. The most recent ones are kept alive.
+// By their text. The most recent ones are kept alive.
 struct States {
   static constexpr size_t kKept = 64;
   base::Mutex mutex{base::Rank::kScopes};
@@ -141,26 +141,25 @@ using detail::ScopeSpec;
 
 namespace {
 
-std::shared_ptr<ScopeSpec> spec_of(ScopeContent c) {
-  return std::make_shared<ScopeSpec>(std::move(c));
-}
-
 void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
 }  // namespace
 
-Scope::Scope() : spec_(spec_of({})) {}
-Scope::Scope(Policy policy)
-    : spec_(spec_of(ScopeContent{std::move(policy), {}, {}, {}, {}, {}, {}})) {}
+Scope::Scope() : Scope(Policy()) {}
+Scope::Scope(Policy policy) {
+  ScopeContent content;
+  content.policy = std::move(policy);
+  spec_ = std::make_shared<ScopeSpec>(std::move(content));
+}
 
 // A copy with other content.
 template <class F>
 Scope Scope::with(const F& change) const {
   ScopeContent c = spec_->content;
   change(c);
-  return Scope(spec_of(std::move(c)));
+  return Scope(std::make_shared<ScopeSpec>(std::move(c)));
 }
 
 Scope Scope::strict(bool on) const {
@@ -214,7 +213,7 @@ Status Scope::status() const { return validate(policy()); }
 
 Scope current_scope() {
   const detail::ScopeState* now = base::this_thread().scope_state;
-  return now != nullptr ? Scope(spec_of(now->content)) : Scope();
+  return now != nullptr ? Scope(std::make_shared<ScopeSpec>(now->content)) : Scope();
 }
 
 void ScopedPolicy::enter(ScopeSpec& spec) {

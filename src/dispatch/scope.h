@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes as the dispatcher sees them: the content of all scopes of a thread together, under one number.
-//
-// Equal scopes have equal numbers while one of them lives and some time after, so that a scope that is created again
-// finds its overlays and memos. A bounded number is remembered.
+// Scopes as the dispatcher sees them: the content of all scopes of a thread together, under one
+// number. Equal scopes have equal numbers while one of them lives and some time after, so that a
+// scope that is created again finds its overlays and memos.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -19,11 +18,11 @@ struct ScopeContent {
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
   std::string mode;  // by name; empty: unset
-  // For functions with active backends: these come first, the innermost first of all; and the thread's device.
-  std::vector<std::string> backends;
-  std::optional<Device> device;
+  std::vector<std::string>
+      backends;                  // of functions with active backends, the innermost scope first
+  std::optional<Device> device;  // for the same functions
 
-  // Canonical: contents are equal exactly if their texts are. Empty: nothing is set.
+  // Contents are equal exactly if their texts are. Empty if nothing is set.
   std::string text() const;
   // `inner` inside of this.
   ScopeContent under(const ScopeContent& inner) const;
@@ -35,9 +34,8 @@ class Tracer;
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
   uint64_t policy_id = 0;  // the id of the same scopes without tracing
-  // The number of what concerns functions: backends, vendors, reference_only, the device. 0 if nothing does.
-  uint64_t providers = 0;
-  std::shared_ptr<const ScopeState> keep_providers;  // the state of that number; null: this one
+  uint64_t providers = 0;  // the id of what concerns functions; 0 if nothing does
+  std::shared_ptr<const ScopeState> keep_providers;  // the state of that id; null: this one
   ScopeContent content;
   uint32_t flags = 0;        // of every call inside
   Status problem;            // of every call inside
@@ -50,8 +48,6 @@ std::shared_ptr<const ScopeState> traced(const ScopeState* outer, Tracer* tracer
 // One scope, and the states it makes inside of others.
 struct ScopeSpec {
   explicit ScopeSpec(ScopeContent c) : content(std::move(c)) {}
-  ScopeSpec(const ScopeSpec&) = delete;
-  ScopeSpec& operator=(const ScopeSpec&) = delete;
 
   const ScopeContent content;
   struct Inside {
@@ -59,7 +55,7 @@ struct ScopeSpec {
     std::shared_ptr<const ScopeState> state;
     Inside* next = nullptr;
   };
-  static constexpr int kInside = 8;  // more are made each time
+  static constexpr int kInside = 8;  // are kept; more are made each time
   base::OwnedAppendList<Inside> inside;
 };
 

@@ -25,16 +25,16 @@ class Sites {
 
   // The caller of these functions is outside of guards and holds no lock.
   //
-  // Returns the site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters. It lives as long as the
-  // core. After an error, which is left in `why`, returns null.
+  // Returns the site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters.
+  // It lives as long as the core. After an error, which is left in `why`, returns null.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
   // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
   Status attach_again(Site& site);
   // An op by name, loaded if need be. The error of an unknown name suggests others.
   Result<FoundOp> find(std::string_view name) const;
 
-  // Loads the plugins that offer an op, the first time and while it is not known (`op_record` is null). Returns true if the
-  // caller must look the op up again.
+  // Loads the plugins that offer an op, the first time and while it is not known (`op_record` is
+  // null). Returns true if the caller must look the op up again.
   bool first_need(std::string_view op, const registry::OpRecord* op_record) const;
   // Whether first_need() has been called for an op that is known.
   bool in_use(std::string_view op) const;

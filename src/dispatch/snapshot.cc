@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries, their plan tables, and the overlays of a snapshot.
 #include "dispatch/snapshot.h"
 
 #include <algorithm>
@@ -81,15 +80,12 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
       inside_(inside) {
   for (const select::KernelCandidate& c : candidates_.all()) {
     std::shared_ptr<const exec::KernelStats> stats;
-    if (old != nullptr) {
-      const auto& before = old->candidates_.all();
-      for (size_t i = 0; i < before.size() && stats == nullptr; ++i)
-        if (before[i].kernel == c.kernel) stats = old->stats_[i];
-    }
+    for (size_t i = 0; old != nullptr && i < old->stats_.size(); ++i)
+      if (old->candidates_.all()[i].kernel == c.kernel) stats = old->stats_[i];
     if (stats == nullptr) {
-      auto made = std::make_shared<exec::KernelStats>();
+      const auto made = std::make_shared<exec::KernelStats>();
       made->before = calls_->totals(name(), c.kernel->id);
-      stats = std::move(made);
+      stats = made;
     }
     stats_.push_back(std::move(stats));
   }
@@ -131,14 +127,12 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
-  // Something is done before or after the kernels.
   const auto& watch = candidates_.settings().watch;
   if (watch.any() || watch.observers != nullptr || candidates_.saves_inputs() ||
       candidates_.half_open() || order.transforms)
     made->direct = made->only_workspace = false;
-  const auto& all = candidates_.all();
   const bool counting =
-      std::any_of(all.begin(), all.end(), [](const auto& c) { return !c.counting.empty(); });
+      std::ranges::any_of(candidates_.all(), [](const auto& c) { return !c.counting.empty(); });
   made->count_in(calls_->class_of(name(), candidates_.op_record().op->program, call, counting));
   return made;
 }
@@ -216,10 +210,7 @@ std::shared_ptr<Entry> Snapshot::put_overlay(std::shared_ptr<Entry> entry) const
   const uint32_t first = place(entry->index(), entry->overlay_key.hash);
   uint32_t at = (first + next_victim_++ % kProbe) % kOverlays;
   for (uint32_t i = 0; i < kProbe; ++i)
-    if (overlay_owners_[(first + i) % kOverlays] == nullptr) {
-      at = (first + i) % kOverlays;
-      break;
-    }
+    if (overlay_owners_[(first + i) % kOverlays] == nullptr) at = (first + i) % kOverlays;
   const Entry* raw = entry.get();
   std::shared_ptr<Entry> old = std::exchange(overlay_owners_[at], std::move(entry));
   overlays_[at].store(raw, std::memory_order_release);

@@ -22,34 +22,34 @@
 
 namespace yard::dispatch {
 
-// What memos and bound handles compare before they are used. Every value is used once in a process; 0 means that nothing
-// may be remembered now.
+// What memos and bound handles compare before they are used. Every value is used once in a process.
 class MemoVersion {
  public:
   const std::atomic<uint64_t>& value() const noexcept { return value_; }
-  // To be read before what will be remembered is found. While it is suspended, kNever, which is never current.
+  // Read before what will be remembered is found. Returns kNever, which is never current, while it
+  // is suspended.
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t read() const noexcept {
     const uint64_t now = value_.load(std::memory_order_acquire);
     return now != 0 ? now : kNever;
   }
-  // Invalidates what is remembered; it may be found and remembered again. To be called before it is retired.
+  // Makes what is remembered stale, before it is retired. It may be found and remembered again.
   void renew() noexcept;
   // The same, unless it is suspended.
   void invalidate() noexcept;
-  // Until renew() nothing is valid, and nothing is remembered.
+  // Until renew() nothing is current, and nothing is remembered.
   void suspend() noexcept { value_.store(0, std::memory_order_relaxed); }
 
  private:
-  std::atomic<uint64_t> value_{0};
+  std::atomic<uint64_t> value_{0};  // 0 while it is suspended
 };
 
-// Plans by the hash of their keys. The size is a power of two. Open addressing, at most half full, never shrunk in place: a
-// change makes a new table.
+// Plans by the hash of their keys: open addressing, at most half full, and the size is a power of
+// two.
 using PlanTable = std::vector<std::atomic<const exec::Plan*>>;
 
-// The last calls for which an op has selected plans, each once. A change passes them from the old entry to the new one,
-// so that rules can be tried on calls that were made before. Under the plan lock.
+// The last calls for which an op has selected plans, each once. The next entry of the op shares
+// them, so that rules can be tried on calls that were made before. Under the plan lock.
 struct KnownCalls {
   static constexpr size_t kMost = 256;
   void add(const op::Program& program, const op::Call& call);
@@ -66,24 +66,23 @@ struct MadePlan {
   std::chrono::steady_clock::time_point at;  // only where plans have a lifetime
 };
 
-// Frees some of the plans of entries that have been freed. Freeing thousands at once would make a change slow, so later
-// selections do it.
+// Frees some of the plans of entries that have been freed. Selections call it, since freeing
+// thousands at once would make a change slow.
 void free_some_old_plans();
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
-  // `memos` is the version that memos of its calls compare; the calls are counted in `calls`. `old` (may be null) is an
-  // earlier entry of the op: its kernels keep their KernelStats. `inside` is the snapshot whose overlay table will hold the
-  // entry; null for the global entry, which also shares the known calls of `old`.
+  // `memos` is the version that memos of its calls compare; the calls are counted in `calls`. `old`
+  // (may be null) is an earlier entry of the op: its kernels keep their KernelStats. `inside` is
+  // the snapshot whose overlay table will hold the entry; null for the global entry, which also
+  // shares the known calls of `old`.
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
         std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside = nullptr);
   // Shared pointers to entries retire instead of deleting.
   static std::shared_ptr<Entry> share(std::unique_ptr<Entry> made);
   ~Entry();
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
 
-  // The plan for a key, null if there is none yet. Inside a guard that holds the entry.
+  // Returns the plan for a key, or null. The caller's guard holds the entry.
   const exec::Plan* find(const Key& key) const noexcept {
     const PlanTable& table = *table_.load(base::kFollow);
     const size_t mask = table.size() - 1;
@@ -98,7 +97,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // again since the last eviction get a second chance. Returns the class's plan.
   const exec::Plan* insert(const Key& key, exec::Plan::Ptr plan, size_t limit);
   KnownCalls& known_calls() const noexcept { return *known_calls_; }
-  // Evicts plans that were made before that time; returns how many.
+  // Evicts plans that were made before that time. Returns how many.
   size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
   void add_handle(const void* node) const;
@@ -110,7 +109,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const Recipe& recipe() const noexcept { return recipe_; }
   const select::CandidateSet& candidates() const noexcept { return candidates_; }
   uint64_t generation() const noexcept { return generation_; }
-  // Whether a plan is the one for a key. Does not read the plan table.
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
     return plan.hash == key.hash && plan.key_words == key.words &&
            std::equal(key.w, key.w + key.words, plan.key());
@@ -119,7 +117,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   uint32_t index() const noexcept { return candidates_.op_record().op->index; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
 
-  // A plan from the result of a selection for a call, which is not empty.
+  // Makes a plan from the result of a selection for a call, which is not empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order, const op::Call& call) const;
 
   // Which overlay this is, and what it was made for. The hash of the key is 0 for the global entry.
@@ -128,7 +126,6 @@ class Entry : public std::enable_shared_from_this<Entry> {
   ScopeContent overlay_scope;
 
  private:
-  // Puts all plans into a new table.
   void make_table(size_t size);
   // Evicts up to `most` plans for which goes(plan, when it was made) returns true, but none that a handle pins.
   template <class F>
