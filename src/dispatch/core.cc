@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cores, what happens to them in a forked child, and the refusal of calls that nest too deep.
 #include "dispatch/core.h"
 
 #include <fmt/format.h>

@@ -55,7 +55,8 @@ class CoreServices {
 // Returns the error of a call of an op that is nested too deep, or that has no memory for its slot.
 // Returns null if the call may be made.
 Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
-// Returns the slot of a function that is called now. Throws yard::Error where refuse_if_too_deep() returns an error.
+// Returns the slot of a function that is called now. Throws yard::Error where the former returns an
+// error.
 HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, std::string_view group,
                         std::string_view name);
 
@@ -87,8 +88,7 @@ class Core final {
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
-  // The limit of calls inside of kernels on one thread, which the rule file may set. At least the
-  // inline slots.
+  // The limit of calls inside of kernels on one thread. The rule file may set another.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();
@@ -101,8 +101,7 @@ class Core final {
 
   std::shared_ptr<const dispatch::Snapshot> snapshot() const { return published.snapshot(); }
 
-  // The board may have changed; its state is published when this returns. The caller holds no lock,
-  // and may be in a call.
+  // Publishes the board if it has changed. The caller holds no lock, and may be in a call.
   void health_changed() const noexcept {
     published.publish_health_in_call();
     services().on_health();

@@ -30,7 +30,7 @@ bool each_word(const yard_tensor_t& t, const F& f) {
   return true;
 }
 
-// Calls f(word) for the words that follow the pairs of tensors until it returns false.
+// The same for all words that follow the pairs of tensors.
 template <class F>
 bool each_later_word(uint32_t more, const CallForm& form, const Cells& cells, const F& f) {
   for (uint32_t i = 0; (more & CallMemo::kScalars) != 0 && i < cells.count; ++i)

@@ -31,9 +31,8 @@ class Planner {
                                                const ScopeState* scope, const OverlayKey& key);
 
   // ---- Plans ----
-  // Selects a plan for the class of `call` and stores it; one thread selects, others that need the
-  // same wait for it. Returns null when the caller may look it up now, or a plan that could not be
-  // stored.
+  // Selects a plan for the class of `call` and stores it. Other threads that need it wait. Returns
+  // null when the caller may look it up now, or a plan that could not be stored.
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
   // The same without storing it.
   Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
@@ -42,8 +41,7 @@ class Planner {
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
   // Ends what pin_plan() began. `plan` may be null.
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
-  // Evicts plans that are older than the rules allow. Returns when to call it again; never, if
-  // there is no value.
+  // Evicts plans that are older than the rules allow. Returns when to call it again, if ever.
   std::optional<std::chrono::steady_clock::time_point> sweep(
       std::chrono::steady_clock::time_point now);
 
@@ -92,7 +90,6 @@ class Planner {
 // of a call. The caller holds no lock.
 void collect_if_due();
 
-// Whether the options can be served for this op.
 Status check_options(const registry::OpRecord& op_record, const Options& o);
 
 }  // namespace yard::dispatch

@@ -12,12 +12,10 @@
 
 namespace yard::dispatch {
 
-// Through the API.
 Status set_policy(Core& core, Policy policy);
 Status set_labels(Core& core, op::Labels labels);
 // What breakers follow, below the rule file's settings.
 Status set_breakers(Core& core, const BreakerSettings& settings);
-// Static kernels of ops; the names are checked.
 Status set_static_map(Core& core, StaticMap map);
 Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode);
 // Refused while the rule file in force names the mode. Scopes and calls that name it later fail.

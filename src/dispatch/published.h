@@ -77,11 +77,10 @@ class Published {
   // Publishes `next` instead of `old` among the observers of every call. Either may be null.
   Status replace_observer(const std::shared_ptr<registry::CallObserver>& old,
                           const std::shared_ptr<registry::CallObserver>& next);
-  // Makes the entries of all ops again: the device features that the program states have changed.
+  // Makes the entries of all ops again, for changed device features.
   Status renew_entries();
-  // Publishes the current state of the health board.
   Status publish_health();
-  // The same for a call that has changed the board: no call that starts later takes a kernel that
+  // For a call that has changed the health board: no call that starts later takes a kernel that
   // the board excludes. The caller holds no lock, and may be inside a call or a selection. Leaves
   // on_change() to the maintenance thread.
   void publish_health_in_call() noexcept;

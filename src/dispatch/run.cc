@@ -221,7 +221,7 @@ bool takes_rollout(const policy::Rollout& rollout, const PlannedCall& c) {
                               c.cells.count);
 }
 
-// Calls the kernel of a plan that is direct or needs only a workspace.
+// Runs a plan that is direct or needs only a workspace.
 Status run_directly(const PlannedCall& c) {
   char* const error = c.thread.message();
   const int64_t sample = start_sample(c.thread);

@@ -18,9 +18,9 @@ struct ScopeContent {
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
   std::string mode;  // by name; empty: unset
-  std::vector<std::string>
-      backends;                  // of functions with active backends, the innermost scope first
-  std::optional<Device> device;  // for the same functions
+  // For functions with active backends: those of the innermost scope come first.
+  std::vector<std::string> backends;
+  std::optional<Device> device;
 
   // Contents are equal exactly if their texts are. Empty if nothing is set.
   std::string text() const;
@@ -59,7 +59,7 @@ struct ScopeSpec {
   base::OwnedAppendList<Inside> inside;
 };
 
-// The scope that the thread is in, if it concerns functions; else null.
+// Returns the scope that the thread is in if it concerns functions, else null.
 inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
   return (thread.scope & ThreadHead::kProviders) != 0 ? thread.scope_state : nullptr;
 }

@@ -11,7 +11,7 @@ namespace yard::dispatch {
 // The letters of a site that is called with packed arguments, whose tags each call checks.
 inline constexpr std::string_view kPackedLetters = "*";
 
-// An op and the snapshot that owns its record.
+// An op, and the snapshot that owns its record.
 struct FoundOp {
   std::shared_ptr<const Snapshot> snapshot;
   const registry::OpRecord* record;
@@ -30,7 +30,7 @@ class Sites {
   Site* attach(std::string_view name, std::string_view letters, Status* why);
   // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
   Status attach_again(Site& site);
-  // An op by name, loaded if need be. The error of an unknown name suggests others.
+  // Finds an op by name, and loads it if need be.
   Result<FoundOp> find(std::string_view name) const;
 
   // Loads the plugins that offer an op, the first time and while it is not known (`op_record` is

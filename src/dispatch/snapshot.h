@@ -44,8 +44,7 @@ class MemoVersion {
   std::atomic<uint64_t> value_{0};  // 0 while it is suspended
 };
 
-// Plans by the hash of their keys: open addressing, at most half full, and the size is a power of
-// two.
+// Plans by the hash of their keys: open addressing, at most half full. The size is a power of two.
 using PlanTable = std::vector<std::atomic<const exec::Plan*>>;
 
 // The last calls for which an op has selected plans, each once. The next entry of the op shares

@@ -26,7 +26,6 @@ class Tracer {
   std::vector<TraceNode> nodes() const;
 
  private:
-  // A tensor of a call.
   struct Use {
     size_t arg;
     const void* place;  // of its elements, or its origin if it has no data; null if unknown
