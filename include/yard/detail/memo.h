@@ -91,7 +91,7 @@ struct CallMemos {
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
-  // Device and dtype of the last raw tensor, and their part of its form (src/dispatch/form.h).
+  // Device and dtype of the last raw tensor, and their part of its form (src/dispatch/memo.h).
   uint64_t last_device = 0, last_type = 0;
   uint32_t last_dtype = 0;
   // Hits away from home after which a memo is moved there.
