@@ -25,33 +25,21 @@ namespace yard::policy {
 // ---- Problems ----
 
 static constexpr size_t kMostProblems = 200;
-static constexpr const char* kMore = "there are more problems";
-
-static ConfigProblem more_problems(std::string file, Severity severity) {
-  return {severity, std::move(file), 0, 0, "", kMore, "fix these first"};
-}
 
 void add_problems(ConfigReading& reading, std::vector<ConfigProblem> more) {
   std::vector<ConfigProblem>& all = reading.problems;
-  const bool had_more = std::erase_if(all, [](auto& p) { return p.found == kMore; }) > 0;
-  std::move(more.begin(), more.end(), std::back_inserter(all));
-  const bool cut = had_more || all.size() > kMostProblems;
-  const auto rank = [&](const ConfigProblem& p) {
-    const auto file = std::find(reading.files.begin(), reading.files.end(), p.file);
+  std::ranges::move(more, std::back_inserter(all));
+  // Warnings are cut before errors, so that what is cut decides nothing.
+  std::ranges::stable_sort(all, {}, &ConfigProblem::severity);
+  const bool cut = all.size() > kMostProblems;
+  if (cut) all.resize(kMostProblems);
+  std::ranges::stable_sort(all, {}, [&](const ConfigProblem& p) {
+    const auto file = std::ranges::find(reading.files, p.file);
     return std::tuple(file - reading.files.begin(), p.line, p.column);
-  };
-  const auto by_place = [&](auto& a, auto& b) { return rank(a) < rank(b); };
-  std::stable_sort(all.begin(), all.end(), by_place);
-  if (all.size() > kMostProblems) {
-    // Warnings are cut before errors, so that what is cut decides nothing.
-    std::stable_partition(all.begin(), all.end(),
-                          [](const ConfigProblem& p) { return p.severity == Severity::kError; });
-    all.resize(kMostProblems);
-    std::stable_sort(all.begin(), all.end(), by_place);
-  }
+  });
   if (cut)
-    all.push_back(more_problems(reading.files.empty() ? "configuration" : reading.files[0],
-                                Severity::kWarning));
+    all.push_back({Severity::kWarning, reading.files.empty() ? "configuration" : reading.files[0],
+                   0, 0, "", "there are more problems", "fix these first"});
 }
 
 void FileProblems::add(base::YamlMark mark, std::string path, std::string found,
@@ -69,10 +57,8 @@ void FileProblems::add(base::YamlMark mark, std::string path, std::string found,
 
 void FileProblems::add_shown(base::YamlMark mark, std::string path, std::string found,
                              std::string right) {
-  if (to.size() > kMostProblems) return;
-  if (to.size() == kMostProblems)
-    to.push_back(more_problems(name, Severity::kError));
-  else
+  // More would be cut anyway.
+  if (to.size() <= kMostProblems)
     to.push_back({Severity::kError, name, mark.line, mark.column, std::move(path), std::move(found),
                   std::move(right)});
 }
@@ -97,18 +83,19 @@ class FilesReader {
       check_recording(path);
     } else {
       to_.problems.push_back({Severity::kError, path, 0, 0, "",
-                              std::string(text.status().message()), expected(text.status())});
+                              std::string(text.status().message()), expected(text.status(), "")});
     }
     to_.config.sources.files = names_;
     if (auto digest = base::sha256(texts_); digest.ok()) to_.sha256 = *std::move(digest);
+    add_problems(to_, {});
     return std::move(to_);
   }
 
  private:
-  static const char* expected(const Status& s, const char* else_expected = "") {
+  static const char* expected(const Status& s, const char* otherwise) {
     return s.code() == Code::kInvalidArgument
                ? "expected a file that only root and this user can write"
-               : else_expected;
+               : otherwise;
   }
 
   static std::string normal(const std::string& path) {
@@ -197,19 +184,16 @@ Result<std::string> open_file(const std::string& path) {
   constexpr int kMostTries = 16;
   const auto bad = [](std::string text) { return Status(Code::kNotFound, std::move(text)); };
   base::File file;
-  struct stat info {
-  }, now{};
-  for (int tries = 1;; ++tries) {
+  std::string untrusted;
+  int tries = 0;
+  do {  // a file that is replaced meanwhile is opened again
+    struct stat info {};
     file = base::File(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!file || ::fstat(file.fd(), &info) != 0) return bad("cannot be opened: " + why());
-    if (!S_ISREG(info.st_mode)) return bad("is no regular file");
-    const std::string untrusted = base::why_untrusted(path, file);
-    if (untrusted.empty()) break;
-    // A file that is replaced meanwhile is opened again.
-    const bool same =
-        ::stat(path.c_str(), &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino;
-    if (same || tries == kMostTries) return Status(Code::kInvalidArgument, untrusted);
-  }
+    if (!S_ISREG(info.st_mode)) return bad("is not a regular file");
+    untrusted = base::why_untrusted(path, file);
+  } while (!untrusted.empty() && ++tries < kMostTries);
+  if (!untrusted.empty()) return Status(Code::kInvalidArgument, untrusted);
   std::string text(kMostBytes + 1, '\0');
   const ssize_t size = file.read_at(text.data(), text.size(), 0);
   if (size < 0) return bad("cannot be read: " + why());
@@ -289,24 +273,19 @@ ConfigReading parse_config(std::string_view text, const std::string& name) {
 
 BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   const ConfigSettings::Breaker& b = config.settings.breaker;
-  BreakerSettings s = base;
-  const auto set = [](auto& to, const auto& from) {
-    if constexpr (std::is_same_v<decltype(to), uint32_t&>)
-      to = from ? static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX)) : to;
-    else
-      to = from.value_or(to);
+  const auto count = [](const std::optional<int64_t>& set, uint32_t otherwise) {
+    return static_cast<uint32_t>(std::clamp<int64_t>(set.value_or(otherwise), 0, UINT32_MAX));
   };
-  set(s.enabled, b.enabled);
-  set(s.failure_threshold, b.failure_threshold);
-  set(s.failure_percent, b.failure_percent);
-  set(s.failure_min_calls, b.failure_min_calls);
-  set(s.failure_window, b.failure_window);
-  set(s.cooldown, b.cooldown);
-  set(s.cooldown_growth, b.cooldown_growth);
-  set(s.cooldown_cap, b.cooldown_cap);
-  set(s.success_threshold, b.success_threshold);
-  set(s.half_open_max_calls, b.half_open_max_calls);
-  return s;
+  return {.enabled = b.enabled.value_or(base.enabled),
+          .failure_threshold = count(b.failure_threshold, base.failure_threshold),
+          .failure_percent = count(b.failure_percent, base.failure_percent),
+          .failure_min_calls = count(b.failure_min_calls, base.failure_min_calls),
+          .failure_window = b.failure_window.value_or(base.failure_window),
+          .cooldown = b.cooldown.value_or(base.cooldown),
+          .cooldown_growth = b.cooldown_growth.value_or(base.cooldown_growth),
+          .cooldown_cap = b.cooldown_cap.value_or(base.cooldown_cap),
+          .success_threshold = count(b.success_threshold, base.success_threshold),
+          .half_open_max_calls = count(b.half_open_max_calls, base.half_open_max_calls)};
 }
 
 Policy policy_of(const Config& config) {
