@@ -60,24 +60,15 @@ std::string_view near_miss(std::string_view word, const Names& known) {
 }
 
 std::string field_advice(const std::string& key, const Names& fields) {
-  const std::string_view field = field_part(key);
-  if (field == key) {  // perhaps a field followed by something that is not an operator
-    std::string_view known;
-    for (const std::string& f : fields)
-      if (f.size() > known.size() && key.starts_with(f + "_")) known = f;
-    Names suffixes;
-    for (const OperatorRow& row : operators()) suffixes.emplace_back(row.suffix);
-    const std::string_view suffix = base::closest(key.substr(known.size()), suffixes);
-    if (!known.empty() && !suffix.empty())
-      return fmt::format("did you mean '{}{}'?", known, suffix);
+  Names plain, keys = fields;
+  for (const std::string& field : fields) {
+    if (!base::contains(field, '.')) plain.push_back(field);
+    for (const OperatorRow& row : kOperators) keys.push_back(field + std::string(row.suffix));
   }
-  Names plain;
-  for (const std::string& f : fields)
-    if (f.find('.') == std::string::npos) plain.push_back(f);
-  return suggestion(field, fields,
+  const std::string_view field = field_part(key);
+  return suggestion(key, keys,
                     fmt::format("expected {}, or a label as label.{}", base::one_of(plain),
-                                base::is_bare_word(field) ? field.substr(0, 80) : "NAME"),
-                    key.substr(field.size()));
+                                base::is_bare_word(field) ? field.substr(0, 80) : "NAME"));
 }
 
 // What an unknown name is. kLater: a warning, or an error for a near miss.
@@ -195,11 +186,11 @@ class Checker {
     for (const std::string& op : of)
       for (const auto& [id, facts] : known_.ops.at(op).kernels)
         if (glob_matches(kernel, id)) return;
-    const std::string whose = any                 ? "no kernel "
-                              : has_wildcard(ops) ? "no op that matches '" + ops + "' has a kernel "
-                                                  : ops + " has no kernel ";
+    const std::string whose = any                 ? "no op has a kernel"
+                              : has_wildcard(ops) ? "no op that matches '" + ops + "' has a kernel"
+                                                  : ops + " has no kernel";
     if (has_wildcard(kernel))
-      return to_.warn(at, fmt::format("{}{}matches '{}'", whose, any ? "" : "that ", kernel), "");
+      return to_.warn(at, fmt::format("{} that matches '{}'", whose, kernel), "");
     std::set<std::string> there;
     for (const std::string& op : of) {
       const auto& [program, kernels] = known_.ops.at(op);
@@ -208,7 +199,7 @@ class Checker {
       for (const auto& [id, facts] : kernels) there.insert(id);
     }
     unknown_name(unknown, kernel, {there.begin(), there.end()}, at,
-                 fmt::format("{}{}called '{}'", whose, any ? "is " : "", kernel),
+                 fmt::format("{} called '{}'", whose, kernel),
                  "expected the id of a kernel, or optional: true", later);
   }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/lists.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/words.h"
@@ -36,11 +37,10 @@ bool Test::operator<(const Test& o) const {
 
 bool Test::holds_for(std::string_view text) const {
   if (kind == Kind::kRegex)
-    return std::any_of(regexes.begin(), regexes.end(), [&](auto& r) { return r.matches(text); });
+    return std::ranges::any_of(regexes, [&](const Regex& regex) { return regex.matches(text); });
   if (kind == Kind::kGlob)
-    return std::any_of(texts.begin(), texts.end(),
-                       [&](auto& glob) { return glob_matches(glob, text); });
-  return std::any_of(texts.begin(), texts.end(), [&](auto& t) { return t == text; });
+    return std::ranges::any_of(texts, [&](auto& glob) { return glob_matches(glob, text); });
+  return base::contains(texts, text);
 }
 
 bool Test::holds(const AxisValue& v) const {
@@ -118,26 +118,25 @@ namespace {
 
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
-// The names of each value of a field with a closed list of them. Dtypes also have the names of numpy and torch.
-std::vector<std::vector<std::string>> names_of_values(const OpField& field) {
-  constexpr size_t kMostDTypes = 64;
-  std::vector<std::vector<std::string>> names;
-  for (const std::string& word : field.words) names.push_back({word});
-  if (field.type != FieldType::kDType) return names;
-  names.resize(kMostDTypes);
-  for (size_t i = 1; i < kMostDTypes; ++i)
+// The values of a field with a closed list of them, by name. Dtypes also have the names of numpy and torch.
+std::vector<std::pair<std::string, int64_t>> named_values(const OpField& field) {
+  std::vector<std::pair<std::string, int64_t>> to;
+  for (const std::string& word : field.words) to.emplace_back(word, to.size());
+  if (field.type != FieldType::kDType) return to;
+  constexpr int kMostDTypes = 64;
+  for (int i = 1; i < kMostDTypes; ++i)
     if (const std::string name = to_string(static_cast<DType>(i)); name != "?")
-      names[i].push_back(name);
+      to.emplace_back(name, i);
   for (const char* name : {"float32", "float16", "bfloat16", "float64", "float8_e4m3fn",
                            "float8_e5m2", "int8", "int16", "int32", "int64", "uint8", "uint16",
                            "uint32", "uint64", "boolean", "int4", "uint4"})
-    if (const auto t = parse_dtype(name)) names[static_cast<size_t>(*t)].emplace_back(name);
-  return names;
+    if (const auto t = parse_dtype(name)) to.emplace_back(name, static_cast<int64_t>(*t));
+  return to;
 }
 
 template <class T>
 void sort_unique(std::vector<T>& v) {
-  std::sort(v.begin(), v.end());
+  std::ranges::sort(v);
   v.erase(std::unique(v.begin(), v.end()), v.end());
 }
 
@@ -175,7 +174,8 @@ class TestMaker {
   }
 
   void set(op::IntegerTest to) {
-    test.kind = Test::Kind::kInteger, test.integer = to;
+    test.kind = Test::Kind::kInteger;
+    test.integer = to;
     test.integers.clear();
   }
 
@@ -185,8 +185,8 @@ class TestMaker {
  private:
   bool no_operator() {
     std::vector<std::string> right{field_.name};
-    for (const OperatorRow& row : operators())
-      if (has_operator(field_.type, row.op)) right.push_back(field_.name + row.suffix);
+    for (const OperatorRow& row : kOperators)
+      if (has_operator(field_.type, row.op)) right.push_back(field_.name + std::string(row.suffix));
     return bad(fmt::format("{} has no such operator: it is {}", field_.name, type_text(field_)),
                base::one_of(right));
   }
@@ -197,12 +197,6 @@ class TestMaker {
   }
   bool bad_value(const ConfigValue& v, const std::string& hint = {}) {
     return bad("found " + shown(v.text, v.quoted), type_text(field_) + hint);
-  }
-
-  bool unknown_name(const ConfigValue& v) {
-    std::vector<std::string> known;
-    for (const auto& of : names_of_values(field_)) known.insert(known.end(), of.begin(), of.end());
-    return bad_value(v, base::did_you_mean(base::lower(v.text), known));
   }
 
   // Whole numbers, or others as ordered() has them.
@@ -237,48 +231,37 @@ class TestMaker {
       if (!on.ok() || v.quoted) return bad_value(v);
       seen[*on] = true;
     }
-    const bool both = seen[0] && seen[1];
     if (!seen[1]) negated = !negated;
-    if (field_.axis.kind == Axis::Kind::kInteger)
-      test.integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
-    else  // bit 0 of a layout is "contiguous"; bit 1 of a flag is "set"
-      set(op::IntegerTest::one_of_mask(both                                      ? ~uint64_t{0}
-                                       : field_.axis.kind == Axis::Kind::kLayout ? 1
-                                                                                 : 2));
+    // The first layout is "contiguous", while 1 is any other switch that is on.
+    if (field_.axis.kind == Axis::Kind::kLayout)
+      test.integers = {0};
+    else
+      test.integers = {1};
+    if (seen[0] && seen[1]) test.integers = {0, 1, 2};  // all
     return true;
   }
 
   // The values of which one of the texts is a name, or matches one.
   bool closed() {
+    const auto named = named_values(field_);
     std::vector<int64_t> values;
-    for (const ConfigValue& v : c_.values) {
-      if (is_pattern(op_)) break;
-      const auto dtype = field_.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
-      const auto word = std::ranges::find(field_.words, v.text);
-      if (dtype)
-        values.push_back(static_cast<int64_t>(*dtype));
-      else if (word != field_.words.end())
-        values.push_back(word - field_.words.begin());
-      else
-        return unknown_name(v);
-    }
     if (is_pattern(op_)) {
       if (!patterns()) return false;
-      const auto names = names_of_values(field_);
-      for (size_t i = 0; i < names.size(); ++i)
-        if (std::any_of(names[i].begin(), names[i].end(),
-                        [&](const std::string& name) { return test.holds_for(name); }))
-          values.push_back(static_cast<int64_t>(i));
+      for (const auto& [name, value] : named)
+        if (test.holds_for(name)) values.push_back(value);
+      if (values.empty())
+        return bad("found " + shown(c_.values[0].text, true) + ", which matches nothing",
+                   type_text(field_));
+    } else {
+      for (const ConfigValue& v : c_.values) {
+        const auto dtype = field_.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
+        const auto word = std::ranges::find(field_.words, v.text);
+        if (!dtype && word == field_.words.end())
+          return bad_value(v, base::did_you_mean(base::lower(v.text), base::keys(named)));
+        values.push_back(dtype ? static_cast<int64_t>(*dtype) : word - field_.words.begin());
+      }
     }
-    if (values.empty())
-      return bad("found " + shown(c_.values[0].text, true) + ", which matches nothing",
-                 type_text(field_));
     test = {.integers = std::move(values)};
-    // Enumerators may be more than a mask has bits.
-    if (field_.type == FieldType::kWord && field_.axis.kind == Axis::Kind::kInteger) return true;
-    uint64_t mask = 0;
-    for (const int64_t v : test.integers) mask |= uint64_t{1} << v;
-    set(op::IntegerTest::one_of_mask(mask));
     return true;
   }
 
@@ -339,8 +322,8 @@ Conjunction ConditionCompiler::end() {
 }
 
 uint16_t ConditionCompiler::axis_of(const OpField& field) {
-  const auto known = std::find_if(to_.axes_.begin(), to_.axes_.end(),
-                                  [&](const Axis& a) { return a.reads_same(field.axis); });
+  const auto known =
+      std::ranges::find_if(to_.axes_, [&](const Axis& a) { return a.reads_same(field.axis); });
   const auto index = static_cast<uint16_t>(known - to_.axes_.begin());
   if (known != to_.axes_.end()) return index;
   const Axis& axis = to_.axes_.emplace_back(field.axis);
@@ -397,8 +380,7 @@ void ConditionCompiler::finish_literals(const std::vector<uint32_t>& moved) {
     }
   for (const Conjunction& c : all_) {
     const auto of = to_.literals(c);
-    const auto rarest = std::min_element(of.begin(), of.end(),
-                                         [&](uint32_t a, uint32_t b) { return uses[a] < uses[b]; });
+    const auto rarest = std::ranges::min_element(of, {}, [&](uint32_t l) { return uses[l]; });
     to_.literals_[c.first - 1] = rarest != of.end() ? *rarest : always;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conditions of an op's rules, compiled: which of them hold for a call, and what of the call that depends on.
+// The compiled conditions of an op's rules.
 //
 // A condition becomes a test of one field of the call, or the opposite of a test. Equal tests are stored once and
 // evaluated once per call. Axes list the fields that tests read. Calls of the same class on every axis fulfil the same
@@ -31,7 +31,7 @@ struct Test {
     kDeviceOneOf,  // one of the integers: type << 16 | (index + 1, or 0 for any)
   };
   Kind kind = Kind::kOneOf;
-  FieldType of = FieldType::kWhole;  // of kGlob and kRegex: kDevice, kPlatform or a text
+  FieldType of = FieldType::kWhole;  // of kGlob and kRegex: kDevice, kPlatform or text
   uint16_t axis = 0;
   op::IntegerTest integer = {};
   std::vector<int64_t> integers = {};  // ascending
@@ -41,13 +41,12 @@ struct Test {
   bool is_pattern() const noexcept { return kind == Kind::kGlob || kind == Kind::kRegex; }
   bool holds(const AxisValue& v) const;
   bool holds_for(std::string_view text) const;
-  // Adds where a test of numbers divides them into classes.
   void add_cuts(std::vector<int64_t>& to) const;
   bool operator<(const Test& o) const;
 };
 
-// Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite. The rarest is stored once more
-// before the first, because most conjunctions that do not hold are recognised by it.
+// Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite. The literal that the fewest
+// conjunctions have is stored again before the first, because most conjunctions that do not hold fail there.
 struct Conjunction {
   uint32_t first = 0, count = 0;
 };
@@ -60,16 +59,13 @@ class Conditions {
   std::span<const uint32_t> literals(Conjunction c) const {
     return std::span(literals_).subspan(c.first, c.count);
   }
-  // The literal of a conjunction with conditions that the fewest conjunctions have.
   uint32_t rarest(Conjunction c) const { return literals_[c.first - 1]; }
-  // Whether a condition reads scalar arguments. Then a bound handle must look its plan up.
+  // If so, a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_labels() const noexcept { return reads_labels_; }
 
-  // The values of all axes for a call that fits the op's schema.
   void read(const CallView& call, std::vector<AxisValue>& values) const;
-  // Evaluates every test for such values. `truth` gets one byte per literal, and one for conjunctions without conditions.
-  // Reuse both lists to save allocations.
+  // Sets one byte of `truth` per literal, and one for conjunctions without conditions. Reuse both lists to save allocations.
   void evaluate(const std::vector<AxisValue>& values, std::vector<uint8_t>& truth) const;
   bool hold(Conjunction c, const std::vector<uint8_t>& truth) const noexcept {
     for (uint32_t i = c.first - 1; i < c.first + c.count; ++i)
@@ -78,13 +74,12 @@ class Conditions {
   }
 
   uint32_t key_words() const noexcept { return key_words_; }
-  // Calls with equal words, device and flags fulfil the same conditions. Allocates only if an axis has patterns.
+  // Calls with equal words, device and flags fulfil the same conditions.
   void fold(const CallView& call, uint64_t* words) const;
 
  private:
   friend class ConditionCompiler;
-  // Tests of one axis that a single search answers, because they ascend: all are `>= n`, all are `== n`, or all compare
-  // with one text.
+  // Tests of one axis that one binary search answers: all are `>= n`, all are `== n`, or all compare with one text.
   struct Run {
     uint16_t axis = 0;
     bool at_least = false;
@@ -110,17 +105,16 @@ class ConditionCompiler {
  public:
   explicit ConditionCompiler(Conditions& to) : to_(to) { to_.literals_.push_back(0); }
 
-  // Adds a condition to the conjunction that is being made. Returns false and sets `wrong` if it is invalid.
+  // Adds a condition to the next conjunction. Returns false and sets `wrong` if it is invalid.
   bool add(const OpField& field, Operator op, const Condition& condition, Wrong& wrong);
-  // Ends a conjunction and returns it, or drops its conditions.
   Conjunction end();
+  // Drops the conditions of the next conjunction.
   void drop() { to_.literals_.resize(begin_); }
-  // After the last conjunction: sorts the tests and divides the axes into classes.
+  // Call this after the last conjunction.
   void finish();
 
  private:
   uint16_t axis_of(const OpField& field);
-  // Numbers the tests in their order and finds the rarest literal of each conjunction.
   void finish_literals(const std::vector<uint32_t>& moved);
 
   Conditions& to_;

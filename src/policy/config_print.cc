@@ -230,24 +230,41 @@ std::vector<ConfigChange> diff(const Config& before, const Config& after) {
 
 namespace {
 
-// What a value must be, without the braces; `object`: the maps that it consists of.
-std::string body(const Form& form, const std::string& object) {
-  const std::string bounds = fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
-  std::string one = form.shape->json != nullptr ? form.shape->json : object;
-  if (form.shape->key != nullptr)
+std::string object_of(policy::Keys keys);
+
+// What a value must be, without the braces. `inner` has the keys of the maps that it consists of.
+std::string body(const Form& form, policy::Keys inner) {
+  const policy::Shape& shape = *form.shape;
+  if (shape.key != nullptr)
     return fmt::format(
-        R"("type": "object", "propertyNames": {{"pattern": {}}}, "additionalProperties": {{{}}})",
-        base::json_string(form.shape->key->pattern), body(*form.shape->value, object));
-  if (form.is(shape::kWhole)) one = "\"type\": \"integer\", " + bounds;
-  if (form.is(shape::kNumber)) one = "\"type\": \"number\", " + bounds;
-  if (form.is(shape::kDuration))
+        R"("type": "object", "propertyNames": {{{}}}, "additionalProperties": {{{}}})",
+        body(*shape.key, {}), body(*shape.value, inner));
+  const std::string bounds = fmt::format("\"minimum\": {}, \"maximum\": {}", form.least, form.most);
+  std::string one = R"("type": "string", "minLength": 1)";
+  if (form.is(shape::kVersion))
+    one = R"("enum": ["1.0", "1", 1.0, 1])";
+  else if (form.is(shape::kSwitch))
+    one = R"("type": "boolean")";
+  else if (form.is(shape::kConditions))
+    one = R"("$ref": "#/$defs/conditions")";
+  else if (form.is(shape::kWhole))
+    one = "\"type\": \"integer\", " + bounds;
+  else if (form.is(shape::kNumber))
+    one = "\"type\": \"number\", " + bounds;
+  else if (form.is(shape::kDuration))
     one = fmt::format(
         R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
         bounds);
-  if (!form.words.empty())
+  else if (!form.words.empty())
     one = "\"enum\": " + base::json_strings({form.words.begin(), form.words.end()});
-  if (form.is(shape::kMaps)) one = fmt::format("\"type\": \"array\", \"items\": {{{}}}", object);
-  if (!form.shape->many) return one;
+  else if (!inner.empty())
+    one = object_of(inner);
+  else if (shape.chars != nullptr)
+    one = fmt::format(R"("type": "string", "pattern": "^[{}]+$")", shape.chars);
+  if (shape.ref)
+    one = fmt::format(R"("anyOf": [{{{}}}, {{"$ref": "#/$defs/optional_kernel"}}])", one);
+  if (form.is(shape::kMaps)) return fmt::format(R"("type": "array", "items": {{{}}})", one);
+  if (!shape.many) return one;
   return fmt::format(R"("anyOf": [{{{0}}}, {{"type": "array", "minItems": 1, "items": {{{0}}}}}])",
                      one);
 }
@@ -259,8 +276,7 @@ std::string object_of(policy::Keys keys) {
     std::string meaning = k->meaning;
     if (k->fallback[0] != '\0') meaning += fmt::format(" (default {})", k->fallback);
     properties.push_back(fmt::format("{}: {{\"description\": {}, {}}}", base::json_string(k->name),
-                                     base::json_string(meaning),
-                                     body(k->form, object_of(k->inner))));
+                                     base::json_string(meaning), body(k->form, k->inner)));
     if (k->required) required.emplace_back(k->name);
   }
   return fmt::format(
@@ -275,10 +291,10 @@ std::string schema_of_conditions() {
   const auto offer = [&](const char* name) {
     offered.push_back(base::json_string(name) + ": {\"$ref\": \"#/$defs/values\"}");
   };
-  for (const char* name : policy::call_fields()) offer(name);
-  for (const policy::FieldAlias& a : policy::field_aliases()) offer(a.name);
-  for (const char* name : policy::plain_labels()) offer(name);
-  for (const policy::OperatorRow& row : policy::operators())
+  for (const char* name : policy::kCallFields) offer(name);
+  for (const policy::FieldAlias& a : policy::kFieldAliases) offer(a.name);
+  for (const char* name : policy::kPlainLabels) offer(name);
+  for (const policy::OperatorRow& row : policy::kOperators)
     suffixes.push_back(fmt::format("{}: {}", row.suffix, row.meaning));
   return fmt::format(
       "{{\"type\": \"object\", \"description\": {}, \"properties\": {{{}}}, "

@@ -62,13 +62,12 @@ class TreeReader {
     wrong(at, wanted(form, keys), shown_node(at.node));
     return false;
   }
-  bool wrong_key(At at, const YamlEntry& e, bool quoted, const char* expected) {
-    problems_.add(e.key_at, shown(at.path), "found " + policy::shown(e.key, quoted),
+  void wrong_key(At at, const YamlEntry& e, const char* expected) {
+    problems_.add(e.key_at, shown(at.path), "found " + policy::shown(e.key, false),
                   std::string("expected ") + expected);
-    return false;
   }
-  void duplicate(At at, const std::string& what, const char* expected = "expected each once") {
-    problems_.add(at.node.at, shown(at.path), "duplicate " + what, expected);
+  void duplicate(At at, const std::string& what) {
+    problems_.add(at.node.at, shown(at.path), "duplicate " + what, "expected each once");
   }
 
   void unknown_key(At at, const YamlEntry& e, Keys keys) {
@@ -187,8 +186,9 @@ class TreeReader {
   // ---- Values: each returns false, after a problem was added, if there is none ----
 
   bool is_scalar(At at, const Form& form) {
-    return (at.node.kind == YamlNode::Kind::kScalar && !at.node.text.empty() &&
-            at.node.text.size() <= kMostText) ||
+    const std::string& text = at.node.text;
+    return (at.node.kind == YamlNode::Kind::kScalar && !text.empty() && text.size() <= kMostText &&
+            !base::contains(text, '\0')) ||
            wrong(at, form);
   }
 
@@ -212,7 +212,8 @@ class TreeReader {
       problems_.add(at.node.at, shown(at.path), "found " + shown_node(at.node),
                     std::string(s.message()));
     if constexpr (std::is_same_v<V, std::string>)
-      if (form.shape->is == is_path) to = beside(problems_.name, to);
+      if (form.is(shape::kPath) || form.is(shape::kFolder) || form.is(shape::kPaths))
+        to = beside(problems_.name, to);
     return s.ok();
   }
 
@@ -220,32 +221,22 @@ class TreeReader {
     each_item(at, form, [&](At item) {
       std::string name;
       if (!read(name, form, item)) return;
-      if (!base::contains(to, name))
-        to.push_back(std::move(name));
-      else if (form.is(shape::kTokens))
-        duplicate(item, shown_node(item.node), "expected each token once");
-      else
-        duplicate(item, shown_node(item.node));
+      if (base::contains(to, name)) return duplicate(item, shown_node(item.node));
+      to.push_back(std::move(name));
     });
     return true;
   }
 
   // An id, a glob where the form allows it, or {kernel: ID, optional: true}.
   bool read(KernelRef& to, const Form& form, At at) {
-    const Path path{&at.path, "kernel", 0, at.path.known};
-    const YamlNode* id = &at.node;
-    if (at.node.kind == YamlNode::Kind::kMap) {
-      read_rows<KernelMap>(to, at, form);
-      id = at.node.find("kernel");
-      if (to.id.empty()) return false;
-    } else if (!read(to.id, form, at)) {
-      return false;
+    if (at.node.kind != YamlNode::Kind::kMap) {
+      to.at = place(at.node.at);
+      return read(to.id, form, at);
     }
-    to.at = place(id->at);
-    if (form.is(shape::kGlobs) || !has_wildcard(to.id)) return true;
-    wrong(At{*id, id == &at.node ? at.path : path}, "the id of one kernel",
-          "the glob " + shown_node(*id));
-    return false;
+    read_rows<KernelMap>(to, at, form);
+    const Path path{&at.path, "kernel", 0, at.path.known};
+    return !to.id.empty() &&
+           (fits(to.id, *form.shape) || wrong(At{*at.node.find("kernel"), path}, form));
   }
 
   bool read(std::vector<KernelRef>& to, const Form& form, At at) {
@@ -265,10 +256,10 @@ class TreeReader {
       Part<M> part{};
       const bool good = read(part, *form.shape->value, value);
       if constexpr (HasFields<Part<M>>) part.at = place(e.key_at);
-      const MapKey& key = *form.shape->key;
-      const bool named =
-          key.is == nullptr || key.is(e.key) || wrong_key(value, e, key.quoted, key.expected);
-      if (named && good) to.emplace(e.key, std::move(part));
+      if (!fits(e.key, *form.shape->key))
+        wrong_key(value, e, form.shape->key->expected);
+      else if (good)
+        to.emplace(e.key, std::move(part));
     });
     return true;
   }
@@ -276,7 +267,7 @@ class TreeReader {
   bool read(std::vector<Condition>& to, const Form& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       if (e.key.empty() || e.key.size() > kMostText)
-        return (void)wrong_key(value, e, true, "the name of a field");
+        return wrong_key(value, e, "the name of a field");
       Condition c{e.key, {}, value.node.kind == YamlNode::Kind::kList, place(e.key_at)};
       constexpr const char* kExpected = "a value or a list of values";
       if (c.list && value.node.items.empty()) return wrong(value, kExpected, "an empty list");

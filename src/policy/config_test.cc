@@ -252,10 +252,10 @@ TEST(Config, IncludesThatLeadNowhereOrInCirclesAreRefused) {
               ElementsAre("dir/self.yaml:1:10: error: include: \"dir/rules.yaml\" includes itself; "
                           "expected each file once"));
   EXPECT_THAT(lines("[bad.yaml, bad.yaml]"),
-              ElementsAre("dir/bad.yaml:1:1: error: unknown key; did you mean "
-                          "'kernel_locks'?",
-                          "dir/rules.yaml:2:21: error: include[1]: \"dir/bad.yaml\" is included "
-                          "already, by dir/rules.yaml:2; expected each file once"));
+              ElementsAre("dir/rules.yaml:2:21: error: include[1]: \"dir/bad.yaml\" is included "
+                          "already, by dir/rules.yaml:2; expected each file once",
+                          "dir/bad.yaml:1:1: error: unknown key; did you mean "
+                          "'kernel_locks'?"));
   Texts chain;
   for (int i = 0; i < 20; ++i)
     chain[std::to_string(i) + ".yaml"] = "include: " + std::to_string(i + 1) + ".yaml\n";
@@ -368,9 +368,9 @@ TEST(Config, FilesAreReadFromDisk) {
   EXPECT_EQ(r.config.kernel_denies.size(), 1u);
   EXPECT_EQ(to_string(read_config(dir + "/none.yaml").problems.at(0)),
             dir + "/none.yaml: error: cannot be opened: No such file or directory");
-  EXPECT_EQ(to_string(read_config(dir).problems.at(0)), dir + ": error: is no regular file");
+  EXPECT_EQ(to_string(read_config(dir).problems.at(0)), dir + ": error: is not a regular file");
   EXPECT_EQ(to_string(read_config("/dev/zero").problems.at(0)),
-            "/dev/zero: error: is no regular file");
+            "/dev/zero: error: is not a regular file");
   ASSERT_EQ(std::system(("rm -r " + dir).c_str()), 0);
 }
 
@@ -477,10 +477,10 @@ TEST(Config, ThePageListsEveryKeyFieldAliasAndOperator) {
     EXPECT_THAT(page, HasSubstr("| `" + name + "` | " + usual + " | " + k.meaning + " |"));
   }
   const auto has = [&](const std::string& word) { EXPECT_THAT(page, HasSubstr("`" + word + "`")); };
-  for (const FieldAlias& a : field_aliases()) has(a.name);
-  for (const char* name : call_fields()) has(name);
-  for (const char* name : plain_labels()) has(name);
-  for (const OperatorRow& row : operators()) has(row.suffix);
+  for (const FieldAlias& a : kFieldAliases) has(a.name);
+  for (const char* name : kCallFields) has(name);
+  for (const char* name : kPlainLabels) has(name);
+  for (const OperatorRow& row : kOperators) has(std::string(row.suffix));
 }
 
 TEST(Config, DurationsHaveUnits) {

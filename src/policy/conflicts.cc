@@ -289,7 +289,7 @@ class Conflicts {
   void check_labels() {
     Names known = known_.labels;
     for (const Names& more :
-         {config_.settings.labels, Names(plain_labels().begin(), plain_labels().end())})
+         {config_.settings.labels, Names(std::begin(kPlainLabels), std::end(kPlainLabels))})
       known.insert(known.end(), more.begin(), more.end());
     const auto look = [&](std::string_view name, const Where& at) {
       if (base::contains(known, name)) return;

@@ -11,29 +11,25 @@ namespace {
 const std::string kKinds = "expected default, vendor or reference";
 const std::string kSwitches = "expected 0/1, off/on, false/true or no/yes";
 const std::string kBackend = "expected on, off or auto";
-const std::string kOrder = "expected OP=TOKEN|TOKEN";
+const std::string kOrder = "expected OP=TOKEN|TOKEN with ';' between ops, got ";
 const std::string kTokens =
-    " in the order of rms_norm is no token; expected default, vendor, reference, vendor:NAME or "
+    " in the order of rms_norm is not a token; expected default, vendor, reference, vendor:NAME or "
     "impl:ID";
-const std::string kBetween =
-    " in the order of rms_norm is no token; expected '|' between tokens and ';' between ops";
 const std::string kVendorToken =
-    " in the order of rms_norm is no token; expected vendor:NAME, with the name of a vendor";
-const std::string kHeads = " in the order of rms_norm is no token; expected vendor:NAME or impl:ID";
+    " in the order of rms_norm is not a token; expected vendor:NAME, with the name of a vendor";
+const std::string kHeads =
+    " in the order of rms_norm is not a token; expected vendor:NAME or impl:ID";
 const std::string kImplToken =
-    " in the order of rms_norm is no token; expected impl:ID, with the id of a kernel";
+    " in the order of rms_norm is not a token; expected impl:ID, with the id of a kernel";
 const std::string kOpName =
-    " is no name of an op; expected lower-case letters, digits, '_' and '.'";
-const std::string kEmptyToken =
-    "the order of rms_norm has an empty token; expected one '|' between tokens";
-const std::string kEmptyOrder =
-    "the order of rms_norm is empty, which would leave no kernel; expected "
-    "rms_norm=vendor|default";
-const std::string kEmptyEntry = " is empty; expected one ';' between entries";
-const std::string kEmptyName = " is empty; expected one ',' between entries";
+    " is not the name of an op; expected lower-case letters, digits, '_' and '.'";
+const std::string kEmptyToken = "\"\"" + kTokens;
+const std::string kEmptyOrder = kOrder + "an empty entry";
+const std::string kEmptyLevel = " is empty; expected one ',' between entries";
 const std::string kTwice = " twice; expected each token once";
-const std::string kVendor = " is no name of a vendor; expected names with ',' between them";
-const std::string kGlob = " is no id or glob of kernels; expected default.simd,vendor.*";
+const std::string kVendor = "expected names of vendors with ',' between them, got ";
+const std::string kGlob = "expected ids or globs of kernels with ',' between them, got ";
+const std::string kEmpty = "an empty entry";
 const std::string kLevels = " is no level; expected debug, info, warn, error or off";
 const std::string kEntries = "; expected LEVEL or NAME=LEVEL, with ',' between entries";
 const std::string kLoggers =
@@ -96,20 +92,20 @@ const std::vector<Wrong>& table() {
       {"YARD_DISABLE", "auto", kSwitches},
       {"YARD_DISABLE", "simd", kSwitches},
       {"YARD_DISABLE", "O", kSwitches},
-      {"YARD_PER_OP", "rms_norm", "\"rms_norm\" has no '='; " + kOrder},
-      {"YARD_PER_OP", "rms_norm:vendor", "\"rms_norm:vendor\" has no '='; " + kOrder},
-      {"YARD_PER_OP", "=", "\"=\" names no op; " + kOrder},
-      {"YARD_PER_OP", "=vendor", "\"=vendor\" names no op; " + kOrder},
-      {"YARD_PER_OP", "rms_norm=", kEmptyOrder},
-      {"YARD_PER_OP", "rms_norm= ;softmax=vendor", kEmptyOrder},
+      {"YARD_PER_OP", "rms_norm", kOrder + "\"rms_norm\""},
+      {"YARD_PER_OP", "rms_norm:vendor", kOrder + "\"rms_norm:vendor\""},
+      {"YARD_PER_OP", "=", kOrder + "\"=\""},
+      {"YARD_PER_OP", "=vendor", kOrder + "\"=vendor\""},
+      {"YARD_PER_OP", "rms_norm=", kEmptyToken},
+      {"YARD_PER_OP", "rms_norm= ;softmax=vendor", kEmptyToken},
       {"YARD_PER_OP", "rms_norm=|", kEmptyToken},
       {"YARD_PER_OP", "rms_norm=vendor|", kEmptyToken},
       {"YARD_PER_OP", "rms_norm=|vendor", kEmptyToken},
       {"YARD_PER_OP", "rms_norm=vendor||default", kEmptyToken},
-      {"YARD_PER_OP", ";", "entry 1" + kEmptyEntry + "\nentry 2" + kEmptyEntry},
-      {"YARD_PER_OP", "rms_norm=vendor;", "entry 2" + kEmptyEntry},
-      {"YARD_PER_OP", ";rms_norm=vendor", "entry 1" + kEmptyEntry},
-      {"YARD_PER_OP", "rms_norm=vendor;;softmax=reference", "entry 2" + kEmptyEntry},
+      {"YARD_PER_OP", ";", kEmptyOrder},
+      {"YARD_PER_OP", "rms_norm=vendor;", kEmptyOrder},
+      {"YARD_PER_OP", ";rms_norm=vendor", kEmptyOrder},
+      {"YARD_PER_OP", "rms_norm=vendor;;softmax=reference", kEmptyOrder},
       {"YARD_PER_OP", "rms_norm=vendor;rms_norm=default",
        "rms_norm has an order already; expected one entry for each op"},
       {"YARD_PER_OP", "rms_norm=vendor|vendor", "the order of rms_norm has vendor" + kTwice},
@@ -120,9 +116,9 @@ const std::vector<Wrong>& table() {
       {"YARD_PER_OP", "rms_norm=refernce|default",
        "\"refernce\"" + kTokens + "; did you mean 'reference'?"},
       {"YARD_PER_OP", "rms_norm=fastest", "\"fastest\"" + kTokens},
-      {"YARD_PER_OP", "rms_norm=vendor,default", "\"vendor,default\"" + kBetween},
+      {"YARD_PER_OP", "rms_norm=vendor,default", "\"vendor,default\"" + kTokens},
       {"YARD_PER_OP", "rms_norm=vendor,softmax=reference",
-       "\"vendor,softmax=reference\"" + kBetween},
+       "\"vendor,softmax=reference\"" + kTokens},
       {"YARD_PER_OP", "rms_norm=vendor:", "\"vendor:\"" + kVendorToken},
       {"YARD_PER_OP", "rms_norm=vendor: |default", "\"vendor:\"" + kVendorToken},
       {"YARD_PER_OP", "rms_norm=vendor:a:b", "\"vendor:a:b\"" + kVendorToken},
@@ -130,50 +126,50 @@ const std::vector<Wrong>& table() {
       {"YARD_PER_OP", "rms_norm=impl", "\"impl\"" + kImplToken},
       {"YARD_PER_OP", "rms_norm=impl:", "\"impl:\"" + kImplToken},
       {"YARD_PER_OP", "rms_norm=impl:default.*", "\"impl:default.*\"" + kImplToken},
-      {"YARD_PER_OP", "rms_norm=impl:a b", "\"impl:a b\"" + kBetween},
+      {"YARD_PER_OP", "rms_norm=impl:a b", "\"impl:a b\"" + kImplToken},
       {"YARD_PER_OP", "rms_norm=imp:default.simd",
        "\"imp:default.simd\"" + kHeads + "; did you mean 'impl'?"},
       {"YARD_PER_OP", "rms_norm=kernel:default.simd", "\"kernel:default.simd\"" + kHeads},
       {"YARD_PER_OP", "rms_norm=default.simd",
-       "\"default.simd\" in the order of rms_norm is no token; expected impl:default.simd"},
-      {"YARD_PER_OP", "rms_norm==vendor", "\"=vendor\"" + kBetween},
+       "\"default.simd\" in the order of rms_norm is not a token; expected impl:default.simd"},
+      {"YARD_PER_OP", "rms_norm==vendor", "\"=vendor\"" + kTokens + "; did you mean 'vendor'?"},
       {"YARD_PER_OP", "RmsNorm=vendor", "\"RmsNorm\"" + kOpName},
       {"YARD_PER_OP", "rms norm=vendor", "\"rms norm\"" + kOpName},
       {"YARD_PER_OP", "rms-norm=vendor", "\"rms-norm\"" + kOpName},
       {"YARD_PER_OP", "*=vendor", "\"*\"" + kOpName},
-      {"YARD_PER_OP", "{rms_norm: vendor}", "\"{rms_norm: vendor}\" has no '='; " + kOrder},
+      {"YARD_PER_OP", "{rms_norm: vendor}", kOrder + "\"{rms_norm: vendor}\""},
       {"YARD_PER_OP", "rms_norm=vendr;softmax=;gelu",
        "\"vendr\"" + kTokens +
-           "; did you mean 'vendor'?\nthe order of softmax is empty, which would leave no kernel; "
-           "expected softmax=vendor|default\n\"gelu\" has no '='; " +
-           kOrder},
+           "; did you mean 'vendor'?\n\"\" in the order of softmax is not a token; expected "
+           "default, "
+           "vendor, reference, vendor:NAME or impl:ID\n" +
+           kOrder + "\"gelu\""},
       {"YARD_PER_OP", "rms_norm=\001", "\"\\x01\"" + kTokens},
-      {"YARD_DENY_VENDORS", ",", "entry 1" + kEmptyName + "\nentry 2" + kEmptyName},
-      {"YARD_DENY_VENDORS", "acme,", "entry 2" + kEmptyName},
-      {"YARD_DENY_VENDORS", ",acme", "entry 1" + kEmptyName},
-      {"YARD_DENY_VENDORS", "acme,,intel", "entry 2" + kEmptyName},
-      {"YARD_DENY_VENDORS", "acme;intel", "\"acme;intel\"" + kVendor},
-      {"YARD_DENY_VENDORS", "acme|intel", "\"acme|intel\"" + kVendor},
-      {"YARD_DENY_VENDORS", "vendor:acme", "\"vendor:acme\"" + kVendor},
-      {"YARD_DENY_VENDORS", "[acme]", "\"[acme]\"" + kVendor},
-      {"YARD_DENY_VENDORS", "acme*", "\"acme*\"" + kVendor},
-      {"YARD_DENY_VENDORS", "\"acme\"", "\"\\\"acme\\\"\"" + kVendor},
-      {"YARD_DENY_VENDORS", "ac\tme", "\"ac\\tme\"" + kVendor},
-      {"YARD_ALLOW_VENDORS", "acme, ,intel", "entry 2" + kEmptyName},
-      {"YARD_ALLOW_VENDORS", "acme=on", "\"acme=on\"" + kVendor},
-      {"YARD_ALLOW_VENDORS", "acme:intel", "\"acme:intel\"" + kVendor},
-      {"YARD_ALLOW_VENDORS", "!acme", "\"!acme\"" + kVendor},
-      {"YARD_ALLOW_KERNELS", "default.*,", "entry 2" + kEmptyName},
-      {"YARD_ALLOW_KERNELS", "default.*;vendor.*", "\"default.*;vendor.*\"" + kGlob},
-      {"YARD_ALLOW_KERNELS", "default simd", "\"default simd\"" + kGlob},
-      {"YARD_ALLOW_KERNELS", "default.[ab]", "\"default.[ab]\"" + kGlob},
-      {"YARD_ALLOW_KERNELS", "^default", "\"^default\"" + kGlob},
-      {"YARD_DENY_KERNELS", ",,",
-       "entry 1" + kEmptyName + "\nentry 2" + kEmptyName + "\nentry 3" + kEmptyName},
-      {"YARD_DENY_KERNELS", "vendor.*|default.*", "\"vendor.*|default.*\"" + kGlob},
-      {"YARD_DENY_KERNELS", "impl:default.simd", "\"impl:default.simd\"" + kGlob},
-      {"YARD_DENY_KERNELS", "rms_norm/default.simd", "\"rms_norm/default.simd\"" + kGlob},
-      {"YARD_DENY_KERNELS", "vendor.(onednn)", "\"vendor.(onednn)\"" + kGlob},
+      {"YARD_DENY_VENDORS", ",", kVendor + kEmpty},
+      {"YARD_DENY_VENDORS", "acme,", kVendor + kEmpty},
+      {"YARD_DENY_VENDORS", ",acme", kVendor + kEmpty},
+      {"YARD_DENY_VENDORS", "acme,,intel", kVendor + kEmpty},
+      {"YARD_DENY_VENDORS", "acme;intel", kVendor + "\"acme;intel\""},
+      {"YARD_DENY_VENDORS", "acme|intel", kVendor + "\"acme|intel\""},
+      {"YARD_DENY_VENDORS", "vendor:acme", kVendor + "\"vendor:acme\""},
+      {"YARD_DENY_VENDORS", "[acme]", kVendor + "\"[acme]\""},
+      {"YARD_DENY_VENDORS", "acme*", kVendor + "\"acme*\""},
+      {"YARD_DENY_VENDORS", "\"acme\"", kVendor + "\"\\\"acme\\\"\""},
+      {"YARD_DENY_VENDORS", "ac\tme", kVendor + "\"ac\\tme\""},
+      {"YARD_ALLOW_VENDORS", "acme, ,intel", kVendor + kEmpty},
+      {"YARD_ALLOW_VENDORS", "acme=on", kVendor + "\"acme=on\""},
+      {"YARD_ALLOW_VENDORS", "acme:intel", kVendor + "\"acme:intel\""},
+      {"YARD_ALLOW_VENDORS", "!acme", kVendor + "\"!acme\""},
+      {"YARD_ALLOW_KERNELS", "default.*,", kGlob + kEmpty},
+      {"YARD_ALLOW_KERNELS", "default.*;vendor.*", kGlob + "\"default.*;vendor.*\""},
+      {"YARD_ALLOW_KERNELS", "default simd", kGlob + "\"default simd\""},
+      {"YARD_ALLOW_KERNELS", "default.[ab]", kGlob + "\"default.[ab]\""},
+      {"YARD_ALLOW_KERNELS", "^default", kGlob + "\"^default\""},
+      {"YARD_DENY_KERNELS", ",,", kGlob + kEmpty},
+      {"YARD_DENY_KERNELS", "vendor.*|default.*", kGlob + "\"vendor.*|default.*\""},
+      {"YARD_DENY_KERNELS", "impl:default.simd", kGlob + "\"impl:default.simd\""},
+      {"YARD_DENY_KERNELS", "rms_norm/default.simd", kGlob + "\"rms_norm/default.simd\""},
+      {"YARD_DENY_KERNELS", "vendor.(onednn)", kGlob + "\"vendor.(onednn)\""},
       {"YARD_BACKEND_SIMD", "atuo", kBackend + "; did you mean 'auto'?"},
       {"YARD_BACKEND_SIMD", "offf", kBackend + "; did you mean 'off'?"},
       {"YARD_BACKEND_SIMD", "enabled", kBackend},
@@ -185,8 +181,8 @@ const std::vector<Wrong>& table() {
       {"YARD_LOG_LEVEL", "verbose", "\"verbose\"" + kLevels},
       {"YARD_LOG_LEVEL", "3", "\"3\"" + kLevels},
       {"YARD_LOG_LEVEL", "trace", "\"trace\"" + kLevels},
-      {"YARD_LOG_LEVEL", "info,", "entry 2" + kEmptyName},
-      {"YARD_LOG_LEVEL", ",info", "entry 1" + kEmptyName},
+      {"YARD_LOG_LEVEL", "info,", "entry 2" + kEmptyLevel},
+      {"YARD_LOG_LEVEL", ",info", "entry 1" + kEmptyLevel},
       {"YARD_LOG_LEVEL", "info;select=debug", "no logger is called \"info;select\"" + kEntries},
       {"YARD_LOG_LEVEL", "info,warn", "there is a default already; expected one bare level"},
       {"YARD_LOG_LEVEL", "select", "the logger select has no level; expected select=info"},
@@ -216,10 +212,10 @@ const std::vector<Wrong>& table() {
       {"YARD_", "1", kUnknown + kVariables},
       {"YARD_ZEBRA", "1", kUnknown + kVariables},
       {"YARD_STRICT", "O", kSwitches},
-      {"YARD_DENY_KERNELS", "\377\376", "\"\\xff\\xfe\"" + kGlob},
+      {"YARD_DENY_KERNELS", "\377\376", kGlob + "\"\\xff\\xfe\""},
       {"YARD_PREFER", "\377", kKinds},
       {"YARD_BACKENDS_SIMD", "off", kUnknown + kBackendName},
-      {"YARD_DENY_VENDORS", "\377", "\"\\xff\"" + kVendor},
+      {"YARD_DENY_VENDORS", "\377", kVendor + "\"\\xff\""},
   };
   return rows;
 }

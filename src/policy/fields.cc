@@ -84,42 +84,9 @@ uint64_t Axis::class_of(const AxisValue& v) const {
 
 namespace {
 
-constexpr FieldAlias kAliases[] = {
-    {"batch_size", {"batch_size", "batch", "rows", "tokens"}},
-    {"dropout_p", {"dropout_p", "dropout"}},
-    {"enable_gqa", {"enable_gqa", "gqa"}},
-    {"head_dim", {"head_dim", "head_size"}},
-    {"hidden_size", {"hidden_size", "hidden"}},
-    {"is_causal", {"is_causal", "causal"}},
-    {"is_contiguous", {"contiguous"}},
-    {"is_cuda_graph_capturing", {"capturing"}},
-    {"num_heads", {"num_heads", "heads", "q_heads"}},
-    {"num_kv_heads", {"num_kv_heads", "kv_heads"}},
-    {"num_tokens", {"num_tokens", "tokens", "rows"}},
-    {"requires_deterministic", {"deterministic"}},
-    {"seq_len", {"seq_len", "seq", "seq_len_q", "seq_q", "q_len", "tokens"}},
-    {"seq_len_k", {"seq_len_k", "seq_k", "kv_len", "k_len", "seq_len", "seq"}},
-    {"seq_len_q", {"seq_len_q", "seq_q", "q_len", "seq_len", "seq"}},
-};
-
-constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};
-constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic", "device",
-                                       "dtype",     "inference",  "layout",        "platform"};
 constexpr std::string_view kLabel = "label.";
 
-constexpr OperatorRow kOperators[] = {
-    {"_not_in", Operator::kNotIn, "none of the list"},
-    {"_match", Operator::kMatch, "matches a glob, or one of a list of globs"},
-    {"_regex", Operator::kRegex, "matches a regular expression, or one of a list"},
-    {"_gte", Operator::kGe, "at least"},
-    {"_lte", Operator::kLe, "at most"},
-    {"_eq", Operator::kEq, "equal; a list means one of"},
-    {"_ne", Operator::kNe, "not equal"},
-    {"_gt", Operator::kGt, "greater"},
-    {"_lt", Operator::kLt, "less"},
-    {"_in", Operator::kIn, "one of the list"},
-};
-
+// Whether every call has the field.
 bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
   for (uint32_t i = 0; i < f.count; ++i) {
     const op::Param& p = params[f.sources[i].arg];
@@ -209,7 +176,7 @@ OpFields::OpFields(const op::Program& program) {
   add("capturing", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_CAPTURING});
   add("inference", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_INFERENCE});
   std::vector<std::pair<const char*, OpField>> more;
-  for (const FieldAlias& alias : kAliases) {
+  for (const FieldAlias& alias : kFieldAliases) {
     auto it = fields_.end();
     for (const char* name : alias.means)
       if (name != nullptr && it == fields_.end()) it = fields_.find(std::string_view(name));
@@ -234,11 +201,6 @@ std::vector<std::string> OpFields::names() const {
   return to;
 }
 
-std::span<const FieldAlias> field_aliases() noexcept { return kAliases; }
-std::span<const char* const> plain_labels() noexcept { return kPlainLabels; }
-std::span<const char* const> call_fields() noexcept { return kCallFields; }
-std::span<const OperatorRow> operators() noexcept { return kOperators; }
-
 bool has_operator(FieldType type, Operator op) noexcept {
   const bool number = type == FieldType::kWhole || type == FieldType::kNumber;
   if (op == Operator::kMatch || op == Operator::kRegex)
@@ -261,11 +223,9 @@ std::string type_text(const OpField& field) {
 }
 
 std::string_view field_part(std::string_view key) noexcept {
-  for (const OperatorRow& row : kOperators) {
-    const std::string_view suffix = row.suffix;
-    if (key.size() > suffix.size() && key.ends_with(suffix))
-      return key.substr(0, key.size() - suffix.size());
-  }
+  for (const OperatorRow& row : kOperators)
+    if (key.size() > row.suffix.size() && key.ends_with(row.suffix))
+      return key.substr(0, key.size() - row.suffix.size());
   return key;
 }
 
@@ -278,11 +238,9 @@ SplitKey split_key(std::string_view key, OpFields& fields) {
   const bool label = key.starts_with(kLabel);
   if (!label)
     if (const OpField* f = fields.find(key)) return {f, Operator::kEq};
-  for (const OperatorRow& row : kOperators) {
-    const std::string_view suffix = row.suffix;
+  for (const auto& [suffix, op, meaning] : kOperators) {
     if (key.size() <= suffix.size() || !key.ends_with(suffix)) continue;
-    if (const OpField* f = fields.find(key.substr(0, key.size() - suffix.size())))
-      return {f, row.op};
+    if (const OpField* f = fields.find(key.substr(0, key.size() - suffix.size()))) return {f, op};
   }
   return {label ? fields.find(key) : nullptr, Operator::kEq};
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of an op's calls that conditions can name, how they are read, and the operators on them.
 //
-// A name is, in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a field of
-// every call (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant, model,
-// phase, label.NAME).
+// A name is looked up in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a
+// field of every call (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant,
+// model, phase, label.NAME).
 #pragma once
 
 #include <yard/plugin.h>
@@ -25,7 +25,7 @@
 
 namespace yard::policy {
 
-// What rules can see of a call that fits its schema. Borrows everything.
+// What rules can see of a valid call. Borrows everything.
 struct CallView {
   const yard_value_t* args = nullptr;
   uint32_t flags = 0;  // YARD_CALL_*
@@ -57,12 +57,12 @@ struct Axis {
   uint32_t flag = 0;
   op::Field field = {};
   std::string label = {};
-  // Ascending. Integers with as many cuts at or below them pass the same tests. Of kText and kLabel: texts that differ
-  // from all others, and tests that are globs or regular expressions.
+  // Ascending. Integers with equally many cuts at or below them pass the same tests. Axes of text have instead the texts
+  // that tests compare with, and the indices of tests with patterns.
   std::vector<int64_t> cuts = {};
   std::vector<std::string> words = {};
   std::vector<uint32_t> patterns = {};
-  // The part of a key, which ends with one bit for each pattern. No bits for kDevice and kFlag.
+  // The part of a key, which ends with one bit for each pattern.
   uint32_t bits = 0, first_bit = 0;
 
   bool is_text() const noexcept { return kind == Kind::kText || kind == Kind::kLabel; }
@@ -75,8 +75,7 @@ struct Axis {
   }
 };
 
-// Maps numbers to integers in the same order, neighbours to neighbours, so that both have the same tests. NaN is above
-// all.
+// Maps numbers to integers and keeps their order, so that both have the same tests. NaN comes last.
 inline int64_t ordered(double f) noexcept {
   if (std::isnan(f)) return INT64_MAX;
   const auto bits = std::bit_cast<int64_t>(f);
@@ -105,9 +104,9 @@ class OpFields {
  public:
   explicit OpFields(const op::Program& program);
 
-  // Null if calls of this op have no such field. Valid as long as this.
+  // Returns null if calls of this op have no such field.
   const OpField* find(std::string_view name);
-  // All names that find() accepts, without labels of the program's own.
+  // All names that find() accepts, except label.NAME.
   std::vector<std::string> names() const;
 
  private:
@@ -119,34 +118,63 @@ struct FieldAlias {
   const char* name;
   std::array<const char*, 6> means;  // the rest is null
 };
-std::span<const FieldAlias> field_aliases() noexcept;
+inline constexpr FieldAlias kFieldAliases[] = {
+    {"batch_size", {"batch_size", "batch", "rows", "tokens"}},
+    {"dropout_p", {"dropout_p", "dropout"}},
+    {"enable_gqa", {"enable_gqa", "gqa"}},
+    {"head_dim", {"head_dim", "head_size"}},
+    {"hidden_size", {"hidden_size", "hidden"}},
+    {"is_causal", {"is_causal", "causal"}},
+    {"is_contiguous", {"contiguous"}},
+    {"is_cuda_graph_capturing", {"capturing"}},
+    {"num_heads", {"num_heads", "heads", "q_heads"}},
+    {"num_kv_heads", {"num_kv_heads", "kv_heads"}},
+    {"num_tokens", {"num_tokens", "tokens", "rows"}},
+    {"requires_deterministic", {"deterministic"}},
+    {"seq_len", {"seq_len", "seq", "seq_len_q", "seq_q", "q_len", "tokens"}},
+    {"seq_len_k", {"seq_len_k", "seq_k", "kv_len", "k_len", "seq_len", "seq"}},
+    {"seq_len_q", {"seq_len_q", "seq_q", "q_len", "seq_len", "seq"}},
+};
 // Labels that need no `label.` before them.
-std::span<const char* const> plain_labels() noexcept;
-// Fields of every op: dtype, device, ...
-std::span<const char* const> call_fields() noexcept;
+inline constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};
+// Fields of every op.
+inline constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic",
+                                              "device",    "dtype",      "inference",
+                                              "layout",    "platform"};
 
 enum class Operator : uint8_t { kEq, kNe, kGt, kGe, kLt, kLe, kIn, kNotIn, kMatch, kRegex };
 struct OperatorRow {
-  const char* suffix;  // with its '_'
+  std::string_view suffix;
   Operator op;
   const char* meaning;
 };
 // Longer suffixes come before those they end with.
-std::span<const OperatorRow> operators() noexcept;
+inline constexpr OperatorRow kOperators[] = {
+    {"_not_in", Operator::kNotIn, "none of the list"},
+    {"_match", Operator::kMatch, "matches a glob, or one of a list of globs"},
+    {"_regex", Operator::kRegex, "matches a regular expression, or one of a list"},
+    {"_gte", Operator::kGe, "at least"},
+    {"_lte", Operator::kLe, "at most"},
+    {"_eq", Operator::kEq, "equal; a list means one of"},
+    {"_ne", Operator::kNe, "not equal"},
+    {"_gt", Operator::kGt, "greater"},
+    {"_lt", Operator::kLt, "less"},
+    {"_in", Operator::kIn, "one of the list"},
+};
 bool has_operator(FieldType type, Operator op) noexcept;
-// "a whole number": what a value of the type looks like.
+// What values of the field look like: "a whole number".
 std::string type_text(const OpField& field);
 
 // Field and operator of a condition's key. The whole key as a field comes first, then the longest operator that leaves a
-// field; after `label.` an operator is always split off.
+// field. After `label.` an operator is always split off.
 struct SplitKey {
   const OpField* field = nullptr;  // null if the op has no such field
   Operator op = Operator::kEq;
 };
 SplitKey split_key(std::string_view key, OpFields& fields);
-// The label of the program's own that the key of a condition names; empty if it names none.
-std::string_view own_label(std::string_view key) noexcept;
-// The key without its operator, if it has one: probably the field that was meant.
+// The key without its operator.
 std::string_view field_part(std::string_view key) noexcept;
+// NAME if the key of a condition names label.NAME, else empty.
+std::string_view own_label(std::string_view key) noexcept;
 
 }  // namespace yard::policy

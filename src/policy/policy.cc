@@ -199,8 +199,8 @@ std::vector<PolicyNote> notes(std::span<const Source> sources) {
 
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider) {
   constexpr size_t kLongestName = 64;
-  if (!is_op_name(name) || name.size() > kLongestName || name[0] < 'a' ||
-      name.find('.') != name.npos)
+  if (!fits(name, shape::kOneOp) || name.size() > kLongestName || name[0] < 'a' ||
+      base::contains(name, '.'))
     return Status(
         Code::kInvalidArgument,
         fmt::format(

@@ -24,11 +24,6 @@ Status not_a_word(std::string_view expected, std::string_view text, const Names&
   return Status(Code::kParse, fmt::format("expected {}{}", expected, hint));
 }
 
-template <class F>
-bool all_of(std::string_view text, F f) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(), f);
-}
-
 struct Unit {
   const char* name;
   double ns;
@@ -78,20 +73,11 @@ Result<std::string> read_token(std::string_view text) {
 // The tokens of one op, `vendor|default`.
 Names read_order(const std::string& op, std::string_view text, Problems& to) {
   Names order;
-  if (text.empty()) {
-    add(to, "the order of {0} is empty, which would leave no kernel; expected {0}=vendor|default",
-        op);
-    return order;
-  }
-  for (std::string_view word : base::split(text, '|')) {
+  for (const std::string_view word : base::split(text, '|')) {
     const auto token = read_token(word);
-    if (word.empty())
-      add(to, "the order of {} has an empty token; expected one '|' between tokens", op);
-    else if (!token.ok())
-      add(to, "{} in the order of {} is no token; {}", base::excerpt(word), op,
-          word.find_first_of(", =") == std::string_view::npos
-              ? token.status().message()
-              : "expected '|' between tokens and ';' between ops");
+    if (!token.ok())
+      add(to, "{} in the order of {} is not a token; {}", base::excerpt(word), op,
+          token.status().message());
     else if (base::contains(order, *token))
       add(to, "the order of {} has {} twice; expected each token once", op, *token);
     else
@@ -190,7 +176,7 @@ Status read_one(std::string_view text, const Form& form, std::string& to) {
     return token.status();
   }
   if (form.words.empty()) {
-    if (form.shape->is != nullptr && !form.shape->is(text)) return not_wanted(form);
+    if (!fits(text, *form.shape)) return not_wanted(form);
     to = text;
     return {};
   }
@@ -200,17 +186,11 @@ Status read_one(std::string_view text, const Form& form, std::string& to) {
 }
 
 Names read_list(std::string_view text, const Form& form, Problems& problems) {
-  const char* expected = form.is(shape::kVendors)
-                             ? "name of a vendor; expected names with ',' between them"
-                             : "id or glob of kernels; expected default.simd,vendor.*";
   Names names;
-  size_t number = 0;
-  for (std::string_view entry : base::split(text, ',')) {
-    ++number;
-    if (entry.empty())
-      add(problems, "entry {} is empty; expected one ',' between entries", number);
-    else if (!form.shape->is(entry))
-      add(problems, "{} is no {}", base::excerpt(entry), expected);
+  for (const std::string_view entry : base::split(text, ',')) {
+    if (!fits(entry, *form.shape))
+      add(problems, "expected {} with ',' between them, got {}", wanted(form),
+          entry.empty() ? "an empty entry" : base::excerpt(entry));
     else if (!base::contains(names, entry))
       names.emplace_back(entry);
   }
@@ -219,59 +199,52 @@ Names read_list(std::string_view text, const Form& form, Problems& problems) {
 
 Orders read_orders(std::string_view text, Problems& problems) {
   Orders orders;
-  size_t number = 0;
-  for (std::string_view entry : base::split(text, ';')) {
-    ++number;
+  for (const std::string_view entry : base::split(text, ';')) {
     const size_t equals = entry.find('=');
     const std::string op(base::trim(entry.substr(0, equals)));
-    if (entry.empty())
-      add(problems, "entry {} is empty; expected one ';' between entries", number);
-    else if (equals == std::string_view::npos)
-      add(problems, "{} has no '='; expected OP=TOKEN|TOKEN", base::excerpt(entry));
-    else if (op.empty())
-      add(problems, "{} names no op; expected OP=TOKEN|TOKEN", base::excerpt(entry));
-    else if (!is_op_name(op))
-      add(problems, "{} is no name of an op; expected lower-case letters, digits, '_' and '.'",
+    if (equals == std::string_view::npos || op.empty())
+      add(problems, "expected OP=TOKEN|TOKEN with ';' between ops, got {}",
+          entry.empty() ? "an empty entry" : base::excerpt(entry));
+    else if (!fits(op, shape::kOneOp))
+      add(problems, "{} is not the name of an op; expected lower-case letters, digits, '_' and '.'",
           base::excerpt(op));
-    else if (!orders.emplace(op, read_order(op, base::trim(entry.substr(equals + 1)), problems))
-                  .second)
+    else if (orders.contains(op))
       add(problems, "{} has an order already; expected one entry for each op", op);
+    else
+      orders[op] = read_order(op, base::trim(entry.substr(equals + 1)), problems);
   }
   return orders;
+}
+
+// Whether all of a text is in a class of a regular expression, as "a-z_.".
+static bool consists_of(std::string_view text, std::string_view chars) noexcept {
+  return std::ranges::all_of(text, [&](char c) {
+    for (size_t i = 0; i < chars.size(); ++i) {
+      if (chars[i] == c) return true;
+      if (i + 2 < chars.size() && chars[i + 1] == '-') {
+        if (c >= chars[i] && c <= chars[i + 2]) return true;
+        i += 2;
+      }
+    }
+    return false;
+  });
+}
+
+bool fits(std::string_view text, const Shape& shape) noexcept {
+  return (shape.chars == nullptr || (!text.empty() && consists_of(text, shape.chars))) &&
+         (shape.is == nullptr || shape.is(text));
 }
 
 bool is_vendor_name(std::string_view text) noexcept {
   for (size_t i = 0; i < text.size(); i += base::utf8_length(text, i))
     if (base::utf8_length(text, i) == 0) return false;
-  return all_of(text, [](char c) {
-    return base::is_bare_word({&c, 1}) || c == ' ' || static_cast<unsigned char>(c) >= 0x80;
-  });
+  return !text.empty() && consists_of(text, "A-Za-z0-9_. \x80-\xff-");
 }
-
-bool is_op_name(std::string_view text) noexcept {
-  return all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  });
-}
-
-bool is_op_glob(std::string_view text) noexcept {
-  return all_of(text, [](char c) { return is_op_name({&c, 1}) || c == '*' || c == '?'; });
-}
-
-bool is_kernel_glob(std::string_view text) noexcept {
-  return all_of(text, [](char c) { return base::is_bare_word({&c, 1}) || c == '*' || c == '?'; });
-}
-
-bool is_kernel_id(std::string_view text) noexcept {
-  return is_kernel_glob(text) && !has_wildcard(text);
-}
-
-bool is_path(std::string_view text) noexcept { return text.find('\0') == text.npos; }
 
 bool is_function_glob(std::string_view text) noexcept {
   const size_t slash = text.find('/');
-  return is_kernel_glob(text.substr(0, slash)) &&
-         (slash == text.npos || is_kernel_glob(text.substr(slash + 1)));
+  return slash == text.npos ||
+         (slash > 0 && slash + 1 < text.size() && text.find('/', slash + 1) == text.npos);
 }
 
 bool has_wildcard(std::string_view text) noexcept {
@@ -279,7 +252,8 @@ bool has_wildcard(std::string_view text) noexcept {
 }
 
 std::string child_path(std::string parent, std::string_view key) {
-  if (!is_kernel_glob(key) || key.size() > 120) return parent += "[" + base::excerpt(key) + "]";
+  if (!fits(key, shape::kKernel) || key.size() > 120)
+    return parent += "[" + base::excerpt(key) + "]";
   if (!parent.empty()) parent += '.';
   return parent += key;
 }
@@ -292,10 +266,9 @@ std::string to_string(const Path& path, bool all) {
   return fmt::format("{}[{}]", up, path.index);
 }
 
-std::string suggestion(std::string_view name, const Names& known, std::string otherwise,
-                       std::string_view rest) {
+std::string suggestion(std::string_view name, const Names& known, std::string otherwise) {
   const std::string_view near = base::closest(name, known);
-  return near.empty() ? std::move(otherwise) : fmt::format("did you mean '{}{}'?", near, rest);
+  return near.empty() ? std::move(otherwise) : fmt::format("did you mean '{}'?", near);
 }
 
 std::string shown(std::string_view text, bool quoted) {

@@ -17,98 +17,76 @@
 
 namespace yard::policy {
 
-// Whether text has the form of a name.
-bool is_vendor_name(std::string_view text) noexcept;    // a vendor named in code may have others
-bool is_op_name(std::string_view text) noexcept;        // lower-case letters, digits, '_', '.'
-bool is_op_glob(std::string_view text) noexcept;        // with '*' and '?' besides
-bool is_kernel_glob(std::string_view text) noexcept;    // with '*' and '?'
-bool is_kernel_id(std::string_view text) noexcept;      // without these
-bool is_function_glob(std::string_view text) noexcept;  // a group, or group/function, or a glob
-bool is_path(std::string_view text) noexcept;
-bool has_wildcard(std::string_view text) noexcept;  // '*' or '?'
-
-// What the keys of a map may be.
-struct MapKey {
-  bool (*is)(std::string_view) noexcept;  // null if any text is a key
-  const char* pattern;                    // for JSON Schema
-  const char* expected = "";              // in messages
-  bool quoted = false;                    // in messages
-};
-
 // What values look like. Reader, messages and JSON Schema use these.
 struct Shape {
   const char* expected = nullptr;  // in messages; null if wanted() makes it from the form
-  const char* json = nullptr;      // JSON Schema of one value; null if it is made from the form
-  bool (*is)(std::string_view) noexcept = nullptr;  // whether text is such a value; null: any is
+  const char* chars = nullptr;     // of text, as in [...] of a regular expression; null: any
+  bool (*is)(std::string_view) noexcept = nullptr;  // what must hold of text besides
   bool many = false;                                // or a list of values
-  const MapKey* key = nullptr;                      // of a map, else null
-  const Shape* value = nullptr;                     // of the values of a map
+  bool ref = false;                                 // or {kernel: ID, optional: true}
+  const Shape* key = nullptr;                       // of a map
+  const Shape* value = nullptr;                     // of a map
 };
+// Whether text is a value of the shape.
+bool fits(std::string_view text, const Shape& shape) noexcept;
+bool has_wildcard(std::string_view text) noexcept;    // '*' or '?'
+bool is_vendor_name(std::string_view text) noexcept;  // a vendor named in code may have others
+bool is_function_glob(std::string_view text) noexcept;
 
 namespace shape {
 
-inline constexpr const char* kBooleanJson = R"("type": "boolean")";
-inline constexpr const char* kTextJson = R"("type": "string", "minLength": 1)";
-inline constexpr const char* kNameJson = R"("type": "string", "pattern": "^[A-Za-z0-9_.-]+$")";
-inline constexpr const char* kOpJson = R"("type": "string", "pattern": "^[a-z0-9_.*?]+$")";
-inline constexpr const char* kGlobJson = R"("type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$")";
-inline constexpr const char* kIdRefJson =
-    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
-inline constexpr const char* kGlobRefJson =
-    R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
+inline constexpr const char* kNameChars = "A-Za-z0-9_.-";
+inline constexpr const char* kGlobChars = "A-Za-z0-9_.*?-";
 
-inline constexpr const char* kOpText = "the name of an op or a glob as attention.*";
-inline constexpr MapKey kOneOpKey{is_op_name, "^[a-z0-9_.]+$", "the name of one op"};
-inline constexpr MapKey kOpKey{is_op_glob, "^[a-z0-9_.*?]+$", kOpText};
-inline constexpr MapKey kBackendKey{is_vendor_name, "", "the name of a backend", true};
-inline constexpr MapKey kLabelKey{nullptr, ""};
-inline constexpr MapKey kFunctionKey{is_function_glob, "^[A-Za-z0-9_.*?-]+(/[A-Za-z0-9_.*?-]+)?$",
-                                     "a group, or a function as group/name, or a glob of such"};
-
-inline constexpr Shape kVersion{"\"1.0\"", R"("enum": ["1.0", "1", 1.0, 1])"};
-inline constexpr Shape kSwitch{"true or false", kBooleanJson};
+inline constexpr Shape kVersion{"\"1.0\""}, kSwitch{"true or false"};
 // With bounds.
 inline constexpr Shape kWhole{}, kNumber{}, kDuration{};
 // With words, of which one or several are meant.
 inline constexpr Shape kWord{}, kWords{.many = true};
 inline constexpr Shape kMode{"auto, static, dynamic, config, hot_reload or a mode of the program",
-                             kNameJson, base::is_bare_word};
-inline constexpr Shape kText{"text", kTextJson}, kLevels{"levels of loggers", kTextJson};
-inline constexpr Shape kPath{"the path of a file", kTextJson, is_path};
-inline constexpr Shape kFolder{"the path of a folder", kTextJson, is_path};
-inline constexpr Shape kPaths{"a path or a list of paths", kTextJson, is_path, true};
-inline constexpr Shape kOp{kOpText, kOpJson, is_op_glob};
-inline constexpr Shape kKernel{"the id of a kernel or a glob as vendor.*", kGlobJson,
-                               is_kernel_glob};
-inline constexpr Shape kOneKernel{"reference, or the id of one kernel", kNameJson, is_kernel_id};
-inline constexpr Shape kKernels{"the id of a kernel or a list of ids", kIdRefJson, is_kernel_glob,
-                                true};
-inline constexpr Shape kGlobs{"ids or globs of kernels", kGlobRefJson, is_kernel_glob, true};
-inline constexpr Shape kVendors{"names of vendors", kTextJson, is_vendor_name, true};
-inline constexpr Shape kBackends{"names of backends", kNameJson, base::is_bare_word, true};
-inline constexpr Shape kLabelNames{"names of labels", kNameJson, base::is_bare_word, true};
-inline constexpr Shape kConditions{"a map from fields to values",
-                                   R"("$ref": "#/$defs/conditions")"};
+                             kNameChars};
+inline constexpr Shape kText{"text"}, kLevels{"levels of loggers"};
+inline constexpr Shape kPath{"the path of a file"}, kFolder{"the path of a folder"};
+inline constexpr Shape kPaths{.expected = "a path or a list of paths", .many = true};
+inline constexpr Shape kOp{"the name of an op or a glob as attention.*", "a-z0-9_.*?"};
+inline constexpr Shape kOneOp{"the name of one op", "a-z0-9_."};
+inline constexpr Shape kKernel{"the id of a kernel or a glob as vendor.*", kGlobChars};
+inline constexpr Shape kOneKernel{"reference, or the id of one kernel", kNameChars};
+inline constexpr Shape kKernels{.expected = "the id of a kernel or a list of ids",
+                                .chars = kNameChars,
+                                .many = true,
+                                .ref = true};
+inline constexpr Shape kGlobs{
+    .expected = "ids or globs of kernels", .chars = kGlobChars, .many = true, .ref = true};
+inline constexpr Shape kVendors{.expected = "names of vendors", .is = is_vendor_name, .many = true};
+inline constexpr Shape kBackends{
+    .expected = "names of backends", .chars = kNameChars, .many = true};
+inline constexpr Shape kLabelNames{
+    .expected = "names of labels", .chars = kNameChars, .many = true};
+inline constexpr Shape kConditions{"a map from fields to values"};
 // With the keys of a struct: a map, a list of maps, or either.
 inline constexpr Shape kMap{}, kMaps{"a list of maps"}, kOneOrMaps{.many = true};
-inline constexpr Shape kRef{"the id of a kernel or a glob as vendor.*", kIdRefJson, is_kernel_glob};
-inline constexpr Shape kTokens{
-    "default, vendor, reference, vendor:NAME or impl:ID", kTextJson, {}, true};
+inline constexpr Shape kTokens{.expected = "default, vendor, reference, vendor:NAME or impl:ID",
+                               .many = true};
+inline constexpr Shape kRef{.expected = "the id of one kernel", .chars = kNameChars, .ref = true};
+inline constexpr Shape kBackend{.expected = "the name of a backend", .is = is_vendor_name};
+inline constexpr Shape kFunction{"a group, or a function as group/name, or a glob of such",
+                                 "A-Za-z0-9_.*?/-", is_function_glob};
 // Maps from names to values of another shape.
-constexpr Shape map_of(const char* expected, const MapKey& key, const Shape& value) {
+constexpr Shape map_of(const char* expected, const Shape& key, const Shape& value) {
   return {.expected = expected, .key = &key, .value = &value};
 }
-inline constexpr Shape kOpKernel = map_of("a map from ops to ids of kernels", kOpKey, kRef);
-inline constexpr Shape kOneOpKernel = map_of("a map from ops to ids of kernels", kOneOpKey, kRef);
-inline constexpr Shape kOpKernels = map_of("a map from ops to lists of kernels", kOpKey, kKernels);
-inline constexpr Shape kOpOrders = map_of("a map from ops to lists of tokens", kOneOpKey, kTokens);
-inline constexpr Shape kOpModes = map_of("a map from ops to modes", kOpKey, kMode);
+inline constexpr Shape kOpKernel = map_of("a map from ops to ids of kernels", kOp, kRef);
+inline constexpr Shape kOneOpKernel = map_of("a map from ops to ids of kernels", kOneOp, kRef);
+inline constexpr Shape kOpKernels = map_of("a map from ops to lists of kernels", kOp, kKernels);
+inline constexpr Shape kOpOrders = map_of("a map from ops to lists of tokens", kOneOp, kTokens);
+inline constexpr Shape kOpModes = map_of("a map from ops to modes", kOp, kMode);
 inline constexpr Shape kSwitches =
-    map_of("a map from backends to true or false", kBackendKey, kSwitch);
-inline constexpr Shape kOpSwitches = map_of("a map from ops to true or false", kOpKey, kSwitch);
-inline constexpr Shape kLabels = map_of("a map from labels to texts", kLabelKey, kText);
+    map_of("a map from backends to true or false", kBackend, kSwitch);
+inline constexpr Shape kOpSwitches = map_of("a map from ops to true or false", kOp, kSwitch);
+inline constexpr Shape kLabels = map_of("a map from labels to texts", kText, kText);
 inline constexpr Shape kFunctions =
-    map_of("a map from groups or functions to maps", kFunctionKey, kMap);
+    map_of("a map from groups or functions to maps", kFunction, kMap);
 
 }  // namespace shape
 
@@ -189,9 +167,8 @@ struct Path {
 inline constexpr Path kTop;
 // "dispatch_rules[2].conditions.batch_size_gte". Unless `all` is set, only the part that is known.
 std::string to_string(const Path& path, bool all = true);
-// "did you mean 'NAMErest'?" for the known name that is similar, or `otherwise`.
-std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {},
-                       std::string_view rest = {});
+// "did you mean 'NAME'?" for the known name that is similar, or `otherwise`.
+std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {});
 // How messages show a value: 8, high, "in quotes".
 std::string shown(std::string_view text, bool quoted);
 
