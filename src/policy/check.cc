@@ -5,9 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 
 #include "base/lists.h"

@@ -4,13 +4,6 @@
 
 #include <yard/config.h>
 
-#include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "op/program.h"
 #include "policy/clauses.h"
 #include "policy/words.h"
 

@@ -9,15 +9,6 @@
 
 #include <yard/config.h>
 #include <yard/options.h>
-#include <yard/policy.h>
-
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "op/program.h"
 #include "policy/conditions.h"

@@ -8,13 +8,6 @@
 
 #include <yard/config.h>
 
-#include <cstdint>
-#include <map>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "op/predicate.h"
 #include "policy/fields.h"
 #include "policy/regex.h"
 

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <iterator>
-#include <map>
 #include <system_error>
 #include <tuple>
 

@@ -3,12 +3,6 @@
 #pragma once
 
 #include <yard/config.h>
-#include <yard/status.h>
-
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/yaml.h"
 

@@ -2,12 +2,6 @@
 // Visiting the rows of policy/config_rows.h, and merging by them.
 #pragma once
 
-#include <algorithm>
-#include <iterator>
-#include <string>
-#include <type_traits>
-#include <vector>
-
 #include "base/lists.h"
 #include "policy/config_rows.h"
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <string_view>
 
 #include "base/lists.h"
 #include "base/text.h"

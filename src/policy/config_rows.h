@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of policies, rule files and the environment, one row each.
 //
-// A row has the member, its key in rule files, its grammar, how two sources are merged, its environment variable and
-// one sentence of documentation. Reader, printer, merging, checks, JSON Schema, notes of sources and the environment
-// visit these rows. A new field needs its declaration, its row, and the code that acts on it.
+// Reader, printer, merging, checks, JSON Schema, notes of sources and the environment visit these rows. A new field needs
+// its declaration, its row, and the code that acts on it.
 #pragma once
 
 #include <yard/config.h>
-#include <yard/policy.h>
 
 #include <array>
-#include <optional>
-#include <span>
-#include <string>
 #include <tuple>
-#include <type_traits>
 
 #include "policy/environment.h"
 #include "policy/words.h"
@@ -42,7 +36,7 @@ template <class T, class M>
 struct Field : Key {
   using Type = M;
   M T::*member;
-  ConfigPlace T::*place;  // where the value's place is kept; null: nowhere, or in Config::sources
+  ConfigPlace T::*place;  // where the value's place is kept, or null
 };
 // The rows of a struct; nullptr if it has none.
 template <class T>

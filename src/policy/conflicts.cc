@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <span>
 
 #include "base/lists.h"
 #include "base/text.h"

@@ -8,12 +8,6 @@
 
 #include <yard/policy.h>
 
-#include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 namespace yard::policy {
 
 using Variables = std::map<std::string, std::string>;

@@ -7,20 +7,13 @@
 #pragma once
 
 #include <yard/plugin.h>
-#include <yard/tensor.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <map>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "op/call_spec.h"
-#include "op/predicate.h"
 #include "op/program.h"
 
 namespace yard::policy {

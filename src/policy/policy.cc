@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iterator>
 
 #include "base/lists.h"
 #include "base/text.h"

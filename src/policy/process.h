@@ -5,21 +5,11 @@
 
 #include <yard/config.h>
 #include <yard/explain.h>
-#include <yard/health.h>
 #include <yard/options.h>
-#include <yard/policy.h>
 
 #include <algorithm>
-#include <chrono>
-#include <map>
-#include <memory>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "op/call_spec.h"
 #include "policy/clauses.h"
 #include "policy/environment.h"
 #include "policy/rollout.h"

@@ -13,8 +13,6 @@
 #include <yard/status.h>
 
 #include <bitset>
-#include <cstdint>
-#include <string_view>
 #include <vector>
 
 namespace yard::policy {

@@ -5,9 +5,6 @@
 #include <yard/config.h>
 
 #include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
 
 #include "op/call_spec.h"
 

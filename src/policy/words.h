@@ -4,14 +4,8 @@
 #pragma once
 
 #include <yard/policy.h>
-#include <yard/status.h>
 
 #include <chrono>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "base/text.h"
 
