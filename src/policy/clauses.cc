@@ -48,11 +48,10 @@ bool token_names(std::string_view token, const KernelFacts& k) {
   return token == to_string(k.kind);
 }
 
-bool matches_any(const std::vector<std::string>& globs, std::string_view text) {
-  return std::any_of(globs.begin(), globs.end(), [&](auto& g) { return glob_matches(g, text); });
+bool matches_any(const Names& globs, std::string_view text) {
+  return std::ranges::any_of(globs, [&](auto& glob) { return glob_matches(glob, text); });
 }
 
-// "static_kernel_map (rules.yaml:7)"
 std::string placed(const Config& config, const std::string& what, const KernelRef& ref) {
   const std::string place = place_text(config, ref.at);
   return what + (place.empty() ? " of the rules" : place);
@@ -103,23 +102,20 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
   ConditionCompiler compiler(to.conditions_);
   std::unordered_map<std::string_view, SplitKey> keys;
   const auto key_of = [&](const Condition& c) {
-    auto it = keys.find(c.key);
-    if (it == keys.end()) it = keys.emplace(c.key, split_key(c.key, fields)).first;
+    const auto [it, is_new] = keys.try_emplace(c.key);
+    if (is_new) it->second = split_key(c.key, fields);
     return it->second;
   };
-  std::vector<SplitKey> found;
   // Unset if the op lacks one of the fields, or a condition is invalid.
   const auto conjunction = [&](const std::vector<Condition>& all,
                                RuleEffect* effect) -> std::optional<Conjunction> {
-    found.clear();
-    for (const Condition& c : all) {
-      found.push_back(key_of(c));
-      if (found.back().field == nullptr) return std::nullopt;
-    }
+    if (std::ranges::any_of(all, [&](auto& c) { return key_of(c).field == nullptr; }))
+      return std::nullopt;
     Wrong wrong;
-    bool valid = true;
-    for (size_t i = 0; i < all.size() && valid; ++i)
-      valid = compiler.add(*found[i].field, found[i].op, all[i], wrong);
+    const bool valid = std::ranges::all_of(all, [&](const Condition& c) {
+      const SplitKey key = key_of(c);
+      return compiler.add(*key.field, key.op, c, wrong);
+    });
     if (effect != nullptr) (valid ? effect->applies : effect->invalid) = true;
     if (valid) return compiler.end();
     compiler.drop();
@@ -130,9 +126,8 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
   std::vector<uint32_t> mine;
   for (uint32_t i = 0; i < rules.size(); ++i)
     if (glob_matches(rules[i].operation, program.name())) mine.push_back(i);
-  std::stable_sort(mine.begin(), mine.end(), [&](uint32_t a, uint32_t b) {
-    return rules[a].priority.value_or(usual) > rules[b].priority.value_or(usual);
-  });
+  std::ranges::stable_sort(mine, std::ranges::greater(),
+                           [&](uint32_t i) { return rules[i].priority.value_or(usual); });
   for (const uint32_t i : mine) {
     const DispatchRule& r = rules[i];
     const auto when = conjunction(r.conditions, report != nullptr ? &report->rules[i] : nullptr);
@@ -251,7 +246,6 @@ void Clauses::apply_own(std::span<const KernelFacts> kernels) {
         if (glob_matches(name, kernels[k].id) && !base::contains(chain_, k)) chain_.push_back(k);
 }
 
-// Finds the kernels of each clause, and applies those without conditions.
 void Clauses::read_rules(std::span<const KernelFacts> kernels) {
   const std::span<const Clause> all = of_rules();
   targets_.resize(all.size());
@@ -295,7 +289,7 @@ void Clauses::evaluate(const CallView& call, Rulings& to) const {
 
 std::vector<const Clause*> Clauses::scores(const CallView& call, std::string_view kernel) const {
   std::vector<const Clause*> to;
-  if (std::none_of(groups_.begin(), groups_.end(), [](auto& g) { return g.rules; })) return to;
+  if (std::ranges::none_of(groups_, &ClauseGroup::rules)) return to;
   for (const uint32_t i : sources_.rules->match(call))
     if (const Clause& c = of_rules()[i]; c.act == Act::kScore && glob_matches(c.names[0], kernel))
       to.push_back(&c);

@@ -2,9 +2,8 @@
 // Policy as clauses: all that policies, rule files, scopes and calls say about the kernels of one op, as one ordered list.
 //
 // Precedence is applied before the list is made: a stronger source replaces what a weaker one says about the same field,
-// and an exact op name beats a glob. A clause excludes kernels or changes their order. A clause without conditions is
-// applied when the list is made; evaluate() applies the others to a call. An explanation names the clause that decided,
-// and a counterfactual is the same list without one clause.
+// and an exact op name beats a glob. Clauses without conditions are applied when the list is made; evaluate() applies the
+// others to a call. An explanation names the clause that decided, and a counterfactual is the list without one clause.
 #pragma once
 
 #include <yard/config.h>
@@ -18,7 +17,7 @@ namespace yard::policy {
 class FileRules;
 struct ProgramMode;
 
-// What clauses can see of a kernel. Borrows the texts.
+// Borrows the texts.
 struct KernelFacts {
   std::string_view id, vendor = {}, backend = {};  // `vendor` may be empty
   Kind kind = Kind::kDefault;
@@ -27,8 +26,8 @@ struct KernelFacts {
 
 struct Clause {
   enum class Act : uint8_t {
-    // These exclude kernels. The first that does is the reason. kOffByDefault excludes the backends that are off by
-    // default, except those that are named; kOrder names tokens of Policy::per_op, best first.
+    // These exclude kernels; the first that does is the reason. kOffByDefault names the backends to which it does not
+    // apply, kOrder the tokens of Policy::per_op.
     kForce,
     kLock,
     kDeny,
@@ -40,8 +39,7 @@ struct Clause {
     kReferenceOnly,
     kOrder,
     kStatic,
-    // These change the order of kernels: the static kernel comes first, then those that a dispatch rule chooses;
-    // scores change priorities; kPrefer names kinds, best first; kChain names fallbacks after the first choice.
+    // These change the order of kernels. kPrefer names kinds, kChain the fallbacks after the first choice.
     kMap,
     kChoose,
     kScore,
@@ -51,7 +49,7 @@ struct Clause {
   };
   Act act;
   std::vector<std::string> names = {};  // kernels as ids or globs, vendors, backends or tokens
-  Conjunction when = {};                // without conditions: always
+  Conjunction when = {};
   static constexpr uint32_t kPolicy = UINT32_MAX, kCall = kPolicy - 1;
   uint32_t source = kPolicy;     // or index into Config::dispatch_rules or Config::score
   double add = 0, multiply = 1;  // kScore
@@ -62,15 +60,15 @@ struct Clause {
   size_t place(const KernelFacts& k) const;
 };
 
-// What compiling for some ops found out about a rule.
+// What compiling a rule for some ops found out.
 struct RuleEffect {
-  bool applies = false;            // an op has all of its fields
-  bool invalid = false;            // a condition is invalid for such an op
-  uint32_t ops = 0;                // that it was compiled for
-  uint32_t impossible = 0;         // of these, where its conditions cannot all hold
-  uint32_t shadowed = 0;           // of these, where another rule comes first for all of its calls
-  uint32_t by = 0;                 // that rule
-  std::vector<size_t> conditions;  // that cannot all hold
+  bool applies = false;     // an op has all of its fields
+  bool invalid = false;     // a condition is invalid for such an op
+  uint32_t ops = 0;         // that it was compiled for
+  uint32_t impossible = 0;  // of these, where `conditions` cannot all hold
+  uint32_t shadowed = 0;    // of these, where rule `by` comes first for all of its calls
+  uint32_t by = 0;
+  std::vector<size_t> conditions;
 };
 struct RuleReport {
   std::vector<RuleEffect> rules, scores;  // of dispatch_rules and score
@@ -81,14 +79,13 @@ struct RuleReport {
   }
 };
 
-// The clauses of one op in a rule file: those of dispatch_rules, best first, then those of score. Immutable; borrows
-// nothing.
+// The clauses of one op in a rule file: those of dispatch_rules, best first, then those of score. Immutable.
 class OpRules {
  public:
   std::span<const Clause> clauses() const noexcept { return clauses_; }
   bool empty() const noexcept { return clauses_.empty(); }
   const Conditions& conditions() const noexcept { return conditions_; }
-  // Indices of the clauses that hold for a call, in their order.
+  // Indices of the clauses that hold for a call.
   std::vector<uint32_t> match(const CallView& call) const;
 
  private:
@@ -97,15 +94,14 @@ class OpRules {
   Conditions conditions_;
 };
 
-// The rules whose operation matches the op and whose fields its calls have, without those with an invalid condition.
+// Leaves out rules with invalid conditions or with fields that the op lacks.
 OpRules compile_rules(const Config& config, const op::Program& program,
                       RuleReport* report = nullptr);
 
-// The rules that were compiled for programs of ops; null if an op has none.
+// By op; null if an op has no rules.
 using RulesByOp = std::map<std::shared_ptr<const op::Program>, std::shared_ptr<const OpRules>>;
 
-// The value of an op in a map from names and globs. An exact name beats a glob, a longer glob a shorter one. Returns
-// null if none matches.
+// The value of an op in a map from names and globs, or null. An exact name beats a glob, a longer glob a shorter one.
 template <class Map>
 const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
   if (const auto it = map.find(op); it != map.end()) return &it->second;
@@ -118,9 +114,8 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
 }
 std::vector<std::string> ids(const std::vector<KernelRef>& refs);
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
-// Null if the settings say nothing.
 const std::string* mode_of(const Config& config, std::string_view op);
-// " (rules.yaml:7)"; empty for what was made in code.
+// " (rules.yaml:7)", or nothing for rules that were made in code.
 std::string place_text(const Config& config, ConfigPlace at);
 
 // ---- The list of one op ----
@@ -128,21 +123,21 @@ std::string place_text(const Config& config, ConfigPlace at);
 struct ModeSettings {
   Mode mode = Mode::kAuto;
   const char* source = nullptr;                // "file", "scope" or "call"; null if unset
-  std::shared_ptr<const ProgramMode> program;  // of Mode::kProgram; else null
+  std::shared_ptr<const ProgramMode> program;  // of Mode::kProgram
   std::vector<Mode> fallback;                  // where calls in kStatic go on
 
   bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
 };
 
 struct ClauseSources {
-  Policy policy;                       // of all sources together, see merge()
+  Policy policy;                       // of all sources together
   std::string force = {};              // of the call
   std::vector<std::string> deny = {};  // of the call
   ModeSettings mode = {};
   std::string mapped = {};  // the op's kernel in the program's static map; may be empty
   std::shared_ptr<const FileRules> file = {};  // may be null
   std::shared_ptr<const OpRules> rules = {};   // those of `file` for the op; null if there are none
-  // For counterfactuals: clauses of this kind and source that exclude the kernel are left out.
+  // For counterfactuals: leaves out the clauses of this kind and source that exclude the kernel.
   struct Without {
     Clause::Act act;
     uint32_t source;
@@ -151,7 +146,7 @@ struct ClauseSources {
   std::optional<Without> without = {};
 };
 
-// Modes in which a call goes on, one after the other. Each orders the kernels that are left and takes some of them.
+// A mode in which a call goes on after the one before. It orders the kernels that are left and takes some of them.
 struct ClauseGroup {
   enum class Takes : uint8_t { kMapped, kChosen, kAll };
   Mode mode = Mode::kAuto;
@@ -166,14 +161,14 @@ struct Ruling {
   uint32_t chosen = kNoClause;    // the best rule that names it
   double add = 0, multiply = 1;   // to its priority
 };
-// By kernel. Reuse one to save allocations.
+// Reuse one to save allocations.
 struct Rulings {
   std::vector<Ruling> kernels;
   std::vector<AxisValue> values;
   std::vector<uint8_t> truth;
 };
 
-// Immutable; threads may use one at once.
+// Immutable.
 class Clauses {
  public:
   Clauses(ClauseSources sources, std::string_view op, std::span<const KernelFacts> kernels);
@@ -182,7 +177,7 @@ class Clauses {
   std::span<const Clause> own() const noexcept { return own_; }
   const Clause& clause(size_t i) const;
   size_t size() const noexcept { return own_.size() + of_rules().size(); }
-  // The clause of a policy that does this; null if there is none.
+  // Finds a clause of a policy; returns null if there is none.
   const Clause* find(Clause::Act act) const;
   // What states the clause: "deny_vendors", "rule 'wide rows' (rules.yaml:7)".
   std::string text(const Clause& c) const;
@@ -194,10 +189,10 @@ class Clauses {
   int tier(size_t kernel) const noexcept { return tiers_[kernel]; }
   std::span<const ClauseGroup> groups() const noexcept { return groups_; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // The op's static kernel by the program or the file; empty if it has none.
+  // The op's static kernel; empty if it has none.
   const std::string& mapped() const noexcept { return mapped_; }
 
-  // The conditions that calls are tested for; null if rules do not matter.
+  // Null if rules do not matter.
   std::shared_ptr<const Conditions> conditions() const;
   void evaluate(const CallView& call, Rulings& to) const;
   // The score clauses that hold for a call and name the kernel.

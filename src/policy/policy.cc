@@ -4,7 +4,6 @@
 #include <yard/policy.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/lists.h"
 #include "base/text.h"
@@ -123,11 +122,10 @@ std::string to_string(const Policy& policy) {
 namespace yard::policy {
 namespace {
 
-// Names as they are; text that could be taken for punctuation in quotes, so that different policies never print alike.
+// Quotes text that could be taken for punctuation, so that different policies never print alike.
 std::string quoted_word(const std::string& text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == ':' || c == '*' ||
-           c == '?';
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return base::is_bare_word({&c, 1}) || c == ':' || c == '*' || c == '?';
   });
   return plain ? text : base::quote(text);
 }
@@ -179,8 +177,7 @@ std::vector<PolicyNote> notes(std::span<const Source> sources) {
   std::vector<PolicyNote> to;
   for (const Source& s : sources) {
     for (PolicyNote& n : notes(*s.policy, s.name)) {
-      const auto same = std::find_if(to.begin(), to.end(),
-                                     [&](const PolicyNote& o) { return o.field == n.field; });
+      const auto same = std::ranges::find(to, n.field, &PolicyNote::field);
       if (same == to.end()) {
         to.push_back(std::move(n));
       } else if (n.field.starts_with("deny_")) {  // deny lists add up
@@ -200,21 +197,17 @@ Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, Mode
   constexpr size_t kLongestName = 64;
   if (!fits(name, shape::kOneOp) || name.size() > kLongestName || name[0] < 'a' ||
       base::contains(name, '.'))
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format(
-            "{} cannot be the name of a mode; expected lower-case letters, digits and '_', a "
-            "letter first, at most {} of them",
-            base::excerpt(name), kLongestName));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} cannot be the name of a mode; expected at most {} lower-case "
+                              "letters, digits and '_', a letter first",
+                              base::excerpt(name), kLongestName));
   if (parse_mode(name) || name == to_string(Mode::kProgram))
     return Status(Code::kConflict,
                   fmt::format("'{}' is the name of a mode already; expected another", name));
   if (!provider.plan && !provider.kernel)
     return Status(
         Code::kInvalidArgument,
-        fmt::format("mode '{}' has neither plan nor kernel; expected one of the two functions, or "
-                    "both",
-                    name));
+        fmt::format("mode '{}' has neither plan nor kernel; expected at least one", name));
   return std::make_shared<const ProgramMode>(
       ProgramMode{base::interned(name), std::move(provider)});
 }

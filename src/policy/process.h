@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where policies come from: several sources and their order, modes of the program, the rule file in force, and the policy
-// of the process that is made of them.
+// Where policies come from: sources and their order, modes of the program, the rule file in force, and the policy of the
+// process.
 #pragma once
 
 #include <yard/config.h>
@@ -23,8 +23,8 @@ struct Source {
   const Policy* policy;
 };
 
-// The policy in force, and its set fields, each with the source that decided it; deny lists name every source.
 Policy combine(std::span<const Source> sources);
+// The set fields, each with the source that decided it. Deny lists name every source.
 std::vector<PolicyNote> notes(std::span<const Source> sources);
 std::vector<PolicyNote> notes(const Policy& policy, const char* source);
 
@@ -36,15 +36,13 @@ struct ProgramMode {  // immutable once published
 };
 using Modes = std::map<std::string, std::shared_ptr<const ProgramMode>, std::less<>>;
 
-// Returns an error if the name is invalid or taken, or if the provider has no function.
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider);
-// All names of modes: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
+// The names of the built-in modes and of `modes`, which may be null.
 std::vector<std::string> mode_names(const Modes* modes);
 Status check_mode_name(std::string_view name, const Modes* modes);
 
 // ---- A rule file in force: its policy, and its rules compiled for each op ----
 
-// Immutable.
 class FileRules {
  public:
   explicit FileRules(Config c, RulesByOp rules = {})
@@ -55,22 +53,21 @@ class FileRules {
   FileRules(const FileRules&) = delete;
   FileRules& operator=(const FileRules&) = delete;
 
-  // The rules of an op, compiled now unless this program had them from the start; null if there are none.
+  // Compiles rules for programs that were not known from the start. Returns null if the op has none.
   std::shared_ptr<const OpRules> rules_for(
       const std::shared_ptr<const op::Program>& program) const {
     if (const auto it = rules_.find(program); it != rules_.end()) return it->second;
     auto rules = std::make_shared<const OpRules>(compile_rules(config, *program));
     return rules->empty() ? nullptr : rules;
   }
-  // Conditions on other programs have not been checked.
+  // If not, conditions on the program have not been checked.
   bool knows(const std::shared_ptr<const op::Program>& program) const {
     return rules_.contains(program);
   }
-  // Whether a dispatch or score rule applies to ops of that name.
   bool concerns(std::string_view op) const {
     const auto matches = [&](const auto& rule) { return glob_matches(rule.operation, op); };
-    return std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(), matches) ||
-           std::any_of(config.score.begin(), config.score.end(), matches);
+    return std::ranges::any_of(config.dispatch_rules, matches) ||
+           std::ranges::any_of(config.score, matches);
   }
 
   const std::shared_ptr<const Config> shared_config;
@@ -81,12 +78,12 @@ class FileRules {
   const RulesByOp rules_;
 };
 
-// Rules that are or were in force.
+// Rules that are or were in force: see ConfigVersion.
 struct RulesVersion {
-  uint64_t number = 0;   // 1, 2, ...
-  std::string sha256{};  // of the files; empty if they were a value
+  uint64_t number = 0;
+  std::string sha256{};  // empty for rules that were a value
   std::chrono::system_clock::time_point time{};
-  std::string source{};                              // as in ConfigVersion
+  std::string source{};
   std::shared_ptr<const Config> config{}, before{};  // null if there were no rules
 };
 using RulesHistory = std::vector<std::shared_ptr<const RulesVersion>>;  // oldest first
@@ -95,21 +92,21 @@ using RulesHistory = std::vector<std::shared_ptr<const RulesVersion>>;  // oldes
 
 // The environment as it was last read.
 struct Reading {
-  Environment good;  // the valid values, of now or of an earlier reading
+  Environment good;
   std::vector<EnvProblem> problems;
 };
 
 struct ProcessPolicy {  // immutable once published
   std::shared_ptr<const Reading> reading = std::make_shared<Reading>();
   Policy set;                             // through the API
-  std::shared_ptr<const FileRules> file;  // null: none
+  std::shared_ptr<const FileRules> file;  // null if there is none
   std::shared_ptr<const RulesHistory> history = std::make_shared<RulesHistory>();
   op::Labels labels;         // of every call
   BreakerSettings breakers;  // through the API; under the file's
   StaticMap mapped;          // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
-  std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
-  // By backend: of the variable that its descriptor names, read with the reading or when the backend is registered.
+  std::shared_ptr<const Rollout> rollout;  // of rules beside `file`; null if there is none
+  // By backend. Read with the reading or when the backend is registered.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;
   std::set<std::string, std::less<>> by_own;  // backends switched by those, not by YARD_BACKEND_*
   Policy environment;  // of the reading and those, with real names of backends
@@ -132,7 +129,6 @@ struct ProcessPolicy {  // immutable once published
   }
 };
 
-// The sources of an op's clauses by the policy of the process.
 ClauseSources sources_for(const ProcessPolicy& process,
                           const std::shared_ptr<const op::Program>& program);
 // Sets a mode by its name, which has been checked.
