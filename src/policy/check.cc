@@ -69,7 +69,7 @@ std::string field_advice(const std::string& key, const Names& fields) {
                                 base::is_bare_word(field) ? field.substr(0, 80) : "NAME"));
 }
 
-// What an unknown name is. kLater: a warning, or an error for a near miss.
+// What an unknown name is. kLater is a warning, or an error for a near miss.
 enum class Unknown : uint8_t { kError, kLater, kFine };
 Unknown unless(bool optional, Unknown otherwise = Unknown::kError) {
   return optional ? Unknown::kFine : otherwise;
@@ -99,7 +99,7 @@ class Checker {
   }
 
  private:
-  // Where a value is that has no place of its own, or an entry of a map.
+  // For values and entries of maps that have no place of their own.
   Where where(const Path& path) const { return {place_of(config_, to_string(path)), path}; }
   Where where_entry(const Path& map, const std::string& name) const {
     return {place_of(config_, to_string(map), name), {&map, name}};
@@ -176,7 +176,7 @@ class Checker {
     return false;
   }
 
-  // Checks that one of the ops has such a kernel. Without ops, any op may have it.
+  // Checks that one of the ops has such a kernel. If `ops` is empty, any op may have it.
   void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
                     const Where& at, const char* later = "") {
     const bool any = ops.empty();
@@ -304,9 +304,10 @@ class Checker {
     for (const auto& [key, rule] : config_.functions) {
       const Where at{rule.at, {&functions, key}};
       // Where none are declared at all, as in the command, nothing can be concluded.
-      if (!names.empty() && std::none_of(names.begin(), names.end(), [&key = key](auto& name) {
-            return glob_matches(key, name);
-          }))
+      const auto matches = [&key = key](const std::string& name) {
+        return glob_matches(key, name);
+      };
+      if (!names.empty() && std::ranges::none_of(names, matches))
         to_.warn(at, fmt::format("no function matches '{}' now", key), suggestion(key, names));
       Names listed = rule.backends.value_or(Names());
       listed.insert(listed.end(), rule.deny.begin(), rule.deny.end());
@@ -333,9 +334,8 @@ class Checker {
 
   void check_breaker() {
     const std::string path = "settings.breaker";
-    if (std::any_of(to_.problems.begin(), to_.problems.end(),
-                    [&](const ConfigProblem& p) { return p.path.starts_with(path); }))
-      return;
+    const auto is_of_breaker = [&](const ConfigProblem& p) { return p.path.starts_with(path); };
+    if (std::ranges::any_of(to_.problems, is_of_breaker)) return;
     if (const Status status = validate(breaker_of(config_)); !status.ok()) {
       const bool cap = config_.settings.breaker.cooldown_cap.has_value();
       to_.error({place_of(config_, path + (cap ? ".cooldown_cap" : ".cooldown")), {&kTop, path}},
@@ -400,9 +400,9 @@ class Checker {
       return [&](const Condition& c) { return fit(op, c, wrong) == Fit::kNoField; };
     };
     const auto nowhere = [&](const Condition& c) {
-      return std::all_of(ops.begin(), ops.end(), [&](auto& op) { return lacks(op)(c); });
+      return std::ranges::all_of(ops, [&](auto& op) { return lacks(op)(c); });
     };
-    const bool some_nowhere = std::any_of(conditions.begin(), conditions.end(), nowhere);
+    const bool some_nowhere = std::ranges::any_of(conditions, nowhere);
     for (const Condition& c : conditions) {
       const Where at{c.at, {&path, c.key}};
       if (nowhere(c)) {
@@ -410,7 +410,7 @@ class Checker {
         continue;
       }
       for (const std::string& op : ops) {
-        if (!some_nowhere && std::any_of(conditions.begin(), conditions.end(), lacks(op))) continue;
+        if (!some_nowhere && std::ranges::any_of(conditions, lacks(op))) continue;
         if (fit(op, c, wrong) != Fit::kWrong) continue;
         to_.error(at, wrong.found, wrong.right);
         break;

@@ -9,10 +9,10 @@
 
 namespace yard::policy {
 
-// What is registered. Borrows the texts of facts.
+// What is registered. Borrows texts of facts.
 struct Known {
   struct Op {
-    // Null if the op is announced by a plugin that is not loaded, so that its fields are not known yet.
+    // Null if a plugin that is not loaded announces the op. Then its fields are not known yet.
     std::shared_ptr<const op::Program> program = nullptr;
     std::map<std::string, KernelFacts, std::less<>> kernels = {};
   };
@@ -23,10 +23,9 @@ struct Known {
   Names labels = {};     // of calls, beside those that need no declaration
 };
 
-// Errors: unknown ops, kernels, fields, backends and modes, values of the wrong type. Warnings: patterns that match
-// nothing; unknown kernels and ops of denies, allows and locks, unless they are near misses of known ones; statements
-// that contradict each other or have no effect. `compiled` gets the rules of every op whose program is known, so that
-// nothing is compiled twice; meaningful only without errors.
+// Errors are unknown ops, kernels, fields, backends and modes, and values of the wrong type. Warnings are patterns that
+// match nothing, statements that contradict each other or have no effect, and unknown kernels and ops of denies, allows
+// and locks unless their names are similar to known ones. `compiled` gets the rules of every op whose program is known.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 

@@ -8,18 +8,18 @@
 
 namespace yard::policy {
 
-// The text of a file; the message of a failure says why there is none ("cannot be opened: ..."). kInvalidArgument:
-// others can write it.
+// Returns the text of a file, or why there is none ("cannot be opened: ..."). kInvalidArgument means that others can write
+// the file.
 using Opener = std::function<Result<std::string>(const std::string& path)>;
 
-// Regular files of at most 4 MiB that others than root and this user cannot write; never waits for a pipe.
+// Opens regular files of at most 4 MiB that only root and this user can write. Never waits for a pipe.
 Result<std::string> open_file(const std::string& path);
 
 // yard::read_config() and yard::parse_config() over another store of files.
 ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
 
-// The sections of these names, and what code has set in Config::policy instead of them.
+// The sections kernel_locks, kernel_denies and kernel_allows with what code has set in Config::policy instead.
 struct KernelSections {
   Config::KernelMap locks;
   std::vector<KernelRef> denies;
@@ -27,11 +27,10 @@ struct KernelSections {
 };
 KernelSections kernel_sections(const Config& config);
 
-// Adds problems to those of a reading and sorts all by file and line. A reading has at most 200 problems, and then one more:
-// that there are more. Warnings are cut first.
+// Adds problems to those of a reading and sorts all by place. At most 200 are kept, errors before warnings.
 void add_problems(ConfigReading& reading, std::vector<ConfigProblem> more);
 
-// Of a value whose own has no place, by its path, and by its name in a list or map; see Config::sources.
+// Looks up the place of a value in Config::sources, by its path and by its name in a list or map.
 ConfigPlace place_of(const Config& config, const std::string& path, const std::string& name = {});
 
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
@@ -42,8 +41,7 @@ struct FileProblems {
   std::string name;
   uint32_t file;  // index into Config::sources.files
   std::vector<ConfigProblem>& to;
-  // Any file can be included, one with secrets, too: only keys of rule files are shown of what it holds. Paths that are
-  // added must have no others.
+  // An included file may be any file, also one with secrets. Of these, problems show only keys of rule files.
   bool included;
 
   void add(base::YamlMark mark, std::string path, std::string found, std::string right);
@@ -56,8 +54,7 @@ struct Include {
   std::string path;  // "include[1]"
 };
 
-// Whatever is wrong becomes a problem with its place and its path, and reading goes on, so that all problems of a file
-// are found at once. `main`: the file must state the version. Includes are collected, not read.
+// Finds all problems at once. The main file must state the version. Includes are collected, not read.
 Config read_tree(const base::YamlNode& root, bool main, FileProblems& problems,
                  std::vector<Include>& includes);
 

@@ -52,7 +52,6 @@ class TreeReader {
 
   // ---- Problems ----
 
-  // "expected EXPECTED, got FOUND", see to_string(ConfigProblem).
   void wrong(At at, const std::string& expected, const std::string& found) {
     problems_.add(at.node.at, shown(at.path), "found " + found, "expected " + expected);
   }
@@ -102,7 +101,6 @@ class TreeReader {
     }
   }
 
-  // Reads the members of the rows of `Map`.
   template <class Map, class T>
   void read_rows(T& to, At at, const Form& form) {
     read_keys(kKeys<Map>, at, form, [&](const Key& key, At value) {
@@ -148,7 +146,7 @@ class TreeReader {
     if (at.node.kind == YamlNode::Kind::kMap && at.node.entries.empty())
       wrong(at, wanted(row.form, names_of(row.inner)), "an empty map");
   }
-  // Of rows without a member: the version and included files.
+  // The version and included files have no member.
   void read_row(Config&, const Key& row, At at) {
     if (row.form.is(shape::kVersion)) {
       std::string text;
@@ -162,7 +160,7 @@ class TreeReader {
     });
   }
 
-  // Keeps the places of values that have none of their own: names in lists, entries of maps, single values.
+  // Keeps the places of values that have no member for it: names in lists, entries of maps, single values.
   template <class M>
   void remember_places(At at) {
     const auto add = [&](const std::string& name, YamlMark mark) {
@@ -181,7 +179,7 @@ class TreeReader {
     }
   }
 
-  // ---- Values: each returns false, after a problem was added, if there is none ----
+  // ---- Values: each function returns false if it has added a problem instead of reading the value ----
 
   bool is_scalar(At at, const Form& form) {
     const std::string& text = at.node.text;
@@ -198,7 +196,7 @@ class TreeReader {
     return true;
   }
 
-  // One scalar. What is in quotes is neither a number nor a switch.
+  // Scalars in quotes are neither numbers nor switches.
   template <class V>
   requires std::is_arithmetic_v<V> || IsEnum<V> || std::is_same_v<V, std::string> ||
       std::is_same_v<V, std::chrono::nanoseconds>

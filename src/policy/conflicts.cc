@@ -167,8 +167,8 @@ void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to) {
     if (!possible || c.act != Clause::Act::kChoose) continue;
     if (const Clause* first = sets.first_cover(of, to.comparisons_left))
       ++effect.shadowed, effect.by = first->source;
-    else if (std::any_of(op.kernels.begin(), op.kernels.end(),
-                         [&](auto& k) { return glob_matches(c.names[0], k.first); }))
+    else if (std::ranges::any_of(op.kernels,
+                                 [&](auto& k) { return glob_matches(c.names[0], k.first); }))
       sets.add(c);
   }
 }
@@ -210,7 +210,7 @@ class Conflicts {
     return "";
   }
 
-  // The same for all kernels of an op that match; denies are named before others. Empty if one is not excluded.
+  // Names denies before others. Empty if one of the kernels that match is not excluded.
   std::string all_excluded_by(const Known::Op& op, const std::string& pattern) const {
     std::string why;
     for (const auto& [id, facts] : op.kernels) {
@@ -256,12 +256,10 @@ class Conflicts {
     to_.warn({at, {&kTop, section}}, "no kernel of " + ops + " may run", "excluded by " + why);
   }
 
-  // A kernel that a rule can never choose.
   void check_rule(const DispatchRule& r, size_t index) {
     if (r.kernel.empty()) return;
     const auto listed = [&](const std::vector<KernelRef>& refs) {
-      return std::any_of(refs.begin(), refs.end(),
-                         [&](const KernelRef& k) { return glob_matches(k.id, r.kernel); });
+      return std::ranges::any_of(refs, [&](auto& ref) { return glob_matches(ref.id, r.kernel); });
     };
     std::string why;
     if (listed(r.deny)) {

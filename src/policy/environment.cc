@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kPrefix = "YARD_", kBackend = "YARD_BACKEND_";
 constexpr size_t kMostReported = 8;  // problems of one value
 
-// Reads the value of a variable, which is meaningless if problems are added.
+// The value is meaningless if problems were added.
 template <class V>
 void read_value(std::string_view text, const Form& form, V& to, Problems& problems) {
   Status s;
@@ -39,7 +39,6 @@ void read_value(std::string_view text, const Form& form, V& to, Problems& proble
   if (!s.ok()) problems.emplace_back(s.message());
 }
 
-// The backend's name as its variable spells it, in small letters.
 std::string spelled(std::string_view variable) {
   return base::lower(variable.substr(kBackend.size()));
 }

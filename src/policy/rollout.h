@@ -29,7 +29,7 @@ struct alignas(64) RolloutTally {
     count(checked);
     if (found_wrong) count(wrong);
   }
-  // The first calls of each kind are checked even if they are not sampled. Some cannot be judged.
+  // The first calls of each kind are checked even if they are not sampled.
   bool wants_check() const noexcept {
     return checked.load(std::memory_order_relaxed) < 5 &&
            calls.load(std::memory_order_relaxed) < 20;
@@ -55,22 +55,21 @@ class Rollout {
 
   Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
       : rule_(std::move(rule)), next_(std::move(next)) {}
-  // The same rollout after another part of the process's policy has changed.
+  // For when another part of the process's policy has changed.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
   const ProcessPolicy& next() const noexcept { return *next_; }
   const RolloutRule& rule() const noexcept { return rule_; }
 
-  // Whether this call uses the new rules. Sampled at random per call, so that every thread, op and kind of call has its
-  // share.
+  // Decides at random for each call, so that every thread, op and kind of call has its share.
   bool takes(const op::Labels& labels) const noexcept;
-  // `kind`: a hash of all that distinguishes kinds of calls.
+  // `kind` is a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
   // A call in the rollout has opened a breaker. Other kernels serve such calls now, so failures would become rare.
   void note_opened(const std::string& kernel, const std::string& why) const;
 
-  // `over`: no more calls will come, so errors are judged whatever their number.
+  // If `over`, no more calls will come, so errors are judged whatever their number.
   RolloutResult result(bool over = false) const;
 
  private:

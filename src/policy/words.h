@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of single values, shared by rule files and the environment. Keywords are case-insensitive. Invalid text
-// is reported with what was expected: as kParse, or in a list of problems; then the result is meaningless.
+// The grammar of single values, shared by rule files and the environment. Keywords are case-insensitive. Invalid text is
+// a kParse error or a problem that says what was expected.
 #pragma once
 
 #include <yard/policy.h>
@@ -107,7 +107,7 @@ struct Form {
   }
 };
 
-// "a whole number from 0 to 1000". `keys`: of a map.
+// "a whole number from 0 to 1000". `keys` are those of a map.
 std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
 
 // 0 or 1, off or on, false or true, no or yes.
@@ -121,7 +121,7 @@ using Names = std::vector<std::string>;
 using Orders = decltype(Policy::per_op);
 using Problems = std::vector<std::string>;
 
-// Each reads one value. An error says what was expected. Texts are words, tokens of an order or whatever the shape says.
+// Each reads one value.
 Status read_one(std::string_view text, const Form& form, bool& to);
 Status read_one(std::string_view text, const Form& form, int64_t& to);
 Status read_one(std::string_view text, const Form& form, double& to);

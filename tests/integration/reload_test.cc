@@ -182,7 +182,8 @@ TEST_F(Reload, ADenyOfAKernelThatIsNotRegisteredYetHoldsAfterARestart) {
   ASSERT_EQ(again.rules().config().kernel_denies.size(), 1u);
   ASSERT_THAT(again.problems(), SizeIs(1));
   EXPECT_FALSE(again.problems()[0].error);
-  EXPECT_THAT(again.problems()[0].message, HasSubstr("no op has a kernel called 'default.zeta' yet"));
+  EXPECT_THAT(again.problems()[0].message,
+              HasSubstr("no op has a kernel called 'default.zeta' yet"));
   Changes c;
   c.add_backend(backend_of("test")).add_op(op_of(kStep));
   c.add_kernel(kernel_of("step", "default.a", 1, 30));
