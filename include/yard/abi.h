@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data types of the C ABI: what a call consists of. Included by plugin.h, which has the contract; standalone C11. */
+/* The data types of the C ABI; plugin.h, which includes it, has the contract. Standalone C11. */
 #pragma once
 
 /* clang-format off */ /* laid out manually: tables read better than one item a line */
@@ -21,13 +21,13 @@
 
 #define YARD_MAX_RANK 8   /* dimensions of a tensor */
 #define YARD_MAX_ARGS 24  /* parameters of an op */
-#define YARD_MAX_ALIGN 64 /* bytes; the largest alignment that facts record and limits may require */
+#define YARD_MAX_ALIGN 64 /* bytes; the largest alignment that limits may require */
 
 /* What a kernel, a probe or a verifier returns. The class decides what the host does next. */
 typedef enum yard_code {
   YARD_OK = 0,
   YARD_CALLER = 1,      /* the arguments are wrong: returned at once, no other kernel is tried */
-  YARD_DECLINED = 2,    /* this kernel finds only now that it cannot run: the next one runs, no fault is counted */
+  YARD_DECLINED = 2,    /* this kernel cannot run it: the next one runs, no fault is counted */
   YARD_TRANSIENT = 3,   /* out of memory, busy: the next one runs */
   YARD_FAULT = 4,       /* the kernel failed: the next one runs, and it counts against this one */
   YARD_DEVICE_LOST = 5, /* nothing runs on that device until it is reset */
@@ -36,13 +36,13 @@ typedef enum yard_code {
 
 /* DLPack's DLDevice: the same numbers, so that tensors cross without translation. */
 typedef struct yard_device {
-  int32_t type; /* 1 cpu, 2 cuda, 3 cuda_host, 7 vulkan, 8 metal, 10 rocm, 13 cuda_managed, 14 oneapi */
+  int32_t type; /* 1 cpu, 2 cuda, 3 cuda_host, 7 vulkan, 8 metal, 10 rocm, 13 cuda_managed, ... */
   int32_t index;
 } yard_device_t;
 
 /* DLPack's DLDataType, and block-quantised types, which DLPack does not have. */
 typedef struct yard_dtype {
-  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. the 8-bit floats of DLPack 1.1; from YARD_BLOCK_CODE: blocks */
+  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. 8-bit floats; YARD_BLOCK_CODE.. */
   uint8_t bits;   /* of blocks: the BYTES of one */
   uint16_t lanes; /* 1, vector types are not served; of blocks: the elements of one */
 } yard_dtype_t;

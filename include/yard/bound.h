@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles for calls that are made repeatedly (docs/guides/calling_ops.md): on tensors of one form, or with options and
-// weights of their own.
+// Handles for repeated calls (docs/guides/calling_ops.md): on tensors of one form, or with options
+// and weights of their own.
 //
-//   auto fast = yard::bind(rms_norm, out, x, weight).value();    // follows changes of policy and registry
-//   fast(1e-6f).or_throw();                                      // on the tensors it was bound to
-//   fast(out2, x2, weight, 1e-6f).or_throw();                    // on others of the same form
-//   auto fixed = yard::freeze(rms_norm, out, x, weight).value(); // one kernel for good
+//   auto fast = yard::bind(rms_norm, out, x, weight).value();     // follows changes
+//   fast(1e-6f).or_throw();                                       // on the tensors it was bound to
+//   fast(out2, x2, weight, 1e-6f).or_throw();                     // on others of the same form
+//   auto fixed = yard::freeze(rms_norm, out, x, weight).value();  // one kernel for good
 //
-// The form of bound and frozen handles is dtypes, shapes, strides and alignment; data pointers and scalars may vary. Passing
-// tensors of another form is undefined (debug builds check it). Handles and instances may be called from any thread.
+// The form of a handle is dtypes, shapes, strides and alignment; data pointers and scalars may
+// vary. Passing tensors of another form is undefined; debug builds check it. Any thread may call.
 #pragma once
 
 #include <yard/detail/bound.h>
@@ -60,7 +60,7 @@ class BoundOp<void(P...), std::tuple<S...>> {
   [[nodiscard]] Status operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
-  // The id of the kernel it is bound to now; empty while there is none, and where scalars decide at each call.
+  // The kernel it is bound to now; empty while there is none or if scalars decide at each call.
   std::string kernel() const { return detail::bound_kernel(state_.get()); }
 
  private:
@@ -81,7 +81,7 @@ class FrozenOp<void(P...), std::tuple<S...>> {
     return Status::adopt(detail::call_frozen(
         kernel_, kept_.with(detail::Param<S>::pack(s)...).data(), sizeof...(P)));
   }
-  // On others of the same form: the fastest call there is.
+  // On others of the same form. This is the fastest call.
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
@@ -106,7 +106,6 @@ class FrozenOp<void(P...), std::tuple<S...>> {
   [[nodiscard]] Status operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
-  // The kernel it holds.
   const std::string& kernel() const noexcept { return kernel_.id; }
 
  private:
@@ -121,7 +120,7 @@ using Frozen = FrozenOp<void(P...), detail::ScalarsOf<P...>>;
 
 namespace detail {
 
-// `make` finds what the handle H consists of beside its tensors.
+// `make` makes all of the handle H but its tensors.
 template <class H, class... P, class O, class M, class... T>
 Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
   Status why;
@@ -135,14 +134,15 @@ Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
 
 }  // namespace detail
 
-// A handle that looks nothing up as long as nothing changes. Takes the op's tensors, in order, std::nullopt for absent ones.
-// On another runtime: `bind(rms_norm.on(runtime), out, x, weight)`.
+// Takes the op's tensors in order, std::nullopt for absent ones. Looks nothing up until something
+// changes. On another runtime: `bind(rms_norm.on(runtime), out, x, weight)`.
 template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const O<void(P...)>& op,
                                                                           const T&... tensors) {
   return detail::make_handle<Bound<P...>, P...>(op, detail::make_bound, tensors...);
 }
-// One kernel, selected now and pinned: later changes do not affect it, and its plugin stays loaded.
+// Pins the kernel that is selected now: later changes do not affect it, and its plugin stays
+// loaded.
 template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) ==
          detail::kTensors<P...>) Result<Frozen<P...>> freeze(const O<void(P...)>& op,
@@ -160,28 +160,27 @@ class States;
 //   attention.load({{"sink", sink}}).or_throw();
 //   attention.call({out, q, k, v}).or_throw();
 //
-// The kernel that serves a call gets its state at the first one, and keeps it for later calls. A weight with the name of a
-// parameter lets kernels hold a prepared copy of that argument; its contents must stay as they are until the next load().
+// A call's kernel gets its state at the first call. A weight with the name of a parameter lets
+// kernels hold a prepared copy of that argument, whose contents must not change until the next
+// load().
 class YARD_API Instance {
  public:
-  // An error if no kernel of the op accepts the options; kernels that do not are skipped. The runtime must outlive it.
+  // An error if no kernel of the op accepts the options. The runtime must outlive the instance.
   static Result<Instance> make(Runtime& runtime, std::string_view op,
                                std::initializer_list<Arg> options = {});
   static Result<Instance> make(Runtime& runtime, std::string_view op, std::span<const Arg> options);
-  // On Runtime::shared().
   static Result<Instance> make(std::string_view op, std::initializer_list<Arg> options = {});
 
-  // Replaces what was loaded before. The tensors are borrowed. An error if every kernel of the op that loads weights
-  // declares other names; a kernel that does not declare one of them declines calls.
+  // Replaces all weights, and borrows the tensors. Kernels that do not declare one of the names
+  // decline calls; an error if all do.
   Status load(std::initializer_list<Arg> weights);
   Status load(std::span<const Arg> weights);
 
   Status call(std::initializer_list<Arg> args, Options options = {}) const;
 
   const std::string& op() const noexcept { return op_; }
-  // The number of states it holds now, and their bytes as far as their kernels say.
-  size_t states() const;
-  uint64_t state_bytes() const;
+  size_t states() const;         // how many it holds now
+  uint64_t state_bytes() const;  // of these, as far as their kernels say
 
  private:
   friend class detail::Core;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calling ops from C, and from any language that can call C.
- *
- * The packed call does what the typed C++ call does: the same checks, plans and fallbacks. Functions return a
- * yard_code_t and write a NUL-terminated message into `error` when they fail; `error` may be NULL. None throws;
- * without memory they return YARD_TRANSIENT. Any thread may call. Works on the process's shared runtime.
+/* Calling ops from C, and from any language that can call C, on the process's shared runtime.
  *
  *   yard_op_ref_t* op = yard_find_op("rms_norm", error, sizeof error);
  *   yard_value_t args[4] = {...};
  *   if (yard_call(op, args, 4, error, sizeof error) != YARD_OK) puts(error);
+ *
+ * Functions return a yard_code_t. A failing one writes a NUL-terminated message into `error`, which
+ * may be NULL. None throws; without memory they return YARD_TRANSIENT. Any thread may call.
  */
 #pragma once
 
@@ -19,25 +18,24 @@ extern "C" {
 
 #define YARD_C_API __attribute__((visibility("default")))
 
-/* An op, looked up once; stays valid for the life of the process. */
+/* An op; valid for the life of the process. */
 typedef struct yard_op_ref yard_op_ref_t;
 
-/* An op with options and weights of its own, for kernels that have state (create() and load() of plugin.h). */
+/* An op with options and weights of its own, for kernels that have state. */
 typedef struct yard_instance yard_instance_t;
 
-/* What one call may ask for; zero-filled means nothing. */
+/* What one call may ask for. Zero stands for nothing. */
 typedef struct yard_options {
   uint32_t size;
   uint32_t flags;          /* YARD_CALL_DETERMINISTIC, _CAPTURING, _INFERENCE, YARD_OPTION_* */
   const char* force;       /* kernel id */
   const char* const* deny; /* globs over kernel ids, NULL-terminated */
-  const char* mode;    /* "auto", "static", "dynamic", ... or one of the program; NULL: as set */
-  int64_t deadline_ns; /* from now; 0: none; negative: it has passed */
+  const char* mode;        /* "auto", "static", ... or one of the program; NULL: as set */
+  int64_t deadline_ns;     /* from now; 0: none; negative: it has passed */
   const yard_named_value_t* labels; /* string values */
   uint32_t label_count;
-  uint32_t prefer; /* yard_kind_t; 0: as policy says */
-  const yard_instance_t*
-      instance; /* of the op; NULL: kernels with state share that of plain calls */
+  uint32_t prefer;                 /* yard_kind_t; 0: as policy says */
+  const yard_instance_t* instance; /* of the op; NULL: state is shared by plain calls */
 } yard_options_t;
 #define YARD_OPTION_NO_CACHE 0x100u
 #define YARD_OPTION_STRICT 0x400u
@@ -57,8 +55,7 @@ typedef struct yard_result {
 /* NULL and a message if there is no such op. */
 YARD_C_API yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size);
 
-/* All arguments of the schema in order; absent optionals have tag NONE. If `count` is not the schema's, the call is refused
- * and no argument is read. */
+/* Takes all arguments of the schema in order; absent optionals have tag NONE. */
 YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
                              char* error, size_t error_size);
 YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
@@ -70,32 +67,32 @@ YARD_C_API int32_t yard_call_named(const char* op, const yard_named_value_t* arg
                                    const yard_options_t* options, yard_result_t* result,
                                    char* error, size_t error_size);
 
-/* An instance for calls with yard_options_t::instance. NULL and a message if the op is unknown or none of its kernels
- * accepts the options; kernels that do not are skipped in calls. The kernel that serves a call keeps its state. */
+/* An instance for yard_options_t. NULL and a message if the op is unknown or no kernel accepts the
+ * options. The kernel that serves a call keeps its state. */
 YARD_C_API yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
                                                uint32_t count, char* error, size_t error_size);
-/* Loads weights by name, in place of those loaded before; other threads may be calling. Descriptors are copied. The data
- * must stay until no call uses it: the instance was freed, or others were loaded and earlier calls have ended. */
+/* Replaces the weights; other threads may be calling. Descriptors are copied. The data must stay
+ * until others were loaded, or the instance freed, and earlier calls have ended. */
 YARD_C_API int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* weights,
                                      uint32_t count, char* error, size_t error_size);
-/* How many states it holds now, and their bytes, as far as their kernels say. */
+/* States it holds now, and their bytes as far as kernels say. */
 YARD_C_API size_t yard_count_states(const yard_instance_t* instance);
 YARD_C_API uint64_t yard_state_bytes(const yard_instance_t* instance);
-/* Destroys it with its states. No call on it may be running or begin later. NULL is accepted. */
+/* Destroys it with its states; no call may use it. NULL is accepted. */
 YARD_C_API void yard_free_instance(yard_instance_t* instance);
 
-/* The id of the kernel that a CallSpec would run, into `kernel`. */
+/* The id of the kernel that a CallSpec would run. */
 YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,
                                 size_t kernel_size, char* error, size_t error_size);
-/* Why, as JSON, into `json`; YARD_TRANSIENT if it does not fit, `needed` (may be NULL) says how much. */
+/* An explanation as JSON. YARD_TRANSIENT if it does not fit; `needed` (may be NULL) says how much.
+ * */
 YARD_C_API int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
                                 size_t json_size, size_t* needed, char* error, size_t error_size);
 
 /* Registers all that a descriptor lists, or nothing. */
 YARD_C_API int32_t yard_register(const yard_plugin_t* plugin, char* error, size_t error_size);
 
-/* "0.1.0" */
-YARD_C_API const char* yard_version(void);
+YARD_C_API const char* yard_version(void); /* "0.1.0" */
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of ops that are known only at run time: arguments by name, calls read from their text form, tensors made for
-// them, and the comparison of their results.
+// Calls of ops that are known only at run time: arguments by name, calls in text form, tensors made
+// for them, and the comparison of results.
 //
-//   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();     // Values and Args
+//   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();
 //
 //   yard::ParsedCall call = runtime.parse("softmax(f32[4,8;16,1])").value();
-//   yard::CallTensors found(call, 1), expected(call, 1);                    // the same seed, the same numbers
+//   yard::CallTensors found(call, 1), expected(call, 1);  // the same seed, the same numbers
 //   runtime.call(call.op, found.args()).or_throw();
 //   yard::Difference d = yard::compare(found.written(), expected.written(), {});
 //
-// Reading a CallSpec (docs/reference/call_spec.md) against the op's schema fills in absent optionals, scalar defaults,
-// inferred outputs and compact strides. Objects here belong to one thread at a time.
+// docs/reference/call_spec.md describes the text form. Objects here belong to one thread at a time.
 #pragma once
 
 #include <yard/detail/params.h>
@@ -25,7 +24,7 @@
 
 namespace yard {
 
-// Tensors passed as one argument. Borrows the views.
+// Tensors that are passed as one argument. Borrows the views.
 class TensorList {
  public:
   TensorList(std::initializer_list<std::reference_wrapper<const TensorView>> views) {
@@ -40,7 +39,7 @@ class TensorList {
   std::vector<const yard_tensor_t*> items_;
 };
 
-// The parameter of a typed op that takes one.
+// The parameter of a typed op that takes a TensorList.
 struct InList {
   InList(const TensorList& l) noexcept : items(l.items()) {}  // NOLINT: implicit on purpose
   std::span<const yard_tensor_t* const> items;
@@ -55,7 +54,7 @@ struct detail::Param<InList> {
   }
 };
 
-// Borrows what it was made from (the view, the string), and must not outlive it.
+// An argument. Borrows the view or string that it is made from.
 class Value {
  public:
   Value(std::nullptr_t) noexcept {}  // NOLINT: implicit on purpose, like all of these
@@ -72,7 +71,6 @@ class Value {
       : v_{YARD_TAG_STRING, static_cast<uint32_t>(s.size()), {.string = s.data()}} {}
   Value(const char* s) noexcept : Value(std::string_view(s)) {}
   Value(const std::string& s) noexcept : Value(std::string_view(s)) {}
-  // Of any origin.
   explicit Value(const yard_value_t& v) noexcept : v_(v) {
     if (v.tag == YARD_TAG_TENSOR) v_.count = kOther;
   }
@@ -82,7 +80,7 @@ class Value {
     if (v.tag == YARD_TAG_TENSOR) v.count = 0;
     return v;
   }
-  // The same, but that `count` of a tensor which is not that of a view is kOther. For the library.
+  // For the library. A tensor that is not part of a view has `count` kOther.
   static constexpr uint32_t kOther = 1;
   const yard_value_t& cell() const noexcept { return v_; }
 
@@ -120,7 +118,7 @@ struct ParsedArg {
                std::vector<ParsedTensor>>
       value;
   std::string same_as;  // for an output that is an input (`out=&x`): the input's name
-  // What the elements of a tensor of integers are, where the schema states it: both included.
+  // The range of a tensor of integers, if the schema states it. Both ends are included.
   struct Range {
     int64_t least = 0, most = 0;
   };
@@ -136,11 +134,11 @@ struct ParsedCall {
   std::map<std::string, std::string, std::less<>> labels;
 };
 
-// What float tensors that are read are filled with. Integers are indices or small numbers in all.
+// What float tensors that are read are filled with. Integers are always indices or small numbers.
 enum class Contents : uint8_t {
   kNormal,    // about normally distributed, mean 0, deviation 1, within 6 of it
-  kNan,       // the same, with NaN in about half of the rows
-  kInfinity,  // the same, with infinities of both signs in about half of the rows
+  kNan,       // normal, with NaN in about half of the rows
+  kInfinity,  // normal, with infinities of both signs in about half of the rows
   kDenormal,  // mostly subnormal numbers
   kZero,      // zeros of both signs
   kLarge,     // normal times 8192 (less where the dtype ends earlier)
@@ -149,27 +147,26 @@ YARD_API const char* to_string(Contents c) noexcept;  // "normal", "nan", ...
 YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
 YARD_API std::span<const Contents> all_contents() noexcept;
 
-// The elements of a tensor as they are in memory, in the order of indices and without gaps.
+// The elements of a tensor in the order of indices, without gaps.
 struct TensorBytes {
   std::string name;  // "x", "xs[1]"
   std::string bytes;
   bool operator==(const TensorBytes&) const = default;
 };
 
-// Memory for a call, filled with numbers, and guarded so that writes outside of the tensors are detected.
+// Guarded memory for a call, filled with numbers.
 class YARD_API CallTensors {
  public:
-  // A tensor that a kernel writes.
   struct Written {
     std::string name;  // "out", "outs[1]"
     const TensorView* view;
     uint64_t inputs = 0;  // for tolerances: dtypes that the kernel reads, as YARD_DTYPE_BIT
   };
 
-  // Whether `sets` of tensors for the call can be made: on the cpu, within the memory there is.
+  // Whether `sets` of tensors can be made: the call is on the cpu and there is enough memory.
   static Status check(const ParsedCall& call, int sets);
 
-  // The same seed and contents give the same numbers on every machine. docs/guides/verify.md says which integers suit an op.
+  // The same seed and contents give the same numbers on every machine.
   CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
   ~CallTensors();
   CallTensors(const CallTensors&) = delete;
@@ -180,15 +177,15 @@ class YARD_API CallTensors {
   const std::vector<Written>& written() const noexcept;
   uint64_t traffic() const noexcept;  // bytes of the elements that a call reads and writes
 
-  // Replaces the numbers of all tensors that are read. Has no effect if one is missing, unknown or of another size.
+  // Replaces the numbers of all tensors that are read. Needs all of them, in the right size.
   Status fill(std::span<const TensorBytes> contents);
 
-  // Restores all that may be written to its state before the first call.
+  // Restores everything that calls may write to its first state.
   void restore() const;
-  // Fills outputs with other garbage, so that a kernel that reads them gives other results.
+  // Fills outputs with other garbage, to find kernels that read them.
   void scramble() const;
-  // Describes memory that was changed but must not be: inputs, gaps, memory around tensors; with `written` also outputs.
-  // Empty if there is none.
+  // Describes changed inputs, gaps and memory around tensors, and with `written` also outputs.
+  // Empty if there are none.
   std::string damage(bool written = false) const;
   std::vector<char> bits() const;  // of everything written, elements only
 
@@ -197,7 +194,6 @@ class YARD_API CallTensors {
   std::unique_ptr<Parts> parts_;
 };
 
-// The difference between the results of two runs of one call.
 struct Difference {
   bool equal_bits = true;
   bool within = true;  // every element within its tolerance: ratio <= 1
@@ -210,8 +206,8 @@ struct Difference {
 
 // `found` and `expected` have the same forms. An element may be off by
 //   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
-// where `magnitudes` has what yard_op_t::magnitude writes. docs/guides/verify.md has the rules for NaN and infinity, and the
-// tolerances of dtypes for which none is given.
+// where `magnitudes` comes from yard_op_t::magnitude. See docs/guides/verify.md for NaN, infinity
+// and the default tolerances.
 YARD_API Difference compare(std::span<const CallTensors::Written> found,
                             std::span<const CallTensors::Written> expected,
                             std::span<const yard_tolerance_t> tolerances,

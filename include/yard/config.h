@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules: the contents of a rule file as a value, static maps, and how rules change while the program runs.
+// Rules: the contents of a rule file as a value, and how rules change while the program runs.
 //
-//   yard::ConfigReading r = yard::read_config("/etc/acme/rules.yaml");              // YAML or JSON
-//   for (const yard::ConfigProblem& p : r.problems) std::puts(to_string(p).c_str());
+//   yard::ConfigReading r = yard::read_config("/etc/acme/rules.yaml");  // YAML or JSON
 //   if (r.ok()) std::puts(yard::to_yaml(r.config).c_str());
-//   runtime.rules().on_change([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
-//   runtime.rules().watch("/etc/acme/rules.yaml").or_throw();                       // again after each change
-//   runtime.rules().roll_back(runtime.rules().history()[0].number).or_throw();
+//   runtime.rules().watch("/etc/acme/rules.yaml").or_throw();  // again after each change
 //
-// docs/reference/rules.md says what every key and setting of a file means, docs/guides/rules.md how rules change. Reading checks
-// the form of a file; a runtime that is given the value checks the names of ops and kernels. Any thread may call any function.
+// docs/reference/rules.md describes every key, docs/guides/rules.md how rules change. Reading
+// checks the form of a file; a runtime also checks names. Any thread may call any function.
 #pragma once
 
 #include <yard/health.h>
 #include <yard/policy.h>
-#include <yard/status.h>
-
-#include <chrono>
-#include <functional>
 #include <map>
 #include <vector>
 
 namespace yard {
 
-// A place in a file, which is not part of the value. All fields are 0 for values that are made in code.
+// A place in a file, which is not part of the value; all 0 for values made in code.
 struct ConfigPlace {
   uint32_t file = 0;  // index into Config::sources.files
   uint32_t line = 0, column = 0;
@@ -37,7 +30,7 @@ struct ConfigValue {
   bool operator==(const ConfigValue&) const = default;
 };
 
-// `batch_size_gte: 8`. Which part of the key is the operator depends on the op's fields.
+// `batch_size_gte: 8`. Where the key ends and the operator begins depends on the op's fields.
 struct Condition {
   std::string key;
   std::vector<ConfigValue> values;
@@ -53,8 +46,8 @@ struct KernelRef {
   bool operator==(const KernelRef&) const = default;
 };
 
-// Which kernel serves the calls of `operation` for which every condition holds, and which may not. Operations and kernels here
-// and below are names or globs.
+// Which kernels serve the calls of `operation` for which every condition holds. Operations and
+// kernels here and below are names or globs.
 struct DispatchRule {
   std::string operation;
   std::vector<Condition> conditions;
@@ -68,7 +61,7 @@ struct DispatchRule {
   bool operator==(const DispatchRule&) const = default;
 };
 
-// Changes the priority of a kernel to (priority + Σ add) · Π multiply for calls for which every condition holds.
+// Changes a kernel's priority to (priority + Σ add) · Π multiply where every condition holds.
 struct ScoreRule {
   std::string operation = "*";
   std::vector<Condition> conditions;
@@ -106,7 +99,7 @@ struct CanaryRule {
 };
 YARD_API const char* to_string(CanaryRule::Check check) noexcept;
 
-// Unset fields are left to the program, the environment or the default.
+// Unset fields are left to the program or the environment.
 struct ConfigSettings {
   using Duration = std::chrono::nanoseconds;
   template <class T>
@@ -153,7 +146,7 @@ struct ConfigSettings {
   bool operator==(const ConfigSettings&) const = default;
 };
 
-// A rollout: new rules apply to a share of calls, and the rollout is aborted if these fail more often or take longer.
+// New rules apply to a share of calls first, and are dropped if these fail more or take longer.
 struct RolloutRule {
   double percent = 10;
   std::map<std::string, std::string, std::less<>> labels;
@@ -190,8 +183,7 @@ struct Config {
   // Where it was read from, which is not part of the value.
   struct Sources {
     std::vector<std::string> files;  // the file itself, then those it includes, in order
-    // Places of names whose values have none: "policy.per_op/rms_norm", "settings.modes/rms_norm".
-    std::map<std::string, ConfigPlace, std::less<>> places;
+    std::map<std::string, ConfigPlace, std::less<>> places;  // of names: "policy.per_op/softmax"
     friend bool operator==(const Sources&, const Sources&) noexcept { return true; }
   } sources;
 
@@ -207,10 +199,10 @@ struct ConfigProblem {
   uint32_t line = 0, column = 0;  // 0 for the file as a whole
   std::string path;               // dispatch_rules[2].conditions.batch_size_gte
   std::string found;              // what is wrong
-  std::string right;              // what was expected, perhaps with a suggestion; may be empty
+  std::string right;              // what was expected; may be empty
   bool operator==(const ConfigProblem&) const = default;
 };
-// `rules.yaml:7:5: error: dispatch_rules[2].priority: expected a whole number from 0 to 1000, got 1200`
+// `rules.yaml:7:5: error: dispatch_rules[2].priority: expected a whole number from 0 to 1000`
 YARD_API std::string to_string(const ConfigProblem& problem);
 
 struct ConfigReading {
@@ -219,43 +211,40 @@ struct ConfigReading {
   std::vector<std::string> files;  // the file itself, then all that were opened or are missing
   std::string sha256;              // of all the texts
 
-  YARD_API bool ok() const noexcept;  // whether there is no error; warnings do not count
+  YARD_API bool ok() const noexcept;  // warnings do not count
 };
 
-// Reads a file and all that it includes.
 YARD_API ConfigReading read_config(const std::string& path);
-// Reads a text as if it were in a file of that name; includes are read from that file's folder.
+// Reads includes from the folder of `name`.
 YARD_API ConfigReading parse_config(std::string_view text, const std::string& name);
-// YAML that parse_config() reads as the same value, without comments, includes resolved.
+// YAML that parse_config() reads as the same value, with includes resolved.
 YARD_API std::string to_yaml(const Config& config);
-// JSON Schema of the file, for editors.
-YARD_API std::string config_json_schema();
+YARD_API std::string config_json_schema();  // of the file, for editors
 
 struct ConfigChange {
   std::string path;           // settings.cache.size
   std::string before, after;  // as YAML on one line; empty if it is not there
   bool operator==(const ConfigChange&) const = default;
 };
-// The differences, in the order of the file. A rule that moved counts as removed and added.
+// In the order of the file. A rule that moved counts as removed and added.
 YARD_API std::vector<ConfigChange> diff(const Config& before, const Config& after);
 
-// The policy of the rules: `policy`, kernel_locks, kernel_denies and kernel_allows together.
+// With kernel_locks, kernel_denies and kernel_allows.
 YARD_API Policy policy_of(const Config& config);
-// settings.breaker over `base`. For values that are made in code the result may be invalid: see validate().
+// settings.breaker over `base`. The result may be invalid if the config was made in code.
 YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings& base = {});
 
-// The kernel of each op in mode static (docs/guides/modes.md), which `yard bake` writes from recorded calls.
+// The kernel of each op in mode static (docs/guides/modes.md).
 using StaticMap = std::map<std::string, std::string, std::less<>>;
 
-// How a file is watched. settings.reload of the file in force has precedence.
+// settings.reload of the file in force has precedence.
 struct WatchSettings {
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);       // at least 20 ms
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);  // at least 10 ms
 };
 
-// Rules that are or were in force.
 struct ConfigVersion {
-  uint64_t number = 0;  // 1, 2, ... in the order in which they came into force
+  uint64_t number = 0;  // 1, 2, ...
   std::string sha256;   // of the texts, or of the YAML of a value
   std::chrono::system_clock::time_point time;
   std::string source;                 // a path, "Rules::set", "rollback to 3", or "none"
@@ -273,63 +262,59 @@ struct ConfigEvent {
     kAborted,  // a rollout did worse, and the rules in force stay
   };
   Kind kind = Kind::kReloaded;
-  uint64_t version = 0;                 // that is in force then; 0 if there is none
+  uint64_t version = 0;                 // in force afterwards; 0 if there is none
   std::string source;                   // as in ConfigVersion
   std::vector<ConfigProblem> problems;  // errors of refused rules, and warnings
 };
-// "reloaded", "refused", "rolled back", "rollout", "rollout aborted".
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
-// `rules.yaml: refused, version 3 stays in force`, then one line for each problem.
+// `rules.yaml: refused, version 3 stays in force`, then a line for each problem.
 YARD_API std::string to_string(const ConfigEvent& event);
 
-// Called after each change and each refusal, in order, on a thread of the runtime and never inside a call. May use the
-// runtime but not destroy it. Exceptions are logged. Another change may have followed before the event is delivered.
+// Called after each change and refusal, in order, on a thread of the runtime. May use the runtime
+// but not destroy it. Exceptions are logged.
 using ConfigListener = std::function<void(const ConfigEvent&)>;
 
-// Refuses rules, by an error or an exception, before they come into force. Runs on the thread that offers them, which may be
-// the watcher's. Changing the rules in it is the error would_deadlock.
+// Refuses rules, by an error or an exception, on the thread that offers them. Must not change the
+// rules (would_deadlock).
 using ConfigValidator = std::function<Status(const Config&)>;
 
-// Rules, labels, static kernels and modes of one runtime, valid as long as the runtime. No function waits for calls.
+// The rules of one runtime; valid as long as the runtime. No function waits for calls.
 class YARD_API Rules {
  public:
-  // Checks a rule file or a value against the registered ops and kernels, and puts it in force. If it is refused, nothing
-  // changes: the status is the first error with the others as notes, and `problems` gets all errors and warnings. An empty
-  // path removes the rules and ends the watch.
+  // Checks rules and puts them in force. If they are refused, nothing changes, and the status is
+  // the first error with the others as notes. `problems` also gets warnings. An empty path removes
+  // the rules and ends the watch.
   Status load(const std::string& path, std::vector<ConfigProblem>* problems = nullptr);
   Status set(Config config, std::vector<ConfigProblem>* problems = nullptr);
-  // The rules in force; empty if there are none.
-  Config config() const;
+  Config config() const;  // in force now
   std::vector<ConfigProblem> check(const std::string& path) const;
-  // Does load(), and again whenever the file or one that it includes changes, even if it is invalid now. Watches one file at
-  // a time; if this one cannot be watched, none is.
+  // Loads the file now, even if it is invalid, and whenever it or a file that it includes changes.
+  // At most one file is watched.
   Status watch(const std::string& path, const WatchSettings& settings = {},
                std::vector<ConfigProblem>* problems = nullptr);
-  // The rules in force stay.
-  void unwatch();
-  // The last kConfigHistory versions, oldest first. Computes their differences.
-  std::vector<ConfigVersion> history() const;
-  // Puts an earlier version in force, as a new one, if it is valid now. A watched file stays watched.
+  void unwatch();                              // the rules in force stay
+  std::vector<ConfigVersion> history() const;  // the last kConfigHistory versions, oldest first
+  // Puts an earlier version in force, as a new one, if it is valid now. A watch goes on.
   Status roll_back(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
 
-  // Return a number for remove_callback(), after which the function is not called any more.
+  // The callbacks have numbers. After remove_callback() the function is not called any more.
   uint64_t add_validator(ConfigValidator validator);
   uint64_t on_change(ConfigListener listener);
   void remove_callback(uint64_t id);
 
-  // Sets the labels of every call. A scope or a call can give a label another value.
+  // The labels of every call. A scope or a call can replace each.
   Status set_labels(std::map<std::string, std::string, std::less<>> labels);
-  // Replaces the static kernels set before. They have precedence over static_kernel_map of the rule file. Unknown ops and
-  // kernels are an error that names all of them, and then nothing changes.
+  // Precedes static_kernel_map of the file. Unknown ops and kernels are an error that names them
+  // all, and then nothing changes.
   Status set_static_map(StaticMap map);
   StaticMap static_map() const;
-  // Adds a mode of the program (policy.h), unless the name is in use. The provider is held until no call uses it. Rule files
-  // that name the mode must be loaded later: see RuntimeSettings::modes.
+  // The provider is held until no call uses it. Files that name the mode must be loaded later; see
+  // RuntimeSettings::modes.
   Status add_mode(std::string_view name, ModeProvider provider);
-  // An error while the rules in force name the mode. Calls in flight finish; later calls and scopes that name it fail.
+  // An error while the rules in force name the mode.
   Status remove_mode(std::string_view name);
-  // Reads the environment again, which is otherwise read once. A variable with an invalid value keeps its meaning and is the
-  // error; the others take effect. As with getenv, no thread may change the environment meanwhile.
+  // Reads the environment again. An invalid variable keeps its meaning and is the error; the others
+  // take effect. No thread may change the environment meanwhile.
   Status reload_environment();
 
  private:

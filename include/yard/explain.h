@@ -1,41 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations: why this kernel, and why not the others. Plain data, made by the selector itself.
+// Explanations: why this kernel and not the others, as plain data.
 //
 //   yard::Explanation e = yard::explain(rms_norm, out, x, weight, 1e-6f).value();
 //   std::puts(e.to_text().c_str());
-//   std::puts(yard::explain("rms_norm(f32[8,4096], f32[4096])@cpu").value().to_json().c_str());   // runtime.h
+//   e = yard::explain("rms_norm(f32[8,4096], f32[4096])@cpu").value();  // runtime.h
 #pragma once
 
 #include <yard/detail/params.h>
 #include <yard/policy.h>
-#include <yard/status.h>
-
-#include <vector>
 
 namespace yard {
 
-// One kernel of the op and its part in the selection.
+// A kernel of the op and its part in the selection.
 struct Candidate {
-  // An argument that must be copied, because the kernel wants another layout, dtype or padding.
+  // An argument that must be copied because the kernel wants another form.
   struct Transform {
     std::string argument;  // of the op
     std::string what;      // "permute, cast"
     double estimate_ns = 0;
   };
-  // An entry of the file's `score` that holds for the call and names the kernel.
+  // An entry of `score` in the rule file that holds for the call.
   struct Score {
-    std::string name, place;  // the name may be empty; "score[1] (rules.yaml:7)"
+    std::string name, place;  // "", "score[1] (rules.yaml:7)"
     double add = 0, multiply = 1;
   };
 
   std::string id;
   Kind kind = Kind::kDefault;
-  std::string vendor;  // empty: none
+  std::string vendor;  // may be empty
   std::string backend;
   int priority = 0;
-  std::string verdict;  // "selected", "able" (lost to the winner), "rejected"
-  std::string reason;   // name in the catalogue: docs/reference/reasons.md; empty for the winner
-  std::string detail;   // the reason with its figures, as a sentence
+  std::string verdict;                // "selected", "able" (lost to the winner), "rejected"
+  std::string reason;                 // see docs/reference/reasons.md; empty for the winner
+  std::string detail;                 // the reason with its figures, as a sentence
   std::optional<double> estimate_ns;  // its cost estimate, with that of the transforms
   std::vector<Transform> transforms;  // that the call needs for it
   double adjusted_priority = 0;       // (priority + sum of add) times all multiply of the scores
@@ -51,20 +48,19 @@ struct PolicyNote {
 
 struct Explanation {
   std::string op;
-  std::string call;      // the CallSpec
-  std::string selected;  // id of the winner; empty: no kernel is allowed, able and healthy
-  std::vector<Candidate> candidates;  // in the order in which they would be tried, then the others
+  std::string call;                   // the CallSpec
+  std::string selected;               // id of the winner; empty if no kernel can run
+  std::vector<Candidate> candidates;  // in the order of attempts, then the others
   std::vector<PolicyNote> policy;
   // "deny_vendors excluded vendor.acme, which would have been first"
   std::vector<std::string> counterfactuals;
   uint64_t generation = 0;  // of the snapshot
 
   YARD_API std::string to_text(bool colour = false) const;  // an aligned table
-  // {"op", "call", "selected", "candidates": [...], "policy", ...}
   YARD_API std::string to_json() const;
 };
 
-// The short form: the kernel that would run, and those after it.
+// The kernel that would run, and those after it.
 struct Resolution {
   std::string op, kernel, backend, vendor;
   Kind kind = Kind::kDefault;
@@ -77,7 +73,6 @@ class Op;        // op.h
 struct Options;  // options.h
 namespace detail {
 struct Site;
-// `options` may be null.
 YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args,
                                           const Options* options);
 template <class... P, class O>
@@ -90,7 +85,7 @@ Result<Explanation> explain_op(const O& op, P... p) {
 }
 }  // namespace detail
 
-// Why this kernel, for a call of a typed op on the shared runtime. Selects, and runs nothing.
+// Selects for a call of a typed op on the shared runtime, and runs nothing.
 template <class... P, class... A>
 requires(sizeof...(A) == sizeof...(P)) Result<Explanation> explain(const Op<void(P...)>& op,
                                                                    const A&... a) {

@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of a program that backends can implement. The original is always the fallback.
+// Functions of a program that backends can implement (docs/guides/functions.md).
 //
-//   YARD_DISPATCHED(chunk_attention, "kda") (const Args& a, Mode m) -> Tensor { ... };   // the body is the original
-//   inline const yard::Function<Tensor(const Args&, Mode)> chunk{"kda", "chunk", body};  // the same without a macro
+//   YARD_DISPATCHED(attention, "kda") (const Args& a) -> Tensor { ... };  // the original
 //
-//   yard::add_provider("kda", [](yard::Changes& c) {     // asked before the first call of a function of the group
+//   yard::add_provider("kda", [](yard::Changes& c) {  // runs before the first call of the group
 //     c.add_backend(fast);
-//     yard::implement(c, chunk_attention, "fast", fast_chunk, fast_chunk_fits, {.priority = 10});
+//     yard::implement(c, attention, "fast", fast_attention, fits, {.priority = 10});
 //     return yard::Status();
 //   });
-//   Tensor t = chunk_attention(args, mode);
+//   Tensor t = attention(args);
 //
-//   inline const yard::Function<Value(Builder&, Value)> atomic_add{"codegen", "atomic_add"};  // only active backends
-//   return atomic_add.call_or([&] { return emit_default(b, v); }, b, v);                      // calls them, or the default
-//   runtime.functions().activate("acme").or_throw();
+// Selection::kEnabled considers every enabled backend by priority. The first whose verifier
+// (verdict.h) accepts the call runs, else the original. After an exception the next one runs if the
+// inputs are intact. Failures open breakers, with "group/name" as the op and the backend as the
+// kernel.
 //
-// Selection::kEnabled considers every enabled backend, the highest priority first. The first whose verifier (yard/verdict.h)
-// accepts the call runs; if none does, the original. After an exception the next one runs if the inputs are intact. Failures
-// open breakers as those of kernels do, with the op "group/name" and the backend as kernel.
+// Selection::kActive considers only activated backends: those of the thread's scopes, then of its
+// device, then of the process. An implementation that takes a yard::Next may call the next one, at
+// last the default. Exceptions reach the caller.
 //
-// Selection::kActive considers only activated backends: those of the thread's scopes, then of its device, then of the process.
-// An implementation that takes a yard::Next may call the next one, at last the default. Exceptions reach the caller.
-//
-// docs/guides/functions.md has the rules. Any thread may call anything here at any time. From its second call on a thread takes
-// no lock and allocates nothing, outside traces. A backend may be removed while calls run: they finish. All functions of a
-// backend switch at one moment. Functions belong to Runtime::shared().
+// Functions belong to Runtime::shared(). Any thread may call anything here at any time. From a
+// thread's second call on, calls take no lock and allocate nothing, outside traces. All functions
+// of a backend switch at one moment, and calls that run then finish.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -51,9 +48,9 @@ struct FunctionCandidate {
 struct FunctionExplanation {
   std::string function;  // "kda/chunk_attention"
   std::string selected;  // a backend, or "original"
-  std::string why;       // names the master switch, if that decided
+  std::string why;       // names the master switch if that decided
   std::vector<FunctionCandidate> candidates;
-  YARD_API std::string to_text() const;  // one line per candidate
+  YARD_API std::string to_text() const;
 };
 
 namespace detail {
@@ -69,7 +66,8 @@ class Function<R(A...)> {
  public:
   using Body = R (*)(A...);
   using Samples = void (*)(const SampleCalls<R(A...)>&);
-  // Group and name consist of letters, digits, '_', '.' and '-'. `samples` makes the calls by which verifiers are checked.
+  // Group and name consist of letters, digits, '_', '.' and '-'. `samples` makes calls to check
+  // verifiers.
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -90,8 +88,8 @@ class Function<R(A...)> {
     return detail::call_function<R, A...>(*site_, {&run_body, const_cast<Function*>(this)},
                                           args...);
   }
-  // Runs `fallback()` if no backend runs the call, or if the last one calls the next. The call may have moved from the
-  // caller's variables by then.
+  // Runs `fallback()` if no backend runs the call, or as the last Next. The call may have moved
+  // from the caller's variables by then.
   template <class F>
   R call_or(F&& fallback, A... args) const {
     static_assert(std::is_invocable_r_v<R, F&>,
@@ -103,9 +101,9 @@ class Function<R(A...)> {
     return detail::call_function<R, A...>(*site_, {+run, context}, args...);
   }
 
-  // The backend that ran this thread's last call of it, "original", or "" if there was none. Kept for about sixty functions.
+  // The backend of this thread's last call of it, "original", or "". Kept for about 60 functions.
   const char* last_selected() const noexcept { return detail::last_selected(site_); }
-  // Asks all verifiers about a call like this, and runs nothing.
+  // Asks all verifiers about such a call, and runs nothing.
   FunctionExplanation explain(const std::remove_reference_t<A>&... args) const {
     return detail::explain_function(*site_, detail::erase<A...>(Arguments(args...)));
   }
@@ -132,11 +130,10 @@ class Function<R(A...)> {
   detail::FunctionSite* site_;
 };
 
-// Returns the backend of this thread's last call of any function that a backend serves.
+// The backend of this thread's last call of any function that a backend serves.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {
-// What YARD_DISPATCHED makes a function of.
 struct Declared {
   const char *group, *name;
   template <class L>
@@ -157,16 +154,16 @@ struct ImplementationOptions {
 };
 
 namespace detail {
-// Numbers the texts of the program's verifiers by their addresses; YARD_REASON_REFUSED if there are too many.
+// Numbers texts by their addresses; YARD_REASON_REFUSED if there are too many.
 struct YARD_API ProgramTexts {
   static int32_t number(const char* text) noexcept;
   static const yard_host_t* host() noexcept;
 };
 }  // namespace detail
 
-// Adds to a change that `backend`, which it adds or which exists, implements the function. `run` and `verify` are functions,
-// or objects that several threads may call at once; they are kept until the last call has ended. `run` has the signature of
-// the function, perhaps after a yard::Next. Without a verifier every call is accepted.
+// `backend`, which the change adds or which exists, implements the function. `run` has its
+// signature, perhaps after a yard::Next. `run` and `verify` may be called by several threads at
+// once, and are kept until the last call has ended. Without a verifier every call is accepted.
 template <class R, class... A, class F, class V = detail::NoVerifier>
 Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* backend, F run,
                    V verify = {}, const ImplementationOptions& o = {}) {
@@ -197,9 +194,9 @@ struct FunctionProvider {
 
 struct FunctionInfo {
   std::string group, name;
-  std::string signature;  // as declared; of an orphan, as provided
+  std::string signature;  // as declared, else as provided
   Selection selection = Selection::kEnabled;
-  bool declared = false;                    // if not, it is an orphan, which is only provided
+  bool declared = false;                    // if not, it is only provided
   bool asked = false;                       // the group has been asked for its backends
   std::vector<FunctionProvider> providers;  // in the order of calls; those that are out last
   uint64_t original_calls = 0;              // while a backend served it
@@ -212,7 +209,6 @@ struct FunctionActivation {
   bool operator==(const FunctionActivation&) const = default;
 };
 
-// A provider of a group.
 struct FunctionSource {
   std::string group, name;
   bool done = false;
@@ -220,31 +216,28 @@ struct FunctionSource {
   std::string error;  // of the last attempt
 };
 
-// Adds the backends and implementations of a group, of which nothing is applied if it returns an error or throws. One runs at
-// a time. Must not wait for threads that call functions or add providers.
+// Adds the backends and implementations of a group; nothing is applied after an error or exception.
+// One runs at a time. Must not wait for threads that call functions or add providers.
 using FunctionSetup = std::function<Status(Changes&)>;
 
-// The functions of one runtime, valid as long as the runtime.
+// The functions of one runtime; valid as long as the runtime.
 class YARD_API Functions {
  public:
-  // Declared and provided functions, by group and name. Loads nothing.
-  std::vector<FunctionInfo> list() const;
+  std::vector<FunctionInfo> list() const;                      // by group and name; loads nothing
   Result<FunctionInfo> find(std::string_view function) const;  // "kda/chunk_attention"
   std::vector<FunctionSource> sources() const;
 
-  // Adds one more provider to a group, which the next call of one of its functions asks. Errors are in sources() and in the
-  // log.
+  // The next call of a function of the group asks the provider. See sources() for its errors.
   void add_provider(std::string group, FunctionSetup setup, std::string name = {});
-  // Loads the group as the first call does, and asks providers again that failed. Returns the first error: not_found if the
-  // group has no functions and no plugin serves it, would_deadlock in the code of a plugin that is being loaded.
+  // Loads the group as the first call does, and asks failed providers again. Returns the first
+  // error: not_found for an unknown group, would_deadlock in code of a plugin that is being loaded.
   Status load(std::string_view group);
 
-  // Functions with Selection::kActive use the backend from now on. Activating again makes it the latest. Device index -1
-  // stands for every device of that type. The backend must be allowed, enabled and available and provide functions, unless a
-  // plugin that is not open yet may bring them.
+  // Functions with Selection::kActive use the backend, which becomes the latest. Device index -1
+  // stands for all devices of the type. The backend must be allowed, enabled and available and
+  // provide functions, unless a plugin that is not open yet may bring them.
   Status activate(std::string_view backend) { return set_active(backend, {}, true); }
   Status activate(std::string_view backend, Device on) { return set_active(backend, on, true); }
-  // An error if it is not active there.
   Status deactivate(std::string_view backend) { return set_active(backend, {}, false); }
   Status deactivate(std::string_view backend, Device on) { return set_active(backend, on, false); }
   std::vector<FunctionActivation> activations() const;  // in their order
@@ -263,7 +256,7 @@ YARD_API void add_provider(std::string group, FunctionSetup setup, std::string n
 
 }  // namespace yard
 
-// YARD_DISPATCHED(name, "group") (parameters) { body };
-// At namespace scope, also in a header. The result type is that of the body, or what follows `->`.
+// YARD_DISPATCHED(name, "group") (parameters) { body }; Stands at namespace scope, also in a
+// header.
 #define YARD_DISPATCHED(name, group) \
   inline const auto name = ::yard::detail::Declared{group, #name} << []

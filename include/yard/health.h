@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health: circuit breakers, and how the backends and kernels of a runtime are doing. docs/concepts/breakers.md has the model
-// and examples.
+// Health: circuit breakers, and how backends and kernels are doing (docs/concepts/breakers.md).
 //
 //   yard::Health health = runtime.health();
-//   health.open("rms_norm", "vendor.acme", "bad firmware").or_throw();  // until it is closed manually
+//   health.open("rms_norm", "vendor.acme", "bad firmware").or_throw();  // until close()
 //   health.on_event([](const yard::BreakerEvent& e) { send_alert(e.text); });
 //
-// All functions may be called from any thread, those of Health also from inside kernels, and none waits for calls. After
-// fork() the breakers of the child are closed.
+// Any thread may call any function, those of Health also inside kernels. None waits for calls. The
+// breakers of a forked child are closed.
 #pragma once
 
-#include <yard/status.h>
 #include <yard/tensor.h>
 
 #include <array>
@@ -25,20 +23,20 @@ namespace yard {
 struct BreakerSettings {
   bool enabled = true;             // if false, breakers are only opened manually
   uint32_t failure_threshold = 5;  // consecutive failures that open it
-  // The percentage of failures that opens it, too, among at least `failure_min_calls` calls within `failure_window`, which
-  // begins with a failure. 0 turns this off.
+  // The percentage of failures that also opens it, among at least `failure_min_calls` calls within
+  // `failure_window`, which begins with a failure. 0 turns this off.
   uint32_t failure_percent = 50;
   uint32_t failure_min_calls = 100;
   std::chrono::nanoseconds failure_window = std::chrono::seconds(10);
   std::chrono::nanoseconds cooldown = std::chrono::seconds(30);  // of the first opening
   double cooldown_growth = 2;                                    // factor for each repeat
-  // The longest time that it stays open. Repeats are forgotten after this time without a failure.
+  // The longest cooldown. Repeats are forgotten after this time without a failure.
   std::chrono::nanoseconds cooldown_cap = std::chrono::minutes(10);
   uint32_t success_threshold = 2;    // successful probes that close it
   uint32_t half_open_max_calls = 3;  // probes per half-open period, which is as long as `cooldown`
   bool operator==(const BreakerSettings&) const = default;
 };
-// An error names the first invalid value and what was expected.
+// The error names the first invalid value and what was expected.
 YARD_API Status validate(const BreakerSettings& settings);
 
 enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };  // "closed", "open", "half_open"
@@ -47,24 +45,22 @@ YARD_API const char* to_string(BreakerState state) noexcept;
 struct BreakerEvent {
   enum class Kind : uint8_t { kOpened, kHalfOpen, kClosed, kDeviceLost, kDeviceBack };
   Kind kind = Kind::kOpened;
-  std::string op, kernel;  // empty for a CircuitBreaker, and for devices
+  std::string op, kernel;  // empty for a CircuitBreaker and for devices
   std::string subject;     // the name of a CircuitBreaker, the key of a runtime's, or a device
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
-  // For kOpened this is when probes begin, or time_point::max() if only close() ends it.
-  std::chrono::steady_clock::time_point until;
+  std::chrono::steady_clock::time_point until;  // when probes begin; max() if only close() ends it
 };
-// "opened", "half_open", "closed", "device_lost", "device_back".
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 // `database: opened for 30s: 5 failures in a row, the last: no answer`
 YARD_API std::string to_string(const BreakerEvent& event);
-// The number of events that a CircuitBreaker or a runtime keeps until they are taken. The oldest are dropped.
+// Events that are kept until they are taken; the oldest are dropped.
 inline constexpr size_t kBreakerEvents = 256;
 
 class CircuitBreaker;
 
-// Permission for one call, which does not count unless success() or failure() gives its result. Must not outlive its breaker.
-// One thread at a time may use it.
+// Permission for one call, which counts only if success() or failure() is called. Used by one
+// thread at a time. Must not outlive its breaker.
 class [[nodiscard]] BreakerPermit {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -91,7 +87,7 @@ class [[nodiscard]] BreakerPermit {
   bool probe_ = false;
 };
 
-// A breaker for any program. It reads no clock: time is passed in.
+// A breaker for any program. It reads no clock; times are passed in.
 class YARD_API CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -102,7 +98,7 @@ class YARD_API CircuitBreaker {
     uint64_t events_dropped = 0;  // not taken in time
   };
 
-  // Invalid settings are replaced by the defaults; see validate().
+  // Invalid settings are replaced by the defaults.
   explicit CircuitBreaker(std::string name, const BreakerSettings& settings = {});
   ~CircuitBreaker();
   CircuitBreaker(const CircuitBreaker&) = delete;
@@ -110,19 +106,18 @@ class YARD_API CircuitBreaker {
 
   BreakerPermit try_acquire(Time now);
 
-  // Manual operations. Without `duration` it stays open until it is closed manually.
+  // Without `duration` it stays open until close().
   void open(Time now, std::string_view why = {},
             std::optional<std::chrono::nanoseconds> duration = {});
   void close(Time now);
   void reset(Time now);  // also forgets repeats
 
   BreakerState state(Time now) const;
-  // When probes begin; empty if it is not open, or open until it is closed manually.
+  // When probes begin; empty if it is not open or only close() ends it.
   std::optional<Time> open_until(Time now) const;
   Counters counters() const;
   const std::string& name() const noexcept;
-  // Events since the last call, oldest first.
-  std::vector<BreakerEvent> take_events();
+  std::vector<BreakerEvent> take_events();  // since the last call, oldest first
 
  private:
   friend class BreakerPermit;
@@ -137,7 +132,7 @@ struct FailureCounts {
   uint64_t total() const noexcept {
     return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
   }
-  // Failures that count for the failure rate. Errors of the caller and declined calls do not.
+  // Errors of callers and declined calls are no failures of the kernel.
   uint64_t counted() const noexcept {
     return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
   }
@@ -153,14 +148,13 @@ struct HealthCounts {
 };
 
 struct KernelHealth : HealthCounts {
-  // A breaker that is not closed.
   struct Breaker {
     std::string key;  // `f32 f32, sizes 8-15 4096-8191, cuda:0`; empty for the kernel as a whole
     BreakerState state = BreakerState::kOpen;
-    // When probes, or the next half-open period, begin. Empty if only close() ends it.
+    // When the next half-open period begins; empty if only close() ends it.
     std::optional<std::chrono::steady_clock::time_point> until;
     uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
-    bool manual = false;   // opened manually
+    bool manual = false;
   };
   struct FailedCall {
     std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`
@@ -172,9 +166,9 @@ struct KernelHealth : HealthCounts {
   std::vector<Breaker> open;
   std::vector<FailedCall> failed_calls;  // of different sizes, the latest first
 };
-inline constexpr size_t kFailedCalls = 8;  // that are listed for a kernel at most
+inline constexpr size_t kFailedCalls = 8;  // the most that are listed for a kernel
 
-// All kernels of a backend, and what the program recorded of it.
+// All kernels of a backend, and outcomes that the program recorded.
 struct BackendHealth : HealthCounts {
   std::string backend;
   uint32_t open_kernels = 0;  // with a breaker that is not closed
@@ -190,7 +184,7 @@ struct HealthReport {
     uint64_t events_dropped = 0;  // not taken in time
   } breakers;
 };
-// A line for each backend, kernel and open breaker. Times are relative to `now`: "in 12s", "3s ago".
+// A line for each backend, kernel and open breaker. Times are relative to `now`.
 YARD_API std::string to_string(const HealthReport& report,
                                std::chrono::steady_clock::time_point now);
 
@@ -203,36 +197,34 @@ class CanaryState;
 class Runtime;
 struct CanaryReport;  // verify.h
 
-// Called for each event, one after the other, on a thread of the runtime. May use the runtime, but not destroy it. Exceptions
-// are logged. While it blocks, the last kBreakerEvents are kept.
+// Called for one event at a time on a thread of the runtime. May use the runtime but not destroy
+// it. Exceptions are logged.
 using BreakerListener = std::function<void(const BreakerEvent&)>;
 
-// The health of one runtime, valid as long as the runtime.
+// The health of one runtime; valid as long as the runtime.
 class YARD_API Health {
  public:
   HealthReport report() const;
   CanaryReport canaries() const;  // since the runtime was made
 
-  // Manual operations on a kernel as a whole, or on a backend's implementation of a function, with "group/name" as the op and
-  // the backend as the kernel. In effect on return. An error if there is no such kernel.
+  // For a backend's implementation of a function, `op` is "group/name" and `kernel` the backend. In
+  // effect on return. An error if there is no such kernel.
   Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
   Status close(std::string_view op, std::string_view kernel);
   Status reset(std::string_view op, std::string_view kernel);  // also forgets all failures
 
-  // Excludes every kernel of the device until device_back(), as a kernel does that reports YARD_DEVICE_LOST.
+  // Excludes all kernels of the device until device_back(), as YARD_DEVICE_LOST does.
   void device_lost(Device device, std::string_view why);
   void device_back(Device device);
 
-  // Outcomes that the program observed of a backend. They count for its failure rate, and open nothing.
+  // Outcomes that the program observed. They count for the backend's failure rate only.
   void record_success(std::string_view backend, uint64_t count = 1);
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text);
 
-  // For decisions from now on. Rule files have precedence.
-  Status set_settings(const BreakerSettings& settings);
-  BreakerSettings settings() const;  // that are in force
+  Status set_settings(const BreakerSettings& settings);  // rule files have precedence
+  BreakerSettings settings() const;                      // in force now
 
-  // Returns an id for remove_listener(). When that returns, the listener does not run and is not called again; it may still
-  // run on the calling thread.
+  // After remove_listener() the listener is not called again, and runs on no other thread.
   uint64_t on_event(BreakerListener listener);
   void remove_listener(uint64_t id);
 

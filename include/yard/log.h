@@ -5,7 +5,7 @@
 //   yard::set_log_level("select", yard::LogLevel::kDebug).or_throw();
 //   yard::set_log_sink([](const yard::LogMessage& m) { my_log(m.logger, m.text); });
 //
-// Each distinct message is written once, events such as changes of rules each time (docs/guides/logging.md). All of this is
+// Each distinct message is written once, events each time (docs/guides/logging.md). All of this is
 // per process, may be called from any thread, and is kept by a forked child.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace yard {
 
-// The severity of a message; the level of a logger is the least severity that it writes. Values as in yard_log_level_t.
+// The level of a logger is the least severity that it writes.
 enum class LogLevel : int {
   kDebug = YARD_LOG_DEBUG,
   kInfo = YARD_LOG_INFO,
@@ -25,39 +25,38 @@ enum class LogLevel : int {
   kError = YARD_LOG_ERROR,
   kOff,  // of a logger only: writes nothing
 };
-// "debug", "info", "warn", "error", "off".
 YARD_API const char* to_string(LogLevel level) noexcept;
-// One of those words in any case; `warning` reads as `warn`.
+// Case does not matter, and `warning` reads as `warn`.
 YARD_API std::optional<LogLevel> parse_log_level(std::string_view text) noexcept;
 
 struct LogMessage {
   LogLevel level;
   std::string_view logger;
-  std::string_view text;  // without a newline at its end; lines after the first are indented
+  std::string_view text;  // lines after the first are indented; no newline at the end
 };
 
-// Called on the thread that logs, possibly on several at once. Exceptions are dropped, and so are messages that it
-// logs itself.
+// Called on the thread that logs, possibly on several at once. Exceptions and its own messages are
+// dropped.
 using LogSink = std::function<void(const LogMessage&)>;
 
-// An empty sink restores the default. Another thread may still use the old sink when this returns.
+// An empty sink restores the default. The old one may still be in use on another thread.
 YARD_API void set_log_sink(LogSink sink);
 
-// The level of all loggers without a level of their own; initially kWarn.
+// For all loggers without a level of their own; initially kWarn.
 YARD_API void set_log_level(LogLevel level) noexcept;
-// kNotFound, with a suggestion, if there is no such logger.
+// kNotFound, with a suggestion, for an unknown name.
 YARD_API Status set_log_level(std::string_view logger, LogLevel level);
-// The level in force for a logger; the default for an unknown name.
+// The default for an unknown name.
 YARD_API LogLevel log_level(std::string_view logger) noexcept;
-// The layers of the library (`select`, `plugin`, ...), and `backend` for messages of kernels and plugins.
+// The layers of the library, and `backend` for messages of kernels and plugins.
 YARD_API std::vector<std::string_view> loggers();
 
-// Sets all levels from one text, `info,select=debug`, in which loggers that are not named follow the default. The empty text
-// resets everything. An invalid text changes nothing: the message is the first error, the notes are the others.
+// Sets all levels from one text, `info,select=debug`; the empty one resets them. An invalid text
+// changes nothing, and the error lists all that is wrong.
 YARD_API Status apply_log_levels(std::string_view text);
 
-// Text from outside (kernels, plugins, files) on one line, safe for logs and terminals: control characters and bytes that
-// are not UTF-8 are escaped (\n, \x1b); beyond about `most` bytes it is cut. Texts of log messages are safe already.
+// Text from outside on one line of about `most` bytes, with control characters and invalid UTF-8
+// escaped. Texts of messages are safe already.
 YARD_API std::string printable(std::string_view text, size_t most = 2048);
 
 }  // namespace yard

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics: the counters and timings of a runtime for monitoring systems. Needs the library Switchyard::metrics.
+// Metrics of a runtime for monitoring systems. Needs the library Switchyard::metrics.
 //
 //   yard::Runtime& runtime = yard::Runtime::shared();
-//   yard::MetricsServer server = yard::MetricsServer::start(runtime).value();  // http://127.0.0.1:9464/metrics
+//   auto server = yard::MetricsServer::start(runtime).value();  // http://127.0.0.1:9464/metrics
 //   yard::write_metrics(runtime, "/var/lib/node_exporter/yard.prom").or_throw();
 //
-// docs/reference/metrics.md lists all metrics. The forms of Prometheus need a library that was built with prometheus-cpp;
-// without it they are the error `unsupported`. Any thread may call all functions. Reading does not delay calls.
+// docs/reference/metrics.md lists all metrics. Without prometheus-cpp the forms of Prometheus are
+// the error `unsupported`. Any thread may call. Reading does not delay calls.
 #pragma once
 
-#include <yard/health.h>
 #include <yard/stats.h>
-#include <yard/status.h>
-
-#include <memory>
-#include <vector>
 
 namespace yard {
 
@@ -28,7 +23,6 @@ struct MetricInfo {
   std::span<const char* const> labels;
 };
 YARD_API std::span<const MetricInfo> metric_infos() noexcept;
-// "counter", "gauge", "histogram".
 YARD_API const char* to_string(MetricInfo::Type type) noexcept;
 
 struct Metric {
@@ -41,36 +35,37 @@ struct Metric {
   const MetricInfo* info = nullptr;
   std::vector<Sample> samples;  // by their labels
 };
-// Upper bounds of the buckets of all histograms, in seconds; without the last, which is infinite.
+// Upper bounds of the buckets in seconds, without the last, which is infinite.
 YARD_API std::span<const double> metric_bounds() noexcept;
 
-// Series of each metric. In the order of their names, those beyond are counted together, their names replaced by `other`.
+// Series of each metric. Those beyond, by name, are counted together as `other`.
 inline constexpr size_t kMaxSeries = 1000;
 
-// The metrics of a runtime, or of a process whose figures were read from elsewhere.
+// Of a runtime, or of a process whose figures were read from elsewhere.
 YARD_API std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
                                      size_t max_series = kMaxSeries);
 YARD_API std::vector<Metric> metrics(const Runtime& runtime, size_t max_series = kMaxSeries);
 
-// The text format of Prometheus, version 0.0.4.
+// In version 0.0.4 of the text format.
 YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
 // {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}.
 YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
 
-// Writes the text format to a file for the textfile collector of node_exporter. Readers see the old or the new file.
+// Replaces a file for the textfile collector of node_exporter at once.
 YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
                               size_t max_series = kMaxSeries);
 
 struct MetricsServerSettings {
-  // ADDRESS:PORT with an address of this machine: 127.0.0.1, [::1], 0.0.0.0 or localhost. Port 0: any that is free.
+  // ADDRESS:PORT with 127.0.0.1, [::1], 0.0.0.0, localhost or an address of the machine. Port 0
+  // stands for a free one.
   std::string address = "127.0.0.1:9464";
-  // Whether the address may be one that other machines reach. There is no password and no encryption.
+  // Whether other machines may reach it. There is no password and no encryption.
   bool allow_remote = false;
   size_t max_series = kMaxSeries;
 };
 
-// Answers GET /metrics over HTTP until it is destroyed, on threads of its own. The runtime must outlive it. The copy in a
-// forked child answers nothing, and keeps the port open until the child ends, calls exec or destroys it.
+// Answers GET /metrics on threads of its own until it is destroyed. The runtime must outlive it.
+// The copy in a forked child answers nothing.
 class MetricsServer {
  public:
   // An error if the address is invalid or in use.
@@ -78,7 +73,7 @@ class MetricsServer {
                                               const MetricsServerSettings& settings = {});
   MetricsServer(MetricsServer&&) = default;
   MetricsServer& operator=(MetricsServer&&) = default;
-  ~MetricsServer() = default;  // waits up to two seconds for answers that are being sent
+  ~MetricsServer() = default;  // waits up to two seconds for answers in progress
 
   const std::string& address() const noexcept { return address_; }  // with the port in use
 

@@ -2,12 +2,13 @@
 // Typed ops: declare one with its C++ signature, then call it like a function.
 //
 //   inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"rms_norm"};
-//   yard::Status s = rms_norm(out, x, weight, 1e-6f);            // a kernel is selected for each shape class
-//   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();    // options.h
+//   yard::Status s = rms_norm(out, x, weight, 1e-6f);
+//   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();  // options.h
 //
-// Tensors are TensorViews or classes of the program that `yard_view` makes views of (tensor.h). Calls go to
-// Runtime::shared() unless `on(runtime)` names another. Any thread may call. A call whose plan is cached allocates nothing
-// and takes no lock. A signature that does not fit the op's schema is an error of every call.
+// Tensors are TensorViews or classes for which the program has a `yard_view` (tensor.h). Calls go
+// to Runtime::shared() unless `on(runtime)` names another. Any thread may call. A call whose plan
+// is cached allocates nothing and takes no lock. Calls fail if the signature does not fit the op's
+// schema.
 #pragma once
 
 #include <yard/detail/call.h>
@@ -20,11 +21,12 @@ class Runtime;   // runtime.h
 
 namespace detail {
 
-// The site for (name, letters) in that runtime, null: in Runtime::shared(). Null and why, if there is none.
+// The site for (name, letters), of Runtime::shared() if `runtime` is null. Returns null and sets
+// `why` if there is none.
 YARD_API Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
 
-// Whether arguments fit as many parameters, and one is a tensor of the program.
+// Whether A fits kCount parameters and has a tensor of the program.
 template <size_t kCount, class... A>
 concept HasForeignTensor = sizeof...(A) == kCount && (TensorLike<A> || ...);
 
@@ -50,7 +52,7 @@ class OpOn<void(P...)> {
   }
   OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
   detail::Site* site() const noexcept { return site_; }
-  // The site, for handles, which take no options; null and why, if there is none.
+  // For handles, which take no options. Returns null and sets `why` if there is no site.
   detail::Site* attached(Status* why) const {
     if (site_ != nullptr && options_ == nullptr) return site_;
     *why = site_ == nullptr ? why_ : Status(Code::kInvalidArgument, "a handle takes no options");
@@ -85,13 +87,13 @@ class Op<void(P...)> {
     return (*this)(detail::as_argument(a)...);
   }
 
-  // The same op, called with options; `options` must outlive what is returned.
+  // `options` must outlive the result.
   OpOn<void(P...)> with(const Options& options) const {
     Status why;
     detail::Site* site = attached(&why);
     return {site, std::move(why), &options};
   }
-  // The same op on another runtime, which must outlive what is returned.
+  // `runtime` must outlive the result.
   OpOn<void(P...)> on(Runtime& runtime) const {
     Status why;
     detail::Site* site = detail::attach(&runtime, name_, detail::kLetters<P...>, &why);
@@ -100,7 +102,7 @@ class Op<void(P...)> {
 
   const char* name() const noexcept { return name_; }
 
-  // The site on the shared runtime; null and why, if the op is unknown or its signature wrong.
+  // The site on the shared runtime. Returns null and sets `why` if there is none.
   detail::Site* attached(Status* why) const {
     detail::Site* site = site_.load(std::memory_order_acquire);
     if (site != nullptr) return site;

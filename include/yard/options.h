@@ -6,7 +6,6 @@
 //   yard::ResultRecord r;
 //   o.result = &r;
 //   rms_norm.with(o)(out, x, weight, 1e-6f).or_throw();
-//   std::printf("%s in %ld ns\n", r.kernel, long(r.run_ns));
 //
 // Threads may share an Options value while none changes it and `result` is unset.
 #pragma once
@@ -14,14 +13,11 @@
 #include <yard/policy.h>
 
 #include <chrono>
-#include <map>
-#include <vector>
 
 namespace yard {
 
 class Instance;  // bound.h
 
-// How a plan is obtained.
 enum class Mode : uint8_t {
   kAuto,       // static where mapped, rules where one matches, else dynamic
   kStatic,     // only the mapped kernel; an op without one is the error `unmapped`

@@ -1,34 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C ABI between Switchyard and the kernels it runs.
+/* The C ABI between Switchyard and the kernels it runs: with abi.h, all that a kernel vendor needs.
+ * Standalone C11, made to be copied. docs/guides/writing_plugins.md shows a whole plugin.
  *
- * This file and the data types in abi.h are all that a kernel vendor needs: standalone C11, no other header of the project,
- * made to be copied. Built-in backends use nothing else.
- *
- * Contract
- *  - A library exports one symbol, `yard_plugin_query`, which any thread may call, many times. It returns a constant
- *    descriptor, or NULL if it cannot serve that host.
- *  - Every struct that may grow begins with its size, and only grows at the end. The host never reads past the size a
- *    plugin states, and reads the missing rest as zero; it ignores fields that it does not know. Growing structs are
- *    passed in arrays of pointers, never in arrays by value. Zero is always a valid default.
- *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong to the side that gave
- *    them; the host copies what it keeps, so a descriptor may be built on the stack. Function pointers and `self`
- *    pointers stay in use until the kernel has been removed.
- *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs.
- *  - A function returns a code and leaves its message in the call's buffer; several threads may call it at once.
- *
- * A whole plugin:
- *
- *   static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t n) { ...; return YARD_OK; }
- *   static const yard_backend_t backend = {.size = sizeof backend, .name = "acme", .vendor = "acme"};
- *   static const yard_kernel_t kernel = {.size = sizeof kernel, .op = "rms_norm", .id = "vendor.acme",
- *                                        .backend = "acme", .kind = YARD_KIND_VENDOR, .run = run};
- *   static const yard_backend_t* const backends[] = {&backend};
- *   static const yard_kernel_t* const kernels[] = {&kernel};
- *   static const yard_plugin_t plugin = {.size = sizeof plugin, .name = "acme", .version = "1.0",
- *                                        .backends = backends, .backend_count = 1,
- *                                        .kernels = kernels, .kernel_count = 1};
- *   const yard_plugin_t* yard_plugin_query(uint32_t abi, const yard_host_t* host) { return &plugin; }
- *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm"));
+ *  - A library exports `yard_plugin_query`, which any thread may call many times. It returns a
+ *    constant descriptor, or NULL if it cannot serve that host.
+ *  - Structs that may grow begin with their size, grow only at the end, and are passed in arrays of
+ *    pointers. The host reads what lies beyond the stated size as zero, and ignores fields that it
+ *    does not know. Zero is always a valid default.
+ *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong
+ *    to the side that gave them. The host copies descriptors, so they may be on the stack. Function
+ *    and `self` pointers stay in use until the kernel has been removed.
+ *  - A library carries a YARD_MANIFEST, which is read before any of its code runs.
+ *  - A function returns a code and leaves its message in the call's buffer. Several threads may
+ *    call it at once.
  */
 #pragma once
 
@@ -40,24 +24,26 @@
 extern "C" {
 #endif
 
-/* 0 may still change; 1 will be frozen. The effective version is the smaller of host's and plugin's. */
+/* 0 may still change; 1 will be frozen. The smaller version of host and plugin is in effect. */
 #define YARD_ABI_VERSION 0u
 #define YARD_ABI_TEXT "0" /* the same, for manifests */
 
 /* ---- Dtypes ---------------------------------------------------------------------------------- */
 
-/* Block-quantised types, as GGUF stores them. Shape and strides count elements, and data is a sequence of blocks: the last
- * dimension is a multiple of a block and has stride 1, other strides are multiples of a block. */
+/* Block-quantised types, as in GGUF. Shape and strides count elements. The last dimension is a
+ * multiple of a block and has stride 1; other strides are multiples of a block. */
 #define YARD_BLOCK_CODE 0x80
 static inline int yard_is_blocks(yard_dtype_t t) { return t.code >= YARD_BLOCK_CODE; }
-/* Elements and bytes of the smallest unit of memory: a block, or one element. */
+/* The smallest unit of memory is a block or one element. */
 static inline int64_t yard_unit_elements(yard_dtype_t t) { return yard_is_blocks(t) ? t.lanes : 1; }
-static inline int64_t yard_unit_bytes(yard_dtype_t t) { return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8; }
+static inline int64_t yard_unit_bytes(yard_dtype_t t) {
+  return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8;
+}
 
 /* ---- Outcomes ------------------------------------------------------------------------------- */
 
-/* Why a candidate was not selected; docs/reference/reasons.md explains each. A kernel with reasons of its own returns
- * YARD_REASON_OWN + i, where i indexes its `reasons` table. */
+/* Why a candidate was not selected (docs/reference/reasons.md). A kernel's own reasons are
+ * YARD_REASON_OWN + i, where i indexes its `reasons`. */
 typedef enum yard_reason {
   YARD_REASON_NONE = 0, YARD_REASON_DENIED_KERNEL = 1,
   YARD_REASON_DENIED_VENDOR = 2, YARD_REASON_NOT_ALLOWED_KERNEL = 3,
@@ -74,19 +60,17 @@ typedef enum yard_reason {
   YARD_REASON_NOT_CAPTURE_SAFE = 24, YARD_REASON_INFERENCE_ONLY = 25,
   YARD_REASON_VERIFIER_BROKEN = 26, YARD_REASON_UNHEALTHY = 27,
   YARD_REASON_REFERENCE_ONLY = 28, YARD_REASON_OUTRANKED = 29,
-  YARD_REASON_REFUSED = 30, /* a verifier refused without a reason */
-  YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
-  YARD_REASON_DEVICE_FEATURE = 32, /* the device lacks a feature it needs, as far as the program has stated them */
-  YARD_REASON_TRANSFORM = 33, /* an argument must be transformed for it, and that is forbidden or not possible */
-  YARD_REASON_NOT_LOADED = 34, /* it needs loaded weights, and the call is of no instance that has any */
+  YARD_REASON_REFUSED = 30, YARD_REASON_NOT_MAPPED = 31,
+  YARD_REASON_DEVICE_FEATURE = 32, YARD_REASON_TRANSFORM = 33,
+  YARD_REASON_NOT_LOADED = 34,
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
 
-/* Refusing costs no allocation: texts are made on demand, with the n-th figure in place of {n} in the reason's text. */
+/* The n-th figure replaces {n} in the text of the reason. */
 typedef struct yard_verdict {
   int32_t reason; /* yard_reason_t; YARD_REASON_NONE accepts */
-  uint32_t flags; /* the host's: YARD_CALL_* of the caller's scope, when a verifier of a function is called */
+  uint32_t flags; /* from the host, for verifiers of functions: YARD_CALL_* of the caller's scope */
   int64_t figures[3];
 } yard_verdict_t;
 
@@ -98,10 +82,10 @@ typedef struct yard_named_value {
 
 /* ---- The facts word ------------------------------------------------------------------------- */
 
-/* What dispatch reads of a tensor, in one word. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23
- * compact row-major, 24 inner dimension dense, 25 addresses are plain (no zero or negative stride, no self-overlap
- * possible), 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64 bytes, rounded up (all ones: unknown).
- * Verifiers, workspace functions and cost hints find it in `facts`, kernels may find 0. */
+/* What dispatch reads of a tensor, in one word. Bits: 0-5 dtype, 6-10 device type, 11-18 device
+ * index, 19-22 rank, 23 compact row-major, 24 inner dimension dense, 25 no zero or negative stride
+ * and no overlap with itself, 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64
+ * bytes, rounded up (all ones: unknown). Kernels may find 0 in `facts`. */
 #define YARD_FACTS_DTYPE 0x3full
 #define YARD_FACTS_DEVICE (0x1fffull << 6)
 #define YARD_FACTS_RANK_SHIFT 19
@@ -115,7 +99,7 @@ typedef struct yard_named_value {
 #define YARD_FACTS_SPAN_SHIFT 32
 #define YARD_FACTS_SPAN_UNKNOWN 0xffffffffull
 
-/* Index of a dtype, 0 if it is not one of ours. */
+/* 0 for an unknown dtype. */
 static inline uint32_t yard_dtype_index(yard_dtype_t t) {
   if (yard_is_blocks(t)) {
     switch ((t.code << 24) | (t.bits << 16) | t.lanes) {
@@ -144,40 +128,38 @@ typedef enum yard_log_level {
   YARD_LOG_DEBUG = 1, YARD_LOG_INFO = 2, YARD_LOG_WARN = 3, YARD_LOG_ERROR = 4,
 } yard_log_level_t;
 
-/* What the host offers; given to the query and in every call, valid as long as the plugin is. */
+/* What the host offers. Valid as long as the plugin. */
 struct yard_host {
   uint32_t size;
   uint32_t abi; /* the host's version */
-  /* Opaque; first argument of every function here. */
-  void* self;
-  /* Memory that outlives a call, 64-byte aligned; NULL when there is none. For states and weights. */
+  void* self; /* first argument of every function here */
+  /* Memory that outlives a call, 64-byte aligned, for states and weights. NULL if there is none. */
   void* (*allocate)(void* self, yard_device_t device, uint64_t bytes);
   void (*release)(void* self, yard_device_t device, void* memory);
-  /* More workspace than workspace() announced, valid until run returns. NULL when there is none. */
+  /* More workspace, valid until run returns. NULL if there is none. */
   void* (*scratch)(void* self, yard_call_t* call, uint64_t bytes);
-  /* One line into the host program's log, under the plugin's name. */
+  /* Logs one line under the plugin's name. */
   void (*log)(void* self, int32_t level, const char* message);
   /* Writes printf-style text into the call's error buffer and returns `code`. */
   int32_t (*fail)(void* self, yard_call_t* call, int32_t code, const char* format, ...);
-  /* Runs body(context, begin, end) over [0, count) in pieces of at least `grain`, on the host's threads, in the caller's
-   * scope; returns when all are done. */
+  /* Runs body(context, begin, end) over [0, count) in pieces of at least `grain`, on the host's
+   * threads in the caller's scope. Returns when all are done. */
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
-  /* The number of threads that parallel_for may use for this caller. All hosts of a process answer alike, so `self` may be
-   * NULL. */
+  /* Threads that parallel_for may use for this caller. `self` may be NULL. */
   int32_t (*concurrency)(void* self);
-  /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
+  /* The stream the caller works on (a cudaStream_t, say); NULL is the default one. */
   void* (*stream)(void* self, yard_device_t device);
-  /* 1 if the feature can be used ("avx512f", "sve2", "bf16"), 0 if not, -1 if the name is unknown. Devices other than the
-   * processor have what the program has stated of them. */
+  /* 1 if the feature can be used ("avx512f", "sve2"), 0 if not, -1 for an unknown name. Devices
+   * other than the cpu have what the program has stated. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
-  /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure goes into the buffer
-   * of `call`. If `count` is not that of the op's schema, the call is refused and no argument is read. */
+  /* Calls another op in the caller's scope. The message of a failure goes to the buffer of `call`.
+   * `count` must be that of the op's schema. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };
 
-/* Flags of a call; also in queries, so that a verifier can read them. */
+/* Flags of calls and queries. */
 #define YARD_CALL_DETERMINISTIC 1u /* the caller wants the same bits every time */
 #define YARD_CALL_CAPTURING 2u     /* a graph is being recorded: no sync, no allocation */
 #define YARD_CALL_INFERENCE 4u     /* no gradient will be computed */
@@ -187,7 +169,8 @@ struct yard_host {
 
 /* ---- Limits and verifiers ------------------------------------------------------------------- */
 
-/* What a kernel can take, in a fixed 40 bytes. `field` names a dimension ("hidden"), an argument ("x") or both ("x.rank"). */
+/* What a kernel can take. `field` is a dimension ("hidden"), an argument ("x") or both ("x.rank").
+ * */
 typedef enum yard_limit_kind {
   YARD_LIMIT_DTYPE = 1,    /* argument `field` (NULL: every tensor) has a dtype of the mask `a` */
   YARD_LIMIT_MIN = 2,      /* dimension or integer `field` >= a */
@@ -210,7 +193,7 @@ typedef struct yard_limit {
   int64_t reserved;
 } yard_limit_t;
 
-/* What a verifier sees of a call: metadata, never contents. */
+/* What a verifier sees of a call. */
 typedef struct yard_query {
   uint32_t size;
   uint32_t flags; /* YARD_CALL_* */
@@ -218,38 +201,40 @@ typedef struct yard_query {
   void* self;
   const yard_value_t* args; /* tensors with data == NULL */
   uint32_t count, pad_;
-  const int64_t* read; /* the value of each integer field in `reads`, same order; INT64_MIN: absent */
+  const int64_t* read; /* the integer fields of `verify_reads`, in order; INT64_MIN if absent */
   yard_device_t device;
 } yard_query_t;
 
-/* A parameter of a kernel that has parameters of its own: which one of the op's it is filled from, and what the kernel
- * takes there. The host copies an argument that is not so already into a buffer, and what the kernel writes to a buffer to
- * the caller's tensor after it has succeeded. The estimated time of the copies is added to the kernel's cost. */
+/* A kernel's own parameter: the op's parameter it is filled from, and what the kernel takes there.
+ * The host copies arguments that do not fit into a buffer, and written buffers back after a
+ * success. The estimated time of copies is added to the kernel's cost. */
 typedef struct yard_param {
   uint32_t size;
   uint32_t flags;     /* YARD_PARAM_* */
   const char* name;   /* the kernel's own name, in the order the kernel takes them */
-  const char* source; /* the op's parameter it is filled from; NULL: the same name */
-  /* The order of its dimensions for the kernel, outermost first: names of the schema ("batch heads seq dim"), letters
-   * of attention tensors ("BSHD", "BHSD", "NHD"), "row-major" (as in the schema) or "column-major" (the last two
-   * swapped). Dimensions that are left out stay in front. The kernel gets a tensor with the dimensions in this order,
-   * and in memory without gaps, unless a flag says otherwise. NULL: as the caller has it. */
+  const char* source; /* the op's parameter; NULL: of the same name */
+  /* The order of its dimensions, outermost first: names of the schema ("batch heads seq dim"),
+   * letters of attention tensors ("BSHD", "BHSD", "NHD"), "row-major" or "column-major" (the last
+   * two swapped). Dimensions that are left out stay in front. Memory has no gaps unless a flag says
+   * otherwise. NULL: as the caller has it. */
   const char* layout;
-  /* Mask of the dtypes it takes; 0: any. A tensor of another dtype is converted to the narrowest one that has all of its
-   * values; where there is none, the kernel does not take the call. */
+  /* Mask of its dtypes; 0: any. Others are converted to the narrowest one that has all of their
+   * values; without one, the kernel does not take the call. */
   uint64_t dtypes;
-  int64_t align; /* of the data, in bytes; a power of two up to YARD_MAX_ALIGN; 0: any */
-  int64_t pad;   /* the last dimension, in the kernel's order, is filled up with zeros to a multiple of this; 0: not */
-  yard_value_t constant; /* YARD_PARAM_CONSTANT: its value, no tensor; YARD_TAG_NONE: an optional that is never given */
+  int64_t align; /* of the data in bytes, a power of two up to YARD_MAX_ALIGN; 0: any */
+  int64_t pad;   /* zeros fill up the last dimension to a multiple of this; 0: none */
+  yard_value_t constant; /* of YARD_PARAM_CONSTANT, not a tensor; YARD_TAG_NONE: never given */
 } yard_param_t;
 #define YARD_PARAM_CONSTANT 1u /* filled with `constant`, from no parameter of the op */
-#define YARD_PARAM_ROWS 2u     /* with `layout`: only the last dimension must be without gaps, the others may have any */
-#define YARD_PARAM_STRIDED 4u  /* with `layout`: any strides; only the order of the dimensions is the kernel's */
+#define YARD_PARAM_ROWS 2u     /* with `layout`: rows may have gaps between them */
+#define YARD_PARAM_STRIDED 4u  /* with `layout`: any strides, in the kernel's order */
 
 /* ---- Descriptors ---------------------------------------------------------------------------- */
 
-/* A kernel of kind reference must come from where its op comes from: others are compared with it. */
-typedef enum yard_kind { YARD_KIND_DEFAULT = 1, YARD_KIND_VENDOR = 2, YARD_KIND_REFERENCE = 3 } yard_kind_t;
+/* The reference kernel of an op comes from where the op comes from. */
+typedef enum yard_kind {
+  YARD_KIND_DEFAULT = 1, YARD_KIND_VENDOR = 2, YARD_KIND_REFERENCE = 3,
+} yard_kind_t;
 
 /* A family of kernels: one availability probe, one vendor, one switch. */
 typedef struct yard_backend {
@@ -262,20 +247,19 @@ typedef struct yard_backend {
   int32_t enable;      /* YARD_ENABLE_*: unless policy sets it */
   const char* env;     /* switch variable of its own choosing; NULL: YARD_BACKEND_<NAME> only */
   void* self;
-  /* Is `device` usable now? Called lazily, before the first choice that could need it, and again on
-   * request. NULL: always. A refusal carries a reason. */
+  /* Whether `device` is usable now, asked before the first choice that needs it. NULL: always. */
   int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
-  /* Returns when no work of this backend is left on the device, or, index -1, on any: before unload and
-   * reset. NULL: kernels finish before they return. */
+  /* Returns when no work is left on the device, or on any if its index is -1. NULL: kernels finish
+   * before they return. */
   int32_t (*quiesce)(void* self, yard_device_t device);
-  /* Brings a lost device back. NULL: cannot. */
+  /* Brings a lost device back. NULL if it cannot. */
   int32_t (*reset)(void* self, yard_device_t device);
-  /* A capture begins (1) or ends (0) on a stream. NULL: no effect. */
+  /* A capture begins (1) or ends (0) on a stream. */
   int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
   const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
   uint32_t reason_count, pad_;
 } yard_backend_t;
-#define YARD_BACKEND_FORK_UNSAFE 1u /* cannot be used in a forked child (it holds threads or a device) */
+#define YARD_BACKEND_FORK_UNSAFE 1u /* a forked child cannot use it: it holds threads or a device */
 #define YARD_ENABLE_AUTO 0
 #define YARD_ENABLE_ON 1
 #define YARD_ENABLE_OFF 2
@@ -291,55 +275,55 @@ typedef struct yard_kernel {
   int32_t kind;        /* yard_kind_t */
   int32_t priority;    /* higher is better; 0: its kind's (default 150, vendor 100, reference 50) */
   void* self;          /* handed to every function below */
-  /* What it can take. */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
-  /* Features it needs, separated by blanks; NULL: none. Of the processor: "sve2". Of the device that a call is on, as
-   * the program states them: "cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range, "cuda:sm_90a" that very name. */
+  /* Features it needs, separated by blanks: of the cpu ("sve2"), or of the call's device as the
+   * program states them: "cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range,
+   * "cuda:sm_90a" that name. */
   const char* features;
-  /* What limits cannot express. `verify_reads` names the fields it reads, NULL-terminated; NULL: it reads
-   * everything, and is called for every new shape. Deterministic, no side effects. */
+  /* What limits cannot express, without side effects. `verify_reads` names the fields it reads,
+   * NULL-terminated; if it is NULL, every new shape is verified. */
   int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
   const char* const* verify_reads;
   const char* const* reasons; /* texts for YARD_REASON_OWN + i */
   uint32_t reason_count, pad1_;
-  /* Estimated nanoseconds; the host passes the fields of `cost_reads`, in that order, rounded down to
-   * half octaves. Negative: no estimate. NULL: none. */
+  /* Estimated nanoseconds, negative without an estimate. The host passes the fields of
+   * `cost_reads`, rounded down to half octaves. */
   double (*cost)(void* self, const int64_t* fields, uint32_t count);
   const char* const* cost_reads;
-  /* Runs it on packed arguments, in the op's order or in that of `params`. Required. */
+  /* Required. Gets packed arguments in the op's order, or in that of `params`. */
   int32_t (*run)(yard_call_t* call, const yard_value_t* args, uint32_t count);
-  /* The same with arguments in registers: int32_t f(yard_call_t*, A...), where A is, by schema type,
-   * tensor and optional tensor: const yard_tensor_t*; int and enum: int64_t; bool: int32_t; float:
-   * double; string and list: const yard_value_t*. `typed_signature` repeats the types (t i b f v, one
-   * letter each) and must match the op's, or `params`. NULL: only packed. */
+  /* As run, with arguments in registers: int32_t f(yard_call_t*, A...). By letters of
+   * `typed_signature`, which must match the op or `params`, A is: t const yard_tensor_t*, also
+   * optional; i int64_t, also enums; b int32_t; f double; v const yard_value_t*, for strings and
+   * lists. */
   void (*typed)(void);
   const char* typed_signature;
-  /* Bytes of workspace that run needs; negative: an error. NULL: none. */
+  /* Bytes of workspace that run needs; negative is an error. */
   int64_t (*workspace)(void* self, const yard_value_t* args, uint32_t count);
-  /* State. create makes one from options; load gives it named weights; prepare prepares it for one shape;
-   * destroy frees it, exactly once for each successful create. States are kept in a bounded cache, keyed
-   * by the fields of `state_fields`. All NULL: stateless. trace is called instead of run
-   * on calls that are traced: it may refuse, or leave a note in the error buffer. Data may be NULL. */
-  int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count, void** state);
+  /* State. create makes one from options; load gives it named weights; prepare prepares it for one
+   * shape; destroy frees it exactly once. States are kept by the fields of `state_fields`. trace,
+   * called instead of run on traced calls, may refuse or leave a note in the error buffer; data may
+   * be NULL. */
+  int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
+                    void** state);
   int32_t (*load)(yard_call_t* call, const yard_named_value_t* weights, uint32_t count);
   int32_t (*prepare)(yard_call_t* call, const yard_value_t* args, uint32_t count);
   int32_t (*trace)(yard_call_t* call, const yard_value_t* args, uint32_t count);
   void (*destroy)(void* self, void* state);
   const char* const* state_fields; /* NULL-terminated */
   const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
-  /* Its own parameters, for run, typed, workspace, prepare and trace; verifiers, cost hints and all names of fields are
-   * about the op's. Each parameter of the op fills one of them, unless a limit (ABSENT, EQUALS) or the verifier fixes its
-   * value. None: the op's. */
+  /* Its own parameters, for run, typed, workspace, prepare and trace; names of fields are the op's.
+   * Each of the op's parameters fills one, or a limit (ABSENT, EQUALS) or the verifier fixes it. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
-  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". A kernel with one
-   * that is not optional serves only calls of instances with loaded weights. A weight with the name of a parameter of the op
-   * stands for that argument: the state serves only calls that pass the tensor that was loaded (address, dtype, shape,
-   * strides), so it may hold a prepared copy. NULL: not declared. */
+  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?:
+   * f32[heads]". A required one limits the kernel to instances with loaded weights. With the name
+   * of a parameter, the weight stands for that argument: the state, which may hold a prepared copy,
+   * serves only calls that pass the tensor that was loaded (address, dtype, shape, strides). */
   const char* weights_schema;
-  /* The bytes that a state holds, asked once, after prepare; negative: an error. All states of a runtime together are
-   * bounded: one that would exceed the bound is destroyed, and its kernel declines. NULL: bounded in number only. */
+  /* Bytes that a state holds after prepare; negative is an error. A state beyond the bound for all
+   * is destroyed, and its kernel declines. NULL: bounded in number only. */
   int64_t (*state_bytes)(void* self, const void* state);
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
@@ -348,13 +332,12 @@ typedef struct yard_kernel {
 #define YARD_KERNEL_FAILS_BEFORE_WRITING 8u /* a failure leaves every argument as it was */
 #define YARD_KERNEL_ASYNC 16u        /* returns before its work is done; faults may come late */
 
-/* The largest difference from the reference that is accepted: of those that fit an output, the first. */
+/* The largest accepted difference from the reference. The first that fits an output counts. */
 typedef struct yard_tolerance {
-  uint32_t dtype, input; /* yard_dtype_index_t: of the output; of a tensor that the call reads, 0: any */
+  uint32_t dtype, input; /* yard_dtype_index_t of the output, of a tensor that is read (0: any) */
   double rtol, atol;
 } yard_tolerance_t;
 
-/* The shape of one output, filled in by infer(). */
 typedef struct yard_shape {
   int64_t dims[YARD_MAX_RANK];
   int32_t rank, pad_;
@@ -367,18 +350,18 @@ typedef struct yard_op {
   const char* schema;  /* "scale(out!: T[*rows, d], x: T[*rows, d], by: float = 1.0)" */
   const char* summary; /* one line */
   void* self;
-  /* Shapes of outputs with a dimension that no input binds, in output order. NULL: the caller gives these outputs. */
-  int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count, yard_shape_t* outputs,
-                   uint32_t output_count);
+  /* Shapes of outputs with a dimension that no input binds. NULL: the caller gives these. */
+  int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count,
+                   yard_shape_t* outputs, uint32_t output_count);
   const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */
   uint32_t tolerance_count, pad_;
-  /* Writes to the outputs, in place of results, how large the terms are that each result is the sum of: rounding errors grow
-   * with these, also where terms cancel. `atol` of a tolerance is relative to it, where it is larger than 1 and than the
-   * results of its row. For ops that change no input. NULL: not stated. */
+  /* Writes to the outputs how large the terms are that each result is a sum of, since rounding
+   * errors grow with these. `atol` is relative to it where it is larger than 1 and than the row's
+   * results. For ops that change no input. */
   int32_t (*magnitude)(yard_call_t* call, const yard_value_t* args, uint32_t count);
 } yard_op_t;
 
-/* An implementation of a function of the program; see docs/guides/functions.md for the text of signatures. */
+/* An implementation of a function of the program (docs/guides/functions.md). */
 typedef struct yard_function {
   uint32_t size;
   uint32_t flags;        /* YARD_FUNCTION_* */
@@ -388,18 +371,18 @@ typedef struct yard_function {
   const char* signature; /* "i64(i64, const f32*)"; must match the declaration */
   int32_t priority, pad_; /* higher is tried first, unless LOWER_FIRST */
   void* self;
-  void (*function)(void); /* of that signature, with `self` (NEXT: a yard_function_next_t*) as first argument */
-  void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
+  void (*function)(void); /* takes `self` (NEXT: a yard_function_next_t*), then the arguments */
+  void (*verify)(void);   /* takes `self`, the arguments, then a yard_verdict_t*; returns int32_t */
   const char* const* reasons;
   uint32_t reason_count, pad1_;
-  void (*samples)(void* self, const void* to); /* gives sample calls to a yard_samples_t; NULL: none */
+  void (*samples)(void* self, const void* to); /* gives sample calls to a yard_samples_t */
 } yard_function_t;
 #define YARD_FUNCTION_LOWER_FIRST 1u          /* priorities count downwards */
-#define YARD_FUNCTION_NEXT 2u                 /* it may call the next in the chain; only for functions with active backends */
+#define YARD_FUNCTION_NEXT 2u                 /* may call the next one; for active backends only */
 #define YARD_FUNCTION_FAILS_BEFORE_WRITING 4u /* when it throws, everything is as it was */
 
-/* What a function with YARD_FUNCTION_NEXT gets instead of `self`. The next one, finally the default, is called as
- * ((R (*)(void*, A...))next->function)(next->argument, a...), while the function itself has not returned. */
+/* What a YARD_FUNCTION_NEXT function gets instead of `self`. Until it returns, it may call the next
+ * one or the default as ((R (*)(void*, A...))next->function)(next->argument, a...). */
 typedef struct yard_function_next {
   uint32_t size, pad_;
   void* self;
@@ -407,18 +390,17 @@ typedef struct yard_function_next {
   void (*function)(void);
 } yard_function_next_t;
 
-/* The arguments of a sample call, without their types: yard_function_t::samples. Valid while take() runs. In C++ verdict.h
- * and plugin_function.hpp make them. */
+/* The arguments of a sample call. Valid while take() runs. */
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
-  /* Calls `verify`, a yard_function_t::verify of the function's signature, with `of` and the arguments, and returns its
-   * result; several threads may call it at once. Without a verifier `verify` is yard_function_t::function: calls it with `of`
-   * (NEXT: with a yard_function_next_t of the sample's own) and returns YARD_OK if its effect is the expected one. */
+  /* Calls `verify` with `of` and the arguments, and returns its result; several threads may.
+   * Without a verifier, calls yard_function_t::function instead (NEXT: with a yard_function_next_t
+   * of its own), and returns YARD_OK if its effect is the expected one. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
 } yard_sample_t;
 
-/* The receiver: `to` of yard_function_t::samples, which passes one call after the other to take(). */
+/* `to` of yard_function_t::samples, which passes each call to take(). */
 typedef struct yard_samples {
   uint32_t size, pad_;
   void* self;
@@ -437,17 +419,17 @@ typedef struct yard_plugin {
   const yard_kernel_t* const* kernels;
   const yard_function_t* const* functions;
   uint32_t backend_count, op_count, kernel_count, function_count;
-  /* Called once after the checks and before the first use; failing undoes the load. NULL: nothing. */
+  /* Called once, after the checks and before the first use. A failure undoes the load. */
   int32_t (*start)(const yard_host_t* host, char* error, uint64_t error_size);
-  /* Called once when no part of it runs or can run. NULL: nothing. */
+  /* Called once, when no part of it runs or can run. */
   void (*stop)(void);
 } yard_plugin_t;
 
-/* The one exported symbol. `host_abi` is the newest version the host knows. */
+/* `host_abi` is the newest version that the host knows. */
 typedef const yard_plugin_t* (*yard_plugin_query_t)(uint32_t host_abi, const yard_host_t* host);
 #define YARD_PLUGIN_QUERY_SYMBOL "yard_plugin_query"
 
-/* The name to define it under. A build that links several plugins into one binary gives each its own. */
+/* Its name. A build that links several plugins into one binary gives each its own. */
 #ifndef YARD_PLUGIN_QUERY
 #define YARD_PLUGIN_QUERY yard_plugin_query
 #define YARD_IS_LIBRARY_
@@ -459,16 +441,15 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 
 /* ---- The manifest --------------------------------------------------------------------------- */
 
-/* Once in a library, at file scope, with the descriptor's name and version and any of the parts below, one
- * after the other without commas (or ""):
- *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm scale") YARD_MANIFEST_FEATURES("sve2"));
- * Lists are separated by blanks. The ops are all that the library defines or has kernels for: others are
- * refused at load. The manifest becomes an ELF note of owner "Yard" whose text is one `key=value` a line.
- * Readers skip unknown keys. Sources that are compiled into another binary (YARD_PLUGIN_QUERY) have none. */
+/* Once in a library, at file scope, with the descriptor's name and version and any of the parts
+ * below, without commas:
+ *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm") YARD_MANIFEST_FEATURES("sve2"));
+ * Lists are separated by blanks. Ops that are not listed are refused at load. The manifest becomes
+ * an ELF note of lines `key=value`. Sources that are linked into another binary have none. */
 #define YARD_MANIFEST_OPS(list) "ops=" list "\n"
-#define YARD_MANIFEST_FUNCTIONS(groups) "functions=" groups "\n" /* groups of functions that it implements */
+#define YARD_MANIFEST_FUNCTIONS(groups) "functions=" groups "\n"
 #define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; left out: cpu */
-#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90"; of any device */
+#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* needs all: "sve2 cuda:sm_90" */
 #define YARD_MANIFEST_BUILD(tag) "build=" tag "\n"         /* one word */
 
 #if defined(__aarch64__)
@@ -489,7 +470,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 
 #define YARD_MANIFEST_OWNER "Yard"
 #define YARD_MANIFEST_TYPE 1u
-#if defined(__clang__) /* whose address sanitizer pads variables; the padding would be read as notes */
+#if defined(__clang__) /* its address sanitizer pads variables; padding would be read as notes */
 #define YARD_NOTE_ __attribute__((section(".note.yard"), used, aligned(4), no_sanitize("address")))
 #else
 #define YARD_NOTE_ __attribute__((section(".note.yard"), used, aligned(4)))
@@ -498,8 +479,9 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 #define YARD_MANIFEST(name, version, parts) static const struct {                            \
     uint32_t owner_size, text_size, type;                                                    \
     char owner[8], text[sizeof(YARD_MANIFEST_TEXT(name, version, parts))];                   \
-  } yard_manifest YARD_NOTE_ = {5, sizeof(YARD_MANIFEST_TEXT(name, version, parts)), YARD_MANIFEST_TYPE, \
-                                YARD_MANIFEST_OWNER, YARD_MANIFEST_TEXT(name, version, parts)}
+  } yard_manifest YARD_NOTE_ = {                                                             \
+      5, sizeof(YARD_MANIFEST_TEXT(name, version, parts)), YARD_MANIFEST_TYPE,               \
+      YARD_MANIFEST_OWNER, YARD_MANIFEST_TEXT(name, version, parts)}
 #else
 #define YARD_MANIFEST(name, version, parts) struct yard_no_manifest
 #endif

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h for C++: a kernel is a plain function; its C entries and descriptor are made from its signature.
-//
-// Header-only and standalone like plugin.h: it includes nothing else of the project but detail/plugin_call.hpp, which has
-// Tensor and Call, and needs no library. Exceptions of a kernel become YARD_FAULT with their text. Descriptors refer to the
-// strings they are given, which must be literals or outlive them.
+// plugin.h for C++: a kernel is a plain function, from whose signature its C entries and descriptor
+// are made. Header-only and standalone like plugin.h.
 //
 //   using namespace yard::plugin;
-//   void scale(Call, Tensor out, Tensor x, double by) {
-//     for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i] * float(by);
-//   }
+//   void scale(Call, Tensor out, Tensor x, double by);
 //   Plugin make() {
 //     static constexpr yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
 //     return Plugin("acme", "1.0")
@@ -16,9 +11,12 @@
 //         .add(OpDef("scale(out!: T[n], x: T[n], by: float = 1.0)"))
 //         .add(Kernel::of<scale>("scale", "vendor.acme").kind(YARD_KIND_VENDOR).limits(limits));
 //   }
-//   const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return made_once<make>(); }
+//   const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+//     return made_once<make>();
+//   }
 //
-// A program registers the same descriptors directly: yard::Changes of registry.h takes them.
+// Exceptions of a kernel become YARD_FAULT with their text. Descriptors borrow the strings they are
+// given. Programs pass descriptors to yard::Changes (registry.h).
 #pragma once
 
 #if __cplusplus < 202002L
@@ -29,24 +27,17 @@
 #include <yard/detail/plugin_call.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <deque>
-#include <initializer_list>
-#include <iterator>
 #include <mutex>
-#include <span>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace yard::plugin {
 
 // Limits, to fill a `yard_limit_t` table: a call reaches the kernel only if all of them hold.
 
-// `field` is a dimension or an integer, `argument` a tensor (null: every tensor), a scalar or an optional.
+// `field` is a dimension or an integer, `argument` a tensor (null: all), a scalar or an optional.
 constexpr yard_limit_t limit(uint32_t kind, const char* field, int64_t a = 0,
                              int64_t b = 0) noexcept {
   return {kind, 0, field, a, b, 0};
@@ -57,21 +48,31 @@ constexpr yard_limit_t dtypes(std::initializer_list<int> indices,
   for (int i : indices) mask |= YARD_DTYPE_BIT(i);
   return limit(YARD_LIMIT_DTYPE, argument, static_cast<int64_t>(mask));
 }
-// clang-format off
-constexpr auto at_least(const char* field, int64_t n) noexcept { return limit(YARD_LIMIT_MIN, field, n); }
-constexpr auto at_most(const char* field, int64_t n) noexcept { return limit(YARD_LIMIT_MAX, field, n); }
-constexpr auto multiple_of(const char* field, int64_t n) noexcept { return limit(YARD_LIMIT_MULTIPLE, field, n); }
-constexpr auto compact(const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_COMPACT, argument); }
-constexpr auto inner_dense(const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_INNER_DENSE, argument); }
-constexpr auto plain(const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_PLAIN, argument); }
-constexpr auto aligned(int64_t bytes, const char* argument = nullptr) noexcept { return limit(YARD_LIMIT_ALIGN, argument, bytes); }
-constexpr auto rank_between(const char* argument, int64_t lo, int64_t hi) noexcept { return limit(YARD_LIMIT_RANK, argument, lo, hi); }
-constexpr auto equals(const char* argument, int64_t value) noexcept { return limit(YARD_LIMIT_EQUALS, argument, value); }
-constexpr auto absent(const char* argument) noexcept { return limit(YARD_LIMIT_ABSENT, argument); }
-constexpr auto present(const char* argument) noexcept { return limit(YARD_LIMIT_PRESENT, argument); }
-// clang-format on
+constexpr auto at_least(const char* field, int64_t n) { return limit(YARD_LIMIT_MIN, field, n); }
+constexpr auto at_most(const char* field, int64_t n) { return limit(YARD_LIMIT_MAX, field, n); }
+constexpr auto multiple_of(const char* field, int64_t n) {
+  return limit(YARD_LIMIT_MULTIPLE, field, n);
+}
+constexpr auto compact(const char* argument = nullptr) {
+  return limit(YARD_LIMIT_COMPACT, argument);
+}
+constexpr auto inner_dense(const char* argument = nullptr) {
+  return limit(YARD_LIMIT_INNER_DENSE, argument);
+}
+constexpr auto plain(const char* argument = nullptr) { return limit(YARD_LIMIT_PLAIN, argument); }
+constexpr auto aligned(int64_t bytes, const char* argument = nullptr) {
+  return limit(YARD_LIMIT_ALIGN, argument, bytes);
+}
+constexpr auto rank_between(const char* argument, int64_t lo, int64_t hi) {
+  return limit(YARD_LIMIT_RANK, argument, lo, hi);
+}
+constexpr auto equals(const char* argument, int64_t value) {
+  return limit(YARD_LIMIT_EQUALS, argument, value);
+}
+constexpr auto absent(const char* argument) { return limit(YARD_LIMIT_ABSENT, argument); }
+constexpr auto present(const char* argument) { return limit(YARD_LIMIT_PRESENT, argument); }
 
-// Descriptors. Each converts to its C struct, which Changes and Plugin take.
+// Descriptors, which convert to their C structs.
 
 // A family of kernels with one vendor, one probe and one switch.
 class Backend {
@@ -83,7 +84,7 @@ class Backend {
   Backend& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Backend& enable(int32_t e) noexcept { return d.enable = e, *this; }
   Backend& env(const char* variable) noexcept { return d.env = variable, *this; }
-  // Whether a device can be used now: called before the first choice that needs it.
+  // Asked whether a device can be used, before the first choice that needs it.
   Backend& probe(decltype(yard_backend_t::probe) f, void* self = nullptr) noexcept {
     return d.probe = f, d.self = self, *this;
   }
@@ -94,7 +95,6 @@ class Backend {
   yard_backend_t d{};
 };
 
-// The definition of an op: its schema, and what the schema cannot say.
 class OpDef {
  public:
   explicit OpDef(const char* schema) noexcept { d.size = sizeof d, d.schema = schema; }
@@ -105,7 +105,7 @@ class OpDef {
   OpDef& tolerances(std::span<const yard_tolerance_t> t) noexcept {
     return d.tolerances = t.data(), d.tolerance_count = static_cast<uint32_t>(t.size()), *this;
   }
-  // int32_t or void F(Call, A...), one A per parameter of the op; see yard_op_t::magnitude.
+  // int32_t or void F(Call, A...), with one A for each of the op's parameters.
   template <auto F>
   OpDef& magnitude() noexcept {
     return d.magnitude = &detail::EntriesOf<F, decltype(F)>::run, *this;
@@ -114,12 +114,11 @@ class OpDef {
   yard_op_t d{};
 };
 
-// A parameter of a kernel that has parameters of its own, for Kernel::params: what it is filled from, and what the kernel
-// takes there. Arguments that are not so are copied for the kernel; see yard_param_t.
+// A parameter of a kernel that has its own; see yard_param_t.
 class Param {
  public:
   explicit Param(const char* name) noexcept { d.size = sizeof d, d.name = name; }
-  // Filled with a value, from no parameter of the op. Strings end in NUL.
+  // A constant. Strings end in NUL.
   Param(const char* name, bool v) noexcept : Param(name, YARD_TAG_BOOL) {
     d.constant.u.i = v ? 1 : 0;
   }
@@ -133,11 +132,11 @@ class Param {
   // An optional tensor that is never given.
   Param(const char* name, std::nullptr_t) noexcept : Param(name, YARD_TAG_NONE) {}
 
-  // The op's parameter, if it has another name.
+  // The op's parameter if it has another name.
   Param& from(const char* source) noexcept { return d.source = source, *this; }
-  // Its dimensions in the order that the kernel takes, without gaps: "batch heads seq dim", "BHSD", "column-major".
+  // The order of dimensions without gaps: "batch heads seq dim", "BHSD", "column-major".
   Param& layout(const char* l) noexcept { return d.layout = l, *this; }
-  // The same, with gaps between rows; and with any strides.
+  // With gaps between rows; with any strides.
   Param& rows(const char* l) noexcept { return d.layout = l, d.flags |= YARD_PARAM_ROWS, *this; }
   Param& strided(const char* l) noexcept {
     return d.layout = l, d.flags |= YARD_PARAM_STRIDED, *this;
@@ -147,7 +146,7 @@ class Param {
     return *this;
   }
   Param& align(int64_t bytes) noexcept { return d.align = bytes, *this; }
-  // Its last dimension is filled up with zeros to a multiple.
+  // Zeros fill up the last dimension to a multiple.
   Param& pad(int64_t multiple) noexcept { return d.pad = multiple, *this; }
   yard_param_t d{};
 
@@ -157,10 +156,9 @@ class Param {
   }
 };
 
-// All parameters of a kernel, in its order; keep it in a static.
+// All parameters of a kernel in its order; kept in a static.
 //
-//   static const Params params = {Param("out").layout("BHSD"), Param("q").from("query").layout("BHSD"),
-//                                 Param("dropout", 0.0)};
+//   static const Params params = {Param("out").layout("BHSD"), Param("dropout", 0.0)};
 class Params {
  public:
   Params(std::initializer_list<Param> params) : params_(params) {
@@ -178,7 +176,7 @@ class Params {
 
 class Kernel {
  public:
-  // A kernel around the function F: int32_t or void F(Call, A...), one A per parameter of the op, or of params().
+  // F is int32_t or void F(Call, A...), with one A for each parameter of the op or of params().
   template <auto F>
   static Kernel of(const char* op, const char* id) noexcept {
     using E = detail::EntriesOf<F, decltype(F)>;
@@ -189,7 +187,7 @@ class Kernel {
     k.d.typed_signature = E::signature;
     return k;
   }
-  // The same for a typed op, yard::Op of op.h.
+  // For a typed op.
   template <auto F, class O>
   requires requires(const O& o) { o.name(); }
   static Kernel of(const O& op, const char* id) noexcept { return of<F>(op.name(), id); }
@@ -197,7 +195,7 @@ class Kernel {
   Kernel& backend(const char* b) noexcept { return d.backend = b, *this; }
   Kernel& summary(const char* s) noexcept { return d.summary = s, *this; }
   Kernel& kind(yard_kind_t k) noexcept { return d.kind = k, *this; }
-  // 1 to 1000, higher is tried first; 0: that of its kind (default 150, vendor 100, reference 50).
+  // 1 to 1000, higher is tried first; 0: that of its kind.
   Kernel& priority(int32_t p) noexcept { return d.priority = p, *this; }
   Kernel& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Kernel& features(const char* f) noexcept { return d.features = f, *this; }
@@ -205,11 +203,11 @@ class Kernel {
   Kernel& limits(std::span<const yard_limit_t> l) noexcept {
     return d.limits = l.data(), d.limit_count = static_cast<uint32_t>(l.size()), *this;
   }
-  // Parameters of its own, which outlive the registration.
+  // `p` outlives the registration.
   Kernel& params(const Params& p) noexcept {
     return d.params = p.list(), d.param_count = p.count(), *this;
   }
-  // `reads` ends in nullptr; without it every new shape is verified again.
+  // `reads` ends in nullptr; without it every new shape is verified.
   Kernel& verify(decltype(yard_kernel_t::verify) f, const char* const* reads = nullptr) noexcept {
     return d.verify = f, d.verify_reads = reads, *this;
   }
@@ -222,7 +220,7 @@ class Kernel {
   Kernel& workspace(decltype(yard_kernel_t::workspace) f) noexcept {
     return d.workspace = f, *this;
   }
-  // int64_t F(A...) with the kernel's parameters: the bytes that Call::workspace() will have.
+  // int64_t F(A...), with the kernel's parameters, returns bytes for Call::workspace().
   template <auto F>
   Kernel& workspace() noexcept {
     return d.workspace = &detail::WorkspaceOf<F, decltype(F)>::bytes, *this;
@@ -231,39 +229,26 @@ class Kernel {
   yard_kernel_t d{};
 };
 
-// An implementation of a function; made by function<F>() of plugin_function.hpp.
-class FunctionDef {
- public:
-  FunctionDef(const char* group, const char* name, const char* backend) noexcept {
-    d.size = sizeof d, d.group = group, d.name = name, d.backend = backend;
-  }
-  FunctionDef& priority(int32_t p) noexcept { return d.priority = p, *this; }
-  FunctionDef& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
-  FunctionDef& reasons(std::span<const char* const> texts) noexcept {
-    return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
-  }
-  operator const yard_function_t&() const noexcept { return d; }
-  yard_function_t d{};
-};
-
-// Collects descriptors; keep it in a static.
+// Collects descriptors; kept in a static.
 class Plugin {
  public:
   Plugin(const char* name, const char* version) noexcept {
     d_.size = sizeof d_, d_.abi = YARD_ABI_VERSION, d_.name = name, d_.version = version;
   }
-  Plugin& add(const Backend& b) & { return put(b.d, backends_, d_.backends, d_.backend_count); }
-  Plugin& add(const OpDef& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
-  Plugin& add(const Kernel& k) & { return put(k.d, kernels_, d_.kernels, d_.kernel_count); }
-  Plugin& add(const FunctionDef& f) & {
-    return put(f.d, functions_, d_.functions, d_.function_count);
+  Plugin& add(const yard_backend_t& b) & {
+    return put(b, backends_, d_.backends, d_.backend_count);
+  }
+  Plugin& add(const yard_op_t& o) & { return put(o, ops_, d_.ops, d_.op_count); }
+  Plugin& add(const yard_kernel_t& k) & { return put(k, kernels_, d_.kernels, d_.kernel_count); }
+  Plugin& add(const yard_function_t& f) & {
+    return put(f, functions_, d_.functions, d_.function_count);
   }
   template <class T>
   Plugin&& add(const T& t) && {
     return std::move(add(t));
   }
 
-  // The descriptor; valid as long as this object is neither changed nor moved.
+  // Valid until this object is changed or moved.
   const yard_plugin_t* get() const noexcept { return &d_; }
 
  private:
@@ -285,35 +270,35 @@ class Plugin {
   Kept<yard_function_t> functions_;
 };
 
-// The descriptor of what kMake() returns, which runs at the first call in the process.
+// The descriptor of what kMake() returns, which runs at the first call. Not a function-local
+// static, for which a forked child may wait for ever.
 template <Plugin (*kMake)()>
 const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
-  static constinit std::once_flag
-      once;  // a forked child may wait for ever for a function-local static
+  static constinit std::once_flag once;
   std::call_once(once, [] { made = new Plugin(kMake()); });
   return made->get();
 }
 
-// Kernels with state: a class that is made from options and given weights, and that the host destroys.
+// A kernel with state: an S that is made from options and given weights. All functions but the
+// constructor are optional.
 //
 //   struct Scaler {
 //     explicit Scaler(Named options) : by(options.number("by")) {}
-//     void load(Call, Named weights) { bias = weights.tensor("bias"); }  // optional
-//     int32_t prepare(Call call, Arguments args) { ... }                 // optional
-//     int32_t trace(Call call, Arguments args) { ... }                   // optional: see TraceScope
-//     int64_t bytes() const { ... }                                      // optional: what it holds, after prepare
+//     void load(Call, Named weights) { bias = weights.tensor("bias"); }
+//     int32_t prepare(Call call, Arguments args);
+//     int32_t trace(Call call, Arguments args);  // see TraceScope
+//     int64_t bytes() const;                     // asked after prepare
 //     double by;
 //     Tensor bias{nullptr};
 //   };
-//   void scale(Call call, Tensor out, Tensor x) { const auto& s = *call.state<const Scaler>(); ... }
+//   void scale(Call call, Tensor out, Tensor x) { use(call.state<const Scaler>()->by); }
 //
-//   static const char* const fields[] = {"d", nullptr};                  // a state for each `d`
+//   static const char* const fields[] = {"d", nullptr};  // a state for each `d`
 //   with_state<Scaler>(Kernel::of<scale>("scale", "default.acme"), "by: float = 1.0", fields)
 //
-// The host makes a state before the first run that needs it and destroys it exactly once. Several threads may run on one
-// state at once, so runs must not change it. `options` is the schema of what S is made from; `fields` ends in nullptr and
-// names the fields for whose values states are kept apart; `weights` is the schema of what it loads.
+// Several threads may run on one state at once, so runs must not change it. `options` and `weights`
+// are schemas. States are kept apart for the values of `fields`, which ends in nullptr.
 template <class S>
 Kernel with_state(Kernel kernel, const char* options = nullptr, const char* const* fields = nullptr,
                   const char* weights = nullptr) noexcept {
@@ -329,12 +314,12 @@ Kernel with_state(Kernel kernel, const char* options = nullptr, const char* cons
   return kernel;
 }
 
-// Cost estimates of kernels, from a measurement of the machine that is made once in a process. Any thread may call these.
+// Cost estimates from a measurement of the machine. Any thread may call these.
 //
 //   double measure() { return best_ns([] { std::memcpy(to, from, sizeof to); }) / sizeof to; }
-//   double cost(void*, const int64_t* fields, uint32_t) { return fields[0] * measured_once<measure>(); }
+//   double cost(void*, const int64_t* f, uint32_t) { return f[0] * measured_once<measure>(); }
 
-// Nanoseconds of the fastest of a few runs of f: what disturbs a run only makes it longer. At least 1.
+// Nanoseconds of the fastest run, at least 1.
 template <class F>
 double best_ns(const F& f, int runs = 3) {
   using Clock = std::chrono::steady_clock;
@@ -347,7 +332,7 @@ double best_ns(const F& f, int runs = 3) {
   return std::max(best, 1.0);
 }
 
-// The result of kMeasure(), which runs at the first call in the process.
+// The result of kMeasure(), which runs at the first call.
 template <auto kMeasure>
 const decltype(kMeasure())& measured_once() {
   static constinit decltype(kMeasure()) measured{};
@@ -356,32 +341,30 @@ const decltype(kMeasure())& measured_once() {
   return measured;
 }
 
-// yard_host_t::concurrency of the host that estimates are for; a plugin sets it when it is queried.
+// yard_host_t::concurrency of the host, which a plugin sets when it is queried.
 inline constinit std::atomic<int32_t (*)(void*)> cost_threads{nullptr};
 inline void set_cost_host(const yard_host_t* host) noexcept {
   cost_threads = host != nullptr ? host->concurrency : nullptr;
 }
 
-// Threads that a loop may use now: as many as the host says, else one on each processor.
 inline double threads_now() noexcept {
   const auto host_threads = cost_threads.load(std::memory_order_relaxed);
   if (host_threads == nullptr) return std::max(1u, std::thread::hardware_concurrency());
   return std::max(host_threads(nullptr), 1);
 }
 
-// The speedup of threads that share so many pieces of work. Each further one is worth less than the first, because they
-// share memory and wait for the last.
+// The speedup of threads that share so many pieces of work; each further one is worth less.
 inline double speed_of_threads(double pieces) {
   return 1 + 0.85 * (std::clamp(pieces, 1.0, threads_now()) - 1);
 }
 
-// How long one thread takes for a product of matrices [rows, k] * [k, n], by its rows: nanoseconds for each element of the
-// second matrix. Libraries copy that matrix first, which pays for many rows only.
+// Nanoseconds that one thread takes for a product of matrices [rows, k] * [k, n], for each element
+// of the second matrix. Libraries copy that matrix first, which pays for many rows only.
 struct ProductTimes {
   static constexpr int kRows[] = {1, 8, 64};
   double ns[std::size(kRows)] = {};
 
-  // In proportion beyond the measured ones, and on straight lines between them.
+  // On straight lines between the measured rows, in proportion beyond.
   double at(double rows) const {
     constexpr size_t kLast = std::size(kRows) - 1;
     if (rows <= kRows[0]) return ns[0];

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations of functions in plugins, for plugin.hpp.
-//
-//   int64_t add(int64_t a, int64_t b) { return a + b; }
-//   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
+// Implementations of functions in plugins, for plugin.hpp (docs/guides/functions.md).
 //
 //   Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
-//       .add(function<add>("math", "add", "acme"))
-//       .add(function<twice>("math", "scale", "acme").results<scale_samples, identity>().priority(10))
-//       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host).samples<some_calls>())
+//       .add(function<add>("math", "add", "acme").priority(10))
+//       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons).samples<some_calls>())
 //
-// The manifest lists the groups (FUNCTIONS of yard_add_plugin). Signatures are compared at load with those of the program,
-// with the layouts of C++ types (yard/detail/signature.h).
+// The manifest lists the groups (FUNCTIONS of yard_add_plugin). Signatures are compared at load,
+// with the layouts of C++ types.
 #pragma once
 
 #include <yard/verdict.h>
@@ -28,8 +24,8 @@ struct WithoutNext : std::type_identity<S> {};
 template <class R, class... A>
 struct WithoutNext<R(Next<R(A...)>, A...)> : std::type_identity<R(A...)> {};
 
-// The reasons of a verifier are numbered by their place in this list. A text that is not in it cannot be shown: its
-// number is one past the end, for which the host has a message, and checks report the verifier as broken.
+// Numbers reasons by their place in this list. A text that is not in it gets the number past the
+// end, for which the host has a message; checks report the verifier as broken.
 struct ReasonTexts {
   std::span<const char* const> list;
   const yard_host_t* host_ = nullptr;
@@ -53,7 +49,6 @@ void take_sample(const void* to, F ask) {
   samples->take(samples->self, &sample);
 }
 
-// Hands the host a call of SampleCalls, about which a verifier is asked.
 template <class S>
 struct TakeArguments;
 template <class R, class... A>
@@ -71,17 +66,17 @@ struct TakeArguments<R(A...)> {
 
 }  // namespace detail
 
-// Sample calls with results, which `yard verify` runs: `call(expected, arguments...)`, where `expected` is the result, or a
-// predicate of it; of a function that returns nothing, a predicate without parameters.
+// Takes sample calls with results, which `yard verify` runs: `call(expected, arguments...)`, where
+// `expected` is the result or a predicate of it, without a parameter if the function returns void.
 template <class Signature>
 class ResultSamples;
 template <class R, class... A>
 class ResultSamples<R(A...)> {
  public:
-  // For the library itself. `next` is null if the function takes none.
+  // For the library. `next` is null if the function takes none.
   ResultSamples(const void* to, yard_function_next_t* next) noexcept : to_(to), next_(next) {}
 
-  // The function may be run more than once: arguments are passed by value or as they are, and not moved.
+  // The function may be run more than once, so arguments are not moved.
   template <class E>
   void operator()(const E& expected, A... args) const {
     detail::take_sample(to_, [&](void (*function)(void), void* of, yard_verdict_t*) {
@@ -110,23 +105,25 @@ class ResultSamples<R(A...)> {
 
 // An implementation around the function F.
 template <auto F>
-class Function : public FunctionDef {
+class Function {
  public:
   using Signature = typename detail::WithoutNext<detail::SignatureOf<decltype(F)>>::type;
-  Function(const char* group, const char* name, const char* backend) noexcept
-      : FunctionDef(group, name, backend) {
+  Function(const char* group, const char* name, const char* backend) noexcept {
+    d.size = sizeof d, d.group = group, d.name = name, d.backend = backend;
     entry<detail::NoVerifier>.describe(d);
   }
-  // `texts` lists the texts of all its reasons, and must outlive the plugin's use; `host` answers its FunctionQuery.
+  Function& priority(int32_t p) noexcept { return d.priority = p, *this; }
+  Function& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
+  // `texts` lists all reasons and outlives the plugin's use; `host` answers the FunctionQuery.
   template <auto V>
   Function& verify(std::span<const char* const> texts = {},
                    const yard_host_t* host = nullptr) noexcept {
     entry<detail::Fixed<V>>.texts = {texts, host};
     entry<detail::Fixed<V>>.describe(d);
-    if (!texts.empty()) reasons(texts);
+    d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size());
     return *this;
   }
-  // M(const SampleCalls<Signature>&) makes sample calls, by which the verifier is checked.
+  // M(const SampleCalls<Signature>&) makes calls, by which the verifier is checked.
   template <auto M>
   Function& samples() noexcept {
     d.samples = [](void*, const void* to) {
@@ -134,8 +131,8 @@ class Function : public FunctionDef {
     };
     return *this;
   }
-  // M(const ResultSamples<Signature>&) makes sample calls with results, for a function without a verifier. If F takes a
-  // yard::Next, N is called as the next one.
+  // M(const ResultSamples<Signature>&) makes calls of a function without a verifier. N is the next
+  // one if F takes a yard::Next.
   template <auto M, auto N = nullptr>
   Function& results() noexcept {
     d.samples = [](void*, const void* to) {
@@ -151,6 +148,8 @@ class Function : public FunctionDef {
     };
     return *this;
   }
+  operator const yard_function_t&() const noexcept { return d; }
+  yard_function_t d{};
 
  private:
   template <class V>

@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ops, backends and kernels of a runtime, and changes to them while calls run.
 //
-// A change is applied as a whole or not at all, and the next call sees all of it. Adding again what is registered is fine;
-// adding something else under the same name is an error that names both. plugin.hpp makes the descriptors.
-//
-//   void scale_rows(yard::plugin::Call, yard::plugin::Tensor out, yard::plugin::Tensor x, double by);
-//
 //   yard::Changes c;
 //   c.add_op(yard::plugin::OpDef("scale(out!: T[n], x: T[n], by: float = 1.0)"));
-//   c.add_kernel(yard::plugin::Kernel::of<scale_rows>("scale", "default.rows"));
+//   c.add_kernel(yard::plugin::Kernel::of<scale_rows>("scale", "default.rows"));  // plugin.hpp
 //   yard::Runtime::shared().apply(std::move(c)).or_throw();
+//
+// A change is applied as a whole or not at all, and the next call sees all of it. Adding what is
+// registered is fine; adding something else under the same name is an error that names both.
 #pragma once
 
-#include <yard/plugin.h>
 #include <yard/policy.h>
-#include <yard/status.h>
 
 #include <chrono>
-#include <memory>
-#include <vector>
 
 namespace yard {
 
@@ -27,8 +21,9 @@ struct ChangeList;
 struct TicketState;
 }  // namespace detail
 
-// Additions, replacements and removals, in order. Descriptors are copied at once. Function pointers and `self` stay in use
-// until what was added is gone; `keep` is held that long. An invalid descriptor is reported by apply().
+// Additions, replacements and removals, in order. Descriptors are copied at once. Function
+// pointers, `self` and `keep` stay in use until the part is gone. apply() reports invalid
+// descriptors.
 class YARD_API Changes {
  public:
   Changes();
@@ -38,20 +33,17 @@ class YARD_API Changes {
 
   Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
   Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
-  // A kernel that names no backend belongs to the one that its id begins with ("default" of "default.rows"), which is
-  // made if there is none. A kernel of kind reference is a conflict unless the program has added its op.
+  // Without a backend, the kernel belongs to the one that its id begins with ("default" of
+  // "default.rows"), which is made if needed. The reference kernel of an op must come with the op.
   Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
-  // An implementation of a function (yard/function.h).
   Changes& add_function(const yard_function_t& function, std::shared_ptr<void> keep = {});
-  // Everything a plugin descriptor lists.
   Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
-  // Replaces the kernel with that op and id; an error if there is none.
+  // An error if there is no kernel with that op and id.
   Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   Changes& remove_kernel(std::string op, std::string id);
-  // With all its kernels and functions.
-  Changes& remove_backend(std::string name);
+  Changes& remove_backend(std::string name);  // with its kernels and functions
   Changes& remove_op(std::string name);
-  // Calls the backend's probe again before its kernels are next considered.
+  // Calls the probe again before the backend's kernels are next considered.
   Changes& reprobe(std::string backend);
 
  private:
@@ -59,8 +51,8 @@ class YARD_API Changes {
   std::unique_ptr<detail::ChangeList> list_;
 };
 
-// Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A forked child does not
-// release what came from its parent.
+// Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A
+// forked child does not release what came from its parent.
 class YARD_API Ticket {
  public:
   Ticket();
@@ -68,9 +60,8 @@ class YARD_API Ticket {
   ~Ticket();
   Ticket(const Ticket&);
   Ticket& operator=(const Ticket&);
-  // Never blocks. Any thread, also inside a kernel.
-  bool done() const;
-  // Waits. Inside a kernel, verifier or callback this is the error `would_deadlock`.
+  bool done() const;  // never blocks; any thread, also inside a kernel
+  // The error `would_deadlock` inside a kernel, verifier or callback.
   Status wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;
 
  private:
@@ -92,7 +83,7 @@ struct KernelInfo {
 struct OpInfo {
   std::string name, schema, summary;
   std::vector<KernelInfo> kernels;  // by id
-  // How far from the reference a right kernel may be, per dtype; a dtype not listed has the usual one.
+  // The tolerances by dtype, where they are not the usual ones.
   std::vector<yard_tolerance_t> tolerances;
 };
 
@@ -103,7 +94,6 @@ struct BackendInfo {
   size_t kernels = 0;
 };
 
-// Everything, at one moment.
 struct Listing {
   uint64_t generation = 0;
   std::vector<OpInfo> ops;            // by name

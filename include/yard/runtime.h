@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runtime: a registry, a policy and the plans made from them. Independent of every other Runtime.
 //
-//   yard::Runtime& runtime = yard::Runtime::shared();           // the one that typed ops (op.h) call on
+//   yard::Runtime& runtime = yard::Runtime::shared();  // the one that typed ops (op.h) call on
 //   runtime.rules().load("/etc/acme/rules.yaml").or_throw();
 //   runtime.call("rms_norm", {out, x, weight, {"eps", 1e-5}}).or_throw();
 //
-// All functions may be called from any thread at any time, also from inside kernels; none waits for calls in flight. A
-// forked child continues with the registry and the policy of its parent.
+// Any thread may call any function at any time, also inside kernels. None waits for calls. A forked
+// child continues with its parent's registry and policy.
 #pragma once
 
 #include <yard/call_spec.h>
-#include <yard/config.h>
 #include <yard/explain.h>
-#include <yard/health.h>
 #include <yard/options.h>
 #include <yard/plugins.h>
-#include <yard/policy.h>
-#include <yard/registry.h>
 #include <yard/stats.h>
 #include <yard/trace.h>
 
@@ -29,15 +25,16 @@ class Core;
 
 struct RuntimeSettings {
   bool builtin_backends = true;
-  size_t plans_per_op = 4096;     // beyond it the oldest that were not used lately go
+  size_t plans_per_op = 4096;     // beyond it, old ones that were not used lately are dropped
   bool environment = true;        // whether the variables YARD_* are read
   std::string config = {};        // a rule file to start with; empty: that of YARD_CONFIG, or none
   BreakerSettings breakers = {};  // the rule file precedes them
   PluginSettings plugins = {};
   std::vector<std::string> device_features = {};  // see Plugins::state_device_features()
-  // Modes of the program, by name; known before the rule file is read, which may name them.
+  // By name. Known before the rule file is read, which may name them.
   std::map<std::string, ModeProvider, std::less<>> modes = {};
-  // Whether live control (inspect.h) reaches this runtime. Off in privileged processes and with YARD_INSPECT=off.
+  // Whether live control (inspect.h) reaches it. Off in privileged processes and by
+  // YARD_INSPECT=off.
   bool inspect = true;
 };
 
@@ -49,13 +46,13 @@ class YARD_API Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // The process's runtime; made on first use, never destroyed.
-  static Runtime& shared();
+  static Runtime& shared();  // of the process; made on first use, never destroyed
 
-  // The most threads that a loop of a kernel uses, the calling one included; 0: as many as it may run on. For all runtimes.
+  // The most threads that a loop of a kernel uses; 0 means all that it may run on. For all
+  // runtimes.
   static void limit_threads(int32_t most) noexcept;
 
-  // Back to the built-in backends, without the policy and static map set here, and without active backends of functions.
+  // Back to the built-in backends, without the policy, static map and active backends set here.
   // Environment, rule file, labels, modes and a recording stay.
   Status reset();
 
@@ -65,22 +62,20 @@ class YARD_API Runtime {
   Health health() const noexcept;        // health.h
   Recording recording() const noexcept;  // trace.h
 
-  // Changes ops, backends and kernels (registry.h). The ticket tells when what was removed is gone.
+  // Changes ops, backends and kernels. The ticket tells when removed parts are gone.
   Result<Ticket> apply(Changes changes);
   Listing list() const;
 
-  // In force for the process: what was set here, over the environment, over the rule file.
-  Policy policy() const;
-  // Replaces what was set before. An empty policy removes it.
+  Policy policy() const;  // what was set here, over the environment, over the rule file
+  // Replaces the policy that was set before. An empty one removes it.
   Status set_policy(Policy policy);
-  // An invalid or doubtful setting.
   struct Problem {
     std::string where;    // "YARD_PREFER"
     std::string found;    // in quotes
     std::string message;  // what is wrong, and what was expected
     bool error = true;    // false: a warning
   };
-  // Problems of RuntimeSettings, of the environment as it was last read, and of the rule file. Also in the log.
+  // Of RuntimeSettings, the environment as last read, and the rule file. Also in the log.
   std::vector<Problem> problems() const;
 
   Status call(std::string_view op, std::initializer_list<Arg> args);
@@ -94,13 +89,12 @@ class YARD_API Runtime {
   // From the text form of a call, without tensors.
   Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
   Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
-  // A CallSpec with defaults and outputs filled in: enough to make its tensors.
+  // A CallSpec with defaults and outputs filled in, from which its tensors can be made.
   Result<ParsedCall> parse(std::string_view call_spec) const;
-  // Shapes and dtypes of an op's outputs, from its other arguments.
+  // Shapes and dtypes of an op's outputs.
   Result<std::vector<TensorView>> infer(std::string_view op, std::initializer_list<Arg> args) const;
 
-  // Counters and timings (stats.h). Without calls, `calls`, `ops` and `since` are left out, which is quick.
-  RuntimeStats stats(bool with_calls = true) const;
+  RuntimeStats stats(bool with_calls = true) const;  // quick without `calls`, `ops` and `since`
   void reset_stats();  // to zero; KernelInfo and the health report keep theirs
 
   // For the library's own headers.

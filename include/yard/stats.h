@@ -1,39 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters and timings of all calls of a runtime.
 //
-//   yard::RuntimeStats stats = yard::Runtime::shared().stats();
-//   std::puts(to_json(stats).c_str());
+//   std::puts(to_json(yard::Runtime::shared().stats()).c_str());
 //
-// Counts are exact across every change of registry, policy and rules; those of calls that run while they are read may be
-// missing. Times are sampled: about one call in `sampled_one_in`, at random, reads a clock. Calls through frozen handles are
-// not counted. A forked child starts at zero.
+// Counts are exact across every change; calls that run while they are read may be missing. One call
+// in `sampled_one_in`, at random, is timed. Calls through frozen handles are not counted. A forked
+// child starts at zero.
 #pragma once
 
 #include <yard/health.h>
-#include <yard/options.h>
-
-#include <chrono>
-#include <vector>
 
 namespace yard {
 
-// Shape classes that are counted by themselves. Later ones are counted as `other`, by op, kernel and mode.
-inline constexpr size_t kMaxCallClasses = 2048;
+inline constexpr size_t kMaxCallClasses = 2048;  // later shape classes are counted as `other`
 
-// Times of sampled calls. Bounds are log-linear: four buckets for each factor of two.
+// Times of sampled calls, with four buckets for each factor of two.
 struct LatencyHistogram {
   struct Bucket {
-    uint64_t up_to_ns;  // the largest time in it; UINT64_MAX: all above the bucket before
+    uint64_t up_to_ns;  // the largest time in it; UINT64_MAX in the last
     uint64_t count;
   };
   uint64_t count = 0, sum_ns = 0;
   std::vector<Bucket> buckets;  // ascending; without empty ones
 
-  // 0 where there is no sample.
-  YARD_API double mean_ns() const noexcept;
-  // The bound of the bucket that holds it; `q` from 0 to 1.
+  YARD_API double mean_ns() const noexcept;  // 0 without samples
+  // The bound of the bucket that holds the quantile, `q` from 0 to 1; 0 without samples.
   YARD_API uint64_t quantile_ns(double q) const noexcept;
-  // Adds the samples of another.
   YARD_API void add(const LatencyHistogram& other);
 };
 
@@ -41,8 +33,7 @@ struct LatencyHistogram {
 struct CallStats {
   std::string op, kernel;
   std::string mode;  // what decided the kernel's place: "dynamic", "config", "static"
-  // A CallSpec that stands for the class: calls that are alike in all that selection reads are counted with it.
-  // "other": of classes beyond the limit.
+  // A CallSpec that stands for the shape class, or "other".
   std::string call;
   uint64_t calls = 0;      // that the kernel has served
   uint64_t fallbacks = 0;  // of these, after another kernel had failed
@@ -66,8 +57,7 @@ struct RuntimeStats {
   size_t states = 0;         // of kernels, kept for plain calls and instances now
   uint64_t state_bytes = 0;  // that these hold, as far as their kernels say so
 
-  // Since Runtime::reset_stats() or the start.
-  std::chrono::system_clock::time_point since;
+  std::chrono::system_clock::time_point since;  // reset_stats() or the start
   uint32_t sampled_one_in = 128;
   std::vector<CallStats> calls;  // by op, kernel, class
   std::vector<OpStats> ops;      // those called, by name
@@ -80,7 +70,7 @@ struct RuntimeStats {
   } reloads;
 };
 
-// The members as keys of one object; `since` in seconds since 1970.
+// The members are keys of one object; `since` is in seconds since 1970.
 YARD_API std::string to_json(const RuntimeStats& stats);
 
 }  // namespace yard

@@ -3,13 +3,13 @@
 //
 //   yard::Status s = rms_norm(out, x, weight, 1e-6f);
 //   if (!s.ok()) std::puts(s.to_string().c_str());
-//   rms_norm(out, x, weight, 1e-6f).or_throw();              // throws yard::Error
+//   rms_norm(out, x, weight, 1e-6f).or_throw();  // throws yard::Error
 //
-//   yard::Result<yard::Listing> r = find();                  // a value, or the Status that tells why there is none
+//   yard::Result<yard::Listing> r = find();  // a value, or the Status that tells why there is none
 //   if (!r.ok()) return std::move(r).status();
-//   use(*r);                                                 // value() throws yard::Error instead
+//   use(*r);  // value() throws yard::Error instead
 //
-// A Status is one pointer, null on success, so success allocates nothing. Other headers do not repeat the includes of this.
+// Success is a null pointer. Headers do not repeat the includes of headers that they include.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -31,7 +31,7 @@
 
 namespace yard {
 
-// What a failure means for the caller and for the kernel; the numbers of yard_code_t.
+// What a failure means for the caller and for the kernel.
 // clang-format off
 enum class ErrorClass : int {
   kOk = YARD_OK, kCaller = YARD_CALLER, kDeclined = YARD_DECLINED, kTransient = YARD_TRANSIENT,
@@ -39,7 +39,6 @@ enum class ErrorClass : int {
 };
 // clang-format on
 
-// What exactly went wrong.
 enum class Code : int {
   kOk = 0,
   kInvalidArgument,  // a call or a value that is not accepted
@@ -64,34 +63,29 @@ class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   YARD_API Status(Code code, ErrorClass error_class, std::string message);
-  // With the class that belongs to the code: kInvalidArgument is the caller's, and so on.
+  // With the class that belongs to the code.
   YARD_API Status(Code code, std::string message);
-  // kOutOfMemory. Allocates nothing.
-  YARD_API static Status out_of_memory() noexcept;
+  YARD_API static Status out_of_memory() noexcept;  // allocates nothing
 
   bool ok() const noexcept { return rep_ == nullptr; }
   explicit operator bool() const noexcept { return ok(); }
   YARD_API Code code() const noexcept;
   YARD_API ErrorClass error_class() const noexcept;
-  // The message without notes; empty when ok.
-  YARD_API std::string_view message() const noexcept;
+  YARD_API std::string_view message() const noexcept;  // without notes; empty when ok
   YARD_API std::span<const std::string> notes() const noexcept;
-  // Code, message and notes, one note a line; "ok" when ok.
-  YARD_API std::string to_string() const;
+  YARD_API std::string to_string() const;  // code, message, and a line for each note
 
-  // Adds context of the present level ("while loading acme.so"); no effect on success.
+  // Adds context ("while loading acme.so") to a failure.
   YARD_API Status&& note(std::string text) &&;
   YARD_API Status& note(std::string text) &;
 
-  // Throws yard::Error unless ok.
   void or_throw() const {
     if (rep_ != nullptr) throw_error();
   }
-  // States in the source that a failure does not matter.
-  void ignore() const noexcept {}
+  void ignore() const noexcept {}  // says that a failure does not matter
 
   struct Rep;  // the library's
-  // Takes over a representation made elsewhere; null is success.
+  // Takes ownership. Null is success.
   static Status adopt(Rep* rep) noexcept {
     Status s;
     s.rep_ = rep;
@@ -114,7 +108,6 @@ class [[nodiscard]] Status {
   Rep* rep_ = nullptr;
 };
 
-// What or_throw() and Result::value() throw.
 class YARD_API Error : public std::runtime_error {
  public:
   explicit Error(Status status);
@@ -125,7 +118,7 @@ class YARD_API Error : public std::runtime_error {
   Status status_;
 };
 
-// Leaves the function with the status of `expr` unless it is ok.
+// Returns from the function unless `expr` is ok.
 #define YARD_RETURN_IF_ERROR(expr)                                 \
   do {                                                             \
     if (::yard::Status yard_s_ = (expr); !yard_s_) return yard_s_; \
@@ -144,7 +137,6 @@ class [[nodiscard]] Result {
   const Status& status() const& noexcept { return status_; }
   Status&& status() && noexcept { return std::move(status_); }
 
-  // Throws yard::Error unless ok.
   T& value() & { return check(), *value_; }
   const T& value() const& { return check(), *value_; }
   T&& value() && { return check(), std::move(*value_); }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor views: the tensors of a call.
-//
-// A TensorView borrows memory and carries its own shape and strides. Views may be rebuilt for every call: that costs a few
-// stores and allocates nothing.
+// Tensor views: the tensors of a call. A view borrows memory and has its own shape and strides.
+// Making one costs a few stores and allocates nothing.
 //
 //   std::vector<float> x(8 * 4096);
-//   yard::TensorView a(x.data(), yard::DType::f32, {8, 4096});           // or an array, vector or span of sizes
+//   yard::TensorView a(x.data(), yard::DType::f32, {8, 4096});
 //   yard::TensorView b(x.data(), yard::DType::f32, {8, 2048}, {4096, 1});  // strides, in elements
-//   yard::TensorView c = yard::view(x, {8, 4096});                       // dtype and bounds of the container
+//   yard::TensorView c = yard::view(x, {8, 4096});  // checks dtype and size of the container
 //
-// A program's own tensor class is passed to ops directly, once a function `yard_view` in its namespace gives the view:
-//   namespace acme { yard::TensorView yard_view(const Tensor& t) { return {t.data(), yard::DType::f32, t.sizes()}; } }
+// Ops also take a program's own tensors if a function `yard_view` in their namespace gives views:
+//   yard::TensorView yard_view(const Tensor& t) { return {t.data(), kType, t.sizes()}; }
 #pragma once
 
 #include <yard/abi.h>
@@ -25,20 +23,20 @@
 
 namespace yard {
 
-// The element types; the numbers are those of facts words and masks.
+// The numbers are those of facts words and masks. The q types are blocks, as in GGUF.
 // clang-format off
 enum class DType : uint8_t {
   invalid = 0,
-  f32 = YARD_F32, f16 = YARD_F16, bf16 = YARD_BF16, f64 = YARD_F64, f8e4m3 = YARD_F8E4M3, f8e5m2 = YARD_F8E5M2,
+  f32 = YARD_F32, f16 = YARD_F16, bf16 = YARD_BF16, f64 = YARD_F64,
+  f8e4m3 = YARD_F8E4M3, f8e5m2 = YARD_F8E5M2,
   i8 = YARD_I8, i16 = YARD_I16, i32 = YARD_I32, i64 = YARD_I64, i4 = YARD_I4,
   u8 = YARD_U8, u16 = YARD_U16, u32 = YARD_U32, u64 = YARD_U64, u4 = YARD_U4, boolean = YARD_BOOL,
-  q8_0 = YARD_Q8_0, q4_0 = YARD_Q4_0, q4_1 = YARD_Q4_1, q4_k = YARD_Q4_K, q6_k = YARD_Q6_K,  // blocks, as in GGUF
+  q8_0 = YARD_Q8_0, q4_0 = YARD_Q4_0, q4_1 = YARD_Q4_1, q4_k = YARD_Q4_K, q6_k = YARD_Q6_K,
 };
 // clang-format on
 
-// "bf16"; "?" for a number that is no dtype.
 YARD_API const char* to_string(DType t) noexcept;
-// Switchyard's name, or a common spelling of it ("float16", "half", "bfloat16", "int8").
+// Also reads common spellings ("float16", "half", "bfloat16", "int8").
 YARD_API std::optional<DType> parse_dtype(std::string_view text) noexcept;
 // Size of one element in bits. For block-quantised types, size of one block.
 YARD_API int bits(DType t) noexcept;
@@ -58,7 +56,7 @@ constexpr yard_dtype_t to_dlpack(DType t) noexcept {
 }
 YARD_API DType from_dlpack(yard_dtype_t t) noexcept;
 
-// The dtype of a C++ element type. Specialise it for types such as a bfloat16 class.
+// Specialise it for types such as a bfloat16 class.
 template <class T>
 inline constexpr DType dtype_of = [] {
   if (std::is_same_v<T, bool>) return DType::boolean;
@@ -72,7 +70,6 @@ inline constexpr DType dtype_of = [] {
   return DType::invalid;
 }();
 
-// A device: "cpu", "cuda:1".
 struct Device {
   int32_t type = 1;  // DLPack's number
   int32_t index = 0;
@@ -81,7 +78,7 @@ struct Device {
 YARD_API std::string to_string(Device d);
 YARD_API std::optional<Device> parse_device(std::string_view text) noexcept;
 
-// Sizes or strides, borrowed: `{8, 4096}`, or an array, vector or span of int64_t.
+// Borrowed sizes or strides: `{8, 4096}`, or an array, vector or span of int64_t.
 struct Sizes : std::span<const int64_t> {
   constexpr Sizes() noexcept = default;
   constexpr Sizes(std::initializer_list<int64_t> list) noexcept  // NOLINT: implicit on purpose
@@ -95,11 +92,11 @@ struct Sizes : std::span<const int64_t> {
 
 class alignas(16) TensorView {
  public:
-  // No tensor: rank 0, invalid dtype. A call refuses it.
+  // Rank 0, invalid dtype. Calls refuse it.
   TensorView() noexcept { make_invalid(); }
-  // Without strides the tensor is compact, row-major. More than YARD_MAX_RANK dimensions make an invalid view, which calls
-  // refuse with a message. Constant data is for inputs: only what the op's schema writes is written. Null data is for
-  // resolving and explaining; a call refuses it unless the tensor is empty.
+  // Without strides the tensor is compact, row-major. Calls refuse views of more than YARD_MAX_RANK
+  // dimensions, and null data of tensors with elements. Only what the op's schema writes is
+  // written, so inputs may be constant.
   TensorView(const void* data, DType dtype, Sizes shape, Sizes strides = {},
              Device device = {}) noexcept {
     init(const_cast<void*>(data), dtype, shape, strides, device);
@@ -124,10 +121,8 @@ class alignas(16) TensorView {
     for (const int64_t d : shape()) n *= d;
     return n;
   }
-  // Whether calls can read it: known dtype, rank in range, sizes that fit.
-  YARD_API bool valid() const noexcept;
+  YARD_API bool valid() const noexcept;  // whether dtype, rank and sizes are
 
-  // The same tensor over other memory.
   TensorView with_data(void* data) const noexcept {
     TensorView v = *this;
     v.t_.data = data;
@@ -135,12 +130,12 @@ class alignas(16) TensorView {
     if (data == nullptr || !form_.is_exact()) v.find_form(dtype());
     return v;
   }
-  // The caller's own object, passed on to the kernel.
+  // The caller's own object, which the kernel gets.
   YARD_API TensorView with_origin(void* origin) const noexcept;
 
-  // Device, dtype, rank, sizes and strides in two words: the key of the call memo. An exact form holds all of them, and
-  // that there is data at offset 0. An inexact one (more than four dimensions, very large sizes, strides that skip in
-  // inner dimensions) may be that of several tensors.
+  // Device, dtype, rank, sizes and strides in two words: the key of the call memo. An inexact form
+  // (more than four dimensions, very large sizes, unusual strides, no data) may be that of several
+  // tensors.
   struct Form {
     uint64_t head;  // low bits of the facts word, the first of sizes and strides in 37, kInexact
     uint64_t dims;  // the next three of these: 20, 20 and 24 bits; the rest is compact
@@ -149,7 +144,7 @@ class alignas(16) TensorView {
     bool is_exact() const noexcept { return (head & kInexact) == 0; }
   };
   const Form& form() const noexcept { return form_; }
-  // The view that a tensor given by c() belongs to.
+  // The view that has `t` as its c().
   static const TensorView& of(const yard_tensor_t& t) noexcept {
     return reinterpret_cast<const TensorView&>(t);
   }
@@ -162,13 +157,12 @@ class alignas(16) TensorView {
     t_.shape = dims_, t_.strides = dims_ + t_.ndim;
     form_ = o.form_;
   }
-  // No dtype: every reader refuses it.
   void make_invalid() noexcept {
     t_ = {};
     t_.shape = t_.strides = dims_;
     form_ = {Form::kInexact, 0};
   }
-  // Two of dims_ at once.
+  // Stores two of dims_ at once.
   [[gnu::always_inline]] void put(size_t at, int64_t a, int64_t b) noexcept {
     *reinterpret_cast<Pair*>(dims_ + at) = Pair{a, b};
   }
@@ -203,7 +197,7 @@ class alignas(16) TensorView {
     }
   }
 
-  // `exact`: as far as `dims`, the first four of dims_, and the device do not decide that.
+  // `dims` is the beginning of dims_. `exact` is false without a dtype or data.
   [[gnu::always_inline]] void set_form(DType dtype, Device device, bool exact, bool compact,
                                        const int64_t (&dims)[4]) noexcept {
     const auto d = [&](size_t i) { return static_cast<uint64_t>(dims[i]); };
@@ -221,7 +215,7 @@ class alignas(16) TensorView {
     form_ = {head, rest};
   }
   YARD_API void set_inexact_form() noexcept;
-  // Sets sizes, strides and form, of any rank; the form alone, of a tensor that has been set in all else.
+  // find_form() sets only the form, set_dims() also sizes and strides, of any rank.
   YARD_API void set_dims(DType dtype, Sizes shape, Sizes strides) noexcept;
   YARD_API void find_form(DType dtype) noexcept;
 
@@ -230,7 +224,8 @@ class alignas(16) TensorView {
   Form form_;
 };
 
-// A compact view of a contiguous container; invalid if the shape needs more elements than the container has.
+// A compact view of a contiguous container; invalid if the shape needs more elements than the
+// container has.
 template <class C>
 TensorView view(C& c, Sizes shape) noexcept {
   using T = std::remove_cvref_t<decltype(*std::data(c))>;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracing and recording: which calls a program makes.
+// Tracing and recording: which calls a program makes (docs/guides/observe.md).
 //
 //   yard::TraceScope trace;
-//   rms_norm(h, x, w, 1e-6f).or_throw();             // runs nothing; x and h need no data
-//   std::puts(trace.to_text().c_str());              // %2 = rms_norm(x=%0, weight=%1, eps=1e-6) ...
+//   rms_norm(h, x, w, 1e-6f).or_throw();  // runs nothing; x and h need no data
+//   std::puts(trace.to_text().c_str());   // %2 = rms_norm(x=%0, weight=%1, eps=1e-6) ...
 //
-//   runtime.recording().to("calls.txt").or_throw();  // or YARD_RECORD=calls.txt in the environment
-//   ...                                              // a warm-up
-//   runtime.recording().stop().or_throw();           // yard bake --trace calls.txt --header baked.h
+//   runtime.recording().to("calls.txt").or_throw();  // or YARD_RECORD=calls.txt
 //
-// A TraceScope checks the thread's calls in a block, infers their shapes and writes them down instead of running them
-// (docs/guides/calling_ops.md). A Recording writes what a runtime does while it runs, as counts of calls or as a trace over
-// time for Perfetto (docs/guides/observe.md). It costs some hundred nanoseconds per call, and nothing when it is off. Both
-// see calls through bound handles, and neither sees calls through frozen handles, which run.
+// A TraceScope checks the thread's calls in a block, infers their shapes and writes them down
+// instead of running them. A Recording writes what a runtime does, as counts of calls or as a trace
+// over time for Perfetto. That costs some hundred nanoseconds per call. Neither sees calls through
+// frozen handles.
 #pragma once
 
 #include <yard/status.h>
@@ -44,7 +42,7 @@ struct TraceNode {
   std::vector<Arg> args;
 };
 
-// Calls of dispatched functions (function.h) are recorded and also run, since only the function can compute its result.
+// Calls of functions (function.h) also run, since only the function can compute its result.
 class [[nodiscard]] TraceScope {
  public:
   YARD_API TraceScope();
@@ -56,7 +54,7 @@ class [[nodiscard]] TraceScope {
 
   YARD_API std::vector<TraceNode> nodes() const;
   YARD_API std::string to_text() const;
-  // {"nodes": [{"op", "call", ..., "args": [{"name", ...}]}]}; `reads` and `writes` are null where nothing is.
+  // {"nodes": [{"op", "call", ..., "args": [{"name", ...}]}]}
   YARD_API std::string to_json() const;
 
  private:
@@ -66,14 +64,13 @@ class [[nodiscard]] TraceScope {
   const detail::ScopeState* outer_;
 };
 
-// Events of Recording::start_trace(), of about 100 bytes each.
+// Events of a trace, of about 100 bytes each.
 inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;
-// The most distinct calls of a recording; further ones are dropped.
-inline constexpr size_t kMostRecorded = 65536;
+inline constexpr size_t kMostRecorded = 65536;  // distinct calls of a recording
 
 class Runtime;
 
-// What one runtime writes about its calls; valid as long as the runtime. Any thread may call any function.
+// What one runtime writes about its calls; valid as long as the runtime. Any thread may call.
 class YARD_API Recording {
  public:
   struct Stats {
@@ -84,20 +81,18 @@ class YARD_API Recording {
     std::string problem;  // why the last attempt to write the file failed; empty if it succeeded
   };
 
-  // Counts calls from now on, and writes them to the file every few seconds and at the end: lines of a count, a tab and a
-  // CallSpec, the most frequent first. Ends another recording. A file that cannot be written is an error at once. A forked
-  // child continues in a file of that name with `.PID` appended.
+  // Counts calls from now on, and writes lines of a count, a tab and a CallSpec every few seconds
+  // and at the end. Ends another recording. A forked child appends `.PID` to the name.
   Status to(const std::string& path);
   Status stop();  // no error if nothing is recorded
   Stats stats() const;
 
-  // Level 1 prints a line on standard error for each call and each failure of a kernel, level 2 also for selections and
-  // transforms, level 0 none. Initially it is YARD_VERBOSE. `yard run` and `yard explain` read these lines.
+  // Level 1 prints a line on standard error for each call and failure, level 2 also for selections
+  // and transforms. Initially it is YARD_VERBOSE. `yard run` reads these lines.
   Status set_verbose(int level);
   int verbose() const;
 
-  // A trace has spans for calls and selections, and instants for failures of kernels, reloads, rollouts and changes of
-  // breakers. Calls beyond `max_events` are counted as dropped. There can be one trace at a time.
+  // One trace at a time. Calls beyond `max_events` are counted as dropped.
   Status start_trace(size_t max_events = kTraceEvents);
   Result<std::string> stop_trace();
   bool is_tracing() const;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What implementations of functions (yard/function.h) consist of besides their code, in programs and in plugins
-// (yard/plugin_function.hpp): verifiers, sample calls, and the rest of a chain. Needs only plugin.h and detail/signature.h.
+// What implementations of functions (function.h) have besides their code, in programs and plugins:
+// verifiers, sample calls and the rest of a chain. Needs only plugin.h and detail/signature.h.
 //
 //   yard::Verdict fits(const Norm& n, float) {
 //     if (n.width > 256) return yard::Reject("width {0} is above {1}", n.width, 256);
 //     return yard::Accept();
 //   }
-//   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }   // extends what next() does
+//   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
 //
-// A verifier has its function's parameters, none of which it can change, perhaps after a const FunctionQuery&. It is
-// cheap, changes nothing and gives the same answer every time; several threads may call it at once.
+// A verifier has its function's parameters, which it cannot change, perhaps after a const
+// FunctionQuery&. It is cheap and always gives the same answer. Several threads may call it at
+// once.
 #pragma once
 
 #include <yard/detail/signature.h>
@@ -19,8 +20,8 @@
 
 namespace yard {
 
-// The rest of a chain of implementations, at last the default. Valid until the implementation returns; may be called any
-// number of times.
+// The rest of a chain of implementations, at last the default. Valid until the implementation
+// returns.
 template <class Signature>
 class Next;
 template <class R, class... A>
@@ -38,12 +39,12 @@ class Next<R(A...)> {
 
 struct Accept {};
 
-// A refusal with its reason. The text is a literal, or lives as long; {n} stands for the n-th figure and is filled in
-// only when the text is shown. Every distinct text is a reason of its own: keep figures out of it.
+// A refusal. The text lives as long as the program; {n} stands for the n-th figure. Every distinct
+// text is a reason of its own, so keep figures out of it.
 struct Reject {
   constexpr explicit Reject(const char* why, int64_t a = 0, int64_t b = 0, int64_t c = 0) noexcept
       : text(why), figures{a, b, c} {}
-  // A reason of the catalogue: docs/reference/reasons.md.
+  // See docs/reference/reasons.md.
   constexpr explicit Reject(yard_reason_t reason, int64_t a = 0, int64_t b = 0,
                             int64_t c = 0) noexcept
       : code(reason != YARD_REASON_NONE ? reason : YARD_REASON_REFUSED), figures{a, b, c} {}
@@ -65,15 +66,14 @@ class Verdict {
   Reject reject_{YARD_REASON_REFUSED};
 };
 
-// What a verifier may ask beside its arguments; it must not probe the machine itself. Valid during the call.
+// What a verifier may ask beside its arguments; it must not probe the machine itself.
 class FunctionQuery {
  public:
   FunctionQuery(uint32_t flags, const yard_host_t* host) noexcept : flags_(flags), host_(host) {}
-  // Set by the thread's scope (yard/policy.h): no gradient is needed.
   bool inference() const noexcept { return (flags_ & YARD_CALL_INFERENCE) != 0; }
   bool training() const noexcept { return !inference(); }
   bool deterministic() const noexcept { return (flags_ & YARD_CALL_DETERMINISTIC) != 0; }
-  // By the names of docs/reference/backends.md; false if the name is unknown.
+  // See docs/reference/backends.md; false for an unknown name.
   bool has_feature(const char* name, yard_device_t device = {1, 0}) const noexcept {
     return host_ != nullptr && host_->has_feature != nullptr &&
            host_->has_feature(host_->self, device, name) == 1;
@@ -84,15 +84,14 @@ class FunctionQuery {
   const yard_host_t* host_;
 };
 
-// Takes sample calls, by which verifiers are checked: call it with the arguments of a function, once for each branch of the
-// verifiers. The function that makes the calls owns what the arguments point to.
+// Takes sample calls, by which verifiers are checked: the arguments of a function, once for each
+// branch of the verifiers. Borrows them.
 template <class Signature>
 class SampleCalls;
 template <class R, class... A>
 class SampleCalls<R(A...)> {
  public:
   using Arguments = std::tuple<const std::remove_reference_t<A>&...>;
-  // For the library itself.
   SampleCalls(void (*take)(void* to, const Arguments&), void* to) noexcept : take_(take), to_(to) {}
 
   void operator()(const std::remove_reference_t<A>&... args) const {
@@ -106,13 +105,12 @@ class SampleCalls<R(A...)> {
 
 namespace detail {
 
-// How an argument is passed to a verifier: scalars by value, everything else by const&.
+// Verifiers get scalars by value, everything else by const&.
 template <class A>
 using VerifyArg =
     std::conditional_t<std::is_scalar_v<std::remove_cvref_t<A>> && !std::is_reference_v<A>, A,
                        const std::remove_reference_t<A>&>;
 
-// A function that is known when the program is compiled, as an object.
 template <auto F>
 struct Fixed {
   template <class... P>
@@ -121,7 +119,7 @@ struct Fixed {
   }
 };
 
-// The signature of a function, or of an object with one call operator; void for all others (a generic lambda).
+// The signature of a function or of an object with one call operator, else void (a generic lambda).
 template <class R, class... A>
 std::type_identity<R(A...)> signature_in(R (*)(A...));
 template <class C, class R, class... A>
@@ -144,7 +142,7 @@ auto signature_in(Fixed<F>) {
 template <class F>
 using SignatureOf = typename decltype(find_signature<std::decay_t<F>>())::type;
 
-// Whether F implements the function S: the same signature, not one that happens to convert.
+// Whether F implements the function S: not one that happens to convert.
 template <class F, class S>
 inline constexpr bool kImplements = false;
 template <class F, class R, class... A>
@@ -152,8 +150,7 @@ inline constexpr bool kImplements<F, R(A...)> =
     std::is_void_v<SignatureOf<F>> ? std::is_invocable_r_v<R, const std::decay_t<F>&, A...>
                                    : std::is_same_v<SignatureOf<F>, R(A...)>;
 
-// Whether V can be called with parameters P and has these. They are compared without const, also that of what a pointer
-// points to.
+// Whether V can be called with parameters P and has these, apart from const.
 template <class T, class P = std::remove_cvref_t<T>>
 using Compared =
     std::conditional_t<std::is_pointer_v<P>, std::add_const_t<std::remove_pointer_t<P>>*, P>;
@@ -169,8 +166,8 @@ inline constexpr bool kTakes =
 // Stands for a verifier that accepts everything.
 struct NoVerifier {};
 
-// An implementation and its verifier behind the two functions of a descriptor. Texts numbers the texts of reasons and has the
-// host.
+// An implementation and its verifier behind the two functions of a descriptor. Texts numbers the
+// texts of reasons and has the host.
 template <class S, class F, class V, class Texts>
 struct FunctionEntry;
 template <class R, class... A, class F, class V, class Texts>

@@ -1,39 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification: whether kernels compute the right results, before (docs/guides/verify.md) and while they are in use
-// (docs/guides/canaries.md), and sample calls on which to try rules.
+// Verification: whether kernels compute the right results, before (docs/guides/verify.md) and while
+// they are in use (docs/guides/canaries.md), and sample calls on which to try rules.
 //
 //   yard::VerifyOptions options;
 //   options.kernel = "vendor.acme";
 //   yard::VerifyReport report = yard::verify(yard::Runtime::shared(), options).value();
-//   for (const yard::KernelReport& k : report.kernels) std::printf("%s: %zu failed\n", k.id.c_str(), k.failed);
+//   if (!report.ok()) std::puts(report.kernels[0].worst.what.c_str());
 //
-//   for (const yard::CanaryMismatch& m : runtime.health().canaries().mismatches) std::puts(to_string(m).c_str());
 //   yard::CanaryDump dump = yard::read_canary_dump("dumps/canary-....yarddump").value();
 //   yard::CanaryReplay again = yard::replay(yard::Runtime::shared(), dump).value();
-//   std::puts(again.ok() ? "right now" : again.difference.worst.c_str());
 #pragma once
 
-#include <yard/call_spec.h>
 #include <yard/config.h>
-#include <yard/runtime.h>
-
-#include <chrono>
-#include <functional>
-#include <vector>
 
 namespace yard {
 
-// A known failure or unsupported call. Kept in a file: parse_expectations().
+// A known failure or unsupported call.
 struct Expectation {
-  // The kernel rejects or declines every such call; at least one such call fails.
+  // The kernel rejects or declines every such call; or at least one such call fails.
   enum class Kind : uint8_t { kUnsupported, kFails };
   std::string kernel, op, call;  // globs
   Kind kind = Kind::kFails;
   std::string reason;
-  int line = 0;  // in its file
+  int line = 0;
 };
 
-// Reads lines `KERNEL OP CALLSPEC : unsupported|fails : reason` (docs/guides/verify.md). `name` stands for the text in
+// Reads lines `KERNEL OP CALLSPEC : unsupported|fails : reason`. `name` stands for the text in
 // messages. The error is the first invalid line, with the others as notes.
 YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view text,
                                                              std::string_view name);
@@ -42,11 +34,10 @@ YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view te
 struct VerifyCase {
   std::string call;  // a CallSpec
   Contents contents = Contents::kNormal;
-  uint64_t seed = 0;  // of the contents: CallTensors(call, seed, contents) makes the same ones
+  uint64_t seed = 0;  // CallTensors(call, seed, contents) makes the same contents
   double error = 0;   // in units of the tolerance; infinite if it is not a numerical error
   std::string what;   // "out[3,17] is 0.5 where the reference has 0.25"
-  // Of kernels with state: "window=4, causal=true" and "sink=f32[8]". Empty: none.
-  std::string options, weights;
+  std::string options, weights;  // of kernels with state: "window=4", "sink=f32[8]"
 };
 
 struct VerifyOptions {
@@ -57,34 +48,33 @@ struct VerifyOptions {
     size_t failed = 0;           // so far, of all
   };
 
-  std::string op, kernel, backend;  // empty: all; `kernel` is an id
-  // Only kernels of this plugin, which must be loaded. A smoke test runs first: a write out of bounds ends it.
+  std::string op, kernel, backend;  // all if empty; `kernel` is an id
+  // Only kernels of this loaded plugin. A smoke test runs first: a write out of bounds ends it.
   std::string plugin;
   bool smoke_test_only = false;  // with `plugin`: compare nothing
   uint64_t seed = 1;
-  // Calls from the schema for each op, and then calls from its own limits for each kernel.
+  // Calls from the schema for each op, and as many from its own limits for each kernel.
   size_t cases = 300;
   int64_t max_elements = 1 << 20;  // of one tensor
   int repeats = 3;                 // runs of a kernel that is flagged as deterministic
   std::vector<Expectation> expectations;
-  // CallSpecs: only these calls, with all kinds of contents made from `seed`, instead of generated ones.
+  // Only these CallSpecs, with all kinds of contents, instead of generated ones.
   std::vector<std::string> calls;
-  // For kernels with state (bound.h), by name. What is not given is generated, and so is the data of tensors without.
+  // For kernels with state, by name. What is missing is generated, also the data of tensors.
   std::vector<Arg> options, weights;
-  // Called before each case, on the calling thread; false ends the run.
+  // Called before each case, on the calling thread. Returns false to end the run.
   std::function<bool(const Progress&)> progress;
   std::string function;  // "group/name": only its verifiers, and no kernels
-  // Called before each run of a kernel or verifier, so that a crash can be attributed. Must not throw. Samples count from 1.
+  // Called before each run of a kernel or verifier, so that a crash can be located. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
   std::function<void(std::string_view function, std::string_view backend, size_t sample)>
       watch_function;
 };
 
-// The fewest runs after which a kernel counts as verified.
-inline constexpr size_t kVerifiedRuns = 100;
+inline constexpr size_t kVerifiedRuns = 100;  // the fewest for KernelReport::verified()
 
 struct KernelReport {
-  // Why calls were not run, or not compared.
+  // Why calls were not run or not compared.
   struct Reason {
     std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
     std::string detail;  // of the first one
@@ -98,7 +88,7 @@ struct KernelReport {
   size_t skipped = 0;                // the kernel does not accept the call
   size_t declined = 0;               // the kernel declined the call when it ran
   size_t expected = 0;               // expected failures
-  VerifyCase worst;                  // a failure if there is one; its call is empty if nothing ran
+  VerifyCase worst;                  // a failure if there is one; without a call if nothing ran
   std::vector<VerifyCase> failures;  // the first ones
   std::vector<Reason> reasons;       // most frequent first
   std::vector<double> errors;        // of each case that ran, in units of the tolerance
@@ -107,7 +97,7 @@ struct KernelReport {
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
-// How one backend's verifier of a dispatched function did on the function's sample calls.
+// A backend's verifier of a function, on the function's sample calls.
 struct FunctionReport {
   enum class State : uint8_t { kPassed, kBroken, kNotChecked, kNoVerifier };
   std::string function, backend;  // "group/name"
@@ -117,7 +107,6 @@ struct FunctionReport {
   std::vector<std::string> problems;  // "sample 2: it threw: no entry 7"; the first ones
   std::string why;                    // of kNotChecked: "declares no sample arguments"
 };
-// "passed", "broken", "not_checked", "no_verifier".
 YARD_API const char* to_string(FunctionReport::State state) noexcept;
 
 struct VerifyReport {
@@ -130,30 +119,28 @@ struct VerifyReport {
   bool ok() const noexcept { return failed() == 0 && broken() == 0; }
 };
 
-// Runs on the calling thread, for some seconds. Fails only if an option names something unknown.
+// Runs on the calling thread for some seconds. Fails only if an option names something unknown.
 YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options = {});
 
-// compare() of call_spec.h with the op's tolerances and magnitudes.
+// compare() with the op's tolerances and magnitudes.
 YARD_API Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
                                             const CallTensors& found, const CallTensors& expected);
 
-// A call with wrong results.
 struct CanaryMismatch {
   std::string op, kernel;
-  std::string against;  // the kernel it was compared with; empty if outputs only had to be finite
+  std::string against;  // the kernel it was compared with; empty if outputs must only be finite
   std::string call;     // a CallSpec
   std::string worst;    // "out[3,17]"
   double found = 0;     // there, by the kernel
   double expected = 0;  // there, by the other kernel
   double error = 0;     // in units of the tolerance; infinite if it is not a numerical error
   std::chrono::system_clock::time_point when;
-  std::string dump;  // the file with its inputs, once it is written; empty: none
+  std::string dump;  // the file with its inputs, once it is written
 };
 // "out[3,17] is 0.5 where reference.cpp has 0.25 (12.5 times the tolerance)".
 YARD_API std::string to_string(const CanaryMismatch& mismatch);
 
 struct CanaryReport {
-  // One kernel under one check.
   struct Kernel {
     std::string op, kernel;
     CanaryRule::Check check = CanaryRule::Check::kValues;
@@ -165,40 +152,39 @@ struct CanaryReport {
   std::vector<CanaryMismatch> mismatches;  // the last 64, oldest first
 };
 
-// The inputs of a call with wrong results. Files are untrusted and are checked when they are read.
+// The inputs of a call with wrong results.
 struct CanaryDump {
   CanaryMismatch mismatch;           // without `dump`
-  std::optional<double> rtol, atol;  // of the rule; both unset: those of the op
+  std::optional<double> rtol, atol;  // of the rule; unset: of the op
   std::vector<TensorBytes> inputs;   // every tensor that the call reads
 };
 
-// The contents of the file. Texts that do not fit a line are cut.
+// The contents of the file, which is untrusted when it is read.
 YARD_API std::string to_bytes(const CanaryDump& dump);
 // Errors are Code::kParse; `name` is the name of the file in messages.
 YARD_API Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view name);
-// At most 1 GiB.
-YARD_API Result<CanaryDump> read_canary_dump(const std::string& path);
+YARD_API Result<CanaryDump> read_canary_dump(const std::string& path);  // at most 1 GiB
 
 struct CanaryReplay {
   std::string op, kernel, against, call;
   Status status;          // of the kernel
   Difference difference;  // only if that is OK
-  std::string damage;     // memory that it changed and must not; empty: none
+  std::string damage;     // memory that it must not change; empty if there is none
   bool ok() const noexcept { return status.ok() && damage.empty() && difference.within; }
 };
 
-// Runs the kernel of the dump, or another one of the op, on the dump's inputs, and compares it as the canary did, or with
-// the reference kernel. Policy and health are ignored.
+// Runs the kernel of the dump, or another one of the op, on the inputs, and compares it as the
+// canary did, or with the reference kernel. Ignores policy and health.
 YARD_API Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
                                      std::string_view kernel = {});
 
-// Calls on which to try rules: of every dtype, size, layout and flag, and for each rule of the configs a call that matches
-// it and others that just miss it. Opens the plugin that serves the op. The same configs give the same calls.
+// Calls on which to try rules: of every dtype, size, layout and flag, and for each rule of the
+// configs a call that matches and others that just miss. Opens the plugin of the op. Deterministic.
 YARD_API Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
                                                        std::span<const Config> configs = {},
                                                        size_t limit = 2000);
 
-// Rules and score entries in force that match none of these calls: "'name', dispatch_rules[2] (rules.yaml:7)".
+// Rules and score entries in force that match no call: "'name', dispatch_rules[2] (rules.yaml:7)".
 YARD_API std::vector<std::string> unmet_rules(const Runtime& runtime,
                                               std::span<const std::string> calls);
 

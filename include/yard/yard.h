@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of Switchyard's C++ interface for programs. Each header can also be included by itself. Not included: plugin.hpp
-// and plugin_function.hpp, for those who write kernels, functions and plugins; c.h, for C; metrics.h, of the library
-// Switchyard::metrics.
+// All of Switchyard's C++ interface for programs. Not included are plugin.hpp and
+// plugin_function.hpp, c.h, and metrics.h, which needs the library Switchyard::metrics.
 #pragma once
 
 #include <yard/bound.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inlined part of a typed call: a call whose form is in the thread's memo goes to its kernel's typed entry, with its
-// arguments in registers. Not for direct use.
+// The inlined part of a typed call, which passes arguments in registers to the typed entry of the
+// memo's kernel. Not for direct use.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -12,16 +12,16 @@
 
 namespace yard::detail {
 
-// The functions that return a Rep* return null on success.
-// A call of a typed site that has no memo at its home.
+// Functions that return a Rep* return null on success. dispatch() makes a call without a memo.
 YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
-// Runs the plan of a route: one without a typed entry, or a call that is timed. Inside the guard.
+// Runs the plan of a route without a typed entry, or a call that is timed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
-// In a catch block: writes the exception's text into the call's error buffer. Rethrows the unwinding of a cancelled thread.
+// In a catch block: writes the exception's text into the call's error buffer. Rethrows the
+// unwinding of a cancelled thread.
 YARD_API void note_exception(yard_call_t* call);
 
-// The call of a kernel without workspace or state. Field by field: g++ writes the words of a braced list twice.
+// For a kernel without workspace or state. Field by field: g++ writes a braced list twice.
 [[gnu::always_inline]] inline void start_call(yard_call_t& call, char* error, uint32_t flags,
                                               const yard_host_t* host, void* self) noexcept {
   call.size = sizeof call;
@@ -42,8 +42,8 @@ template <class Frame>
 yard_call_t* call_of(Frame& frame) noexcept {
   return &frame.call;
 }
-// Calls a kernel through `run`. Exceptions of kernels stop here. Scratch of the call is not yet freed.
-// `frame` is the call or has it as a member, whose address then takes no register while the kernel runs.
+// Calls a kernel through `run`. Exceptions of kernels stop here. `frame` is the call or has it as a
+// member, whose address then takes no register while the kernel runs. Does not free scratch.
 template <class Frame, class F>
 [[gnu::always_inline]] inline int32_t enter_kernel(Frame& frame, const F& run) {
   try {
@@ -55,7 +55,6 @@ template <class Frame, class F>
     return YARD_FAULT;  // a constant takes no register in the caller
   }
 }
-// Calls a kernel's typed entry.
 template <class Frame, class... W>
 [[gnu::always_inline]] inline int32_t enter_typed(void (*typed)(void), Frame& frame, W... w) {
   return enter_kernel(
@@ -64,17 +63,17 @@ template <class Frame, class... W>
       });
 }
 
-// Whether there are so few registers that loading a word again is cheaper than keeping it in one.
+// Whether loading a word again is cheaper than keeping it in a register.
 #if defined(__x86_64__)
 inline constexpr bool kFewRegisters = true;
 #else
 inline constexpr bool kFewRegisters = false;
 #endif
-// What is loaded from memory after this was not kept in a register.
+// Has later code load from memory instead of keeping values in registers.
 [[gnu::always_inline]] inline void load_again() noexcept {
   if constexpr (kFewRegisters) asm volatile("" : : : "memory");
 }
-// Stores a word by itself: g++ would first gather two in a vector register, which takes twice the instructions.
+// Stores a word by itself: g++ would gather two in a vector register, with twice the instructions.
 template <class T>
 [[gnu::always_inline]] inline void store_apart(T& to, const T& from) noexcept {
   if constexpr (kFewRegisters)
@@ -102,7 +101,7 @@ struct TypedForm {
   static constexpr bool is_optional(size_t i) { return kLetter[i] < 'a'; }
   static constexpr bool is_written(size_t i) { return kLetter[i] != 'r' && kLetter[i] != 'R'; }
 
-  // Pairs of tensors of which one is written, in the order of CallMemo::words.
+  // Of tensors of which one is written, in the order of CallMemo::words.
   struct Pairs {
     struct {
       uint8_t first, second;
@@ -128,7 +127,6 @@ struct TypedForm {
     return to;
   }
 
-  // The words that forms are compared by.
   struct Seen {
     uint64_t head[kTensors + 1], dims[kTensors + 1];  // of their forms
     uint64_t data[kTensors + 1];                      // their addresses, where forms are exact
@@ -157,8 +155,8 @@ struct TypedForm {
     return hash_end(thread, h);
   }
 
-  // Whether a memo whose first word is equal is of the form of a call, that was `first`. Also false where only the library
-  // can tell: dispatch().
+  // Whether `m`, whose first word is equal, is the memo of a call that was `first`. Also false
+  // where only dispatch() can tell.
   [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& first,
                                              const P&... p) noexcept {
     load_again();
@@ -192,7 +190,7 @@ struct TypedForm {
   typedef char Bytes __attribute__((vector_size(16)));
   typedef uint32_t Four __attribute__((vector_size(16), may_alias));
   typedef uint64_t Two __attribute__((vector_size(16)));
-  // Whether the forms are those at `w`, the first word of which is equal.
+  // The first word of the forms at `w` is known to be equal.
   template <size_t... I>
   [[gnu::always_inline]] static bool same_forms(const uint64_t* w,
                                                 [[maybe_unused]] const Tensors& t,
@@ -250,8 +248,8 @@ struct TypedForm {
   }
 };
 
-// What a call needs after its kernel, in memory instead of registers that every call would have to save. Not taken from
-// the memo, which may hold another form by then: a kernel may call ops.
+// What a call needs after its kernel, in memory instead of registers that every call would save.
+// The memo may hold another form by then, since kernels may call ops.
 struct Kept {
   Site* site;
   const void* plan;
@@ -265,7 +263,8 @@ struct TypedKept : Kept {
 YARD_API Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
                                    ThreadHead::Value& calls, int32_t code);
 
-// Runs a memo's kernel; `failed` is null on success. False if the memo is stale. The thread is_unfenced().
+// Runs a memo's kernel; `failed` is null on success. Returns false if the memo is stale. The thread
+// is_unfenced().
 template <class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {
@@ -298,14 +297,13 @@ template <class... P>
   return true;
 }
 
-// Packs the arguments of a call and passes them to the library.
 template <class... P>
 [[gnu::noinline]] Status::Rep* call_in_library(Site* site, P... p) {
   const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
   return dispatch(site, args);
 }
 
-// One typed call. A hit calls nothing before the kernel, so that few registers have to be saved.
+// A hit calls nothing before the kernel, so that few registers have to be saved.
 template <class... P>
 __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site, P... p) {
   if constexpr (kInRegisters<P...>) {

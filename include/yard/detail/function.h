@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inline part of a call of a function (yard/function.h). Not for direct use.
+// The inline part of a call of a function (function.h). Not for direct use.
 //
-// The tables of all functions belong to the snapshot of the shared runtime, so that one store switches them together. A call
-// holds the snapshot with its hazard slot while it asks verifiers, and then only the implementation that runs, unless that
-// takes a Next. A site whose function no backend serves is `quiet`: its calls read nothing else.
+// The tables of functions belong to the snapshot, so that one store switches them together. A call
+// holds the snapshot with its hazard slot while it asks verifiers, and then only the implementation
+// that runs, unless that takes a Next. A site whose function no backend serves is `quiet`: its
+// calls read nothing else.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -16,12 +17,11 @@ namespace dispatch {
 class Snapshot;
 }
 
-// Which backends a function considers; see yard/function.h.
+// See function.h.
 enum class Selection : uint8_t { kEnabled, kActive };
 
 namespace detail {
 
-// What a call reads of an implementation.
 struct FunctionRow {
   void (*run)(void) = nullptr;     // R (*)(void* self, A...)
   void (*verify)(void) = nullptr;  // see ask(); null accepts everything
@@ -36,7 +36,7 @@ struct FunctionTable {
   uint32_t original = 0;  // counter
   bool plain = true;      // false if a breaker is half-open: calls take the slow path
 };
-// What calls read of a snapshot, of which it is the first base.
+// The first base of a snapshot.
 struct FunctionTables {
   const FunctionTable* const* tables = nullptr;  // by FunctionSite::index; null if not made yet
   uint32_t count = 0;
@@ -45,7 +45,7 @@ struct FunctionTables {
 extern YARD_API std::atomic<const std::atomic<const dispatch::Snapshot*>*> g_snapshot;
 
 struct FunctionArgs;
-// The program's function that makes sample calls. make() passes the arguments of each call to take(to, arguments).
+// The program's function that makes sample calls; make() passes each to take(to, arguments).
 struct FunctionSamples {
   void (*function)(void);
   void (*make)(void (*function)(void), void (*take)(void* to, const FunctionArgs&), void* to);
@@ -53,7 +53,8 @@ struct FunctionSamples {
 
 // A declared function: one per group, name, signature and options. Never freed.
 struct FunctionSite {
-  // No backend serves it outside of scopes. Set after the publication that allows it, cleared before the one that does not.
+  // No backend serves it outside of scopes. Set after the publication that allows this, cleared
+  // before the one that does not.
   std::atomic<bool> quiet{false};
   uint32_t index = 0;
   Selection selection = Selection::kEnabled;
@@ -70,7 +71,7 @@ YARD_API FunctionSite* declare_function(const char* group, const char* name, con
                                         const FunctionSamples* samples) noexcept;
 YARD_API void undeclare_function(FunctionSite* site) noexcept;
 
-// The backends that ran last, by function. One per thread.
+// The backends that ran last on a thread, by function.
 struct FunctionCalls {
   static constexpr uint32_t kSites = 64;
   struct Last {
@@ -91,18 +92,17 @@ inline void remember(ThreadHead& thread, const FunctionSite& site, const char* b
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
-// Whether the thread is in a scope that concerns calls of functions.
 inline bool in_function_scope(const ThreadHead& thread) noexcept {
   return (thread.scope & (ThreadHead::kProviders | ThreadHead::kTraced)) != 0;
 }
-// Whether a call of this thread runs the default without a look at the snapshot.
+// Whether a call of this thread runs the default without reading the snapshot.
 inline bool is_quiet(const FunctionSite& site) noexcept {
   const ThreadHead* const thread = t_thread;
   return site.quiet.load(std::memory_order_relaxed) &&
          (thread == nullptr || !in_function_scope(*thread));
 }
 
-// The table of calls outside of scopes, protected by `guard`; null if there is none yet.
+// The table of calls outside of scopes; null if there is none yet.
 inline const FunctionTable* protect_table(const FunctionSite& site, Guard& guard) noexcept {
   const auto* const current = g_snapshot.load(kFollow);
   if (current == nullptr) return nullptr;
@@ -128,13 +128,11 @@ inline constexpr Left kLeft =
     : (kOnlyRead<A> && ...)                                             ? Left::kEverything
                                                                         : Left::kPerhaps;
 
-// YARD_CALL_* of the thread's scope.
 YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
-// After a refusal; in the catch block of an exception that a verifier threw.
+// After a refusal; and in the catch block of an exception of a verifier.
 YARD_API void function_refused(const FunctionRow& row, yard_verdict_t v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
 
-// Asks the verifier of the row.
 template <class... A>
 inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdict_t& v,
                    const std::remove_reference_t<A>&... args) {
@@ -160,7 +158,7 @@ inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
   return false;
 }
 
-// An argument as traces show it: a tensor, or its value; for other types the name of the type.
+// An argument as traces show it: a tensor, its value, or the name of its type.
 struct ShownArgument {
   std::string text;
   const yard_tensor_t* tensor = nullptr;
@@ -190,10 +188,9 @@ ShownArgument show(const T& a) {
   }
 }
 
-// The arguments of a call, their types erased.
+// The arguments of a call with their types erased. Without a verifier, `ask` accepts.
 struct FunctionArgs {
   const void* tuple;
-  // An implementation without a verifier accepts.
   int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
                  yard_verdict_t& v);
   std::vector<ShownArgument> (*show)(const void* tuple);
@@ -215,24 +212,23 @@ FunctionArgs erase(const std::tuple<const std::remove_reference_t<A>&...>& args)
       }};
 }
 
-// In a catch (...): tells health that the row has failed. Returns whether the next implementation is tried.
+// In a catch (...): tells health that the row has failed. Returns whether the next one is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                               Left left);
-// Runs a row, which is the one at a place of a table, and keeps what it returns.
+// Runs the row at a place of a table and keeps what it returns.
 using RunRow = void (*)(const void* frame, const FunctionRow& row, const FunctionTable& table,
                         uint32_t at);
-// The slow path: scopes, traces, chains, probes of half-open breakers, the first call, and the next implementation after a
-// failure. `failed` is the backend that has failed on the fast path, or null. Returns false if the default is to run.
+// The slow path: scopes, traces, chains, probes of half-open breakers, the first call, and the call
+// after `failed` (may be null) has failed. Returns false if the default is to run.
 YARD_API bool run_function(FunctionSite& site, ThreadHead& thread, const FunctionArgs& args,
                            Left left, const char* failed, const void* frame, RunRow run);
-// Counts the success of a row that has ended, unless `counter` was set to 0 after a failure.
+// Counts a success at the end, unless `counter` was set to 0 after a failure.
 struct FunctionSuccess {
   ThreadHead& thread;
   uint32_t counter;
   ~FunctionSuccess() { count(thread, counter); }
 };
 
-// The default of a call.
 template <class R, class... A>
 struct FunctionDefault {
   R (*run)(void* context, A...);
@@ -245,7 +241,7 @@ template <class R, class... A>
   return reinterpret_cast<R (*)(void*, A...)>(row.run)(first, static_cast<A&&>(a)...);
 }
 
-// Runs the row at a place of a table. If the row takes a Next, that is the rest of the table, which a guard protects.
+// Runs the row at a place of a table. Its Next is the rest of the table, which a guard protects.
 template <class R, class... A>
 struct FunctionChain {
   const FunctionTable& table;
@@ -310,8 +306,8 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
         remember(thread, site, kOriginal);
         count(thread, table->original);
       } else if (const FunctionRow& row = *table->rows[i]; !row.takes_next) [[likely]] {
-        // So far only values of the table that were branched on have been read, which no store overtakes. A row that
-        // refused was read beyond that.
+        // Only values of the table that were branched on have been read so far, which no store
+        // overtakes. A row that refused was read beyond that.
         if (i == 0) [[likely]]
           guard.move_to(&row);
         else
@@ -323,7 +319,7 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
         } catch (...) {
           end.counter = 0;
           if (!function_failed(site, row, thread, kLeft<A...>)) throw;
-          // The guard has moved off the table: start over on the slow path, without this row.
+          // The guard has moved off the table: start over without this row.
           failed = row.backend;
         }
       }

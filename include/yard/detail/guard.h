@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The read side of reclamation, shared by the library and by what is inlined into callers. Not for direct use.
-//
-// A thread announces what it uses in a hazard slot, one for each nested call. Whatever is to be freed is first looked for
-// in all slots (src/base/reclaimer.h); neither side waits.
+// The read side of reclamation. Not for direct use. A thread announces what it uses in a hazard
+// slot, one for each nested call. The reclaimer looks in all slots before it frees
+// (src/base/reclaimer.h); neither side waits.
 #pragma once
 
 #include <yard/status.h>
@@ -15,8 +14,8 @@ struct CallMemos;
 struct FunctionCalls;
 struct ScopeState;
 
-// How a reader orders the announcement of p before its check that p is still current. The reclaimer calls membarrier;
-// where the operating system refuses it, readers fence. The thread sanitizer supports neither.
+// How readers order the announcement of p before the check that p is current. The reclaimer calls
+// membarrier; where that is refused, readers fence. The thread sanitizer supports neither.
 #if defined(YARD_UNDER_TSAN)
 inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
 inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
@@ -24,7 +23,7 @@ inline constexpr std::memory_order kFollow = std::memory_order_acquire;
 #else
 inline constexpr std::memory_order kAnnounce = std::memory_order_relaxed;
 inline constexpr std::memory_order kReread = std::memory_order_relaxed;
-// Of a pointer that is then followed: the data dependency orders the loads; an acquire costs three times as much on aarch64.
+// For a pointer that is then followed: acquire costs three times as much on aarch64.
 inline constexpr std::memory_order kFollow = std::memory_order_relaxed;
 #endif
 
@@ -32,44 +31,42 @@ using HazardSlot = std::atomic<const void*>;
 
 extern YARD_API CallMemos kNoMemos;  // empty, never written
 
-// What a call reads and writes of its thread. Written by the thread alone.
+// What a call reads and writes of its thread, by the thread alone.
 struct alignas(64) ThreadHead {
   static constexpr uint32_t kInlineSlots = 8;
   HazardSlot slots[kInlineSlots]{};
   uint32_t depth = 0;  // slots in use
-  // Of the inline slots, those that need no fence: none where readers must fence.
+  // Inline slots that need no fence; none where readers must fence.
   std::atomic<uint32_t> unfenced{kInlineSlots};
-  // Calls until the next one that is timed, which finds it at 0. The library sets it again, at random.
+  // Calls until the next timed one, which finds 0. The library sets it again, at random.
   static constexpr int32_t kSampledOneIn = 128;
   int32_t until_sample = kSampledOneIn / 2;
-  // Whether a call is timed. Called once for each, where its plan is found.
+  // Whether a call is timed. Called once for each call.
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
-  // This thread's counters: chunks, null until first used.
+  // Counters in chunks, which are null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
   CallMemos* memos = &kNoMemos;  // memo.h
-  // The number of the policy scope the thread is in (yard/policy.h), 0 outside of any. kTraced is part of the numbers of
-  // scopes that are traced (yard/trace.h).
+  // The number of the thread's policy scope (policy.h), 0 outside of any. Scopes that are traced
+  // (trace.h) have kTraced, those that concern functions kProviders.
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
-  // Part of the numbers of scopes that concern functions.
   static constexpr uint64_t kProviders = uint64_t{1} << 61;
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
   const ScopeState* scope_state = nullptr;
   static constexpr uint64_t kErrorBytes = 512;
-  // For the message of the next guard's kernel; that guard will have an inline slot.
+  // For the message of the next guard's kernel, which has an inline slot.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
   FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
-  // Messages of failing kernels, one for each inline slot. (On the stack they would bring every caller a stack protector.)
+  // One for each inline slot. On the stack they would bring every caller a stack protector.
   char errors[kInlineSlots][kErrorBytes];
 
-  // The slot for the current depth. Allocates only the first time a thread nests this deep.
+  // Allocates only the first time a thread nests this deep.
   [[gnu::always_inline]] HazardSlot& slot() noexcept {
     return depth < kInlineSlots ? slots[depth] : deep_slot(depth);
   }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
 
-  // Whether the next call may use BasicGuard<true>.
   [[gnu::always_inline]] bool is_unfenced() const noexcept {
     return depth < unfenced.load(std::memory_order_relaxed);
   }
@@ -86,12 +83,12 @@ struct alignas(64) ThreadHead {
 // Null until the thread's first call.
 extern YARD_API thread_local constinit ThreadHead* t_thread
     __attribute__((tls_model("initial-exec")));
-// Throws std::bad_alloc where there is no memory for the thread's record; the other returns null.
+// Throws std::bad_alloc without memory for the thread's record; the other returns null.
 YARD_API ThreadHead& register_thread();
 YARD_API ThreadHead* try_register_thread() noexcept;
 
-// A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores. kUnfenced: the thread
-// is_unfenced(), so that the slot is an inline one.
+// A reader's slot for the length of a call. Nests; used by one thread. kUnfenced requires that the
+// thread is_unfenced().
 template <bool kUnfenced>
 class BasicGuard {
  public:
@@ -99,7 +96,8 @@ class BasicGuard {
       : thread_(thread), slot_(kUnfenced ? thread.slots[thread.depth] : thread.slot()) {
     ++thread_.depth;
   }
-  // For a function, which may call itself without end: throws yard::Error where calls nest too deep.
+  // For a function, which may call itself without end. Throws yard::Error where calls nest too
+  // deep.
   template <class Site>
   [[gnu::always_inline]] BasicGuard(ThreadHead& thread, const Site& site)
       : thread_(thread),
@@ -115,8 +113,8 @@ class BasicGuard {
   BasicGuard(const BasicGuard&) = delete;
   BasicGuard& operator=(const BasicGuard&) = delete;
 
-  // What `source` points to now, held until the next protect(), move_to() or the end. At most once for each guard:
-  // reads under a first protect() are not ordered before a second one.
+  // Holds what `source` points to until move_to() or the end. Call it once: reads under a first
+  // protect() are not ordered before a second one.
   template <class T>
   [[gnu::always_inline]] T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
@@ -129,9 +127,9 @@ class BasicGuard {
     }
   }
 
-  // Announces `part` instead of what was held. It is held if that owns it and nothing else was read out of that (the
-  // dependency orders the read before the release of the whole), or if whatever changes before `part` is retired is found
-  // unchanged afterwards.
+  // Announces `part` instead. It is held if what was held owns it and nothing else was read out of
+  // that (the dependency orders the read before the release), or if something that changes before
+  // `part` is retired is found unchanged afterwards.
   [[gnu::always_inline]] void move_to(const void* part) noexcept {
     slot_.store(part, kAnnounce);
     if constexpr (!kUnfenced)
@@ -139,9 +137,9 @@ class BasicGuard {
     else
       std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  // The same when other things were read out of the whole, too.
+  // For when other things were read out of the whole, too.
   void move_to_after_reading(const void* part) noexcept {
-#if !defined(YARD_UNDER_TSAN)  // which does not support fences; its stores are stronger
+#if !defined(YARD_UNDER_TSAN)  // it does not support fences; its stores are stronger
     std::atomic_thread_fence(std::memory_order_acquire);
 #endif
     move_to(part);
@@ -161,7 +159,7 @@ using Guard = BasicGuard<false>;
   v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 #endif
 }
-// This thread's part of a counter (src/base/counters.h), for the life of the thread in this process.
+// This thread's part of a counter (src/base/counters.h).
 inline constexpr uint32_t kPerChunk = 128;
 YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept;
 [[gnu::always_inline]] inline ThreadHead::Value& counter(ThreadHead& thread, uint32_t id) noexcept {
@@ -172,7 +170,7 @@ YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexce
 }
 inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
-// In a catch (...): whether it caught the forced unwinding of a thread, which must be rethrown.
+// In a catch (...): whether the exception unwinds a cancelled thread and must be rethrown.
 YARD_API bool thread_is_unwinding() noexcept;
 
 }  // namespace yard::detail

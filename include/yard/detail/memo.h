@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The call memo: what a thread remembers of its calls, shared by the library and the inlined part of a typed call. Not for
-// direct use.
+// The call memo: what a thread remembers of its calls. Not for direct use.
 //
-// A memo maps the exact form of a call (site, scope, and of every tensor device, dtype, rank, sizes, strides, the alignment
-// that matters, and where written tensors lie relative to the others) to the route to its kernel. A call of a known form
-// needs no schema check and no key: they gave this route before. A memo belongs to its thread, owns nothing, and is valid
-// only while the op's version is the one it was stored under.
+// A memo maps the exact form of a call (site, scope, and of every tensor device, dtype, rank,
+// sizes, strides, needed alignment, and for written ones the distance from the others) to the route
+// to its kernel, without schema check and key. A memo belongs to its thread, owns nothing, and is
+// valid while the op's version is the one it was stored under.
 #pragma once
 
 #include <yard/abi.h>
@@ -20,10 +19,10 @@ namespace yard::detail {
 
 class Core;
 
-// An op of a runtime together with a checked C++ signature, or for packed calls. Lives as long as its core.
+// An op of a runtime with a checked C++ signature, or for packed calls. Lives as long as its core.
 struct Site {
   Core* core;
-  uint64_t id;  // of the op: sites of one op share it. Unique in the process, never 0
+  uint64_t id;                       // of the op, shared by its sites; unique in the process, not 0
   std::atomic<uint32_t> index{0};    // of the op in snapshots
   std::atomic<uint32_t> count{0};    // of parameters
   std::atomic<uint32_t> tensors{0};  // bit n: parameter n is a tensor
@@ -33,7 +32,7 @@ struct Site {
   Site* next = nullptr;
 };
 
-// From a call to its kernel, valid while `version` holds `found`. Memos and bound handles consist of one.
+// From a call to its kernel. Valid while `version` holds `found`. Part of memos and bound handles.
 struct Route {
   const std::atomic<uint64_t>* version = nullptr;  // of the op, or of all overlays of its runtime
   uint64_t found = 0;
@@ -45,7 +44,7 @@ struct Route {
   uint32_t flags = 0;  // YARD_CALL_*
   uint32_t counter = 0;
 
-  // After the guard has announced the entry (or the route of a bound handle).
+  // Call this after the guard has announced the entry or the route of a bound handle.
   bool is_current() const noexcept { return version->load(kReread) == found; }
 };
 
@@ -60,7 +59,7 @@ inline uint64_t word_at(const void* p) noexcept {
   return w;
 }
 
-// One remembered form. dispatch/memo.h describes `words`.
+// A remembered form. dispatch/memo.h describes `words`.
 struct alignas(64) CallMemo {
   static constexpr uint32_t kWords = 80, kTensors = 16;
   enum More : uint8_t { kScalars = 1, kLong = 2, kAlignment = 4 };
@@ -69,37 +68,36 @@ struct alignas(64) CallMemo {
   uint64_t hash = 0;
   uint64_t site = 0;  // Site::id; 0 if the memo is empty
   uint64_t scope = 0;
-  // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
+  // Address bits that must be 0 in every tensor, for the largest alignment that a kernel reads.
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the plan's class
   uint64_t tags = 0;                   // of the cells; typed calls know theirs
   uint16_t written = 0;                // bit n: tensor n is written
   uint8_t tensors = 0, more = 0;
   alignas(64) uint64_t words[kWords] = {};
-  // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
-  // be those in `align`.
+  // With kAlignment, byte n of `align_mask` has the low address bits of tensor n that must be those
+  // in `align`.
   static constexpr uint32_t kAlignable = 8;  // tensors
   uint64_t align_mask = 0, align = 0;
 };
 static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 
-// A thread's memos. A form may be in its home, in the place beside it, or in two more around these.
+// A thread's memos. A form is at home, in the place beside it, or in two more around these.
 struct CallMemos {
   static constexpr uint32_t kCount = 256, kWays = 4;
   CallMemo of[kCount];
-  // Hashes seen lately.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
-  // Device and dtype of the last raw tensor, and their part of its form (src/dispatch/memo.h).
+  // Device and dtype of the last raw tensor, and their part of its form (dispatch/memo.h).
   uint64_t last_device = 0, last_type = 0;
   uint32_t last_dtype = 0;
-  // Hits away from home after which a memo is moved there.
+  // A memo is moved home after so many hits away from home.
   static constexpr uint32_t kPromoted = 16;
   uint32_t hits_away = 0;
 
-  // Whether a form of this hash was seen lately. Only then it gets a memo of its own: a growing sequence neither pays for
-  // storing one nor evicts those in use.
+  // Whether a form of this hash was seen lately. Only then it gets a memo, so that growing
+  // sequences neither store memos nor evict those in use.
   bool seen_before(uint64_t hash) noexcept {
     const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
     uint32_t(&set)[kSeenWays] = seen[(hash >> 50) % kSeenSets];
@@ -112,7 +110,7 @@ struct CallMemos {
   static constexpr uint32_t home(uint64_t hash) noexcept {
     return static_cast<uint32_t>(hash >> 56);
   }
-  // The memo of a site whose words begin so, at home or beside it; the library searches the rest. Null: none.
+  // The memo at home or beside it, or null. The library searches the other places.
   [[gnu::always_inline]] const CallMemo* find(uint64_t hash, uint64_t site,
                                               uint64_t first_word) const noexcept {
     const CallMemo* m = of + home(hash);
@@ -127,20 +125,20 @@ struct CallMemos {
 static_assert(sizeof(CallMemo) == 832,
               "a few cache lines, and no power of two: sets spread over the cache");
 
-// The hash of a call is made from the forms of its tensors. `dims`: the sum over all tensors.
+// The hash of a call. `dims` is the sum over all tensors.
 [[gnu::always_inline]] inline uint64_t hash_begin(uint64_t site, uint64_t scope,
                                                   uint64_t dims) noexcept {
   return site ^ scope << 16 ^ std::rotr(dims, 42);
 }
-// The n-th tensor's part. Parts do not depend on each other, so that they are computed in parallel.
+// The n-th tensor's part, computed in parallel with the others.
 [[gnu::always_inline]] inline uint64_t hash_part(size_t n, uint64_t head) noexcept {
   return std::rotr(head, static_cast<int>(16 * n % 64));
 }
 [[gnu::always_inline]] inline uint64_t in_place_part(bool in_place) noexcept {
   return uint64_t{in_place} << 40;
 }
-// The factor and the rotations were found by search: 16 or 32 consecutive sizes, also in place or strided, have homes of
-// their own.
+// The factor and the rotations were found by search: 16 or 32 consecutive sizes, also in place or
+// strided, have homes of their own.
 [[gnu::always_inline]] inline uint64_t hash_end(const ThreadHead& thread, uint64_t hash) noexcept {
   return hash * thread.hash_factor;
 }

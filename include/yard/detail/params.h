@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter types of typed ops, and how each is passed to the library: `Out` for `out!`, `InOut` for `x~`, `In` for plain
-// tensors, the `Opt` forms for optional ones, any arithmetic type for int and float, enums (or integers) for enum parameters,
-// InList for lists of tensors (call_spec.h), std::string_view for strings.
+// The parameter types of typed ops: `Out` for `out!`, `InOut` for `x~`, `In` for plain tensors, the
+// `Opt` forms for optional ones, arithmetic types, enums (or integers) for enum parameters, InList
+// (call_spec.h), std::string_view.
 #pragma once
 
 #include <yard/tensor.h>
@@ -11,7 +11,7 @@
 
 namespace yard {
 
-// A class of the program that `yard_view` makes a TensorView of (tensor.h).
+// A class of the program for which there is a `yard_view` (tensor.h).
 template <class T>
 concept TensorLike = requires(const T& t) {
   { yard_view(t) } -> std::same_as<TensorView>;
@@ -19,7 +19,7 @@ concept TensorLike = requires(const T& t) {
 
 namespace detail {
 
-// Borrows the view for the length of the call. Capital letters are those of optional tensors.
+// Borrows the view for the length of the call. Capital letters are optional tensors.
 template <char kLetter>
 class TensorParam {
  public:
@@ -33,7 +33,6 @@ class TensorParam {
   const yard_tensor_t* t_ = nullptr;
 };
 
-// The view of a program's tensor; anything else as it is.
 template <class T>
 const T& as_argument(const T& t) {
   return t;
@@ -51,8 +50,8 @@ using OptInOut = detail::TensorParam<'M'>;
 
 namespace detail {
 
-// letter: compared with the schema by the library. Type and wire(): how a kernel's typed entry takes it (plugin.h); void:
-// there is no such way, and the call goes packed. pack(): the cell of the packed call; payload(): its last word.
+// letter: for the comparison with the schema. Type, wire(): how a typed entry takes it (plugin.h);
+// void if the call goes packed. pack(): the cell of a packed call; payload(): its last word.
 template <class P>
 struct Param {
   static_assert(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel of plugin.hpp is called with, Tensor, Call and Named, and the C entries that call it.
+// Tensor, Call and Named for kernels of plugin.hpp, and the C entries that call them.
 #pragma once
 
 #include <cxxabi.h>
@@ -49,8 +49,8 @@ class Tensor {
     ((offset += static_cast<int64_t>(index) * stride(axis++)), ...);
     return data<T>()[offset];
   }
-  // All dimensions but the last as one: how many rows there are, and where one begins, whatever the strides. Within it
-  // elements are stride(-1) apart, which is 1 under the limit inner_dense().
+  // The number of rows, if all dimensions but the last are one, and where a row begins. Elements of
+  // a row are stride(-1) apart.
   int64_t rows() const noexcept {
     int64_t n = 1;
     for (int i = 0; i + 1 < t_->ndim; ++i) n *= t_->shape[i];
@@ -64,7 +64,7 @@ class Tensor {
       return reinterpret_cast<T*>(data<char>() + offset / t_->dtype.lanes * t_->dtype.bits);
     return data<T>() + offset;
   }
-  // Row-major without gaps; a tensor without elements is.
+  // Whether it is row-major without gaps. Tensors without elements are.
   bool is_compact() const noexcept {
     if (t_->strides == nullptr) return true;
     bool compact = true;
@@ -97,12 +97,12 @@ class Call {
     return static_cast<T*>(c_->state);
   }
   bool has(uint32_t flag) const noexcept { return (c_->flags & flag) != 0; }
-  // What Kernel::workspace asked for: 64-byte aligned, uninitialised, this run's alone.
+  // As large as Kernel::workspace asked for, 64-byte aligned, uninitialised.
   template <class T>
   std::span<T> workspace() const noexcept {
     return {static_cast<T*>(c_->workspace), c_->workspace_size / sizeof(T)};
   }
-  // More of it, until the kernel returns; null when there is none.
+  // More workspace, until the kernel returns. Null if there is none.
   template <class T>
   T* scratch(uint64_t count) const noexcept {
     const yard_host_t* host = c_->host;
@@ -111,7 +111,7 @@ class Call {
     return static_cast<T*>(host->scratch(host->self, c_, count * sizeof(T)));
   }
 
-  // Leaves a message and returns `code`: `return call.fail(YARD_DECLINED, "odd %d", n);`
+  // `return call.fail(YARD_DECLINED, "odd %d", n);`
   template <class... A>
   int32_t fail(int32_t code, const char* format, A... a) const noexcept {
     if (c_->error && c_->error_size > 0) {
@@ -123,8 +123,8 @@ class Call {
     return code;
   }
 
-  // Runs body(begin, end) over [0, count) on the host's threads. The first exception of a body is thrown
-  // here, after the others have come to their end.
+  // Runs body(begin, end) over [0, count) on the host's threads. Throws the first exception of a
+  // body when all have ended.
   template <class Body>
   void parallel_for(int64_t count, int64_t grain, const Body& body) const {
     const yard_host_t* host = c_->host;
@@ -155,12 +155,11 @@ class Call {
   yard_call_t* c_;
 };
 
-// Options or weights by name. Options are complete: the schema's defaults are filled in.
+// Options, with the schema's defaults, or weights by name.
 class Named {
  public:
   Named(const yard_named_value_t* items, uint32_t count) noexcept : items_(items, count) {}
 
-  // Null if it was not given.
   const yard_value_t* find(std::string_view name) const noexcept {
     for (const yard_named_value_t& item : items_)
       if (name == item.name) return &item.value;
@@ -173,7 +172,7 @@ class Named {
     const yard_value_t& v = get(name);
     return {v.u.string, v.count};
   }
-  // False if it was not given. A weight stays as long as the state.
+  // False if it was not given. Weights stay as long as the state.
   Tensor tensor(std::string_view name) const noexcept {
     const yard_value_t* v = find(name);
     return Tensor(v != nullptr && v->tag == YARD_TAG_TENSOR ? v->u.tensor : nullptr);
@@ -188,7 +187,7 @@ class Named {
   std::span<const yard_named_value_t> items_;
 };
 
-// The packed arguments of the call that a state is prepared for, in the op's order.
+// The packed arguments that a state is prepared for, in the op's order.
 using Arguments = std::span<const yard_value_t>;
 
 namespace detail {
@@ -282,7 +281,6 @@ struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, A...> {
 template <auto F, class R, class... A>
 struct EntriesOf<F, R (*)(Call, A...) noexcept> : EntriesOf<F, R (*)(Call, A...)> {};
 
-// The bytes of workspace that F computes from a call's arguments.
 template <auto F, class T>
 struct WorkspaceOf;
 template <auto F, class... A>

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical text of a C++ signature, by which a program and a library that was built elsewhere check that they mean
-// the same function.
+// The canonical text of a C++ signature, by which a program and a library compare functions.
+// Standalone, since plugins include it. Evaluated at compile time.
 //
-//   yard::signature_of<int64_t(const Builder&, float*)>()     "i64(const ir::Builder{48:8}&, f32*)"
+//   yard::signature_of<int64_t(const Builder&, float*)>()  // "i64(const ir::Builder{48:8}&, f32*)"
 //
-// A class or enum has its full name and {size:alignment}; other differences between two definitions of it are not found. A
-// type of an unnamed namespace also has a number of its source file. A type that stays incomplete, or whose name compilers
-// spell differently, is given a name:
-//
-//   template <> struct yard::TypeName<Context> { static constexpr std::string_view text = "acme::Context"; };
-//
-// Standalone: plugins include it, too. Evaluated at compile time.
+// A class or enum has its full name and {size:alignment}, and in an unnamed namespace a number of
+// its source file. A type that stays incomplete, or whose name compilers spell differently, is
+// given a name:
+//   template <> struct yard::TypeName<Context> {
+//     static constexpr std::string_view text = "acme::Context";
+//   };
 #pragma once
 
 #include <array>
@@ -26,7 +25,7 @@
 
 namespace yard {
 
-// Specialise it, with a member `text`, to name a type.
+// Specialise it with a member `text` to name a type.
 template <class T>
 struct TypeName {};
 
@@ -59,7 +58,7 @@ constexpr std::string_view type_name() {
   return all.substr(from, all.rfind(']') - from);
 }
 
-// Common templates of one type, which compilers spell differently; null for other types.
+// Common templates of one type, which compilers spell differently.
 template <class T>
 inline constexpr const char* kTemplate = nullptr;
 template <class T>
@@ -88,11 +87,12 @@ constexpr void put_layout(SignatureText& to) {
   to.put("{"), to.put(sizeof(T)), to.put(":"), to.put(alignof(T)), to.put("}");
 }
 
-// Types of unnamed namespaces: two files may have different ones of the same name and size.
+// Two files may have different types of unnamed namespaces with the same name and size.
 constexpr bool is_of_one_file(std::string_view name) {
   return name.find("{anonymous}") != name.npos || name.find("(anonymous namespace)") != name.npos;
 }
-// Such a T gives this function internal linkage, so that every file has its own. The path is hashed: it is private.
+// Such a T gives this function internal linkage, so that every file has its own. The path is
+// private, so it is hashed.
 template <class T>
 constexpr void put_file(SignatureText& to) {
   uint64_t hash = 14695981039346656037ull;
@@ -177,7 +177,7 @@ struct Signature {
 
 }  // namespace detail
 
-// The text of R(A...). Lives as long as the program; in a plugin, as long as it is loaded.
+// The text of R(A...). In a plugin it lives as long as the plugin.
 template <class S>
 constexpr const char* signature_of() {
   static_assert(std::is_function_v<S>, "a signature is written R(A...)");
