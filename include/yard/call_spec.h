@@ -39,8 +39,7 @@ class TensorList {
   std::vector<const yard_tensor_t*> items_;
 };
 
-// The parameter of a typed op that takes a TensorList.
-struct InList {
+struct InList {  // the parameter of a typed op that takes a TensorList
   InList(const TensorList& l) noexcept : items(l.items()) {}  // NOLINT: implicit on purpose
   std::span<const yard_tensor_t* const> items;
 };
@@ -88,8 +87,7 @@ class Value {
   yard_value_t v_{};
 };
 
-// An argument by position, or by name.
-struct Arg {
+struct Arg {  // an argument by position, or by name
   template <class T>
   requires std::constructible_from<Value, T> Arg(const T& v)
   noexcept : value(v) {}  // NOLINT: implicit on purpose
@@ -100,8 +98,7 @@ struct Arg {
   Value value;
 };
 
-// A tensor of a call, without data.
-struct ParsedTensor {
+struct ParsedTensor {  // a tensor of a call, without data
   DType dtype = DType::invalid;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;     // in elements, as many as the shape has
@@ -147,9 +144,8 @@ YARD_API const char* to_string(Contents c) noexcept;  // "normal", "nan", ...
 YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
 YARD_API std::span<const Contents> all_contents() noexcept;
 
-// The elements of a tensor in the order of indices, without gaps.
-struct TensorBytes {
-  std::string name;  // "x", "xs[1]"
+struct TensorBytes {  // the elements of a tensor in the order of indices, without gaps
+  std::string name;   // "x", "xs[1]"
   std::string bytes;
   bool operator==(const TensorBytes&) const = default;
 };
@@ -180,10 +176,8 @@ class YARD_API CallTensors {
   // Replaces the numbers of all tensors that are read. Needs all of them, in the right size.
   Status fill(std::span<const TensorBytes> contents);
 
-  // Restores everything that calls may write to its first state.
-  void restore() const;
-  // Fills outputs with other garbage, to find kernels that read them.
-  void scramble() const;
+  void restore() const;   // restores everything that calls may write to its first state
+  void scramble() const;  // fills outputs with other garbage, to find kernels that read them
   // Describes changed inputs, gaps and memory around tensors, and with `written` also outputs.
   // Empty if there are none.
   std::string damage(bool written = false) const;

@@ -73,8 +73,7 @@ struct ScoreRule {
   bool operator==(const ScoreRule&) const = default;
 };
 
-// Which backends implement functions (function.h).
-struct FunctionRule {
+struct FunctionRule {  // which backends implement functions (function.h)
   std::optional<bool> enabled;
   std::optional<std::vector<std::string>> backends;  // only these, in this order
   std::vector<std::string> deny;
@@ -82,8 +81,7 @@ struct FunctionRule {
   bool operator==(const FunctionRule&) const = default;
 };
 
-// Canary checks of sampled calls (CanaryReport in verify.h).
-struct CanaryRule {
+struct CanaryRule {  // canary checks of sampled calls (CanaryReport in verify.h)
   enum class Check : int { kValues, kFinite };
 
   std::string op = {}, kernel = "*";
@@ -99,8 +97,7 @@ struct CanaryRule {
 };
 YARD_API const char* to_string(CanaryRule::Check check) noexcept;
 
-// Unset fields are left to the program or the environment.
-struct ConfigSettings {
+struct ConfigSettings {  // unset fields are left to the program or the environment
   using Duration = std::chrono::nanoseconds;
   template <class T>
   using Set = std::optional<T>;
@@ -158,8 +155,7 @@ struct RolloutRule {
 };
 
 struct Config {
-  // By op or glob.
-  using KernelMap = std::map<std::string, KernelRef, std::less<>>;
+  using KernelMap = std::map<std::string, KernelRef, std::less<>>;  // by op or glob
   using ChainMap = std::map<std::string, std::vector<KernelRef>, std::less<>>;
 
   struct Defaults {
@@ -237,8 +233,7 @@ YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings&
 // The kernel of each op in mode static (docs/guides/modes.md).
 using StaticMap = std::map<std::string, std::string, std::less<>>;
 
-// settings.reload of the file in force has precedence.
-struct WatchSettings {
+struct WatchSettings {  // settings.reload of the file in force has precedence
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);       // at least 20 ms
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);  // at least 10 ms
 };
@@ -311,8 +306,7 @@ class YARD_API Rules {
   // The provider is held until no call uses it. Files that name the mode must be loaded later; see
   // RuntimeSettings::modes.
   Status add_mode(std::string_view name, ModeProvider provider);
-  // An error while the rules in force name the mode.
-  Status remove_mode(std::string_view name);
+  Status remove_mode(std::string_view name);  // an error while the rules in force name the mode
   // Reads the environment again. An invalid variable keeps its meaning and is the error; the others
   // take effect. No thread may change the environment meanwhile.
   Status reload_environment();

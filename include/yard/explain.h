@@ -11,9 +11,7 @@
 
 namespace yard {
 
-// A kernel of the op and its part in the selection.
 struct Candidate {
-  // An argument that must be copied because the kernel wants another form.
   struct Transform {
     std::string argument;  // of the op
     std::string what;      // "permute, cast"
@@ -60,8 +58,7 @@ struct Explanation {
   YARD_API std::string to_json() const;
 };
 
-// The kernel that would run, and those after it.
-struct Resolution {
+struct Resolution {  // the kernel that would run, and those after it
   std::string op, kernel, backend, vendor;
   Kind kind = Kind::kDefault;
   std::vector<std::string> fallbacks;  // ids, in order

@@ -179,8 +179,7 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
   return changes;
 }
 
-// One backend's implementation of a function.
-struct FunctionProvider {
+struct FunctionProvider {  // one backend's implementation of a function
   std::string backend;
   int priority = 0;  // higher first
   bool on = false;   // calls outside of scopes and devices consider it

@@ -17,8 +17,7 @@
 
 namespace yard {
 
-// The level of a logger is the least severity that it writes.
-enum class LogLevel : int {
+enum class LogLevel : int {  // the level of a logger is the least severity that it writes
   kDebug = YARD_LOG_DEBUG,
   kInfo = YARD_LOG_INFO,
   kWarn = YARD_LOG_WARN,
@@ -46,8 +45,7 @@ YARD_API void set_log_sink(LogSink sink);
 YARD_API void set_log_level(LogLevel level) noexcept;
 // kNotFound, with a suggestion, for an unknown name.
 YARD_API Status set_log_level(std::string_view logger, LogLevel level);
-// The default for an unknown name.
-YARD_API LogLevel log_level(std::string_view logger) noexcept;
+YARD_API LogLevel log_level(std::string_view logger) noexcept;  // the default for an unknown name
 // The layers of the library, and `backend` for messages of kernels and plugins.
 YARD_API std::vector<std::string_view> loggers();
 

@@ -29,7 +29,7 @@ enum class Mode : uint8_t {
 YARD_API const char* to_string(Mode m) noexcept;
 YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 
-// What happened in a call. Only calls with a record read a clock.
+// What happened in a call; only calls with a record read a clock.
 struct ResultRecord {
   char kernel[136] = {};            // id of the kernel that ran last; empty if none did
   const char* mode_name = nullptr;  // of kProgram: its name, for the life of the process

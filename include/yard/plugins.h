@@ -68,8 +68,7 @@ struct PluginInfo {
   PluginState state = PluginState::kFound;
   PluginReason reason = PluginReason::kNone;
   std::string detail;
-  // From the manifest; empty if there is none.
-  std::string name, version, build, arch, sanitizer;
+  std::string name, version, build, arch, sanitizer;  // from the manifest; empty if there is none
   uint32_t abi = 0;
   std::vector<std::string> devices, features, ops, groups;  // groups of functions
   std::string sha256;                                       // set by load() and inspect()

@@ -143,8 +143,7 @@ class [[nodiscard]] ScopedPolicy {
 
 inline constexpr int64_t kFieldAbsent = INT64_MIN;  // in ModeCall::read: the call has no such field
 
-// A call that needs a plan. Valid while plan() runs.
-struct ModeCall {
+struct ModeCall {  // a call that needs a plan; valid while plan() runs
   struct Candidate {
     std::string_view id;
     std::string_view vendor;  // empty if it has none

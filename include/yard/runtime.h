@@ -97,8 +97,7 @@ class YARD_API Runtime {
   RuntimeStats stats(bool with_calls = true) const;  // quick without `calls`, `ops` and `since`
   void reset_stats();  // to zero; KernelInfo and the health report keep theirs
 
-  // For the library's own headers.
-  detail::Core& core() const noexcept;
+  detail::Core& core() const noexcept;  // for the library's own headers
 
  private:
   friend class Plugins;

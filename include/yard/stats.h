@@ -14,8 +14,7 @@ namespace yard {
 
 inline constexpr size_t kMaxCallClasses = 2048;  // later shape classes are counted as `other`
 
-// Times of sampled calls, with four buckets for each factor of two.
-struct LatencyHistogram {
+struct LatencyHistogram {  // times of sampled calls, with four buckets for each factor of two
   struct Bucket {
     uint64_t up_to_ns;  // the largest time in it; UINT64_MAX in the last
     uint64_t count;
@@ -29,12 +28,10 @@ struct LatencyHistogram {
   YARD_API void add(const LatencyHistogram& other);
 };
 
-// Of one op, kernel, mode and shape class.
-struct CallStats {
+struct CallStats {  // of one op, kernel, mode and shape class
   std::string op, kernel;
-  std::string mode;  // what decided the kernel's place: "dynamic", "config", "static"
-  // A CallSpec that stands for the shape class, or "other".
-  std::string call;
+  std::string mode;        // what decided the kernel's place: "dynamic", "config", "static"
+  std::string call;        // a CallSpec that stands for the shape class, or "other"
   uint64_t calls = 0;      // that the kernel has served
   uint64_t fallbacks = 0;  // of these, after another kernel had failed
   FailureCounts failures;  // runs of it that failed

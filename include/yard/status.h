@@ -63,8 +63,7 @@ class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   YARD_API Status(Code code, ErrorClass error_class, std::string message);
-  // With the class that belongs to the code.
-  YARD_API Status(Code code, std::string message);
+  YARD_API Status(Code code, std::string message);  // with the class that belongs to the code
   YARD_API static Status out_of_memory() noexcept;  // allocates nothing
 
   bool ok() const noexcept { return rep_ == nullptr; }

@@ -101,8 +101,7 @@ class alignas(16) TensorView {
              Device device = {}) noexcept {
     init(const_cast<void*>(data), dtype, shape, strides, device);
   }
-  // Any tensor of DLPack's layout.
-  YARD_API explicit TensorView(const yard_tensor_t& t) noexcept;
+  YARD_API explicit TensorView(const yard_tensor_t& t) noexcept;  // any tensor of DLPack's layout
 
   TensorView(const TensorView& o) noexcept : t_(o.t_) { copy_dims(o); }
   TensorView& operator=(const TensorView& o) noexcept { return t_ = o.t_, copy_dims(o), *this; }

@@ -27,8 +27,7 @@ struct ThreadHead;
 }  // namespace detail
 
 struct TraceNode {
-  // Each tensor of a list is an argument: `xs[0]`, `xs[1]` and so on.
-  struct Arg {
+  struct Arg {  // each tensor of a list is an argument: `xs[0]`, `xs[1]` and so on
     static constexpr int64_t kNone = -1;
     std::string name;        // empty for arguments of functions
     std::string text;        // the value of a scalar, the form of a tensor ("f32[8,64]"), or a type

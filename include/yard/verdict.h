@@ -163,8 +163,7 @@ template <class V, class... P>
 inline constexpr bool kTakes =
     std::is_invocable_v<const V&, P...>&& kHasParameters<SignatureOf<V>, P...>;
 
-// Stands for a verifier that accepts everything.
-struct NoVerifier {};
+struct NoVerifier {};  // stands for a verifier that accepts everything
 
 // An implementation and its verifier behind the two functions of a descriptor. Texts numbers the
 // texts of reasons and has the host.

@@ -11,12 +11,11 @@
 //   yard::CanaryReplay again = yard::replay(yard::Runtime::shared(), dump).value();
 #pragma once
 
-#include <yard/config.h>
+#include <yard/runtime.h>
 
 namespace yard {
 
-// A known failure or unsupported call.
-struct Expectation {
+struct Expectation {  // a known failure or unsupported call
   // The kernel rejects or declines every such call; or at least one such call fails.
   enum class Kind : uint8_t { kUnsupported, kFails };
   std::string kernel, op, call;  // globs
@@ -30,8 +29,7 @@ struct Expectation {
 YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view text,
                                                              std::string_view name);
 
-// A failed call, or the passed one with the largest error.
-struct VerifyCase {
+struct VerifyCase {  // a failed call, or the passed one with the largest error
   std::string call;  // a CallSpec
   Contents contents = Contents::kNormal;
   uint64_t seed = 0;  // CallTensors(call, seed, contents) makes the same contents
@@ -97,8 +95,7 @@ struct KernelReport {
   bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
-// A backend's verifier of a function, on the function's sample calls.
-struct FunctionReport {
+struct FunctionReport {  // a backend's verifier of a function, on the function's sample calls
   enum class State : uint8_t { kPassed, kBroken, kNotChecked, kNoVerifier };
   std::string function, backend;  // "group/name"
   State state = State::kNotChecked;

@@ -101,8 +101,7 @@ struct TypedForm {
   static constexpr bool is_optional(size_t i) { return kLetter[i] < 'a'; }
   static constexpr bool is_written(size_t i) { return kLetter[i] != 'r' && kLetter[i] != 'R'; }
 
-  // Of tensors of which one is written, in the order of CallMemo::words.
-  struct Pairs {
+  struct Pairs {  // of tensors of which one is written, in the order of CallMemo::words
     struct {
       uint8_t first, second;
     } at[kTensors * kTensors + 1] = {};

@@ -17,8 +17,7 @@ namespace dispatch {
 class Snapshot;
 }
 
-// See function.h.
-enum class Selection : uint8_t { kEnabled, kActive };
+enum class Selection : uint8_t { kEnabled, kActive };  // see function.h
 
 namespace detail {
 
@@ -71,8 +70,7 @@ YARD_API FunctionSite* declare_function(const char* group, const char* name, con
                                         const FunctionSamples* samples) noexcept;
 YARD_API void undeclare_function(FunctionSite* site) noexcept;
 
-// The backends that ran last on a thread, by function.
-struct FunctionCalls {
+struct FunctionCalls {  // the backends that ran last on a thread, by function
   static constexpr uint32_t kSites = 64;
   struct Last {
     const FunctionSite* site = nullptr;
@@ -110,11 +108,10 @@ inline const FunctionTable* protect_table(const FunctionSite& site, Guard& guard
   return site.index < all->count ? all->tables[site.index] : nullptr;
 }
 
-// What is left of the arguments after an implementation has failed.
-enum class Left : uint8_t {
-  kNothing,    // something was consumed
-  kPerhaps,    // they can be passed again; data they refer to may have been written
-  kEverything  // nothing can have been changed
+enum class Left : uint8_t {  // what is left of the arguments after an implementation has failed
+  kNothing,                  // something was consumed
+  kPerhaps,                  // they can be passed again; data they refer to may have been written
+  kEverything                // nothing can have been changed
 };
 // Whether no implementation can change the argument.
 template <class A, class T = std::remove_reference_t<A>>
