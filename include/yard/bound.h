@@ -16,107 +16,47 @@
 
 namespace yard {
 
-template <class Signature, class Scalars>
-class BoundOp;
-template <class... P, class... S>
-class BoundOp<void(P...), std::tuple<S...>> {
+template <class Kernel, class Signature, class Scalars>
+class Handle;
+template <class Kernel, class... P, class... S>
+class Handle<Kernel, void(P...), std::tuple<S...>> {
  public:
-  BoundOp(std::shared_ptr<detail::BoundState> state, detail::KeptTensors<P...> kept)
-      : state_(std::move(state)), kept_(std::move(kept)) {}
+  Handle(Kernel kernel, detail::KeptTensors<P...> kept)
+      : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
 
-  // On the tensors it was bound to.
+  // On the tensors it was made with.
   [[nodiscard]] Status operator()(S... s) const {
-    return Status::adopt(
-        detail::call_bound(state_.get(), kept_.with(detail::Param<S>::pack(s)...).data()));
+    const auto args = kept_.with(detail::Param<S>::pack(s)...);
+    return Status::adopt(kernel_.call(args.data(), sizeof...(P)));
   }
   // On others of the same form.
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
-      if (detail::ThreadHead* thread = detail::t_thread;
-          thread != nullptr && thread->scope == 0 && thread->is_unfenced()) [[likely]] {
-        char* const error = thread->next_message();
-        detail::BasicGuard<true> guard(*thread);
-        const detail::Route* const route = guard.protect(state_->route);
-        if (route->typed != nullptr && route->is_current() && !thread->count_down()) [[likely]] {
-          yard_call_t call;
-          detail::start_call(call, error, route->flags, route->host, route->self);
-          const int32_t code =
-              detail::enter_typed(route->typed, call, detail::Param<P>::wire(p)...);
-          if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
-            detail::count(*thread, route->counter);
-            return {};
-          }
-          const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-          return Status::adopt(detail::after_bound(state_.get(), *route, call, args, code));
-        }
-      }
+      Status::Rep* failed;
+      if (kernel_.call_typed(failed, p...)) [[likely]]
+        return Status::adopt(failed);
     }
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-    return Status::adopt(detail::call_bound(state_.get(), args));
+    return Status::adopt(kernel_.call(args, sizeof...(P)));
   }
   template <class... A>
   requires detail::HasForeignTensor<sizeof...(P), A...>
   [[nodiscard]] Status operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
-  // The kernel it is bound to now; empty while there is none or if scalars decide at each call.
-  std::string kernel() const { return detail::bound_kernel(state_.get()); }
+  // The kernel that it calls now; empty while there is none or if scalars decide at each call.
+  std::string kernel() const { return kernel_.name(); }
 
  private:
-  std::shared_ptr<detail::BoundState> state_;
-  detail::KeptTensors<P...> kept_;
-};
-
-template <class Signature, class Scalars>
-class FrozenOp;
-template <class... P, class... S>
-class FrozenOp<void(P...), std::tuple<S...>> {
- public:
-  FrozenOp(detail::FrozenKernel kernel, detail::KeptTensors<P...> kept)
-      : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
-
-  // On the tensors it was frozen with.
-  [[nodiscard]] Status operator()(S... s) const {
-    return Status::adopt(detail::call_frozen(
-        kernel_, kept_.with(detail::Param<S>::pack(s)...).data(), sizeof...(P)));
-  }
-  // On others of the same form. This is the fastest call.
-  [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
-      requires(sizeof...(P) != sizeof...(S)) {
-    if constexpr (detail::kInRegisters<P...>) {
-      char error[detail::ThreadHead::kErrorBytes];
-      if (reinterpret_cast<uintptr_t>(error) >= detail::t_stack_limit && kernel_.typed != nullptr)
-          [[likely]] {
-        yard_call_t call;
-        detail::start_call(call, error, kernel_.flags, kernel_.host, kernel_.self);
-        const int32_t code = detail::enter_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
-        if (call.host_data != nullptr) [[unlikely]]
-          detail::free_call_scratch(&call);
-        if (code == YARD_OK) [[likely]]
-          return {};
-        return Status::adopt(detail::frozen_failed(kernel_, code, error));
-      }
-    }
-    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-    return Status::adopt(detail::call_frozen(kernel_, args, sizeof...(P)));
-  }
-  template <class... A>
-  requires detail::HasForeignTensor<sizeof...(P), A...>
-  [[nodiscard]] Status operator()(const A&... a) const {
-    return (*this)(detail::as_argument(a)...);
-  }
-  const std::string& kernel() const noexcept { return kernel_.id; }
-
- private:
-  detail::FrozenKernel kernel_;
+  Kernel kernel_;
   detail::KeptTensors<P...> kept_;
 };
 
 template <class... P>
-using Bound = BoundOp<void(P...), detail::ScalarsOf<P...>>;
+using Bound = Handle<detail::BoundKernel, void(P...), detail::ScalarsOf<P...>>;
 template <class... P>
-using Frozen = FrozenOp<void(P...), detail::ScalarsOf<P...>>;
+using Frozen = Handle<detail::FrozenKernel, void(P...), detail::ScalarsOf<P...>>;
 
 namespace detail {
 
@@ -129,7 +69,7 @@ Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
   KeptTensors<P...> kept({std::optional<TensorView>(as_argument(tensors))...});
   auto made = make(site, kept.with().data());
   if (!made.ok()) return std::move(made).status();
-  return H(*std::move(made), std::move(kept));
+  return H({*std::move(made)}, std::move(kept));
 }
 
 }  // namespace detail

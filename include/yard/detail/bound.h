@@ -3,19 +3,14 @@
 #pragma once
 
 #include <yard/call_spec.h>
-#include <yard/detail/guard.h>
 #include <yard/op.h>
-#include <yard/status.h>
 
-#include <array>
-#include <initializer_list>
-#include <memory>
 #include <tuple>
 
 namespace yard::detail {
 
-// A handle's route, found in advance. A call holds it by a guard, which keeps what it points to if it is still current.
-struct BoundState {  // the library derives from it
+// The library derives from it. The route was found in advance; calls hold it by a guard.
+struct BoundState {
   std::atomic<const Route*> route{nullptr};
 
  protected:
@@ -30,30 +25,87 @@ YARD_API Status::Rep* after_bound(BoundState* state, const Route& route, yard_ca
                                   const yard_value_t* args, int32_t code);
 YARD_API std::string bound_kernel(BoundState* state);
 
-// A nested call below this address would leave the thread's stack too little room (base/reclaimer.h). The largest number
-// until the thread has asked.
+// The kernel of a bound handle.
+struct BoundKernel {
+  std::shared_ptr<BoundState> state;
+
+  std::string name() const { return bound_kernel(state.get()); }
+  Status::Rep* call(const yard_value_t* args, uint32_t) const {
+    return call_bound(state.get(), args);
+  }
+  // Calls in registers; `failed` is null on success. Returns false if call() must do it.
+  template <class... P>
+  [[gnu::always_inline]] bool call_typed(Status::Rep*& failed, const P&... p) const {
+    ThreadHead* const thread = t_thread;
+    if (thread == nullptr || thread->scope != 0 || !thread->is_unfenced()) [[unlikely]]
+      return false;
+    char* const error = thread->next_message();
+    BasicGuard<true> guard(*thread);
+    const Route* const route_now = guard.protect(state->route);
+    if (route_now->typed == nullptr || !route_now->is_current() || thread->count_down())
+        [[unlikely]]
+      return false;
+    yard_call_t call;
+    start_call(call, error, route_now->flags, route_now->host, route_now->self);
+    const int32_t code = enter_typed(route_now->typed, call, Param<P>::wire(p)...);
+    if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
+      count(*thread, route_now->counter);
+      failed = nullptr;
+    } else {
+      const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+      failed = after_bound(state.get(), *route_now, call, args, code);
+    }
+    return true;
+  }
+};
+
+// A nested call below this address would leave the thread's stack too little room
+// (base/reclaimer.h). The largest number until the thread has asked.
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
     __attribute__((tls_model("initial-exec")));
 
-// The kernel of a frozen handle. `typed` is null where it cannot be called in registers.
+struct FrozenKernel;
+YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
+// Calls packed, for kernels without a typed entry or with workspace, and if the stack may be full.
+YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
+YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
+
+// The kernel of a frozen handle.
 struct FrozenKernel {
-  void (*typed)(void) = nullptr;
+  void (*typed)(void) = nullptr;  // null if it cannot be called in registers
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t flags = 0;
   std::shared_ptr<void> pin;  // keeps the kernel, its backend and its plugin
   Site* site = nullptr;
   std::string id;
+
+  const std::string& name() const noexcept { return id; }
+  Status::Rep* call(const yard_value_t* args, uint32_t n) const {
+    return call_frozen(*this, args, n);
+  }
+  // As BoundKernel::call_typed().
+  template <class... P>
+  [[gnu::always_inline]] bool call_typed(Status::Rep*& failed, const P&... p) const {
+    char error[ThreadHead::kErrorBytes];
+    if (reinterpret_cast<uintptr_t>(error) < t_stack_limit || typed == nullptr) [[unlikely]]
+      return false;
+    yard_call_t call;
+    start_call(call, error, flags, host, self);
+    const int32_t code = enter_typed(typed, call, Param<P>::wire(p)...);
+    if (call.host_data != nullptr) [[unlikely]]
+      free_call_scratch(&call);
+    failed = nullptr;
+    if (code != YARD_OK) [[unlikely]]
+      failed = frozen_failed(*this, code, error);
+    return true;
+  }
 };
-YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
-// Calls packed, for kernels without a typed entry or with workspace. An error if the stack is too full for the call.
-YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
-YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
 
 template <class... P>
 inline constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
 
-// The tensors a handle was made with, each at the place of its parameter.
+// The tensors that a handle was made with, at the places of their parameters.
 template <class... P>
 struct KeptTensors {
   static constexpr bool kIsTensor[] = {Param<P>::is_tensor..., false};
@@ -67,7 +119,7 @@ struct KeptTensors {
       at[i++] = t;
     }
   }
-  // The cells of a call with these scalars; those that are left out are absent.
+  // The cells of a call with these scalars; missing ones are absent.
   template <class... S>
   std::array<yard_value_t, kCells<P...>> with(const S&... s) const {
     std::array<yard_value_t, kCells<P...>> cells{};
