@@ -12,7 +12,6 @@
 #pragma once
 
 #include <yard/detail/call.h>
-#include <yard/detail/params.h>
 
 namespace yard {
 

@@ -55,11 +55,8 @@ class YARD_API Changes {
 // forked child does not release what came from its parent.
 class YARD_API Ticket {
  public:
-  Ticket();
+  Ticket() = default;
   explicit Ticket(std::shared_ptr<detail::TicketState> state);
-  ~Ticket();
-  Ticket(const Ticket&);
-  Ticket& operator=(const Ticket&);
   bool done() const;  // never blocks; any thread, also inside a kernel
   // The error `would_deadlock` inside a kernel, verifier or callback.
   Status wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;

@@ -19,12 +19,10 @@
 #include <yard/abi.h>
 
 #include <cassert>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #define YARD_API __attribute__((visibility("default")))

@@ -11,15 +11,11 @@
 //   yard::TensorView yard_view(const Tensor& t) { return {t.data(), kType, t.sizes()}; }
 #pragma once
 
-#include <yard/abi.h>
 #include <yard/status.h>
 
 #include <bit>
 #include <concepts>
 #include <cstring>
-#include <initializer_list>
-#include <iterator>
-#include <type_traits>
 
 namespace yard {
 

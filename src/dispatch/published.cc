@@ -250,11 +250,7 @@ void Published::restart_in_child() {
 
 namespace yard {
 
-Ticket::Ticket() = default;
 Ticket::Ticket(std::shared_ptr<detail::TicketState> state) : state_(std::move(state)) {}
-Ticket::~Ticket() = default;
-Ticket::Ticket(const Ticket&) = default;
-Ticket& Ticket::operator=(const Ticket&) = default;
 
 bool Ticket::done() const {
   if (state_ == nullptr) return true;

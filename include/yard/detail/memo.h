@@ -7,13 +7,8 @@
 // valid while the op's version is the one it was stored under.
 #pragma once
 
-#include <yard/abi.h>
 #include <yard/detail/guard.h>
 #include <yard/tensor.h>
-
-#include <bit>
-#include <cstring>
-#include <string>
 
 namespace yard::detail {
 

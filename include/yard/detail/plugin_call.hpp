@@ -6,15 +6,10 @@
 #include <yard/plugin.h>
 
 #include <atomic>
-#include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
 
 namespace yard::plugin {
 
