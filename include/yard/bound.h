@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles for repeated calls (docs/guides/calling_ops.md): on tensors of one form, or with options
-// and weights of their own.
+// Handles for repeated calls (docs/guides/calling_ops.md).
 //
 //   auto fast = yard::bind(rms_norm, out, x, weight).value();     // follows changes
 //   fast(1e-6f).or_throw();                                       // on the tensors it was bound to
@@ -74,15 +73,13 @@ Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
 
 }  // namespace detail
 
-// Takes the op's tensors in order, std::nullopt for absent ones. Looks nothing up until something
-// changes. On another runtime: `bind(rms_norm.on(runtime), out, x, weight)`.
+// Takes the op's tensors in order, std::nullopt for absent ones. Also takes `rms_norm.on(runtime)`.
 template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const O<void(P...)>& op,
                                                                           const T&... tensors) {
   return detail::make_handle<Bound<P...>, P...>(op, detail::make_bound, tensors...);
 }
-// Pins the kernel that is selected now: later changes do not affect it, and its plugin stays
-// loaded.
+// Pins the kernel that is selected now, and its plugin. Later changes do not affect the handle.
 template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) ==
          detail::kTensors<P...>) Result<Frozen<P...>> freeze(const O<void(P...)>& op,
@@ -100,9 +97,8 @@ class States;
 //   attention.load({{"sink", sink}}).or_throw();
 //   attention.call({out, q, k, v}).or_throw();
 //
-// A call's kernel gets its state at the first call. A weight with the name of a parameter lets
-// kernels hold a prepared copy of that argument, whose contents must not change until the next
-// load().
+// A weight with the name of a parameter lets kernels hold a prepared copy of that argument, which
+// must not change until the next load().
 class YARD_API Instance {
  public:
   // An error if no kernel of the op accepts the options. The runtime must outlive the instance.

@@ -41,7 +41,6 @@ typedef struct yard_options {
 #define YARD_OPTION_STRICT 0x400u
 #define YARD_OPTION_NO_TRANSFORMS 0x800u /* kernels get arguments as they are, or not at all */
 
-/* What happened in a call. */
 typedef struct yard_result {
   uint32_t size;
   uint32_t attempts;
@@ -84,7 +83,7 @@ YARD_C_API void yard_free_instance(yard_instance_t* instance);
 /* The id of the kernel that a CallSpec would run. */
 YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,
                                 size_t kernel_size, char* error, size_t error_size);
-/* An explanation as JSON. YARD_TRANSIENT if it does not fit; `needed` (may be NULL) says how much.
+/* An explanation as JSON; YARD_TRANSIENT if it needs more than `json_size`. `needed` may be NULL.
  * */
 YARD_C_API int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
                                 size_t json_size, size_t* needed, char* error, size_t error_size);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of ops that are known only at run time: arguments by name, calls in text form, tensors made
-// for them, and the comparison of results.
+// Calls of ops that are known only at run time, in code or in text form, and their results.
 //
 //   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();
 //
@@ -178,8 +177,7 @@ class YARD_API CallTensors {
 
   void restore() const;   // restores everything that calls may write to its first state
   void scramble() const;  // fills outputs with other garbage, to find kernels that read them
-  // Describes changed inputs, gaps and memory around tensors, and with `written` also outputs.
-  // Empty if there are none.
+  // Describes changed memory except outputs, or with outputs if `written`. Empty if there is none.
   std::string damage(bool written = false) const;
   std::vector<char> bits() const;  // of everything written, elements only
 
@@ -200,8 +198,7 @@ struct Difference {
 
 // `found` and `expected` have the same forms. An element may be off by
 //   rtol * |expected| + atol * max(1, largest finite |expected| in its row, its magnitude)
-// where `magnitudes` comes from yard_op_t::magnitude. See docs/guides/verify.md for NaN, infinity
-// and the default tolerances.
+// where `magnitudes` comes from yard_op_t::magnitude. docs/guides/verify.md has the details.
 YARD_API Difference compare(std::span<const CallTensors::Written> found,
                             std::span<const CallTensors::Written> expected,
                             std::span<const yard_tolerance_t> tolerances,

@@ -46,8 +46,7 @@ struct KernelRef {
   bool operator==(const KernelRef&) const = default;
 };
 
-// Which kernels serve the calls of `operation` for which every condition holds. Operations and
-// kernels here and below are names or globs.
+// Which kernels serve the calls of `operation`. Operations and kernels are names or globs.
 struct DispatchRule {
   std::string operation;
   std::vector<Condition> conditions;
@@ -269,8 +268,7 @@ YARD_API std::string to_string(const ConfigEvent& event);
 // but not destroy it. Exceptions are logged.
 using ConfigListener = std::function<void(const ConfigEvent&)>;
 
-// Refuses rules, by an error or an exception, on the thread that offers them. Must not change the
-// rules (would_deadlock).
+// Refuses rules on the thread that offers them. Must not change the rules (would_deadlock).
 using ConfigValidator = std::function<Status(const Config&)>;
 
 // The rules of one runtime; valid as long as the runtime. No function waits for calls.
@@ -297,14 +295,11 @@ class YARD_API Rules {
   uint64_t on_change(ConfigListener listener);
   void remove_callback(uint64_t id);
 
-  // The labels of every call. A scope or a call can replace each.
-  Status set_labels(std::map<std::string, std::string, std::less<>> labels);
-  // Precedes static_kernel_map of the file. Unknown ops and kernels are an error that names them
-  // all, and then nothing changes.
+  Status set_labels(std::map<std::string, std::string, std::less<>> labels);  // of every call
+  // Precedes static_kernel_map of the file. If an op or a kernel is unknown, nothing changes.
   Status set_static_map(StaticMap map);
   StaticMap static_map() const;
-  // The provider is held until no call uses it. Files that name the mode must be loaded later; see
-  // RuntimeSettings::modes.
+  // The provider is held until no call uses it. Files that name the mode must be loaded later.
   Status add_mode(std::string_view name, ModeProvider provider);
   Status remove_mode(std::string_view name);  // an error while the rules in force name the mode
   // Reads the environment again. An invalid variable keeps its meaning and is the error; the others

@@ -12,16 +12,14 @@
 //
 // Selection::kEnabled considers every enabled backend by priority. The first whose verifier
 // (verdict.h) accepts the call runs, else the original. After an exception the next one runs if the
-// inputs are intact. Failures open breakers, with "group/name" as the op and the backend as the
-// kernel.
+// inputs are intact. Failures open breakers, with "group/name" as the op.
 //
 // Selection::kActive considers only activated backends: those of the thread's scopes, then of its
 // device, then of the process. An implementation that takes a yard::Next may call the next one, at
 // last the default. Exceptions reach the caller.
 //
-// Functions belong to Runtime::shared(). Any thread may call anything here at any time. From a
-// thread's second call on, calls take no lock and allocate nothing, outside traces. All functions
-// of a backend switch at one moment, and calls that run then finish.
+// Functions belong to Runtime::shared(). Any thread may call anything here. From a thread's second
+// call on, calls take no lock and allocate nothing. A backend's functions switch at one moment.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -66,8 +64,7 @@ class Function<R(A...)> {
  public:
   using Body = R (*)(A...);
   using Samples = void (*)(const SampleCalls<R(A...)>&);
-  // Group and name consist of letters, digits, '_', '.' and '-'. `samples` makes calls to check
-  // verifiers.
+  // Names consist of letters, digits, '_', '.' and '-'. `samples` makes calls to check verifiers.
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -88,8 +85,7 @@ class Function<R(A...)> {
     return detail::call_function<R, A...>(*site_, {&run_body, const_cast<Function*>(this)},
                                           args...);
   }
-  // Runs `fallback()` if no backend runs the call, or as the last Next. The call may have moved
-  // from the caller's variables by then.
+  // Runs `fallback()` if no backend does, or as the last Next. Arguments may have been moved from.
   template <class F>
   R call_or(F&& fallback, A... args) const {
     static_assert(std::is_invocable_r_v<R, F&>,
@@ -161,9 +157,8 @@ struct YARD_API ProgramTexts {
 };
 }  // namespace detail
 
-// `backend`, which the change adds or which exists, implements the function. `run` has its
-// signature, perhaps after a yard::Next. `run` and `verify` may be called by several threads at
-// once, and are kept until the last call has ended. Without a verifier every call is accepted.
+// `run` has f's signature, perhaps after a yard::Next. `run` and `verify` are kept until the last
+// call has ended, and several threads may call them. Without a verifier all calls are accepted.
 template <class R, class... A, class F, class V = detail::NoVerifier>
 Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* backend, F run,
                    V verify = {}, const ImplementationOptions& o = {}) {
@@ -232,9 +227,8 @@ class YARD_API Functions {
   // error: not_found for an unknown group, would_deadlock in code of a plugin that is being loaded.
   Status load(std::string_view group);
 
-  // Functions with Selection::kActive use the backend, which becomes the latest. Device index -1
-  // stands for all devices of the type. The backend must be allowed, enabled and available and
-  // provide functions, unless a plugin that is not open yet may bring them.
+  // Makes the backend the latest for functions with Selection::kActive. Index -1 stands for all
+  // devices of a type. It must be usable and provide functions, or a closed plugin may bring them.
   Status activate(std::string_view backend) { return set_active(backend, {}, true); }
   Status activate(std::string_view backend, Device on) { return set_active(backend, on, true); }
   Status deactivate(std::string_view backend) { return set_active(backend, {}, false); }
@@ -255,7 +249,6 @@ YARD_API void add_provider(std::string group, FunctionSetup setup, std::string n
 
 }  // namespace yard
 
-// YARD_DISPATCHED(name, "group") (parameters) { body }; Stands at namespace scope, also in a
-// header.
+// YARD_DISPATCHED(name, "group") (parameters) { body }, at namespace scope.
 #define YARD_DISPATCHED(name, group) \
   inline const auto name = ::yard::detail::Declared{group, #name} << []

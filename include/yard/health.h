@@ -5,8 +5,7 @@
 //   health.open("rms_norm", "vendor.acme", "bad firmware").or_throw();  // until close()
 //   health.on_event([](const yard::BreakerEvent& e) { send_alert(e.text); });
 //
-// Any thread may call any function, those of Health also inside kernels. None waits for calls. The
-// breakers of a forked child are closed.
+// Any thread may call any function, also inside kernels. The breakers of a forked child are closed.
 #pragma once
 
 #include <yard/tensor.h>
@@ -52,7 +51,6 @@ struct BreakerEvent {
   std::chrono::steady_clock::time_point until;  // when probes begin; max() if only close() ends it
 };
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
-// `database: opened for 30s: 5 failures in a row, the last: no answer`
 YARD_API std::string to_string(const BreakerEvent& event);
 // Events that are kept until they are taken; the oldest are dropped.
 inline constexpr size_t kBreakerEvents = 256;
@@ -197,8 +195,7 @@ class CanaryState;
 class Runtime;
 struct CanaryReport;  // verify.h
 
-// Called for one event at a time on a thread of the runtime. May use the runtime but not destroy
-// it. Exceptions are logged.
+// Called for one event at a time on a thread of the runtime, which it must not destroy.
 using BreakerListener = std::function<void(const BreakerEvent&)>;
 
 // The health of one runtime; valid as long as the runtime.

@@ -4,8 +4,7 @@
 //   auto client = yard::InspectClient::connect(pid).value();
 //   std::string answer = client.request(R"({"v": 1, "id": 1, "command": "status"})").value();
 //
-// docs/reference/inspect.md describes commands and protocol. Each InspectClient belongs to one
-// thread at a time.
+// See docs/reference/inspect.md. An InspectClient belongs to one thread at a time.
 #pragma once
 
 #include <yard/status.h>
@@ -40,8 +39,8 @@ class YARD_API InspectClient {
   InspectClient& operator=(InspectClient&& other) noexcept;
   ~InspectClient();
 
-  // Sends one line and returns the answer, whose `ok` may be false. kDeadline if there is none in
-  // time. Connects again if the connection was closed.
+  // Sends a line and returns the answer, whose `ok` may be false. kDeadline if there is none in
+  // time.
   Result<std::string> request(std::string_view json);
 
  private:

@@ -34,8 +34,7 @@ struct LogMessage {
   std::string_view text;  // lines after the first are indented; no newline at the end
 };
 
-// Called on the thread that logs, possibly on several at once. Exceptions and its own messages are
-// dropped.
+// Called on the thread that logs, perhaps on several at once. Drops exceptions and own messages.
 using LogSink = std::function<void(const LogMessage&)>;
 
 // An empty sink restores the default. The old one may still be in use on another thread.
@@ -53,8 +52,7 @@ YARD_API std::vector<std::string_view> loggers();
 // changes nothing, and the error lists all that is wrong.
 YARD_API Status apply_log_levels(std::string_view text);
 
-// Text from outside on one line of about `most` bytes, with control characters and invalid UTF-8
-// escaped. Texts of messages are safe already.
+// One line of about `most` bytes, in which control characters and invalid UTF-8 are escaped.
 YARD_API std::string printable(std::string_view text, size_t most = 2048);
 
 }  // namespace yard

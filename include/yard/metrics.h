@@ -56,16 +56,14 @@ YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
                               size_t max_series = kMaxSeries);
 
 struct MetricsServerSettings {
-  // ADDRESS:PORT with 127.0.0.1, [::1], 0.0.0.0, localhost or an address of the machine. Port 0
-  // stands for a free one.
+  // ADDRESS:PORT of this machine. Port 0 stands for a free one.
   std::string address = "127.0.0.1:9464";
   // Whether other machines may reach it. There is no password and no encryption.
   bool allow_remote = false;
   size_t max_series = kMaxSeries;
 };
 
-// Answers GET /metrics on threads of its own until it is destroyed. The runtime must outlive it.
-// The copy in a forked child answers nothing.
+// Answers GET /metrics on its own threads. The runtime must outlive it. A forked copy is silent.
 class MetricsServer {
  public:
   // An error if the address is invalid or in use.

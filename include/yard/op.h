@@ -5,10 +5,9 @@
 //   yard::Status s = rms_norm(out, x, weight, 1e-6f);
 //   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();  // options.h
 //
-// Tensors are TensorViews or classes for which the program has a `yard_view` (tensor.h). Calls go
-// to Runtime::shared() unless `on(runtime)` names another. Any thread may call. A call whose plan
-// is cached allocates nothing and takes no lock. Calls fail if the signature does not fit the op's
-// schema.
+// Tensors are TensorViews, or classes with a `yard_view` (tensor.h). Calls go to Runtime::shared()
+// or to `on(runtime)`. Any thread may call. A call whose plan is cached allocates nothing and takes
+// no lock. Calls fail if the signature does not fit the op's schema.
 #pragma once
 
 #include <yard/detail/call.h>
@@ -20,8 +19,7 @@ class Runtime;   // runtime.h
 
 namespace detail {
 
-// The site for (name, letters), of Runtime::shared() if `runtime` is null. Returns null and sets
-// `why` if there is none.
+// The site on a runtime, by default the shared one. Returns null and sets `why` if there is none.
 YARD_API Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
 

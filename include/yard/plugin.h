@@ -169,8 +169,7 @@ struct yard_host {
 
 /* ---- Limits and verifiers ------------------------------------------------------------------- */
 
-/* What a kernel can take. `field` is a dimension ("hidden"), an argument ("x") or both ("x.rank").
- * */
+/* What a kernel can take. `field` is a dimension ("n"), an argument ("x") or both ("x.rank"). */
 typedef enum yard_limit_kind {
   YARD_LIMIT_DTYPE = 1,    /* argument `field` (NULL: every tensor) has a dtype of the mask `a` */
   YARD_LIMIT_MIN = 2,      /* dimension or integer `field` >= a */
@@ -205,18 +204,16 @@ typedef struct yard_query {
   yard_device_t device;
 } yard_query_t;
 
-/* A kernel's own parameter: the op's parameter it is filled from, and what the kernel takes there.
- * The host copies arguments that do not fit into a buffer, and written buffers back after a
- * success. The estimated time of copies is added to the kernel's cost. */
+/* One of a kernel's own parameters. The host copies arguments that do not fit into buffers, and
+ * written buffers back after a success. The time of copies is added to the kernel's cost. */
 typedef struct yard_param {
   uint32_t size;
   uint32_t flags;     /* YARD_PARAM_* */
   const char* name;   /* the kernel's own name, in the order the kernel takes them */
   const char* source; /* the op's parameter; NULL: of the same name */
   /* The order of its dimensions, outermost first: names of the schema ("batch heads seq dim"),
-   * letters of attention tensors ("BSHD", "BHSD", "NHD"), "row-major" or "column-major" (the last
-   * two swapped). Dimensions that are left out stay in front. Memory has no gaps unless a flag says
-   * otherwise. NULL: as the caller has it. */
+   * letters ("BSHD", "NHD"), "row-major" or "column-major" (the last two swapped). Missing ones
+   * stay in front. Without gaps unless a flag says otherwise. NULL: as the caller has it. */
   const char* layout;
   /* Mask of its dtypes; 0: any. Others are converted to the narrowest one that has all of their
    * values; without one, the kernel does not take the call. */
@@ -249,8 +246,7 @@ typedef struct yard_backend {
   void* self;
   /* Whether `device` is usable now, asked before the first choice that needs it. NULL: always. */
   int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
-  /* Returns when no work is left on the device, or on any if its index is -1. NULL: kernels finish
-   * before they return. */
+  /* Returns when no work is left on the device (index -1: any). NULL: kernels finish their work. */
   int32_t (*quiesce)(void* self, yard_device_t device);
   /* Brings a lost device back. NULL if it cannot. */
   int32_t (*reset)(void* self, yard_device_t device);
@@ -277,9 +273,8 @@ typedef struct yard_kernel {
   void* self;          /* handed to every function below */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
-  /* Features it needs, separated by blanks: of the cpu ("sve2"), or of the call's device as the
-   * program states them: "cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range,
-   * "cuda:sm_90a" that name. */
+  /* Features it needs, separated by blanks: of the cpu ("sve2") or of the call's device
+   * ("cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range, "cuda:sm_90a" that name). */
   const char* features;
   /* What limits cannot express, without side effects. `verify_reads` names the fields it reads,
    * NULL-terminated; if it is NULL, every new shape is verified. */
@@ -293,18 +288,16 @@ typedef struct yard_kernel {
   const char* const* cost_reads;
   /* Required. Gets packed arguments in the op's order, or in that of `params`. */
   int32_t (*run)(yard_call_t* call, const yard_value_t* args, uint32_t count);
-  /* As run, with arguments in registers: int32_t f(yard_call_t*, A...). By letters of
-   * `typed_signature`, which must match the op or `params`, A is: t const yard_tensor_t*, also
-   * optional; i int64_t, also enums; b int32_t; f double; v const yard_value_t*, for strings and
-   * lists. */
+  /* As run, with arguments in registers: int32_t f(yard_call_t*, A...). Letters of
+   * `typed_signature` stand for A and match the op or `params`: t const yard_tensor_t*, i int64_t
+   * (also enums), b int32_t, f double, v const yard_value_t* (strings and lists). */
   void (*typed)(void);
   const char* typed_signature;
   /* Bytes of workspace that run needs; negative is an error. */
   int64_t (*workspace)(void* self, const yard_value_t* args, uint32_t count);
-  /* State. create makes one from options; load gives it named weights; prepare prepares it for one
-   * shape; destroy frees it exactly once. States are kept by the fields of `state_fields`. trace,
-   * called instead of run on traced calls, may refuse or leave a note in the error buffer; data may
-   * be NULL. */
+  /* create makes a state from options, load gives it weights, prepare prepares it for one shape,
+   * destroy frees it once. States are kept by `state_fields`. trace, called instead of run on
+   * traced calls, may refuse or leave a note in the error buffer; data may be NULL. */
   int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
                     void** state);
   int32_t (*load)(yard_call_t* call, const yard_named_value_t* weights, uint32_t count);
@@ -317,10 +310,9 @@ typedef struct yard_kernel {
    * Each of the op's parameters fills one, or a limit (ABSENT, EQUALS) or the verifier fixes it. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
-  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?:
-   * f32[heads]". A required one limits the kernel to instances with loaded weights. With the name
-   * of a parameter, the weight stands for that argument: the state, which may hold a prepared copy,
-   * serves only calls that pass the tensor that was loaded (address, dtype, shape, strides). */
+  /* The weights that load accepts: "sink?: f32[heads]". Required ones limit the kernel to instances
+   * with loaded weights. A weight named as a parameter stands for that argument: the state, which
+   * may hold a prepared copy, serves only calls that pass the tensor that was loaded. */
   const char* weights_schema;
   /* Bytes that a state holds after prepare; negative is an error. A state beyond the bound for all
    * is destroyed, and its kernel declines. NULL: bounded in number only. */
@@ -355,9 +347,8 @@ typedef struct yard_op {
                    yard_shape_t* outputs, uint32_t output_count);
   const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */
   uint32_t tolerance_count, pad_;
-  /* Writes to the outputs how large the terms are that each result is a sum of, since rounding
-   * errors grow with these. `atol` is relative to it where it is larger than 1 and than the row's
-   * results. For ops that change no input. */
+  /* Writes to the outputs how large the terms are that each result is a sum of. `atol` is relative
+   * to that where it is larger than 1 and than the row's results. For ops that change no input. */
   int32_t (*magnitude)(yard_call_t* call, const yard_value_t* args, uint32_t count);
 } yard_op_t;
 
@@ -441,8 +432,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 
 /* ---- The manifest --------------------------------------------------------------------------- */
 
-/* Once in a library, at file scope, with the descriptor's name and version and any of the parts
- * below, without commas:
+/* Once in a library, at file scope, with the descriptor's name and version and any parts below:
  *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm") YARD_MANIFEST_FEATURES("sve2"));
  * Lists are separated by blanks. Ops that are not listed are refused at load. The manifest becomes
  * an ELF note of lines `key=value`. Sources that are linked into another binary have none. */

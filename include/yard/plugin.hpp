@@ -74,7 +74,6 @@ constexpr auto present(const char* argument) { return limit(YARD_LIMIT_PRESENT, 
 
 // Descriptors, which convert to their C structs.
 
-// A family of kernels with one vendor, one probe and one switch.
 class Backend {
  public:
   explicit Backend(const char* name) noexcept { d.size = sizeof d, d.name = name; }
@@ -132,7 +131,6 @@ class Param {
   // An optional tensor that is never given.
   Param(const char* name, std::nullptr_t) noexcept : Param(name, YARD_TAG_NONE) {}
 
-  // The op's parameter if it has another name.
   Param& from(const char* source) noexcept { return d.source = source, *this; }
   // The order of dimensions without gaps: "batch heads seq dim", "BHSD", "column-major".
   Param& layout(const char* l) noexcept { return d.layout = l, *this; }
@@ -146,7 +144,6 @@ class Param {
     return *this;
   }
   Param& align(int64_t bytes) noexcept { return d.align = bytes, *this; }
-  // Zeros fill up the last dimension to a multiple.
   Param& pad(int64_t multiple) noexcept { return d.pad = multiple, *this; }
   yard_param_t d{};
 
@@ -187,7 +184,6 @@ class Kernel {
     k.d.typed_signature = E::signature;
     return k;
   }
-  // For a typed op.
   template <auto F, class O>
   requires requires(const O& o) { o.name(); }
   static Kernel of(const O& op, const char* id) noexcept { return of<F>(op.name(), id); }
@@ -270,8 +266,8 @@ class Plugin {
   Kept<yard_function_t> functions_;
 };
 
-// The descriptor of what kMake() returns, which runs at the first call. Not a function-local
-// static, for which a forked child may wait for ever.
+// The descriptor that kMake() makes at the first call. A forked child may wait for ever for a
+// function-local static.
 template <Plugin (*kMake)()>
 const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
@@ -280,8 +276,8 @@ const yard_plugin_t* made_once() {
   return made->get();
 }
 
-// A kernel with state: an S that is made from options and given weights. All functions but the
-// constructor are optional.
+// A kernel with state: an S that is made from options and given weights. Only the constructor is
+// required. Runs get it from Call::state().
 //
 //   struct Scaler {
 //     explicit Scaler(Named options) : by(options.number("by")) {}
@@ -292,10 +288,7 @@ const yard_plugin_t* made_once() {
 //     double by;
 //     Tensor bias{nullptr};
 //   };
-//   void scale(Call call, Tensor out, Tensor x) { use(call.state<const Scaler>()->by); }
-//
-//   static const char* const fields[] = {"d", nullptr};  // a state for each `d`
-//   with_state<Scaler>(Kernel::of<scale>("scale", "default.acme"), "by: float = 1.0", fields)
+//   with_state<Scaler>(Kernel::of<scale>("scale", "default.acme"), "by: float = 1.0", kFields)
 //
 // Several threads may run on one state at once, so runs must not change it. `options` and `weights`
 // are schemas. States are kept apart for the values of `fields`, which ends in nullptr.
@@ -314,10 +307,8 @@ Kernel with_state(Kernel kernel, const char* options = nullptr, const char* cons
   return kernel;
 }
 
-// Cost estimates from a measurement of the machine. Any thread may call these.
-//
-//   double measure() { return best_ns([] { std::memcpy(to, from, sizeof to); }) / sizeof to; }
-//   double cost(void*, const int64_t* f, uint32_t) { return f[0] * measured_once<measure>(); }
+// Cost estimates from a measurement of the machine: `fields[0] * measured_once<measure>()`. Any
+// thread may call these.
 
 // Nanoseconds of the fastest run, at least 1.
 template <class F>

@@ -5,8 +5,7 @@
 //       .add(function<add>("math", "add", "acme").priority(10))
 //       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons).samples<some_calls>())
 //
-// The manifest lists the groups (FUNCTIONS of yard_add_plugin). Signatures are compared at load,
-// with the layouts of C++ types.
+// The manifest lists the groups (FUNCTIONS of yard_add_plugin). Loading compares signatures.
 #pragma once
 
 #include <yard/verdict.h>
@@ -103,7 +102,6 @@ class ResultSamples<R(A...)> {
   yard_function_next_t* next_;
 };
 
-// An implementation around the function F.
 template <auto F>
 class Function {
  public:
@@ -131,8 +129,7 @@ class Function {
     };
     return *this;
   }
-  // M(const ResultSamples<Signature>&) makes calls of a function without a verifier. N is the next
-  // one if F takes a yard::Next.
+  // M(const ResultSamples<Signature>&) checks results. N is the next one if F takes a yard::Next.
   template <auto M, auto N = nullptr>
   Function& results() noexcept {
     d.samples = [](void*, const void* to) {

@@ -34,8 +34,8 @@ struct PluginSettings {
   // $XDG_STATE_HOME or ~/.local/state. Files that other users can write are ignored.
   std::string state_directory;
 
-  // Called before each step of a load ("opening", "query", "start"), so that a crash can be
-  // located. Must not throw or use the runtime.
+  // Called before the steps of a load, "opening", "query", "start". Must not throw or use the
+  // runtime.
   std::function<void(std::string_view path, std::string_view step)> watch;
 };
 
@@ -82,22 +82,19 @@ YARD_API Status write_plugin_lock(const std::string& path, const std::vector<Plu
 // query, start or stop all but list() and inspect() fail with `would_deadlock`.
 class YARD_API Plugins {
  public:
-  // Searches files and directories (absolute paths) before the places known so far, or those again.
-  // Fails if an entry itself is invalid; refused files of a directory are only listed. Unloaded
-  // plugins stay unloaded unless their file is given or has changed. Plugins for an op or group in
-  // use are loaded at once.
+  // Searches files and directories (absolute paths) before the known places, or these again. Fails
+  // only for invalid entries; refused files are listed. Unloaded plugins stay so unless their file
+  // is given or has changed. Plugins for an op or group in use are loaded at once.
   Status discover(const std::vector<std::string>& paths = {});
   std::vector<PluginInfo> list() const;  // in search order, with those that were refused
-  // A name, or the absolute path of a file. Does nothing if it is loaded. A failure changes
-  // nothing.
+  // A name, or the absolute path of a file. If it fails, nothing has changed.
   Status load(std::string_view name_or_path);
   // Unregisters it at once, unless others depend on an op or backend of it. The ticket is done when
   // no call uses it, its state is destroyed and the library is closed.
   Result<Ticket> unload(std::string_view name);
-  // Replaces a loaded plugin by the file that is now at its path, or at another absolute path, in
-  // one change: every call finds the old or the new version. The old one stays if the new one is
-  // refused or lacks what others depend on. Breakers of its backend close, except those opened
-  // manually. Does nothing if the digest is the same.
+  // Replaces a plugin by the file now at its path, or at another, in one change: calls find the old
+  // or the new version. The old one stays if the new one is refused or lacks what others depend on.
+  // Breakers of its backend close unless opened manually. The same digest changes nothing.
   Result<Ticket> replace(std::string_view name, std::string_view path = {});
   Status forget(std::string_view name_or_path);  // removes it from the list; it is not loaded
 
@@ -108,9 +105,8 @@ class YARD_API Plugins {
   // For `require_verified`.
   Status remember_verified(std::string_view sha256, bool passed = true) const;
 
-  // States what devices other than the cpu have: "cuda:sm_90" of all, "cuda:1:sm_90" of one. A
-  // number after the last '_' is a level, which satisfies lower ones. Refused plugins are tried
-  // again.
+  // States features of devices: "cuda:sm_90" of all, "cuda:1:sm_90" of one. A number after the last
+  // '_' is a level, which satisfies lower ones. Refused plugins are tried again.
   Status state_device_features(const std::vector<std::string>& features);
 
   // For the library itself.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy: which kernels are preferred, allowed and forced, for the process or a block of code, and
-// modes of the program.
+// Policy: which kernels are preferred, allowed and forced, and modes of the program.
 //
 //   yard::Policy p;
 //   p.prefer = yard::Kind::kVendor;
@@ -10,10 +9,9 @@
 //   static const yard::Scope careful = yard::Scope().strict().deny_vendors({"acme"});
 //   yard::ScopedPolicy in(careful);  // for this block and thread, entered in nanoseconds
 //
-// An unset field leaves the decision to a weaker source. Call options precede scopes, inner scopes
-// outer ones, then come the process's policy, the environment and the rule file. The stronger
-// policy replaces scalars, per-op entries, locks and allow lists. Deny lists add up, and deny
-// precedes allow. Any thread may call any function.
+// Stronger sources come first: call options, inner scopes, outer scopes, the process, the
+// environment, the rule file. The stronger policy replaces scalars, per-op entries, locks and allow
+// lists. Deny lists add up, and deny precedes allow. Any thread may call any function.
 #pragma once
 
 #include <yard/plugin.h>
@@ -80,7 +78,6 @@ struct ThreadHead;
 }  // namespace detail
 
 // A policy for the calls of a thread in a block. Each function returns a copy with one thing more.
-// Calls in a scope with an invalid policy fail.
 class YARD_API Scope {
  public:
   Scope();

@@ -21,9 +21,8 @@ struct ChangeList;
 struct TicketState;
 }  // namespace detail
 
-// Additions, replacements and removals, in order. Descriptors are copied at once. Function
-// pointers, `self` and `keep` stay in use until the part is gone. apply() reports invalid
-// descriptors.
+// Additions, replacements and removals, in order. Descriptors are copied. Function pointers, `self`
+// and `keep` are used until the part is gone. apply() reports invalid descriptors.
 class YARD_API Changes {
  public:
   Changes();

@@ -33,8 +33,7 @@ struct RuntimeSettings {
   std::vector<std::string> device_features = {};  // see Plugins::state_device_features()
   // By name. Known before the rule file is read, which may name them.
   std::map<std::string, ModeProvider, std::less<>> modes = {};
-  // Whether live control (inspect.h) reaches it. Off in privileged processes and by
-  // YARD_INSPECT=off.
+  // Whether live control (inspect.h) reaches it; never in privileged processes.
   bool inspect = true;
 };
 
@@ -48,8 +47,7 @@ class YARD_API Runtime {
 
   static Runtime& shared();  // of the process; made on first use, never destroyed
 
-  // The most threads that a loop of a kernel uses; 0 means all that it may run on. For all
-  // runtimes.
+  // The most threads of a kernel's loop, in all runtimes; 0 means all that it may run on.
   static void limit_threads(int32_t most) noexcept;
 
   // Back to the built-in backends, without the policy, static map and active backends set here.

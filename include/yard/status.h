@@ -7,7 +7,6 @@
 //
 //   yard::Result<yard::Listing> r = find();  // a value, or the Status that tells why there is none
 //   if (!r.ok()) return std::move(r).status();
-//   use(*r);  // value() throws yard::Error instead
 //
 // Success is a null pointer. Headers do not repeat the includes of headers that they include.
 #pragma once

@@ -90,9 +90,8 @@ class alignas(16) TensorView {
  public:
   // Rank 0, invalid dtype. Calls refuse it.
   TensorView() noexcept { make_invalid(); }
-  // Without strides the tensor is compact, row-major. Calls refuse views of more than YARD_MAX_RANK
-  // dimensions, and null data of tensors with elements. Only what the op's schema writes is
-  // written, so inputs may be constant.
+  // Without strides it is compact, row-major. Calls refuse more than YARD_MAX_RANK dimensions, and
+  // null data of tensors with elements. Inputs may be constant: only outputs are written.
   TensorView(const void* data, DType dtype, Sizes shape, Sizes strides = {},
              Device device = {}) noexcept {
     init(const_cast<void*>(data), dtype, shape, strides, device);
@@ -128,9 +127,8 @@ class alignas(16) TensorView {
   // The caller's own object, which the kernel gets.
   YARD_API TensorView with_origin(void* origin) const noexcept;
 
-  // Device, dtype, rank, sizes and strides in two words: the key of the call memo. An inexact form
-  // (more than four dimensions, very large sizes, unusual strides, no data) may be that of several
-  // tensors.
+  // Device, dtype, rank, sizes and strides in two words, the key of the call memo. Inexact forms
+  // (no data, rank above 4, very large sizes, unusual strides) may be those of several tensors.
   struct Form {
     uint64_t head;  // low bits of the facts word, the first of sizes and strides in 37, kInexact
     uint64_t dims;  // the next three of these: 20, 20 and 24 bits; the rest is compact
@@ -219,8 +217,7 @@ class alignas(16) TensorView {
   Form form_;
 };
 
-// A compact view of a contiguous container; invalid if the shape needs more elements than the
-// container has.
+// A compact view; invalid if the container has too few elements.
 template <class C>
 TensorView view(C& c, Sizes shape) noexcept {
   using T = std::remove_cvref_t<decltype(*std::data(c))>;

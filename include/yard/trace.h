@@ -7,10 +7,9 @@
 //
 //   runtime.recording().to("calls.txt").or_throw();  // or YARD_RECORD=calls.txt
 //
-// A TraceScope checks the thread's calls in a block, infers their shapes and writes them down
-// instead of running them. A Recording writes what a runtime does, as counts of calls or as a trace
-// over time for Perfetto. That costs some hundred nanoseconds per call. Neither sees calls through
-// frozen handles.
+// A TraceScope checks the thread's calls in a block and writes them down instead of running them. A
+// Recording counts the calls of a runtime or traces them over time (Perfetto), for some hundred
+// nanoseconds per call. Neither sees calls through frozen handles.
 #pragma once
 
 #include <yard/status.h>
@@ -86,8 +85,8 @@ class YARD_API Recording {
   Status stop();  // no error if nothing is recorded
   Stats stats() const;
 
-  // Level 1 prints a line on standard error for each call and failure, level 2 also for selections
-  // and transforms. Initially it is YARD_VERBOSE. `yard run` reads these lines.
+  // Level 1 prints a line on stderr for each call and failure, level 2 also for selections and
+  // transforms. Initially it is YARD_VERBOSE.
   Status set_verbose(int level);
   int verbose() const;
 

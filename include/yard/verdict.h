@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What implementations of functions (function.h) have besides their code, in programs and plugins:
-// verifiers, sample calls and the rest of a chain. Needs only plugin.h and detail/signature.h.
+// What implementations of functions (function.h) have besides their code. Standalone with plugin.h.
 //
 //   yard::Verdict fits(const Norm& n, float) {
 //     if (n.width > 256) return yard::Reject("width {0} is above {1}", n.width, 256);
@@ -8,9 +7,8 @@
 //   }
 //   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
 //
-// A verifier has its function's parameters, which it cannot change, perhaps after a const
-// FunctionQuery&. It is cheap and always gives the same answer. Several threads may call it at
-// once.
+// A verifier has its function's parameters, perhaps after a const FunctionQuery&, and changes
+// nothing. It is cheap and always gives the same answer. Several threads may call it.
 #pragma once
 
 #include <yard/detail/signature.h>
@@ -20,8 +18,7 @@
 
 namespace yard {
 
-// The rest of a chain of implementations, at last the default. Valid until the implementation
-// returns.
+// The rest of a chain of implementations, at last the default. Valid until its caller returns.
 template <class Signature>
 class Next;
 template <class R, class... A>
@@ -84,8 +81,7 @@ class FunctionQuery {
   const yard_host_t* host_;
 };
 
-// Takes sample calls, by which verifiers are checked: the arguments of a function, once for each
-// branch of the verifiers. Borrows them.
+// Takes sample calls for verifiers: borrowed arguments, at best one call for each branch.
 template <class Signature>
 class SampleCalls;
 template <class R, class... A>
@@ -165,8 +161,7 @@ inline constexpr bool kTakes =
 
 struct NoVerifier {};  // stands for a verifier that accepts everything
 
-// An implementation and its verifier behind the two functions of a descriptor. Texts numbers the
-// texts of reasons and has the host.
+// An implementation and its verifier as C functions. Texts numbers reasons and has the host.
 template <class S, class F, class V, class Texts>
 struct FunctionEntry;
 template <class R, class... A, class F, class V, class Texts>

@@ -6,9 +6,6 @@
 //   options.kernel = "vendor.acme";
 //   yard::VerifyReport report = yard::verify(yard::Runtime::shared(), options).value();
 //   if (!report.ok()) std::puts(report.kernels[0].worst.what.c_str());
-//
-//   yard::CanaryDump dump = yard::read_canary_dump("dumps/canary-....yarddump").value();
-//   yard::CanaryReplay again = yard::replay(yard::Runtime::shared(), dump).value();
 #pragma once
 
 #include <yard/runtime.h>
@@ -170,8 +167,8 @@ struct CanaryReplay {
   bool ok() const noexcept { return status.ok() && damage.empty() && difference.within; }
 };
 
-// Runs the kernel of the dump, or another one of the op, on the inputs, and compares it as the
-// canary did, or with the reference kernel. Ignores policy and health.
+// Runs a kernel of the op, by default the dump's, on the inputs, and compares it as the canary did.
+// Ignores policy and health.
 YARD_API Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
                                      std::string_view kernel = {});
 

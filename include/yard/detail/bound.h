@@ -25,7 +25,6 @@ YARD_API Status::Rep* after_bound(BoundState* state, const Route& route, yard_ca
                                   const yard_value_t* args, int32_t code);
 YARD_API std::string bound_kernel(BoundState* state);
 
-// The kernel of a bound handle.
 struct BoundKernel {
   std::shared_ptr<BoundState> state;
 
@@ -59,8 +58,7 @@ struct BoundKernel {
   }
 };
 
-// A nested call below this address would leave the thread's stack too little room
-// (base/reclaimer.h). The largest number until the thread has asked.
+// Nested calls below this address leave too little stack. Large until the thread has asked.
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
     __attribute__((tls_model("initial-exec")));
 
@@ -70,7 +68,6 @@ YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
 YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
 YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
 
-// The kernel of a frozen handle.
 struct FrozenKernel {
   void (*typed)(void) = nullptr;  // null if it cannot be called in registers
   const yard_host_t* host = nullptr;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inlined part of a typed call, which passes arguments in registers to the typed entry of the
-// memo's kernel. Not for direct use.
+// The inlined part of a typed call. Not for direct use.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -17,8 +16,7 @@ YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
 // Runs the plan of a route without a typed entry, or a call that is timed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
-// In a catch block: writes the exception's text into the call's error buffer. Rethrows the
-// unwinding of a cancelled thread.
+// In a catch block: writes the exception's text to the call's buffer, or rethrows a cancellation.
 YARD_API void note_exception(yard_call_t* call);
 
 // For a kernel without workspace or state. Field by field: g++ writes a braced list twice.
@@ -154,8 +152,7 @@ struct TypedForm {
     return hash_end(thread, h);
   }
 
-  // Whether `m`, whose first word is equal, is the memo of a call that was `first`. Also false
-  // where only dispatch() can tell.
+  // Whether `m`, whose first word is equal, fits a call that was `first`. dispatch() finds others.
   [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& first,
                                              const P&... p) noexcept {
     load_again();
@@ -262,8 +259,7 @@ struct TypedKept : Kept {
 YARD_API Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
                                    ThreadHead::Value& calls, int32_t code);
 
-// Runs a memo's kernel; `failed` is null on success. Returns false if the memo is stale. The thread
-// is_unfenced().
+// `failed` is null on success. Returns false if the memo is stale. The thread is_unfenced().
 template <class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inline part of a call of a function (function.h). Not for direct use.
 //
-// The tables of functions belong to the snapshot, so that one store switches them together. A call
-// holds the snapshot with its hazard slot while it asks verifiers, and then only the implementation
-// that runs, unless that takes a Next. A site whose function no backend serves is `quiet`: its
-// calls read nothing else.
+// One store of a snapshot switches all tables. A call holds the snapshot with its hazard slot while
+// it asks verifiers, and then only the implementation that runs, unless that takes a Next. Calls of
+// a `quiet` site, which no backend serves, read nothing else.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -52,8 +51,7 @@ struct FunctionSamples {
 
 // A declared function: one per group, name, signature and options. Never freed.
 struct FunctionSite {
-  // No backend serves it outside of scopes. Set after the publication that allows this, cleared
-  // before the one that does not.
+  // No backend serves it outside of scopes. Set after such a publication, cleared before others.
   std::atomic<bool> quiet{false};
   uint32_t index = 0;
   Selection selection = Selection::kEnabled;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The read side of reclamation. Not for direct use. A thread announces what it uses in a hazard
-// slot, one for each nested call. The reclaimer looks in all slots before it frees
-// (src/base/reclaimer.h); neither side waits.
+// slot for each nested call. The reclaimer looks in all slots before it frees.
 #pragma once
 
 #include <yard/status.h>
@@ -38,10 +37,10 @@ struct alignas(64) ThreadHead {
   uint32_t depth = 0;  // slots in use
   // Inline slots that need no fence; none where readers must fence.
   std::atomic<uint32_t> unfenced{kInlineSlots};
-  // Calls until the next timed one, which finds 0. The library sets it again, at random.
+  // Calls until the next timed one. The library sets it again, at random.
   static constexpr int32_t kSampledOneIn = 128;
   int32_t until_sample = kSampledOneIn / 2;
-  // Whether a call is timed. Called once for each call.
+  // Called once for each call. True if the call is timed.
   [[gnu::always_inline]] bool count_down() noexcept { return --until_sample < 0; }
   // Counters in chunks, which are null until first used.
   using Value = std::atomic<uint64_t>;
@@ -87,8 +86,7 @@ extern YARD_API thread_local constinit ThreadHead* t_thread
 YARD_API ThreadHead& register_thread();
 YARD_API ThreadHead* try_register_thread() noexcept;
 
-// A reader's slot for the length of a call. Nests; used by one thread. kUnfenced requires that the
-// thread is_unfenced().
+// A reader's slot for a call. Nests; used by one thread. kUnfenced: the thread is_unfenced().
 template <bool kUnfenced>
 class BasicGuard {
  public:
@@ -96,8 +94,7 @@ class BasicGuard {
       : thread_(thread), slot_(kUnfenced ? thread.slots[thread.depth] : thread.slot()) {
     ++thread_.depth;
   }
-  // For a function, which may call itself without end. Throws yard::Error where calls nest too
-  // deep.
+  // For functions, which may call themselves. Throws yard::Error where calls nest too deep.
   template <class Site>
   [[gnu::always_inline]] BasicGuard(ThreadHead& thread, const Site& site)
       : thread_(thread),

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The call memo: what a thread remembers of its calls. Not for direct use.
 //
-// A memo maps the exact form of a call (site, scope, and of every tensor device, dtype, rank,
-// sizes, strides, needed alignment, and for written ones the distance from the others) to the route
-// to its kernel, without schema check and key. A memo belongs to its thread, owns nothing, and is
-// valid while the op's version is the one it was stored under.
+// A memo maps the exact form of a call (site, scope, and each tensor's device, dtype, rank, sizes,
+// strides, alignment and distance from written ones) to the route to its kernel. It belongs to its
+// thread, owns nothing, and is valid while the op's version is the one it was stored under.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -70,8 +69,7 @@ struct alignas(64) CallMemo {
   uint16_t written = 0;                // bit n: tensor n is written
   uint8_t tensors = 0, more = 0;
   alignas(64) uint64_t words[kWords] = {};
-  // With kAlignment, byte n of `align_mask` has the low address bits of tensor n that must be those
-  // in `align`.
+  // Byte n of `align_mask` has the address bits of tensor n that must be those in `align`.
   static constexpr uint32_t kAlignable = 8;  // tensors
   uint64_t align_mask = 0, align = 0;
 };
@@ -91,8 +89,7 @@ struct CallMemos {
   static constexpr uint32_t kPromoted = 16;
   uint32_t hits_away = 0;
 
-  // Whether a form of this hash was seen lately. Only then it gets a memo, so that growing
-  // sequences neither store memos nor evict those in use.
+  // Only forms that come again get memos: growing sequences neither store nor evict any.
   bool seen_before(uint64_t hash) noexcept {
     const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
     uint32_t(&set)[kSeenWays] = seen[(hash >> 50) % kSeenSets];
@@ -132,8 +129,7 @@ static_assert(sizeof(CallMemo) == 832,
 [[gnu::always_inline]] inline uint64_t in_place_part(bool in_place) noexcept {
   return uint64_t{in_place} << 40;
 }
-// The factor and the rotations were found by search: 16 or 32 consecutive sizes, also in place or
-// strided, have homes of their own.
+// Found by search: 16 or 32 consecutive sizes, also in place or strided, have different homes.
 [[gnu::always_inline]] inline uint64_t hash_end(const ThreadHead& thread, uint64_t hash) noexcept {
   return hash * thread.hash_factor;
 }

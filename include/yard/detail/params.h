@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter types of typed ops: `Out` for `out!`, `InOut` for `x~`, `In` for plain tensors, the
-// `Opt` forms for optional ones, arithmetic types, enums (or integers) for enum parameters, InList
-// (call_spec.h), std::string_view.
+// The parameter types of typed ops: `Out` for `out!`, `InOut` for `x~`, `In`, their `Opt` forms,
+// arithmetic types, enums (or integers), InList (call_spec.h) and std::string_view.
 #pragma once
 
 #include <yard/tensor.h>

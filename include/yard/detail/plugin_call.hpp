@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace yard::plugin {
 
@@ -44,8 +45,7 @@ class Tensor {
     ((offset += static_cast<int64_t>(index) * stride(axis++)), ...);
     return data<T>()[offset];
   }
-  // The number of rows, if all dimensions but the last are one, and where a row begins. Elements of
-  // a row are stride(-1) apart.
+  // All dimensions but the last as one. Elements of a row are stride(-1) apart.
   int64_t rows() const noexcept {
     int64_t n = 1;
     for (int i = 0; i + 1 < t_->ndim; ++i) n *= t_->shape[i];
@@ -78,7 +78,6 @@ class Tensor {
 
 using TensorList = std::span<const yard_tensor_t* const>;
 
-// One run of a kernel.
 class Call {
  public:
   explicit Call(yard_call_t* c) noexcept : c_(c) {}
@@ -118,8 +117,7 @@ class Call {
     return code;
   }
 
-  // Runs body(begin, end) over [0, count) on the host's threads. Throws the first exception of a
-  // body when all have ended.
+  // Runs body(begin, end) over [0, count) on the host's threads. Throws a body's first exception.
   template <class Body>
   void parallel_for(int64_t count, int64_t grain, const Body& body) const {
     const yard_host_t* host = c_->host;

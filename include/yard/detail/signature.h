@@ -5,11 +5,8 @@
 //   yard::signature_of<int64_t(const Builder&, float*)>()  // "i64(const ir::Builder{48:8}&, f32*)"
 //
 // A class or enum has its full name and {size:alignment}, and in an unnamed namespace a number of
-// its source file. A type that stays incomplete, or whose name compilers spell differently, is
-// given a name:
-//   template <> struct yard::TypeName<Context> {
-//     static constexpr std::string_view text = "acme::Context";
-//   };
+// its source file. Types that stay incomplete or that compilers spell differently are given names:
+//   template <> struct yard::TypeName<T> { static constexpr std::string_view text = "acme::T"; };
 #pragma once
 
 #include <array>
@@ -88,8 +85,7 @@ constexpr void put_layout(SignatureText& to) {
 constexpr bool is_of_one_file(std::string_view name) {
   return name.find("{anonymous}") != name.npos || name.find("(anonymous namespace)") != name.npos;
 }
-// Such a T gives this function internal linkage, so that every file has its own. The path is
-// private, so it is hashed.
+// Such a T gives this function internal linkage. The path is private, so it is hashed.
 template <class T>
 constexpr void put_file(SignatureText& to) {
   uint64_t hash = 14695981039346656037ull;
