@@ -18,11 +18,8 @@ extern "C" {
 
 #define YARD_C_API __attribute__((visibility("default")))
 
-/* An op; valid for the life of the process. */
-typedef struct yard_op_ref yard_op_ref_t;
-
-/* An op with options and weights of its own, for kernels that have state. */
-typedef struct yard_instance yard_instance_t;
+typedef struct yard_op_ref yard_op_ref_t;     /* an op; valid for the life of the process */
+typedef struct yard_instance yard_instance_t; /* an op with options and weights of its own */
 
 /* What one call may ask for. Zero stands for nothing. */
 typedef struct yard_options {

@@ -13,7 +13,6 @@
 
 #include <yard/detail/params.h>
 #include <yard/plugin.h>
-#include <yard/tensor.h>
 
 #include <functional>
 #include <map>

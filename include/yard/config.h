@@ -224,13 +224,11 @@ struct ConfigChange {
 // In the order of the file. A rule that moved counts as removed and added.
 YARD_API std::vector<ConfigChange> diff(const Config& before, const Config& after);
 
-// With kernel_locks, kernel_denies and kernel_allows.
-YARD_API Policy policy_of(const Config& config);
+YARD_API Policy policy_of(const Config& config);  // with locks, denies and allows
 // settings.breaker over `base`. The result may be invalid if the config was made in code.
 YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings& base = {});
 
-// The kernel of each op in mode static (docs/guides/modes.md).
-using StaticMap = std::map<std::string, std::string, std::less<>>;
+using StaticMap = std::map<std::string, std::string, std::less<>>;  // op → kernel, in mode static
 
 struct WatchSettings {  // settings.reload of the file in force has precedence
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);       // at least 20 ms
@@ -261,7 +259,6 @@ struct ConfigEvent {
   std::vector<ConfigProblem> problems;  // errors of refused rules, and warnings
 };
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
-// `rules.yaml: refused, version 3 stays in force`, then a line for each problem.
 YARD_API std::string to_string(const ConfigEvent& event);
 
 // Called after each change and refusal, in order, on a thread of the runtime. May use the runtime

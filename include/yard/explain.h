@@ -37,7 +37,6 @@ struct Candidate {
   std::vector<Score> scores;
   std::string placed_by;  // "fallback_chains.softmax (rules.yaml:9)" if a chain gave it its place
 };
-// "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
 YARD_API std::string to_string(const Candidate::Score& score);
 
 struct PolicyNote {
@@ -50,9 +49,8 @@ struct Explanation {
   std::string selected;               // id of the winner; empty if no kernel can run
   std::vector<Candidate> candidates;  // in the order of attempts, then the others
   std::vector<PolicyNote> policy;
-  // "deny_vendors excluded vendor.acme, which would have been first"
-  std::vector<std::string> counterfactuals;
-  uint64_t generation = 0;  // of the snapshot
+  std::vector<std::string> counterfactuals;  // "deny_vendors excluded vendor.acme, ..."
+  uint64_t generation = 0;                   // of the snapshot
 
   YARD_API std::string to_text(bool colour = false) const;  // an aligned table
   YARD_API std::string to_json() const;

@@ -35,8 +35,7 @@ struct BreakerSettings {
   uint32_t half_open_max_calls = 3;  // probes per half-open period, which is as long as `cooldown`
   bool operator==(const BreakerSettings&) const = default;
 };
-// The error names the first invalid value and what was expected.
-YARD_API Status validate(const BreakerSettings& settings);
+YARD_API Status validate(const BreakerSettings& settings);  // the error names the invalid value
 
 enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };  // "closed", "open", "half_open"
 YARD_API const char* to_string(BreakerState state) noexcept;
@@ -52,8 +51,7 @@ struct BreakerEvent {
 };
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 YARD_API std::string to_string(const BreakerEvent& event);
-// Events that are kept until they are taken; the oldest are dropped.
-inline constexpr size_t kBreakerEvents = 256;
+inline constexpr size_t kBreakerEvents = 256;  // kept until taken; the oldest are dropped
 
 class CircuitBreaker;
 
@@ -85,7 +83,7 @@ class [[nodiscard]] BreakerPermit {
   bool probe_ = false;
 };
 
-// A breaker for any program. It reads no clock; times are passed in.
+// A breaker for any program, which reads no clock. Without `duration`, open() lasts until close().
 class YARD_API CircuitBreaker {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -104,7 +102,6 @@ class YARD_API CircuitBreaker {
 
   BreakerPermit try_acquire(Time now);
 
-  // Without `duration` it stays open until close().
   void open(Time now, std::string_view why = {},
             std::optional<std::chrono::nanoseconds> duration = {});
   void close(Time now);

@@ -45,8 +45,7 @@ YARD_API void set_log_level(LogLevel level) noexcept;
 // kNotFound, with a suggestion, for an unknown name.
 YARD_API Status set_log_level(std::string_view logger, LogLevel level);
 YARD_API LogLevel log_level(std::string_view logger) noexcept;  // the default for an unknown name
-// The layers of the library, and `backend` for messages of kernels and plugins.
-YARD_API std::vector<std::string_view> loggers();
+YARD_API std::vector<std::string_view> loggers();               // layers, and `backend` for plugins
 
 // Sets all levels from one text, `info,select=debug`; the empty one resets them. An invalid text
 // changes nothing, and the error lists all that is wrong.

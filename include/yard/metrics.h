@@ -35,11 +35,9 @@ struct Metric {
   const MetricInfo* info = nullptr;
   std::vector<Sample> samples;  // by their labels
 };
-// Upper bounds of the buckets in seconds, without the last, which is infinite.
-YARD_API std::span<const double> metric_bounds() noexcept;
+YARD_API std::span<const double> metric_bounds() noexcept;  // finite bounds in seconds
 
-// Series of each metric. Those beyond, by name, are counted together as `other`.
-inline constexpr size_t kMaxSeries = 1000;
+inline constexpr size_t kMaxSeries = 1000;  // of a metric; others count as `other`
 
 // Of a runtime, or of a process whose figures were read from elsewhere.
 YARD_API std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
@@ -66,7 +64,6 @@ struct MetricsServerSettings {
 // Answers GET /metrics on its own threads. The runtime must outlive it. A forked copy is silent.
 class MetricsServer {
  public:
-  // An error if the address is invalid or in use.
   YARD_API static Result<MetricsServer> start(const Runtime& runtime,
                                               const MetricsServerSettings& settings = {});
   MetricsServer(MetricsServer&&) = default;

@@ -138,18 +138,15 @@ struct yard_host {
   void (*release)(void* self, yard_device_t device, void* memory);
   /* More workspace, valid until run returns. NULL if there is none. */
   void* (*scratch)(void* self, yard_call_t* call, uint64_t bytes);
-  /* Logs one line under the plugin's name. */
-  void (*log)(void* self, int32_t level, const char* message);
+  void (*log)(void* self, int32_t level, const char* message); /* under the plugin's name */
   /* Writes printf-style text into the call's error buffer and returns `code`. */
   int32_t (*fail)(void* self, yard_call_t* call, int32_t code, const char* format, ...);
   /* Runs body(context, begin, end) over [0, count) in pieces of at least `grain`, on the host's
    * threads in the caller's scope. Returns when all are done. */
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
-  /* Threads that parallel_for may use for this caller. `self` may be NULL. */
-  int32_t (*concurrency)(void* self);
-  /* The stream the caller works on (a cudaStream_t, say); NULL is the default one. */
-  void* (*stream)(void* self, yard_device_t device);
+  int32_t (*concurrency)(void* self); /* threads for parallel_for; `self` may be NULL */
+  void* (*stream)(void* self, yard_device_t device); /* the caller's; NULL: the default one */
   /* 1 if the feature can be used ("avx512f", "sve2"), 0 if not, -1 for an unknown name. Devices
    * other than the cpu have what the program has stated. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
@@ -159,7 +156,6 @@ struct yard_host {
                      uint32_t count);
 };
 
-/* Flags of calls and queries. */
 #define YARD_CALL_DETERMINISTIC 1u /* the caller wants the same bits every time */
 #define YARD_CALL_CAPTURING 2u     /* a graph is being recorded: no sync, no allocation */
 #define YARD_CALL_INFERENCE 4u     /* no gradient will be computed */
@@ -248,8 +244,7 @@ typedef struct yard_backend {
   int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
   /* Returns when no work is left on the device (index -1: any). NULL: kernels finish their work. */
   int32_t (*quiesce)(void* self, yard_device_t device);
-  /* Brings a lost device back. NULL if it cannot. */
-  int32_t (*reset)(void* self, yard_device_t device);
+  int32_t (*reset)(void* self, yard_device_t device); /* brings a lost device back, or NULL */
   /* A capture begins (1) or ends (0) on a stream. */
   int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
   const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
@@ -412,8 +407,7 @@ typedef struct yard_plugin {
   uint32_t backend_count, op_count, kernel_count, function_count;
   /* Called once, after the checks and before the first use. A failure undoes the load. */
   int32_t (*start)(const yard_host_t* host, char* error, uint64_t error_size);
-  /* Called once, when no part of it runs or can run. */
-  void (*stop)(void);
+  void (*stop)(void); /* called once, when no part of it runs or can run */
 } yard_plugin_t;
 
 /* `host_abi` is the newest version that the host knows. */

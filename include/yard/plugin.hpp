@@ -35,9 +35,8 @@
 
 namespace yard::plugin {
 
-// Limits, to fill a `yard_limit_t` table: a call reaches the kernel only if all of them hold.
-
-// `field` is a dimension or an integer, `argument` a tensor (null: all), a scalar or an optional.
+// Limits for a `yard_limit_t` table: calls must fit them all. `field` is a dimension or an integer,
+// `argument` a tensor (null: all), a scalar or an optional.
 constexpr yard_limit_t limit(uint32_t kind, const char* field, int64_t a = 0,
                              int64_t b = 0) noexcept {
   return {kind, 0, field, a, b, 0};
@@ -71,8 +70,6 @@ constexpr auto equals(const char* argument, int64_t value) {
 }
 constexpr auto absent(const char* argument) { return limit(YARD_LIMIT_ABSENT, argument); }
 constexpr auto present(const char* argument) { return limit(YARD_LIMIT_PRESENT, argument); }
-
-// Descriptors, which convert to their C structs.
 
 class Backend {
  public:
@@ -323,7 +320,6 @@ double best_ns(const F& f, int runs = 3) {
   return std::max(best, 1.0);
 }
 
-// The result of kMeasure(), which runs at the first call.
 template <auto kMeasure>
 const decltype(kMeasure())& measured_once() {
   static constinit decltype(kMeasure()) measured{};

@@ -36,7 +36,6 @@ struct ReasonTexts {
   }
 };
 
-// Hands the host a sample call, which is ask(function or verifier, its self, verdict).
 template <class F>
 void take_sample(const void* to, F ask) {
   const yard_sample_t sample{

@@ -102,7 +102,6 @@ class YARD_API Plugins {
   PluginInfo inspect(std::string_view path) const;
   // As inspect(), with the checks that load() makes before it opens a file.
   PluginInfo would_load(std::string_view path) const;
-  // For `require_verified`.
   Status remember_verified(std::string_view sha256, bool passed = true) const;
 
   // States features of devices: "cuda:sm_90" of all, "cuda:1:sm_90" of one. A number after the last

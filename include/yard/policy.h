@@ -46,12 +46,10 @@ struct Policy {
   std::optional<bool> reference_only;         // only reference kernels
   // Op name → `default`, `vendor`, `reference`, `vendor:NAME` or `impl:ID`, best first.
   std::map<std::string, std::vector<std::string>, std::less<>> per_op;
-  // Kernels without a vendor are not affected.
   std::optional<std::vector<std::string>> allow_vendors;
-  std::vector<std::string> deny_vendors;
-  // Globs (`*`, `?`) over kernel ids.
+  std::vector<std::string> deny_vendors;  // kernels without a vendor are not affected
   std::optional<std::vector<std::string>> allow_kernels;
-  std::vector<std::string> deny_kernels;
+  std::vector<std::string> deny_kernels;  // globs (`*`, `?`) over ids, as allow_kernels
   // Op name or glob → kernel id. A lock bypasses neither deny nor capability.
   std::map<std::string, std::string, std::less<>> locks;
   std::map<std::string, bool, std::less<>> backends;  // name → on or off
@@ -64,8 +62,7 @@ struct Policy {
 };
 
 YARD_API Policy merge(const Policy& weaker, const Policy& stronger);
-// The error names the field and what was expected.
-YARD_API Status validate(const Policy& policy);
+YARD_API Status validate(const Policy& policy);  // the error names the field
 YARD_API const char* to_string(Policy::RetryInplace r) noexcept;
 // One line, `prefer=vendor deny_vendors=acme`. Only equal policies have equal text.
 YARD_API std::string to_string(const Policy& policy);
@@ -90,9 +87,8 @@ class YARD_API Scope {
   Scope deny_vendors(std::vector<std::string> names) const;
   Scope allow_kernels(std::vector<std::string> globs) const;
   Scope deny_kernels(std::vector<std::string> globs) const;
-  // For rules and traces: tenant, model, phase.
-  Scope label(std::string name, std::string value) const;
-  Scope inference(bool on = true) const;      // no gradient will be computed
+  Scope label(std::string name, std::string value) const;  // for rules and traces
+  Scope inference(bool on = true) const;                   // no gradient will be computed
   Scope deterministic(bool on = true) const;  // only kernels that give the same bits each time
   Scope mode(std::string name) const;         // calls fail on a runtime that has no such mode
   // For functions with active backends (function.h): this one comes first, active or not.

@@ -42,8 +42,7 @@ class YARD_API Changes {
   Changes& remove_kernel(std::string op, std::string id);
   Changes& remove_backend(std::string name);  // with its kernels and functions
   Changes& remove_op(std::string name);
-  // Calls the probe again before the backend's kernels are next considered.
-  Changes& reprobe(std::string backend);
+  Changes& reprobe(std::string backend);  // probes again before its kernels are considered
 
  private:
   friend class Runtime;
@@ -78,9 +77,8 @@ struct KernelInfo {
 
 struct OpInfo {
   std::string name, schema, summary;
-  std::vector<KernelInfo> kernels;  // by id
-  // The tolerances by dtype, where they are not the usual ones.
-  std::vector<yard_tolerance_t> tolerances;
+  std::vector<KernelInfo> kernels;           // by id
+  std::vector<yard_tolerance_t> tolerances;  // by dtype, where not the usual ones
 };
 
 struct BackendInfo {

@@ -64,9 +64,8 @@ class YARD_API Runtime {
   Result<Ticket> apply(Changes changes);
   Listing list() const;
 
-  Policy policy() const;  // what was set here, over the environment, over the rule file
-  // Replaces the policy that was set before. An empty one removes it.
-  Status set_policy(Policy policy);
+  Policy policy() const;             // what was set here, over the environment, over the rule file
+  Status set_policy(Policy policy);  // replaces the one set before
   struct Problem {
     std::string where;    // "YARD_PREFER"
     std::string found;    // in quotes
@@ -84,12 +83,10 @@ class YARD_API Runtime {
                              const Options& o = {}) const;
   Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
                               const Options& o = {}) const;
-  // From the text form of a call, without tensors.
   Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
   Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
   // A CallSpec with defaults and outputs filled in, from which its tensors can be made.
   Result<ParsedCall> parse(std::string_view call_spec) const;
-  // Shapes and dtypes of an op's outputs.
   Result<std::vector<TensorView>> infer(std::string_view op, std::initializer_list<Arg> args) const;
 
   RuntimeStats stats(bool with_calls = true) const;  // quick without `calls`, `ops` and `since`

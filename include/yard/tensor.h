@@ -124,8 +124,7 @@ class alignas(16) TensorView {
     if (data == nullptr || !form_.is_exact()) v.find_form(dtype());
     return v;
   }
-  // The caller's own object, which the kernel gets.
-  YARD_API TensorView with_origin(void* origin) const noexcept;
+  YARD_API TensorView with_origin(void* origin) const noexcept;  // the caller's own object
 
   // Device, dtype, rank, sizes and strides in two words, the key of the call memo. Inexact forms
   // (no data, rank above 4, very large sizes, unusual strides) may be those of several tensors.

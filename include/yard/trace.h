@@ -52,7 +52,6 @@ class [[nodiscard]] TraceScope {
 
   YARD_API std::vector<TraceNode> nodes() const;
   YARD_API std::string to_text() const;
-  // {"nodes": [{"op", "call", ..., "args": [{"name", ...}]}]}
   YARD_API std::string to_json() const;
 
  private:
@@ -62,8 +61,7 @@ class [[nodiscard]] TraceScope {
   const detail::ScopeState* outer_;
 };
 
-// Events of a trace, of about 100 bytes each.
-inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;
+inline constexpr size_t kTraceEvents = 100000, kMostTraceEvents = 10000000;  // of ~100 bytes
 inline constexpr size_t kMostRecorded = 65536;  // distinct calls of a recording
 
 class Runtime;

@@ -41,7 +41,6 @@ struct Accept {};
 struct Reject {
   constexpr explicit Reject(const char* why, int64_t a = 0, int64_t b = 0, int64_t c = 0) noexcept
       : text(why), figures{a, b, c} {}
-  // See docs/reference/reasons.md.
   constexpr explicit Reject(yard_reason_t reason, int64_t a = 0, int64_t b = 0,
                             int64_t c = 0) noexcept
       : code(reason != YARD_REASON_NONE ? reason : YARD_REASON_REFUSED), figures{a, b, c} {}

@@ -69,7 +69,6 @@ struct VerifyOptions {
 inline constexpr size_t kVerifiedRuns = 100;  // the fewest for KernelReport::verified()
 
 struct KernelReport {
-  // Why calls were not run or not compared.
   struct Reason {
     std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
     std::string detail;  // of the first one
@@ -116,7 +115,6 @@ struct VerifyReport {
 // Runs on the calling thread for some seconds. Fails only if an option names something unknown.
 YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options = {});
 
-// compare() with the op's tolerances and magnitudes.
 YARD_API Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
                                             const CallTensors& found, const CallTensors& expected);
 
@@ -131,7 +129,6 @@ struct CanaryMismatch {
   std::chrono::system_clock::time_point when;
   std::string dump;  // the file with its inputs, once it is written
 };
-// "out[3,17] is 0.5 where reference.cpp has 0.25 (12.5 times the tolerance)".
 YARD_API std::string to_string(const CanaryMismatch& mismatch);
 
 struct CanaryReport {

@@ -2,12 +2,10 @@
 // The inlined part of a typed call. Not for direct use.
 #pragma once
 
-#include <yard/detail/guard.h>
 #include <yard/detail/memo.h>
 #include <yard/detail/params.h>
 
 #include <array>
-#include <utility>
 
 namespace yard::detail {
 

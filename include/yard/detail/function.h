@@ -210,7 +210,6 @@ FunctionArgs erase(const std::tuple<const std::remove_reference_t<A>&...>& args)
 // In a catch (...): tells health that the row has failed. Returns whether the next one is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                               Left left);
-// Runs the row at a place of a table and keeps what it returns.
 using RunRow = void (*)(const void* frame, const FunctionRow& row, const FunctionTable& table,
                         uint32_t at);
 // The slow path: scopes, traces, chains, probes of half-open breakers, the first call, and the call

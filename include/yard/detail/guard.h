@@ -148,7 +148,6 @@ class BasicGuard {
 };
 using Guard = BasicGuard<false>;
 
-// Writes only memory of the thread.
 [[gnu::always_inline]] inline void count(ThreadHead::Value& v) noexcept {
 #if defined(__x86_64__) && !defined(YARD_UNDER_TSAN)
   asm("addq $1, %0" : "+m"(v) : : "cc");  // g++ makes three instructions of what follows

@@ -5,9 +5,6 @@
 
 #include <yard/tensor.h>
 
-#include <bit>
-#include <type_traits>
-
 namespace yard {
 
 // A class of the program for which there is a `yard_view` (tensor.h).

@@ -59,8 +59,7 @@ class Tensor {
       return reinterpret_cast<T*>(data<char>() + offset / t_->dtype.lanes * t_->dtype.bits);
     return data<T>() + offset;
   }
-  // Whether it is row-major without gaps. Tensors without elements are.
-  bool is_compact() const noexcept {
+  bool is_compact() const noexcept {  // row-major without gaps
     if (t_->strides == nullptr) return true;
     bool compact = true;
     int64_t expected = 1;

@@ -19,7 +19,6 @@
 
 namespace yard {
 
-// Specialise it with a member `text` to name a type.
 template <class T>
 struct TypeName {};
 
