@@ -30,14 +30,35 @@ class CallSpecParser {
     if (!in_.accept(')') &&
         !(in_.list([&] { return arg(c); }) && in_.expect(')', "or ',' after an argument")))
       return false;
+    if (!tail(c)) return false;
+    return in_.at_end() || in_.expected("'@device', '{labels}' or the end");
+  }
+
+  // The call of a line that a verbose runtime prints: yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME
+  bool verbose_line(CallSpec& c) {
+    if (!skip_field() || !skip_field() || !in_.op_name(c.op) || !in_.accept(',') || !skip_field())
+      return in_.expected(
+          "the line of a verbose runtime, 'yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME'");
+    while (!in_.at_end() && in_.peek() != ',' && in_.peek() != '@')
+      if (!arg(c)) return false;
+    if (!tail(c)) return false;
+    return (in_.accept(',') && skip_field()) || in_.expected("',hit,TIME' after the arguments");
+  }
+
+ private:
+  // Skips the text before the next comma, and the comma.
+  bool skip_field() {
+    while (in_.peek() != ',' && !in_.at_end()) in_.advance(1);
+    return in_.accept(',');
+  }
+
+  bool tail(CallSpec& c) {
     if (in_.accept('@') && !(device(c.device) && flags(c.flags))) return false;
     if (in_.accept('{') && !labels(c.labels)) return false;
-    if (!in_.at_end()) return in_.expected("'@device', '{labels}' or the end");
     drop_devices(c);
     return true;
   }
 
- private:
   bool arg(CallSpec& c) {
     const size_t start = in_.at();
     if (c.args.size() == kMaxArgs)
@@ -248,78 +269,14 @@ struct Printer {
   }
 };
 
-// ---- The line that a verbose runtime prints for a call ----
-
-constexpr std::string_view kVerboseStart = "yard,";
-
-// The end of an argument that begins at `from`: the next space outside of quotes and brackets, or the end.
-size_t end_of_argument(std::string_view text, size_t from) noexcept {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = from; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\')
-      ++i;
-    else if (c == '"')
-      quoted = !quoted;
-    else if (!quoted && (c == '[' || c == '(' || c == '{'))
-      ++depth;
-    else if (!quoted && (c == ']' || c == ')' || c == '}'))
-      --depth;
-    else if (!quoted && depth == 0 && c == ' ')
-      return i;
-  }
-  return text.size();
-}
-
-// The CallSpec that a line is about; kParse if it has another form.
-Result<std::string> call_of_verbose_line(std::string_view line) {
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' '))
-    line.remove_suffix(1);
-  const auto invalid = [&] {
-    return Status(Code::kParse,
-                  fmt::format("call: expected 'yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME', as a "
-                              "verbose runtime prints it\n  {}\n  ^",
-                              base::printable(line, 200)));
-  };
-  const size_t what = line.find(','), op = line.find(',', what + 1);
-  if (op == line.npos) return invalid();
-  const size_t kernel = line.find(',', op + 1);
-  const size_t first = kernel == line.npos ? kernel : line.find(',', kernel + 1);
-  const size_t time = line.rfind(',');
-  const size_t last = time == line.npos || time == 0 ? line.npos : line.rfind(',', time - 1);
-  if (first == line.npos || last == line.npos || last <= first) return invalid();
-  const std::string_view name = line.substr(op + 1, kernel - op - 1);
-  const std::string_view args = line.substr(first + 1, last - first - 1);
-  if (name.empty()) return invalid();
-  std::string to(name);
-  to += '(';
-  std::string_view after;
-  for (size_t at = 0, n = 0; at < args.size(); ++n) {
-    if (args[at] == '@') {
-      after = args.substr(at);
-      break;
-    }
-    const size_t end = end_of_argument(args, at);
-    if (n > 0) to += ", ";
-    to += args.substr(at, end - at);
-    at = end + 1;
-  }
-  to += ')';
-  to += after;
-  return to;
-}
-
 }  // namespace
 
 Result<CallSpec> parse_call_spec(std::string_view text) {
-  if (text.starts_with(kVerboseStart)) {
-    YARD_ASSIGN_OR_RETURN(const auto call, call_of_verbose_line(text));
-    return parse_call_spec(call);
-  }
   Scanner in(text, "call");
+  CallSpecParser parser(in);
   CallSpec c;
-  if (!CallSpecParser(in).call(c)) return in.take_status();
+  const bool good = text.starts_with("yard,") ? parser.verbose_line(c) : parser.call(c);
+  if (!good) return in.take_status();
   return c;
 }
 
