@@ -5,6 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
+
+#include "base/lists.h"
 
 namespace yard::op {
 namespace {
@@ -14,14 +17,13 @@ namespace {
 struct SmallFloat {
   int exponent_bits, mantissa_bits;
   bool has_inf;
+  size_t size() const { return exponent_bits + mantissa_bits < 8 ? 1 : 2; }
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   uint32_t sign() const { return 1u << (exponent_bits + mantissa_bits); }
   uint32_t infinity() const { return ((1u << exponent_bits) - 1) << mantissa_bits; }
   uint32_t nan() const { return has_inf ? infinity() | (1u << (mantissa_bits - 1)) : sign() - 1; }
   uint32_t largest() const { return has_inf ? infinity() - 1 : nan() - 1; }
 };
-constexpr SmallFloat kF16{5, 10, true}, kBF16{8, 7, true}, kF8E4M3{4, 3, false},
-    kF8E5M2{5, 2, true};
 
 double decode(const SmallFloat& f, uint32_t bits) {
   const double sign = (bits & f.sign()) != 0 ? -1 : 1;
@@ -52,56 +54,26 @@ uint32_t encode(const SmallFloat& f, double v) {
   return sign | (bits > f.largest() ? beyond : bits);
 }
 
-template <class T>
-T read_bits(const void* at) {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  return v;
-}
-
-template <class T>
-void write_number(void* at, double value) {
-  const T v = static_cast<T>(value);
-  std::memcpy(at, &v, sizeof v);
-}
-
-void write_bits(void* at, uint32_t bits, size_t size) { std::memcpy(at, &bits, size); }
-
-struct Numbers {
-  enum class Kind : uint8_t { kNone, kSigned, kUnsigned, kFloat } kind = Kind::kNone;
-  int bits = 0;                     // of the whole
-  int precision = 0, exponent = 0;  // of floats: bits of the significand and of the exponent
-};
-
-Numbers numbers_of(DType t) noexcept {
-  using Kind = Numbers::Kind;
+// Calls f with a number of the type that the elements of a dtype have, or with their SmallFloat.
+template <class F>
+auto with_type(DType t, const F& f) noexcept {
   switch (t) {
-    case DType::f64: return {Kind::kFloat, 64, 53, 11};
-    case DType::f32: return {Kind::kFloat, 32, 24, 8};
-    case DType::f16: return {Kind::kFloat, 16, 11, 5};
-    case DType::bf16: return {Kind::kFloat, 16, 8, 8};
-    case DType::f8e4m3: return {Kind::kFloat, 8, 4, 4};
-    case DType::f8e5m2: return {Kind::kFloat, 8, 3, 5};
-    case DType::i8: return {Kind::kSigned, 8};
-    case DType::i16: return {Kind::kSigned, 16};
-    case DType::i32: return {Kind::kSigned, 32};
-    case DType::i64: return {Kind::kSigned, 64};
-    case DType::u8: return {Kind::kUnsigned, 8};
-    case DType::u16: return {Kind::kUnsigned, 16};
-    case DType::u32: return {Kind::kUnsigned, 32};
-    case DType::u64: return {Kind::kUnsigned, 64};
-    default: return {};
+    case DType::f32: return f(float{});
+    case DType::f64: return f(double{});
+    case DType::f16: return f(SmallFloat{5, 10, true});
+    case DType::bf16: return f(SmallFloat{8, 7, true});
+    case DType::f8e4m3: return f(SmallFloat{4, 3, false});
+    case DType::f8e5m2: return f(SmallFloat{5, 2, true});
+    case DType::i8:
+    case DType::i4: return f(int8_t{});
+    case DType::i16: return f(int16_t{});
+    case DType::i32: return f(int32_t{});
+    case DType::i64: return f(int64_t{});
+    case DType::u16: return f(uint16_t{});
+    case DType::u32: return f(uint32_t{});
+    case DType::u64: return f(uint64_t{});
+    default: return f(uint8_t{});
   }
-}
-
-// Whether `to` has all values of `from`.
-bool has_all_values(const Numbers& to, const Numbers& from) noexcept {
-  using Kind = Numbers::Kind;
-  if (to.kind == Kind::kNone || from.kind == Kind::kNone) return false;
-  if (to.kind == Kind::kFloat || from.kind == Kind::kFloat)
-    return to.kind == from.kind && to.precision >= from.precision && to.exponent >= from.exponent;
-  if (to.kind == from.kind) return to.bits >= from.bits;
-  return to.kind == Kind::kSigned && to.bits > from.bits;
 }
 
 constexpr DType kConvertible[] = {
@@ -109,57 +81,62 @@ constexpr DType kConvertible[] = {
     DType::f64,    DType::i8,     DType::u8,  DType::i16,  DType::u16,
     DType::i32,    DType::u32,    DType::i64, DType::u64};  // narrow first
 
+struct Range {
+  bool is_float = false, is_signed = false;
+  int digits = 0, max_exponent = 0;  // as in std::numeric_limits
+};
+
+Range range_of(DType t) noexcept {
+  return with_type(t, [](auto type) -> Range {
+    if constexpr (std::is_same_v<decltype(type), SmallFloat>) {
+      return {true, true, type.mantissa_bits + 1, type.bias() + 1};
+    } else {
+      using Limits = std::numeric_limits<decltype(type)>;
+      return {!Limits::is_integer, Limits::is_signed, Limits::digits, Limits::max_exponent};
+    }
+  });
+}
+
+// Whether `to` has all values of `from`.
+bool has_all_values(const Range& to, const Range& from) noexcept {
+  return to.is_float == from.is_float && to.is_signed >= from.is_signed &&
+         to.digits >= from.digits && to.max_exponent >= from.max_exponent;
+}
+
 }  // namespace
 
 double load(DType t, const void* at) noexcept {
-  switch (t) {
-    case DType::f32: return static_cast<double>(read_bits<float>(at));
-    case DType::f64: return read_bits<double>(at);
-    case DType::f16: return decode(kF16, read_bits<uint16_t>(at));
-    case DType::bf16: return decode(kBF16, read_bits<uint16_t>(at));
-    case DType::f8e4m3: return decode(kF8E4M3, read_bits<uint8_t>(at));
-    case DType::f8e5m2: return decode(kF8E5M2, read_bits<uint8_t>(at));
-    case DType::i16: return read_bits<int16_t>(at);
-    case DType::i32: return read_bits<int32_t>(at);
-    case DType::i64: return static_cast<double>(read_bits<int64_t>(at));
-    case DType::u16: return read_bits<uint16_t>(at);
-    case DType::u32: return read_bits<uint32_t>(at);
-    case DType::u64: return static_cast<double>(read_bits<uint64_t>(at));
-    case DType::i8:
-    case DType::i4: return read_bits<int8_t>(at);
-    default: return read_bits<uint8_t>(at);
-  }
+  return with_type(t, [at](auto value) {
+    if constexpr (std::is_same_v<decltype(value), SmallFloat>) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, at, value.size());
+      return decode(value, bits);
+    } else {
+      std::memcpy(&value, at, sizeof value);
+      return static_cast<double>(value);
+    }
+  });
 }
 
-void store(DType t, void* at, double value) noexcept {
-  switch (t) {
-    case DType::f32: return write_number<float>(at, value);
-    case DType::f64: return write_number<double>(at, value);
-    case DType::f16: return write_bits(at, encode(kF16, value), 2);
-    case DType::bf16: return write_bits(at, encode(kBF16, value), 2);
-    case DType::f8e4m3: return write_bits(at, encode(kF8E4M3, value), 1);
-    case DType::f8e5m2: return write_bits(at, encode(kF8E5M2, value), 1);
-    case DType::i16: return write_number<int16_t>(at, value);
-    case DType::i32: return write_number<int32_t>(at, value);
-    case DType::i64: return write_number<int64_t>(at, value);
-    case DType::u16: return write_number<uint16_t>(at, value);
-    case DType::u32: return write_number<uint32_t>(at, value);
-    case DType::u64: return write_number<uint64_t>(at, value);
-    case DType::i8:
-    case DType::i4: return write_number<int8_t>(at, value);
-    default: return write_number<uint8_t>(at, value);
-  }
+void store(DType t, void* at, double number) noexcept {
+  with_type(t, [=](auto value) {
+    if constexpr (std::is_same_v<decltype(value), SmallFloat>) {
+      const uint32_t bits = encode(value, number);
+      std::memcpy(at, &bits, value.size());
+    } else {
+      value = static_cast<decltype(value)>(number);
+      std::memcpy(at, &value, sizeof value);
+    }
+  });
 }
 
-bool is_copyable(DType dtype) noexcept {
-  return numbers_of(dtype).kind != Numbers::Kind::kNone || dtype == DType::boolean ||
-         dtype == DType::i4 || dtype == DType::u4;
-}
+bool is_copyable(DType dtype) noexcept { return bits(dtype) != 0 && block_elements(dtype) == 1; }
 
 DType narrowest_for(DType dtype, uint64_t mask) noexcept {
   if ((mask & bit_of(dtype)) != 0) return dtype;
+  if (!base::contains(kConvertible, dtype)) return DType::invalid;
   for (const DType t : kConvertible)
-    if ((mask & bit_of(t)) != 0 && has_all_values(numbers_of(t), numbers_of(dtype))) return t;
+    if ((mask & bit_of(t)) != 0 && has_all_values(range_of(t), range_of(dtype))) return t;
   return DType::invalid;
 }
 
