@@ -90,12 +90,7 @@ void TensorView::find_form(DType dtype) noexcept {
 
 namespace {
 
-struct DTypeName {
-  DType dtype;
-  const char* name;
-};
-
-constexpr DTypeName kDTypes[] = {
+constexpr std::pair<DType, const char*> kDTypes[] = {
     {DType::f32, "f32"},   {DType::f16, "f16"},       {DType::bf16, "bf16"},
     {DType::f64, "f64"},   {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
     {DType::i8, "i8"},     {DType::i16, "i16"},       {DType::i32, "i32"},
@@ -138,14 +133,14 @@ std::optional<int32_t> small_number(std::string_view text) noexcept {
 }  // namespace
 
 const char* to_string(DType t) noexcept {
-  for (const DTypeName& e : kDTypes)
-    if (e.dtype == t) return e.name;
+  for (const auto& [dtype, name] : kDTypes)
+    if (dtype == t) return name;
   return "?";
 }
 
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
-  for (const DTypeName& e : kDTypes)
-    if (text == e.name) return e.dtype;
+  for (const auto& [dtype, name] : kDTypes)
+    if (text == name) return dtype;
   for (const auto& [name, dtype] : kSpellings)
     if (text == name) return dtype;
   return std::nullopt;
