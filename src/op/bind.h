@@ -5,7 +5,7 @@
 //   Result<Arguments> a = op::bind(program, given);   // qualified, because of std::bind
 #pragma once
 
-#include <yard/plugin.h>
+#include <yard/call_spec.h>
 
 #include <cstdint>
 #include <span>
@@ -39,27 +39,8 @@ struct Arguments {
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional = Positional::kAll);
 
-// A scalar as an argument; text is borrowed.
-inline yard_value_t scalar(int64_t i) noexcept {
-  yard_value_t v{};
-  v.tag = YARD_TAG_INT, v.u.i = i;
-  return v;
-}
-inline yard_value_t scalar(double f) noexcept {
-  yard_value_t v{};
-  v.tag = YARD_TAG_FLOAT, v.u.f = f;
-  return v;
-}
-inline yard_value_t scalar(bool b) noexcept {
-  yard_value_t v{};
-  v.tag = YARD_TAG_BOOL, v.u.i = b ? 1 : 0;
-  return v;
-}
-inline yard_value_t scalar(std::string_view text) noexcept {
-  yard_value_t v{};
-  v.tag = YARD_TAG_STRING, v.count = static_cast<uint32_t>(text.size()), v.u.string = text.data();
-  return v;
-}
+// A scalar as an argument. Text is borrowed.
+inline yard_value_t scalar(const Value& value) noexcept { return value.c(); }
 
 // The default of a scalar parameter; strings are borrowed from it. NONE if it has none.
 yard_value_t default_value(const Param& param) noexcept;
