@@ -180,7 +180,7 @@ class CallBuilder {
 
   void find_device() {
     for (uint32_t i = 0; i < body_->count; ++i) {
-      for (const yard_tensor_t* t : Tensors(body_->args[i])) {
+      for (const yard_tensor_t* t : tensors_of(body_->args[i])) {
         body_->device = {t->device.type, t->device.index};
         return;
       }

@@ -6,8 +6,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace yard::op {
+
+// The tensors of an argument: none, one or many.
+inline std::span<const yard_tensor_t* const> tensors_of(const yard_value_t& v) noexcept {
+  if (v.tag == YARD_TAG_TENSOR) return {&v.u.tensor, 1};
+  if (v.tag == YARD_TAG_LIST) return {v.u.list, v.count};
+  return {};
+}
 
 // Whether sizes and strides of a tensor are those of whole blocks.
 inline bool has_whole_units(const yard_tensor_t* t) noexcept {

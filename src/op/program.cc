@@ -67,7 +67,7 @@ class Inference {
     for (const bool broadcast : {false, true})
       for (size_t i = 0; i < s_.params.size(); ++i)
         if (s_.params[i].is_tensor() && !s_.params[i].is_output())
-          for (const yard_tensor_t* t : Tensors(args[i])) bind(s_.params[i], *t, broadcast);
+          for (const yard_tensor_t* t : tensors_of(args[i])) bind(s_.params[i], *t, broadcast);
   }
 
   Result<std::vector<OutputSpec>> run(const yard_op_t* op) {

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "op/facts.h"
 #include "op/overlap.h"
 #include "op/predicate.h"
 #include "op/schema.h"
@@ -188,17 +189,9 @@ inline int32_t Program::fits_live(const yard_value_t* args) const noexcept {
 }
 
 inline bool Program::has_null_data(const yard_value_t* args) const noexcept {
-  const auto lacks_data = [](const yard_tensor_t* t) {
-    return t->data == nullptr && (t->facts >> YARD_FACTS_SPAN_SHIFT) != 0;
-  };
-  for (uint32_t i = 0; i < arg_count_; ++i) {
-    if (args[i].tag == YARD_TAG_TENSOR) {
-      if (lacks_data(args[i].u.tensor)) return true;
-    } else if (args[i].tag == YARD_TAG_LIST) {
-      for (uint32_t k = 0; k < args[i].count; ++k)
-        if (lacks_data(args[i].u.list[k])) return true;
-    }
-  }
+  for (uint32_t i = 0; i < arg_count_; ++i)
+    for (const yard_tensor_t* t : tensors_of(args[i]))
+      if (t->data == nullptr && (t->facts >> YARD_FACTS_SPAN_SHIFT) != 0) return true;
   return false;
 }
 

@@ -19,7 +19,7 @@ inline bool StepRunner::set_or_equal(uint8_t reg, int64_t v) noexcept {
 }
 
 inline bool StepRunner::readable(const Step& s) noexcept {
-  for (const yard_tensor_t* t : Tensors(args_[s.arg])) {
+  for (const yard_tensor_t* t : tensors_of(args_[s.arg])) {
     if (device_ == kNoDevice) device_ = t->facts & YARD_FACTS_DEVICE;
     if ((t->facts & (YARD_FACTS_VALID | YARD_FACTS_DEVICE)) == (YARD_FACTS_VALID | device_))
       continue;
@@ -87,7 +87,7 @@ inline bool StepRunner::compare(const Step& s) const noexcept {
 }
 
 inline bool StepRunner::self(const Step& s) noexcept {
-  for (const yard_tensor_t* t : Tensors(args_[s.arg])) {
+  for (const yard_tensor_t* t : tensors_of(args_[s.arg])) {
     if ((t->facts & YARD_FACTS_PLAIN) != 0 || !overlaps_itself(*t)) continue;
     tensor_ = t;
     return false;
@@ -104,12 +104,12 @@ inline bool StepRunner::pair(const Step& s) noexcept {
 }
 
 bool StepRunner::pairs(const Step& s) noexcept {
-  const Tensors a(args_[s.arg]), b(args_[s.other]);
-  for (uint32_t i = 0; i < a.count; ++i) {
+  const auto a = tensors_of(args_[s.arg]), b = tensors_of(args_[s.other]);
+  for (size_t i = 0; i < a.size(); ++i) {
     // Within one list each pair of tensors is compared once.
-    for (uint32_t k = s.arg == s.other ? i + 1 : 0; k < b.count; ++k) {
-      if (!ranges_may_meet(*a.list[i], *b.list[k])) continue;
-      overlap_ = overlap(*a.list[i], *b.list[k]);
+    for (size_t k = s.arg == s.other ? i + 1 : 0; k < b.size(); ++k) {
+      if (!ranges_may_meet(*a[i], *b[k])) continue;
+      overlap_ = overlap(*a[i], *b[k]);
       if (overlap_ == Overlap::kNone) continue;
       if (overlap_ != Overlap::kSame || s.value == 0) return false;
       flags_ |= static_cast<int32_t>(YARD_CALL_ALIASED);
@@ -163,7 +163,7 @@ const Step* StepRunner::run(const std::vector<Step>& steps) noexcept {
       continue;
     }
     const Step* const group_end = s + 1 + s->value;
-    for (const yard_tensor_t* t : Tensors(args_[s->arg])) {
+    for (const yard_tensor_t* t : tensors_of(args_[s->arg])) {
       const uint64_t before = known_;
       for (const Step* k = s + 1; k != group_end; ++k) {
         if (tensor_step(*k, *t)) continue;
@@ -275,12 +275,12 @@ class StepDescription {
       return about(
           p, "expected " + type_text(p) + ", got a tensor that cannot be read: " + unreadable(t));
     size_t first = 0;
-    while (Tensors(args_[first]).count == 0) ++first;
+    while (tensors_of(args_[first]).empty()) ++first;
     const auto device = [](const yard_tensor_t& of) {
       return to_string(Device{of.device.type, of.device.index});
     };
     return about(p, fmt::format("expected a tensor on {} like '{}', got {} on {}",
-                                device(*Tensors(args_[first]).list[0]), s_.params[first].name,
+                                device(*tensors_of(args_[first])[0]), s_.params[first].name,
                                 brief(t), device(t)));
   }
 
@@ -405,7 +405,7 @@ class StepDescription {
   const std::string& source(uint8_t r) const {
     for (const Step& s : cold_.steps)
       if (s.reg == r &&
-          (s.op == Step::Op::kInt || (s.is_for_tensor() && Tensors(args_[s.arg]).count > 0)))
+          (s.op == Step::Op::kInt || (s.is_for_tensor() && !tensors_of(args_[s.arg]).empty())))
         return s_.params[s.arg].name;
     return s_.name;
   }

@@ -63,18 +63,6 @@ struct ProgramCold {
   std::vector<std::string> names;  // of the registers; "*rows" for a leading group
 };
 
-// The tensors of an argument: none, one or many.
-struct Tensors {
-  const yard_tensor_t* const* list = nullptr;
-  uint32_t count = 0;
-  explicit Tensors(const yard_value_t& v) noexcept {
-    if (v.tag == YARD_TAG_TENSOR) list = &v.u.tensor, count = 1;
-    if (v.tag == YARD_TAG_LIST) list = v.u.list, count = v.count;
-  }
-  const yard_tensor_t* const* begin() const noexcept { return list; }
-  const yard_tensor_t* const* end() const noexcept { return list + count; }
-};
-
 // Runs steps over the arguments of one call. No allocation.
 class StepRunner {
  public:

@@ -26,7 +26,7 @@ class SchemaOracle {
     if (!readable_on_one_device()) return false;
     for (const bool broadcast : {false, true})
       for (size_t i = 0; i < args_.size(); ++i)
-        for (const yard_tensor_t* t : Tensors(args_[i]))
+        for (const yard_tensor_t* t : tensors_of(args_[i]))
           if (!tensor_fits(s_.params[i], *t, broadcast)) return false;
     return std::all_of(s_.clauses.begin(), s_.clauses.end(),
                        [&](const Clause& c) { return clause_fits(c); }) &&
@@ -55,7 +55,7 @@ class SchemaOracle {
   bool readable_on_one_device() const {
     const yard_tensor_t* first = nullptr;
     for (const yard_value_t& v : args_)
-      for (const yard_tensor_t* t : Tensors(v)) {
+      for (const yard_tensor_t* t : tensors_of(v)) {
         if (first == nullptr) first = t;
         if (t->facts == 0 || t->device.type != first->device.type ||
             t->device.index != first->device.index)
@@ -160,18 +160,18 @@ class SchemaOracle {
 
   bool memory_fits() const {
     for (size_t w = 0; w < args_.size(); ++w) {
-      const Tensors written(args_[w]);
+      const auto written = tensors_of(args_[w]);
       if (!s_.params[w].is_written()) continue;
       if (std::any_of(written.begin(), written.end(),
                       [](const yard_tensor_t* t) { return overlaps_itself(*t); }))
         return false;
       for (size_t o = 0; o < args_.size(); ++o) {
-        const Tensors others(args_[o]);
+        const auto others = tensors_of(args_[o]);
         const bool allowed = may_alias(s_.params[w], s_.params[o]);
-        for (uint32_t i = 0; i < written.count; ++i)
-          for (uint32_t k = 0; k < others.count; ++k) {
+        for (size_t i = 0; i < written.size(); ++i)
+          for (size_t k = 0; k < others.size(); ++k) {
             if (w == o && i == k) continue;
-            const Overlap found = overlap(*written.list[i], *others.list[k]);
+            const Overlap found = overlap(*written[i], *others[k]);
             if (found == Overlap::kPartial || (found == Overlap::kSame && !allowed)) return false;
           }
       }
