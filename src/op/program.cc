@@ -63,7 +63,7 @@ class Inference {
       : program_(program), s_(program.schema()), args_(args) {
     for (size_t i = 0; i < s_.params.size(); ++i)
       if (s_.params[i].kind == Kind::kInt && args[i].tag == YARD_TAG_INT)
-        dims_[s_.params[i].name] = args[i].u.i;
+        sizes_[s_.params[i].name] = {args[i].u.i};
     for (const bool broadcast : {false, true})
       for (size_t i = 0; i < s_.params.size(); ++i)
         if (s_.params[i].is_tensor() && !s_.params[i].is_output())
@@ -79,13 +79,7 @@ class Inference {
       const Param& p = s_.params[i];
       spec.known = p.kind == Kind::kTensor;
       Status st = dtype(p, spec);
-      if (st.ok() && spec.known) {
-        Result<bool> whole = shape(p, spec);
-        if (whole.ok())
-          complete &= *whole;
-        else
-          st = std::move(whole).status();
-      }
+      if (st.ok() && spec.known) st = shape(p, spec, complete);
       if (!st.ok()) {
         if (!p.optional) return st;
         spec.known = false;
@@ -102,9 +96,7 @@ class Inference {
     return Status(Code::kInvalidArgument, s_.name + ": output '" + p.name + "': " + message);
   }
 
-  // Sets the names in a tensor's type that are still unset; explain_mismatch() checks that tensors
-  // agree. Broadcast dimensions set a name only if no full one does; among them a size of 1 gives way
-  // to any other.
+  // Sets the names in a tensor's type that are still unset. explain_mismatch() checks that tensors agree.
   void bind(const Param& p, const yard_tensor_t& t, bool broadcast) {
     const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();
     if (t.facts == 0) return;
@@ -114,26 +106,24 @@ class Inference {
       const Dim& d = p.dims[k];
       if (d.name.empty() || d.broadcast != broadcast) continue;
       if (d.kind == Dim::Kind::kLeading) {
-        bind_leading(d, {t.shape, t.shape + (rank - trailing)});
+        bind(d, {t.shape, t.shape + (rank - trailing)});
         continue;
       }
       const int64_t size = t.shape[rank - p.dims.size() + k];
-      const int64_t value = size % d.number == 0 ? size / d.number : 1;
-      const auto [it, fresh] = dims_.try_emplace(d.name, value);
-      if (fresh && broadcast) from_broadcast_.insert(d.name);
-      if (it->second == 1 && from_broadcast_.count(d.name) != 0) it->second = value;
+      bind(d, {size % d.number == 0 ? size / d.number : 1});
     }
   }
 
-  void bind_leading(const Dim& d, std::vector<int64_t> dims) {
-    const auto [it, fresh] = groups_.try_emplace(d.name, dims);
+  // Broadcast dimensions set a name only if no full one does. Among them a size of 1 gives way to any other.
+  void bind(const Dim& d, const std::vector<int64_t>& sizes) {
+    const auto [it, fresh] = sizes_.try_emplace(d.name, sizes);
     std::vector<int64_t>& group = it->second;
     if (fresh && d.broadcast) from_broadcast_.insert(d.name);
-    if (fresh || from_broadcast_.count(d.name) == 0) return;
-    if (dims.size() > group.size()) group.insert(group.begin(), dims.size() - group.size(), 1);
-    for (size_t i = 0; i < dims.size(); ++i) {
-      int64_t& size = group[group.size() - dims.size() + i];
-      if (size == 1) size = dims[i];
+    if (fresh || !from_broadcast_.contains(d.name)) return;
+    if (sizes.size() > group.size()) group.insert(group.begin(), sizes.size() - group.size(), 1);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      int64_t& size = group[group.size() - sizes.size() + i];
+      if (size == 1) size = sizes[i];
     }
   }
 
@@ -153,35 +143,31 @@ class Inference {
     return fail(p, "no given argument determines the dtype " + p.variable);
   }
 
-  // False if a dimension is left to the shape function.
-  Result<bool> shape(const Param& p, OutputSpec& spec) const {
-    bool whole = true;
+  // Clears `complete` if a dimension is left to the shape function.
+  Status shape(const Param& p, OutputSpec& spec, bool& complete) const {
     std::vector<int64_t> dims;
     for (const Dim& d : p.dims) {
-      const auto one = dims_.find(d.name);
-      const auto group = groups_.find(d.name);
       if (d.kind == Dim::Kind::kConstant) {
         dims.push_back(d.number);
-      } else if (d.kind == Dim::Kind::kNamed && one != dims_.end()) {
-        int64_t size;
-        if (__builtin_mul_overflow(one->second, d.number, &size) || size < 0)
-          return fail(p, fmt::format("{} = {} gives no valid size", d.name, one->second));
-        dims.push_back(size);
-      } else if (d.kind == Dim::Kind::kLeading && group != groups_.end()) {
-        dims.insert(dims.end(), group->second.begin(), group->second.end());
+      } else if (const auto known = sizes_.find(d.name); known != sizes_.end()) {
+        for (const int64_t value : known->second) {
+          int64_t& size = dims.emplace_back();
+          if (__builtin_mul_overflow(value, d.number, &size) || size < 0)
+            return fail(p, fmt::format("{} = {} gives no valid size", d.name, value));
+        }
       } else if (program_.needs_shape_function()) {
-        whole = false;
+        complete = false;
+        return {};
       } else {
         return fail(p, "no given argument determines " + d.name);
       }
     }
-    if (!whole) return false;
     if (dims.size() > YARD_MAX_RANK)
       return fail(
           p, fmt::format("would have {} dimensions, the limit is {}", dims.size(), YARD_MAX_RANK));
     spec.shape.rank = static_cast<int32_t>(dims.size());
     std::copy(dims.begin(), dims.end(), spec.shape.dims);
-    return true;
+    return {};
   }
 
   Status call_shape_function(const yard_op_t* op, std::vector<OutputSpec>& out) const {
@@ -216,8 +202,8 @@ class Inference {
   const Program& program_;
   const Schema& s_;
   const yard_value_t* args_;
-  std::map<std::string, int64_t> dims_;  // and integer parameters
-  std::map<std::string, std::vector<int64_t>> groups_;
+  // Of dimensions, leading groups and integer parameters.
+  std::map<std::string, std::vector<int64_t>> sizes_;
   std::map<std::string, DType> variables_;
   std::set<std::string> from_broadcast_;  // names that only broadcast dimensions set
 };
