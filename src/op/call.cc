@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/results.h"
 #include "op/bind.h"
 #include "op/facts.h"
-#include "op/steps.h"
 
 namespace yard::op {
 namespace {
@@ -40,9 +40,8 @@ class CallBuilder {
     std::vector<Given> given;
     for (const SpecArg& a : spec.args)
       if (!std::holds_alternative<SameAs>(a.value.v)) given.push_back({a.name, value(a.value)});
-    Result<Arguments> bound = op::bind(program_, given, Positional::kInputs);
-    if (!bound.ok()) return std::move(bound).status();
-    std::copy(bound->values, bound->values + bound->count, body_->args);
+    YARD_ASSIGN_OR_RETURN(const Arguments bound, op::bind(program_, given, Positional::kInputs));
+    std::copy(bound.values, bound.values + bound.count, body_->args);
     keep_default_strings();
     for (const SpecArg& a : spec.args)
       if (const auto* same = std::get_if<SameAs>(&a.value.v))
@@ -58,15 +57,13 @@ class CallBuilder {
     body_->flags = flags & ~YARD_CALL_ALIASED;
     body_->labels = std::move(labels);
     for (uint32_t i = 0; i < body_->count; ++i) {
-      const yard_value_t& v = args[i];
-      body_->args[i] = v;
-      if (v.tag == YARD_TAG_TENSOR) body_->args[i].u.tensor = copy(*v.u.tensor);
-      if (v.tag == YARD_TAG_STRING) body_->args[i] = text({v.u.string, v.count});
-      if (v.tag == YARD_TAG_LIST) {
-        auto& list = body_->lists.emplace_back();
-        for (uint32_t k = 0; k < v.count; ++k) list.push_back(copy(*v.u.list[k]));
-        body_->args[i].u.list = list.data();
-      }
+      yard_value_t& v = body_->args[i] = args[i];
+      if (v.tag == YARD_TAG_TENSOR) v.u.tensor = copy(*v.u.tensor);
+      if (v.tag == YARD_TAG_STRING) v = text({v.u.string, v.count});
+      if (v.tag != YARD_TAG_LIST) continue;
+      auto& list = body_->lists.emplace_back();
+      for (const yard_tensor_t* t : tensors_of(v)) list.push_back(copy(*t));
+      v.u.list = list.data();
     }
     for (uint8_t out : program_.outputs())
       for (uint32_t in = 0; in < body_->count; ++in)
@@ -84,7 +81,7 @@ class CallBuilder {
   }
 
   const yard_tensor_t* tensor(const TensorSpec& spec) {
-    auto& kept = *body_->tensors.emplace_back(std::make_unique<Call::Tensor>());
+    Call::Tensor& kept = body_->tensors.emplace_back();
     const Device device = spec.device.value_or(body_->device);
     kept.t.device = {device.type, device.index};
     kept.t.dtype = to_dlpack(spec.dtype);
@@ -112,10 +109,7 @@ class CallBuilder {
     return tensor(spec_of(with_facts));
   }
 
-  yard_value_t text(std::string_view s) {
-    const auto& kept = body_->strings.emplace_back(std::make_unique<const std::string>(s));
-    return scalar(std::string_view(*kept));
-  }
+  yard_value_t text(std::string_view s) { return scalar(body_->strings.emplace_back(s)); }
 
   // Defaults are borrowed from the program, which this call may outlive.
   void keep_default_strings() {
@@ -129,20 +123,14 @@ class CallBuilder {
     if (const auto* f = std::get_if<double>(&value.v)) return scalar(*f);
     if (const auto* b = std::get_if<bool>(&value.v)) return scalar(*b);
     if (const auto* s = std::get_if<std::string>(&value.v)) return text(*s);
-    yard_value_t v{};
-    if (const auto* w = std::get_if<Word>(&value.v)) {
-      if (w->text != "none") v = text(w->text);
-    } else if (const auto* t = std::get_if<TensorSpec>(&value.v)) {
-      v.tag = YARD_TAG_TENSOR;
-      v.u.tensor = tensor(*t);
-    } else if (const auto* list = std::get_if<std::vector<TensorSpec>>(&value.v)) {
-      auto& kept = body_->lists.emplace_back();
-      for (const TensorSpec& item : *list) kept.push_back(tensor(item));
-      v.tag = YARD_TAG_LIST;
-      v.count = static_cast<uint32_t>(kept.size());
-      v.u.list = kept.data();
-    }
-    return v;
+    if (const auto* w = std::get_if<Word>(&value.v))
+      return w->text == "none" ? yard_value_t{} : text(w->text);
+    if (const auto* t = std::get_if<TensorSpec>(&value.v))
+      return {YARD_TAG_TENSOR, 0, {.tensor = tensor(*t)}};
+    auto& list = body_->lists.emplace_back();
+    for (const TensorSpec& t : std::get<std::vector<TensorSpec>>(value.v))
+      list.push_back(tensor(t));
+    return {YARD_TAG_LIST, static_cast<uint32_t>(list.size()), {.list = list.data()}};
   }
 
   Status alias(const std::string& output, const std::string& input) {
@@ -165,10 +153,9 @@ class CallBuilder {
       return body_->args[i].tag == YARD_TAG_NONE && !s_.params[i].optional;
     };
     if (std::none_of(program_.outputs().begin(), program_.outputs().end(), missing)) return {};
-    Result<std::vector<OutputSpec>> inferred = program_.infer_outputs(body_->args, op);
-    if (!inferred.ok()) return std::move(inferred).status();
+    YARD_ASSIGN_OR_RETURN(const auto inferred, program_.infer_outputs(body_->args, op));
     find_device();
-    for (const OutputSpec& o : *inferred) {
+    for (const OutputSpec& o : inferred) {
       const Param& p = s_.params[o.param];
       if (!missing(static_cast<uint8_t>(o.param))) continue;
       if (!o.known) return fail(p.name, "a list of outputs cannot be inferred: give it by name");
@@ -225,7 +212,7 @@ SpecValue spec_value(const Param& p, const yard_value_t& v, Device call_device) 
     case YARD_TAG_STRING: return {std::string(v.u.string, v.count)};
     case YARD_TAG_LIST: {
       std::vector<TensorSpec> list;
-      for (uint32_t k = 0; k < v.count; ++k) list.push_back(tensor(*v.u.list[k]));
+      for (const yard_tensor_t* t : tensors_of(v)) list.push_back(tensor(*t));
       return {std::move(list)};
     }
     default:
@@ -271,110 +258,54 @@ CallSpec Call::to_spec(const Program& program) const {
   return spec;
 }
 
-namespace {
-
-constexpr uint32_t kFormFacts = 0x7fffffff;  // all but the span, which follows from the sizes
-constexpr size_t kWord = sizeof(uint64_t);
-
-uint64_t word_at(const char* p, size_t bytes = kWord) noexcept {
-  uint64_t w = 0;
-  std::memcpy(&w, p, bytes);
-  return w;
+void CallKey::add(std::string_view text) {
+  constexpr size_t kWord = sizeof(uint64_t);
+  add(text.size());
+  const size_t used = words_.size();
+  words_.resize(used + (text.size() + kWord - 1) / kWord);
+  std::copy(text.begin(), text.end(), reinterpret_cast<char*>(words_.data() + used));
 }
-
-}  // namespace
-
-// Writes words into a key that has room for them.
-class CallKey::Writer {
- public:
-  Writer(CallKey& key, size_t room) : key_(key), to_(grown(key, room) + key.used_) {}
-  ~Writer() { key_.used_ = static_cast<size_t>(to_ - key_.memory_.data()); }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
-
-  void put(uint64_t word) noexcept {
-    std::memcpy(to_, &word, sizeof word);
-    to_ += sizeof word;
-  }
-  static size_t room(std::string_view text) noexcept { return 2 * kWord + text.size(); }
-  void put(std::string_view text) noexcept {
-    put(text.size());
-    for (; text.size() >= kWord; text.remove_prefix(kWord)) put(word_at(text.data()));
-    if (!text.empty()) put(word_at(text.data(), text.size()));
-  }
-  static size_t room(const yard_tensor_t& t) noexcept {
-    return kWord * (1 + 2 * static_cast<size_t>(t.ndim));
-  }
-  void put(const yard_tensor_t& t) noexcept {
-    const uint64_t facts = t.facts != 0 ? t.facts : facts_of(&t);
-    put(facts & kFormFacts);
-    for (int32_t i = 0; i < t.ndim; ++i) put(static_cast<uint64_t>(t.shape[i]));
-    if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides != nullptr)
-      for (int32_t i = 0; i < t.ndim; ++i) put(static_cast<uint64_t>(t.strides[i]));
-  }
-  static size_t room(const yard_value_t& v) noexcept {
-    size_t bytes = 2 * kWord;
-    if (v.tag == YARD_TAG_TENSOR) bytes += room(*v.u.tensor);
-    if (v.tag == YARD_TAG_STRING) bytes += 2 * kWord + v.count;
-    if (v.tag == YARD_TAG_LIST)
-      for (uint32_t i = 0; i < v.count; ++i) bytes += room(*v.u.list[i]);
-    return bytes;
-  }
-  void put(const yard_value_t& v) noexcept {
-    put((static_cast<uint64_t>(v.tag) << 32) | v.count);
-    switch (v.tag) {
-      case YARD_TAG_NONE: return;
-      case YARD_TAG_TENSOR: return put(*v.u.tensor);
-      case YARD_TAG_STRING: return put(std::string_view(v.u.string, v.count));
-      case YARD_TAG_LIST:
-        for (uint32_t i = 0; i < v.count; ++i) put(*v.u.list[i]);
-        return;
-      default: return put(static_cast<uint64_t>(v.u.i));
-    }
-  }
-  // Which inputs the outputs are. In the metadata of a call (op/call.h) such tensors are the same object.
-  static size_t room_for_aliases(const Program& program) noexcept {
-    return kWord * program.outputs().size() * program.arg_count();
-  }
-  void put_aliases(const Program& program, const yard_value_t* args) noexcept {
-    const auto address = [&](uint32_t i) -> uint64_t {
-      const yard_value_t& v = args[i];
-      if (v.tag != YARD_TAG_TENSOR) return 0;
-      if (v.u.tensor->data == nullptr) return reinterpret_cast<uintptr_t>(v.u.tensor);
-      return reinterpret_cast<uintptr_t>(v.u.tensor->data) + v.u.tensor->byte_offset;
-    };
-    for (const uint8_t out : program.outputs())
-      for (uint32_t in = 0; in < program.arg_count(); ++in)
-        if (program.may_alias(out, in)) put(uint64_t{address(out) == address(in)});
-  }
-
- private:
-  static char* grown(CallKey& key, size_t room) {
-    if (key.memory_.size() - key.used_ < room) key.memory_.resize(key.used_ + room);
-    return key.memory_.data();
-  }
-  CallKey& key_;
-  char* to_;
-};
-
-void CallKey::set(const Program& program, const yard_value_t* args, uint32_t flags) {
-  used_ = 0;
-  const bool aliased = (flags & YARD_CALL_ALIASED) != 0;
-  size_t room = kWord + (aliased ? Writer::room_for_aliases(program) : 0);
-  for (uint32_t i = 0; i < program.arg_count(); ++i) room += Writer::room(args[i]);
-  Writer to(*this, room);
-  to.put(uint64_t{flags});
-  for (uint32_t i = 0; i < program.arg_count(); ++i) to.put(args[i]);
-  if (aliased) to.put_aliases(program, args);
-}
-
-void CallKey::add(uint64_t word) { Writer(*this, kWord).put(word); }
-
-void CallKey::add(std::string_view text) { Writer(*this, Writer::room(text)).put(text); }
 
 void CallKey::add(const Labels& labels) {
-  for (const auto& [name, value] : labels)
-    add(std::string_view(name)), add(std::string_view(value));
+  for (const auto& [name, value] : labels) {
+    add(std::string_view(name));
+    add(std::string_view(value));
+  }
+}
+
+void CallKey::add(const yard_tensor_t& t) {
+  constexpr uint32_t kAllButSpan = 0x7fffffff;  // which follows from the sizes
+  const uint64_t facts = t.facts != 0 ? t.facts : facts_of(&t);
+  add(facts & kAllButSpan);
+  words_.insert(words_.end(), t.shape, t.shape + t.ndim);
+  if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides != nullptr)
+    words_.insert(words_.end(), t.strides, t.strides + t.ndim);
+}
+
+void CallKey::set(const Program& program, const yard_value_t* args, uint32_t flags) {
+  words_.clear();
+  add(uint64_t{flags});
+  for (uint32_t i = 0; i < program.arg_count(); ++i) {
+    const yard_value_t& v = args[i];
+    add((static_cast<uint64_t>(v.tag) << 32) | v.count);
+    if (v.tag == YARD_TAG_STRING)
+      add(std::string_view(v.u.string, v.count));
+    else if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST)
+      for (const yard_tensor_t* t : tensors_of(v)) add(*t);
+    else if (v.tag != YARD_TAG_NONE)
+      add(static_cast<uint64_t>(v.u.i));
+  }
+  if ((flags & YARD_CALL_ALIASED) == 0) return;
+  // In the metadata of a call, an output that is an input is the same object.
+  const auto address = [&](uint32_t i) -> uint64_t {
+    if (args[i].tag != YARD_TAG_TENSOR) return 0;
+    const yard_tensor_t* t = args[i].u.tensor;
+    if (t->data == nullptr) return reinterpret_cast<uintptr_t>(t);
+    return reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
+  };
+  for (const uint8_t out : program.outputs())
+    for (uint32_t in = 0; in < program.arg_count(); ++in)
+      if (program.may_alias(out, in)) add(uint64_t{address(out) == address(in)});
 }
 
 size_t CallKeyHash::operator()(std::string_view key) const noexcept {
@@ -384,12 +315,10 @@ size_t CallKeyHash::operator()(std::string_view key) const noexcept {
     lane = (lane ^ word) * kFactor;
     lane ^= lane >> 32;
   };
-  for (; key.size() >= sizeof lanes; key.remove_prefix(sizeof lanes))
-    for (size_t i = 0; i < 4; ++i) mix(lanes[i], word_at(key.data() + i * kWord));
-  for (size_t i = 0; !key.empty(); ++i) {
-    const size_t n = std::min(key.size(), kWord);
-    mix(lanes[i], word_at(key.data(), n));
-    key.remove_prefix(n);
+  for (size_t i = 0; i < key.size() / sizeof(uint64_t); ++i) {
+    uint64_t word;
+    std::memcpy(&word, key.data() + i * sizeof word, sizeof word);
+    mix(lanes[i % 4], word);
   }
   for (size_t i = 1; i < 4; ++i) mix(lanes[0], lanes[i]);
   return lanes[0];

@@ -6,6 +6,7 @@
 #include <yard/plugin.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,35 +53,37 @@ class Call {
     uint32_t flags = 0;
     Device device;
     Labels labels;
-    std::vector<std::unique_ptr<Tensor>> tensors;
-    std::vector<std::vector<const yard_tensor_t*>> lists;
-    std::vector<std::unique_ptr<const std::string>> strings;
+    // Elements of a deque do not move.
+    std::deque<Tensor> tensors;
+    std::deque<std::vector<const yard_tensor_t*>> lists;
+    std::deque<std::string> strings;
   };
   explicit Call(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
 
   std::shared_ptr<const Body> body_;
 };
 
-// Bytes that identify a call: two calls have the same if their CallSpecs are the same. Quicker to make than the text.
-// Keeps its memory from call to call.
+// Identifies a call: two calls have equal keys if their CallSpecs are equal. A key is quicker to make than the text. A CallKey
+// keeps its memory from call to call.
 class CallKey {
  public:
   // The key of a call, without its labels. `args` fit the program.
   void set(const Program& program, const yard_value_t* args, uint32_t flags);
-  // More that distinguishes calls.
-  void add(uint64_t word);
+  // Adds what else distinguishes calls.
+  void add(uint64_t word) { words_.push_back(word); }
   void add(std::string_view text);
   void add(const Labels& labels);
 
-  std::string_view bytes() const noexcept { return {memory_.data(), used_}; }
+  std::string_view bytes() const noexcept {
+    return {reinterpret_cast<const char*>(words_.data()), words_.size() * sizeof(uint64_t)};
+  }
 
  private:
-  class Writer;
-  std::string memory_;  // never shorter than before
-  size_t used_ = 0;
+  void add(const yard_tensor_t& t);
+  std::vector<uint64_t> words_;
 };
 
-// Of such keys, which are long: quicker than std::hash.
+// Hashes the bytes of a CallKey. Faster than std::hash, since keys are long.
 struct CallKeyHash {
   using is_transparent = void;
   size_t operator()(std::string_view key) const noexcept;
