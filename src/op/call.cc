@@ -46,7 +46,7 @@ class CallBuilder {
     for (const SpecArg& a : spec.args)
       if (const auto* same = std::get_if<SameAs>(&a.value.v))
         YARD_RETURN_IF_ERROR(alias(a.name, same->name));
-    YARD_RETURN_IF_ERROR(program_.explain_input_mismatch(body_->args));
+    YARD_RETURN_IF_ERROR(program_.explain_mismatch(body_->args, body_->count, true));
     YARD_RETURN_IF_ERROR(outputs(op));
     YARD_RETURN_IF_ERROR(program_.explain_mismatch(body_->args, body_->count));
     find_device();

@@ -86,7 +86,6 @@ class Compiler {
   }
 
   void outputs();
-  bool may_alias(size_t output, size_t input) const;
   void count_uses();
 
   void make_relations();
@@ -135,10 +134,6 @@ void Compiler::outputs() {
   for (const Clause& c : s_.clauses)
     if (c.kind == Clause::Kind::kMayAlias)
       cold_.aliases.emplace_back(s_.index_of(c.left.name), s_.index_of(c.right.name));
-}
-
-bool Compiler::may_alias(size_t output, size_t input) const {
-  return base::contains(cold_.aliases, std::pair<uint8_t, uint8_t>(output, input));
 }
 
 void Compiler::count_uses() {
@@ -334,7 +329,7 @@ void Compiler::overlaps(size_t w) {
     emit({.op = Op::kPair,
           .arg = arg,
           .other = static_cast<uint8_t>(t),
-          .value = may_alias(w, t) ? uint64_t{1} : 0});
+          .value = base::contains(cold_.aliases, std::pair<uint8_t, uint8_t>(w, t))});
   }
 }
 

@@ -186,10 +186,10 @@ TEST(Mismatch, InputsAloneMayLackOutputs) {
   Values v;
   const Program p = Program::compile(kRmsNorm).value();
   std::vector<yard_value_t> args = {none(), v.f32({2, 4}), v.f32({4}), number(0)};
-  EXPECT_TRUE(p.explain_input_mismatch(args.data()).ok());
+  EXPECT_TRUE(p.explain_mismatch(args.data(), p.arg_count(), true).ok());
   EXPECT_FALSE(p.explain_mismatch(args.data(), 4).ok());
   args[2] = v.f32({5});
-  EXPECT_FALSE(p.explain_input_mismatch(args.data()).ok());
+  EXPECT_FALSE(p.explain_mismatch(args.data(), p.arg_count(), true).ok());
 }
 
 }  // namespace

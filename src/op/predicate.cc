@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 namespace yard::op {
 
@@ -113,8 +112,8 @@ Field named_field(const Schema& s, const Dim& d) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, Field>> make_fields(const Schema& s) {
-  std::map<std::string, Field> named;
+Fields make_fields(const Schema& s) {
+  Fields named;
   for (size_t i = 0; i < s.params.size(); ++i) {
     const Param& p = s.params[i];
     switch (p.kind) {
@@ -134,7 +133,7 @@ std::vector<std::pair<std::string, Field>> make_fields(const Schema& s) {
   for (const Param& p : s.params)
     for (const Dim& d : p.dims)
       if (!d.name.empty()) named.emplace(d.name, named_field(s, d));
-  return {named.begin(), named.end()};
+  return named;
 }
 
 }  // namespace yard::op

@@ -7,8 +7,8 @@
 #include <yard/plugin.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "op/schema.h"
@@ -95,7 +95,8 @@ struct Field {
 };
 
 // The fields of a schema by name.
-std::vector<std::pair<std::string, Field>> make_fields(const Schema& schema);
+using Fields = std::map<std::string, Field, std::less<>>;
+Fields make_fields(const Schema& schema);
 
 namespace detail {
 

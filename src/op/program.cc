@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "base/lists.h"
 #include "op/steps.h"
 
 namespace yard::op {
@@ -20,28 +21,21 @@ std::span<const uint8_t> Program::outputs() const noexcept { return cold_->outpu
 bool Program::has_inout() const noexcept { return cold_->has_inout; }
 
 bool Program::checks_scalars() const noexcept {
-  for (const Step& s : cold_->steps)
-    if (s.op == Step::Op::kEnum || s.op == Step::Op::kInt) return true;
-  return false;
+  return std::ranges::any_of(cold_->steps, [](const Step& s) {
+    return s.op == Step::Op::kEnum || s.op == Step::Op::kInt;
+  });
 }
 
 bool Program::may_alias(uint32_t output, uint32_t input) const noexcept {
-  for (const auto& [out, in] : cold_->aliases)
-    if (out == output && in == input) return true;
-  return false;
+  return base::contains(cold_->aliases, std::pair<uint8_t, uint8_t>(output, input));
 }
 
 std::optional<Field> Program::field(std::string_view name) const {
-  for (const auto& [known, f] : cold_->fields)
-    if (known == name) return f;
-  return std::nullopt;
+  const auto known = cold_->fields.find(name);
+  return known != cold_->fields.end() ? std::optional(known->second) : std::nullopt;
 }
 
-std::vector<std::string> Program::field_names() const {
-  std::vector<std::string> names;
-  for (const auto& entry : cold_->fields) names.push_back(entry.first);
-  return names;
-}
+std::vector<std::string> Program::field_names() const { return base::keys(cold_->fields); }
 
 int32_t Program::fits_steps(const yard_value_t* args) const noexcept {
   StepRunner runner(cold_->schema, args);

@@ -77,10 +77,9 @@ class Program {
   // ---- Errors and preparation ----
 
   // Why a call does not fit: kInvalidArgument naming op, argument, expected and found. OK exactly when
-  // tags_fit() and fits() >= 0.
-  Status explain_mismatch(const yard_value_t* args, uint32_t n) const;
-  // The same for arg_count() arguments whose outputs may still be missing.
-  Status explain_input_mismatch(const yard_value_t* args) const;
+  // tags_fit() and fits() >= 0, unless outputs may be missing.
+  Status explain_mismatch(const yard_value_t* args, uint32_t n,
+                          bool outputs_may_be_missing = false) const;
 
   // An integer of a call by name: a dimension, a product ("rows"), an int, bool or enum parameter,
   // "x.rank", "x.size", "xs.count". Empty if the name is unknown.
@@ -115,7 +114,6 @@ class Program {
 
   bool tag_fits(uint32_t i, const yard_value_t& v) const noexcept;
   static bool pointers_fit(const yard_value_t& v) noexcept;
-  Status explain(const yard_value_t* args, uint32_t n, bool outputs_may_be_missing) const;
   static bool is_related(const Relation& r, const yard_tensor_t& out,
                          const yard_tensor_t& t) noexcept;
   // Accepts calls of plain tensors that have data and do not overlap.

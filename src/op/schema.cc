@@ -2,6 +2,8 @@
 // The canonical text of schemas, and the check of what their grammar cannot express.
 #include "op/schema.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,32 +15,19 @@
 namespace yard::op {
 namespace {
 
-std::string dim_text(const Dim& d) {
-  std::string out;
-  switch (d.kind) {
-    case Dim::Kind::kAny: return "_";
-    case Dim::Kind::kConstant: return std::to_string(d.number);
-    case Dim::Kind::kLeading: out = "*" + d.name; break;
-    case Dim::Kind::kNamed:
-      out = d.number == 1 ? d.name : std::to_string(d.number) + "*" + d.name;
-      break;
-  }
-  return d.broadcast ? out + "|1" : out;
+// The number, `name` or `number*name`.
+std::string product_text(int64_t number, const std::string& name) {
+  if (name.empty()) return std::to_string(number);
+  return number == 1 ? name : std::to_string(number) + "*" + name;
 }
 
-std::string term_text(const Term& t) {
-  if (t.name.empty()) return std::to_string(t.number);
-  return t.number == 1 ? t.name : std::to_string(t.number) + "*" + t.name;
-}
+std::string term_text(const Term& t) { return product_text(t.number, t.name); }
 
 template <class List, class Text>
 std::string joined(const List& list, const Text& text) {
-  std::string out;
-  for (const auto& item : list) {
-    if (!out.empty()) out += ", ";
-    out += text(item);
-  }
-  return out;
+  std::vector<std::string> texts;
+  for (const auto& item : list) texts.push_back(text(item));
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::string default_text(const Param& p) {
@@ -202,10 +191,7 @@ class Checker {
     if (!p) return false;
     if (!p->is_tensor() || p->is_output() || !holds_integers(*p))
       return fail(c.left.at, "'" + p->name + "' is no tensor of integers that is read");
-    Term factor;
-    factor.name = c.factor;
-    factor.at = c.right.at;
-    return number(c.right) && number(factor) && guard(c);
+    return number(c.right) && number({1, c.factor, c.right.at}) && guard(c);
   }
 
   bool holds_integers(const Param& p) const {
@@ -230,11 +216,7 @@ class Checker {
   }
 
   bool guard(const Clause& c) {
-    if (c.guard == Clause::Guard::kNone) return true;
-    Term t;
-    t.name = c.guard_param;
-    t.at = c.guard_at;
-    return optional(t);
+    return c.guard == Clause::Guard::kNone || optional({1, c.guard_param, c.guard_at});
   }
 
   // A dimension, a product or an int parameter.
@@ -297,17 +279,23 @@ const char* to_string(Compare c) noexcept {
   return kText[static_cast<int>(c)];
 }
 
+std::string to_string(const Dim& d) {
+  if (d.kind == Dim::Kind::kAny) return "_";
+  const char* const star = d.kind == Dim::Kind::kLeading ? "*" : "";
+  return star + product_text(d.number, d.name) + (d.broadcast ? "|1" : "");
+}
+
 std::string type_text(const Param& p) {
   switch (p.kind) {
     case Kind::kInt: return "int";
     case Kind::kFloat: return "float";
     case Kind::kBool: return "bool";
     case Kind::kString: return "string";
-    case Kind::kEnum:
-      return "enum{" + joined(p.enumerators, [](const std::string& e) { return e; }) + "}";
+    case Kind::kEnum: return fmt::format("enum{{{}}}", fmt::join(p.enumerators, ", "));
     default:
       return (p.variable.empty() ? yard::to_string(p.dtype) : p.variable) + "[" +
-             joined(p.dims, dim_text) + (p.kind == Kind::kTensorList ? "][]" : "]");
+             joined(p.dims, [](const Dim& d) { return to_string(d); }) +
+             (p.kind == Kind::kTensorList ? "][]" : "]");
   }
 }
 

@@ -159,6 +159,7 @@ bool check_schema(const Schema& schema, Scanner& in);
 
 // The canonical text: parse_schema(to_string(s)) == s for every valid schema.
 std::string to_string(const Schema& schema);
+std::string to_string(const Dim& dim);
 std::string to_string(const Param& param);
 std::string to_string(const Clause& clause);
 const char* to_string(Compare c) noexcept;

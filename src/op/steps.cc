@@ -352,36 +352,23 @@ class StepDescription {
   std::string expected(const Param& p) const {
     std::string out = p.variable.empty() ? yard::to_string(p.dtype) : p.variable;
     if (const uint8_t r = reg(p.variable); known(r)) out = dtype_name(r);
-    out += '[';
-    bool first = true;
-    for (const Dim& d : p.dims) {
-      const std::string text = dim_text(d);
-      if (text.empty()) continue;  // a leading group of no dimensions
-      if (!first) out += ',';
-      first = false;
-      out += text;
-    }
-    return out + ']';
+    std::vector<std::string> dims;
+    for (const Dim& d : p.dims) dims.push_back(dim_text(d));
+    std::erase(dims, "");  // a leading group of no dimensions
+    return out + fmt::format("[{}]", fmt::join(dims, ","));
   }
 
   std::string dim_text(const Dim& d) const {
-    if (d.kind == Dim::Kind::kAny) return "_";
-    if (d.kind == Dim::Kind::kConstant) return std::to_string(d.number);
     const bool leading = d.kind == Dim::Kind::kLeading;
     const uint8_t r = reg(leading ? "*" + d.name : d.name);
     int64_t size;
-    std::string out;
-    if (leading && known(r)) {
-      out = group_text(r);
-      return d.broadcast && !out.empty() ? "(" + out + ")|1" : out;
+    if (!known(r)) return to_string(d);
+    if (leading) {
+      const std::string group = group_text(r);
+      return d.broadcast && !group.empty() ? "(" + group + ")|1" : group;
     }
-    if (leading)
-      out = "*" + d.name;
-    else if (known(r) && !__builtin_mul_overflow(runner_.value(r), d.number, &size))
-      out = std::to_string(size);
-    else
-      out = d.number == 1 ? d.name : std::to_string(d.number) + "*" + d.name;
-    return d.broadcast ? out + "|1" : out;
+    if (__builtin_mul_overflow(runner_.value(r), d.number, &size)) return to_string(d);
+    return std::to_string(size) + (d.broadcast ? "|1" : "");
   }
 
   // kNoReg if no step uses the name.
@@ -417,17 +404,16 @@ class StepDescription {
 };
 
 std::string count_mismatch(const Schema& s, uint32_t n) {
-  std::string names;
-  for (const Param& p : s.params) names += (names.empty() ? "" : ", ") + p.name;
-  const std::string text =
-      fmt::format("takes {} arguments ({}), got {}", s.params.size(), names, n);
+  const std::string text = fmt::format("takes {} arguments ({}), got {}", s.params.size(),
+                                       fmt::join(s.param_names(), ", "), n);
   return n < s.params.size() ? text + ": '" + s.params[n].name + "' is missing"
                              : text + fmt::format(": {} too many", n - s.params.size());
 }
 
 }  // namespace
 
-Status Program::explain(const yard_value_t* args, uint32_t n, bool outputs_may_be_missing) const {
+Status Program::explain_mismatch(const yard_value_t* args, uint32_t n,
+                                 bool outputs_may_be_missing) const {
   const auto fail = [&](const std::string& text) {
     return Status(Code::kInvalidArgument, name() + ": " + text);
   };
@@ -441,14 +427,6 @@ Status Program::explain(const yard_value_t* args, uint32_t n, bool outputs_may_b
   StepRunner runner(schema(), args);
   const Step* const failed = runner.run(cold_->steps);
   return failed == nullptr ? Status() : fail(StepDescription(*cold_, runner, args).text(*failed));
-}
-
-Status Program::explain_mismatch(const yard_value_t* args, uint32_t n) const {
-  return explain(args, n, false);
-}
-
-Status Program::explain_input_mismatch(const yard_value_t* args) const {
-  return explain(args, arg_count_, true);
 }
 
 }  // namespace yard::op

@@ -58,7 +58,7 @@ struct ProgramCold {
   std::vector<uint8_t> outputs;
   bool has_inout = false;
   std::vector<std::pair<uint8_t, uint8_t>> aliases;  // (output, input)
-  std::vector<std::pair<std::string, Field>> fields;
+  Fields fields;
   std::vector<Step> steps;
   std::vector<std::string> names;  // of the registers; "*rows" for a leading group
 };
