@@ -260,14 +260,6 @@ uint64_t KernelParam::accepted() const noexcept {
   return dtypes == 0 ? ~uint64_t{0} : dtypes | convertible_to(dtypes);
 }
 
-bool ArgumentMap::needs_transform(const yard_value_t* args) const noexcept {
-  return std::any_of(params.begin(), params.end(), [&](const KernelParam& k) {
-    if (k.requirements.empty()) return false;
-    const yard_value_t& v = args[k.source];
-    return v.tag == YARD_TAG_TENSOR && k.transforms(*v.u.tensor) != 0;
-  });
-}
-
 Result<ArgumentMap> ArgumentMap::resolve(const Program& program, std::span<const ParamText> params,
                                          std::span<const std::string> fixed) {
   const Schema& s = program.schema();

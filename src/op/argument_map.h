@@ -78,9 +78,6 @@ struct ArgumentMap {
   bool in_order = false;
   std::string signature;  // one letter per parameter, as in plugin.h's `typed`
 
-  // Whether some argument of the call needs a transform. `args` are the op's, with facts.
-  bool needs_transform(const yard_value_t* args) const noexcept;
-
   // An error names what is wrong with the parameters. `fixed` are parameters of the op whose value a limit or the verifier
   // decides on, so that the kernel need not take them.
   static Result<ArgumentMap> resolve(const Program& program, std::span<const ParamText> params,

@@ -55,21 +55,22 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   Candidate out;
   out.id = c.kernel->id, out.kind = c.kernel->kind, out.vendor = c.kernel->backend->vendor;
   out.backend = c.kernel->backend_name, out.priority = c.kernel->priority;
+  out.adjusted_priority = c.kernel->priority;
+  if (note.verdict.reason != YARD_REASON_NONE) {
+    out.verdict = "rejected";
+    out.reason = reason_name(note.verdict.reason);
+    out.detail = describe(candidates, c, note.verdict, note.text);
+    return out;
+  }
   if (note.estimate_ns >= 0) out.estimate_ns = note.estimate_ns;
   for (const NeededTransform& t : note.transforms) {
     const auto source = static_cast<size_t>(c.kernel->map->params[t.param].source);
     out.transforms.push_back(
         {candidates.program().schema().params[source].name, op::transforms_text(t.kinds), t.ns});
   }
-  out.adjusted_priority = c.kernel->priority;
-  if (note.verdict.reason == YARD_REASON_NONE) out.scores = score_notes(candidates, out.id, call);
+  out.scores = score_notes(candidates, out.id, call);
   if (!out.scores.empty()) out.adjusted_priority = note.priority;
   if (note.by_chain) out.placed_by = text_of(candidates, policy::Clause::Act::kChain);
-  if (note.verdict.reason != YARD_REASON_NONE) {
-    out.verdict = "rejected";
-    out.reason = reason_name(note.verdict.reason);
-    out.detail = describe(candidates, c, note.verdict, note.text);
-  }
   return out;
 }
 

@@ -35,13 +35,15 @@ struct Selection {
   const yard_value_t* args;
   uint32_t count, flags;
   Device device;
-  Notes* notes;
   const std::vector<policy::Ruling>& rulings;
+  Notes& notes;
   bool respects_breakers = true;
+
+  const KernelCandidate& candidate(size_t i) const { return candidates.all()[i]; }
 };
 
-// Figures of a failed limit: its index, the value found (of optional arguments none), and of limits on tensors the
-// argument's index.
+// Figures of a failed limit: its index, the value found (0 for optional arguments), and the index of the argument if the
+// limit is about tensors.
 void check_limit(const Selection& s, const Limit& l, yard_verdict_t& v) {
   int64_t found = 0;
   if (op::holds(l.predicate, s.args, found)) return;
@@ -49,8 +51,8 @@ void check_limit(const Selection& s, const Limit& l, yard_verdict_t& v) {
   reject(v, l.reason, l.index, found, l.arg);
 }
 
-void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdict,
-            std::string* text) {
+void verify(const Selection& s, const KernelCandidate& c, Notes::Entry& note) {
+  yard_verdict_t& verdict = note.verdict;
   const registry::Kernel& k = *c.kernel;
   int64_t read[YARD_MAX_ARGS * 4];
   const std::vector<op::Field>& fields = c.verify_reads.fields;
@@ -66,37 +68,37 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
-    if (text != nullptr) *text = base::current_exception_text();
+    note.text = base::current_exception_text();
   }
   if (code != YARD_OK && verdict.reason == YARD_REASON_NONE) verdict.reason = YARD_REASON_REFUSED;
   verdict.flags = kByVerifier;
 }
 
-void check_health(const Selection& s, const KernelCandidate& c, yard_verdict_t& v,
-                  std::string* text) {
+void check_health(const Selection& s, const KernelCandidate& c, Notes::Entry& note) {
   const health::HealthSnapshot* view = s.candidates.settings().health.get();
   if (view == nullptr) return;
   if (view->is_lost(s.device)) {
-    reject(v, YARD_REASON_UNHEALTHY);
-    if (text != nullptr) *text = fmt::format("device {} is lost", to_string(s.device));
+    reject(note.verdict, YARD_REASON_UNHEALTHY);
+    note.text = fmt::format("device {} is lost", to_string(s.device));
     return;
   }
   if (!s.respects_breakers) return;
   const health::BreakerStatus* breaker = c.breaker_for(s.candidates.program(), s.device, s.args);
   if (breaker == nullptr || breaker->state != BreakerState::kOpen) return;
-  reject(v, YARD_REASON_UNHEALTHY);
-  if (text == nullptr) return;
+  reject(note.verdict, YARD_REASON_UNHEALTHY);
   const std::string calls =
       breaker == c.breaker ? "all its calls"
                            : fmt::format("such calls ({})", health::to_string(breaker->key.kind));
-  *text = fmt::format("its breaker for {} {}", calls, open_breaker_text(*breaker));
+  note.text = fmt::format("its breaker for {} {}", calls, open_breaker_text(*breaker));
 }
 
 // Transforms that the call needs for the kernel must be allowed, and possible for the host.
-void check_transforms(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
-  for (const NeededTransform& t : c.needed_transforms(s.args)) {
+void check_transforms(const Selection& s, const KernelCandidate& c, Notes::Entry& note) {
+  note.transforms = c.needed_transforms(s.args);
+  for (const NeededTransform& t : note.transforms) {
     const auto no = [&](NoTransform why) {
-      return reject(v, YARD_REASON_TRANSFORM, t.param, t.kinds, static_cast<int64_t>(why));
+      return reject(note.verdict, YARD_REASON_TRANSFORM, t.param, t.kinds,
+                    static_cast<int64_t>(why));
     };
     if (s.candidates.clauses().find(policy::Clause::Act::kNoTransforms) != nullptr)
       return no(NoTransform::kForbidden);
@@ -105,12 +107,12 @@ void check_transforms(const Selection& s, const KernelCandidate& c, yard_verdict
   }
 }
 
-yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
-  yard_verdict_t v = c.fixed;
+void check(const Selection& s, const KernelCandidate& c, Notes::Entry& note) {
+  yard_verdict_t& v = note.verdict = c.fixed;
   const registry::Kernel& k = *c.kernel;
   const auto fine = [&] { return v.reason == YARD_REASON_NONE; };
   const auto has = [](uint32_t flags, uint32_t flag) { return (flags & flag) != 0; };
-  if (!fine()) return v;
+  if (!fine()) return;
   if (s.device.type != k.backend->d.device_type)
     reject(v, YARD_REASON_DEVICE, s.device.type, k.backend->d.device_type);
   else if (has(s.flags, YARD_CALL_DETERMINISTIC) && !has(k.d.flags, YARD_KERNEL_DETERMINISTIC))
@@ -125,16 +127,17 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
     if (!has_feature(s.candidates.host(), s.device, k.needs[c.device_needs[i]].name))
       reject(v, YARD_REASON_DEVICE_FEATURE, c.device_needs[i], s.device.index);
   for (size_t i = 0; i < c.limits.size() && fine(); ++i) check_limit(s, c.limits[i], v);
-  if (fine()) check_transforms(s, c, v);
-  if (fine()) check_health(s, c, v, text);
+  if (fine()) check_transforms(s, c, note);
+  if (fine()) check_health(s, c, note);
   // Expensive checks come last: the probe runs once per device, the verifier every time.
   if (fine() && k.backend->d.probe != nullptr) {
     const registry::DeviceProbe& probe = k.backend->probe(s.device, s.candidates.host());
-    if (!probe.available) reject(v, YARD_REASON_UNAVAILABLE);
-    if (!probe.available && text != nullptr) *text = refusal(probe);
+    if (!probe.available) {
+      reject(v, YARD_REASON_UNAVAILABLE);
+      note.text = refusal(probe);
+    }
   }
-  if (fine() && k.d.verify != nullptr) verify(s, c, v, text);
-  return v;
+  if (fine() && k.d.verify != nullptr) verify(s, c, note);
 }
 
 double estimate(const Selection& s, const KernelCandidate& c) {
@@ -153,42 +156,39 @@ double estimate(const Selection& s, const KernelCandidate& c) {
   }
 }
 
-struct Able {
-  uint16_t index;
-  double cost;
-  int tier;
-  uint32_t rule;  // the best that names it, an index into the clauses
-  double priority;
-  bool transforms;  // it needs an argument transformed
-};
-
 // Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
-void sort(std::vector<Able>& able) {
+void sort(const Selection& s, Order& order) {
+  const auto note = [&](uint16_t i) -> const Notes::Entry& { return s.notes.entries[i]; };
   // The static kernel comes before those that rules name.
-  const auto group = [](const Able& a) { return std::tuple(a.tier >= 0, a.rule, a.tier); };
-  std::stable_sort(able.begin(), able.end(),
-                   [&](const Able& x, const Able& y) { return group(x) < group(y); });
-  for (auto first = able.begin(); first != able.end();) {
-    auto last = first;
-    bool all_estimate = true;
-    for (; last != able.end() && group(*last) == group(*first); ++last)
-      all_estimate &= last->cost >= 0;
-    std::stable_sort(first, last, [&](const Able& x, const Able& y) {
-      if (all_estimate && x.cost != y.cost) return x.cost < y.cost;
-      return x.priority != y.priority ? x.priority > y.priority : x.transforms < y.transforms;
+  const auto group = [&](uint16_t i) {
+    const int tier = s.candidates.clauses().tier(i);
+    return std::tuple(tier >= 0, note(i).rule, tier);
+  };
+  std::ranges::stable_sort(order, {}, group);
+  for (auto first = order.begin(); first != order.end();) {
+    const auto last =
+        std::find_if(first, order.end(), [&](uint16_t i) { return group(i) != group(*first); });
+    const bool all_estimate =
+        std::all_of(first, last, [&](uint16_t i) { return note(i).estimate_ns >= 0; });
+    std::stable_sort(first, last, [&](uint16_t i, uint16_t k) {
+      const Notes::Entry &x = note(i), &y = note(k);
+      if (all_estimate && x.estimate_ns != y.estimate_ns) return x.estimate_ns < y.estimate_ns;
+      return x.priority != y.priority ? x.priority > y.priority
+                                      : x.transforms.empty() > y.transforms.empty();
     });
     first = last;
   }
 }
 
-std::vector<std::string> ids_of_mode(const Selection& s, const std::vector<Able>& able) {
+std::vector<std::string> ids_of_mode(const Selection& s, const Order& order) {
   const ModeProvider& provider = s.candidates.mode().program->provider;
   const op::Labels& labels = s.candidates.settings().labels;
   const op::Program& program = s.candidates.program();
   std::vector<ModeCall::Candidate> candidates;
-  for (const Able& a : able) {
-    const registry::Kernel& k = *s.candidates.all()[a.index].kernel;
-    candidates.push_back({k.id, k.backend->vendor, k.kind, a.priority, a.cost});
+  for (const uint16_t i : order) {
+    const registry::Kernel& k = *s.candidate(i).kernel;
+    const Notes::Entry& note = s.notes.entries[i];
+    candidates.push_back({k.id, k.backend->vendor, k.kind, note.priority, note.estimate_ns});
   }
   std::vector<std::string> ids;
   std::vector<int64_t> read;
@@ -205,7 +205,7 @@ std::vector<std::string> ids_of_mode(const Selection& s, const std::vector<Able>
 }
 
 // Puts the kernels that the mode names first, in its order, and returns their number.
-size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& order) {
+size_t apply_mode(const Selection& s, Order& order) {
   const auto warn = [&](const std::string& text) {
     base::log(LogLevel::kWarn, "select",
               fmt::format("mode '{}' {}", s.candidates.mode().program->name, text));
@@ -214,15 +214,15 @@ size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& orde
   std::string why = "it gave no answer";
   std::vector<std::string> ids;
   try {
-    ids = ids_of_mode(s, able);
+    ids = ids_of_mode(s, order);
   } catch (...) {
     why = fmt::format("it threw: {}", base::current_exception_text());
     warn(fmt::format("was asked for a kernel of op '{}': {}", op, why));
   }
   auto next = order.begin();
   for (const std::string& id : ids) {
-    const auto at = std::find_if(
-        next, order.end(), [&](uint16_t i) { return s.candidates.all()[i].kernel->id == id; });
+    const auto at = std::find_if(next, order.end(),
+                                 [&](uint16_t i) { return s.candidate(i).kernel->id == id; });
     if (at != order.end()) {
       std::rotate(next, at, at + 1);
       ++next;
@@ -230,88 +230,79 @@ size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& orde
       warn(fmt::format("names '{}', and op '{}' has no such kernel", id, op));
     }
   }
-  const auto named = static_cast<size_t>(next - order.begin());
-  if (s.notes == nullptr) return named;
-  s.notes->by_mode = named;
-  if (named == 0)
-    s.notes->mode_text = ids.empty() ? why : fmt::format("'{}' cannot serve the call", ids[0]);
-  return named;
+  s.notes.by_mode = static_cast<size_t>(next - order.begin());
+  if (s.notes.by_mode == 0)
+    s.notes.mode_text = ids.empty() ? why : fmt::format("'{}' cannot serve the call", ids[0]);
+  return s.notes.by_mode;
 }
 
 // Moves the kernels of the fallback chain behind the first choices, before all others.
-void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order, Notes* notes) {
+void follow_chain(const Selection& s, size_t first, Order& order) {
   if (order.size() < first + 2) return;
   auto next = order.begin() + static_cast<ptrdiff_t>(first);
-  for (const uint16_t wanted : chain) {
+  for (const uint16_t wanted : s.candidates.clauses().chain()) {
     const auto at = std::find(next, order.end(), wanted);
     if (at == order.end()) continue;
-    if (notes != nullptr) notes->entries[wanted].by_chain = true;
+    s.notes.entries[wanted].by_chain = true;
     std::rotate(next, at, at + 1);
     ++next;
   }
 }
 
-std::vector<Able> find_able(const Selection& s) {
-  const std::vector<KernelCandidate>& all = s.candidates.all();
+// The kernels that can take the call, by id.
+Order find_able(const Selection& s) {
   const policy::Clauses& clauses = s.candidates.clauses();
-  if (s.notes != nullptr) s.notes->entries.assign(all.size(), {});
-  std::vector<Able> able;
-  able.reserve(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    Notes::Entry* note = s.notes != nullptr ? &s.notes->entries[i] : nullptr;
+  s.notes.entries.assign(s.candidates.all().size(), {});
+  Order able;
+  for (uint16_t i = 0; i < s.notes.entries.size(); ++i) {
+    const KernelCandidate& c = s.candidate(i);
+    Notes::Entry& note = s.notes.entries[i];
     // Clauses come before what the call itself rules out; those with conditions come after the machine.
     const uint32_t excluded = s.rulings[i].excluded;
     const bool by_machine =
-        all[i].fixed.reason != YARD_REASON_NONE && clauses.always(i).excluded == kNoClause;
-    const yard_verdict_t v = excluded != kNoClause && !by_machine
-                                 ? verdict_of(clauses, excluded)
-                                 : check(s, all[i], note != nullptr ? &note->text : nullptr);
-    if (note != nullptr) note->verdict = v;
-    if (v.reason != YARD_REASON_NONE) continue;
-    double cost = estimate(s, all[i]);
-    std::vector<NeededTransform> transforms = all[i].needed_transforms(s.args);
-    for (const NeededTransform& t : transforms)
-      if (cost >= 0) cost += t.ns;
-    able.push_back({static_cast<uint16_t>(i), cost, clauses.tier(i), kNoClause,
-                    static_cast<double>(all[i].kernel->priority), !transforms.empty()});
-    if (note != nullptr) note->estimate_ns = cost, note->transforms = std::move(transforms);
+        c.fixed.reason != YARD_REASON_NONE && clauses.always(i).excluded == kNoClause;
+    if (excluded != kNoClause && !by_machine)
+      note.verdict = verdict_of(clauses, excluded);
+    else
+      check(s, c, note);
+    if (note.verdict.reason != YARD_REASON_NONE) continue;
+    able.push_back(i);
+    note.estimate_ns = estimate(s, c);
+    for (const NeededTransform& t : note.transforms)
+      if (note.estimate_ns >= 0) note.estimate_ns += t.ns;
   }
   return able;
 }
 
-Order order_in(const Selection& s, const policy::ClauseGroup& group, std::vector<Able> able) {
+Order order_in(const Selection& s, const policy::ClauseGroup& group, Order order) {
   using Takes = policy::ClauseGroup::Takes;
   constexpr double kMost = std::numeric_limits<double>::max();
-  for (size_t i = 0; i < able.size() && group.rules; ++i) {
-    const policy::Ruling& r = s.rulings[able[i].index];
-    able[i].rule = r.chosen;
-    able[i].priority = std::clamp((able[i].priority + r.add) * r.multiply, -kMost, kMost);
+  const policy::Clauses& clauses = s.candidates.clauses();
+  const policy::Ruling no_rules;
+  for (const uint16_t i : order) {
+    const policy::Ruling& r = group.rules ? s.rulings[i] : no_rules;
+    const auto priority = static_cast<double>(s.candidate(i).kernel->priority);
+    s.notes.entries[i].rule = clauses.tier(i) < 0 ? kNoClause : r.chosen;
+    s.notes.entries[i].priority = std::clamp((priority + r.add) * r.multiply, -kMost, kMost);
   }
-  if (group.takes == Takes::kMapped) std::erase_if(able, [](auto& a) { return a.tier >= 0; });
-  if (group.takes == Takes::kChosen)
-    std::erase_if(able, [](auto& a) { return a.rule == kNoClause; });
-  sort(able);
-  Order order;
-  order.reserve(able.size());
-  for (const Able& a : able) {
-    order.push_back(a.index);
-    if (s.notes == nullptr) continue;
-    s.notes->entries[a.index].rule = a.tier < 0 ? kNoClause : a.rule;
-    s.notes->entries[a.index].priority = a.priority;
-  }
+  std::erase_if(order, [&](uint16_t i) {
+    if (group.takes == Takes::kMapped) return clauses.tier(i) >= 0;
+    return group.takes == Takes::kChosen && s.notes.entries[i].rule == kNoClause;
+  });
+  sort(s, order);
   const bool has_mode = s.candidates.mode().program != nullptr && !order.empty();
-  const size_t named = has_mode ? apply_mode(s, able, order) : 0;
-  follow_chain(s.candidates.clauses().chain(), std::max<size_t>(named, 1), order, s.notes);
+  const size_t named = has_mode ? apply_mode(s, order) : 0;
+  follow_chain(s, std::max<size_t>(named, 1), order);
   if (named > 0)
     order.by = Mode::kProgram;
-  else if (!able.empty() && able[0].tier < 0)
+  else if (!order.empty() && clauses.tier(order[0]) < 0)
     order.by = Mode::kStatic;
-  else if (!able.empty() && able[0].rule != kNoClause)
+  else if (!order.empty() && s.notes.entries[order[0]].rule != kNoClause)
     order.by = group.mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
   return order;
 }
 
-Order order_in_groups(const Selection& s, std::vector<Able> able) {
+Order order_in_groups(const Selection& s, Order able) {
   const std::span<const policy::ClauseGroup> groups = s.candidates.clauses().groups();
   if (groups.size() == 1) return order_in(s, groups[0], std::move(able));
   Order all;
@@ -319,7 +310,7 @@ Order order_in_groups(const Selection& s, std::vector<Able> able) {
     const Order order = order_in(s, group, able);
     all.insert(all.end(), order.begin(), order.end());
     all.modes.resize(all.size(), order.by);
-    std::erase_if(able, [&](const Able& a) { return base::contains(order, a.index); });
+    std::erase_if(able, [&](uint16_t i) { return base::contains(order, i); });
   }
   if (!all.empty()) all.by = all.modes[0];
   return all;
@@ -336,20 +327,24 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
   // A verifier may call an op, whose selection makes one of its own.
   std::unique_ptr<policy::Rulings> rulings =
       kept != nullptr ? std::move(kept) : std::make_unique<policy::Rulings>();
-  Selection s{candidates, args, count, flags, device_of(args, count), notes, rulings->kernels};
+  Notes own;
+  Selection s{candidates,
+              args,
+              count,
+              flags,
+              device_of(args, count),
+              rulings->kernels,
+              notes != nullptr ? *notes : own};
   candidates.clauses().evaluate({args, flags, s.device, &candidates.settings().labels}, *rulings);
-  std::vector<Able> able = find_able(s);
+  Order able = find_able(s);
   // Open breakers are ignored where they would leave no kernel.
   if (able.empty() && candidates.settings().health != nullptr) {
     s.respects_breakers = false;
     able = find_able(s);
   }
   Order order = order_in_groups(s, std::move(able));
+  order.transforms = !order.empty() && !s.notes.entries[order[0]].transforms.empty();
   kept = std::move(rulings);
-  if (!order.empty()) {
-    const op::ArgumentMap* map = candidates.all()[order[0]].kernel->map.get();
-    order.transforms = map != nullptr && map->needs_transform(args);
-  }
   return order;
 }
 
