@@ -227,14 +227,9 @@ class CallSpecParser {
 
   // A tensor's device is kept only where it differs from the call's.
   static void drop_devices(CallSpec& c) {
-    const auto drop = [&](TensorSpec& t) {
-      if (t.device && *t.device == c.device) t.device.reset();
-    };
-    for (SpecArg& a : c.args) {
-      if (auto* t = std::get_if<TensorSpec>(&a.value.v)) drop(*t);
-      if (auto* list = std::get_if<std::vector<TensorSpec>>(&a.value.v))
-        std::for_each(list->begin(), list->end(), drop);
-    }
+    for (SpecArg& a : c.args)
+      for (TensorSpec& t : tensors_of(a.value))
+        if (t.device == c.device) t.device.reset();
   }
 
   Scanner& in_;

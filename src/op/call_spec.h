@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,13 @@ struct SpecValue {
   // Compares values as text: NaN equals NaN, and 0.0 differs from -0.0.
   friend bool operator==(const SpecValue& a, const SpecValue& b);
 };
+
+// The tensors of a value: none, one or many.
+inline std::span<TensorSpec> tensors_of(SpecValue& value) noexcept {
+  if (auto* tensor = std::get_if<TensorSpec>(&value.v)) return {tensor, 1};
+  if (auto* list = std::get_if<std::vector<TensorSpec>>(&value.v)) return *list;
+  return {};
+}
 
 struct SpecArg {
   std::string name;  // empty: positional

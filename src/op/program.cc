@@ -19,6 +19,7 @@ const Schema& Program::schema() const noexcept { return cold_->schema; }
 std::string_view Program::signature() const noexcept { return cold_->signature; }
 std::span<const uint8_t> Program::outputs() const noexcept { return cold_->outputs; }
 bool Program::has_inout() const noexcept { return cold_->has_inout; }
+bool Program::has_aliases() const noexcept { return !cold_->aliases.empty(); }
 
 bool Program::checks_scalars() const noexcept {
   return std::ranges::any_of(cold_->steps, [](const Step& s) {

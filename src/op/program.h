@@ -55,6 +55,7 @@ class Program {
   // Whether some argument is read and written (`~`).
   bool has_inout() const noexcept;
   bool may_alias(uint32_t output, uint32_t input) const noexcept;
+  bool has_aliases() const noexcept;
 
   // ---- Every call ----
 

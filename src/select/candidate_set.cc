@@ -9,22 +9,17 @@ namespace yard::select {
 static std::vector<op::Field> health_dims(const op::Program& program) {
   std::vector<op::Field> dims;
   for (const std::string& name : program.field_names()) {
-    if (name.find('.') != std::string::npos) continue;  // `x.rank` and the like
-    const auto field = program.field(name);
-    const bool size =
-        field && (field->kind == op::Field::Kind::kDim || field->kind == op::Field::Kind::kProduct);
-    if (size && dims.size() < health::Buckets::kMost) dims.push_back(*field);
+    const op::Field field = *program.field(name);
+    const bool is_size =
+        field.kind == op::Field::Kind::kDim || field.kind == op::Field::Kind::kProduct;
+    if (is_size && dims.size() < health::Buckets::kMost) dims.push_back(field);
   }
   return dims;
 }
 
 Device device_of(const yard_value_t* args, uint32_t count) noexcept {
-  for (uint32_t i = 0; i < count; ++i) {
-    const yard_tensor_t* t = args[i].tag == YARD_TAG_TENSOR                      ? args[i].u.tensor
-                             : args[i].tag == YARD_TAG_LIST && args[i].count > 0 ? args[i].u.list[0]
-                                                                                 : nullptr;
-    if (t != nullptr) return {t->device.type, t->device.index};
-  }
+  for (uint32_t i = 0; i < count; ++i)
+    for (const yard_tensor_t* t : op::tensors_of(args[i])) return {t->device.type, t->device.index};
   return {};
 }
 
@@ -34,9 +29,9 @@ static uint64_t call_dtypes(const op::Program& program, const yard_value_t* args
   size_t n = 0;
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     if (!program.schema().params[i].is_tensor()) continue;
-    int64_t dtype;
-    const bool there = op::find(op::Field::of(op::Field::Kind::kDType, i), args, dtype);
-    dtypes[n++] = there ? static_cast<DType>(dtype) : DType::invalid;
+    const auto tensors = op::tensors_of(args[i]);
+    dtypes[n++] =
+        tensors.empty() ? DType::invalid : static_cast<DType>(tensors[0]->facts & YARD_FACTS_DTYPE);
   }
   return health::pack_dtypes({dtypes, n});
 }
@@ -76,11 +71,8 @@ uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args
 
 std::string call_text(const op::Program& program, const yard_value_t* args) {
   op::CallSpec spec = op::Call::capture(program, args).to_spec(program);
-  for (op::SpecArg& a : spec.args) {
-    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) t->align = YARD_MAX_ALIGN;
-    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
-      for (op::TensorSpec& t : *list) t.align = YARD_MAX_ALIGN;
-  }
+  for (op::SpecArg& a : spec.args)
+    for (op::TensorSpec& t : tensors_of(a.value)) t.align = YARD_MAX_ALIGN;
   // Outputs that follow from the inputs are left out again.
   const auto call = op::Call::from_spec(program, spec);
   return op::to_string(call.ok() ? call->to_spec(program) : spec);
@@ -133,13 +125,6 @@ yard_verdict_t machine_verdict(const registry::Kernel& k, const ProcessState& pr
 }
 
 namespace {
-
-bool may_write_inputs(const op::Program& program) {
-  const auto& clauses = program.schema().clauses;
-  return program.has_inout() || std::any_of(clauses.begin(), clauses.end(), [](const auto& c) {
-           return c.kind == op::Clause::Kind::kMayAlias;
-         });
-}
 
 struct LimitMeaning {
   std::optional<op::Field::Kind> property;  // of an argument; unset: the field that the limit names
@@ -303,7 +288,7 @@ CandidateSet::CandidateSet(std::shared_ptr<const registry::OpRecord> op_record,
       dims_(health_dims(program())),
       host_(process.host),
       saves_inputs_(clauses_.sources().policy.retry_inplace == Policy::RetryInplace::kSave &&
-                    may_write_inputs(program())) {
+                    (program().has_inout() || program().has_aliases())) {
   for (const auto& [id, kernel] : record_->kernels) {
     const uint32_t excluded = clauses_.always(all_.size()).excluded;
     KernelCandidate& c = all_.emplace_back();
