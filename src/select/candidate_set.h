@@ -101,25 +101,21 @@ struct ProcessState {
   bool forked = false;  // a forked child, where backends that do not survive fork() are excluded
 };
 
-// What observes the calls of the op; null: none.
-struct WatchSettings {
-  std::shared_ptr<const policy::Rollout> rollout;            // of other rules
-  std::shared_ptr<registry::ResultChecker> checker;          // runs before and after kernels
-  std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
-
-  bool any() const noexcept { return rollout != nullptr || checker != nullptr; }
-};
-
-struct CacheSettings {
-  bool enabled = true;                   // whether plans are kept
-  size_t plans = 0;                      // how many; 0: the runtime's default
-  std::chrono::nanoseconds lifetime{0};  // of a plan; 0: until something changes
-};
-
 // What decides how calls of the op are served, besides clauses.
 struct OpSettings {
-  WatchSettings watch;
-  CacheSettings cache;
+  // What observes the calls; null if there is none.
+  struct Watch {
+    std::shared_ptr<const policy::Rollout> rollout;            // of other rules
+    std::shared_ptr<registry::ResultChecker> checker;          // runs before and after kernels
+    std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
+
+    bool any() const noexcept { return rollout != nullptr || checker != nullptr; }
+  } watch;
+  struct Cache {
+    bool enabled = true;                   // whether plans are kept
+    size_t plans = 0;                      // how many; 0: the runtime's default
+    std::chrono::nanoseconds lifetime{0};  // of a plan; 0: until something changes
+  } cache;
   op::Labels labels;                                     // of every call; rules may read them
   std::shared_ptr<const health::HealthSnapshot> health;  // null: all breakers of the op are closed
   std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
