@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries of a Program, the part of its check that is not inlined (program.h), and the inference of output dtypes and
-// shapes from the inputs of a call.
+// Queries of a Program, and the inference of output dtypes and shapes from the inputs of a call.
 #include "op/program.h"
 
 #include <fmt/format.h>
@@ -37,11 +36,6 @@ std::optional<Field> Program::field(std::string_view name) const {
 }
 
 std::vector<std::string> Program::field_names() const { return base::keys(cold_->fields); }
-
-int32_t Program::fits_steps(const yard_value_t* args) const noexcept {
-  StepRunner runner(cold_->schema, args);
-  return runner.run(cold_->steps) == nullptr ? runner.flags() : -1;
-}
 
 bool Program::pointers_fit(const yard_value_t& v) noexcept {
   if (v.count == 0) return true;

@@ -48,7 +48,6 @@ class Program {
   uint32_t arg_count() const noexcept { return arg_count_; }
   // One letter per parameter, as in plugin.h's `typed`.
   std::string_view signature() const noexcept;
-  // Index of a parameter, -1 if there is none of that name.
   int index_of(std::string_view param) const noexcept { return schema().index_of(param); }
   // Indices of the pure outputs (`!`), in schema order.
   std::span<const uint8_t> outputs() const noexcept;

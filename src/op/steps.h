@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that a schema compiles to, and the code that runs them. Internal to src/op.
-//
-// The steps are the whole check of a call's arguments, in the order in which mistakes are reported. A
-// call fits when all of them hold; explain_mismatch() describes the first that does not.
+// The steps that a schema compiles to. They are the whole check of a call's arguments, in the order in which mistakes are
+// reported. A call fits when all of them hold; explain_mismatch() describes the first that does not. Internal to src/op.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "op/overlap.h"
 #include "op/program.h"
 
 namespace yard::op {
@@ -61,61 +58,6 @@ struct ProgramCold {
   Fields fields;
   std::vector<Step> steps;
   std::vector<std::string> names;  // of the registers; "*rows" for a leading group
-};
-
-// Runs steps over the arguments of one call. No allocation.
-class StepRunner {
- public:
-  StepRunner(const Schema& schema, const yard_value_t* args) noexcept
-      : schema_(schema), args_(args) {}
-
-  // The first step that fails; null if all hold.
-  const Step* run(const std::vector<Step>& steps) noexcept;
-  // One step of a kTensors group.
-  bool holds(const Step& s, const yard_tensor_t& t) noexcept;
-
-  // YARD_CALL_ALIASED if an output is exactly an input.
-  int32_t flags() const noexcept { return flags_; }
-  bool has(uint8_t reg) const noexcept { return ((known_ >> reg) & 1) != 0; }
-  int64_t value(uint8_t reg) const noexcept { return value_[reg]; }
-  // A group's dimensions; value() is their number.
-  const int64_t* group(uint8_t reg) const noexcept { return group_[reg]; }
-
-  // Of the step that failed: its tensor, the registers that were set before the steps of that tensor,
-  // and how the tensors of a pair overlap.
-  const yard_tensor_t* tensor() const noexcept { return tensor_; }
-  bool had(uint8_t reg) const noexcept { return ((known_before_ >> reg) & 1) != 0; }
-  Overlap overlap_found() const noexcept { return overlap_; }
-
- private:
-  static constexpr uint64_t kNoDevice = ~0ull;
-
-  bool call_step(const Step& s) noexcept;
-  bool tensor_step(const Step& s, const yard_tensor_t& t) noexcept;
-  bool given(uint8_t arg) const noexcept { return args_[arg].tag != YARD_TAG_NONE; }
-  bool set_or_equal(uint8_t reg, int64_t v) noexcept;
-  bool readable(const Step& s) noexcept;
-  bool type(const Step& s, const yard_tensor_t& t) noexcept;
-  bool dim(const Step& s, int64_t size) noexcept;
-  bool leading(const Step& s, const yard_tensor_t& t) noexcept;
-  bool leading_broadcast(const Step& s, const yard_tensor_t& t) const noexcept;
-  bool product(const Step& s) noexcept;
-  bool compare(const Step& s) const noexcept;
-  bool self(const Step& s) noexcept;
-  bool pair(const Step& s) noexcept;
-  [[gnu::noinline]] bool pairs(const Step& s) noexcept;
-
-  const Schema& schema_;
-  const yard_value_t* args_;
-  uint64_t device_ = kNoDevice;  // of all tensors: the facts bits of the first one
-  uint64_t known_ = 0;
-  int32_t flags_ = 0;
-  // Set by the step that fails.
-  Overlap overlap_;
-  uint64_t known_before_;
-  const yard_tensor_t* tensor_;
-  int64_t value_[kMaxNames];
-  const int64_t* group_[kMaxNames];
 };
 
 }  // namespace yard::op
