@@ -173,7 +173,7 @@ class CallSpecParser {
     if (!text.empty() && in_.raw() == ':') {
       in_.advance(1);
       text += ':';
-      while (in_.raw() >= '0' && in_.raw() <= '9') text += in_.raw(), in_.advance(1);
+      for (; in_.raw() >= '0' && in_.raw() <= '9'; in_.advance(1)) text += in_.raw();
     }
     const auto parsed = parse_device(text);
     if (!parsed) {
@@ -221,7 +221,10 @@ class CallSpecParser {
 
   bool label_text(std::string& out) {
     if (in_.peek() == '"') return in_.quoted(out);
-    for (char c = in_.raw(); base::is_bare_word({&c, 1}); c = in_.raw()) out += c, in_.advance(1);
+    for (char c = in_.raw(); base::is_bare_word({&c, 1}); c = in_.raw()) {
+      out += c;
+      in_.advance(1);
+    }
     return !out.empty() || in_.expected("a word or a string");
   }
 
@@ -244,10 +247,6 @@ std::string tensor_text(const TensorSpec& t, const Device* call_device) {
   return out;
 }
 
-std::string label_text(const std::string& text) {
-  return base::is_bare_word(text) ? text : base::quote(text);
-}
-
 struct Printer {
   const Device* call_device;
   std::string operator()(int64_t i) const { return std::to_string(i); }
@@ -258,9 +257,9 @@ struct Printer {
   std::string operator()(const SameAs& s) const { return "&" + s.name; }
   std::string operator()(const TensorSpec& t) const { return tensor_text(t, call_device); }
   std::string operator()(const std::vector<TensorSpec>& list) const {
-    std::string out;
-    for (const TensorSpec& t : list) out += (out.empty() ? "" : ", ") + tensor_text(t, call_device);
-    return "[" + out + "]";
+    std::vector<std::string> tensors;
+    for (const TensorSpec& t : list) tensors.push_back(tensor_text(t, call_device));
+    return fmt::format("[{}]", fmt::join(tensors, ", "));
   }
 };
 
@@ -286,23 +285,19 @@ std::string to_string(const TensorSpec& tensor) { return tensor_text(tensor, nul
 std::string to_string(const SpecValue& value) { return std::visit(Printer{nullptr}, value.v); }
 
 std::string to_string(const CallSpec& spec) {
-  std::string out = spec.op + "(";
-  bool first = true;
-  for (const SpecArg& a : spec.args) {
-    if (!first) out += ", ";
-    first = false;
-    if (!a.name.empty()) out += a.name + "=";
-    out += std::visit(Printer{&spec.device}, a.value.v);
-  }
-  out += ")@" + to_string(spec.device);
+  std::vector<std::string> args, labels;
+  for (const SpecArg& a : spec.args)
+    args.push_back(a.name + (a.name.empty() ? "" : "=") +
+                   std::visit(Printer{&spec.device}, a.value.v));
+  std::string out =
+      fmt::format("{}({})@{}", spec.op, fmt::join(args, ", "), to_string(spec.device));
   for (const auto& [name, bit] : kCallFlags)
-    if ((spec.flags & bit) != 0) out += "+" + std::string(name);
-  if (spec.labels.empty()) return out;
-  out += '{';
-  for (size_t i = 0; i < spec.labels.size(); ++i)
-    out += (i > 0 ? ", " : "") + label_text(spec.labels[i].first) + "=" +
-           label_text(spec.labels[i].second);
-  return out + "}";
+    if ((spec.flags & bit) != 0) out += fmt::format("+{}", name);
+  const auto word = [](const std::string& text) {
+    return base::is_bare_word(text) ? text : base::quote(text);
+  };
+  for (const auto& [name, value] : spec.labels) labels.push_back(word(name) + "=" + word(value));
+  return labels.empty() ? out : out + fmt::format("{{{}}}", fmt::join(labels, ", "));
 }
 
 double shortest_float(double v) {

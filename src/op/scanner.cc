@@ -24,12 +24,6 @@ size_t Scanner::at() {
 
 char Scanner::peek() { return at() < text_.size() ? text_[pos_] : '\0'; }
 
-bool Scanner::accept(char c) {
-  if (at() >= text_.size() || text_[pos_] != c) return false;
-  ++pos_;
-  return true;
-}
-
 bool Scanner::accept(std::string_view punctuation) {
   if (text_.substr(at(), punctuation.size()) != punctuation) return false;
   pos_ += punctuation.size();

@@ -30,7 +30,7 @@ class Scanner {
   // To an offset that at() returned.
   void seek(size_t offset) { pos_ = offset; }
 
-  bool accept(char c);
+  bool accept(char c) { return accept(std::string_view(&c, 1)); }
   bool accept(std::string_view punctuation);
   // `context` completes the message: expected ')' <context>.
   bool expect(char c, std::string_view context);
@@ -47,6 +47,7 @@ class Scanner {
     bool is_float = false;
     int64_t i = 0;
     double f = 0;
+    double value() const { return is_float ? f : static_cast<double>(i); }
   };
   bool at_number();
   bool number(Number& to);

@@ -91,7 +91,7 @@ struct Term {
   bool operator==(const Term&) const = default;
 };
 
-// The remainder of a division, of which 0 leaves what it is divided into. Defined for all values.
+// Like value % divisor, but returns value when divisor is 0. Defined for all values.
 inline int64_t remainder(int64_t value, int64_t divisor) noexcept {
   if (divisor == 0) return value;
   return divisor == -1 ? 0 : value % divisor;
@@ -139,12 +139,12 @@ struct Schema {
   std::vector<Param> params;
   std::vector<Clause> clauses;
 
-  // Index of a parameter, -1 if there is none of that name.
+  // Returns -1 if there is no parameter of that name.
   int index_of(std::string_view param) const noexcept;
   std::vector<std::string> param_names() const;
-  // The dtypes that a clause gives a variable; null: there is none.
+  // The dtypes that a clause gives a variable. Returns null if there is no such clause.
   const std::vector<DType>* dtypes_of(std::string_view variable) const noexcept;
-  // Whether a parameter that is no pure output has the dtype variable.
+  // Whether a parameter that is not a pure output has the dtype variable.
   bool reads_variable(std::string_view variable) const noexcept;
   bool operator==(const Schema&) const = default;
 };
@@ -152,8 +152,8 @@ struct Schema {
 // Failures are Code::kParse; the message names the place and shows the line with a caret below it.
 Result<Schema> parse_schema(std::string_view text);
 
-// What the grammar cannot express: names, bound dimensions, clauses. Reports the first error to the scanner that read the
-// text, and returns false.
+// Checks what the grammar cannot express: names, bound dimensions, clauses. Reports the first error to the scanner that
+// read the text.
 class Scanner;
 bool check_schema(const Schema& schema, Scanner& in);
 

@@ -43,10 +43,9 @@ class SchemaParser {
     if (in_.peek() == '!' || in_.peek() == '~' || in_.peek() == '?')
       return in_.fail("'!' or '~' comes first, then '?', each once");
     if (!in_.expect(':', "and a type after the parameter's name") || !type(p)) return false;
-    if (!p.is_tensor() && (p.optional || p.is_written()))
-      return in_.fail_at(marks, std::string("a scalar takes no ") +
-                                    (p.is_written() ? "'!' or '~'" : "'?'") +
-                                    (p.is_written() ? "" : "; give it a default instead"));
+    if (!p.is_tensor() && p.is_written()) return in_.fail_at(marks, "a scalar takes no '!' or '~'");
+    if (!p.is_tensor() && p.optional)
+      return in_.fail_at(marks, "a scalar takes no '?'; give it a default instead");
     const size_t equals = in_.at();
     if (!in_.accept('=')) return true;
     if (p.is_tensor())
@@ -150,25 +149,23 @@ class SchemaParser {
       in_.seek(start);
       return in_.expected(wanted + " as the default of '" + p.name + "'");
     };
+    Scanner::Number n;
     switch (p.kind) {
       case Kind::kInt:
+        if (!in_.at_number()) return wrong("an integer");
+        if (!in_.number(n)) return false;
+        p.fallback = n.i;
+        return !n.is_float || wrong("an integer");
       case Kind::kFloat: {
-        const bool whole = p.kind == Kind::kInt;
-        const bool minus = !whole && !in_.at_number() && in_.accept('-');
-        if (!whole && in_.peek_word() == "inf") {
+        const bool minus = !in_.at_number() && in_.accept('-');
+        if (in_.peek_word() == "inf") {
           in_.word();
           p.fallback = minus ? -__builtin_inf() : __builtin_inf();
           return true;
         }
-        const char* const wanted = whole ? "an integer" : "a number";
-        if (minus || !in_.at_number()) return wrong(wanted);
-        Scanner::Number n;
+        if (minus || !in_.at_number()) return wrong("a number");
         if (!in_.number(n)) return false;
-        if (whole && n.is_float) return wrong(wanted);
-        if (whole)
-          p.fallback = n.i;
-        else
-          p.fallback = n.is_float ? n.f : static_cast<double>(n.i);
+        p.fallback = n.value();
         return true;
       }
       case Kind::kBool: {
