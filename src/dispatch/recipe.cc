@@ -23,7 +23,7 @@ class RecipeCompiler {
       for (const select::Limit& l : c.limits) read(l.predicate);
       read(c.verify_reads);
       for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
-      for (const select::Transformable& t : c.transformable) read_transform(c, t);
+      for (const uint32_t i : c.transformable) read_transform(c, c.kernel->map->params[i]);
       for (const select::KeyBreaker& b : c.key_breakers) read_kind(b.sizes);
       for (const auto& sizes : c.counting) read_kind(sizes);
     }
@@ -164,11 +164,12 @@ class RecipeCompiler {
   }
 
   // Which transforms an argument needs; and, for kernels with an estimate, the time for them.
-  void read_transform(const select::KernelCandidate& c, const select::Transformable& t) {
-    for (const auto& r : c.kernel->map->params[t.param].requirements) read(r.predicate);
-    read_dtype(t.arg);
+  void read_transform(const select::KernelCandidate& c, const op::KernelParam& p) {
+    const auto arg = static_cast<size_t>(p.source);
+    for (const auto& r : p.requirements) read(r.predicate);
+    read_dtype(arg);
     if (c.kernel->d.cost != nullptr)
-      add_field(recipe_.half_octaves_, op::Field::of(Kind::kSize, t.arg));
+      add_field(recipe_.half_octaves_, op::Field::of(Kind::kSize, arg));
   }
 
   void read_kind(const std::vector<op::Predicate>& sizes) {

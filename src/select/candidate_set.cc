@@ -166,18 +166,16 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
 
 // What the parameters of a kernel's own require of a call. An argument whose dtype cannot be converted is a matter of
 // limits, any other mismatch one of transforms.
-void read_params(const op::ArgumentMap& map, size_t limits, KernelCandidate& c) {
+void read_params(const op::ArgumentMap& map, uint32_t limits, KernelCandidate& c) {
   for (uint32_t i = 0; i < map.params.size(); ++i) {
     const op::KernelParam& p = map.params[i];
     if (p.requirements.empty()) continue;
+    c.transformable.push_back(i);
+    if (p.dtypes == 0) continue;
     const auto arg = static_cast<uint32_t>(p.source);
-    c.transformable.push_back({i, arg});
-    if (p.dtypes != 0)
-      c.limits.push_back({{op::Field::of(op::Field::Kind::kDType, arg),
-                           op::IntegerTest::one_of_mask(p.accepted())},
-                          static_cast<uint32_t>(limits) + i,
-                          YARD_REASON_DTYPE,
-                          arg});
+    const auto test = op::IntegerTest::one_of_mask(p.accepted());
+    c.limits.push_back(
+        {{op::Field::of(op::Field::Kind::kDType, arg), test}, limits + i, YARD_REASON_DTYPE, arg});
   }
 }
 
@@ -204,7 +202,7 @@ void CandidateSet::read_kernel(KernelCandidate& c) const {
     c.verify_reads = Reads::resolve(program(), k.reads_all ? nullptr : &k.verify_reads);
   for (uint32_t i = 0; i < k.needs.size(); ++i)
     if (depends_on_call(k.needs[i], k)) c.device_needs.push_back(i);
-  if (k.map != nullptr) read_params(*k.map, k.limits.size(), c);
+  if (k.map != nullptr) read_params(*k.map, static_cast<uint32_t>(k.limits.size()), c);
   for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program().field(name));
 }
 
@@ -242,18 +240,18 @@ const health::BreakerStatus* KernelCandidate::breaker_for(const op::Program& pro
 
 std::vector<NeededTransform> KernelCandidate::needed_transforms(const yard_value_t* args) const {
   std::vector<NeededTransform> to;
-  for (const Transformable& t : transformable) {
-    if (args[t.arg].tag != YARD_TAG_TENSOR) continue;
-    const op::KernelParam& p = kernel->map->params[t.param];
-    const uint32_t kinds = p.transforms(*args[t.arg].u.tensor);
+  for (const uint32_t i : transformable) {
+    const op::KernelParam& p = kernel->map->params[i];
+    if (args[p.source].tag != YARD_TAG_TENSOR) continue;
+    const yard_tensor_t& t = *args[p.source].u.tensor;
+    const uint32_t kinds = p.transforms(t);
     if (kinds == 0) continue;
+    const auto from = static_cast<DType>(t.facts & YARD_FACTS_DTYPE);
     // As cost hints see it: keys of plans have half octaves.
-    const auto elements = static_cast<double>(
-        op::half_octave_floor(op::read(op::Field::of(op::Field::Kind::kSize, t.arg), args)));
-    const auto from =
-        static_cast<DType>(op::read(op::Field::of(op::Field::Kind::kDType, t.arg), args));
-    const double bytes = elements * (bits(from) + bits(p.dtype_for(from))) / 8;
-    to.push_back({t.param, kinds, from, op::transform_ns(bytes) * (p.read && p.written ? 2 : 1)});
+    const int64_t size = op::detail::read_tensor(op::Field::Kind::kSize, {}, &t);
+    const double bytes = static_cast<double>(op::half_octave_floor(size)) *
+                         (bits(from) + bits(p.dtype_for(from))) / 8;
+    to.push_back({i, kinds, from, op::transform_ns(bytes) * (p.read && p.written ? 2 : 1)});
   }
   return to;
 }

@@ -61,11 +61,6 @@ struct Reads {
   static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
 };
 
-struct Transformable {
-  uint32_t param;  // of the kernel's own
-  uint32_t arg;    // of the op's
-};
-
 struct NeededTransform {
   uint32_t param;  // of the kernel's own
   uint32_t kinds;  // op::Transform
@@ -78,9 +73,9 @@ struct KernelCandidate {
   std::vector<Limit> limits;
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
-  std::vector<Transformable> transformable;
-  yard_verdict_t fixed{};              // why policy or the machine excludes it from all calls
-  std::vector<uint32_t> device_needs;  // of a call's device, into registry::Kernel::needs
+  std::vector<uint32_t> transformable;  // the kernel's own parameters with requirements
+  yard_verdict_t fixed{};               // why policy or the machine excludes it from all calls
+  std::vector<uint32_t> device_needs;   // of a call's device, into registry::Kernel::needs
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;

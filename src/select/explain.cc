@@ -97,16 +97,12 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   if (tier != clauses.tier(other))
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
-  // Estimates decide only where every competitor states one.
-  bool all_estimate = true;
-  for (size_t i = 0; i < notes.entries.size(); ++i)
-    if (clauses.tier(i) == tier && notes.entries[i].verdict.reason == YARD_REASON_NONE)
-      all_estimate &= notes.entries[i].estimate_ns >= 0;
-  const double a = notes.entries[winner].estimate_ns, b = notes.entries[other].estimate_ns;
-  if (all_estimate && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
-  const double p = notes.entries[winner].priority, q = notes.entries[other].priority;
-  if (p != q) return fmt::format("priority {:g} against {:g}", q, p);
-  if (notes.entries[winner].transforms.empty() && !notes.entries[other].transforms.empty())
+  const Notes::Entry &best = notes.entries[winner], &next = notes.entries[other];
+  if (best.by_estimate && best.estimate_ns < next.estimate_ns)
+    return fmt::format("estimated {:.0f} ns against {:.0f} ns", next.estimate_ns, best.estimate_ns);
+  if (best.priority != next.priority)
+    return fmt::format("priority {:g} against {:g}", next.priority, best.priority);
+  if (best.transforms.empty() && !next.transforms.empty())
     return fmt::format("equal priority, and {} needs no transform", w.kernel->id);
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
@@ -150,10 +146,10 @@ Explanation explain(const ExplainRequest& q) {
     }
     e.candidates.push_back(std::move(c));
   }
-  std::set<std::string> seen;
+  std::set<std::string> scores;
   for (const Candidate& c : e.candidates)
     for (const Candidate::Score& s : c.scores)
-      if (seen.insert(to_string(s)).second) e.policy.push_back({"score", to_string(s), "file"});
+      if (scores.insert(to_string(s)).second) e.policy.push_back({"score", to_string(s), "file"});
   if (const policy::Clause* chain = candidates.clauses().find(policy::Clause::Act::kChain)) {
     e.policy.push_back(
         {"fallback_chains",
@@ -218,18 +214,17 @@ std::string candidate_json(const Candidate& c) {
 }
 
 std::string lines_below(const Candidate& c) {
-  std::string scores, transforms;
-  for (const Candidate::Score& s : c.scores) scores += (scores.empty() ? "" : "; ") + to_string(s);
+  const auto line = [](const std::string& title, const std::vector<std::string>& texts) {
+    if (texts.empty()) return std::string();
+    const std::string text = fmt::format("{}", fmt::join(texts, "; "));
+    return fmt::format("      {}: {}\n", title, base::printable(text));
+  };
+  std::vector<std::string> scores, transforms;
+  for (const Candidate::Score& s : c.scores) scores.push_back(to_string(s));
   for (const Candidate::Transform& t : c.transforms)
-    transforms += fmt::format("{}{} ({}, ~{:.0f} ns)", transforms.empty() ? "" : "; ", t.argument,
-                              t.what, t.estimate_ns);
-  std::string text;
-  if (!scores.empty())
-    text += fmt::format("      priority {} counts as {:g}: {}\n", c.priority, c.adjusted_priority,
-                        base::printable(scores));
-  if (!transforms.empty())
-    text += fmt::format("      transforms: {}\n", base::printable(transforms));
-  return text;
+    transforms.push_back(fmt::format("{} ({}, ~{:.0f} ns)", t.argument, t.what, t.estimate_ns));
+  return line(fmt::format("priority {} counts as {:g}", c.priority, c.adjusted_priority), scores) +
+         line("transforms", transforms);
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ double estimate(const Selection& s, const KernelCandidate& c) {
 
 // Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
 void sort(const Selection& s, Order& order) {
-  const auto note = [&](uint16_t i) -> const Notes::Entry& { return s.notes.entries[i]; };
+  const auto note = [&](uint16_t i) -> Notes::Entry& { return s.notes.entries[i]; };
   // The static kernel comes before those that rules name.
   const auto group = [&](uint16_t i) {
     const int tier = s.candidates.clauses().tier(i);
@@ -170,6 +170,7 @@ void sort(const Selection& s, Order& order) {
         std::find_if(first, order.end(), [&](uint16_t i) { return group(i) != group(*first); });
     const bool all_estimate =
         std::all_of(first, last, [&](uint16_t i) { return note(i).estimate_ns >= 0; });
+    std::for_each(first, last, [&](uint16_t i) { note(i).by_estimate = all_estimate; });
     std::stable_sort(first, last, [&](uint16_t i, uint16_t k) {
       const Notes::Entry &x = note(i), &y = note(k);
       if (all_estimate && x.estimate_ns != y.estimate_ns) return x.estimate_ns < y.estimate_ns;

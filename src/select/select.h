@@ -25,7 +25,8 @@ enum class NoTransform : int64_t { kForbidden, kOtherDevice, kNotCopyable };
 struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
-    double estimate_ns = -1;  // with the transforms
+    double estimate_ns = -1;   // with the transforms
+    bool by_estimate = false;  // all kernels that compete with it have an estimate
     std::vector<NeededTransform> transforms;
     uint32_t rule = policy::kNoClause;  // the clause that decided its place
     double priority = 0;                // adjusted
