@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "base/lists.h"
 #include "base/text.h"
+#include "op/bind.h"
 #include "op/numbers.h"
 #include "op/program.h"
 
@@ -22,34 +22,24 @@ Status wrong(const KernelParam& k, std::string_view what) {
 
 // ---- Layouts ----
 
-// What a letter of BSHD and the like stands for: the last word of a dimension's name.
-struct Letter {
-  char letter;
-  const char* words[6];
-};
-constexpr Letter kLetters[] = {
-    {'B', {"batch"}},
-    {'D', {"dim", "d", "size"}},
-    {'H', {"heads"}},
-    {'N', {"seq", "tokens", "capacity", "block", "len"}},
-    {'S', {"seq", "tokens", "capacity", "block", "len"}},
-};
+// The letters of BSHD and the like that stand for a dimension, by the last word of its name.
+constexpr std::pair<std::string_view, std::string_view> kLetters[] = {
+    {"batch", "B"}, {"dim", "D"},     {"d", "D"},         {"size", "D"},   {"heads", "H"},
+    {"seq", "NS"},  {"tokens", "NS"}, {"capacity", "NS"}, {"block", "NS"}, {"len", "NS"}};
 
-std::string_view last_word(std::string_view name) {
-  const size_t at = name.rfind('_');
-  return at == name.npos ? name : name.substr(at + 1);
+bool has_letter(std::string_view name, char letter) {
+  const std::string_view last = name.substr(name.rfind('_') + 1);
+  return std::ranges::any_of(kLetters, [&](const auto& known) {
+    return known.first == last && known.second.find(letter) != known.second.npos;
+  });
 }
 
 // Indices into `dims` of those that a word of a layout names.
 std::vector<size_t> named_dims(const std::vector<Dim>& dims, std::string_view word, bool letters) {
   std::vector<size_t> to;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i].kind != Dim::Kind::kNamed) continue;
-    bool is = dims[i].name == word;
-    for (const Letter& l : kLetters)
-      for (const char* w : l.words)
-        is |= letters && l.letter == word[0] && w != nullptr && last_word(dims[i].name) == w;
-    if (is) to.push_back(i);
+    const bool is = letters ? has_letter(dims[i].name, word[0]) : dims[i].name == word;
+    if (is && dims[i].kind == Dim::Kind::kNamed) to.push_back(i);
   }
   return to;
 }
@@ -98,9 +88,7 @@ Status read_order(const KernelParam& k, const Param& p, const std::string& layou
       return invalid(fmt::format("'{}' twice", word));
     to.axes[to.count++] = axis;
   }
-  bool identity = true;
-  for (uint8_t i = 0; i < to.count; ++i) identity &= to.axes[i] == i;
-  if (identity) to = {};
+  if (std::is_sorted(to.axes, to.axes + to.count)) to = {};
   return {};
 }
 
@@ -210,9 +198,8 @@ Status find_source(KernelParam& k, const ParamText& from, const Schema& s) {
 Status check_all_taken(const Schema& s, const ArgumentMap& map,
                        std::span<const std::string> fixed) {
   for (size_t i = 0; i < s.params.size(); ++i) {
-    const auto takes = [&](const KernelParam& k) { return k.source == static_cast<int>(i); };
-    if (std::any_of(map.params.begin(), map.params.end(), takes)) continue;
-    if (base::contains(fixed, s.params[i].name)) continue;
+    const auto taken = std::ranges::find(map.params, static_cast<int>(i), &KernelParam::source);
+    if (taken != map.params.end() || base::contains(fixed, s.params[i].name)) continue;
     return Status(
         Code::kInvalidArgument,
         fmt::format("no parameter of its own is filled from '{}' of the op: expected one, or a "
@@ -286,8 +273,7 @@ Result<ArgumentMap> ArgumentMap::resolve(const Program& program, std::span<const
   }
   YARD_RETURN_IF_ERROR(check_all_taken(s, map, fixed));
   for (KernelParam& k : map.params)  // which do not move any more
-    if (k.constant.tag == YARD_TAG_STRING)
-      k.constant.u.string = k.text.c_str(), k.constant.count = static_cast<uint32_t>(k.text.size());
+    if (k.constant.tag == YARD_TAG_STRING) k.constant = scalar(k.text);
   return map;
 }
 

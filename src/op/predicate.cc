@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 namespace yard::op {
 
@@ -70,42 +71,30 @@ int rank_of(const Param& p, const Dim& d) {
   return (certain ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
 }
 
-struct Candidate {
-  int rank;
-  Field::Source source;
-};
-
-// All places of a named dimension or leading group, except broadcast ones, whose size may be 1.
-std::vector<Candidate> candidates(const Schema& s, const std::string& name) {
-  std::vector<Candidate> found;
+// A named dimension or leading group. Broadcast ones are no sources, since their size may be 1.
+Field named_field(const Schema& s, const Dim& named) {
+  const bool leading = named.kind == Dim::Kind::kLeading;
+  std::multimap<int, Field::Source> candidates;  // by rank
   for (size_t i = 0; i < s.params.size(); ++i) {
     const Param& p = s.params[i];
     for (size_t k = 0; k < p.dims.size(); ++k) {
       const Dim& d = p.dims[k];
-      if (d.name != name || d.broadcast) continue;
-      Candidate c{rank_of(p, d), {}};
-      c.source.arg = static_cast<uint8_t>(i);
-      const bool leading = d.kind == Dim::Kind::kLeading;
-      c.source.axis = static_cast<uint8_t>(p.dims.size() - k - (leading ? 1 : 0));
-      c.source.factor = static_cast<uint16_t>(leading ? 1 : d.number);
-      found.push_back(c);
+      if (d.name != named.name || d.broadcast) continue;
+      candidates.emplace(rank_of(p, d),
+                         Field::Source{static_cast<uint8_t>(i),
+                                       static_cast<uint8_t>(p.dims.size() - k - (leading ? 1 : 0)),
+                                       static_cast<uint16_t>(leading ? 1 : d.number)});
     }
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.rank < b.rank; });
-  return found;
-}
-
-Field named_field(const Schema& s, const Dim& d) {
   Field f;
-  f.kind = d.kind == Dim::Kind::kLeading ? Field::Kind::kProduct : Field::Kind::kDim;
-  for (const Candidate& c : candidates(s, d.name)) {
+  f.kind = leading ? Field::Kind::kProduct : Field::Kind::kDim;
+  for (const auto& [rank, source] : candidates) {
     const bool again = std::any_of(f.sources, f.sources + f.count, [&](const Field::Source& other) {
-      return other.arg == c.source.arg;
+      return other.arg == source.arg;
     });
     if (again || f.count == kMaxSources) continue;
-    f.sources[f.count++] = c.source;
-    if (c.rank < 4) break;  // required: no other is needed
+    f.sources[f.count++] = source;
+    if (rank < 4) break;  // required: no other is needed
   }
   return f;
 }

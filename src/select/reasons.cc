@@ -77,7 +77,7 @@ std::string open_breaker_text(const health::BreakerStatus& breaker) {
 
 namespace {
 
-// Figures: the index of the feature, and that of the device; negative: any of the type.
+// The figures are the indices of the feature and of the device, which is negative for any device of the type.
 std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
   const registry::Feature& n = k.needs[static_cast<size_t>(figures[0])];
   if (n.of_processor()) return fmt::format("needs {}, which this machine does not offer", n.text);
@@ -103,8 +103,8 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
   if (!of_limit) return reason_meaning(v.reason);
   const auto& params = candidates.program().schema().params;
   const size_t limits = c.kernel->limits.size();
-  if (index >=
-      limits)  // no dtype that a parameter of its own takes has all values of the argument's
+  // No dtype that a parameter of its own takes has all values of the argument's.
+  if (index >= limits)
     return fmt::format(
         "{} is {}; it takes {}, and what can be converted to that without loss", params[arg].name,
         to_string(static_cast<DType>(v.figures[1])),
@@ -238,15 +238,16 @@ yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::
   yard_verdict_t v = machine_verdict(*c.kernel, {host});
   if (v.reason != YARD_REASON_NONE) return v;
   const registry::Backend& backend = *c.kernel->backend;
-  for (const uint32_t i : c.device_needs)
-    if (!has_feature(host, {backend.d.device_type, registry::Feature::kEvery},
-                     c.kernel->needs[i].name)) {
-      reject(v, YARD_REASON_DEVICE_FEATURE, i, registry::Feature::kEvery);
-      return v;
-    }
+  const Device any{backend.d.device_type, registry::Feature::kEvery};
+  for (const uint32_t i : c.device_needs) {
+    if (has_feature(host, any, c.kernel->needs[i].name)) continue;
+    reject(v, YARD_REASON_DEVICE_FEATURE, i, registry::Feature::kEvery);
+    return v;
+  }
   const registry::DeviceProbe& probe = backend.probe({backend.d.device_type, 0}, host);
-  if (!probe.available) reject(v, YARD_REASON_UNAVAILABLE);
-  if (!probe.available && text != nullptr) *text = refusal(probe);
+  if (probe.available) return v;
+  reject(v, YARD_REASON_UNAVAILABLE);
+  *text = refusal(probe);
   return v;
 }
 
