@@ -6,7 +6,7 @@
 #include <yard/plugin.h>
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,18 +53,18 @@ class Call {
     uint32_t flags = 0;
     Device device;
     Labels labels;
-    // Elements of a deque do not move.
-    std::deque<Tensor> tensors;
-    std::deque<std::vector<const yard_tensor_t*>> lists;
-    std::deque<std::string> strings;
+    // The elements of these lists do not move.
+    std::list<Tensor> tensors;
+    std::list<std::string> strings;
+    std::vector<std::vector<const yard_tensor_t*>> lists;
   };
   explicit Call(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
 
   std::shared_ptr<const Body> body_;
 };
 
-// Identifies a call: two calls have equal keys if their CallSpecs are equal. A key is quicker to make than the text. A CallKey
-// keeps its memory from call to call.
+// Identifies a call: two calls have equal keys if their CallSpecs are equal. A key is quicker to
+// make than the text. A CallKey keeps its memory from call to call.
 class CallKey {
  public:
   // The key of a call, without its labels. `args` fit the program.
