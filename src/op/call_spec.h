@@ -111,8 +111,9 @@ TensorSpec spec_of(const yard_tensor_t& tensor);
 // "f32[8,4096]": dtype and shape of any tensor, valid or not.
 std::string brief(const yard_tensor_t& tensor);
 
-// The arguments of a call in the line of a verbose runtime: yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us
-// Spaces separate them. The device and what follows it are left out if they are `@cpu`.
+// The arguments of a call in the line of a verbose runtime, with spaces between them. The device
+// and what follows it are left out if they are `@cpu`.
+//   yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us
 std::string verbose_arguments(const CallSpec& spec);
 
 }  // namespace yard::op

@@ -85,7 +85,7 @@ class Inference {
     return Status(Code::kInvalidArgument, s_.name + ": output '" + p.name + "': " + message);
   }
 
-  // Sets the names in a tensor's type that are still unset. explain_mismatch() checks that tensors agree.
+  // Sets the names in a tensor's type that are unset. explain_mismatch() checks that tensors agree.
   void bind(const Param& p, const yard_tensor_t& t, bool broadcast) {
     const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();
     if (t.facts == 0) return;
@@ -103,7 +103,7 @@ class Inference {
     }
   }
 
-  // Broadcast dimensions set a name only if no full one does. Among them a size of 1 gives way to any other.
+  // Broadcast dimensions set a name only if no full one does. Among them, 1 gives way to any size.
   void bind(const Dim& d, const std::vector<int64_t>& sizes) {
     const auto [it, fresh] = sizes_.try_emplace(d.name, sizes);
     std::vector<int64_t>& group = it->second;

@@ -152,8 +152,8 @@ struct Schema {
 // Failures are Code::kParse; the message names the place and shows the line with a caret below it.
 Result<Schema> parse_schema(std::string_view text);
 
-// Checks what the grammar cannot express: names, bound dimensions, clauses. Reports the first error to the scanner that
-// read the text.
+// Checks what the grammar cannot express: names, bound dimensions, clauses. Reports the first error
+// to the scanner that read the text.
 class Scanner;
 bool check_schema(const Schema& schema, Scanner& in);
 

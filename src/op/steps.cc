@@ -52,8 +52,8 @@ class StepRunner {
   // A group's dimensions; value() is their number.
   const int64_t* group(uint8_t reg) const noexcept { return group_[reg]; }
 
-  // Of the step that failed: its tensor, the registers that were set before the steps of that tensor,
-  // and how the tensors of a pair overlap.
+  // Of the step that failed: its tensor, the registers that were set before the steps of that
+  // tensor, and how the tensors of a pair overlap.
   const yard_tensor_t* tensor() const noexcept { return tensor_; }
   bool had(uint8_t reg) const noexcept { return ((known_before_ >> reg) & 1) != 0; }
   Overlap overlap_found() const noexcept { return overlap_; }

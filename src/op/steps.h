@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that a schema compiles to. They are the whole check of a call's arguments, in the order in which mistakes are
-// reported. A call fits when all of them hold; explain_mismatch() describes the first that does not. Internal to src/op.
+// The steps that a schema compiles to. They are the whole check of a call's arguments, in the order
+// in which mistakes are reported. A call fits when all of them hold; explain_mismatch() describes the
+// first that does not. Internal to src/op.
 #pragma once
 
 #include <string>

@@ -77,7 +77,7 @@ std::string open_breaker_text(const health::BreakerStatus& breaker) {
 
 namespace {
 
-// The figures are the indices of the feature and of the device, which is negative for any device of the type.
+// The figures are the indices of the feature and of the device. A negative one is any device.
 std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
   const registry::Feature& n = k.needs[static_cast<size_t>(figures[0])];
   if (n.of_processor()) return fmt::format("needs {}, which this machine does not offer", n.text);

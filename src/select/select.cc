@@ -42,8 +42,8 @@ struct Selection {
   const KernelCandidate& candidate(size_t i) const { return candidates.all()[i]; }
 };
 
-// Figures of a failed limit: its index, the value found (0 for optional arguments), and the index of the argument if the
-// limit is about tensors.
+// Figures of a failed limit: its index, the value found (0 for optional arguments), and the index of
+// the argument if the limit is about tensors.
 void check_limit(const Selection& s, const Limit& l, yard_verdict_t& v) {
   int64_t found = 0;
   if (op::holds(l.predicate, s.args, found)) return;
