@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing JSON objects. Any thread may call these functions.
+// Writing JSON. Any thread may call these functions.
 //
 //   send(base::JsonObject().add("ok", true).add("name", text).text());
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <concepts>
 #include <string>
 #include <string_view>
@@ -13,8 +16,14 @@
 
 namespace yard::base {
 
-std::string json_list(const std::vector<std::string>& json_values);
-std::string json_strings(const std::vector<std::string>& texts);
+inline std::string json_list(const std::vector<std::string>& json_values) {
+  return fmt::format("[{}]", fmt::join(json_values, ", "));
+}
+
+inline std::string json_strings(std::vector<std::string> texts) {
+  for (std::string& text : texts) text = json_string(text);
+  return json_list(texts);
+}
 
 // Writes an object key by key. Numbers that are not finite become null.
 class JsonObject {
@@ -22,20 +31,25 @@ class JsonObject {
   JsonObject& add(std::string_view key, const std::convertible_to<std::string_view> auto& text) {
     return add_json(key, json_string(text));
   }
-  template <std::integral T>
-  JsonObject& add(std::string_view key, T value) {
-    if constexpr (std::same_as<T, bool>)
-      return add_json(key, value ? "true" : "false");
-    else
-      return add_json(key, std::to_string(value));
+  JsonObject& add(std::string_view key, bool value) {
+    return add_json(key, value ? "true" : "false");
   }
-  JsonObject& add(std::string_view key, double number);
+  JsonObject& add(std::string_view key, std::integral auto value) {
+    return add_json(key, std::to_string(value));
+  }
+  JsonObject& add(std::string_view key, double number) {
+    return add_json(key, std::isfinite(number) ? format_double(number) : "null");
+  }
   // Adds null if the text is empty.
   JsonObject& add_or_null(std::string_view key, std::string_view text) {
     return text.empty() ? add_json(key, "null") : add(key, text);
   }
   // Adds a value that is JSON already.
-  JsonObject& add_json(std::string_view key, std::string_view json);
+  JsonObject& add_json(std::string_view key, std::string_view json) {
+    const char* const separator = text_.size() > 1 ? ", " : "";
+    text_ += fmt::format("{}{}: {}", separator, json_string(key), json);
+    return *this;
+  }
 
   std::string text() const { return text_ + "}"; }
 
