@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suggestions, quoting, numbers and carets: see text.h.
 #include "base/text.h"
 
 #include <fmt/format.h>
@@ -38,34 +37,37 @@ void append_quoted(std::string& out, char c) {
     out += c;
 }
 
-// Bytes that are not UTF-8 count one by one.
-size_t length_at(std::string_view text, size_t at) {
-  return std::max<size_t>(utf8_length(text, at), 1);
+// The character at text[at], or a byte that is not UTF-8.
+std::string_view character_at(std::string_view text, size_t at) {
+  return text.substr(at, std::max<size_t>(utf8_length(text, at), 1));
 }
 
-// Appends the character at text[at], escaped where a terminal or a log would not show it; returns its length.
+// Terminals obey U+0080 to U+009F, too.
+bool is_long_control(std::string_view character) {
+  return character.size() == 2 && character[0] == '\xc2' &&
+         static_cast<unsigned char>(character[1]) < 0xa0;
+}
+
+// Appends the character at text[at], escaped where a terminal or a log would not show it.
+// Returns its length.
 size_t append_printable(std::string& out, std::string_view text, size_t at) {
-  const size_t n = utf8_length(text, at);
-  const bool c1 = n == 2 && text[at] == '\xc2' &&
-                  static_cast<unsigned char>(text[at + 1]) < 0xa0;  // what terminals obey
-  // U+2028 and U+2029, which some viewers of logs show as the end of a line.
-  const bool separator =
-      n == 3 && (text.substr(at, n) == "\u2028" || text.substr(at, n) == "\u2029");
-  if (n == 0 || c1 || separator) {
-    for (const char c : text.substr(at, length_at(text, at))) out += escaped_byte(c);
-  } else if (n == 1 && is_control(text[at])) {
-    append_quoted(out, text[at]);
+  const std::string_view c = character_at(text, at);
+  // Some viewers of logs show U+2028 and U+2029 as the end of a line.
+  if (utf8_length(text, at) == 0 || is_long_control(c) || c == "\u2028" || c == "\u2029") {
+    for (const char byte : c) out += escaped_byte(byte);
+  } else if (is_control(c[0])) {
+    append_quoted(out, c[0]);
   } else {
-    out += text.substr(at, n);
+    out += c;
   }
-  return length_at(text, at);
+  return c.size();
 }
 
 std::string escaped(std::string_view text, size_t most, bool lines) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   std::string out;
   size_t at = 0;
-  while (at < text.size() && at + length_at(text, at) <= most) {
+  while (at < text.size() && at + character_at(text, at).size() <= most) {
     if (lines && text[at] == '\n') {
       out += '\n';
       if (text[++at] != ' ') out += "  ";
@@ -134,7 +136,7 @@ std::string quote(std::string_view text) {
 std::string excerpt(std::string_view text, size_t most) {
   std::string out = "\"";
   size_t i = 0;
-  while (i < text.size() && i + length_at(text, i) <= most) {
+  while (i < text.size() && i + character_at(text, i).size() <= most) {
     if (text[i] == '"' || text[i] == '\\') out += '\\';
     i += append_printable(out, text, i);
   }
@@ -294,17 +296,16 @@ size_t utf8_length(std::string_view s, size_t at) noexcept {
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size();) {
-    const size_t n = utf8_length(text, i);
-    const char c = text[i];
-    if (n == 0)
+    const std::string_view c = character_at(text, i);
+    if (utf8_length(text, i) == 0)
       out += "\\ufffd";
-    else if (c == '"' || c == '\\')
+    else if (is_control(c[0]) || is_long_control(c))
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c.back()));
+    else if (c == "\"" || c == "\\")
       (out += '\\') += c;
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     else
-      out += text.substr(i, n);
-    i += std::max<size_t>(n, 1);
+      out += c;
+    i += c.size();
   }
   return out + '"';
 }

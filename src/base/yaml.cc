@@ -351,18 +351,7 @@ std::string yaml_scalar(std::string_view text, bool quoted) {
   for (const char c : text)
     plain = plain && (is_bare_word({&c, 1}) || c == '/' || c == '+' || (c == '*' && letter));
   if (same_word(text, "null")) plain = false;
-  if (plain) return std::string(text);
-  // JSON lets control characters above 0x7e stand as they are, YAML does not.
-  std::string out;
-  const std::string json = json_string(text);
-  for (size_t i = 0; i < json.size(); ++i) {
-    const bool c1 = json[i] == '\xc2' && static_cast<unsigned char>(json[i + 1]) < 0xa0;
-    if (json[i] == '\x7f' || c1)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(json[c1 ? ++i : i]));
-    else
-      out += json[i];
-  }
-  return out;
+  return plain ? std::string(text) : json_string(text);
 }
 
 }  // namespace yard::base
