@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -28,8 +27,7 @@ constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // of the dynamic s
 
 class Reader {
  public:
-  using ReadAt = std::function<bool(void* to, size_t size, uint64_t offset)>;
-  Reader(uint64_t file_size, ReadAt read_at) : size_(file_size), read_at_(std::move(read_at)) {}
+  explicit Reader(const File& file) : file_(file) {}
 
   ElfReading read(std::string_view owner, uint32_t type) {
     if (!header() || !segments() || !dynamic() || !notes(owner, type)) to_.notes.clear();
@@ -66,7 +64,9 @@ class Reader {
     if (count == 0 || count > kLargestRead / sizeof(T) || !inside(offset, count * sizeof(T)))
       return {};
     std::vector<T> to(count);
-    if (!read_at_(to.data(), count * sizeof(T), offset)) to.clear();
+    const size_t size = count * sizeof(T);
+    const ssize_t n = file_.read_at(to.data(), size, static_cast<off_t>(offset));
+    if (n != static_cast<ssize_t>(size)) to.clear();
     return to;
   }
   std::optional<std::string> text_at(uint64_t offset, uint64_t most) const {
@@ -76,6 +76,10 @@ class Reader {
   }
 
   bool header() {
+    struct stat info;
+    if (::fstat(file_.fd(), &info) != 0)
+      return fail(PluginReason::kUnreadable, std::strerror(errno));
+    size_ = static_cast<uint64_t>(info.st_size);
     const auto head = get<unsigned char>(0, EI_NIDENT);
     const auto whole = get<Elf64_Ehdr>(0, 1);
     if (head.empty() || std::memcmp(head.data(), ELFMAG, SELFMAG) != 0)
@@ -206,40 +210,22 @@ class Reader {
     return true;
   }
 
-  const uint64_t size_;
-  const ReadAt read_at_;
+  const File& file_;
+  uint64_t size_ = 0;
   Elf64_Ehdr header_{};
   std::vector<Elf64_Phdr> segments_;
   const Elf64_Phdr* dynamic_ = nullptr;
   ElfReading to_;
 };
 
-std::optional<Reader> reader_of(const File& file) {
-  struct stat info;
-  if (::fstat(file.fd(), &info) != 0) return std::nullopt;
-  return Reader(static_cast<uint64_t>(info.st_size), [&file](void* to, size_t n, uint64_t offset) {
-    return file.read_at(to, n, static_cast<off_t>(offset)) == static_cast<ssize_t>(n);
-  });
-}
-
 }  // namespace
 
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type) {
-  auto reader = reader_of(file);
-  if (reader) return reader->read(owner, type);
-  return {PluginReason::kUnreadable, std::strerror(errno), {}, {}, {}, {}};
-}
-
-ElfReading read_elf(std::string_view bytes, std::string_view owner, uint32_t type) {
-  const auto read_at = [&](void* to, size_t n, uint64_t offset) {
-    return std::memcpy(to, bytes.data() + offset, n) != nullptr;
-  };
-  return Reader(bytes.size(), read_at).read(owner, type);
+  return Reader(file).read(owner, type);
 }
 
 std::vector<std::string> unique_symbols(const File& file, size_t most) {
-  auto reader = reader_of(file);
-  return reader ? reader->unique_symbols(most) : std::vector<std::string>();
+  return Reader(file).unique_symbols(most);
 }
 
 }  // namespace yard::base

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a shared library without running its code: whether it can be mapped in this process, its notes, the libraries that
-// it needs and where it looks for them. Files are untrusted: nothing is mapped, so that one that is truncated meanwhile is an
-// error and not a signal.
+// Reads a shared library without running its code: whether this process can map it, its notes, the
+// libraries that it needs and where it looks for them. Files are untrusted. They are not mapped, so
+// that a file that is truncated meanwhile is an error and not a signal.
 #pragma once
 
 #include <yard/plugins.h>
@@ -24,10 +24,8 @@ struct ElfReading {
   std::vector<std::string> run_paths;  // RPATH and RUNPATH: lists of folders, separated by ':'
 };
 
-// The notes of an owner and type. Everything that the dynamic loader will map must lie inside of the file.
+// Reads the notes of an owner and type. All that the dynamic loader will map must be in the file.
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type);
-// Reads a file that is in memory, for tests and fuzzers.
-ElfReading read_elf(std::string_view bytes, std::string_view owner, uint32_t type);
 
 // Up to `most` symbols of a library that keep it from being unloaded (STB_GNU_UNIQUE).
 std::vector<std::string> unique_symbols(const File& file, size_t most);

@@ -66,7 +66,7 @@ struct Tiny {
   }
   ElfReading read(size_t size = sizeof(Tiny)) const {
     std::string bytes(reinterpret_cast<const char*>(this), size);
-    return read_elf(bytes, "Yard", 1);
+    return read_elf(file_of(bytes), "Yard", 1);
   }
 };
 

@@ -2,6 +2,7 @@
 // For tests with files: a temporary folder, the ways files are written, and waiting with a deadline.
 #pragma once
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,9 +11,19 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 
+#include "base/file.h"
+
 namespace yard::base {
+
+// An open file without a name.
+inline File file_of(std::string_view bytes) {
+  File file(::memfd_create("yard-test", MFD_CLOEXEC));
+  if (!file || write_all(file.fd(), bytes) != 0) std::abort();
+  return file;
+}
 
 class TempFolder {
  public:
