@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#define OPENSSL_SUPPRESS_DEPRECATED  // see digest()
+#define OPENSSL_SUPPRESS_DEPRECATED  // see finish()
 #include <openssl/sha.h>
 #include <poll.h>
 #include <pthread.h>
@@ -194,44 +194,40 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
 
 namespace {
 
-// The SHA-256 digest of all pieces that next() returns before an empty one. The functions of EVP would keep
-// state for the process, which OpenSSL frees at exit while threads of ours still run; these keep none.
-template <class F>
-Result<std::string> digest(const F& next) {
-  SHA256_CTX context;
-  bool good = SHA256_Init(&context) == 1;
-  for (std::string_view piece; good && !(piece = next()).empty();)
-    good = SHA256_Update(&context, piece.data(), piece.size()) == 1;
-  unsigned char bytes[SHA256_DIGEST_LENGTH];
-  if (!good || SHA256_Final(bytes, &context) != 1)
-    return Status(Code::kInternal, "libcrypto cannot make a SHA-256 digest");
+// The SHA256 functions cannot fail. Those of EVP would keep state for the process, which OpenSSL
+// frees at exit while threads of the library still run.
+std::string finish(SHA256_CTX& context) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256_Final(digest, &context);
   std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
   return text;
 }
 
 }  // namespace
 
 Result<std::string> sha256(std::string_view bytes) {
-  return digest([&] { return std::exchange(bytes, {}); });
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  SHA256_Update(&context, bytes.data(), bytes.size());
+  return finish(context);
 }
 
 Result<std::string> sha256(const File& file, uint64_t most) {
+  SHA256_CTX context;
+  SHA256_Init(&context);
   std::string piece(size_t{1} << 18, '\0');
-  off_t at = 0;
-  int error = 0;
-  auto made = digest([&]() -> std::string_view {
+  for (off_t at = 0;;) {
     const ssize_t n = file.read_at(piece.data(), piece.size(), at);
-    if (n < 0) error = errno;
-    at += std::max<ssize_t>(n, 0);
-    const bool goes_on = n > 0 && static_cast<uint64_t>(at) <= most;
-    return {piece.data(), goes_on ? static_cast<size_t>(n) : 0};
-  });
-  if (error != 0)
-    return Status(Code::kNotFound, fmt::format("cannot be read: {}", std::strerror(error)));
-  if (static_cast<uint64_t>(at) > most)
-    return Status(Code::kInvalidArgument, fmt::format("has more than the expected {} bytes", most));
-  return made;
+    if (n < 0)
+      return Status(Code::kNotFound, fmt::format("cannot be read: {}", std::strerror(errno)));
+    if (n == 0) return finish(context);
+    at += n;
+    if (static_cast<uint64_t>(at) > most)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("has more than the expected {} bytes", most));
+    SHA256_Update(&context, piece.data(), static_cast<size_t>(n));
+  }
 }
 
 bool is_sha256(std::string_view text) noexcept {
