@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that only grow. No lock: any number of threads read and append at once, and a forked child finds them whole at any
-// moment.
+// Lists that only grow. Any number of threads read and append at once without a lock, and a forked
+// child finds them whole at any moment.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,8 @@
 
 namespace yard::base {
 
-// Items in the order in which they were added. Each has a member `T* next = nullptr`. They are never freed.
+// Items in the order in which they were added. Each has a member `T* next = nullptr`. They are never
+// freed.
 template <class T>
 class AppendList {
  public:
@@ -27,13 +28,12 @@ class AppendList {
   Iterator begin() const noexcept { return {load(first_)}; }
   Iterator end() const noexcept { return {nullptr}; }
 
-  // The first item that is the `same`, else `made` as the last one. Asks same(item, *made) of each item before that.
+  // The first item for which same(item, *made) is true; otherwise `made`, appended.
   template <class Same>
   T& find_or_append(std::unique_ptr<T> made, const Same& same) {
     for (T** at = &first_;;) {
       T* there = load(*at);
-      if (there == nullptr && std::atomic_ref(*at).compare_exchange_strong(
-                                  there, made.get(), std::memory_order_acq_rel))
+      if (there == nullptr && std::atomic_ref(*at).compare_exchange_strong(there, made.get()))
         return *made.release();
       if (same(*there, *made)) return *there;
       at = &there->next;
@@ -50,7 +50,7 @@ class AppendList {
   T* first_ = nullptr;
 };
 
-// The same for a member of an object: freed with it.
+// Frees its items when it ends.
 template <class T>
 class OwnedAppendList : public AppendList<T> {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread's part of all counters is an array of chunks, made on first use. It stays with the thread's record.
+// A thread's part of all counters is an array of chunks, which stays with the thread's record.
 #include "base/counters.h"
 
 #include <new>
@@ -24,14 +24,13 @@ struct Ids {
 
 uint64_t sum(uint32_t id) noexcept {
   uint64_t total = 0;
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
-    if (const auto* chunks = r->chunks.load(std::memory_order_acquire))
+  for (const ThreadRecord& r : thread_records())
+    if (const auto* chunks = r.chunks.load(std::memory_order_acquire))
       if (const Value* c = chunks[id / kPerChunk].load(std::memory_order_acquire))
         total += c[id % kPerChunk].load(std::memory_order_relaxed);
   return total;
 }
 
-// Creates the chunk of a counter.
 void make_room(ThreadRecord& thread, uint32_t id) {
   auto* mine = thread.chunks.load(std::memory_order_relaxed);
   if (mine == nullptr) {
@@ -72,9 +71,9 @@ uint64_t Counter::total() const noexcept {
 
 void restart_counters() noexcept {
   // The chunks are not freed, because a thread that does not exist here may have been making one.
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
-    r->chunks.store(nullptr, std::memory_order_relaxed);
-    r->counters = nullptr;
+  for (ThreadRecord& r : thread_records()) {
+    r.chunks.store(nullptr, std::memory_order_relaxed);
+    r.counters = nullptr;
   }
 }
 

@@ -46,7 +46,7 @@ constexpr bool kSlow = false;
 
 size_t records() {
   size_t n = 0;
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) ++n;
+  for ([[maybe_unused]] ThreadRecord& r : thread_records()) ++n;
   return n;
 }
 
@@ -289,8 +289,7 @@ TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
   Reclaimer r;
   r.retire(&object, WatchedObject::free, {&object});
   EXPECT_EQ(r.collect(), 0u);
-  for (ThreadRecord* t = first_record(); t != nullptr; t = t->next)
-    EXPECT_TRUE(t->in_use.load() || t->depth == 0);
+  for (ThreadRecord& t : thread_records()) EXPECT_TRUE(t.in_use.load() || t.depth == 0);
 }
 
 TEST(GuardExit, HooksGetTheThreadsValueOnce) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <new>
 
@@ -27,10 +28,9 @@ using detail::t_thread;
 namespace {
 
 std::atomic<bool> g_reader_fences{false};
-std::atomic<ThreadRecord*> g_records{nullptr};
+constinit AppendList<ThreadRecord> g_records;
 std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
 
-// What a thread was using and had stored; not what its `locals` point to.
 void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.counters = nullptr, r.memos = &detail::kNoMemos;
   r.scope = 0, r.scope_state = nullptr;
@@ -40,12 +40,11 @@ void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.depth = 0;
 }
 
-// A thread ends. A pthread key rather than a thread_local destructor: keys run after those, so a call
-// made from such a destructor still finds its record, and a later one registers again.
+// Called by a pthread key, because thread_local destructors run before those: a call that such a
+// destructor makes still finds its record, and a later one registers again.
 void on_thread_exit(void* record) {
   auto* r = static_cast<ThreadRecord*>(record);
   t_thread = nullptr;
-  r->counters = nullptr, r->memos = &detail::kNoMemos;
   for (int i = 0; i < kThreadLocals; ++i) {
     auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
     if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
@@ -58,20 +57,13 @@ void on_thread_exit(void* record) {
 pthread_key_t g_exit_key;
 
 ThreadRecord& free_record() {
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
-    bool expected = false;
-    if (!r->in_use.load(std::memory_order_relaxed) &&
-        r->in_use.compare_exchange_strong(expected, true, std::memory_order_acquire))
-      return *r;
-  }
-  auto* const made = new ThreadRecord;
-  made->next = g_records.load(std::memory_order_relaxed);
-  while (!g_records.compare_exchange_weak(made->next, made, std::memory_order_seq_cst)) {
-  }
-  return *made;
+  for (ThreadRecord& r : g_records)
+    if (!r.in_use.load(std::memory_order_relaxed) &&
+        !r.in_use.exchange(true, std::memory_order_acquire))
+      return r;
+  return g_records.append(std::make_unique<ThreadRecord>());
 }
 
-// Puts a record into use for the calling thread.
 ThreadRecord& take_record() {
   static constinit std::once_flag once;
   std::call_once(once, [] {
@@ -79,7 +71,7 @@ ThreadRecord& take_record() {
     if (pthread_key_create(&g_exit_key, on_thread_exit) != 0) std::abort();  // no keys left
   });
   ThreadRecord& r = free_record();
-  // Again if it changed meanwhile: set_reader_fences() may have been here between load and store.
+  // Again if set_reader_fences() was here between the load and the store.
   bool fences;
   do {
     fences = reader_fences();
@@ -108,7 +100,7 @@ ThreadRecord::Block& deep_block(ThreadRecord& thread, uint32_t& at) {
 
 }  // namespace
 
-ThreadRecord* first_record() noexcept { return g_records.load(std::memory_order_acquire); }
+const AppendList<ThreadRecord>& thread_records() noexcept { return g_records; }
 
 void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
   g_exit_hooks[local].store(hook, std::memory_order_release);
@@ -117,8 +109,8 @@ void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
 void set_reader_fences(bool on) noexcept {
   // The flag first: a thread that registers meanwhile reads it after it is on the list.
   g_reader_fences.store(on, std::memory_order_seq_cst);
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
-    r->unfenced.store(on ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
+  for (ThreadRecord& r : g_records)
+    r.unfenced.store(on ? 0 : detail::ThreadHead::kInlineSlots, std::memory_order_seq_cst);
 }
 
 bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_seq_cst); }
@@ -129,12 +121,12 @@ void register_membarrier() noexcept {
 }
 
 void abandon_other_threads() noexcept {
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
-    if (r == t_thread || !r->in_use.load(std::memory_order_relaxed)) continue;
-    forget_use(*r, std::memory_order_relaxed);
-    // What the thread had stored may be half-written: it is left behind, not freed.
-    for (void*& local : r->locals) local = nullptr;
-    r->in_use.store(false, std::memory_order_relaxed);
+  for (ThreadRecord& r : g_records) {
+    if (&r == t_thread || !r.in_use.load(std::memory_order_relaxed)) continue;
+    forget_use(r, std::memory_order_relaxed);
+    // What the thread had stored may be half-written, so it is not freed.
+    for (void*& local : r.locals) local = nullptr;
+    r.in_use.store(false, std::memory_order_relaxed);
   }
 }
 
@@ -210,7 +202,6 @@ HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   return base::deep_block(record, at).slots[at];
 }
 
-// (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)
 bool thread_is_unwinding() noexcept { return abi::__cxa_current_exception_type() == nullptr; }
 
 }  // namespace yard::detail

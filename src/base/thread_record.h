@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library keeps for each thread: its hazard slots, pointers of upper layers, and how much is left of its stack.
+// What the library keeps for each thread: its hazard slots, pointers of upper layers, and how much
+// is left of its stack.
 #pragma once
 
 #include <yard/detail/guard.h>
 
 #include <atomic>
 #include <cstdint>
+
+#include "base/append_list.h"
 
 namespace yard::base {
 
@@ -17,8 +20,8 @@ using detail::kReread;
 // Pointers that a layer keeps with the thread; each layer names its own index.
 inline constexpr int kThreadLocals = 5;
 
-// Written by its thread alone, and read by Reclaimer::collect(). Records are never freed: the next thread takes that of one
-// that has ended. Their list grows at its head only, so it can be walked without a lock, also in a forked child.
+// Written by its thread alone, and read by Reclaimer::collect(). Records are never freed: the next
+// thread takes the record of one that has ended.
 struct ThreadRecord : detail::ThreadHead {
   void* locals[kThreadLocals] = {};  // of the owner
   // Slots beyond kInlineSlots, for kernels that call ops that call ops. Kept once made.
@@ -33,8 +36,8 @@ struct ThreadRecord : detail::ThreadHead {
   std::atomic<bool> in_use{true};
   ThreadRecord* next = nullptr;
 
-  // Calls that nest too deep. After one was refused, so are all nested calls until the thread is back among the inline
-  // slots; else kernels that try twice would take for ever.
+  // Calls that nest too deep. After one was refused, so are all nested calls until the thread is
+  // back among the inline slots. Otherwise kernels that try twice would take for ever.
   struct Nesting {
     bool refusing = false;
     uint32_t refused_at = 0;  // 1 + the depth of the call whose kernel made the refused one, or 0
@@ -43,7 +46,6 @@ struct ThreadRecord : detail::ThreadHead {
   };
   Nesting nesting;
 
-  // All slots, with those beyond the inline ones.
   template <class F>
   void for_each_slot(const F& f) {
     for (HazardSlot& s : slots) f(s);
@@ -53,7 +55,7 @@ struct ThreadRecord : detail::ThreadHead {
   }
   // Whether count_down() has found that the current call is timed.
   bool is_timed() const noexcept { return until_sample < 0; }
-  // Where the message of a failing kernel is, that of the innermost guard.
+  // The message of a failing kernel, which belongs to the innermost guard.
   char* message() noexcept {
     const uint32_t at = depth - 1;
     return at < kInlineSlots ? errors[at] : deep_message(at);
@@ -62,48 +64,47 @@ struct ThreadRecord : detail::ThreadHead {
 
   // Returns false if there is no memory for the slot of the current depth.
   bool reserve_slot() noexcept;
-  // Whether the kernel of this call failed because a nested call was refused. `guarded` says that this is inside the call's
-  // guard; a frozen handle has none, and is known to enclose the refused call by its place on the stack.
+  // Whether the kernel of this call failed because a nested call was refused. `guarded` says that
+  // this is inside the call's guard. A frozen handle has none; its place on the stack shows whether
+  // it encloses the refused call.
   bool failed_by_refusal(bool guarded) noexcept;
 };
 
-// This thread's record; registers the thread on first use. Throws std::bad_alloc if there is no memory for that.
+// This thread's record, made on first use. Throws std::bad_alloc if there is no memory for that.
 inline ThreadRecord& this_thread() {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord&>(t != nullptr ? *t : detail::register_thread());
 }
-// The same for calls; null if there is no memory.
+// Returns null if there is no memory.
 inline ThreadRecord* try_this_thread() noexcept {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord*>(t != nullptr ? t : detail::try_register_thread());
 }
 
-// Whether this thread is inside a call, where it must not wait for calls to end.
+// Inside a call a thread must not wait for calls to end.
 inline bool inside_call() noexcept {
   return detail::t_thread != nullptr && detail::t_thread->depth > 0;
 }
 
-// Called with a thread's value when the thread ends, before its record is handed on. At most one hook per index of `locals`;
-// the hook frees what it put there.
+// When a thread ends, `hook` is called with its value in `locals`, unless that is null, and frees it.
 void set_thread_exit_hook(int local, void (*hook)(void* value)) noexcept;
 
-// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a small stack. False on a stack
-// that is not the thread's own, as that of a fiber. The first question of a thread may read /proc; allocates then only.
+// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a small
+// stack. False on the stack of a fiber. A thread's first call may read /proc and allocate.
 bool stack_is_low() noexcept;
 
-// Whether readers of all threads, those to come included, must fence. Tests switch it while membarrier works.
+// Whether readers in all threads must fence. Tests switch it while membarrier works.
 void set_reader_fences(bool on) noexcept;
 bool reader_fences() noexcept;
-// Registers with the operating system for membarrier (again in a forked child); readers fence where that fails.
+// Registers the process for membarrier, again in a forked child. Readers fence where that fails.
 void register_membarrier() noexcept;
 
-// In a forked child: the other threads are gone, what they used is not in use any more.
+// Frees the records of the threads that do not exist in a forked child.
 void abandon_other_threads() noexcept;
 
-// The newest record; for walking.
-ThreadRecord* first_record() noexcept;
+const AppendList<ThreadRecord>& thread_records() noexcept;
 
-// Calls f(const void*) for everything some thread is using.
+// Calls f(const void*) for everything that some thread is using.
 template <class F>
 void for_each_hazard(const F& f) {
 #if defined(YARD_UNDER_TSAN)
@@ -111,8 +112,8 @@ void for_each_hazard(const F& f) {
 #else
   constexpr auto kOrder = std::memory_order_acquire;
 #endif
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
-    r->for_each_slot([&](const HazardSlot& s) {
+  for (ThreadRecord& record : thread_records())
+    record.for_each_slot([&](const HazardSlot& s) {
       if (const void* p = s.load(kOrder)) f(p);
     });
 }
