@@ -31,7 +31,7 @@ ErrorClass class_of(Code code) noexcept {
   }
 }
 
-// Where the representation of every out_of_memory() lies, which is never changed nor freed.
+// The representation of every out_of_memory(), which is never changed or freed.
 alignas(Status::Rep) constinit std::byte g_out_of_memory[sizeof(Status::Rep)]{};
 
 bool is_shared(const Status::Rep* rep) noexcept {
@@ -58,8 +58,7 @@ ErrorClass Status::error_class() const noexcept {
   return rep_ != nullptr ? rep_->error_class : ErrorClass::kOk;
 }
 std::string_view Status::message() const noexcept {
-  if (rep_ == nullptr) return {};
-  return rep_->message;
+  return rep_ != nullptr ? std::string_view(rep_->message) : std::string_view();
 }
 std::span<const std::string> Status::notes() const noexcept {
   if (rep_ == nullptr) return {};
@@ -100,13 +99,10 @@ Status&& Status::note(std::string text) && { return std::move(note(std::move(tex
 
 Status& Status::note(std::string text) & {
   if (rep_ == nullptr) return *this;
-  if (!is_shared(rep_)) {
+  try {
+    if (is_shared(rep_)) rep_ = new Rep(*rep_);
     rep_->notes.push_back(std::move(text));
-    return *this;
-  }
-  try {  // a note matters less than the error itself
-    rep_ = new Rep{rep_->code, rep_->error_class, rep_->message, {std::move(text)}};
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // a note matters less than the error itself
   }
   return *this;
 }
