@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks that survive fork(). One handler (fork.cc) takes every Mutex before a fork, so that whatever a lock protects is whole
-// in the child, and releases them in parent and child.
+// Locks that survive fork(). One handler (fork.cc) takes every Mutex before a fork, so that the
+// child finds whole what they protect, and releases them in parent and child.
 //
 //   class Board {
 //     mutable base::Mutex lock_{base::Rank::kBoard};
@@ -9,12 +9,12 @@
 //   };
 //
 // - A thread that holds a Mutex may take only mutexes of a higher rank. Debug builds abort otherwise.
-// - No foreign code (plugins, verifiers, probes, callbacks, log sinks; so also no base::log) runs while a Mutex is held.
-//   Enclose foreign code by a ForeignCode, which asserts that in debug builds.
-// - Threads of the parent do not exist in the child. An object that notes what threads are doing (loads under way,
-//   selections that others wait for) forgets these notes in an InChild.
-// - Do not use function-local statics that need a constructor: a child would wait for ever for one that another thread of its
-//   parent was making. Use std::call_once, which starts again in the child.
+// - No foreign code (plugins, verifiers, probes, callbacks, log sinks; so also no base::log) runs
+//   while a Mutex is held. A ForeignCode around it asserts that in debug builds.
+// - Threads of the parent do not exist in the child. An object that notes what threads are doing
+//   forgets these notes in an InChild.
+// - Do not use function-local statics that need a constructor: a child would wait for ever for one
+//   that another thread of its parent was making. Use std::call_once or process_wide().
 #pragma once
 
 #include <atomic>
@@ -25,17 +25,17 @@
 
 namespace yard::base {
 
-// The order in which mutexes are taken, lowest first. A mutex of kOutput is held while a file is written, so it is not taken
-// at a fork: the child makes it again and drops what it protects.
+// The order in which mutexes are taken, lowest first. A mutex of kOutput is held while a file is
+// written, so it is not taken at a fork: the child makes it again and drops what it protects.
 // clang-format off
 enum class Rank : uint8_t {
-  kRuntimes, kLoader, kRules, kFunctions, kPublish, kPlans, kStates, kBoard, kCanary, kCalls, kScopes, kBreaker, kOutput,
-  kOutputShard, kTasks, kCounters, kReclaimer, kLog,
+  kRuntimes, kLoader, kRules, kFunctions, kPublish, kPlans, kStates, kBoard, kCanary, kCalls,
+  kScopes, kBreaker, kOutput, kOutputShard, kTasks, kCounters, kReclaimer, kLog,
 };
 // clang-format on
 
-// Can be a global that threads use while the process exits: it needs no constructor or destructor at run time. Mutexes of
-// one rank share some locks (fork.cc): holding one may keep another of its rank waiting.
+// Needs no constructor or destructor at run time, so threads may use a global one while the process
+// exits. Mutexes of one rank share some locks: holding one may keep another of its rank waiting.
 class Mutex {
  public:
   constexpr explicit Mutex(Rank rank) noexcept : rank_(rank) {}
@@ -48,7 +48,7 @@ class Mutex {
   const Rank rank_;
 };
 
-// A condition variable. A forked child may use it and destroy it, though threads of its parent were waiting.
+// A forked child may use and destroy a Condition on which threads of its parent were waiting.
 class Condition {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -56,7 +56,7 @@ class Condition {
 
   void notify_all() noexcept;
 
-  // Waits for notify_all(), and sometimes less. Returns false if the time is over.
+  // May wake early. Returns false if the time is over.
   bool wait_until(Lock& lock, Time end) noexcept;
   void wait(Lock& lock) noexcept { wait_until(lock, Time::max()); }
   template <class Predicate>
@@ -75,8 +75,8 @@ class Condition {
   std::atomic<uint32_t> wakes_{0};
 };
 
-// The one T of this process. The first call makes it. It is never destroyed, because threads may use it while the process
-// exits. T has internal linkage.
+// The one T of this process, made by the first call. It is never destroyed, because threads may use
+// it while the process exits. T must have internal linkage.
 template <class T>
 T& process_wide() {
   static constinit std::once_flag once;
@@ -85,9 +85,9 @@ T& process_wide() {
   return *made;
 }
 
-// A function that every forked child calls on its only thread, after all mutexes have been released and in the order of
-// construction. Make it the last member of its object: a child that is forked while the object is made or ended does not
-// call it. The function must not end another InChild.
+// Every forked child calls `then` on its only thread after all mutexes have been released, in the
+// order of construction. Make it the last member of its object: a child that is forked while the
+// object is made or ended does not call it. `then` must not end another InChild.
 class InChild {
  public:
   explicit InChild(std::function<void()> then);
@@ -100,8 +100,8 @@ class InChild {
 // The number of forks between this process and the one that loaded the library.
 uint64_t forks() noexcept;
 
-// Lives while this thread runs foreign code outside of a call. A fork then does not wait for a library that is being opened,
-// because the thread that opens it may be waiting for this code.
+// Lives while this thread runs foreign code outside of a call. A fork here does not wait for a
+// library that is being opened, because the thread that opens it may be waiting for this code.
 class ForeignCode {
  public:
   ForeignCode() noexcept;
@@ -109,8 +109,8 @@ class ForeignCode {
   ForeignCode& operator=(ForeignCode&&) = delete;
 };
 
-// Lives while this thread opens or closes a shared library. The C library then holds locks that a forked child would find
-// held for ever. So fork() waits up to a second until no other thread has one, and no thread gets one during a fork.
+// Lives while this thread opens or closes a shared library. The C library then holds locks that a
+// child would find held for ever, so fork() waits up to a second until no other thread has one.
 class OpeningLibrary {
  public:
   OpeningLibrary() noexcept;
