@@ -30,7 +30,7 @@ Status start_thread(const char* name, std::function<void()> run) {
   Status status;
   try {
     std::thread([name, run = std::move(run)] {
-      // A name that another thread sets would open a file, which programs that are started meanwhile would inherit.
+      // Another thread would open a file to set the name, and a program started meanwhile inherit it.
       pthread_setname_np(pthread_self(), name);
       run();
     }).detach();
@@ -46,16 +46,16 @@ Status start_thread(const char* name, std::function<void()> run) {
 
 // What the thread and its owner share.
 struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
-  TaskQueue(const char* n, TaskThread::Hooks h) : name(n), hooks(std::move(h)) {}
+  TaskQueue(const char* n, TaskHooks h) : name(n), hooks(std::move(h)) {}
 
   Status post(Time when, std::function<void()> task);
   void run();
   void halt();
-  // Waits until the thread has ended, at most so long.
+  // Waits until the thread has ended.
   void wait(seconds longest);
 
   const char* const name;
-  const TaskThread::Hooks hooks;
+  const TaskHooks hooks;
   const uint64_t process = forks();
   Mutex lock{Rank::kTasks};
   Condition changed;
@@ -79,7 +79,7 @@ struct Known {
   std::vector<std::function<void()>> at_next_call;
 
   Known() { std::atexit(end_all); }
-  // Threads must not run on while the statics that they use are destroyed. A forked child does not wait for its parent's.
+  // Threads must not run on while the statics that they use are destroyed.
   static void end_all() {
     std::vector<std::shared_ptr<TaskQueue>> all;
     {
@@ -133,12 +133,7 @@ void TaskQueue::run() {
   auto dropped = std::exchange(tasks, {});
   l.unlock();
   dropped.clear();
-  try {
-    if (hooks.at_end) hooks.at_end();
-  } catch (...) {
-    log(LogLevel::kError, "base",
-        fmt::format("a background thread ended with an exception: {}", current_exception_text()));
-  }
+  if (hooks.at_end) hooks.at_end();
   l.lock();
   done = true;
   changed.notify_all();
@@ -159,7 +154,7 @@ void TaskQueue::wait(seconds longest) {
     changed.wait_for(l, longest, [&] { return done; });
 }
 
-TaskThread::TaskThread(const char* name, Hooks hooks)
+TaskThread::TaskThread(const char* name, TaskHooks hooks)
     : queue_(std::make_shared<TaskQueue>(name, std::move(hooks))) {}
 
 Status TaskThread::post_at(Time when, std::function<void()> task) {
@@ -172,7 +167,7 @@ void TaskThread::stop() {
   q->wait(kForEver);
 }
 
-// The parent's queue and its tasks are not destroyed: ending what tasks own is up to the parent.
+// The parent's queue is not destroyed, because ending what its tasks own is up to the parent.
 void TaskThread::abandon_in_child() {
   const TaskQueue& left = **new std::shared_ptr<TaskQueue>(queue_);
   queue_ = std::make_shared<TaskQueue>(left.name, left.hooks);
@@ -209,7 +204,7 @@ void run_due_at_call() noexcept {
 void end_on_own_thread(std::function<void()> end) noexcept {
   std::shared_ptr<TaskQueue> queue;
   const Status posted = or_out_of_memory([&] {
-    queue = std::make_shared<TaskQueue>("yard-reclaim", TaskThread::Hooks());
+    queue = std::make_shared<TaskQueue>("yard-reclaim", TaskHooks());
     return queue->post(Time::min(), [end, q = queue.get()] {
       end();
       q->halt();
