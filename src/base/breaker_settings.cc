@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation of breaker settings. In this layer because rule files and breakers both need it.
+// Validation of breaker settings, which rule files and breakers need.
 #include <fmt/format.h>
 #include <yard/health.h>
 

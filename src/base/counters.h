@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-thread counters: counting writes no cache line that another thread writes; total() adds them up.
+// Counters to which each thread adds in a cache line of its own.
 //
 //   base::Counter ran;              // outlives its users
 //   base::count(thread, ran.id());  // on the hot path: three instructions and a store
@@ -16,10 +16,10 @@ namespace yard::base {
 using detail::count;
 using detail::kPerChunk;
 inline constexpr uint32_t kMaxChunks = 512;
-// The id of counters beyond the limit of kPerChunk * kMaxChunks, which are not counted.
+// The id of counters beyond the limit of kPerChunk * kMaxChunks, which stay 0.
 inline constexpr uint32_t kNoCounter = 0;
 
-// One counter. Its id is reused after it is destroyed, which must be after its last count().
+// The id is reused after the counter is destroyed, which must be after its last count().
 class Counter {
  public:
   Counter();
@@ -36,7 +36,7 @@ class Counter {
   const uint64_t process_ = forks();  // a forked child counts from 0
 };
 
-// In a forked child: counters restart at 0.
+// Sets all counters to 0 in a forked child.
 void restart_counters() noexcept;
 
 }  // namespace yard::base

@@ -17,8 +17,8 @@
 namespace yard::base {
 namespace {
 
-// Where features are announced: registers of cpuid on x86-64, the auxiliary vector on aarch64. Words of the other
-// architecture are 0, so that its names are known and never usable.
+// Registers of cpuid on x86-64, and of the auxiliary vector on aarch64. Words of the other
+// architecture are 0, so that its features are known and never usable.
 enum Word : uint8_t { k1C, k1D, k7B, k7C, k7D, k71A, kHwcap, kHwcap2, kWords };
 
 // Parts of the register file that the operating system must save (XCR0).
@@ -62,7 +62,7 @@ struct Processor {
       __asm__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
       saved = uint64_t{d} << 32 | a;
     }
-    // Tiles must be requested from the operating system, which may refuse: ARCH_REQ_XCOMP_PERM, their data.
+    // Tiles must be requested from the operating system (ARCH_REQ_XCOMP_PERM), which may refuse.
     const bool tiles = (words[k7D] >> 24 & 1) != 0 && (saved & kTiles) == kTiles;
     if (!tiles || ::syscall(SYS_arch_prctl, 0x1023, 18) != 0) saved &= ~kTiles;
 #endif

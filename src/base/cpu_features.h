@@ -7,12 +7,11 @@
 
 namespace yard::base {
 
-// 1: usable, 0: not, -1: unknown name on all supported architectures. Cached; any thread.
+// Returns 1 if the feature is usable, 0 if it is not, and -1 for a name that no architecture has.
 int has_cpu_feature(std::string_view name) noexcept;
 
-// Names of the usable ones, sorted.
+// Names of the usable features, sorted.
 std::vector<std::string_view> cpu_features();
-// Names that has_cpu_feature() knows.
 std::vector<std::string_view> known_cpu_features();
 
 }  // namespace yard::base

@@ -6,15 +6,15 @@
 
 namespace yard::base {
 
-// Restores the state that it was made in when it ends. Code of plugins may leave it changed, and with it all later arithmetic
-// of the thread: opening a library that was linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
+// Restores the state when it ends, because code of plugins may change it: opening a library that was
+// linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
 class FloatState {
  public:
   FloatState() noexcept : control_(read()) {}
   ~FloatState() { restore(); }
   FloatState& operator=(FloatState&&) = delete;
 
-  // Restores it now; whether it had been changed.
+  // Returns whether the state had changed.
   bool restore() const noexcept {
     if (read() == control_) [[likely]]
       return false;

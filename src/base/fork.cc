@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handlers of fork: they wait for libraries that are being opened, take all mutexes and give them back.
+// The handlers of fork wait for libraries that are being opened, take all mutexes and give them back.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -60,21 +60,19 @@ std::mutex& lock_of(const Mutex& mutex, Rank rank) noexcept {
   return g_locks[at(rank)][address * 0x9e3779b97f4a7c15u >> (64 - kBits)].mutex;
 }
 
-// Locks of kOutput are not taken at a fork.
 template <class F>
-void for_each_lock(const F& f) {
+void for_each_lock_taken_at_fork(const F& f) {
   for (int rank = 0; rank < kRanks; ++rank)
     for (Lock& l : g_locks[rank])
       if (rank != at(Rank::kOutput)) f(l.mutex);
 }
 
-// Taken after all others.
-constinit std::mutex g_in_child_lock;
+constinit std::mutex g_in_child_lock;  // taken after all others
 constinit std::vector<InChild*>* g_in_child = nullptr;
 
 void release_all() noexcept {
   g_in_child_lock.unlock();
-  for_each_lock([](std::mutex& m) { m.unlock(); });
+  for_each_lock_taken_at_fork([](std::mutex& m) { m.unlock(); });
 }
 
 // ---- The order of mutexes, which debug builds check ----
@@ -99,7 +97,7 @@ void check_none_held() noexcept { check(t_held == 0, "foreign code or fork() und
 void before_fork() noexcept {
   check_none_held();
   wait_for_open_libraries();
-  for_each_lock([](std::mutex& m) { m.lock(); });
+  for_each_lock_taken_at_fork([](std::mutex& m) { m.lock(); });
   g_in_child_lock.lock();
 }
 
@@ -114,9 +112,10 @@ void in_child() {
   abandon_other_threads();
   restart_reclaimer();
   restart_counters();
+  if (g_in_child == nullptr) return;
   // These functions may make others, which are not called.
-  const size_t count = g_in_child != nullptr ? g_in_child->size() : 0;
-  for (size_t i = 0; i < count; ++i) (*g_in_child)[i]->then();
+  const std::vector<InChild*> all = *g_in_child;
+  for (InChild* one : all) one->then();
 }
 
 constinit std::atomic<bool> g_watching{false};
@@ -149,10 +148,9 @@ void Condition::notify_all() noexcept {
 
 bool Condition::wait_until(Lock& lock, Time end) noexcept {
   check(std::has_single_bit(t_held), "a thread waits under another mutex");
-  using std::chrono::nanoseconds, std::chrono::seconds;
-  const nanoseconds at = end.time_since_epoch();
-  const auto whole = std::chrono::duration_cast<seconds>(at);
-  const timespec until = {whole.count(), static_cast<long>((at - whole).count())};
+  const std::chrono::nanoseconds at = end.time_since_epoch();
+  const auto whole = std::chrono::floor<std::chrono::seconds>(at);
+  const timespec until = {whole.count(), (at - whole).count()};
   const uint32_t seen = wakes_.load(std::memory_order_relaxed);
   lock.unlock();
   ::syscall(SYS_futex, &wakes_, FUTEX_WAIT_BITSET_PRIVATE, seen,

@@ -15,8 +15,8 @@
 namespace yard::base {
 namespace {
 
-// A path of the open file that nobody has used: the dynamic loader takes a name that it knows for the same library, and
-// descriptors are recycled. It has a random number, which is written in binary as "/" and "/.".
+// A path of the open file that nobody has used: the dynamic loader takes a name that it knows for the
+// same library, and descriptors are recycled. "/" and "/." are the bits of a random number.
 std::string new_name_of(const File& file) {
   std::string digits;
   for (uint64_t number = thread_random(); number > 0; number /= 2)
@@ -51,7 +51,7 @@ std::string what_pins(const File& file) {
          "it";
 }
 
-// The libraries that are open, by their dynamic sections; one that is open twice is listed twice.
+// The dynamic sections of open libraries. A library that is open twice is listed twice.
 struct OpenLibraries {
   Mutex lock{Rank::kLoader};
   std::multiset<const void*> sections;

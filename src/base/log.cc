@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging: messages, which go to the sink once; levels and their grammar `info,select=debug`; the default sink.
 #include "base/log.h"
 
 #include <fmt/format.h>
@@ -26,7 +25,7 @@ struct LogTable {
   uint64_t process = forks();
   std::unordered_set<uint64_t> recent, older;  // hashes of messages
 
-  // Whether the message is new. Remembers between half of kMostMessages and all of them, those that come again first.
+  // Returns whether the message is new. Remembers the last kMostMessages / 2 messages or more.
   bool add(LogLevel level, uint32_t slot, std::string_view text) {
     if (std::exchange(process, forks()) != forks()) recent.clear(), older.clear();
     const uint64_t hash =
@@ -38,16 +37,16 @@ struct LogTable {
   }
 };
 
-// The default sink: one line, one write to stderr, coloured on a terminal.
+// The default sink.
 void write_to_stderr(const LogMessage& m) {
-  const bool coloured = ::isatty(STDERR_FILENO) != 0;
-  const char* const colour = m.level == LogLevel::kError  ? "\x1b[31m"
-                             : m.level == LogLevel::kWarn ? "\x1b[33m"
-                                                          : "\x1b[36m";
-  write_all(STDERR_FILENO,
-            fmt::format("{} {}{}{} yard.{}: {}\n", utc_text(std::chrono::system_clock::now()),
-                        coloured ? colour : "", to_string(m.level), coloured ? "\x1b[0m" : "",
-                        m.logger, m.text));  // there is nowhere to report an error
+  std::string level = to_string(m.level);
+  if (::isatty(STDERR_FILENO) != 0) {
+    constexpr int kColours[] = {36, 36, 33, 31};  // from debug to error
+    level = fmt::format("\x1b[{}m{}\x1b[0m", kColours[static_cast<int>(m.level) - 1], level);
+  }
+  const std::string time = utc_text(std::chrono::system_clock::now());
+  // There is nowhere to report an error.
+  write_all(STDERR_FILENO, fmt::format("{} {} yard.{}: {}\n", time, level, m.logger, m.text));
 }
 
 void write(LogLevel level, Logger logger, std::string_view raw, bool again) {

@@ -4,8 +4,7 @@
 //   if (base::log_enabled("select", LogLevel::kInfo))
 //     base::log(LogLevel::kInfo, "select", fmt::format("Op '{}' using '{}'", op, id));
 //
-// Not for the path of a hit: a message costs an allocation and a lock. A function that returns a Status does not also
-// log it.
+// Not for the path of a hit: a message costs an allocation and a lock.
 #pragma once
 
 #include <yard/log.h>
@@ -19,20 +18,20 @@
 
 namespace yard::base {
 
-// By layer; `backend` is for messages of kernels and plugins.
+// Layers; `backend` is for messages of kernels and plugins.
 inline constexpr std::string_view kLoggers[] = {
     "base", "core",   "op",       "telemetry", "registry", "policy",  "health", "select",
     "exec", "plugin", "dispatch", "verify",    "runtime",  "inspect", "backend"};
 inline constexpr uint32_t kLoggerCount = std::size(kLoggers);
 
-// 0 if there is none of that name.
+// Returns 0 for an unknown name.
 constexpr uint32_t logger_slot(std::string_view name) noexcept {
   for (uint32_t i = 0; i < kLoggerCount; ++i)
     if (name == kLoggers[i]) return i + 1;
   return 0;
 }
 
-// A logger's name, resolved at compile time; an unknown name does not compile.
+// An unknown name does not compile.
 struct Logger {
   consteval Logger(const char* name) : slot(logger_slot(name)) {  // NOLINT: implicit on purpose
     if (slot == 0) throw "no such logger";
@@ -41,7 +40,7 @@ struct Logger {
   uint32_t slot;
 };
 
-// All levels in one word: four bits each, slot 0 is the default, and a level of 0 follows the default.
+// Four bits for each logger. Slot 0 is the default, which a level of 0 follows.
 using LogLevels = uint64_t;
 static_assert(4 * (kLoggerCount + 1) <= 64);
 inline constexpr LogLevels kInitialLevels = static_cast<LogLevels>(LogLevel::kWarn);
@@ -52,30 +51,29 @@ constexpr LogLevels level_in_slot(LogLevels levels, uint32_t slot) noexcept {
   return own != 0 ? own : levels & 15;
 }
 
-// Whether a message of this level would be written. One load.
+// Whether a message of this level would be written. Costs one load.
 inline bool log_enabled(Logger logger, LogLevel level) noexcept {
   const LogLevels least = level_in_slot(g_log_levels.load(std::memory_order_relaxed), logger.slot);
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
-// Writes the message, unless its level is disabled or the message has been written before. Texts are made printable and cut
-// to kLongestText. Runs the program's sink, so no Mutex may be held.
+// Writes the message, unless its level is disabled or it has been written before. Texts are made
+// printable and cut to kLongestText. Runs the program's sink, so no Mutex may be held.
 void log(LogLevel level, Logger logger, std::string_view text, bool again = false) noexcept;
-// The same for events, which are written each time.
+// Writes an event, also if it has been written before.
 inline void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
   log(level, logger, text, true);
 }
 inline constexpr size_t kLongestText = 8192;
 inline constexpr size_t kMostMessages = 4096;
 
-// Reads the grammar of apply_log_levels(). Adds errors to `problems`; the result is then unspecified.
+// Reads a text for apply_log_levels(). If it adds to `problems`, the result is unspecified.
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
-// Coordinated universal time, as 2026-03-01T12:00:00.123Z. Unlike gmtime_r it takes no lock that another thread may have held
-// at a fork.
+// As 2026-03-01T12:00:00.123Z. Unlike gmtime_r it takes no lock, which could be held at a fork.
 std::string utc_text(std::chrono::system_clock::time_point at);
 
-// Rate limit for messages about frequent events: at most one per interval, with the number suppressed before it.
+// Admits at most one message per interval, and counts those suppressed before it.
 class LogLimit {
  public:
   static constexpr std::chrono::nanoseconds kInterval = std::chrono::seconds(1);

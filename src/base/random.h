@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sampling of calls: which ones are checked, or use rules in rollout. Not for cryptography.
+// Random numbers for sampling calls. Not for cryptography.
 #pragma once
 
 #include <cstdint>
 
 namespace yard::base {
 
-// A number at random (splitmix64). Each thread has a sequence of its own, and another one in a forked child. Writes only
+// Each thread has a sequence of its own (splitmix64), and another one in a forked child. Writes only
 // memory of the thread.
 uint64_t thread_random() noexcept;
 
-// True for one in `n` calls at random, independently of all calls before. Always for 0 and 1.
+// True for one in `n` calls at random; always true for 0 and 1.
 inline bool one_in(uint64_t n) noexcept { return n <= 1 || thread_random() <= UINT64_MAX / n; }
 
 // Uniform in [0, 1).

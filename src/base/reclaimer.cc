@@ -26,7 +26,7 @@ List pop(List& from) noexcept {
 
 struct ProcessReclaimer : Reclaimer {};
 
-// Of the calls that a forked child has inherited; null in any other process. Written by the fork handler alone.
+// Whether the calls that a forked child has inherited have ended. Written by the fork handler alone.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
 std::vector<const void*> hazards() {
@@ -44,9 +44,9 @@ void barrier_in_all_threads() noexcept {
     return ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
   };
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Also where readers fence: one may have read before they did that it need not.
+  // Also where readers fence: one may have read before that it need not.
   if (membarrier() || reader_fences()) return;
-  // No thread has registered yet, which readers do before they first read; or the process is no longer allowed to.
+  // No thread has registered yet, or the process is no longer allowed to use it.
   register_membarrier();
   membarrier();
 #endif
@@ -75,10 +75,6 @@ bool inherited_calls_ended() noexcept {
   if (g_inherited == nullptr || g_inherited->load(std::memory_order_acquire)) return true;
   reclaimer().collect();
   return g_inherited->load(std::memory_order_acquire);
-}
-
-Reclaimer::~Reclaimer() {
-  while (retired_ != nullptr) pop(retired_);  // not by recursion
 }
 
 void Reclaimer::retire(std::unique_ptr<Retired> made) noexcept {

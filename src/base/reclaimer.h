@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freeing what readers may still be using, without ever waiting for them.
-//
-// Readers announce what they use in their hazard slots. A writer unlinks an object, retires it, and collects: whatever no
-// slot names is freed, the rest stays for the next collection.
+// Frees what readers may still be using, without ever waiting for them. Readers announce what they
+// use in their hazard slots. A writer unlinks an object, retires it, and collects: what no slot names
+// is freed, and the rest stays for the next collection.
 //
 //   base::Guard g(thread);
 //   const Snapshot* s = g.protect(current);          // s cannot be freed until g moves on or ends
@@ -19,8 +18,8 @@
 
 namespace yard::base {
 
-// An unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and whatever else a reader may
-// hold while it uses the object.
+// An unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and what
+// else a reader may hold while it uses the object.
 struct Retired {
   void* object = nullptr;
   void (*free)(void*) = nullptr;
@@ -28,16 +27,15 @@ struct Retired {
   std::unique_ptr<Retired> next = nullptr;  // the reclaimer's
 };
 
+// Any thread may call all functions.
 class Reclaimer {
  public:
-  ~Reclaimer();
-
-  // Hands over an object. Any thread. The first form is for what is retired where there may be no memory.
+  // The first form is for objects that are retired where there may be no memory.
   void retire(std::unique_ptr<Retired> made) noexcept;
   void retire(void* object, void (*free)(void*), std::vector<const void*> held_by);
 
-  // Frees what is not in use, the oldest first, and what that retires. Returns how much is left. Any thread, also inside a
-  // call. Runs destructors without a lock. Without memory it frees nothing, and a later call does.
+  // Frees what is not in use, the oldest first, and what that retires. Returns how much is left. Runs
+  // destructors without a lock. If there is no memory it frees nothing, and a later call does.
   size_t collect() noexcept;
 
   size_t pending() const;
@@ -54,7 +52,7 @@ void restart_reclaimer() noexcept;
 
 // Becomes true, at some collect(), when the calls that are in flight now have ended.
 std::shared_ptr<const std::atomic<bool>> when_calls_end();
-// In a forked child: whether the calls are over that the forking thread was inside of.
+// Whether the calls that a forked child has inherited have ended. True in any other process.
 bool inherited_calls_ended() noexcept;
 
 // A full barrier in every running thread of the process.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result: taking a value out of one or returning its error, and where lack of memory becomes an error.
+// Returning the error of a Result, and turning lack of memory into an error.
 #pragma once
 
 #include <yard/status.h>
@@ -18,8 +18,8 @@
 
 namespace yard::base {
 
-// What f() returns, a Status, a Result or nothing; Status::out_of_memory() if there was no memory for it. For functions at the
-// boundary of the library. Below it std::bad_alloc passes, and a change that meets one has not happened.
+// Returns what f() returns, a Status or Result, and Status::out_of_memory() if it throws
+// std::bad_alloc. For functions at the boundary of the library; below it std::bad_alloc passes.
 template <class F, class R = std::invoke_result_t<const F&>>
 std::conditional_t<std::is_void_v<R>, Status, R> or_out_of_memory(const F& f) {
   try {
