@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yaml-cpp's events, collected into a tree within limits.
+// Collects the events of yaml-cpp into a tree, within limits.
 #include "base/yaml.h"
 
 #include <fmt/format.h>
@@ -18,8 +18,7 @@
 namespace yard::base {
 namespace {
 
-// Ends parsing from inside an event; never leaves this file.
-struct Stop {};
+struct Stop {};  // thrown to end parsing from inside an event
 
 constexpr size_t kMostErrors = 50;
 
@@ -27,18 +26,17 @@ YamlMark mark_of(const YAML::Mark& m) {
   return {static_cast<uint32_t>(m.line + 1), static_cast<uint32_t>(m.column + 1)};
 }
 
-// Long text weighs more.
-size_t weight(const YamlNode& n) { return 1 + n.text.size() / 64; }
-
 struct Extent {
-  size_t nodes = 0, depth = 0;
+  size_t nodes, depth = 1;
 
-  explicit Extent(const YamlNode& n) : nodes(weight(n)) {
+  explicit Extent(const YamlNode& n) : nodes(1 + n.text.size() / 64) {
     for (const YamlNode& item : n.items) add(Extent(item));
     for (const YamlEntry& e : n.entries) add(Extent(e.value));
-    ++depth;
   }
-  void add(const Extent& inner) { nodes += inner.nodes, depth = std::max(depth, inner.depth); }
+  void add(const Extent& inner) {
+    nodes += inner.nodes;
+    depth = std::max(depth, inner.depth + 1);
+  }
 };
 
 class Builder : public YAML::EventHandler {
@@ -59,12 +57,10 @@ class Builder : public YAML::EventHandler {
     const YamlMark at = mark_of(mark);
     const auto it = anchors_.find(anchor);
     if (it == anchors_.end()) return fail(at, "an alias inside what it stands for");
-    const auto& [node, extent] = it->second;
-    count(extent.nodes, at);
-    if (stack_.size() + extent.depth > kMostYamlDepth) too_deep(at);
-    YamlNode n = node;
-    n.at = at;
-    attach(std::move(n));
+    YamlNode copy = it->second;
+    if (stack_.size() + count(copy, at).depth > kMostYamlDepth) too_deep(at);
+    copy.at = at;
+    attach(std::move(copy));
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -86,7 +82,6 @@ class Builder : public YAML::EventHandler {
   }
   void OnMapEnd() override { end(); }
 
-  // Whether it stopped because the text is too large or too deep.
   bool beyond_limits() const noexcept { return beyond_limits_; }
 
   void error(YamlMark at, std::string message) {
@@ -114,12 +109,14 @@ class Builder : public YAML::EventHandler {
     fail(at, fmt::format("nested too deeply; expected at most {} levels", kMostYamlDepth));
   }
 
-  void count(size_t n, YamlMark at) {
-    nodes_ += n;
+  Extent count(const YamlNode& node, YamlMark at) {
+    const Extent extent(node);
+    nodes_ += extent.nodes;
     beyond_limits_ = nodes_ > kMostYamlValues;
     if (beyond_limits_)
       fail(at, fmt::format("too large; expected at most {} values, aliases counted as copies",
                            kMostYamlValues));
+    return extent;
   }
 
   void check_tag(const std::string& tag, YamlMark at) {
@@ -132,7 +129,7 @@ class Builder : public YAML::EventHandler {
            !stack_.back().has_key;
   }
 
-  // How many lists and maps are opened from here on, one right in the other.
+  // How many lists and maps are opened here, one right in the other.
   size_t opened_at(const YAML::Mark& mark) const {
     const std::string_view from = text_.substr(static_cast<size_t>(std::max(mark.pos, 0)));
     const std::string_view brackets = from.substr(0, from.find_first_not_of("[{ \t\r\n"));
@@ -145,14 +142,14 @@ class Builder : public YAML::EventHandler {
     const YamlMark at = mark_of(mark);
     if (stack_.size() >= kMostYamlDepth) too_deep(at);
     if (wants_key()) {
-      // To the parser what is never closed is the key of something.
+      // The parser takes a list that is never closed for the key of something.
       if (stack_.size() + opened_at(mark) > kMostYamlDepth) too_deep(at);
       fail(at, fmt::format("{} is no key; expected text", to_string(kind)));
     }
-    count(1, at);
     check_tag(tag, at);
     Open& open = stack_.emplace_back();
     open.node.kind = kind, open.node.at = at, open.anchor = anchor;
+    count(open.node, at);
   }
 
   void end() {
@@ -163,16 +160,15 @@ class Builder : public YAML::EventHandler {
   }
 
   void add(YamlNode node, YAML::anchor_t anchor) {
-    count(weight(node), node.at);
+    count(node, node.at);
     remember(node, anchor);
     attach(std::move(node));
   }
 
   void remember(const YamlNode& node, YAML::anchor_t anchor) {
     if (anchor == 0) return;
-    const Extent extent(node);
-    count(extent.nodes, node.at);
-    anchors_.insert_or_assign(anchor, std::pair(node, extent));
+    count(node, node.at);
+    anchors_.insert_or_assign(anchor, node);
   }
 
   void attach(YamlNode node) {
@@ -184,7 +180,7 @@ class Builder : public YAML::EventHandler {
       take_key(into, node);
     } else {
       into.has_key = false;
-      // Nothing stands nowhere: the parser names the place where it gave up looking.
+      // The parser gives a value that is missing the place where it gave up looking.
       if (node.kind == YamlNode::Kind::kNull) node.at = into.key_at;
       if (!into.repeated)
         into.node.entries.push_back({std::move(into.key), into.key_at, std::move(node)});
@@ -207,13 +203,13 @@ class Builder : public YAML::EventHandler {
   YamlDocument& to_;
   const std::string_view text_;
   std::vector<Open> stack_;
-  std::map<YAML::anchor_t, std::pair<YamlNode, Extent>> anchors_;
+  std::map<YAML::anchor_t, YamlNode> anchors_;
   size_t nodes_ = 0;
   int documents_ = 0;
   bool beyond_limits_ = false;
 };
 
-// YAML's characters are printable ones; the parser gives some of the others a meaning of its own.
+// YAML has printable characters only. The parser gives some of the others a meaning of its own.
 std::optional<YamlError> bad_character(std::string_view text) {
   YamlMark at{1, 1};
   for (size_t i = 0; i < text.size();) {
@@ -230,8 +226,8 @@ std::optional<YamlError> bad_character(std::string_view text) {
   return std::nullopt;
 }
 
-// A bracket or quote that is not closed, or closed by another: the parser's own message about it names what it expected
-// last, far from there. Plain text may have brackets inside; one opens where a value or a key begins.
+// A bracket or quote that is not closed, or closed by another. The parser's own message names another
+// place. A bracket opens something where a value or a key begins; plain text may have brackets inside.
 std::optional<YamlError> unclosed(std::string_view text) {
   struct Open {
     char bracket;
@@ -305,8 +301,7 @@ YamlDocument parse_yaml(std::string_view text) {
     return refuse({1, 1}, fmt::format("{} bytes are too many; expected at most {}", text.size(),
                                       kMostYamlBytes));
   if (const auto bad = bad_character(text)) return refuse(bad->at, bad->message);
-  // The parser takes the end of a line at the end of the text for the end of a quoted scalar, too, and would
-  // accept half a file.
+  // A newline at the end of the text would end a quoted scalar for the parser.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   Builder builder(to, text);
   try {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading YAML, and so JSON, into a small tree with source positions.
-//
-// Only what configuration needs: maps with text as keys, lists, scalars. Scalars stay text. Aliases are copies. No
-// exceptions, and bounded cost for hostile text: bytes, depth and nodes are limited, and aliases count as copies.
+// Reads YAML, and so JSON, into a small tree with source positions: maps with text as keys, lists,
+// and scalars, which stay text. Aliases are copies. The cost of hostile text is bounded.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +12,7 @@
 
 namespace yard::base {
 
-// Counted from 1; column in characters.
+// Counted from 1, columns in characters.
 struct YamlMark {
   uint32_t line = 0, column = 0;
   bool operator==(const YamlMark&) const = default;
@@ -31,7 +29,7 @@ struct YamlNode {
   std::vector<YamlNode> items;     // of a list
   std::vector<YamlEntry> entries;  // of a map, in source order, unique keys
 
-  // The value of a key; null if there is none.
+  // Returns null if there is no such key.
   const YamlNode* find(std::string_view key) const noexcept;
 };
 
@@ -41,10 +39,10 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// "nothing", "text", "a list", "a map": for messages.
+// "nothing", "text", "a list", "a map".
 const char* to_string(YamlNode::Kind kind) noexcept;
 
-// Long text counts as several values, anchors and aliases as copies.
+// Long texts count as several values, and anchors and aliases as copies.
 inline constexpr size_t kMostYamlBytes = 4 << 20, kMostYamlDepth = 64, kMostYamlValues = 200'000;
 
 struct YamlError {
@@ -55,19 +53,17 @@ struct YamlError {
 struct YamlDocument {
   YamlNode root;
   std::vector<YamlError> errors;
-  bool whole = true;  // false: it could not be read to its end
-
-  bool ok() const noexcept { return errors.empty(); }
+  bool whole = true;  // it could be read to its end
 };
 
-// One document. Empty text has the root kNull.
+// Throws nothing. Empty text has the root kNull.
 YamlDocument parse_yaml(std::string_view text);
 
-// Plain scalars as decimal numbers, which may have a sign; `.inf` and `.nan` are numbers.
+// Read plain scalars as decimal numbers, which may have a sign. `.inf` and `.nan` are numbers.
 std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept;
 std::optional<double> yaml_number(std::string_view text) noexcept;
 
-// The text as a scalar that parse_yaml() reads back the same; in quotes where `quoted`, or where it must.
+// A scalar that parse_yaml() reads back as the text, in quotes if `quoted` or if it needs them.
 std::string yaml_scalar(std::string_view text, bool quoted = false);
 
 }  // namespace yard::base
