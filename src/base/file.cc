@@ -25,18 +25,16 @@ namespace {
 
 constexpr int kPatienceMs = 2000;  // for a pipe or device that accepts nothing
 
-// What a path refers to.
 struct Target {
   std::string path;            // of the file itself, links followed; it may be missing
   bool in_place = false;       // a pipe or device, which cannot be replaced
-  std::optional<mode_t> mode;  // of a file of the library's own that is there
+  std::optional<mode_t> mode;  // of an OwnFile that exists
   std::string problem;         // why it cannot be written
 };
 
-// Files of the library's own are not replaced through links, and no other files by them.
 void check_own(const std::string& path, const OwnFile& kind, Target& target) {
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return;  // there is none
+  if (::lstat(path.c_str(), &info) != 0) return;
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   char start[4096];
   const ssize_t n = file ? file.read_at(start, sizeof start, 0) : -1;
@@ -83,7 +81,7 @@ std::string write_in_place(const std::string& path, std::string_view content) {
                               : std::strerror(error);
 }
 
-// Writes a temporary file beside the target and renames it. Without `content` it only tries the first.
+// Writes a temporary file beside the target and renames it. Without `content` it creates that only.
 std::string replace_file(const Target& target, const std::string_view* content, mode_t mode) {
   static std::atomic<unsigned> count{0};
   const std::string temporary = fmt::format("{}.new.{}.{}", target.path, ::getpid(), ++count);
@@ -116,6 +114,16 @@ Status write(const std::string& path, const std::string_view* content, mode_t mo
     problem = std::strerror(errno);  // not opened, because the reader of a pipe would notice
   if (problem.empty()) return {};
   return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, problem));
+}
+
+// The SHA256 functions cannot fail. Those of EVP would keep state for the process, which OpenSSL
+// frees at exit while threads of the library still run.
+std::string finish(SHA256_CTX& context) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256_Final(digest, &context);
+  std::string text;
+  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
+  return text;
 }
 
 }  // namespace
@@ -191,20 +199,6 @@ Result<std::string> read_small_file(const std::string& path, size_t most) {
   text.resize(static_cast<size_t>(n));
   return text;
 }
-
-namespace {
-
-// The SHA256 functions cannot fail. Those of EVP would keep state for the process, which OpenSSL
-// frees at exit while threads of the library still run.
-std::string finish(SHA256_CTX& context) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256_Final(digest, &context);
-  std::string text;
-  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-}  // namespace
 
 Result<std::string> sha256(std::string_view bytes) {
   SHA256_CTX context;

@@ -23,8 +23,6 @@ namespace {
 
 constinit std::atomic<uint64_t> g_forks{0};
 
-// ---- Libraries that are being opened or closed ----
-
 constinit std::atomic<int> g_opening{0};  // threads that open or close a library
 constinit std::atomic<int> g_forking{0};  // forks under way; opening a library waits for these
 thread_local constinit struct { uint16_t opening = 0, foreign = 0; } t_depth;
@@ -37,8 +35,6 @@ void wait_for_open_libraries() noexcept {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (g_opening.load() > 0 && std::chrono::steady_clock::now() < end) pause();
 }
-
-// ---- All mutexes ----
 
 constexpr int kRanks = static_cast<int>(Rank::kLog) + 1;
 constexpr int at(Rank rank) noexcept { return static_cast<int>(rank); }
@@ -75,8 +71,7 @@ void release_all() noexcept {
   for_each_lock_taken_at_fork([](std::mutex& m) { m.unlock(); });
 }
 
-// ---- The order of mutexes, which debug builds check ----
-
+// Debug builds check the order of mutexes.
 #ifdef NDEBUG
 constexpr bool kChecked = false;
 #else
@@ -91,8 +86,6 @@ void check(bool good, const char* problem) noexcept {
   std::abort();
 }
 void check_none_held() noexcept { check(t_held == 0, "foreign code or fork() under a mutex"); }
-
-// ---- The handlers ----
 
 void before_fork() noexcept {
   check_none_held();

@@ -61,26 +61,6 @@ void write(LogLevel level, Logger logger, std::string_view raw, bool again) {
   sink != nullptr ? (*sink)(message) : write_to_stderr(message);
 }
 
-}  // namespace
-
-void log(LogLevel level, Logger logger, std::string_view text, bool again) noexcept {
-  static thread_local constinit bool t_in_sink = false;
-  if (!log_enabled(logger, level) || t_in_sink) return;
-  const int before = errno;
-  t_in_sink = true;
-  try {
-    write(level, logger, text, again);
-  } catch (...) {
-    // A sink threw, or memory is short: the message is dropped.
-  }
-  t_in_sink = false;
-  errno = before;
-}
-
-// ---- Levels ----
-
-namespace {
-
 constexpr const char* kLevels[] = {"debug", "info", "warn", "error", "off"};  // from 1
 constexpr const char* kEntries = "LEVEL or NAME=LEVEL, with ',' between entries";
 
@@ -115,6 +95,19 @@ std::string no_level(std::string_view word, bool named) {
 }
 
 }  // namespace
+
+void log(LogLevel level, Logger logger, std::string_view text, bool again) noexcept {
+  static thread_local constinit bool t_in_sink = false;
+  if (!log_enabled(logger, level) || t_in_sink) return;
+  const int before = errno;
+  t_in_sink = true;
+  try {
+    write(level, logger, text, again);
+  } catch (...) {  // a sink threw, or memory is short: the message is dropped
+  }
+  t_in_sink = false;
+  errno = before;
+}
 
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems) {
   LogLevels levels = kInitialLevels;

@@ -17,8 +17,7 @@
 namespace yard::base {
 namespace {
 
-// Longer words are compared by their beginning, so that hostile input costs little.
-constexpr size_t kLongest = 128;
+constexpr size_t kLongest = 128;  // only so much of a word is compared
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
@@ -27,7 +26,6 @@ std::string escaped_byte(char c) { return fmt::format("\\x{:02x}", static_cast<u
 // Characters that quote() writes as a backslash and a letter.
 constexpr std::string_view kEscaped = "\"\\\n\t\r", kLetters = "\"\\ntr";
 
-// Inside the quotes.
 void append_quoted(std::string& out, char c) {
   if (const size_t i = kEscaped.find(c); i != kEscaped.npos)
     (out += '\\') += kLetters[i];

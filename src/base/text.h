@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text helpers: suggestions for misspelt names, quoting, JSON strings, numbers that round-trip, and places in a source
-// text. Any thread may call them.
+// Text: suggestions for misspelt names, quoting, numbers that round-trip, and places in a source.
 #pragma once
 
 #include <charconv>
@@ -15,40 +14,40 @@
 
 namespace yard::base {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+// The number of insertions, deletions, replacements and swaps that turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b);
-// The candidate nearest to `word`; empty if none is near enough. Ties go to the first.
+// The first of the candidates nearest to `word`, or an empty text if none is near.
 std::string_view closest(std::string_view word, const std::vector<std::string>& candidates);
-// "; did you mean 'x'?" or empty, to be appended to a message.
+// "; did you mean 'x'?" or an empty text, to be appended to a message.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 // "a, b or c".
 std::string one_of(const std::vector<std::string>& words);
 
-// In double quotes; quote, backslash and control characters are escaped (\" \\ \n \t \r \xhh).
+// Puts text into double quotes and escapes what must not stand there: \" \\ \n \t \r \xhh.
 std::string quote(std::string_view text);
-// Reads a string that quote() wrote, starting at text[pos] == '"', and moves pos past it, or to the invalid character.
+// Reads what quote() wrote from text[pos] on, and moves pos behind it or to an invalid character.
 std::optional<std::string> unquote(std::string_view text, size_t& pos);
-// quote() for input in messages: at most `most` bytes, then "..."; bytes that are not UTF-8 are escaped.
+// Quotes input in messages: at most `most` bytes, with bytes escaped that are not UTF-8.
 std::string excerpt(std::string_view text, size_t most = 80);
-// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD, so that the output always parses.
+// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 
 // yard::printable() of yard/log.h.
 inline constexpr size_t kLongestPrintable = 2048;
 std::string printable(std::string_view text, size_t most = kLongestPrintable);
-// Does this for several lines: newlines stay, and each later line is indented, so that none looks like a message of its own.
+// Newlines stay, and later lines are indented, so that none looks like a message of its own.
 std::string printable_lines(std::string_view text, size_t most);
 
-// The text of an exception, printable and never empty.
+// Printable and never empty.
 std::string exception_text(const std::exception& e);
-// Of the exception that is being handled, whatever its type. Rethrows the unwinding of a thread that ends.
+// Describes the exception that is being handled. Rethrows the unwinding of a thread that ends.
 std::string current_exception_text();
 
-// The shortest decimal text that reads back as the same number, not as an integer: "1.0", "1e-6", "inf", "nan".
+// The shortest text that reads back as the same number, not as an integer: "1.0", "1e-6", "nan".
 std::string format_double(double value);
 // "30s", "0.25s".
 std::string seconds_text(std::chrono::nanoseconds d);
-// All of `text` as a number; empty if it is not one, or too large for T. Only whole numbers may have another base.
+// Reads all of `text` as a number that fits T. Whole numbers may have another base.
 template <class T>
 std::optional<T> number(std::string_view text, auto... base) {
   T value{};
@@ -58,25 +57,25 @@ std::optional<T> number(std::string_view text, auto... base) {
   return value;
 }
 
-// "column 7" (or "line 2, column 7" in text of several lines).
+// "column 7", or "line 2, column 7" in a text of several lines.
 std::string place_of(std::string_view text, size_t offset);
-// The line that holds `offset` and below it a caret, each indented by two and ended without newline.
+// The line that holds `offset`, and a second line with a caret below it. Both are indented.
 std::string caret_at(std::string_view text, size_t offset);
 
-// Whether text is a word that needs no quotes: letters, digits, '_', '.', '-', not empty.
+// Whether text is a word of letters, digits, '_', '.' and '-'.
 bool is_bare_word(std::string_view text) noexcept;
-// Without the blanks (space, tab) at both ends.
+// Removes spaces and tabs at both ends.
 std::string_view trim(std::string_view text) noexcept;
-// The parts between separators, trimmed; text without a separator is one part.
+// The trimmed parts between separators.
 std::vector<std::string_view> split(std::string_view text, char separator);
-// These change and compare the case of ASCII letters alone.
+// These three concern ASCII letters alone.
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 bool same_word(std::string_view a, std::string_view b) noexcept;
 
-// A copy of the text that is never freed. Equal texts have the same copy.
+// A copy that is never freed. Equal texts have the same copy.
 const char* interned(std::string_view text);
-// Length of the UTF-8 sequence that begins at text[at], 0 if there is none.
+// Length of the UTF-8 sequence that begins at text[at], or 0.
 size_t utf8_length(std::string_view text, size_t at) noexcept;
 
 }  // namespace yard::base

@@ -98,6 +98,22 @@ ThreadRecord::Block& deep_block(ThreadRecord& thread, uint32_t& at) {
   }
 }
 
+constexpr size_t kStackReserve = 256 << 10;
+thread_local constinit uintptr_t t_stack_end = 0;
+
+void find_stack_limit() noexcept {
+  pthread_attr_t attributes;
+  detail::t_stack_limit = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  void* end = nullptr;
+  size_t size = 0, guard = 0;
+  pthread_attr_getstack(&attributes, &end, &size);
+  pthread_attr_getguardsize(&attributes, &guard);
+  pthread_attr_destroy(&attributes);
+  t_stack_end = reinterpret_cast<uintptr_t>(end);
+  detail::t_stack_limit = t_stack_end + guard + std::min(kStackReserve, size / 4);
+}
+
 }  // namespace
 
 const AppendList<ThreadRecord>& thread_records() noexcept { return g_records; }
@@ -154,31 +170,9 @@ bool ThreadRecord::reserve_slot() noexcept {
   return matches;
 }
 
-// ---- The stack ----
-
-namespace {
-
-constexpr size_t kReserve = 256 << 10;
-thread_local constinit uintptr_t t_stack_end = 0;
-
-void find_limit() noexcept {
-  pthread_attr_t attributes;
-  detail::t_stack_limit = 0;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
-  void* end = nullptr;
-  size_t size = 0, guard = 0;
-  pthread_attr_getstack(&attributes, &end, &size);
-  pthread_attr_getguardsize(&attributes, &guard);
-  pthread_attr_destroy(&attributes);
-  t_stack_end = reinterpret_cast<uintptr_t>(end);
-  detail::t_stack_limit = t_stack_end + guard + std::min(kReserve, size / 4);
-}
-
-}  // namespace
-
 bool stack_is_low() noexcept {
   const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  if (detail::t_stack_limit == UINTPTR_MAX) find_limit();
+  if (detail::t_stack_limit == UINTPTR_MAX) find_stack_limit();
   return here < detail::t_stack_limit && here >= t_stack_end;
 }
 
