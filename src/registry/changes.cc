@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applying changes to the registry's state.
 #include "registry/changes.h"
 
 #include <fmt/format.h>
@@ -99,7 +98,7 @@ namespace {
 
 Status conflict(std::string message) { return Status(Code::kConflict, std::move(message)); }
 
-// `message` with a suggestion: the key of the map that is nearest to `name`.
+// Appends a suggestion from the keys of the map.
 template <class Map>
 Status not_found(std::string message, const std::string& name, const Map& map,
                  Code code = Code::kNotFound) {
@@ -110,6 +109,14 @@ bool same_place(const Function& a, const Function& b) {
   return a.name == b.name && a.group == b.group && a.backend == b.backend;
 }
 
+// Records may be registered again if they are equal.
+template <class Record>
+Status check_equal(const std::string& subject, const Record& known, const Record& given) {
+  const std::string found = difference(known, given);
+  if (found.empty()) return {};
+  return conflict(fmt::format("{} is registered already and differs: {}", subject, found));
+}
+
 // One apply(): a copy of the state, and what has changed.
 class Applier {
  public:
@@ -117,16 +124,8 @@ class Applier {
 
   Status step(const AddOp& s) {
     const std::string& name = s.op->name;
-    if (const OpRecord* f = next_.find(name)) {
-      if (same(*f->op, *s.op)) return {};
-      return conflict(
-          f->op->schema != s.op->schema
-              ? fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}", name,
-                            f->op->schema, s.op->schema)
-              : fmt::format("op '{}' is known with the same schema but another summary, shape "
-                            "function or tolerance",
-                            name));
-    }
+    if (const OpRecord* f = next_.find(name))
+      return check_equal(fmt::format("op '{}'", name), *f->op, *s.op);
     s.op->index = next_.indices.emplace(s.op->schema, next_.index_count()).first->second;
     next_.op_records[name] = std::make_shared<OpRecord>(OpRecord{s.op, {}});
     done_.ops.insert(name);
@@ -135,29 +134,23 @@ class Applier {
 
   Status step(const AddBackend& s) {
     const auto [known, is_new] = next_.backends.try_emplace(s.backend->name, s.backend);
-    if (is_new || s.is_default || difference(*known->second, *s.backend).empty()) return {};
-    return conflict(fmt::format("backend '{}' is registered already and differs: {}",
-                                s.backend->name, difference(*known->second, *s.backend)));
+    if (is_new || s.is_default) return {};
+    return check_equal(fmt::format("backend '{}'", s.backend->name), *known->second, *s.backend);
   }
-
-  Status step(const AddKernel& s) { return put_kernel(s.kernel, s.replaces); }
 
   Status step(const AddFunction& s) {
     const Function& f = *s.function;
-    for (const auto& known : next_.functions) {
-      if (!same_place(*known, f)) continue;
-      if (difference(*known, f).empty()) return {};
-      return conflict(
-          fmt::format("function '{}' of group '{}' is provided by backend '{}' already, "
-                      "and differs: {}",
-                      f.name, f.group, f.backend, difference(*known, f)));
-    }
+    for (const auto& known : next_.functions)
+      if (same_place(*known, f))
+        return check_equal(
+            fmt::format("function '{}' of group '{}' by backend '{}'", f.name, f.group, f.backend),
+            *known, f);
     next_.functions.push_back(s.function);
     return {};
   }
 
-  Status put_kernel(const std::shared_ptr<Kernel>& kernel, bool replace) {
-    const Kernel& k = *kernel;
+  Status step(const AddKernel& s) {
+    const Kernel& k = *s.kernel;
     const auto backend = next_.backends.find(k.backend_name);
     if (backend == next_.backends.end())
       return not_found(fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not "
@@ -169,23 +162,17 @@ class Applier {
       return not_found(fmt::format("kernel '{}' is for op '{}', which is not known", k.id, k.op),
                        k.op, next_.op_records, Code::kUnknownOp);
     const auto old = f->kernels.find(k.id);
-    if (replace && old == f->kernels.end())
+    if (s.replaces && old == f->kernels.end())
       return not_found(fmt::format("op '{}' has no kernel '{}' to replace", k.op, k.id), k.id,
                        f->kernels);
-    if (!replace && old != f->kernels.end()) {
-      if (difference(*old->second, k).empty()) return {};
-      return conflict(fmt::format(
-          "kernel '{}' of op '{}' is registered already (by backend '{}') and "
-          "differs from the new one (by backend '{}'): {}",
-          k.id, k.op, old->second->backend_name, k.backend_name, difference(*old->second, k)));
-    }
+    if (!s.replaces && old != f->kernels.end())
+      return check_equal(fmt::format("kernel '{}' of op '{}'", k.id, k.op), *old->second, k);
     YARD_RETURN_IF_ERROR(check_reference(k, *f->op));
-    YARD_RETURN_IF_ERROR(resolve_params(*kernel, *f->op->program));
+    YARD_RETURN_IF_ERROR(resolve_params(*s.kernel, *f->op->program));
     YARD_RETURN_IF_ERROR(check_kernel(k, *backend->second, *f->op->program));
-    kernel->backend = backend->second;
-    auto& registered = edit(k.op).kernels[k.id];
-    if (registered != nullptr) done_.removed.push_back(registered);
-    registered = kernel;
+    s.kernel->backend = backend->second;
+    if (old != f->kernels.end()) done_.removed.push_back(old->second);
+    edit(k.op).kernels[k.id] = s.kernel;
     return {};
   }
 
@@ -195,8 +182,7 @@ class Applier {
     const auto it = f->kernels.find(s.id);
     if (it == f->kernels.end())
       return not_found(fmt::format("op '{}' has no kernel '{}'", s.op, s.id), s.id, f->kernels);
-    done_.removed.push_back(it->second);
-    edit(s.op).kernels.erase(s.id);
+    remove(it->second);
     return {};
   }
 
@@ -206,10 +192,7 @@ class Applier {
     remove_functions([&](const Function& f) { return f.backend == s.name; });
     if (!next_.backends.contains(s.name))
       return done_.removed.size() > before ? Status() : unknown_backend(s.name);
-    for_kernels_of(s.name, [&](OpRecord& f, const std::string& id) {
-      done_.removed.push_back(f.kernels[id]);
-      f.kernels.erase(id);
-    });
+    for (const auto& k : kernels_of(s.name)) remove(k);
     drop_backend(s.name);
     return {};
   }
@@ -228,31 +211,24 @@ class Applier {
   Status step(const Reprobe& s) {
     const auto it = next_.backends.find(s.backend);
     if (it == next_.backends.end()) return unknown_backend(s.backend);
-    // Replaced by a record without probe results, to which its kernels refer.
+    // A record without probe results replaces it.
     YARD_ASSIGN_OR_RETURN(auto fresh, read_backend(it->second->d, it->second->keep));
     std::shared_ptr<const Backend> backend = std::move(fresh);
     it->second = backend;
-    for_kernels_of(s.backend, [&](OpRecord& f, const std::string& id) {
-      f.kernels[id] = on_backend(*f.kernels[id], backend);
-    });
+    for (const auto& k : kernels_of(s.backend))
+      edit(k->op).kernels[k->id] = on_backend(*k, backend);
     return {};
   }
 
   Status step(const RemoveKept& s) {
     const auto is_kept = [&](const auto& record) { return record.keep.get() == s.keep; };
-    std::vector<std::shared_ptr<const Kernel>> kernels;
-    std::vector<std::string> ops, backends;
-    for (const auto& [name, op_record] : next_.op_records) {
-      for (const auto& [id, kernel] : op_record->kernels)
-        if (is_kept(*kernel)) kernels.push_back(kernel);
-      if (is_kept(*op_record->op)) ops.push_back(name);
-    }
-    for (const auto& [name, backend] : next_.backends)
-      if (is_kept(*backend)) backends.push_back(name);
-    for (const auto& k : kernels) YARD_RETURN_IF_ERROR(step(RemoveKernel{k->op, k->id}));
+    for (const auto& k : kernels_that(is_kept)) remove(k);
     YARD_RETURN_IF_ERROR(set_aside(is_kept, s.replaced));
-    for (const std::string& name : ops) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
-    for (const std::string& name : backends) drop_backend(name);  // it has no kernels any more
+    const State before = next_;
+    for (const auto& [name, op_record] : before.op_records)
+      if (is_kept(*op_record->op)) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
+    for (const auto& [name, backend] : before.backends)
+      if (is_kept(*backend)) drop_backend(name);
     if (s.replaced) function_order_ = next_.functions;
     remove_functions(is_kept);
     return {};
@@ -272,6 +248,7 @@ class Applier {
     std::shared_ptr<const Kernel> kernel;
     std::shared_ptr<const Op> op;
   };
+  using Kernels = std::vector<std::shared_ptr<const Kernel>>;
   using Functions = std::vector<std::shared_ptr<const Function>>;
 
   static Status depends(const char* what, const std::string& name, const Kernel& k,
@@ -284,15 +261,15 @@ class Applier {
   // The kernels that are left on ops and backends that go. An error unless these are `replaced`.
   template <class F>
   Status set_aside(const F& goes, bool replaced) {
-    for (const auto& [name, op_record] : next_.op_records)
-      for (const auto& [id, k] : op_record->kernels) {
-        const bool of_op = goes(*op_record->op);
-        if (!of_op && !goes(*k->backend)) continue;
-        if (!replaced)
-          return depends(of_op ? "op" : "backend", of_op ? name : k->backend_name, *k, "cannot go");
-        aside_.push_back({k, op_record->op});
-      }
-    for (const Dependent& d : aside_) edit(d.kernel->op).kernels.erase(d.kernel->id);
+    for (const auto& k : kernels_that([](const Kernel&) { return true; })) {
+      const auto op = next_.find(k->op)->op;
+      if (!goes(*op) && !goes(*k->backend)) continue;
+      if (!replaced)
+        return goes(*op) ? depends("op", k->op, *k, "cannot go")
+                         : depends("backend", k->backend_name, *k, "cannot go");
+      aside_.push_back({k, op});
+      edit(k->op).kernels.erase(k->id);
+    }
     return {};
   }
 
@@ -305,8 +282,8 @@ class Applier {
     const auto backend = next_.backends.find(k.backend_name);
     if (backend == next_.backends.end())
       return depends("backend", k.backend_name, k, "is missing in the replacement");
-    if (backend->second != k.backend) return put_kernel(on_backend(k, backend->second), false);
-    if (f->kernels.count(k.id) != 0)
+    if (backend->second != k.backend) return step(AddKernel{on_backend(k, backend->second)});
+    if (f->kernels.contains(k.id))
       return conflict(
           fmt::format("the replacement has kernel '{}' of op '{}', which "
                       "backend '{}' provides",
@@ -334,6 +311,10 @@ class Applier {
     return kernel;
   }
 
+  void remove(std::shared_ptr<const Kernel> kernel) {
+    done_.removed.push_back(kernel);
+    edit(kernel->op).kernels.erase(kernel->id);
+  }
   void drop_backend(const std::string& name) {
     const auto it = next_.backends.find(name);
     done_.removed.push_back(it->second);
@@ -367,15 +348,18 @@ class Applier {
   }
 
   template <class F>
-  void for_kernels_of(const std::string& backend, const F& f) {
-    std::vector<std::pair<std::string, std::string>> found;
+  Kernels kernels_that(const F& fit) const {
+    Kernels found;
     for (const auto& [op, op_record] : next_.op_records)
       for (const auto& [id, kernel] : op_record->kernels)
-        if (kernel->backend_name == backend) found.emplace_back(op, id);
-    for (const auto& [op, id] : found) f(edit(op), id);
+        if (fit(*kernel)) found.push_back(kernel);
+    return found;
+  }
+  Kernels kernels_of(const std::string& backend) const {
+    return kernels_that([&](const Kernel& k) { return k.backend_name == backend; });
   }
 
-  // Others are compared with the reference, so it must not come from elsewhere than the op.
+  // Other kernels are compared with the reference, so it must come from where the op comes from.
   static Status check_reference(const Kernel& k, const Op& op) {
     if (k.kind != Kind::kReference || k.origin == op.origin) return {};
     return conflict(fmt::format(

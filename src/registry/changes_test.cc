@@ -130,8 +130,8 @@ TEST(Changes, ConflictsNameBothSides) {
   const Status kernel =
       s.fails({add(kernel_of("norm", "default.a", "acme", YARD_KIND_DEFAULT, 160))});
   EXPECT_EQ(kernel.code(), Code::kConflict);
-  EXPECT_THAT(text(kernel), AllOf(HasSubstr("by backend 'plain'"), HasSubstr("by backend 'acme'"),
-                                  HasSubstr("priority 150 and 160")));
+  EXPECT_THAT(text(kernel),
+              AllOf(HasSubstr("backend 'plain' and 'acme'"), HasSubstr("priority 150 and 160")));
 }
 
 // Whatever of a kernel differs, it is another kernel.

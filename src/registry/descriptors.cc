@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading descriptors: see changes.h.
 #include "registry/changes.h"
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "op/schema.h"
@@ -23,7 +23,7 @@ constexpr uint32_t kMaxItems = 65536;
 
 Status bad(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
 
-// A copy of a struct up to its stated size; the rest is zero.
+// Copies a struct up to its stated size; the rest is zero.
 template <class T>
 Result<T> sized_copy(const T& from, size_t least, const char* what) {
   uint32_t size;
@@ -37,7 +37,7 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
   return to;
 }
 
-// Text of a descriptor: bounded, UTF-8, no control characters. Null reads as empty.
+// Checks that the text is bounded UTF-8 without control characters. Null reads as empty.
 Status read_text(const char* from, const char* what, std::string& to) {
   to.clear();
   if (from == nullptr) return {};
@@ -58,10 +58,8 @@ Status read_name(const char* from, const char* what, std::string& to) {
   YARD_RETURN_IF_ERROR(read_text(from, what, to));
   if (to.empty()) return bad(fmt::format("{} is missing", what));
   if (to.size() > 128) return bad(fmt::format("{} is longer than 128 characters", what));
-  for (const char c : to)
-    if (!base::is_bare_word({&c, 1}))
-      return bad(fmt::format(
-          "{} '{}' holds '{}'; letters, digits, '_', '.', '-' may stand in a name", what, to, c));
+  if (!base::is_bare_word(to))
+    return bad(fmt::format("{} is '{}'; expected letters, digits, '_', '.' and '-'", what, to));
   return {};
 }
 
@@ -87,13 +85,12 @@ Status read_fields(const char* const* from, const char* what, std::vector<std::s
 }
 
 Status check_limit(const yard_limit_t& l, const std::string& field) {
-  const bool names_integer =
-      l.kind == YARD_LIMIT_MIN || l.kind == YARD_LIMIT_MAX || l.kind == YARD_LIMIT_MULTIPLE;
-  const bool names_argument = l.kind == YARD_LIMIT_RANK || l.kind == YARD_LIMIT_EQUALS ||
-                              l.kind == YARD_LIMIT_ABSENT || l.kind == YARD_LIMIT_PRESENT;
+  constexpr uint32_t kOfAField[] = {YARD_LIMIT_MIN,    YARD_LIMIT_MAX,    YARD_LIMIT_MULTIPLE,
+                                    YARD_LIMIT_RANK,   YARD_LIMIT_EQUALS, YARD_LIMIT_ABSENT,
+                                    YARD_LIMIT_PRESENT};
   if (l.kind < YARD_LIMIT_DTYPE || l.kind > YARD_LIMIT_PLAIN)
     return bad(fmt::format("limit of unknown kind {}", l.kind));
-  if ((names_integer || names_argument) && field.empty())
+  if (base::contains(kOfAField, l.kind) && field.empty())
     return bad(fmt::format("limit of kind {} names no field", l.kind));
   if (l.kind == YARD_LIMIT_MULTIPLE && l.a <= 0)
     return bad(fmt::format("limit on '{}': a multiple of {} is invalid; expected a positive number",
@@ -126,7 +123,6 @@ Result<std::shared_ptr<const op::Schema>> parse_own(const char* what, const std:
   return std::make_shared<const op::Schema>(*std::move(schema));
 }
 
-// Names of dimensions and dtypes are those of the op, which may not be known yet.
 Status read_weights(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.weights_schema, "its weights_schema", k.weights_text));
   if (k.weights_text.empty()) return {};
@@ -205,7 +201,6 @@ Status read_param(const yard_param_t& d, op::ParamText& to) {
   return read_constant(d, to);
 }
 
-// What they mean depends on the op, which may not be known yet.
 Status read_params(const yard_kernel_t& d, Kernel& k) {
   if (d.param_count > YARD_MAX_ARGS)
     return bad(fmt::format("{} parameters: expected at most {}", d.param_count, YARD_MAX_ARGS));
@@ -226,10 +221,13 @@ Status read_params(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Status read_its_backend(const char* from, const char* only_backend, std::string& to) {
+  if (from == nullptr) from = only_backend;
+  return from != nullptr ? read_name(from, "its backend", to) : bad("it names no backend");
+}
+
 Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel& k) {
-  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
-  if (backend == nullptr) return bad("it names no backend");
-  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", k.backend_name));
+  YARD_RETURN_IF_ERROR(read_its_backend(d.backend, only_backend, k.backend_name));
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
   YARD_RETURN_IF_ERROR(read_features(d, k));
   YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
@@ -264,9 +262,7 @@ Status read_backend_body(const yard_backend_t& d, Backend& b) {
 
 Status read_function_body(const yard_function_t& d, const char* only_backend, Function& f) {
   YARD_RETURN_IF_ERROR(read_name(d.group, "its group", f.group));
-  const char* const backend = d.backend != nullptr ? d.backend : only_backend;
-  if (backend == nullptr) return bad("it names no backend");
-  YARD_RETURN_IF_ERROR(read_name(backend, "its backend", f.backend));
+  YARD_RETURN_IF_ERROR(read_its_backend(d.backend, only_backend, f.backend));
   if (f.backend == detail::kOriginal)
     return bad("its backend is called 'original', which is what the function's own body is called");
   YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", f.signature));
@@ -281,6 +277,20 @@ Status read_function_body(const yard_function_t& d, const char* only_backend, Fu
   if (d.priority < -1000 || d.priority > 1000)
     return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
   return read_texts(d.reasons, d.reason_count, "its reasons", f.reasons);
+}
+
+// Appends a step for each descriptor of a list.
+template <class Add, class D, class Read>
+Status read_list(const char* what, const D* const* list, uint32_t count, std::vector<Step>& steps,
+                 const Read& read) {
+  if (count > kMaxItems || (count > 0 && list == nullptr))
+    return bad("a count is stated for a list that is not there, or is beyond reason");
+  for (uint32_t i = 0; i < count; ++i) {
+    if (list[i] == nullptr) return bad(fmt::format("{} {} of its list is NULL", what, i));
+    YARD_ASSIGN_OR_RETURN(auto record, read(*list[i]));
+    steps.push_back(Add{std::move(record)});
+  }
+  return {};
 }
 
 }  // namespace
@@ -364,24 +374,6 @@ Result<std::shared_ptr<Function>> read_function(const yard_function_t& given,
   f->keep = std::move(keep);
   return f;
 }
-
-namespace {
-
-// A step for each descriptor of a list.
-template <class Step_, class D, class Read>
-Status read_list(const char* what, const D* const* list, uint32_t count, std::vector<Step>& steps,
-                 const Read& read) {
-  if (count > kMaxItems || (count > 0 && list == nullptr))
-    return bad("a count is stated for a list that is not there, or is beyond reason");
-  for (uint32_t i = 0; i < count; ++i) {
-    if (list[i] == nullptr) return bad(fmt::format("{} {} of its list is NULL", what, i));
-    YARD_ASSIGN_OR_RETURN(auto record, read(*list[i]));
-    steps.push_back(Step_{std::move(record)});
-  }
-  return {};
-}
-
-}  // namespace
 
 Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep,
                    std::vector<Step>& steps, Origin::From from) {

@@ -50,8 +50,8 @@ Result<Feature> parse_feature(std::string_view text) {
     if (device.find(':') == device.npos) to.device.index = Feature::kEvery;
   }
   const FeatureName read = FeatureName::read(name);
-  const bool odd_range = !read.is_range && name.find("..") != name.npos;
-  if (!base::is_bare_word(name) || odd_range || (read.is_range && read.high < read.low))
+  const bool has_dots = name.find("..") != name.npos;
+  if (!base::is_bare_word(name) || read.is_range != has_dots || read.high < read.low)
     return invalid(text,
                    "a name of letters, digits, '_', '.' or '-', like cuda:sm_90, or a range "
                    "of levels, like cuda:sm_80..89");

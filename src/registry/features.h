@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of the processor and of devices: as kernels and plugins need them, and as programs state them.
+// Features of the processor and of devices, which kernels and plugins need and programs state.
 //
 //   avx2            of the processor, which is detected
-//   cuda:sm_80      of the device that a call is on; a number at the end is a level, and a higher one will do
-//   cuda:sm_80..89  the same, with a highest level
-//   cuda:sm_90a     no number at the end: that very name
+//   cuda:sm_80      of the device of a call; the number is a level, and a higher one will do
+//   cuda:sm_80..89  with a highest level
+//   cuda:sm_90a     without a number at the end: that very name
 //   cuda:1:sm_90    of one device
 #pragma once
 
@@ -17,14 +17,14 @@
 
 namespace yard::registry {
 
-// The last part: "sm_80", "sm_80..89", "sm_90a". Views of the text it was read from; reading allocates nothing.
+// The last part: "sm_80", "sm_80..89", "sm_90a". It points into the text that was read.
 struct FeatureName {
-  std::string_view name;  // "sm"; the whole, if it is not a level
+  std::string_view name;  // "sm", or all of a name without a level
   int64_t low = 0, high = 0;
   bool is_level = false, is_range = false;
 
   static FeatureName read(std::string_view text) noexcept;
-  // Whether a device with this feature, which is not a range, has the wanted one of the same name.
+  // Whether a device with this level has the wanted one of the same name.
   bool satisfies(const FeatureName& wanted) const noexcept {
     return !is_level || (wanted.low <= low && low <= wanted.high);
   }
@@ -42,9 +42,8 @@ struct Feature {
   bool of_processor() const noexcept { return device.type == 1; }
 };
 
-// Form only. The error is what was expected.
 Result<Feature> parse_feature(std::string_view text);
-// The same for what a kernel or plugin needs: the processor's must be known.
+// Parses what a kernel or plugin needs. Features of the processor must be known.
 Result<Feature> parse_needed_feature(std::string_view text);
 
 }  // namespace yard::registry

@@ -91,16 +91,19 @@ std::string difference(const Function& a, const Function& b) {
   return d;
 }
 
-bool same(const Op& a, const Op& b) {
-  const auto parts = [](const Op& o) {
-    return std::tuple(std::string_view(o.schema), std::string_view(o.summary), o.d.infer,
-                      o.d.magnitude, o.d.self);
+std::string difference(const Op& a, const Op& b) {
+  std::string d;
+  compare(d, "schema", a.schema, b.schema);
+  compare(d, "summary", a.summary, b.summary);
+  const auto functions = [](const yard_op_t& x) {
+    return std::tuple(x.infer, x.magnitude, x.self);
   };
+  note_if(d, functions(a.d) != functions(b.d), "functions");
   const auto numbers = [](const yard_tolerance_t& t) {
     return std::tuple(t.dtype, t.input, t.rtol, t.atol);
   };
-  return parts(a) == parts(b) &&
-         std::ranges::equal(a.tolerances, b.tolerances, {}, numbers, numbers);
+  note_if(d, !std::ranges::equal(a.tolerances, b.tolerances, {}, numbers, numbers), "tolerances");
+  return d;
 }
 
 std::string fill_in(std::string_view text, const int64_t figures[3]) {
