@@ -211,9 +211,8 @@ class Applier {
   Status step(const Reprobe& s) {
     const auto it = next_.backends.find(s.backend);
     if (it == next_.backends.end()) return unknown_backend(s.backend);
-    // A record without probe results replaces it.
-    YARD_ASSIGN_OR_RETURN(auto fresh, read_backend(it->second->d, it->second->keep));
-    std::shared_ptr<const Backend> backend = std::move(fresh);
+    const auto backend = std::make_shared<Backend>(*it->second);
+    backend->probes = std::make_shared<Backend::Probes>();
     it->second = backend;
     for (const auto& k : kernels_of(s.backend))
       edit(k->op).kernels[k->id] = on_backend(*k, backend);
@@ -306,7 +305,6 @@ class Applier {
   static std::shared_ptr<Kernel> on_backend(const Kernel& k,
                                             std::shared_ptr<const Backend> backend) {
     auto kernel = std::make_shared<Kernel>(k);
-    kernel->link();
     kernel->backend = std::move(backend);
     return kernel;
   }

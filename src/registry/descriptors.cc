@@ -108,10 +108,11 @@ Status read_limits(const yard_kernel_t& d, Kernel& k) {
   if (d.limit_count > kMaxItems || (d.limit_count > 0 && d.limits == nullptr))
     return bad(fmt::format("{} limits stated, none given", d.limit_count));
   k.limits.assign(d.limits, d.limits + d.limit_count);
-  k.limit_fields.resize(k.limits.size());
-  for (size_t i = 0; i < k.limits.size(); ++i) {
-    YARD_RETURN_IF_ERROR(read_text(k.limits[i].field, "the field of a limit", k.limit_fields[i]));
-    YARD_RETURN_IF_ERROR(check_limit(k.limits[i], k.limit_fields[i]));
+  for (yard_limit_t& l : k.limits) {
+    std::string field;
+    YARD_RETURN_IF_ERROR(read_text(l.field, "the field of a limit", field));
+    YARD_RETURN_IF_ERROR(check_limit(l, field));
+    l.field = field.empty() ? nullptr : base::interned(field);
   }
   return {};
 }
@@ -315,9 +316,8 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
       return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}, input {}",
                              op->name, t.rtol, t.atol, t.dtype, t.input));
   op->d = d;
-  op->d.schema = op->schema.c_str();
-  op->d.summary = op->summary.c_str();
-  op->d.tolerances = op->tolerances.data();
+  op->d.schema = op->d.summary = nullptr;
+  op->d.tolerances = nullptr;
   op->keep = std::move(keep);
   return op;
 }
@@ -331,12 +331,8 @@ Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given,
     return std::move(s).note("in backend '" + b->name + "'");
   b->d = d;
   if (b->d.device_type == 0) b->d.device_type = 1;
-  b->d.name = b->name.c_str();
-  b->d.vendor = b->vendor.empty() ? nullptr : b->vendor.c_str();
-  b->d.summary = b->summary.c_str();
-  b->d.env = b->env.empty() ? nullptr : b->env.c_str();
-  for (const std::string& r : b->reasons) b->reason_list.push_back(r.c_str());
-  b->d.reasons = b->reason_list.data();
+  b->d.name = b->d.vendor = b->d.summary = b->d.env = nullptr;
+  b->d.reasons = nullptr;
   b->keep = std::move(keep);
   return b;
 }
@@ -354,7 +350,11 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
   static constexpr int kByKind[] = {0, 150, 100, 50};  // default, vendor, reference
   k->priority = d.priority != 0 ? d.priority : kByKind[d.kind];
   k->reads_all = d.verify != nullptr && d.verify_reads == nullptr;
-  k->link();
+  k->d.op = k->d.id = k->d.backend = k->d.summary = k->d.features = k->d.typed_signature = nullptr;
+  k->d.options_schema = k->d.weights_schema = nullptr;
+  k->d.verify_reads = k->d.cost_reads = k->d.state_fields = k->d.reasons = nullptr;
+  k->d.limits = nullptr;
+  k->d.params = nullptr;
   k->keep = std::move(keep);
   return k;
 }
@@ -368,8 +368,7 @@ Result<std::shared_ptr<Function>> read_function(const yard_function_t& given,
   if (Status s = read_function_body(d, only_backend, *f); !s)
     return std::move(s).note(fmt::format("in function '{}' of group '{}'", f->name, f->group));
   f->d = d;
-  f->d.name = f->name.c_str(), f->d.group = f->group.c_str();
-  f->d.backend = f->backend.c_str(), f->d.signature = f->signature.c_str();
+  f->d.name = f->d.group = f->d.backend = f->d.signature = nullptr;
   f->d.reasons = nullptr;
   f->keep = std::move(keep);
   return f;

@@ -176,9 +176,9 @@ TEST(Texts, AreCopied) {
   const auto k = read_kernel(d, {}).value();
   id.assign(id.size(), '#'), field.assign(field.size(), '#'), reason.assign(reason.size(), '#');
   limit.a = 99;
-  EXPECT_STREQ(k->d.id, "default.copied");
-  EXPECT_STREQ(k->d.limits[0].field, "hidden");
-  EXPECT_EQ(k->d.limits[0].a, 1);
+  EXPECT_EQ(k->id, "default.copied");
+  EXPECT_STREQ(k->limits[0].field, "hidden");
+  EXPECT_EQ(k->limits[0].a, 1);
   EXPECT_EQ(k->reasons[0], "why {0}");
 }
 

@@ -57,11 +57,8 @@ std::string difference(const Kernel& a, const Kernel& b) {
   compare(d, "features", a.features, b.features);
   compare(d, "summary", a.summary, b.summary);
   compare(d, "typed signature", a.typed_signature, b.typed_signature);
-  const auto numbers = [](const yard_limit_t& l) { return std::tuple(l.kind, l.a, l.b); };
-  note_if(d,
-          a.limit_fields != b.limit_fields ||
-              !std::ranges::equal(a.limits, b.limits, {}, numbers, numbers),
-          "limits");
+  const auto parts = [](const yard_limit_t& l) { return std::tuple(l.kind, l.field, l.a, l.b); };
+  note_if(d, !std::ranges::equal(a.limits, b.limits, {}, parts, parts), "limits");
   const auto functions = [](const yard_kernel_t& x) {
     return std::tuple(x.run, x.typed, x.self, x.verify, x.cost, x.workspace, x.create, x.load,
                       x.prepare, x.trace, x.destroy, x.state_bytes);
@@ -125,20 +122,8 @@ std::string Origin::shown() const {
   return from == From::kBuiltIn ? "a built-in backend" : fmt::format("plugin '{}'", plugin);
 }
 
-void Kernel::link() {
-  for (size_t i = 0; i < limits.size(); ++i)
-    limits[i].field = limit_fields[i].empty() ? nullptr : limit_fields[i].c_str();
-  d.op = op.c_str(), d.id = id.c_str(), d.backend = backend_name.c_str();
-  d.summary = summary.c_str(), d.features = features.c_str();
-  d.typed_signature = typed_signature.c_str();
-  d.limits = limits.data();
-  // They are strings of the record; pointers to the caller's memory must not remain.
-  d.verify_reads = d.cost_reads = d.reasons = d.state_fields = nullptr;
-  d.params = nullptr, d.options_schema = d.weights_schema = nullptr;
-}
-
 const DeviceProbe& Backend::probe(Device device, const yard_host_t* host) const {
-  for (const DeviceProbe& known : probes_)
+  for (const DeviceProbe& known : *probes)
     if (known.device == device) return known;
   auto made = std::make_unique<DeviceProbe>();
   made->device = device;
@@ -161,7 +146,7 @@ const DeviceProbe& Backend::probe(Device device, const yard_host_t* host) const 
   if (code != YARD_OK && made->text.empty() && made->why.reason == YARD_REASON_NONE)
     made->text = fmt::format("its probe returned {} and gave no reason", code);
   // Another thread may have been first.
-  return probes_.find_or_append(std::move(made),
+  return probes->find_or_append(std::move(made),
                                 [](const auto& a, const auto& b) { return a.device == b.device; });
 }
 
@@ -170,9 +155,8 @@ Status resolve_params(Kernel& k, const op::Program& program) {
   std::vector<std::string> fixed = k.verify_reads;
   for (const op::Param& p : program.schema().params)
     if (k.reads_all) fixed.push_back(p.name);
-  for (size_t i = 0; i < k.limits.size(); ++i)
-    if (k.limits[i].kind == YARD_LIMIT_ABSENT || k.limits[i].kind == YARD_LIMIT_EQUALS)
-      fixed.push_back(k.limit_fields[i]);
+  for (const yard_limit_t& l : k.limits)
+    if (l.kind == YARD_LIMIT_ABSENT || l.kind == YARD_LIMIT_EQUALS) fixed.push_back(l.field);
   auto map = op::ArgumentMap::resolve(program, k.params, fixed);
   if (!map.ok())
     return std::move(map).status().note(fmt::format("in kernel '{}' of op '{}'", k.id, k.op));
@@ -206,17 +190,16 @@ Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& 
     return bad(fmt::format("{} names '{}', which is no field of the op{}", where, field,
                            base::did_you_mean(field, names)));
   };
-  for (size_t i = 0; i < k.limits.size(); ++i) {
-    const std::string& field = k.limit_fields[i];
-    if (field.empty()) continue;
-    const uint32_t kind = k.limits[i].kind;
-    const bool integer = kind == YARD_LIMIT_MIN || kind == YARD_LIMIT_MAX ||
-                         kind == YARD_LIMIT_MULTIPLE || kind == YARD_LIMIT_EQUALS;
+  for (const yard_limit_t& l : k.limits) {
+    if (l.field == nullptr) continue;
+    const std::string field = l.field;
+    const bool integer = l.kind == YARD_LIMIT_MIN || l.kind == YARD_LIMIT_MAX ||
+                         l.kind == YARD_LIMIT_MULTIPLE || l.kind == YARD_LIMIT_EQUALS;
     const bool known = integer ? program.field(field).has_value() : program.index_of(field) >= 0;
     if (!known) return unknown(field, "a limit");
     if (integer) continue;
     const op::Param& p = program.schema().params[static_cast<size_t>(program.index_of(field))];
-    const bool optional = kind == YARD_LIMIT_ABSENT || kind == YARD_LIMIT_PRESENT;
+    const bool optional = l.kind == YARD_LIMIT_ABSENT || l.kind == YARD_LIMIT_PRESENT;
     if (optional ? !p.optional : !p.is_tensor())
       return bad(fmt::format("a limit needs '{}' to be {}, which it is not", field,
                              optional ? "optional" : "a tensor"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The records of the registry: backends, kernels, ops and functions. They are immutable copies of
-// descriptors, which the snapshots that list them share. A record owns its strings, and its
-// descriptor `d` points to them.
+// descriptors, which the snapshots that list them share. Texts and lists of a descriptor are members
+// of its record; in `d` they are null.
 #pragma once
 
 #include <yard/plugin.h>
@@ -33,19 +33,13 @@ struct Backend {
   yard_backend_t d{};
   std::string name, vendor, summary, env;
   std::vector<std::string> reasons;
-  std::vector<const char*> reason_list;
   std::shared_ptr<void> keep;
-
-  Backend() = default;
-  Backend(const Backend&) = delete;
-  Backend& operator=(const Backend&) = delete;
+  using Probes = base::OwnedAppendList<DeviceProbe>;
+  std::shared_ptr<Probes> probes = std::make_shared<Probes>();
 
   // Probes the backend once for each device. Takes no lock, so threads may probe at the same time; one
   // result is kept. A probe that throws has failed.
   const DeviceProbe& probe(Device device, const yard_host_t* host) const;
-
- private:
-  mutable base::OwnedAppendList<DeviceProbe> probes_;
 };
 
 // Only what defines an op may define its reference.
@@ -60,10 +54,9 @@ struct Origin {
 struct Kernel : std::enable_shared_from_this<Kernel> {
   yard_kernel_t d{};
   std::string op, id, backend_name, summary, features, typed_signature;
-  std::vector<Feature> needs;  // `features`, read
-  std::vector<yard_limit_t> limits;
-  std::vector<std::string> limit_fields;  // storage of limits[i].field
-  bool reads_all = false;                 // a verifier without a list of what it reads
+  std::vector<Feature> needs;        // `features`, read
+  std::vector<yard_limit_t> limits;  // with interned fields
+  bool reads_all = false;            // a verifier without a list of what it reads
   std::vector<std::string> verify_reads, cost_reads, state_fields;
   std::vector<std::string> reasons;
   std::string options_text, weights_text;
@@ -77,9 +70,6 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   std::shared_ptr<const Backend> backend;
   std::shared_ptr<void> keep;
   Origin origin;
-
-  // Points `d` at the strings of this record. Call it after filling in and after copying.
-  void link();
 };
 
 struct Op {
