@@ -9,8 +9,7 @@
 
 namespace yard::base {
 
-// Items in the order in which they were added. Each has a member `T* next = nullptr`. They are never
-// freed.
+// Items in the order in which they were added, never freed. T has a member `T* next = nullptr`.
 template <class T>
 class AppendList {
  public:

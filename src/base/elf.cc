@@ -110,7 +110,6 @@ class Reader {
     return true;
   }
 
-  // Checks what the dynamic loader would map.
   bool segments() {
     uint64_t end = 0;
     for (const Elf64_Phdr& p : segments_) {
@@ -136,7 +135,7 @@ class Reader {
     return true;
   }
 
-  // Where in the file this memory of the loaded library comes from.
+  // The place in the file that is mapped to this address.
   std::optional<uint64_t> offset_of(uint64_t address, uint64_t size) const {
     for (const Elf64_Phdr& l : segments_)
       if (l.p_type == PT_LOAD && address >= l.p_vaddr && address - l.p_vaddr <= l.p_filesz &&
@@ -170,7 +169,7 @@ class Reader {
     return damaged("its dynamic segment has no end");
   }
 
-  // Texts of the dynamic segment, given by where they begin in its string table.
+  // Reads texts of the dynamic segment, given by where they begin in its string table.
   bool read_texts(const std::vector<std::pair<std::vector<std::string>*, uint64_t>>& texts,
                   uint64_t address, uint64_t size) {
     if (texts.size() > kMostTexts)

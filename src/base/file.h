@@ -14,8 +14,8 @@
 
 namespace yard::base {
 
-// Owns a descriptor of at least 3: what a program prints that has closed stdin, stdout or stderr must
-// not end up in a file of the library.
+// Owns a descriptor of at least 3: output of a program that has closed stdout must not end up in a
+// file of the library.
 class File {
  public:
   File() noexcept = default;
@@ -41,13 +41,13 @@ class File {
   int fd_ = -1;
 };
 
-// Returns 0 or errno. A closed pipe or a file limit raises no signal. Waits up to `patience_ms` while
-// a pipe or device accepts nothing; the error is ETIMEDOUT then.
+// Returns 0 or errno. A closed pipe or a file limit raises no signal. Waits up to `patience_ms`
+// while a pipe or device accepts nothing; the error is ETIMEDOUT then.
 int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
-// Writes a whole file atomically: readers see the old or the new contents, and on failure the old file
-// stays. The target of a symbolic link is replaced. Pipes and character devices are written directly.
-// Block devices, sockets and directories are errors.
+// Writes a whole file atomically: readers see the old or the new contents, and on failure the old
+// file stays. Replaces the target of a symbolic link. Writes pipes and character devices directly.
+// Refuses block devices, sockets and directories.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
 // A kind of file that only the library writes, by its first bytes (at most 4096).
@@ -56,7 +56,7 @@ struct OwnFile {
   bool (*is)(std::string_view start) noexcept;
 };
 
-// Replaces only files of the kind and empty files, and keeps their mode. A symbolic link is an error.
+// Replaces only files of the kind and empty files, and keeps their mode. Refuses symbolic links.
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind);
 // Tries whether write_own_file() would work. Writes nothing to a pipe or device.
 Status can_write_own_file(const std::string& path, const OwnFile& kind);

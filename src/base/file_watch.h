@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports changes of a set of files: replaced, written in place, reached through another link, removed, or created. Polls
-// the files on one background thread. The last write is always reported, also one during a report.
+// Polls a set of files on a background thread and reports changes: replaced, written in place,
+// reached through another link, removed, or created. The last write is always reported.
 #pragma once
 
 #include <yard/status.h>
@@ -22,32 +22,32 @@ using FileState = std::array<int64_t, 6>;
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
 struct WatchHow {
-  // How long files must be unchanged before a change is reported. Files that keep changing are reported every ten of these.
+  // A change is reported after this time without another one, or after ten times as long.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
   bool operator==(const WatchHow&) const = default;
 };
-// Shorter times count as these. Two writes of one size within the resolution of file times, which is less, look the same.
+// Shorter times count as these, which are longer than the resolution of file times.
 inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
 
-// All functions may be called from any thread and from `changed`, except the destructor, which `changed` must not call. A
-// forked child watches the same files from its first call on.
+// Any thread may call all functions, also from `changed`, which must not end this. A forked child
+// watches the same files from its first call on.
 class FileWatch {
  public:
-  // `changed` is called on the watching thread, once after start() in any case. It returns false to be called again without
-  // a change.
+  // `changed` is called on the watching thread, first after start(). It returns false to be called
+  // again without a change.
   explicit FileWatch(std::function<bool()> changed) : changed_(std::move(changed)) {}
   ~FileWatch() { stop(); }
 
-  // Relative paths are resolved now. Fails if no thread can be started.
+  // Resolves relative paths. Fails if no thread can be started.
   Status start(std::vector<std::string> files, const WatchHow& how) {
     return watch(std::move(files), how, true);
   }
-  // The same, but does nothing if no files are watched.
+  // Watches other files, but does nothing if none are watched.
   void set(std::vector<std::string> files, const WatchHow& how) {
     watch(std::move(files), how, false).ignore();
   }
-  // When this returns `changed` is not running, except on the calling thread, and is not called again.
+  // Waits until `changed` is not running, except on the calling thread.
   void stop();
 
  private:
@@ -56,7 +56,7 @@ class FileWatch {
   Status post(Clock::time_point when, uint64_t round) {
     return thread_.post_at(when, [this, round] { look(round); });
   }
-  // A task. Looks at the files, reports a change that is due, and posts the next look. Round 0 is the current one.
+  // A task: reports a change that is due, and posts the next look. Round 0 is the current one.
   void look(uint64_t round);
 
   const std::function<bool()> changed_;

@@ -6,8 +6,8 @@
 
 namespace yard::base {
 
-// Restores the state when it ends, because code of plugins may change it: opening a library that was
-// linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
+// Restores the state when it ends, because code of plugins may change it: opening a library that
+// was linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
 class FloatState {
  public:
   FloatState() noexcept : control_(read()) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handlers of fork wait for libraries that are being opened, take all mutexes and give them back.
+// The handlers of fork, which wait for libraries that are being opened and take all mutexes.
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -39,8 +39,8 @@ void wait_for_open_libraries() noexcept {
 constexpr int kRanks = static_cast<int>(Rank::kLog) + 1;
 constexpr int at(Rank rank) noexcept { return static_cast<int>(rank); }
 
-// A thread never holds two mutexes of one rank, so these can share a lock. A fixed set of locks can be taken at a fork
-// while threads make and destroy mutexes.
+// A thread never holds two mutexes of one rank, so these can share a lock. A fixed set of locks can
+// be taken at a fork while threads make and destroy mutexes.
 #if defined(YARD_UNDER_TSAN)
 constexpr int kBits = 1;  // it allows a thread to hold 64 locks
 #else

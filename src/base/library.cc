@@ -15,8 +15,8 @@
 namespace yard::base {
 namespace {
 
-// A path of the open file that nobody has used: the dynamic loader takes a name that it knows for the
-// same library, and descriptors are recycled. "/" and "/." are the bits of a random number.
+// A path of the open file that nobody has used: the dynamic loader takes a name that it knows for
+// the same library, and descriptors are recycled. "/" and "/." are the bits of a random number.
 std::string new_name_of(const File& file) {
   std::string digits;
   for (uint64_t number = thread_random(); number > 0; number /= 2)

@@ -21,8 +21,8 @@ class DynamicLibrary {
   // Returns null unless this library itself defines the symbol.
   void* symbol(const char* name) const noexcept;
 
-  // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the process.
-  // Returns why the code stays, or nothing if it is gone or in use elsewhere.
+  // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the
+  // process. Returns why the code stays, or nothing if it is gone or in use elsewhere.
   std::string close();
   // The library stays open until the process ends.
   void leave_open() noexcept { handle_ = nullptr; }

@@ -8,7 +8,7 @@
 //     base::InChild in_child_{[this] { forget_probes(); }};  // the last member
 //   };
 //
-// - A thread that holds a Mutex may take only mutexes of a higher rank. Debug builds abort otherwise.
+// - A thread that holds a Mutex may take only mutexes of a higher rank. Debug builds assert that.
 // - No foreign code (plugins, verifiers, probes, callbacks, log sinks; so also no base::log) runs
 //   while a Mutex is held. A ForeignCode around it asserts that in debug builds.
 // - Threads of the parent do not exist in the child. An object that notes what threads are doing

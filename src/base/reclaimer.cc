@@ -26,7 +26,7 @@ List pop(List& from) noexcept {
 
 struct ProcessReclaimer : Reclaimer {};
 
-// Whether the calls that a forked child has inherited have ended. Written by the fork handler alone.
+// Whether the calls that a forked child has inherited have ended.
 constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
 std::vector<const void*> hazards() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees what readers may still be using, without ever waiting for them. Readers announce what they
-// use in their hazard slots. A writer unlinks an object, retires it, and collects: what no slot names
-// is freed, and the rest stays for the next collection.
+// use in their hazard slots. A writer unlinks an object, retires it, and collects: what no slot
+// names is freed, and the rest stays for the next collection.
 //
 //   base::Guard g(thread);
 //   const Snapshot* s = g.protect(current);          // s cannot be freed until g moves on or ends
@@ -34,8 +34,8 @@ class Reclaimer {
   void retire(std::unique_ptr<Retired> made) noexcept;
   void retire(void* object, void (*free)(void*), std::vector<const void*> held_by);
 
-  // Frees what is not in use, the oldest first, and what that retires. Returns how much is left. Runs
-  // destructors without a lock. If there is no memory it frees nothing, and a later call does.
+  // Frees what is not in use, the oldest first, and what that retires. Returns how much is left.
+  // Runs destructors without a lock. If there is no memory it frees nothing, and a later call does.
   size_t collect() noexcept;
 
   size_t pending() const;

@@ -30,7 +30,7 @@ Status start_thread(const char* name, std::function<void()> run) {
   Status status;
   try {
     std::thread([name, run = std::move(run)] {
-      // Another thread would open a file to set the name, and a program started meanwhile inherit it.
+      // Another thread would open a file for this, which a program started meanwhile inherits.
       pthread_setname_np(pthread_self(), name);
       run();
     }).detach();
@@ -51,7 +51,6 @@ struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   Status post(Time when, std::function<void()> task);
   void run();
   void halt();
-  // Waits until the thread has ended.
   void wait(seconds longest);
 
   const char* const name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Background threads, which run tasks in order or at a given time. They take no signals and end when the process exits.
+// Background threads, which run tasks in order or at a given time, and end at the latest at exit.
 #pragma once
 
 #include <yard/status.h>
@@ -49,14 +49,14 @@ class TaskThread {
   InChild in_child_{[this] { abandon_in_child(); }};
 };
 
-// The next call of an op that needs a plan or a counter calls `then`, also in a child that is forked
-// before that.
+// The next call of an op that needs a plan or a counter calls `then`, also in a child that is
+// forked before that.
 void at_next_call(std::function<void()> then);
 // Calls what at_next_call() was given. One load if there is nothing.
 void run_due_at_call() noexcept;
 
-// Calls `end`, which may hang, on a thread of its own, or here if no thread can be started. Waits for
-// it up to a second, but not inside of a call of an op.
+// Calls `end`, which may hang, on a thread of its own, or here if no thread can be started. Waits
+// for it up to a second, but not inside of a call.
 void end_on_own_thread(std::function<void()> end) noexcept;
 
 }  // namespace yard::base

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library keeps for each thread: its hazard slots, pointers of upper layers, and how much
-// is left of its stack.
+// What the library keeps for each thread.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -86,11 +85,11 @@ inline bool inside_call() noexcept {
   return detail::t_thread != nullptr && detail::t_thread->depth > 0;
 }
 
-// When a thread ends, `hook` is called with its value in `locals`, unless that is null, and frees it.
+// When a thread ends, `hook` frees its value in `locals`, if that is not null.
 void set_thread_exit_hook(int local, void (*hook)(void* value)) noexcept;
 
-// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a small
-// stack. False on the stack of a fiber. A thread's first call may read /proc and allocate.
+// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a
+// small stack. False on the stack of a fiber. A thread's first call may read /proc and allocate.
 bool stack_is_low() noexcept;
 
 // Whether readers in all threads must fence. Tests switch it while membarrier works.

@@ -22,8 +22,8 @@ namespace {
 
 constexpr int kMostLinksOnAPath = 40;  // limit of the system
 
-// Whether a group is the user's private group: of the same name, with no other member. Many systems make everything
-// that a user creates writable by that group.
+// The user's private group has the same name and no other member. Many systems make everything that
+// a user creates writable by that group.
 bool is_private_group(gid_t gid) {
   if (gid != ::getegid()) return false;
   char user_text[4096], group_text[16384];
@@ -58,14 +58,14 @@ bool leads_to(const std::string& path, const struct stat& file) {
          found.st_ino == file.st_ino;
 }
 
-// Of /proc: such a link is an open file, which may have no name, or its name may be that of another.
+// A link of /proc is an open file, which may have no name, or the name of another file now.
 bool leads_by_name(const PathEntry& link, const std::string& name) {
   struct stat file;
   return ::stat(link.path.c_str(), &file) == 0 &&
          leads_to(name.starts_with('/') ? name : link.directory + "/" + name, file);
 }
 
-// Components of a path, in front of those that follow; the next is last.
+// Adds the components of a path to those that follow, the next one last.
 void push_components(std::vector<std::string>& rest, std::string_view path) {
   const std::vector<std::string_view> names = split(path, '/');
   for (auto name = names.rbegin(); name != names.rend(); ++name)
@@ -80,7 +80,7 @@ std::string who_else_can_write(const struct stat& info, const std::string& path)
   if ((info.st_mode & S_IWGRP) == 0) return {};
   if (info.st_gid != 0 && !is_private_group(info.st_gid))
     return fmt::format("group {}", info.st_gid);
-  // The bits of the group are the mask of the list then.
+  // With such a list the bits of the group are its mask.
   if (::getxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) > 0)
     return "others, by its access control list";
   return {};
@@ -141,7 +141,7 @@ std::string why_untrusted(const std::string& path, const File& file) {
     if (at.info.st_mode == 0) return false;
     if (::stat(at.directory.c_str(), &parent) != 0) return false;
     const std::string others = who_else_can_write(parent, at.directory);
-    // Of a sticky directory only the owners of an entry and of the directory can replace the entry.
+    // In a sticky directory only the owners of an entry and of the directory can replace it.
     const bool sticky = (parent.st_mode & S_ISVTX) != 0 && is_ours(parent.st_uid);
     if (!others.empty() && !(sticky && is_ours(at.info.st_uid)) && !is_read_only(at.directory))
       why = fmt::format("is reached through {}, which can be written by {}", at.directory, others);

@@ -11,9 +11,9 @@
 
 namespace yard::base {
 
-// Users other than root and the user of this process who can write the file or folder at that path: "group 100". Empty if
-// there are none. A private group of the user, without other members, counts as the user. Access control lists are not
-// read: if the group can write a file that has one, others count as able to.
+// Who besides root and this user can write a file or folder: "group 100", or nothing. A private
+// group of the user counts as the user. If the group can write a file with an access control list,
+// so can others.
 std::string who_else_can_write(const struct stat& info, const std::string& path);
 
 struct PathEntry {
@@ -24,15 +24,15 @@ struct PathEntry {
 };
 using PathVisitor = std::function<bool(const PathEntry&)>;  // false ends the walk
 
-// Follows a path component by component, through symbolic links. Each component is visited before it is followed, also the
-// first that is missing. `real` is where the path leads, without links. Returns 0 or errno. A link of /proc to an open file
-// that its name does not lead to stays as it is.
+// Follows a path through symbolic links to `real`. Each component is visited before it is followed,
+// also the first that is missing. A link of /proc to an open file stays as it is, unless its name
+// leads to the file. Returns 0 or errno.
 int follow(const std::string& path, std::string& real, const PathVisitor& visit);
 
-// Why others than root and the user of this process could have chosen what the file at that path holds: "can be written by
-// group 100". Empty if they could not. Checks the open file, each folder and symbolic link on the way to it, and whether the
-// way leads to the same file. In a sticky folder, as /tmp, entries of root and of this user are fine. So is all that is
-// mounted read-only, as ConfigMaps are, and a file by its descriptor below /proc.
+// Why others than root and this user could have chosen what the file holds: "can be written by
+// group 100", or nothing. Checks the open file, each folder and symbolic link on the way to it, and
+// whether the way leads to the same file. Entries of root and of this user in a sticky folder are
+// fine, and so is all that is mounted read-only, and a file by its descriptor below /proc.
 std::string why_untrusted(const std::string& path, const File& file);
 
 }  // namespace yard::base

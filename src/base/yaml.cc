@@ -226,8 +226,8 @@ std::optional<YamlError> bad_character(std::string_view text) {
   return std::nullopt;
 }
 
-// A bracket or quote that is not closed, or closed by another. The parser's own message names another
-// place. A bracket opens something where a value or a key begins; plain text may have brackets inside.
+// A bracket or quote that is not closed, or closed by another, for which the parser names another
+// place. Brackets inside of plain text open nothing.
 std::optional<YamlError> unclosed(std::string_view text) {
   struct Open {
     char bracket;

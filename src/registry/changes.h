@@ -42,8 +42,8 @@ struct RemoveOp {
 struct Reprobe {
   std::string backend;
 };
-// Removes every record that holds `keep`. A conflict if others depend on one of them, unless they are
-// `replaced`: then later steps add them again, with the same schemas, and keep the kernels of others.
+// Removes every record that holds `keep`. A conflict if others depend on one of them, unless they
+// are `replaced`: then later steps add them again with the same schemas.
 struct RemoveKept {
   const void* keep;
   bool replaced = false;

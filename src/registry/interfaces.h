@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interfaces that higher layers implement: observers of calls, checks of results, plugins on demand.
+// Interfaces that higher layers implement.
 #pragma once
 
 #include <yard/options.h>
@@ -53,8 +53,8 @@ using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 class ResultCheck {
  public:
   virtual ~ResultCheck() = default;
-  // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the
-  // kernel. If it sets `repaired`, it has replaced them by right ones, and the call succeeds.
+  // Called after the kernel has succeeded. An error means wrong results and counts as a fault of
+  // the kernel. If `repaired` is set, they have been replaced by right ones, and the call succeeds.
   virtual Status judge([[maybe_unused]] bool& repaired) { return {}; }
   // Whether judge() could give a verdict.
   virtual bool judged() const noexcept { return false; }
@@ -74,8 +74,8 @@ struct CheckedCall {
 class ResultChecker {
  public:
   virtual ~ResultChecker() = default;
-  // Called before a kernel runs, by several threads at once. Returns null, and fast, if the call is not
-  // to be checked.
+  // Called before a kernel runs, by several threads at once. Returns null if the call is not
+  // checked, which must be fast.
   virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The records of the registry: backends, kernels, ops and functions. They are immutable copies of
-// descriptors, which the snapshots that list them share. Texts and lists of a descriptor are members
-// of its record; in `d` they are null.
+// descriptors, which the snapshots that list them share. Texts and lists of a descriptor are
+// members of its record; in `d` they are null.
 #pragma once
 
 #include <yard/plugin.h>
@@ -37,8 +37,8 @@ struct Backend {
   using Probes = base::OwnedAppendList<DeviceProbe>;
   std::shared_ptr<Probes> probes = std::make_shared<Probes>();
 
-  // Probes the backend once for each device. Takes no lock, so threads may probe at the same time; one
-  // result is kept. A probe that throws has failed.
+  // Probes the backend once for each device. Takes no lock, so threads may probe at the same time;
+  // one result is kept. A probe that throws has failed.
   const DeviceProbe& probe(Device device, const yard_host_t* host) const;
 };
 

@@ -13,8 +13,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace yard;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const base::ElfReading reading = base::read_elf(
-      base::file_of(bytes), YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+  const base::ElfReading reading =
+      base::read_elf(base::file_of(bytes), YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
   const bool good = reading.problem == yard::PluginReason::kNone;
   if (good != reading.detail.empty() || (!good && !reading.notes.empty())) std::abort();
   for (const std::string& note : reading.notes) {
