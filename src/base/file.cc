@@ -10,11 +10,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <optional>
 
 #include "base/mutex.h"

@@ -60,7 +60,7 @@ struct OpenLibraries {
     const std::lock_guard hold(lock);
     sections.insert(dynamic);
   }
-  // Returns whether it is still open elsewhere in the process.
+  // Returns whether it is still open elsewhere.
   bool remove(const void* dynamic) {
     const std::lock_guard hold(lock);
     if (const auto it = sections.find(dynamic); it != sections.end()) sections.erase(it);

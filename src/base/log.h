@@ -18,7 +18,6 @@
 
 namespace yard::base {
 
-// Layers; `backend` is for messages of kernels and plugins.
 inline constexpr std::string_view kLoggers[] = {
     "base", "core",   "op",       "telemetry", "registry", "policy",  "health", "select",
     "exec", "plugin", "dispatch", "verify",    "runtime",  "inspect", "backend"};
@@ -31,10 +30,9 @@ constexpr uint32_t logger_slot(std::string_view name) noexcept {
   return 0;
 }
 
-// An unknown name does not compile.
 struct Logger {
   consteval Logger(const char* name) : slot(logger_slot(name)) {  // NOLINT: implicit on purpose
-    if (slot == 0) throw "no such logger";
+    if (slot == 0) throw "no such logger";  // this does not compile
   }
   constexpr std::string_view name() const noexcept { return kLoggers[slot - 1]; }
   uint32_t slot;

@@ -97,7 +97,7 @@ class InChild {
   const std::function<void()> then;
 };
 
-// The number of forks between this process and the one that loaded the library.
+// Counts the forks since the library was loaded.
 uint64_t forks() noexcept;
 
 // Lives while this thread runs foreign code outside of a call. A fork here does not wait for a

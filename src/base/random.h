@@ -6,8 +6,7 @@
 
 namespace yard::base {
 
-// Each thread has a sequence of its own (splitmix64), and another one in a forked child. Writes
-// only memory of the thread.
+// Each thread has a sequence of its own (splitmix64), and another one in a forked child.
 uint64_t thread_random() noexcept;
 
 // True for one in `n` calls at random; always true for 0 and 1.

@@ -55,7 +55,6 @@ std::shared_ptr<const std::atomic<bool>> when_calls_end();
 // Whether the calls that a forked child has inherited have ended. True in any other process.
 bool inherited_calls_ended() noexcept;
 
-// A full barrier in every running thread of the process.
 void barrier_in_all_threads() noexcept;
 
 }  // namespace yard::base

@@ -44,7 +44,6 @@ Status start_thread(const char* name, std::function<void()> run) {
   return status;
 }
 
-// What the thread and its owner share.
 struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   TaskQueue(const char* n, TaskHooks h) : name(n), hooks(std::move(h)) {}
 

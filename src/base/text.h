@@ -32,20 +32,18 @@ std::string excerpt(std::string_view text, size_t most = 80);
 // A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 
-// yard::printable() of yard/log.h.
+// See yard/log.h.
 inline constexpr size_t kLongestPrintable = 2048;
 std::string printable(std::string_view text, size_t most = kLongestPrintable);
 // Newlines stay, and later lines are indented, so that none looks like a message of its own.
 std::string printable_lines(std::string_view text, size_t most);
 
-// Printable and never empty.
 std::string exception_text(const std::exception& e);
 // Describes the exception that is being handled. Rethrows the unwinding of a thread that ends.
 std::string current_exception_text();
 
 // The shortest text that reads back as the same number, not as an integer: "1.0", "1e-6", "nan".
 std::string format_double(double value);
-// "30s", "0.25s".
 std::string seconds_text(std::chrono::nanoseconds d);
 // Reads all of `text` as a number that fits T. Whole numbers may have another base.
 template <class T>

@@ -16,13 +16,12 @@ using detail::HazardSlot;
 using detail::kFollow;
 using detail::kReread;
 
-// Pointers that a layer keeps with the thread; each layer names its own index.
 inline constexpr int kThreadLocals = 5;
 
 // Written by its thread alone, and read by Reclaimer::collect(). Records are never freed: the next
 // thread takes the record of one that has ended.
 struct ThreadRecord : detail::ThreadHead {
-  void* locals[kThreadLocals] = {};  // of the owner
+  void* locals[kThreadLocals] = {};  // each layer names its own index
   // Slots beyond kInlineSlots, for kernels that call ops that call ops. Kept once made.
   struct Block {
     static constexpr uint32_t kSlots = 32;
@@ -52,7 +51,6 @@ struct ThreadRecord : detail::ThreadHead {
          b = b->next.load(std::memory_order_acquire))
       for (HazardSlot& s : b->slots) f(s);
   }
-  // Whether count_down() has found that the current call is timed.
   bool is_timed() const noexcept { return until_sample < 0; }
   // The message of a failing kernel, which belongs to the innermost guard.
   char* message() noexcept {
@@ -80,7 +78,6 @@ inline ThreadRecord* try_this_thread() noexcept {
   return static_cast<ThreadRecord*>(t != nullptr ? t : detail::try_register_thread());
 }
 
-// Inside a call a thread must not wait for calls to end.
 inline bool inside_call() noexcept {
   return detail::t_thread != nullptr && detail::t_thread->depth > 0;
 }

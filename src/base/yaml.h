@@ -29,7 +29,6 @@ struct YamlNode {
   std::vector<YamlNode> items;     // of a list
   std::vector<YamlEntry> entries;  // of a map, in source order, unique keys
 
-  // Returns null if there is no such key.
   const YamlNode* find(std::string_view key) const noexcept;
 };
 
@@ -39,7 +38,6 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// "nothing", "text", "a list", "a map".
 const char* to_string(YamlNode::Kind kind) noexcept;
 
 // Long texts count as several values, and anchors and aliases as copies.

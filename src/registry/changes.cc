@@ -98,7 +98,6 @@ namespace {
 
 Status conflict(std::string message) { return Status(Code::kConflict, std::move(message)); }
 
-// Appends a suggestion from the keys of the map.
 template <class Map>
 Status not_found(std::string message, const std::string& name, const Map& map,
                  Code code = Code::kNotFound) {
@@ -117,7 +116,6 @@ Status check_equal(const std::string& subject, const Record& known, const Record
   return conflict(fmt::format("{} is registered already and differs: {}", subject, found));
 }
 
-// One apply(): a copy of the state, and what has changed.
 class Applier {
  public:
   explicit Applier(const State& state) : next_(state) {}

@@ -14,7 +14,6 @@
 namespace yard::registry {
 namespace {
 
-// Adds "WHAT A and B" if the two differ.
 template <class T>
 void compare(std::string& to, const char* what, const T& a, const T& b) {
   if (a == b) return;
