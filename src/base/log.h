@@ -32,7 +32,7 @@ constexpr uint32_t logger_slot(std::string_view name) noexcept {
 
 struct Logger {
   consteval Logger(const char* name) : slot(logger_slot(name)) {  // NOLINT: implicit on purpose
-    if (slot == 0) throw "no such logger";                        // this does not compile
+    if (slot == 0) throw "no such logger";
   }
   constexpr std::string_view name() const noexcept { return kLoggers[slot - 1]; }
   uint32_t slot;
