@@ -49,7 +49,7 @@ int main() {
 
   // [report]
   const yard::CanaryReport report = runtime.health().canaries();
-  for (const yard::CanaryMismatch& m : report.mismatches)
+  for (const yard::CanaryReport::Mismatch& m : report.mismatches)
     std::printf("%s, %s: %s\n", m.kernel.c_str(), m.call.c_str(), to_string(m).c_str());
   // [/report]
   CHECK(report.mismatches.size() == 1 && report.mismatches[0].kernel == "vendor.acme");

@@ -44,7 +44,7 @@ int main() {
   yard::VerifyReport report = yard::verify(runtime, options).value();
   for (const yard::KernelReport& k : report.kernels) {
     std::printf("%s %s: %zu passed, %zu failed\n", k.op.c_str(), k.id.c_str(), k.passed, k.failed);
-    for (const yard::VerifyCase& c : k.failures)
+    for (const yard::KernelReport::Case& c : k.failures)
       std::printf("  %s with %s: %s\n", c.call.c_str(), to_string(c.contents), c.what.c_str());
   }
   // [/verify]

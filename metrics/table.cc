@@ -67,7 +67,7 @@ constexpr size_t kBounds = 24;
 constexpr uint64_t bound_ns(size_t i) { return uint64_t{256} << i; }
 
 struct KernelTotals {
-  FailureCounts failures;
+  HealthCounts::Failures failures;
   uint64_t count = 0, sum_ns = 0;
   std::array<uint64_t, kBounds> up_to{};
   int breaker = 0;  // as yard_breaker_state shows it
@@ -78,7 +78,7 @@ struct KernelTotals {
       for (size_t i = 0; i < kBounds; ++i)
         if (b.up_to_ns <= bound_ns(i)) up_to[i] += b.count;
   }
-  void add(const FailureCounts& f) {
+  void add(const HealthCounts::Failures& f) {
     for (size_t i = 0; i < f.by_class.size(); ++i) failures.by_class[i] += f.by_class[i];
   }
   void add(const KernelTotals& o) {

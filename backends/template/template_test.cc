@@ -73,7 +73,8 @@ TEST_F(Template, AgreesWithTheReference) {
   const VerifyReport report = verify(runtime_, options).value();
   ASSERT_EQ(report.kernels.size(), 1u);
   EXPECT_GT(report.kernels[0].passed, 30u);
-  for (const VerifyCase& c : report.kernels[0].failures) ADD_FAILURE() << c.call << ": " << c.what;
+  for (const KernelReport::Case& c : report.kernels[0].failures)
+    ADD_FAILURE() << c.call << ": " << c.what;
 }
 
 struct WithoutDriver : Template {

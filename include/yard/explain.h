@@ -39,11 +39,11 @@ struct Candidate {
 };
 YARD_API std::string to_string(const Candidate::Score& score);
 
-struct PolicyNote {
-  std::string field, value, source;  // where the field was set
-};
-
 struct Explanation {
+  struct PolicyNote {
+    std::string field, value, source;  // where the field was set
+  };
+
   std::string op;
   std::string call;                   // the CallSpec
   std::string selected;               // id of the winner; empty if no kernel can run

@@ -120,23 +120,23 @@ class YARD_API CircuitBreaker {
   std::unique_ptr<Impl> impl_;
 };
 
-struct FailureCounts {
-  std::array<uint64_t, 7> by_class{};  // by ErrorClass
-
-  uint64_t of(ErrorClass c) const noexcept { return by_class[static_cast<size_t>(c)]; }
-  uint64_t total() const noexcept {
-    return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
-  }
-  // Errors of callers and declined calls are no failures of the kernel.
-  uint64_t counted() const noexcept {
-    return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
-  }
-  bool operator==(const FailureCounts&) const = default;
-};
-
 struct HealthCounts {
+  struct Failures {
+    std::array<uint64_t, 7> by_class{};  // by ErrorClass
+
+    uint64_t of(ErrorClass c) const noexcept { return by_class[static_cast<size_t>(c)]; }
+    uint64_t total() const noexcept {
+      return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
+    }
+    // Errors of callers and declined calls are no failures of the kernel.
+    uint64_t counted() const noexcept {
+      return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
+    }
+    bool operator==(const Failures&) const = default;
+  };
+
   uint64_t successes = 0;
-  FailureCounts failures;
+  Failures failures;
   std::string last_error;
   std::optional<std::chrono::steady_clock::time_point> last_error_at;
   YARD_API double failure_rate() const noexcept;  // from 0 to 1

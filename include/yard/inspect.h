@@ -20,17 +20,14 @@ inline constexpr int kInspectVersion = 1;  // `v` of requests and answers
 inline constexpr size_t kInspectMostRequest = size_t{64} << 10,
                         kInspectMostAnswer = size_t{64} << 20;
 
-struct InspectTarget {
-  int64_t pid = 0;
-  std::string program, socket;  // paths
-  std::chrono::system_clock::time_point started;
-};
-
-// The processes of this user that answer within a second. Removes sockets of ended processes.
-YARD_API std::vector<InspectTarget> inspect_targets();
-
 class YARD_API InspectClient {
  public:
+  struct Target {
+    int64_t pid = 0;
+    std::string program, socket;  // paths
+    std::chrono::system_clock::time_point started;
+  };
+
   // To a process of this user; root may name any. `timeout` is for connecting and for each answer.
   // kNotFound without an answer, kInvalidArgument if the socket belongs to another user.
   static Result<InspectClient> connect(int64_t pid,
@@ -48,5 +45,8 @@ class YARD_API InspectClient {
   explicit InspectClient(std::unique_ptr<Parts> parts) noexcept;
   std::unique_ptr<Parts> parts_;
 };
+
+// The processes of this user that answer within a second. Removes sockets of ended processes.
+YARD_API std::vector<InspectClient::Target> inspect_targets();
 
 }  // namespace yard

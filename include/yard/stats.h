@@ -33,7 +33,7 @@ struct CallStats {  // of one op, kernel, mode and shape class
   std::string call;        // a CallSpec that stands for the shape class, or "other"
   uint64_t calls = 0;      // that the kernel has served
   uint64_t fallbacks = 0;  // of these, after another kernel had failed
-  FailureCounts failures;  // runs of it that failed
+  HealthCounts::Failures failures;  // runs of it that failed
   LatencyHistogram latency;
 };
 

@@ -26,13 +26,37 @@ struct Expectation {  // a known failure or unsupported call
 YARD_API Result<std::vector<Expectation>> parse_expectations(std::string_view text,
                                                              std::string_view name);
 
-struct VerifyCase {  // a failed call, or the passed one with the largest error
-  std::string call;  // a CallSpec
-  Contents contents = Contents::kNormal;
-  uint64_t seed = 0;  // CallTensors(call, seed, contents) makes the same contents
-  double error = 0;   // in units of the tolerance; infinite if it is not a numerical error
-  std::string what;   // "out[3,17] is 0.5 where the reference has 0.25"
-  std::string options, weights;  // of kernels with state: "window=4", "sink=f32[8]"
+inline constexpr size_t kVerifiedRuns = 100;  // the fewest for KernelReport::verified()
+
+struct KernelReport {
+  struct Case {        // a failed call, or the passed one with the largest error
+    std::string call;  // a CallSpec
+    Contents contents = Contents::kNormal;
+    uint64_t seed = 0;  // CallTensors(call, seed, contents) makes the same contents
+    double error = 0;   // in units of the tolerance; infinite if it is not a numerical error
+    std::string what;   // "out[3,17] is 0.5 where the reference has 0.25"
+    std::string options, weights;  // of kernels with state: "window=4", "sink=f32[8]"
+  };
+  struct Reason {
+    std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
+    std::string detail;  // of the first one
+    size_t count = 0;
+  };
+
+  std::string op, id, backend;
+  Kind kind = Kind::kDefault;
+  size_t passed = 0;
+  size_t failed = 0;            // with unexpected passes
+  size_t skipped = 0;           // the kernel does not accept the call
+  size_t declined = 0;          // the kernel declined the call when it ran
+  size_t expected = 0;          // expected failures
+  Case worst;                   // a failure if there is one; without a call if nothing ran
+  std::vector<Case> failures;   // the first ones
+  std::vector<Reason> reasons;  // most frequent first
+  std::vector<double> errors;   // of each case that ran, in units of the tolerance
+
+  size_t ran() const noexcept { return passed + failed + expected; }
+  bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
 struct VerifyOptions {
@@ -61,34 +85,10 @@ struct VerifyOptions {
   std::function<bool(const Progress&)> progress;
   std::string function;  // "group/name": only its verifiers, and no kernels
   // Called before each run of a kernel or verifier, so that a crash can be located. Must not throw.
-  std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
+  std::function<void(std::string_view op, std::string_view kernel, const KernelReport::Case&)>
+      watch;
   std::function<void(std::string_view function, std::string_view backend, size_t sample)>
       watch_function;
-};
-
-inline constexpr size_t kVerifiedRuns = 100;  // the fewest for KernelReport::verified()
-
-struct KernelReport {
-  struct Reason {
-    std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
-    std::string detail;  // of the first one
-    size_t count = 0;
-  };
-
-  std::string op, id, backend;
-  Kind kind = Kind::kDefault;
-  size_t passed = 0;
-  size_t failed = 0;                 // with unexpected passes
-  size_t skipped = 0;                // the kernel does not accept the call
-  size_t declined = 0;               // the kernel declined the call when it ran
-  size_t expected = 0;               // expected failures
-  VerifyCase worst;                  // a failure if there is one; without a call if nothing ran
-  std::vector<VerifyCase> failures;  // the first ones
-  std::vector<Reason> reasons;       // most frequent first
-  std::vector<double> errors;        // of each case that ran, in units of the tolerance
-
-  size_t ran() const noexcept { return passed + failed + expected; }
-  bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
 struct FunctionReport {  // a backend's verifier of a function, on the function's sample calls
@@ -118,20 +118,18 @@ YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions
 YARD_API Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
                                             const CallTensors& found, const CallTensors& expected);
 
-struct CanaryMismatch {
-  std::string op, kernel;
-  std::string against;  // the kernel it was compared with; empty if outputs must only be finite
-  std::string call;     // a CallSpec
-  std::string worst;    // "out[3,17]"
-  double found = 0;     // there, by the kernel
-  double expected = 0;  // there, by the other kernel
-  double error = 0;     // in units of the tolerance; infinite if it is not a numerical error
-  std::chrono::system_clock::time_point when;
-  std::string dump;  // the file with its inputs, once it is written
-};
-YARD_API std::string to_string(const CanaryMismatch& mismatch);
-
 struct CanaryReport {
+  struct Mismatch {
+    std::string op, kernel;
+    std::string against;  // the kernel it was compared with; empty if outputs must only be finite
+    std::string call;     // a CallSpec
+    std::string worst;    // "out[3,17]"
+    double found = 0;     // there, by the kernel
+    double expected = 0;  // there, by the other kernel
+    double error = 0;     // in units of the tolerance; infinite if it is not a numerical error
+    std::chrono::system_clock::time_point when;
+    std::string dump;  // the file with its inputs, once it is written
+  };
   struct Kernel {
     std::string op, kernel;
     CanaryRule::Check check = CanaryRule::Check::kValues;
@@ -139,13 +137,14 @@ struct CanaryReport {
     uint64_t skipped = 0;     // sampled, but could not be checked
     std::string why_skipped;  // the first of them
   };
-  std::vector<Kernel> kernels;             // by op and kernel
-  std::vector<CanaryMismatch> mismatches;  // the last 64, oldest first
+  std::vector<Kernel> kernels;       // by op and kernel
+  std::vector<Mismatch> mismatches;  // the last 64, oldest first
 };
+YARD_API std::string to_string(const CanaryReport::Mismatch& mismatch);
 
 // The inputs of a call with wrong results.
 struct CanaryDump {
-  CanaryMismatch mismatch;           // without `dump`
+  CanaryReport::Mismatch mismatch;   // without `dump`
   std::optional<double> rtol, atol;  // of the rule; unset: of the op
   std::vector<TensorBytes> inputs;   // every tensor that the call reads
 };

@@ -131,7 +131,7 @@ void TaskQueue::run() {
   auto dropped = std::exchange(tasks, {});
   l.unlock();
   dropped.clear();
-  if (hooks.at_end) hooks.at_end();
+  if (hooks.at_end) or_out_of_memory(hooks.at_end).ignore();
   l.lock();
   done = true;
   changed.notify_all();

@@ -317,7 +317,7 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
   // "environment" becomes "environment (YARD_PREFER)".
   constexpr std::string_view kWord = "environment";
   const auto& variables = s.policy->reading->good.sources;
-  for (PolicyNote& n : e.policy)
+  for (Explanation::PolicyNote& n : e.policy)
     if (const auto v = variables.find(n.field); v != variables.end())
       if (const size_t at = n.source.find(kWord); at != n.source.npos)
         n.source.insert(at + kWord.size(), " (" + v->second + ")");

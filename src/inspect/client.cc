@@ -110,14 +110,14 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
 }
 
 // Reads the answer to `hello`.
-std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
-                                       std::string_view answer) {
+std::optional<InspectClient::Target> target_of(int64_t pid, const std::string& path,
+                                               std::string_view answer) {
   using std::chrono::system_clock;
   try {
     const inspect::Json result = inspect::Json::parse(answer).at("result");
     const std::chrono::duration<double> started(
         std::clamp(result.at("started").get<double>(), 0.0, 9e9));
-    return InspectTarget{
+    return InspectClient::Target{
         pid, result.at("program").get<std::string>(), path,
         system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(started))};
   } catch (const inspect::Json::exception&) {
@@ -127,7 +127,7 @@ std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
 
 }  // namespace
 
-std::vector<InspectTarget> inspect_targets() {
+std::vector<InspectClient::Target> inspect_targets() {
   struct Asked {
     int64_t pid;
     std::string path;
@@ -155,11 +155,11 @@ std::vector<InspectTarget> inspect_targets() {
         ::unlink(path.c_str());  // the process is gone
     }
   }
-  std::vector<InspectTarget> to;
+  std::vector<InspectClient::Target> to;
   for (const Asked& a : asked)
     if (const auto line = read_line(a.socket, a.pid, until); line.ok())
       if (auto target = target_of(a.pid, a.path, *line)) to.push_back(*std::move(target));
-  std::ranges::sort(to, {}, &InspectTarget::pid);
+  std::ranges::sort(to, {}, &InspectClient::Target::pid);
   return to;
 }
 

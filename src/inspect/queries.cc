@@ -98,7 +98,7 @@ Result<std::string> policy_in_force(const Subject& s, const Json&) {
                                     {"environment", &snapshot->policy->environment},
                                     {"process", &snapshot->policy->set}};
   JsonObject fields, from;
-  for (const PolicyNote& n : policy::notes(sources))
+  for (const Explanation::PolicyNote& n : policy::notes(sources))
     fields.add(n.field, n.value), from.add(n.field, n.source);
   return JsonObject().add_json("policy", fields.text()).add_json("sources", from.text()).text();
 }

@@ -156,7 +156,7 @@ TEST(ConfigKeys, EveryFieldOfAPolicyIsMergedNotedAndReadFromItsVariable) {
     EXPECT_EQ(merge(p, Policy()), p) << row.name;
     EXPECT_EQ(merge(Policy(), p), p) << row.name;
     EXPECT_TRUE(validate(p).ok()) << row.name;
-    const std::vector<PolicyNote> said = notes(p, "process");
+    const std::vector<Explanation::PolicyNote> said = notes(p, "process");
     ASSERT_EQ(said.size(), 1u) << row.name;
     EXPECT_TRUE(said[0].field.starts_with(row.name)) << said[0].field;
     EXPECT_EQ(said[0].source, "process");

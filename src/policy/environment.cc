@@ -104,7 +104,7 @@ void read_variable(const std::string& name, const std::string& value, const Envi
   for (size_t i = 0; i < std::min(wrong.size(), kMostReported); ++i) add(wrong[i]);
   if (wrong.size() > kMostReported)
     add(fmt::format("{} more problems", wrong.size() - kMostReported));
-  for (const PolicyNote& n : notes(part, "")) to.sources[n.field] = name;
+  for (const Explanation::PolicyNote& n : notes(part, "")) to.sources[n.field] = name;
   to.policy = merge(to.policy, part);
 }
 

@@ -110,7 +110,7 @@ Status validate(const Policy& p) {
 
 std::string to_string(const Policy& policy) {
   std::string text;
-  for (const PolicyNote& n : policy::notes(policy, ""))
+  for (const Explanation::PolicyNote& n : policy::notes(policy, ""))
     text += (text.empty() ? "" : " ") + n.field + '=' + n.value;
   return text.empty() ? "nothing set" : text;
 }
@@ -156,8 +156,8 @@ Policy combine(std::span<const Source> sources) {
   return p;
 }
 
-std::vector<PolicyNote> notes(const Policy& p, const char* source) {
-  std::vector<PolicyNote> to;
+std::vector<Explanation::PolicyNote> notes(const Policy& p, const char* source) {
+  std::vector<Explanation::PolicyNote> to;
   visit_fields<Policy>([&](const auto& row) {
     const auto& value = p.*row.member;
     if (!is_set(value)) return;
@@ -173,11 +173,11 @@ std::vector<PolicyNote> notes(const Policy& p, const char* source) {
   return to;
 }
 
-std::vector<PolicyNote> notes(std::span<const Source> sources) {
-  std::vector<PolicyNote> to;
+std::vector<Explanation::PolicyNote> notes(std::span<const Source> sources) {
+  std::vector<Explanation::PolicyNote> to;
   for (const Source& s : sources) {
-    for (PolicyNote& n : notes(*s.policy, s.name)) {
-      const auto same = std::ranges::find(to, n.field, &PolicyNote::field);
+    for (Explanation::PolicyNote& n : notes(*s.policy, s.name)) {
+      const auto same = std::ranges::find(to, n.field, &Explanation::PolicyNote::field);
       if (same == to.end()) {
         to.push_back(std::move(n));
       } else if (n.field.starts_with("deny_")) {  // deny lists add up

@@ -272,7 +272,8 @@ TEST(Notes, SayWhoSaidWhat) {
   const Policy in_force = policy::combine(sources);
   EXPECT_EQ(in_force, merge(process, call));
   std::map<std::string, std::pair<std::string, std::string>> said;
-  for (const PolicyNote& n : policy::notes(sources)) said[n.field] = {n.value, n.source};
+  for (const Explanation::PolicyNote& n : policy::notes(sources))
+    said[n.field] = {n.value, n.source};
   EXPECT_EQ(said.size(), 4u);
   EXPECT_EQ(said["prefer"], std::pair(std::string("default"), std::string("call")));
   EXPECT_EQ(said["deny_vendors"], std::pair(std::string("acme,b"), std::string("process, call")));

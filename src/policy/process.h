@@ -25,8 +25,8 @@ struct Source {
 
 Policy combine(std::span<const Source> sources);
 // The set fields, each with the source that decided it. Deny lists name every source.
-std::vector<PolicyNote> notes(std::span<const Source> sources);
-std::vector<PolicyNote> notes(const Policy& policy, const char* source);
+std::vector<Explanation::PolicyNote> notes(std::span<const Source> sources);
+std::vector<Explanation::PolicyNote> notes(const Policy& policy, const char* source);
 
 // ---- Modes that the program has added, by name ----
 

@@ -107,7 +107,8 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 
-void note_mode(const policy::ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
+void note_mode(const policy::ModeSettings& d, const Notes& notes,
+               std::vector<Explanation::PolicyNote>& to) {
   if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
   std::vector<const char*> then;
@@ -196,7 +197,7 @@ std::string transform_json(const Candidate::Transform& t) {
   return to.add_json("estimate_ns", number_json(t.estimate_ns)).text();
 }
 
-std::string policy_json(const PolicyNote& n) {
+std::string policy_json(const Explanation::PolicyNote& n) {
   return JsonObject().add("field", n.field).add("value", n.value).add("source", n.source).text();
 }
 
@@ -280,7 +281,7 @@ std::string Explanation::to_text(bool colour) const {
     out += line + "\n" + lines_below(c);
   }
   if (policy.empty()) out += "  policy: nothing set\n";
-  for (const PolicyNote& n : policy)
+  for (const Explanation::PolicyNote& n : policy)
     out += base::printable(fmt::format("  policy: {} = {} (from {})", n.field, n.value, n.source)) +
            "\n";
   for (const std::string& s : counterfactuals) out += "  " + s + "\n";

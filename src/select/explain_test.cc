@@ -265,7 +265,8 @@ TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
   const Explanation e =
       explain({r.shelf.op_record("norm"), &call, {{}, "vendor.other", {"x*", "y"}}, {}, sources});
   std::vector<std::string> said;
-  for (const PolicyNote& n : e.policy) said.push_back(n.field + "=" + n.value + "@" + n.source);
+  for (const Explanation::PolicyNote& n : e.policy)
+    said.push_back(n.field + "=" + n.value + "@" + n.source);
   EXPECT_THAT(said, ElementsAre("prefer=vendor@process", "deny_vendors=acme@scope",
                                 "force=vendor.other@call", "deny=x*,y@call"));
   EXPECT_EQ(e.selected, "vendor.other");

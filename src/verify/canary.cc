@@ -71,7 +71,7 @@ class CallCheck final : public registry::ResultCheck {
     if (d.within) return {};
     copy_->write_back();
     repaired = true;
-    CanaryMismatch m;
+    CanaryReport::Mismatch m;
     m.against = k_.against->kernel().id, m.worst = d.worst, m.error = d.ratio;
     m.found = d.worst_found, m.expected = d.worst_expected;
     Status s = report(std::move(m));
@@ -83,7 +83,7 @@ class CallCheck final : public registry::ResultCheck {
     count_check();
     const auto wrong = first_not_finite(program_, args_, true);
     if (!wrong) return {};
-    CanaryMismatch m;
+    CanaryReport::Mismatch m;
     m.worst = wrong->where, m.found = wrong->value;
     m.expected = std::numeric_limits<double>::quiet_NaN();
     m.error = std::numeric_limits<double>::infinity();
@@ -104,7 +104,7 @@ class CallCheck final : public registry::ResultCheck {
     judged_ = true;
   }
 
-  Status report(CanaryMismatch m) {
+  Status report(CanaryReport::Mismatch m) {
     m.op = program_.name(), m.kernel = k_.kernel->id;
     m.call = op::to_string(call_.to_spec(program_));
     m.when = std::chrono::system_clock::now();
@@ -283,8 +283,8 @@ void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) 
   // Out of memory for the text; the call is counted.
 }
 
-void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request) {
-  const auto made = std::make_shared<CanaryMismatch>(std::move(m));
+void CanaryState::record(CanaryReport::Mismatch m, std::unique_ptr<DumpRequest> request) {
+  const auto made = std::make_shared<CanaryReport::Mismatch>(std::move(m));
   if (request != nullptr) request->dump.mismatch = *made, request->mismatch = made;
   bool queued = false;
   {
@@ -365,7 +365,7 @@ CanaryReport CanaryState::report() {
 
 }  // namespace yard::verification
 
-std::string yard::to_string(const CanaryMismatch& m) {
+std::string yard::to_string(const CanaryReport::Mismatch& m) {
   using verification::format_element;
   const std::string found = format_element(m.found);
   if (m.against.empty()) return fmt::format("{} is {}, and all inputs are finite", m.worst, found);

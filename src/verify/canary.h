@@ -54,7 +54,7 @@ struct DumpRequest {
   std::string folder;
   size_t most = 0;
   CanaryDump dump;
-  std::shared_ptr<CanaryMismatch> mismatch = {};  // gets the path of the dump
+  std::shared_ptr<CanaryReport::Mismatch> mismatch = {};  // gets the path of the dump
 };
 
 // Results of a runtime's canary checks, and the thread that writes dumps. Checks are made again
@@ -74,7 +74,7 @@ class CanaryState {
   // Notes that a sampled call was not checked. If `permanent`, this is also a problem.
   void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
   // `request` may be null. The dump is written later, or dropped if kMostWaiting are pending.
-  void record(CanaryMismatch mismatch, std::unique_ptr<DumpRequest> request);
+  void record(CanaryReport::Mismatch mismatch, std::unique_ptr<DumpRequest> request);
 
   // Keeps and logs, once, what prevents the checks of an op.
   void problem(const std::string& op, const std::string& text);
@@ -90,7 +90,7 @@ class CanaryState {
   base::Mutex lock_{base::Rank::kCanary};
   std::map<std::tuple<std::string, std::string, CanaryRule::Check>, std::shared_ptr<CanaryCounters>>
       counters_;
-  std::deque<std::shared_ptr<CanaryMismatch>> mismatches_;
+  std::deque<std::shared_ptr<CanaryReport::Mismatch>> mismatches_;
   std::deque<std::unique_ptr<DumpRequest>> waiting_;
   std::map<std::string, std::set<std::string>, std::less<>> problems_;  // by op
   base::TaskThread thread_;                                             // after what it uses

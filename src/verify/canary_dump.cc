@@ -26,16 +26,16 @@ constexpr size_t kMostLine = 64 << 10;
 constexpr uint64_t kMostFile = uint64_t{1} << 30;
 
 // The lines of a dump, in order; then come when_us and the inputs.
-constexpr std::pair<std::string_view, std::string CanaryMismatch::*> kTexts[] = {
-    {"op", &CanaryMismatch::op},
-    {"kernel", &CanaryMismatch::kernel},
-    {"against", &CanaryMismatch::against},
-    {"call", &CanaryMismatch::call},
-    {"worst", &CanaryMismatch::worst}};
-constexpr std::pair<std::string_view, double CanaryMismatch::*> kNumbers[] = {
-    {"found", &CanaryMismatch::found},
-    {"expected", &CanaryMismatch::expected},
-    {"error", &CanaryMismatch::error}};
+constexpr std::pair<std::string_view, std::string CanaryReport::Mismatch::*> kTexts[] = {
+    {"op", &CanaryReport::Mismatch::op},
+    {"kernel", &CanaryReport::Mismatch::kernel},
+    {"against", &CanaryReport::Mismatch::against},
+    {"call", &CanaryReport::Mismatch::call},
+    {"worst", &CanaryReport::Mismatch::worst}};
+constexpr std::pair<std::string_view, double CanaryReport::Mismatch::*> kNumbers[] = {
+    {"found", &CanaryReport::Mismatch::found},
+    {"expected", &CanaryReport::Mismatch::expected},
+    {"error", &CanaryReport::Mismatch::error}};
 constexpr std::pair<std::string_view, std::optional<double> CanaryDump::*> kTolerances[] = {
     {"rtol", &CanaryDump::rtol}, {"atol", &CanaryDump::atol}};
 
@@ -131,7 +131,7 @@ class DumpReader {
 }  // namespace
 
 std::string to_bytes(const CanaryDump& dump) {
-  const CanaryMismatch& m = dump.mismatch;
+  const CanaryReport::Mismatch& m = dump.mismatch;
   std::string to(kFirstLine);
   for (const auto& [name, member] : kTexts)
     if (const std::string line = line_of(m.*member); !line.empty())
@@ -177,7 +177,7 @@ constexpr auto kLongestWrite = std::chrono::minutes(1);
 constexpr auto kIncidentGap = std::chrono::minutes(10);
 
 // "canary-20260131-235959-123-PID-N-op-kernel.yarddump". Names sort by time.
-std::string dump_name(const CanaryMismatch& m) {
+std::string dump_name(const CanaryReport::Mismatch& m) {
   static std::atomic<unsigned> count{0};
   const auto plain = [](std::string_view text) {
     std::string to(text.substr(0, 60));

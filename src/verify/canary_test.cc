@@ -195,7 +195,7 @@ TEST_F(CanaryTest, WrongResultsAreReportedAndRepaired) {
                     HasSubstr("in copy(f32[3]")));
   EXPECT_TRUE(repaired);
   EXPECT_EQ(out.data, x.data);
-  const CanaryMismatch m = state_->report().mismatches.at(0);
+  const CanaryReport::Mismatch m = state_->report().mismatches.at(0);
   EXPECT_EQ(m.kernel, "quick");
   EXPECT_EQ(m.worst, "out[1]");
   EXPECT_EQ(m.found, 2.5);
@@ -415,7 +415,7 @@ TEST_F(CanaryTest, ADumpThatCannotBeWrittenIsAProblem) {
 
 TEST_F(CanaryTest, OnlyTheLastMismatchesAreKept) {
   for (size_t i = 0; i < CanaryState::kMostMismatches + 10; ++i) {
-    CanaryMismatch m;
+    CanaryReport::Mismatch m;
     m.worst = std::to_string(i);
     state_->record(m, nullptr);
   }

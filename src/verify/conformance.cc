@@ -40,7 +40,7 @@ class ReportBuilder {
         lines_.push_back({i, &e, 0, 0, {}});
   }
 
-  void add(const Outcome& outcome, VerifyCase where) {
+  void add(const Outcome& outcome, KernelReport::Case where) {
     where.error = outcome.error, where.what = outcome.what;
     Line* const line = find(where);
     if (outcome.verdict == Verdict::kSkipped) return ++r_.skipped, note(outcome.reason, where.what);
@@ -84,10 +84,10 @@ class ReportBuilder {
     size_t index;
     const Expectation* e;
     size_t passed = 0, failed = 0;
-    VerifyCase last_pass;
+    KernelReport::Case last_pass;
   };
 
-  Line* find(const VerifyCase& where) {
+  Line* find(const KernelReport::Case& where) {
     const std::string with = fmt::format("{} contents={}", where.call, to_string(where.contents));
     for (Line& l : lines_) {
       if (!glob_matches(l.e->call, where.call) && !glob_matches(l.e->call, with)) continue;
@@ -98,7 +98,7 @@ class ReportBuilder {
   }
 
   // A failure that is not numerical has the text `what`.
-  void fail(VerifyCase where, std::string what = {}) {
+  void fail(KernelReport::Case where, std::string what = {}) {
     if (!what.empty())
       where.error = std::numeric_limits<double>::infinity(), where.what = std::move(what);
     if (r_.failed++ == 0 || where.error > r_.worst.error) r_.worst = where;
@@ -137,7 +137,7 @@ struct CaseRun {
   op::Call call;
   ParsedCall parsed;
   CallTensors found, expected;
-  VerifyCase where;
+  KernelReport::Case where;
   std::unique_ptr<TestInstance> instance;  // null for plain calls
   Status reference;                        // of the reference kernel
 };
@@ -329,7 +329,7 @@ class ConformanceRun : Run {
       if (reference_->refusal(c.call)) return Made::kRejected;
       if (const auto why = k.runner.refusal(c.call)) {
         if (++rejected == kMostRejected) return Made::kEnded;
-        VerifyCase where;
+        KernelReport::Case where;
         where.call = op::to_string(c.call.to_spec(program()));
         k.report.add(*why, std::move(where));
         return Made::kRejected;
@@ -399,7 +399,7 @@ class ConformanceRun : Run {
   }
 
   void skip(const Outcome& why, const std::string& call) {
-    VerifyCase where;
+    KernelReport::Case where;
     where.call = call;
     for (UnderTest& k : kernels_)
       if (k.available) k.report.add(why, where);

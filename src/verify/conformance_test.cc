@@ -116,7 +116,7 @@ TEST_F(Conformance, WritesOneElementPastTheEnd) {
   }});
   EXPECT_GT(r.failed, 20u);
   EXPECT_THAT(r.failures,
-              Each(Field(&VerifyCase::what, HasSubstr("0 bytes after its last element"))));
+              Each(Field(&KernelReport::Case::what, HasSubstr("0 bytes after its last element"))));
   EXPECT_TRUE(std::isinf(r.worst.error));
 }
 
@@ -133,7 +133,8 @@ TEST_F(Conformance, WritesBetweenElements) {
                   }},
              0);
   EXPECT_GT(r.failed, 0u);
-  EXPECT_THAT(r.failures, Each(Field(&VerifyCase::what, HasSubstr("between its elements"))));
+  EXPECT_THAT(r.failures,
+              Each(Field(&KernelReport::Case::what, HasSubstr("between its elements"))));
 }
 
 TEST_F(Conformance, ChangesAnInput) {
@@ -195,14 +196,14 @@ TEST_F(Conformance, NanTurnedIntoZero) {
   const KernelReport r = plain(shelf, plugin::Kernel::of<nan_to_zero>("copy", "default.nan"));
   EXPECT_GT(r.failed, 0u);
   EXPECT_THAT(first_failure(r), HasSubstr("is 0 where the reference has nan"));
-  EXPECT_THAT(r.failures, Each(Field(&VerifyCase::contents, Contents::kNan)));
+  EXPECT_THAT(r.failures, Each(Field(&KernelReport::Case::contents, Contents::kNan)));
 }
 
 TEST_F(Conformance, InfinityTurnedIntoANumber) {
   const KernelReport r =
       plain(shelf, plugin::Kernel::of<infinity_to_largest>("copy", "default.inf"));
   EXPECT_GT(r.failed, 0u);
-  EXPECT_THAT(r.failures, Each(Field(&VerifyCase::contents, Contents::kInfinity)));
+  EXPECT_THAT(r.failures, Each(Field(&KernelReport::Case::contents, Contents::kInfinity)));
 }
 
 TEST_F(Conformance, ReadingPastAnInputSpoilsTheResult) {
@@ -526,7 +527,7 @@ class SmokeTest : public ::testing::Test {
         fault::Spec{.op = "copy", .id = "fault.k", .flags = flags}, std::move(b));
     shelf.shelf.put(kernel->descriptor());
     VerifyOptions options;
-    options.watch = [this](std::string_view, std::string_view id, const VerifyCase& c) {
+    options.watch = [this](std::string_view, std::string_view id, const KernelReport::Case& c) {
       watched.push_back(std::string(id) + " " + c.call);
     };
     return run_smoke_test({shelf.shelf.op_record("copy"), {"fault.k"}, {}}, options).at(0);

@@ -123,7 +123,7 @@ TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   EXPECT_EQ(copy_.calls(), ran);
   const CanaryReport report = runtime().health().canaries();
   ASSERT_EQ(report.mismatches.size(), 5u);
-  const CanaryMismatch& m = report.mismatches[0];
+  const CanaryReport::Mismatch& m = report.mismatches[0];
   EXPECT_EQ(m.op, "copy");
   EXPECT_EQ(m.kernel, "fault.copy");
   EXPECT_EQ(m.against, "reference.cpp");

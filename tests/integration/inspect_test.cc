@@ -39,7 +39,7 @@ bool servers(int count) {
 }
 
 std::string socket_of(int64_t pid) {
-  for (const InspectTarget& t : inspect_targets())
+  for (const InspectClient::Target& t : inspect_targets())
     if (t.pid == pid) return t.socket;
   return "";
 }

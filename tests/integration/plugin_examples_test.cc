@@ -33,7 +33,7 @@ class Example : public ::testing::Test {
     EXPECT_EQ(report.kernels.size(), 2u);
     for (const KernelReport& k : report.kernels) {
       EXPECT_GE(k.passed, least) << k.id;
-      for (const VerifyCase& c : k.failures)
+      for (const KernelReport::Case& c : k.failures)
         ADD_FAILURE() << k.id << " " << c.call << " with " << to_string(c.contents) << ": "
                       << c.what;
     }

@@ -195,7 +195,7 @@ Json worst(const std::string& where, double found, double expected, double error
 
 Json replay_json(const std::string& path, const CanaryDump& dump, const CanaryReplay& r) {
   const Difference& d = r.difference;
-  const CanaryMismatch& m = dump.mismatch;
+  const CanaryReport::Mismatch& m = dump.mismatch;
   Json j = {
       {"dump", path},
       {"op", r.op},

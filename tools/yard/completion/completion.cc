@@ -68,7 +68,7 @@ Found values(const CLI::Option& o, const std::string& call) {
   if (const auto words = kWords.find(name); words != kWords.end()) {
     for (const char* w : words->second) to.push_back({w, ""});
   } else if (is({"pid", "PID"})) {
-    for (const InspectTarget& t : inspect_targets())
+    for (const InspectClient::Target& t : inspect_targets())
       to.push_back({std::to_string(t.pid), t.program});
   } else if (name == "logger") {
     for (const std::string_view l : loggers()) to.push_back({std::string(l), ""});

@@ -20,13 +20,13 @@ double epoch_seconds(std::chrono::system_clock::time_point t) {
 
 // A process, and its answer to `hello`, which is null if there was none.
 struct Seen {
-  InspectTarget target;
+  InspectClient::Target target;
   Json hello;
   std::string problem;
 };
 std::vector<Seen> look_around() {
   std::vector<Seen> to;
-  for (InspectTarget& t : inspect_targets()) {
+  for (InspectClient::Target& t : inspect_targets()) {
     Seen& s = to.emplace_back();
     auto remote = Remote::connect(t.pid, std::chrono::seconds(2));
     const auto hello = remote.ok() ? remote->request("hello") : Result<Json>(remote.status());

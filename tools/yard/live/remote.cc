@@ -21,8 +21,8 @@ std::string name_of(const std::string& program) {
 }
 
 Result<int64_t> only_process() {
-  std::vector<InspectTarget> found = inspect_targets();
-  std::erase_if(found, [](const InspectTarget& t) { return t.pid == ::getpid(); });
+  std::vector<InspectClient::Target> found = inspect_targets();
+  std::erase_if(found, [](const InspectClient::Target& t) { return t.pid == ::getpid(); });
   if (found.size() == 1) return found[0].pid;
   if (found.empty()) {
     Status none(Code::kNotFound, "no process of yours answers");
@@ -32,7 +32,8 @@ Result<int64_t> only_process() {
   }
   Status many(Code::kInvalidArgument,
               fmt::format("{} processes answer: name one, with --pid PID", found.size()));
-  for (const InspectTarget& t : found) many.note(fmt::format("{}  {}", t.pid, name_of(t.program)));
+  for (const InspectClient::Target& t : found)
+    many.note(fmt::format("{}  {}", t.pid, name_of(t.program)));
   return many;
 }
 

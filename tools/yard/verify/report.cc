@@ -15,7 +15,7 @@ namespace {
 
 Json number_or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
-Json case_json(const VerifyCase& c) {
+Json case_json(const KernelReport::Case& c) {
   return {{"call", c.call},
           {"contents", to_string(c.contents)},
           {"seed", c.seed},
@@ -38,7 +38,7 @@ std::string repeated(const char* option, const std::string& list) {
 
 // The command that makes the call again. `yard run` does not take the options of kernels with
 // state.
-std::string reproducer(const KernelReport& k, const VerifyCase& c) {
+std::string reproducer(const KernelReport& k, const KernelReport::Case& c) {
   if (c.options.empty() && c.weights.empty())
     return fmt::format("yard run '{}' --force {} --contents {} --seed {}", c.call, k.id,
                        to_string(c.contents), c.seed);
@@ -64,7 +64,7 @@ Json kernel_json(const KernelReport& k) {
             {"reasons", Json::array()},
             {"runs", k.ran()},
             {"verified", k.verified()}};
-  for (const VerifyCase& c : k.failures) j["failures"].push_back(case_json(c));
+  for (const KernelReport::Case& c : k.failures) j["failures"].push_back(case_json(c));
   for (const KernelReport::Reason& r : k.reasons)
     j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
   return j;
@@ -103,7 +103,7 @@ void print_failures(const VerifyReport& report, const std::string& before) {
     if (k.failures.empty()) continue;
     print_out("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
     for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
-      const VerifyCase& c = k.failures[i];
+      const KernelReport::Case& c = k.failures[i];
       print_out("  {}\n    {}{}\n", printable(c.what), before, reproducer(k, c));
     }
     if (k.failed > kShown) print_out("  ... and {} more\n", k.failed - kShown);

@@ -168,7 +168,8 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
     return true;
   };
   if (ward != nullptr) {
-    options.watch = [ward](std::string_view op, std::string_view kernel, const VerifyCase& c) {
+    options.watch = [ward](std::string_view op, std::string_view kernel,
+                           const KernelReport::Case& c) {
       ward->step(fmt::format("in kernel '{}' of op '{}' on {} with contents {} and seed {}", kernel,
                              op, c.call, to_string(c.contents), c.seed));
     };
