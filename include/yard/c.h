@@ -51,7 +51,8 @@ typedef struct yard_result {
 /* NULL and a message if there is no such op. */
 YARD_C_API yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size);
 
-/* Takes all arguments of the schema in order; absent optionals have tag NONE. */
+/* Takes all arguments of the schema in order; absent optionals have tag NONE. With another count
+ * the call is refused, and no argument is read. */
 YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
                              char* error, size_t error_size);
 YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,

@@ -151,7 +151,7 @@ struct yard_host {
    * other than the cpu have what the program has stated. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
   /* Calls another op in the caller's scope. The message of a failure goes to the buffer of `call`.
-   * `count` must be that of the op's schema. */
+   * With another `count` than the schema's it is refused. */
   int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                      uint32_t count);
 };

@@ -96,7 +96,7 @@ class YARD_API Plugins {
   // or the new version. The old one stays if the new one is refused or lacks what others depend on.
   // Breakers of its backend close unless opened manually. The same digest changes nothing.
   Result<Ticket> replace(std::string_view name, std::string_view path = {});
-  Status forget(std::string_view name_or_path);  // removes it from the list; it is not loaded
+  Status forget(std::string_view name_or_path);  // removes it from the list, if it is not loaded
 
   // Reads a file without running its code. The list does not change.
   PluginInfo inspect(std::string_view path) const;

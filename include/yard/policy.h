@@ -46,8 +46,9 @@ struct Policy {
   std::optional<bool> reference_only;         // only reference kernels
   // Op name → `default`, `vendor`, `reference`, `vendor:NAME` or `impl:ID`, best first.
   std::map<std::string, std::vector<std::string>, std::less<>> per_op;
+  // Vendor lists affect only kernels that have a vendor.
   std::optional<std::vector<std::string>> allow_vendors;
-  std::vector<std::string> deny_vendors;  // kernels without a vendor are not affected
+  std::vector<std::string> deny_vendors;
   std::optional<std::vector<std::string>> allow_kernels;
   std::vector<std::string> deny_kernels;  // globs (`*`, `?`) over ids, as allow_kernels
   // Op name or glob → kernel id. A lock bypasses neither deny nor capability.

@@ -107,8 +107,7 @@ void in_child() {
   restart_counters();
   if (g_in_child == nullptr) return;
   // These functions may make others, which are not called.
-  const std::vector<InChild*> all = *g_in_child;
-  for (InChild* one : all) one->then();
+  for (size_t i = 0, count = g_in_child->size(); i < count; ++i) (*g_in_child)[i]->then();
 }
 
 constinit std::atomic<bool> g_watching{false};

@@ -217,7 +217,8 @@ Status Service::activate(const FunctionActivation& a) {
     std::erase(activations_, a);
     activations_.push_back(a);
   }
-  YARD_RETURN_IF_ERROR(republish());
+  // Where a change is not allowed, the activation takes effect with the next one.
+  republish().ignore();
   const auto state = core_.snapshot()->state;
   warn_of_orphans(*state, a.backend);
   if (!base::contains(providing_backends(*state), a.backend))
@@ -232,7 +233,7 @@ Status Service::deactivate(const FunctionActivation& a) {
   std::unique_lock lock(lock_);
   const bool was_active = std::erase(activations_, a) > 0;
   lock.unlock();
-  if (was_active) return republish();
+  if (was_active) return republish().ignore(), Status();
   std::vector<std::string> active;
   for (const FunctionActivation& other : activations()) active.push_back(shown(other));
   return Status(Code::kNotFound,

@@ -5,6 +5,7 @@
 // else is rare and writes shared memory. Classes and series live as long as the table.
 #pragma once
 
+#include <yard/options.h>
 #include <yard/stats.h>
 
 #include <array>

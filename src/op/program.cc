@@ -135,6 +135,7 @@ class Inference {
   // Clears `complete` if a dimension is left to the shape function.
   Status shape(const Param& p, OutputSpec& spec, bool& complete) const {
     std::vector<int64_t> dims;
+    bool known_in_full = true;
     for (const Dim& d : p.dims) {
       if (d.kind == Dim::Kind::kConstant) {
         dims.push_back(d.number);
@@ -145,11 +146,14 @@ class Inference {
             return fail(p, fmt::format("{} = {} gives no valid size", d.name, value));
         }
       } else if (program_.needs_shape_function()) {
-        complete = false;
-        return {};
+        known_in_full = false;
       } else {
         return fail(p, "no given argument determines " + d.name);
       }
+    }
+    if (!known_in_full) {
+      complete = false;
+      return {};
     }
     if (dims.size() > YARD_MAX_RANK)
       return fail(

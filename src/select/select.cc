@@ -255,7 +255,7 @@ Order find_able(const Selection& s) {
   const policy::Clauses& clauses = s.candidates.clauses();
   s.notes.entries.assign(s.candidates.all().size(), {});
   Order able;
-  for (uint16_t i = 0; i < s.notes.entries.size(); ++i) {
+  for (size_t i = 0; i < s.notes.entries.size(); ++i) {
     const KernelCandidate& c = s.candidate(i);
     Notes::Entry& note = s.notes.entries[i];
     // Clauses come before what the call itself rules out; those with conditions come after the machine.
@@ -267,7 +267,7 @@ Order find_able(const Selection& s) {
     else
       check(s, c, note);
     if (note.verdict.reason != YARD_REASON_NONE) continue;
-    able.push_back(i);
+    able.push_back(static_cast<uint16_t>(i));
     note.estimate_ns = estimate(s, c);
     for (const NeededTransform& t : note.transforms)
       if (note.estimate_ns >= 0) note.estimate_ns += t.ns;

@@ -22,7 +22,7 @@ namespace yard {
 namespace {
 
 constexpr std::string_view kFirstLine = "yard canary dump 1";
-constexpr size_t kMostLine = 64 << 10;
+constexpr size_t kMostLine = 64 << 10, kMostInputs = 4096;
 constexpr uint64_t kMostFile = uint64_t{1} << 30;
 
 // The lines of a dump, in order; then come when_us and the inputs.
@@ -116,6 +116,8 @@ class DumpReader {
     const size_t blank = std::min(value.find(' '), value.size());
     const auto bytes = base::number<uint64_t>(value.substr(std::min(blank + 1, value.size())));
     if (!bytes || *bytes > kMostFile) return bad("expected 'input: NAME BYTES'");
+    if (sizes_.size() == kMostInputs)
+      return bad(fmt::format("expected at most {} inputs", kMostInputs));
     to_.inputs.push_back({std::string(value.substr(0, blank)), {}});
     sizes_.push_back(*bytes);
     return {};
@@ -170,7 +172,7 @@ namespace fs = std::filesystem;
 
 using WallTime = std::chrono::system_clock::time_point;
 
-constexpr const char* kDumpName = "canary-2*-*-*-*-*-*.yarddump";
+constexpr const char* kDumpName = "canary-????????-??????-???-*.yarddump";
 constexpr std::string_view kTemporary = ".new.";  // after the name, while base::write_file() writes
 constexpr auto kLongestWrite = std::chrono::minutes(1);
 // Mismatches that are further apart belong to different incidents.
