@@ -88,7 +88,8 @@ class Core final {
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
-  // The limit of calls inside of kernels on one thread. The rule file may set another.
+  // The limit of calls inside of kernels on one thread, at least the number of inline slots. The
+  // rule file may set another.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();
@@ -115,7 +116,7 @@ class Core final {
   static uint32_t flags_of(const Instance& instance) noexcept;
   // Includes the states of an instance in end_states_of_removed_kernels().
   void add_instance(const std::shared_ptr<exec::States>& states);
-  void end_states_of_removed_kernels();
+  void end_states_of_removed_kernels();  // runs code of plugins; the caller holds no lock
 
  private:
   void restart_in_child();

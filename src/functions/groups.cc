@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "base/lists.h"
@@ -86,13 +87,15 @@ Status Service::load_group(std::string_view name, bool again) {
   std::unique_lock lock(lock_);
   if (g.loader == me || (g.loaded && !again)) return {};
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
-  // A provider waits for no other group, because that group's provider may be waiting for this thread.
-  if (!is_free() && std::ranges::any_of(groups_, is_mine))
+  // If this thread loads another group, the provider that it waits for may be waiting for this thread.
+  const bool nested = std::ranges::any_of(groups_, is_mine);
+  if (!nested)
+    loaded_.wait(lock, is_free);
+  else if (!loaded_.wait_for(lock, std::chrono::seconds(1), is_free))
     return Status(Code::kWouldDeadlock,
                   fmt::format("group '{}' is being loaded by another thread, whose provider may be "
                               "waiting for this one",
                               name));
-  loaded_.wait(lock, is_free);
   if (g.loaded && !again) return {};
   g.loader = me;
   lock.unlock();

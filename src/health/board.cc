@@ -13,6 +13,9 @@ using Kind = BreakerEvent::Kind;
 
 namespace {
 
+// The most kernels that have failed, backends of the program, and lost devices.
+constexpr size_t kMostRecords = 16'384, kMostBackends = 1024, kMostDevices = 1024;
+
 void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
   // Programs report classes, too, and may pass any number.
   const auto index = static_cast<size_t>(c);
@@ -29,7 +32,12 @@ bool is_divided(const CallKind* kind) { return kind != nullptr && *kind != CallK
 
 BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view text, Time now,
                               const FailedOn& on) {
-  Record& r = find_or_make(key);
+  Record* const record = find_or_make(key);
+  if (record == nullptr) {
+    ++totals_.untracked;
+    return {};
+  }
+  Record& r = *record;
   count(r, c, text, now);
   if (c != ErrorClass::kCaller && c != ErrorClass::kDeclined) r.add_failed(key.kind, on, now);
   if (c == ErrorClass::kDeviceLost) return {device_lost(key.kind.device, text, now)};
@@ -181,12 +189,15 @@ std::vector<BreakerEvent> BoardState::take_events() {
   return events_.take();
 }
 
-Record& BoardState::find_or_make(const Key& key) {
-  Record& r = records_[{key.op, key.kernel}];
+// Returns null if there are too many.
+Record* BoardState::find_or_make(const Key& key) {
+  const std::pair id(key.op, key.kernel);
+  if (records_.size() >= kMostRecords && !records_.contains(id)) return nullptr;
+  Record& r = records_[id];
   r.op = key.op, r.kernel = key.kernel;
   // Another backend may have registered a kernel of the same id since.
   if (!key.backend.empty()) r.backend = key.backend;
-  return r;
+  return &r;
 }
 
 // Makes room by dropping closed breakers. Returns null if there are none.
@@ -205,10 +216,11 @@ Breaker* BoardState::make(Record& to, const CallKind& kind) {
 }
 
 bool BoardState::open(const Key& key, std::string_view why, Time now) {
-  Record& r = find_or_make(key);
-  r.whole.open_manually(settings_, now);
-  for (auto& [kind, breaker] : r.kinds) breaker.close(now);
-  emit(Kind::kOpened, {r, nullptr, r.whole}, with_reason("manual override", why), now);
+  Record* const r = find_or_make(key);
+  if (r == nullptr) return false;
+  r->whole.open_manually(settings_, now);
+  for (auto& [kind, breaker] : r->kinds) breaker.close(now);
+  emit(Kind::kOpened, {*r, nullptr, r->whole}, with_reason("manual override", why), now);
   return true;
 }
 
@@ -249,7 +261,7 @@ bool BoardState::set_settings(const BreakerSettings& settings, Time now) {
 }
 
 bool BoardState::device_lost(Device device, std::string_view why, Time now) {
-  if (std::ranges::find(lost_, device) != lost_.end()) return false;
+  if (std::ranges::find(lost_, device) != lost_.end() || lost_.size() >= kMostDevices) return false;
   lost_.push_back(device);
   std::string text = base::printable(why, kMostText);
   emit({Kind::kDeviceLost, {}, {}, yard::to_string(device), std::move(text), now, {}});
@@ -263,13 +275,17 @@ bool BoardState::device_back(Device device, Time now) {
 }
 
 void BoardState::record_success(std::string_view backend, uint64_t count) {
-  external_[std::string(backend)].successes += count;
+  const std::string name(backend);
+  if (external_.size() < kMostBackends || external_.contains(name))
+    external_[name].successes += count;
 }
 
 void BoardState::record_failure(std::string_view backend, ErrorClass error_class,
                                 std::string_view text, Time now) {
   if (error_class == ErrorClass::kOk) return record_success(backend);
-  count(external_[std::string(backend)], error_class, text, now);
+  record_success(backend, 0);  // makes the entry
+  if (const auto at = external_.find(backend); at != external_.end())
+    count(at->second, error_class, text, now);
 }
 
 void BoardState::restart() {

@@ -118,7 +118,7 @@ class BoardState {
   template <class F>
   bool close_all(const F& concerns, bool manual_too, bool repeats_too, std::string_view why,
                  Time now);
-  Record& find_or_make(const Key& key);
+  Record* find_or_make(const Key& key);
   Breaker* make(Record& to, const CallKind& kind);
   void open(const Entry& entry, std::string text, Time now);
   void open_kernel_if_due(Record& r, Time now);

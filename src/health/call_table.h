@@ -51,7 +51,7 @@ class Series {
   const Mode mode;
   base::Counter calls;  // per thread
 
-  void add_sample(uint64_t ns) noexcept;
+  void add_sample(uint64_t ns) noexcept;  // from any thread, also inside a call
   void add_failure(ErrorClass error) noexcept { add(kFailures + static_cast<size_t>(error)); }
   void add_fallback() noexcept { add(kFallbacks); }
 

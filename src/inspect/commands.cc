@@ -255,7 +255,11 @@ void LiveControl::allow(bool on) {
   std::unique_lock lock(p.lock);
   if (base::contains(p.runtimes, this) == on) return;
   if (on) {
-    p.runtimes.insert(subject_.shared ? p.runtimes.begin() : p.runtimes.end(), this);
+    // The shared runtime comes first, the others in the order in which they were made.
+    const auto later = std::ranges::find_if(p.runtimes, [&](const LiveControl* r) {
+      return !r->subject_.shared && r->subject_.id > subject_.id;
+    });
+    p.runtimes.insert(subject_.shared ? p.runtimes.begin() : later, this);
     lock.unlock();
     return base::at_next_call(serve);
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "base/json.h"
@@ -46,15 +47,21 @@ std::string expected(const Member& m) {
 Result<Json> parse(std::string_view line) {
   constexpr int kDeepest = 32;
   using Event = Json::parse_event_t;
-  const auto check_depth = [&](int depth, Event event, const Json&) {
+  std::vector<std::set<std::string>> keys;  // of each object that is being read
+  const auto refuse = [](std::string why) { throw Status(Code::kParse, "invalid JSON: " + why); };
+  const auto check = [&](int depth, Event event, const Json& read) {
     if ((event == Event::object_start || event == Event::array_start) && depth >= kDeepest)
-      throw Status(Code::kParse, fmt::format("invalid JSON: expected at most {} levels", kDeepest));
+      refuse(fmt::format("expected at most {} levels", kDeepest));
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(read.get<std::string>()).second)
+      refuse(fmt::format("the key {} occurs twice", base::excerpt(read.get<std::string>())));
     return true;
   };
   try {
-    return Json::parse(line, check_depth);
-  } catch (Status& too_deep) {
-    return std::move(too_deep);
+    return Json::parse(line, check);
+  } catch (Status& why) {
+    return std::move(why);
   } catch (const Json::parse_error& e) {
     // The library's text begins with "[json.exception...] parse error at line 1, column 2: ".
     const std::string_view text = e.what();

@@ -44,6 +44,8 @@ TEST(Request, OnlyStrictJsonIsRead) {
   for (const char* text : {"", "nul", "01", "1.", "'a'", "[1,]", "{\"a\": 1,}", "{a: 1}", "1 2",
                            "\"\t\"", "\"\\x\"", "\"\\ud800\"", "\"\xff\"", "// a\n1"})
     EXPECT_THAT(refused(text), HasSubstr("invalid JSON at column ")) << text;
+  EXPECT_THAT(refused(R"({"v": 1, "command": "a", "args": {"x": 1, "x": 2}})"),
+              HasSubstr("the key \"x\" occurs twice"));
 }
 
 TEST(Request, DepthIsBounded) {

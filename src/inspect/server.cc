@@ -177,7 +177,8 @@ class Loop {
   }
 
   void serve(Connection& c, short events) {
-    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty()) read(c);
+    // Nothing more is read while a request waits, which bounds `in`.
+    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty() && !has_request(c)) read(c);
     if (!c.dead && has_request(c)) handle(c);
     if (!c.dead && !c.out.empty()) write(c);
     if (c.out.empty() && c.ended && !has_request(c)) c.dead = true;
@@ -206,14 +207,14 @@ class Loop {
     Request request;
     try {
       c.out = answer(request, run(c, line, request));
+      if (c.out.size() > limits_.answer)
+        c.out = answer(request, Status(Code::kUnsupported,
+                                       fmt::format("the answer has {} bytes, at most {} are sent",
+                                                   c.out.size(), limits_.answer)));
+      c.out += '\n';
     } catch (const std::exception& e) {
-      c.out = answer(request, Status(Code::kInternal, base::exception_text(e)));
+      c.out = answer(request, Status(Code::kInternal, base::exception_text(e))) + '\n';
     }
-    if (c.out.size() > limits_.answer)
-      c.out = answer(request, Status(Code::kUnsupported,
-                                     fmt::format("the answer has {} bytes, at most {} are sent",
-                                                 c.out.size(), limits_.answer)));
-    c.out += '\n';
     c.sent = 0;
     set_deadline(c);
   }
