@@ -6,8 +6,7 @@
  *   if (yard_call(op, args, 4, error, sizeof error) != YARD_OK) puts(error);
  *
  * Functions return a yard_code_t. A failing one writes a NUL-terminated message into `error`, which
- * may be NULL. None throws; without memory they return YARD_TRANSIENT. Any thread may call.
- */
+ * may be NULL. None throws; without memory they return YARD_TRANSIENT. Any thread may call. */
 #pragma once
 
 #include <yard/plugin.h>
@@ -51,8 +50,7 @@ typedef struct yard_result {
 /* NULL and a message if there is no such op. */
 YARD_C_API yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size);
 
-/* Takes all arguments of the schema in order; absent optionals have tag NONE. With another count
- * the call is refused, and no argument is read. */
+/* Takes the schema's arguments in order (tag NONE if absent). Another count is refused unread. */
 YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
                              char* error, size_t error_size);
 YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
