@@ -243,7 +243,9 @@ TEST(Verifier, SeesTheCallAndNoData) {
       reads);
   Ring deterministic = r;
   deterministic.shelf.apply({registry::RemoveKernel{"norm", "default.v"}});
-  yard_kernel_t d = r.shelf.kernel("norm", "default.v")->d;
+  const auto kernel = r.shelf.kernel("norm", "default.v");
+  yard_kernel_t d = kernel->d;  // without texts and lists, which its record has
+  d.op = "norm", d.id = "default.v", d.backend = kernel->backend_name.c_str();
   d.verify_reads = reads, d.flags = YARD_KERNEL_DETERMINISTIC, d.typed_signature = nullptr;
   deterministic.shelf.put(d);
   EXPECT_EQ(deterministic.reason("default.v", "norm(f32[4,64], groups=2)@cpu+deterministic"),

@@ -38,7 +38,7 @@ const Bad kBad[] = {
     {"too_large", Reason::kBadDescriptor, "size 2147483647"},
     {"needs_more", Reason::kCannotOpen, "a_function_nobody_has"},
     {"start_fails", Reason::kStartFailed, "no licence for this machine"},
-    {"other_schema", Reason::kConflict, "another schema"},
+    {"other_schema", Reason::kConflict, "is registered already and differs: schema '"},
     {"bad_schema", Reason::kBadDescriptor, "answer(out!: i64["},
     {"bad_text", Reason::kBadDescriptor, "UTF-8"},
     {"no_symbol", Reason::kNoQuery, "yard_plugin_query"},
