@@ -2,6 +2,8 @@
 // Calls without options. docs/life_of_a_call.md walks through this file.
 #include "dispatch/call.h"
 
+#include <yard/op.h>
+
 #include "base/results.h"
 #include "dispatch/run.h"
 #include "op/facts.h"

@@ -212,10 +212,10 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
     } else if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) {
       auto& views = p.views.emplace_back();
       for (size_t i = 0; i < list->size(); ++i) {
-        const Parts::Tensor& t =
+        const Parts::Tensor& made =
             p.make(a, (*list)[i], fmt::format("{}[{}]", a.name, i), seed, contents);
-        views.push_back(t.buffer.view());
-        if (a.written) p.written.push_back({t.name, &t.buffer.view()});
+        views.push_back(made.buffer.view());
+        if (a.written) p.written.push_back({made.name, &made.buffer.view()});
       }
       p.args.emplace_back(a.name, p.lists.emplace_back(std::span<const TensorView>(views)));
     } else {

@@ -172,7 +172,12 @@ namespace fs = std::filesystem;
 
 using WallTime = std::chrono::system_clock::time_point;
 
-constexpr const char* kDumpName = "canary-????????-??????-???-*.yarddump";
+// In parts, because "??-" would be a trigraph.
+constexpr const char* kDumpName =
+    "canary-????????"
+    "-??????"
+    "-???"
+    "-*.yarddump";
 constexpr std::string_view kTemporary = ".new.";  // after the name, while base::write_file() writes
 constexpr auto kLongestWrite = std::chrono::minutes(1);
 // Mismatches that are further apart belong to different incidents.
