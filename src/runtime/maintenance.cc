@@ -57,7 +57,8 @@ void Maintenance::work() {
   auto events = core_.board->take_events();
   if (!publish()) core_.published.catch_up();  // with what a call has published
   notify(std::move(events));                   // after they are in force
-  schedule(core_.board->next_change());
+  const auto next = core_.board->next_change();  // the board is locked to the end of a statement
+  schedule(next);
   schedule(core_.planner.sweep(Clock::now()));
 }
 
