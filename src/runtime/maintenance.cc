@@ -55,8 +55,8 @@ void Maintenance::work() {
   woken_.store(false, std::memory_order_release);  // later changes wake it again
   core_.board->advance(Clock::now());
   auto events = core_.board->take_events();
-  if (!publish()) core_.published.catch_up();  // with what a call has published
-  notify(std::move(events));                   // after they are in force
+  if (!publish()) core_.published.catch_up();    // with what a call has published
+  notify(std::move(events));                     // after they are in force
   const auto next = core_.board->next_change();  // the board is locked to the end of a statement
   schedule(next);
   schedule(core_.planner.sweep(Clock::now()));
