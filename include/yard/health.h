@@ -128,7 +128,7 @@ struct HealthCounts {
     uint64_t total() const noexcept {
       return std::accumulate(by_class.begin(), by_class.end(), uint64_t{0});
     }
-    // Errors of callers and declined calls are no failures of the kernel.
+    // Errors of callers and declined calls are not failures of the kernel.
     uint64_t counted() const noexcept {
       return total() - of(ErrorClass::kCaller) - of(ErrorClass::kDeclined) - of(ErrorClass::kOk);
     }
