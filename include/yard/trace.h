@@ -99,4 +99,9 @@ class YARD_API Recording {
   const Runtime* runtime_;
 };
 
+// Replaces a whole file, for example by what stop_trace() returns: readers see the old or the new
+// text. Keeps the mode of an old file and follows symbolic links of root and of this user. Writes
+// into pipes and character devices.
+YARD_API Status write_file(const std::string& path, std::string_view text);
+
 }  // namespace yard

@@ -1,78 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #define OPENSSL_SUPPRESS_DEPRECATED  // see finish()
 #include <openssl/sha.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <yard/trace.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
-#include <optional>
+#include <memory>
+#include <new>
 
 #include "base/mutex.h"
-#include "base/trusted_path.h"
 
 namespace yard::base {
 namespace {
 
-constexpr int kPatienceMs = 2000;  // for a pipe or device that accepts nothing
+constexpr int kPatienceMs = 2000, kPatient = -1;  // for a pipe or device that accepts nothing
 
+constexpr int kMostLinks = 40;  // limit of the system
+// A file that is to be written. Its folder is held open, so that nobody can lead the path to
+// another folder while the file is replaced.
 struct Target {
-  std::string path;            // of the file itself, links followed; it may be missing
-  bool in_place = false;       // a pipe or device, which cannot be replaced
-  std::optional<mode_t> mode;  // of an OwnFile that exists
-  std::string problem;         // why it cannot be written
+  File folder;
+  std::string name;            // in the folder
+  struct stat info {};         // zeros if there is no such file
+  bool is_link = false;        // the path names a symbolic link
+  bool by_descriptor = false;  // an open file of this process, named by a link of /proc
+
+  bool in_place() const noexcept { return info.st_mode != 0 && (by_descriptor || !is_regular()); }
+  bool is_regular() const noexcept { return S_ISREG(info.st_mode); }
+  File open(int flags, mode_t mode = 0) const noexcept {
+    if (!by_descriptor) flags |= O_NOFOLLOW;
+    return make_file([&] {
+      return ::openat(folder.fd(), name.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+    });
+  }
 };
 
-void check_own(const std::string& path, const OwnFile& kind, Target& target) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return;
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+// Follows links from the last component of a path, each by its descriptor, but only those of root
+// and of this user: others could lead the path to any file. Returns a problem.
+std::string find(std::string path, Target& at) {
+  for (int links = 0; links <= kMostLinks; ++links) {
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    at.folder = File(::openat(at.folder ? at.folder.fd() : AT_FDCWD, folder.c_str(),
+                              O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!at.folder) return std::strerror(errno);
+    at.name = path.substr(slash + 1);
+    if (at.name.empty()) at.name = ".";
+    const File entry(::openat(at.folder.fd(), at.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    at.info = {};
+    if (!entry && errno == ENOENT) return {};
+    if (!entry || ::fstat(entry.fd(), &at.info) != 0) return std::strerror(errno);
+    if (!S_ISLNK(at.info.st_mode)) return {};
+    at.is_link = true;
+    if (at.info.st_uid != 0 && at.info.st_uid != ::geteuid())
+      return fmt::format("it is a symbolic link of user {}", at.info.st_uid);
+    struct statfs system {};
+    if (::fstatfs(at.folder.fd(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) {
+      at.by_descriptor = true;
+      return ::fstatat(at.folder.fd(), at.name.c_str(), &at.info, 0) == 0 ? ""
+                                                                          : std::strerror(errno);
+    }
+    char text[PATH_MAX];
+    const ssize_t n = ::readlinkat(entry.fd(), "", text, sizeof text);
+    if (n < 0 || n == sizeof text) return std::strerror(n < 0 ? errno : ENAMETOOLONG);
+    path.assign(text, static_cast<size_t>(n));
+  }
+  return std::strerror(ELOOP);
+}
+
+// Why the target cannot be written or is not of the kind, or nothing.
+std::string why_not(const Target& to, const OwnFile* kind) {
+  const mode_t type = to.info.st_mode;
+  if (S_ISDIR(type)) return std::strerror(EISDIR);
+  if (S_ISBLK(type)) return "it is a disk or another block device; expected a file";
+  if (S_ISSOCK(type)) return "it is a socket; expected a file";
+  if (kind == nullptr || (to.in_place() && !to.is_regular())) return {};
+  const char* const expected = "it is {}; expected {} or a new file";
+  if (to.is_link) return fmt::format(fmt::runtime(expected), "a symbolic link", kind->what);
+  if (type == 0) return {};
+  const File file = to.open(O_RDONLY);
   char start[4096];
   const ssize_t n = file ? file.read_at(start, sizeof start, 0) : -1;
-  const char* const found = S_ISLNK(info.st_mode) ? "a symbolic link" : "another file";
-  if (n < 0 && !S_ISLNK(info.st_mode))
-    target.problem = std::strerror(errno);
-  else if (n != 0 && (n < 0 || !kind.is({start, static_cast<size_t>(n)})))
-    target.problem = fmt::format("it is {}; expected {} or a new file", found, kind.what);
-  target.mode = info.st_mode & 0777;
+  if (n < 0) return std::strerror(errno);
+  if (n == 0 || kind->is({start, static_cast<size_t>(n)})) return {};
+  return fmt::format(fmt::runtime(expected), "another file", kind->what);
 }
 
-Target resolve(const std::string& path, const OwnFile* kind) {
-  Target target;
-  target.path = path;
-  std::string real;
-  follow(path, real, [&](const PathEntry& at) {
-    if (at.last && !S_ISLNK(at.info.st_mode)) target.path = at.path;
-    return true;
-  });
-  struct stat there {};
-  if (::stat(path.c_str(), &there) != 0) {
-    if (errno != ENOENT) target.problem = std::strerror(errno);
-  } else if (S_ISDIR(there.st_mode)) {
-    target.problem = std::strerror(EISDIR);
-  } else if (S_ISBLK(there.st_mode)) {
-    target.problem = "it is a disk or another block device; expected a file";
-  } else if (S_ISSOCK(there.st_mode)) {
-    target.problem = "it is a socket; expected a file";
-  } else if (!S_ISREG(there.st_mode) || ::stat(target.path.c_str(), &there) != 0) {
-    // A regular file without a name is a deleted one, reached through /proc.
-    target.in_place = true, target.path = path;
+// Opens without blocking, because opening a pipe without readers would block forever.
+std::string write_in_place(const Target& target, std::string_view content, int patience_ms) {
+  const File file = target.open(O_WRONLY);
+  struct stat info {};
+  if (file && ::fstat(file.fd(), &info) == 0) {
+    if ((info.st_mode & S_IFMT) != (target.info.st_mode & S_IFMT))
+      return "another file took its place";
+    if (S_ISREG(info.st_mode) && ::ftruncate(file.fd(), 0) != 0) return std::strerror(errno);
   }
-  if (kind != nullptr && target.problem.empty() && !target.in_place) check_own(path, *kind, target);
-  return target;
-}
-
-// Opens without blocking: opening a pipe without readers would block forever.
-std::string write_in_place(const std::string& path, std::string_view content) {
-  const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  const int error = file ? write_all(file.fd(), content, kPatienceMs) : errno;
+  const int error = file ? write_all(file.fd(), content, patience_ms) : errno;
   return error == 0           ? ""
          : error == ENXIO     ? "it is a pipe without a reader"
          : error == ETIMEDOUT ? "it is a pipe or device that accepts no data"
@@ -80,35 +117,38 @@ std::string write_in_place(const std::string& path, std::string_view content) {
 }
 
 // Writes a temporary file beside the target and renames it. Without `content` it creates that only.
-std::string replace_file(const Target& target, const std::string_view* content, mode_t mode) {
+std::string replace_file(Target& target, const std::string_view* content, mode_t mode) {
   static std::atomic<unsigned> count{0};
-  const std::string temporary = fmt::format("{}.new.{}.{}", target.path, ::getpid(), ++count);
-  const File file(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  const std::string name =
+      std::exchange(target.name, fmt::format("{}.new.{}.{}", target.name, ::getpid(), ++count));
+  const char* const temporary = target.name.c_str();
+  const int folder = target.folder.fd();
+  const File file = target.open(O_WRONLY | O_CREAT | O_EXCL, mode);
   if (!file) return std::strerror(errno);
   int error = 0;
   if (content != nullptr) {
-    if (target.mode && ::fchmod(file.fd(), *target.mode) != 0) error = errno;
+    if (target.is_regular() && ::fchmod(file.fd(), target.info.st_mode & 0777) != 0) error = errno;
     if (error == 0) error = write_all(file.fd(), *content, kPatienceMs);
     // EINVAL: a file system that cannot sync.
     if (error == 0 && ::fsync(file.fd()) != 0 && errno != EINVAL) error = errno;
-    if (error == 0 && ::rename(temporary.c_str(), target.path.c_str()) == 0) return {};
+    if (error == 0 && ::renameat(folder, temporary, folder, name.c_str()) == 0) return {};
     if (error == 0) error = errno;
   }
-  ::unlink(temporary.c_str());
+  ::unlinkat(folder, temporary, 0);
   return error == 0 ? "" : std::strerror(error);
 }
 
 // Without `content` this only tries whether the file can be written.
 Status write(const std::string& path, const std::string_view* content, mode_t mode,
-             const OwnFile* kind) {
-  const Target target = resolve(path, kind);
-  std::string problem = target.problem;
-  if (problem.empty() && !target.in_place)
+             const OwnFile* kind, int patience_ms = kPatienceMs) {
+  Target target;
+  std::string problem = find(path, target);
+  if (problem.empty()) problem = why_not(target, kind);
+  if (problem.empty() && !target.in_place())
     problem = replace_file(target, content, mode);
   else if (problem.empty() && content != nullptr)
-    problem = write_in_place(path, *content);
-  else if (problem.empty() && ::access(path.c_str(), W_OK) != 0)
+    problem = write_in_place(target, *content, patience_ms);
+  else if (problem.empty() && ::faccessat(target.folder.fd(), target.name.c_str(), W_OK, 0) != 0)
     problem = std::strerror(errno);  // not opened, because the reader of a pipe would notice
   if (problem.empty()) return {};
   return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, problem));
@@ -125,6 +165,38 @@ std::string finish(SHA256_CTX& context) {
 }
 
 }  // namespace
+
+namespace {
+
+// The numbers below 3 that are held for the files that are being made, as bits.
+constinit Mutex g_low_lock{Rank::kLog};
+constinit unsigned g_low = 0;
+constinit int g_low_users = 0;
+constinit uint64_t g_low_process = 0;
+
+void release_low() noexcept {
+  // The program may have put a file of its own in the place of ours.
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd)
+    if ((g_low >> fd & 1) != 0 && (::fcntl(fd, F_GETFL) & O_PATH) != 0) ::close(fd);
+  g_low = 0;
+}
+
+}  // namespace
+
+LowDescriptors::LowDescriptors() noexcept {
+  const std::lock_guard lock(g_low_lock);
+  if (std::exchange(g_low_process, forks()) != forks()) release_low(), g_low_users = 0;
+  if (g_low_users++ > 0) return;
+  // Writing to such a descriptor fails as if it were closed.
+  int fd;
+  while ((fd = ::open("/", O_PATH | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO) g_low |= 1u << fd;
+  if (fd >= 0) ::close(fd);
+}
+
+LowDescriptors::~LowDescriptors() {
+  const std::lock_guard lock(g_low_lock);
+  if (--g_low_users == 0) release_low();
+}
 
 int File::moved_up(int fd) noexcept {
   const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -222,8 +294,33 @@ Result<std::string> sha256(const File& file, uint64_t most) {
   }
 }
 
+std::vector<std::string> names_in(const std::string& folder, int* error) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), ::closedir);
+  if (stream == nullptr && errno == ENOMEM) throw std::bad_alloc();
+  std::vector<std::string> names;
+  errno = stream == nullptr ? errno : 0;
+  while (stream != nullptr) {
+    const dirent* const entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  if (error != nullptr) *error = errno;
+  std::ranges::sort(names);
+  return names;
+}
+
 bool is_sha256(std::string_view text) noexcept {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 }  // namespace yard::base
+
+namespace yard {
+
+Status write_file(const std::string& path, std::string_view text) {
+  return base::write(path, &text, 0644, nullptr, base::kPatient);
+}
+
+}  // namespace yard

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace yard::base {
 
@@ -29,6 +30,7 @@ class File {
   }
 
   int fd() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
   // Returns fewer bytes than `size` only at the end of the file, and -1 with errno on failure.
   ssize_t read_at(void* to, size_t size, off_t offset) const noexcept;
@@ -41,13 +43,30 @@ class File {
   int fd_ = -1;
 };
 
+// While one lives, descriptors that are made have numbers of at least 3. What other threads write to
+// a closed stdout or stderr must not end up in a file between open() and the move of its descriptor.
+class LowDescriptors {
+ public:
+  LowDescriptors() noexcept;
+  ~LowDescriptors();
+  LowDescriptors& operator=(LowDescriptors&&) = delete;
+};
+
+// The file of the descriptor that make() returns. Use it for all that can be written to.
+template <class Make>
+File make_file(const Make& make) noexcept {
+  const LowDescriptors held;
+  return File(make());
+}
+
 // Returns 0 or errno. A closed pipe or a file limit raises no signal. Waits up to `patience_ms`
 // while a pipe or device accepts nothing; the error is ETIMEDOUT then.
 int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
 // Writes a whole file atomically: readers see the old or the new contents, and on failure the old
-// file stays. Replaces the target of a symbolic link. Writes pipes and character devices directly.
-// Refuses block devices, sockets and directories.
+// file stays. Keeps the mode of an old file. Replaces the target of a symbolic link, if root or this
+// user has made the link. Writes pipes and character devices directly. Refuses block devices, sockets
+// and directories.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
 // A kind of file that only the library writes, by its first bytes (at most 4096).
@@ -56,13 +75,18 @@ struct OwnFile {
   bool (*is)(std::string_view start) noexcept;
 };
 
-// Replaces only files of the kind and empty files, and keeps their mode. Refuses symbolic links.
+// Replaces only files of the kind and empty files. Refuses symbolic links, except to a pipe or
+// character device.
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind);
 // Tries whether write_own_file() would work. Writes nothing to a pipe or device.
 Status can_write_own_file(const std::string& path, const OwnFile& kind);
 
 // Reads a regular file of at most `most` bytes. The code is kNotFound if it is missing.
 Result<std::string> read_small_file(const std::string& path, size_t most);
+
+// Sorted, without "." and "..". Sets `error` to an errno value or 0. Throws std::bad_alloc, where
+// std::filesystem ends the process.
+std::vector<std::string> names_in(const std::string& folder, int* error = nullptr);
 
 // 64 lower-case hexadecimal digits.
 Result<std::string> sha256(std::string_view bytes);

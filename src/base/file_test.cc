@@ -2,13 +2,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -124,6 +127,94 @@ TEST_F(WriteFile, NoFileIsHeldBelowDescriptorThree) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   for (const char* name : {"a", "b", "c", "d"}) EXPECT_EQ(read(name), "") << name;
+}
+
+TEST_F(WriteFile, WhatIsWrittenToAClosedStderrMeanwhileIsNotInTheFile) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::close(STDERR_FILENO);
+    const auto write_often = [&](const char* name) {
+      for (int i = 0; i < 500; ++i)
+        if (!write_file(file(name), "text").ok() || read(name) != "text") ::_exit(1);
+    };
+    std::atomic<bool> done = false;
+    std::thread other([&] { write_often("other"); }), logs([&] {
+      while (!done) [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, "a line\n", 7);
+    });
+    write_often("file");
+    other.join(), done = true, logs.join();
+    ::_exit(::fcntl(STDERR_FILENO, F_GETFD) >= 0 ? 2 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// Another user, if the test runs as root, makes the path a pipe, a link and nothing by turns.
+TEST_F(WriteFile, APathThatOthersAlternateReachesNoFileOfOurs) {
+  fs::create_directory(file("open"));
+  ASSERT_TRUE(write_file(file("precious"), "precious").ok());
+  ::chmod(file("precious").c_str(), 0600);
+  const bool root = ::geteuid() == 0;
+  const bool device = root && ::mknod(file("device").c_str(), S_IFCHR | 0666, makedev(1, 3)) == 0;
+  ::chmod(folder_.c_str(), 0711), ::chmod(file("open").c_str(), 0777);
+  const std::string path = file("open/path"), next = file("open/next");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    constexpr uid_t kNobody = 65534;
+    if (root && (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) ::_exit(1);
+    for (;;) {
+      ::mkfifo(next.c_str(), 0666);
+      const int reader = ::open(next.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+      ::rename(next.c_str(), path.c_str());
+      for (const std::string& to : {file("precious"), file("device")}) {
+        if (::symlink(to.c_str(), next.c_str()) != 0) ::_exit(1);
+        ::rename(next.c_str(), path.c_str());
+      }
+      ::unlink(path.c_str());
+      ::close(reader);
+    }
+  }
+  int written = 0;
+  for (int i = 0; i < 3000; ++i) {
+    written += write_own_file(path, "note: 1", kNote).ok();
+    if (root) write_file(path, "text").ignore();  // follows this user's own links
+  }
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_GT(written, 0);
+  EXPECT_EQ(read("precious"), "precious");
+  EXPECT_TRUE(!device || fs::is_character_file(file("device")));
+}
+
+TEST_F(WriteFile, LinksOfOtherUsersAreNotFollowed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make links of another user";
+  ASSERT_TRUE(write_file(file("real"), "precious").ok());
+  fs::create_symlink("real", file("link"));
+  ASSERT_EQ(::lchown(file("link").c_str(), 65534, 65534), 0);
+  EXPECT_THAT(write_file(file("link"), "text").to_string(),
+              ::testing::HasSubstr("it is a symbolic link of user 65534"));
+  EXPECT_EQ(read("real"), "precious");
+}
+
+TEST_F(WriteFile, AnOpenFileIsWrittenByItsDescriptor) {
+  const File deleted(::open(file("deleted").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ::unlink(file("deleted").c_str());
+  const std::string path = "/proc/self/fd/" + std::to_string(deleted.fd());
+  for (const char* text : {"a long text", "text"}) ASSERT_TRUE(write_file(path, text).ok());
+  char got[16];
+  EXPECT_EQ(deleted.read_at(got, sizeof got, 0), 4);
+  EXPECT_THAT(write_own_file(path, "note: 1", kNote).to_string(),
+              ::testing::HasSubstr("it is a symbolic link; expected a note or a new file"));
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  EXPECT_TRUE(write_own_file("/dev/fd/" + std::to_string(ends[1]), "note: 1", kNote).ok());
+  EXPECT_EQ(::read(ends[0], got, sizeof got), 7);
+  ::close(ends[0]), ::close(ends[1]);
 }
 
 TEST_F(WriteFile, CanBeTriedWithoutChangingAnything) {

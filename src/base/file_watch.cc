@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/results.h"
+
 namespace yard::base {
 
 std::vector<FileState> file_states(const std::vector<std::string>& files) {
@@ -49,41 +51,41 @@ void FileWatch::stop() {
   idle_.wait(lock, [&] { return looking_ == std::thread::id() || looking_ == here; });
 }
 
-void FileWatch::look(uint64_t round) {
+void FileWatch::look(uint64_t& round) {
   std::unique_lock lock(lock_);
   if (round == 0) round = round_;
   if (round != round_ || files_.empty()) return;
-  looking_ = std::this_thread::get_id();
+  thread_.repeat_at(Clock::now() + how_.poll_interval);  // also without memory for what follows
   const auto files = files_;
   lock.unlock();
   auto states = file_states(files);
   lock.lock();
+  if (round != round_) return;
+  looking_ = std::this_thread::get_id();
   auto next = Clock::now();
-  if (round == round_) {
-    if (std::exchange(fresh_, false) || states != seen_) {
-      last_ = next;
-      if (!std::exchange(pending_, true)) first_ = next;
-      seen_ = std::move(states);
-    }
-    const bool settled = next >= last_ + how_.debounce;
-    if (pending_ && (settled || next >= first_ + 10 * how_.debounce)) {
-      // A file that is still changing may be incomplete, so it is reported again later.
-      pending_ = !settled, first_ = next;
-      lock.unlock();
-      const uint64_t process = forks();
-      const bool again = !changed_();
-      if (forks() != process) return;  // this is a child, whose own thread watches
-      lock.lock();
-      if (round == round_) fresh_ = again;
-    }
-    if (!fresh_) next = Clock::now() + how_.poll_interval;
-    if (pending_) next = std::min({next, last_ + how_.debounce, first_ + 10 * how_.debounce});
+  if (std::exchange(fresh_, false) || states != seen_) {
+    last_ = next;
+    if (!std::exchange(pending_, true)) first_ = next;
+    seen_ = std::move(states);
   }
+  const bool settled = next >= last_ + how_.debounce;
+  if (pending_ && (settled || next >= first_ + 10 * how_.debounce)) {
+    // A file that is still changing may be incomplete, so it is reported again later.
+    pending_ = !settled, first_ = next;
+    lock.unlock();
+    const uint64_t process = forks();
+    bool again = true;
+    const Status called = or_out_of_memory([&] { again = !changed_(); });
+    if (forks() != process) return;  // this is a child, whose own thread watches
+    lock.lock();
+    if (round == round_) fresh_ = again;
+    if (!called.ok()) next = Clock::now() + how_.poll_interval;
+  }
+  if (!fresh_) next = Clock::now() + how_.poll_interval;
+  if (pending_) next = std::min({next, last_ + how_.debounce, first_ + 10 * how_.debounce});
   looking_ = {};
   idle_.notify_all();
-  if (round != round_) return;
-  lock.unlock();
-  post(next, round).ignore();
+  if (round == round_) thread_.repeat_at(next);
 }
 
 }  // namespace yard::base

@@ -54,10 +54,10 @@ class FileWatch {
   using Clock = std::chrono::steady_clock;
   Status watch(std::vector<std::string> files, WatchHow how, bool starts);
   Status post(Clock::time_point when, uint64_t round) {
-    return thread_.post_at(when, [this, round] { look(round); });
+    return thread_.post_at(when, [this, round]() mutable { look(round); });
   }
-  // A task: reports a change that is due, and posts the next look. Round 0 is the current one.
-  void look(uint64_t round);
+  // A task: reports a change that is due, and repeats itself. Round 0 becomes the current one.
+  void look(uint64_t& round);
 
   const std::function<bool()> changed_;
   Mutex lock_{Rank::kTasks};  // of the following
@@ -71,7 +71,8 @@ class FileWatch {
   Clock::time_point first_, last_;  // such changes
   std::vector<FileState> seen_;
 
-  TaskThread thread_{"yard-watch", {.in_child = [this] { look(0); }}};
+  TaskThread thread_{"yard-watch",
+                     {.in_child = [this, round = uint64_t{0}]() mutable { look(round); }}};
   InChild in_child_{[this] { looking_ = {}, fresh_ = true; }};
 };
 

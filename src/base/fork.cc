@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The handlers of fork, which wait for libraries that are being opened and take all mutexes.
+#include <execinfo.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -111,6 +112,13 @@ void in_child() {
 }
 
 constinit std::atomic<bool> g_watching{false};
+// An exception that leaves std::call_once needs the unwinder of the C library, which ends the process
+// if it cannot load that then. This loads it while there is memory.
+[[gnu::constructor]] void load_unwinder() {
+  void* here;
+  ::backtrace(&here, 1);
+}
+
 void watch_forks() {
   static constinit std::once_flag once;
   std::call_once(once, [] { pthread_atfork(before_fork, in_parent, in_child); });

@@ -8,8 +8,8 @@
 #include <memory>
 #include <unordered_set>
 
-#include "base/file.h"
 #include "base/mutex.h"
+#include "base/stderr_lines.h"
 #include "base/text.h"
 
 namespace yard::base {
@@ -45,8 +45,7 @@ void write_to_stderr(const LogMessage& m) {
     level = fmt::format("\x1b[{}m{}\x1b[0m", kColours[static_cast<int>(m.level) - 1], level);
   }
   const std::string time = utc_text(std::chrono::system_clock::now());
-  // There is nowhere to report an error.
-  write_all(STDERR_FILENO, fmt::format("{} {} yard.{}: {}\n", time, level, m.logger, m.text));
+  write_or_drop_lines(fmt::format("{} {} yard.{}: {}\n", time, level, m.logger, m.text));
 }
 
 void write(LogLevel level, Logger logger, std::string_view raw, bool again) {

@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "base/results.h"
+
 namespace yard::base {
 namespace {
 
@@ -56,7 +58,10 @@ Reclaimer& reclaimer() noexcept { return process_wide<ProcessReclaimer>(); }
 
 void restart_reclaimer() noexcept {
   register_membarrier();
-  g_inherited = when_calls_end();
+  // Without memory nothing that the parent removed is ever freed here.
+  static constexpr std::atomic<bool> kNever{false};
+  if (!or_out_of_memory([] { g_inherited = when_calls_end(); }).ok())
+    g_inherited = std::shared_ptr<const std::atomic<bool>>(std::shared_ptr<void>(), &kNever);
 }
 
 std::shared_ptr<const std::atomic<bool>> when_calls_end() {

@@ -109,6 +109,11 @@ Status& Status::note(std::string text) & {
 
 void Status::throw_error() const { throw Error(*this); }
 
+void Status::end_program() const {
+  std::fprintf(stderr, "yard: %s\n", to_string().c_str());
+  std::abort();
+}
+
 Error::Error(Status status) : std::runtime_error(status.to_string()), status_(std::move(status)) {}
 Error::~Error() = default;
 

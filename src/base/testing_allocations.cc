@@ -3,20 +3,36 @@
 
 #include <yard/abi.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace yard::base {
 namespace {
 
 thread_local constinit bool t_armed = false, t_failed = false, t_all_later = false;
 thread_local constinit uint64_t t_before = 0;
+// Of all threads but one.
+constinit std::atomic<bool> g_armed{false}, g_failed{false};
+constinit std::atomic<bool> g_all_later{false};
+constinit std::atomic<int64_t> g_before{0};
+thread_local constinit bool t_spared = false;
+
+bool other_fails() noexcept {
+  if (!g_armed.load(std::memory_order_relaxed) || t_spared) return false;
+  const int64_t left = g_before.fetch_sub(1);
+  if (left > 0 || (left < 0 && !g_all_later)) return false;
+  errno = ENOMEM;
+  g_failed = true;
+  return true;
+}
 
 // Whether this allocation is one that fails.
 bool fails() noexcept {
-  if (!t_armed) return false;
+  if (!t_armed) return other_fails();
   if (t_before > 0) return --t_before, false;
   if (t_failed && !t_all_later) return false;
   errno = ENOMEM;  // pthread_create() aborts without it
@@ -25,12 +41,22 @@ bool fails() noexcept {
 
 }  // namespace
 
-FailingAllocations::FailingAllocations(uint64_t before, Which which) noexcept {
+FailingAllocations::FailingAllocations(uint64_t before, Which which, Where where) noexcept {
+  if (where == kOtherThreads) {
+    g_before = static_cast<int64_t>(before), g_all_later = which == kAllLater, g_failed = false;
+    t_spared = true;
+    g_armed = true;
+    return;
+  }
   t_before = before, t_all_later = which == kAllLater, t_failed = false;
   t_armed = true;
 }
 
 bool FailingAllocations::end() noexcept {
+  if (std::exchange(t_spared, false)) {
+    g_armed = false;
+    return g_failed;
+  }
   t_armed = false;
   return t_failed;
 }

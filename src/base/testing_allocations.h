@@ -17,8 +17,10 @@ namespace yard::base {
 class FailingAllocations {
  public:
   enum Which { kOne, kAllLater };
-  // From now on, on this thread, `before` allocations succeed, then one or all later ones fail. One object at a time.
-  FailingAllocations(uint64_t before, Which which) noexcept;
+  enum Where { kThisThread, kOtherThreads };
+  // From now on, on this thread or on all others, `before` allocations succeed, then one or all later ones fail. One object
+  // at a time.
+  FailingAllocations(uint64_t before, Which which, Where where = kThisThread) noexcept;
   ~FailingAllocations() { end(); }
   FailingAllocations(const FailingAllocations&) = delete;
   FailingAllocations& operator=(const FailingAllocations&) = delete;

@@ -40,27 +40,38 @@ std::string_view character_at(std::string_view text, size_t at) {
   return text.substr(at, std::max<size_t>(utf8_length(text, at), 1));
 }
 
-// Terminals obey U+0080 to U+009F, too.
-bool is_long_control(std::string_view character) {
-  return character.size() == 2 && character[0] == '\xc2' &&
-         static_cast<unsigned char>(character[1]) < 0xa0;
+// Of a character of UTF-8.
+uint32_t code_point(std::string_view character) {
+  const size_t n = character.size();
+  uint32_t c = static_cast<unsigned char>(character[0]) & (n == 1 ? 0x7fu : 0x7fu >> n);
+  for (size_t i = 1; i < n; ++i) c = c << 6 | (static_cast<unsigned char>(character[i]) & 0x3f);
+  return c;
+}
+
+// Whether a terminal or a log would obey a character of UTF-8 instead of showing it: control
+// characters, marks of the direction of text, and those that some viewers show as the end of a line.
+bool is_obeyed(std::string_view character) {
+  const uint32_t c = code_point(character);
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
 // Appends the character at text[at], escaped where a terminal or a log would not show it.
 // Returns its length.
 size_t append_printable(std::string& out, std::string_view text, size_t at) {
   const std::string_view c = character_at(text, at);
-  // Some viewers of logs show U+2028 and U+2029 as the end of a line.
-  if (utf8_length(text, at) == 0 || is_long_control(c) || c == "\u2028" || c == "\u2029") {
-    for (const char byte : c) out += escaped_byte(byte);
-  } else if (is_control(c[0])) {
+  const bool valid = utf8_length(text, at) > 0;
+  if (valid && c.size() == 1 && is_control(c[0])) {
     append_quoted(out, c[0]);
+  } else if (!valid || is_obeyed(c)) {
+    for (const char byte : c) out += escaped_byte(byte);
   } else {
     out += c;
   }
   return c.size();
 }
 
+// Without `lines`, each line goes on in the one before, and lines that only point at a column go.
 std::string escaped(std::string_view text, size_t most, bool lines) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   std::string out;
@@ -69,6 +80,9 @@ std::string escaped(std::string_view text, size_t most, bool lines) {
     if (lines && text[at] == '\n') {
       out += '\n';
       if (text[++at] != ' ') out += "  ";
+    } else if (text[at] == '\n') {
+      at = std::min(text.find_first_not_of(" \n^", at), text.size());
+      if (at < text.size() && !out.empty()) out += out.ends_with(':') ? " " : "; ";
     } else {
       at += append_printable(out, text, at);
     }
@@ -127,7 +141,8 @@ std::string one_of(const std::vector<std::string>& words) {
 
 std::string quote(std::string_view text) {
   std::string out = "\"";
-  for (char c : text) append_quoted(out, c);
+  for (size_t i = 0; i < text.size(); i += append_printable(out, text, i))
+    if (text[i] == '"' || text[i] == '\\') out += '\\';
   return out += '"';
 }
 
@@ -297,8 +312,8 @@ std::string json_string(std::string_view text) {
     const std::string_view c = character_at(text, i);
     if (utf8_length(text, i) == 0)
       out += "\\ufffd";
-    else if (is_control(c[0]) || is_long_control(c))
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c.back()));
+    else if (is_obeyed(c))
+      out += fmt::format("\\u{:04x}", code_point(c));
     else if (c == "\"" || c == "\\")
       (out += '\\') += c;
     else

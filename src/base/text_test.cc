@@ -42,8 +42,18 @@ TEST(Text, OneOf) {
 
 TEST(Text, PrintableIsOneLineWithoutControlCharacters) {
   EXPECT_EQ(printable("plain ä \"x\" \\n"), "plain ä \"x\" \\n") << "stays as it is";
-  EXPECT_EQ(printable("a\nb\tc\rd\x1b[31m\x7f\n"), "a\\nb\\tc\\rd\\x1b[31m\\x7f");
+  EXPECT_EQ(printable("b\tc\rd\x1b[31m\x7f\n"), "b\\tc\\rd\\x1b[31m\\x7f");
+  EXPECT_EQ(printable("\nwrong:\n  first\n\n  second\n"), "wrong: first; second");
+  EXPECT_EQ(printable("column 5: got the end\n  op(x\n      ^"), "column 5: got the end; op(x");
   EXPECT_EQ(printable("\xff \xc2\x9b \u2028"), "\\xff \\xc2\\x9b \\xe2\\x80\\xa8");
+  EXPECT_EQ(printable("\u061c\u200e\u200f\u202a\u202e\u2066\u2069\u0080"),
+            "\\xd8\\x9c\\xe2\\x80\\x8e\\xe2\\x80\\x8f\\xe2\\x80\\xaa\\xe2\\x80\\xae\\xe2\\x81\\xa6"
+            "\\xe2\\x81\\xa9"
+            "\\xc2\\x80")
+      << "marks of direction";
+  EXPECT_EQ(printable("\u061b\u200d\u2010\u202f\u2065\u206a\u00a0\U0001f600"),
+            "\u061b\u200d\u2010\u202f\u2065\u206a\u00a0\U0001f600")
+      << "their neighbours stay";
   EXPECT_EQ(printable(std::string(3000, 'x')), std::string(2048, 'x') + " ... 952 bytes more");
   EXPECT_EQ(printable(printable("a\nb")), printable("a\nb"));
   EXPECT_EQ(printable_lines("a\n  b\nc\x1b\n", 100), "a\n  b\n  c\\x1b");
@@ -54,7 +64,7 @@ struct NoWhat : std::exception {
 };
 
 TEST(Text, EveryExceptionHasAText) {
-  EXPECT_EQ(exception_text(std::runtime_error("boom\nforged")), "boom\\nforged");
+  EXPECT_EQ(exception_text(std::runtime_error("boom\nforged")), "boom; forged");
   EXPECT_EQ(exception_text(std::bad_alloc()), "out of memory");
   EXPECT_NE(exception_text(NoWhat()).find("without a message"), std::string::npos);
   EXPECT_NE(exception_text(std::runtime_error("")).find("without a message"), std::string::npos);
@@ -69,6 +79,7 @@ TEST(Text, EveryExceptionHasAText) {
 
 TEST(Text, Quote) {
   EXPECT_EQ(quote("a b"), "\"a b\"");
+  EXPECT_EQ(quote("\u202eab\u009b\xff"), R"("\xe2\x80\xaeab\xc2\x9b\xff")");
   EXPECT_EQ(quote("\"\\\n\t\r\x01"), R"("\"\\\n\t\r\x01")");
   size_t pos = 3;
   EXPECT_EQ(unquote("x =\"a\\x41\" y", pos), "aA");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_record.h"
 
-#include <cxxabi.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -11,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -196,6 +196,8 @@ HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   return base::deep_block(record, at).slots[at];
 }
 
-bool thread_is_unwinding() noexcept { return abi::__cxa_current_exception_type() == nullptr; }
+// What unwinds a thread that ends is not a C++ exception. abi::__cxa_current_exception_type() would
+// read memory before it, which is not null in a detached thread.
+bool thread_is_unwinding() noexcept { return std::current_exception() == nullptr; }
 
 }  // namespace yard::detail

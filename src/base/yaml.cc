@@ -226,9 +226,10 @@ std::optional<YamlError> bad_character(std::string_view text) {
   return std::nullopt;
 }
 
-// A bracket or quote that is not closed, or closed by another, for which the parser names another
-// place. Brackets inside of plain text open nothing.
-std::optional<YamlError> unclosed(std::string_view text) {
+// A bracket or quote that is not closed, or closed by another, in text where the parser failed in line `failed`. Brackets
+// inside of plain text open nothing. A bracket should be closed before a line that is not indented more than its own,
+// unless its own line begins with it.
+std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
   struct Open {
     char bracket;
     YamlMark at;
@@ -241,12 +242,22 @@ std::optional<YamlError> unclosed(std::string_view text) {
   };
   std::vector<Open> open;
   std::optional<Open> quote;
+  std::optional<YamlError> torn;
+  uint32_t indent = 0, outer = 0;  // of the line, and of the line of the outermost bracket
   YamlMark at{1, 0};
   bool begins = true, blank = true;  // a value may begin here; the character before is a blank
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     ++at.column;
-    if (c == '\n') ++at.line, at.column = 0;
+    if (c == '\n') ++at.line, at.column = indent = 0;
+    if (indent == 0 && !is_blank(c)) {
+      indent = at.column;
+      const bool closes = c == ']' || c == '}' || c == '#';
+      if (!open.empty() && !quote && !torn && !closes && indent <= outer &&
+          open[0].at.column != outer)
+        torn = error(open.back(), fmt::format(" before line {}", at.line));
+    }
+    if (torn && at.line >= failed) return torn;
     if (quote) {
       if (c == quote->bracket) quote.reset(), begins = blank = false;
       if (c == '\\' && quote && quote->bracket == '"' && i + 1 < text.size() && text[i + 1] != '\n')
@@ -258,11 +269,13 @@ std::optional<YamlError> unclosed(std::string_view text) {
     } else if (begins && (c == '"' || c == '\'')) {
       quote = {c, at};
     } else if (begins && (c == '[' || c == '{')) {
+      if (open.empty()) outer = indent;
       open.push_back({c, at}), blank = false;
     } else if ((c == ']' || c == '}') && !open.empty()) {
       if (close_of(open.back().bracket) != c)
         return error(open.back(), fmt::format(" before the '{}' in line {}", c, at.line));
       open.pop_back(), begins = blank = false;
+      if (open.empty()) torn.reset();
     } else {
       // Indicators are followed by a blank, except in a list or map in brackets.
       const bool last = i + 1 == text.size() || is_blank(text[i + 1]);
@@ -271,6 +284,7 @@ std::optional<YamlError> unclosed(std::string_view text) {
       blank = false;
     }
   }
+  if (torn) return torn;
   if (quote) open = {*quote};
   if (open.empty()) return std::nullopt;
   return error(open.back(), " before the end of the file");
@@ -312,11 +326,13 @@ YamlDocument parse_yaml(std::string_view text) {
   } catch (const Stop&) {
   } catch (const YAML::Exception& e) {
     refuse(mark_of(e.mark), fmt::format("this is no YAML: {}", e.msg));
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& e) {
     refuse({1, 1}, fmt::format("this cannot be read as YAML: {}", exception_text(e)));
   }
   if (!to.whole && !builder.beyond_limits())
-    if (auto torn = unclosed(text)) to.errors.back() = *std::move(torn);
+    if (auto torn = unclosed(text, to.errors.back().at.line)) to.errors.back() = *std::move(torn);
   return to;
 }
 

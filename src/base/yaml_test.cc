@@ -68,8 +68,14 @@ TEST(Yaml, AKeyTwiceIsAnErrorAndTheFirstStays) {
 }
 
 TEST(Yaml, WhatIsNoYamlIsRefusedWithItsPlace) {
-  EXPECT_EQ(error("a: [1, 2\nb: 3\n"),
-            "1:4: '[' is not closed; expected ']' before the end of the file");
+  EXPECT_EQ(error("a: [1, 2\nb: 3\n"), "1:4: '[' is not closed; expected ']' before line 2");
+  EXPECT_EQ(error("r:\n  - {a: 1, b: {c: 2}\n  - {a: 3}\n"),
+            "2:5: '{' is not closed; expected '}' before line 3");
+  EXPECT_EQ(error("r:\n  - {a: [1,\n  2], b: {c: 2}}\n  - {a: 3}\ns: {\na: [\n{b: 1}\n"),
+            "5:4: '{' is not closed; expected '}' before line 6");
+  EXPECT_THAT(error("a: [1,\n2]\nb: c: d\n"), StartsWith("3:5: this is no YAML: "));
+  EXPECT_EQ(error("{\n\"a\": [1, 2,\n\"b\": 3\n}\n"),
+            "2:6: '[' is not closed; expected ']' before the '}' in line 4");
   EXPECT_EQ(error("a: [1, {b: 2]\n"),
             "1:8: '{' is not closed; expected '}' before the ']' in line 1");
   EXPECT_EQ(error("a: it's [1\nb: {c: 'd}\n"),

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The events of the process: what happened to its rules, breakers, plugins and by live control. Reports, histories and lists
+// of changes are views of this list.
+//
+//   base::record({.kind = &event::kRulesRefused, .runtime = id, .subject = path, .reason = why});
+//
+// The list is bounded, and kinds do not displace each other. Any thread may call anything, but not inside a call that hits.
+#pragma once
+
+#include <yard/config.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace yard::base {
+
+// Kinds are compared by their addresses.
+struct EventKind {
+  const char* name;
+  const char* group;             // the category of traces
+  bool error = false;            // something does not work as was wanted
+  size_t most = 256;             // events that are kept of a runtime
+  size_t most_of_subject = 256;  // lower for subjects that may flap and displace others
+};
+namespace event {
+inline constexpr EventKind kRules{"rules", "reload", false, kConfigHistory},  // others in force
+    kRulesRefused{"rules_refused", "reload", true}, kRollout{"rollout_started", "rollout"},
+    kAborted{"rollout_aborted", "rollout", true},
+    kBreakerOpened{"breaker_opened", "breaker", true, 256, 16},
+    kBreakerHalfOpen{"breaker_half_open", "breaker", false, 256, 16},
+    kBreakerClosed{"breaker_closed", "breaker", false, 256, 16},
+    kDeviceLost{"device_lost", "breaker", true}, kDeviceBack{"device_back", "breaker"},
+    kPluginLoaded{"plugin_loaded", "plugin"}, kPluginRefused{"plugin_refused", "plugin", true},
+    kPluginReplaced{"plugin_replaced", "plugin"}, kPluginUnloaded{"plugin_unloaded", "plugin"},
+    kChange{"change", "change"},  // by a client of live control
+    kUndo{"undo", "change"}, kChangeRefused{"change_refused", "change"};
+}  // namespace event
+
+struct Event {
+  const EventKind* kind;
+  uint64_t runtime = 0;  // Core::id
+  std::string subject;   // a file, a kernel, a plugin or a command
+  std::string reason{};
+  std::string who{};    // who caused it; empty if nobody did, or the Actor of the thread
+  uint64_t number = 0;  // the version of the rules, or the id of the change that was undone
+  // What a view needs beside the event, for as long as the runtime exists. Its destructor must not call foreign code.
+  std::shared_ptr<const void> detail{};
+  // These are set by record().
+  uint64_t id = 0;  // 1, 2, ...
+  std::chrono::system_clock::time_point at{};
+  int64_t process = 0;  // a forked child also has the events of its parent
+};
+// One line of JSON without its newline.
+std::string to_json(const Event& event);
+
+// Adds the event to the list and to the file, and returns its id. Cuts its texts and makes them printable. Returns 0 if
+// memory is short. The caller holds no Mutex of rank output or higher.
+uint64_t record(Event event) noexcept;
+// The events that have a larger id, oldest first.
+std::vector<Event> events(uint64_t after = 0);
+// Frees the details of a runtime's events.
+void forget_details(uint64_t runtime) noexcept;
+
+// From now on, a background thread appends events to this file, or to none if the path is empty. Creates the file. When it is
+// full, it becomes PATH.1, and replaces an earlier PATH.1. If it cannot be written, that is the error and nothing changes.
+Status write_events_to(const std::string& path);
+inline constexpr size_t kMostEventBytes = size_t{4} << 20;  // of the file
+
+// While it lives, events of this thread are said to be caused by `who`, unless there is an outer one.
+class Actor {
+ public:
+  explicit Actor(std::string who);
+  ~Actor();
+  Actor& operator=(Actor&&) = delete;
+
+  static std::string current();  // empty if there is none
+
+ private:
+  const std::string who_;
+  const Actor* const outer_;
+};
+
+}  // namespace yard::base

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Standard error that takes nothing: a pipe, a socket and a terminal that nobody reads.
+#include "base/stderr_lines.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <climits>
+#include <string>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/testing_files.h"
+
+namespace yard::base {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Makes `to` standard error until its end.
+class WithStderr {
+ public:
+  explicit WithStderr(int to) : before_(::dup(STDERR_FILENO)) { ::dup2(to, STDERR_FILENO); }
+  ~WithStderr() { ::dup2(before_.fd(), STDERR_FILENO); }
+  WithStderr(const WithStderr&) = delete;
+  WithStderr& operator=(const WithStderr&) = delete;
+
+ private:
+  const File before_;
+};
+
+struct Ends {
+  File read, write;
+};
+Ends pipe_ends() {
+  int ends[2];
+  if (::pipe(ends) != 0) std::abort();
+  return {File(ends[0]), File(ends[1])};
+}
+Ends socket_ends() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) std::abort();
+  return {File(ends[0]), File(ends[1])};
+}
+Ends terminal_ends() {
+  File master(::posix_openpt(O_RDWR | O_NOCTTY));
+  if (!master || ::grantpt(master.fd()) != 0 || ::unlockpt(master.fd()) != 0) return {};
+  File slave(::open(::ptsname(master.fd()), O_RDWR | O_NOCTTY));
+  return {std::move(master), std::move(slave)};
+}
+
+// Reads what is there.
+std::string drain(const File& from) {
+  std::string to;
+  char buffer[4096];
+  pollfd one{from.fd(), POLLIN, 0};
+  while (::poll(&one, 1, 200) > 0) {
+    const ssize_t n = ::read(from.fd(), buffer, sizeof buffer);
+    if (n <= 0) break;
+    to.append(buffer, static_cast<size_t>(n));
+  }
+  return to;
+}
+
+const std::string kLine = std::string(99, 'x') + '\n';
+
+// These tests hang where a write waits.
+void expect_lines_are_dropped_and_counted(const Ends& ends) {
+  const WithStderr now(ends.write.fd());
+  for (int i = 0; i < 10'000; ++i) write_or_drop_lines(kLine);
+  EXPECT_EQ(::fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0) << "others share it";
+  const std::string before = drain(ends.read);
+  EXPECT_THAT(before, HasSubstr("xxx"));
+  EXPECT_THAT(before, Not(HasSubstr("dropped")));
+  // A terminal may need a while until it takes more.
+  std::string after;
+  for (int i = 0; i < 50 && after.find("the last") == after.npos; ++i) {
+    write_or_drop_lines("the last\n");
+    after += drain(ends.read);
+  }
+  EXPECT_THAT(after, HasSubstr(" lines were dropped, because standard error took no more"));
+  EXPECT_THAT(after, HasSubstr("the last"));
+  const size_t count = std::stoul(after.substr(after.find("yard: ") + 6));
+  EXPECT_GT(count, 0u);
+  EXPECT_LE(count, 10'050u);
+}
+
+TEST(StderrLines, APipeThatNobodyReadsMakesNobodyWait) {
+  expect_lines_are_dropped_and_counted(pipe_ends());
+}
+TEST(StderrLines, ASocketThatNobodyReadsMakesNobodyWait) {
+  expect_lines_are_dropped_and_counted(socket_ends());
+}
+TEST(StderrLines, ATerminalThatNobodyReadsMakesNobodyWait) {
+  const Ends ends = terminal_ends();
+  if (!ends.write) GTEST_SKIP() << "there are no terminals here";
+  expect_lines_are_dropped_and_counted(ends);
+}
+
+TEST(StderrLines, TheDropsAreExactOnAPipe) {
+  const Ends ends = pipe_ends();
+  const WithStderr now(ends.write.fd());
+  for (int i = 0; i < 10'000; ++i) write_or_drop_lines(kLine);
+  const size_t arrived = drain(ends.read).size();
+  EXPECT_EQ(arrived % kLine.size(), 0u) << "only whole lines";
+  write_or_drop_lines("the last\n");
+  EXPECT_THAT(drain(ends.read),
+              HasSubstr("yard: " + std::to_string(10'000 - arrived / kLine.size()) + " lines"));
+}
+
+TEST(StderrLines, SomeLinesAreWholeLines) {
+  const Ends ends = pipe_ends();
+  const WithStderr now(ends.write.fd());
+  std::string many;
+  for (int i = 0; i < 10'000; ++i) many += kLine;
+  const size_t done = write_some_lines(many);
+  EXPECT_GT(done, 0u);
+  EXPECT_LT(done, many.size());
+  EXPECT_EQ(done % kLine.size(), 0u);
+  EXPECT_EQ(drain(ends.read).size(), done);
+  const std::string one(10 * PIPE_BUF, 'y');  // in pieces
+  EXPECT_EQ(write_some_lines(one), one.size());
+  EXPECT_EQ(drain(ends.read), one);
+}
+
+TEST(StderrLines, AFileGetsAll) {
+  const TempFolder folder;
+  std::string many;
+  for (int i = 0; i < 10'000; ++i) many += kLine;
+  {
+    const File file(::open((folder / "log").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600));
+    const WithStderr now(file.fd());
+    EXPECT_EQ(write_some_lines(many), many.size());
+    write_or_drop_lines("the last\n");
+  }
+  EXPECT_THAT(*read_small_file(folder / "log", 10 << 20), EndsWith(kLine + "the last\n"));
+}
+
+TEST(StderrLines, ABrokenPipeTakesNothingAndRaisesNoSignal) {
+  Ends ends = pipe_ends();
+  ends.read = File();
+  const WithStderr now(ends.write.fd());
+  EXPECT_EQ(write_some_lines(kLine), kLine.size());
+}
+
+TEST(StderrLines, ALogMessageDoesNotWait) {
+  const Ends ends = pipe_ends();
+  const WithStderr now(ends.write.fd());
+  for (int i = 0; i < 2'000; ++i) log_event(LogLevel::kError, "base", kLine);
+  EXPECT_THAT(drain(ends.read), HasSubstr("yard.base: xxx"));
+  log_event(LogLevel::kError, "base", "the last");
+  EXPECT_THAT(drain(ends.read), HasSubstr("lines were dropped"));
+}
+
+}  // namespace
+}  // namespace yard::base
