@@ -37,14 +37,15 @@ class OpOn<void(P...)> {
  public:
   OpOn(detail::Site* site, Status why, const Options* options) noexcept
       : site_(site), why_(std::move(why)), options_(options) {}
-  Status operator()(P... p) const {
+  YARD_MODE_TAG Status operator()(P... p) const {
     if (site_ == nullptr) return why_;
     if (options_ == nullptr) return Status::adopt(detail::call_typed_op<P...>(site_, p...));
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
     return Status::adopt(detail::dispatch_with(site_, args, *options_));
   }
   template <class... A>
-  requires detail::HasForeignTensor<sizeof...(P), A...> Status operator()(const A&... a) const {
+  requires detail::HasForeignTensor<sizeof...(P), A...> YARD_MODE_TAG Status
+  operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
   OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
@@ -70,7 +71,7 @@ class Op<void(P...)> {
   static_assert(sizeof...(P) <= YARD_MAX_ARGS, "more parameters than an op may have");
   explicit constexpr Op(const char* name) noexcept : name_(name) {}
 
-  [[nodiscard]] Status operator()(P... p) const {
+  [[nodiscard]] YARD_MODE_TAG Status operator()(P... p) const {
     detail::Site* site = site_.load(detail::kFollow);
     if (site == nullptr) [[unlikely]] {
       Status why;
@@ -80,7 +81,7 @@ class Op<void(P...)> {
   }
   template <class... A>
   requires detail::HasForeignTensor<sizeof...(P), A...>
-  [[nodiscard]] Status operator()(const A&... a) const {
+  [[nodiscard]] YARD_MODE_TAG Status operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
 

@@ -6,9 +6,11 @@
 //   yard::TensorView a(x.data(), yard::DType::f32, {8, 4096});
 //   yard::TensorView b(x.data(), yard::DType::f32, {8, 2048}, {4096, 1});  // strides, in elements
 //   yard::TensorView c = yard::view(x, {8, 4096});  // checks dtype and size of the container
+//   yard::TensorView d = yard::view(x.data() + 4096, {7, 4096});  // a pointer has no size to check
 //
 // Ops also take a program's own tensors if a function `yard_view` in their namespace gives views:
 //   yard::TensorView yard_view(const Tensor& t) { return {t.data(), kType, t.sizes()}; }
+// A class that keeps its view returns it by reference, which saves most of the time.
 #pragma once
 
 #include <yard/status.h>
@@ -116,6 +118,8 @@ class alignas(16) TensorView {
     return n;
   }
   YARD_API bool valid() const noexcept;  // whether dtype, rank and sizes are
+  // An invalid view, for memory that has only `there` elements. The errors of calls say so.
+  YARD_API static TensorView too_short(Sizes shape, size_t there) noexcept;
 
   TensorView with_data(void* data) const noexcept {
     TensorView v = *this;
@@ -154,15 +158,17 @@ class alignas(16) TensorView {
     t_.shape = t_.strides = dims_;
     form_ = {Form::kInexact, 0};
   }
-  // Stores two of dims_ at once.
+  // Stores two of dims_, constants at once. g++ would gather others in a vector register.
   [[gnu::always_inline]] void put(size_t at, int64_t a, int64_t b) noexcept {
-    *reinterpret_cast<Pair*>(dims_ + at) = Pair{a, b};
+    if (__builtin_constant_p(a) && __builtin_constant_p(b)) {
+      *reinterpret_cast<Pair*>(dims_ + at) = Pair{a, b};
+    } else {
+      static_cast<volatile int64_t*>(dims_)[at] = a;
+      static_cast<volatile int64_t*>(dims_)[at + 1] = b;
+    }
   }
-  [[gnu::always_inline]] void init(void* data, DType dtype, Sizes shape, Sizes strides,
-                                   Device device) noexcept {
-    const size_t rank = shape.size();
-    if (rank > YARD_MAX_RANK || (!strides.empty() && strides.size() != rank)) [[unlikely]]
-      return make_invalid();
+  // Sets everything but sizes, strides and the form.
+  [[gnu::always_inline]] void start(void* data, DType dtype, size_t rank, Device device) noexcept {
     const yard_dtype_t type = to_dlpack(dtype);
     const uint64_t rank_and_dtype =
         rank | uint64_t{type.code} << 32 | uint64_t{type.bits} << 40 | uint64_t{type.lanes} << 48;
@@ -173,25 +179,36 @@ class alignas(16) TensorView {
              static_cast<int64_t>(rank_and_dtype)};
     t_.shape = dims_, t_.strides = dims_ + rank;
     t_.byte_offset = t_.facts = 0, t_.origin = nullptr;
+  }
+  // Views are made for every call, so vectors and matrices have code of their own.
+  [[gnu::always_inline]] void init(void* data, DType dtype, Sizes shape, Sizes strides,
+                                   Device device) noexcept {
+    const size_t rank = shape.size();
     const bool given = !strides.empty();
-    if (rank == 2) {
-      const int64_t outer = given ? strides[0] : shape[1], inner = given ? strides[1] : 1;
-      put(0, shape[0], shape[1]), put(2, outer, inner);
-      set_form(dtype, device, type.bits != 0 && data != nullptr,
-               !given || (outer == shape[1] && inner == 1), {shape[0], shape[1], outer, inner});
-    } else if (rank == 1) {
-      const int64_t stride = given ? strides[0] : 1;
-      put(0, shape[0], stride);
-      set_form(dtype, device, type.bits != 0 && data != nullptr, stride == 1,
-               {shape[0], stride, 0, 0});
+    const bool exact = to_dlpack(dtype).bits != 0 && data != nullptr;
+    if (rank == 2 && (!given || strides.size() == 2)) {
+      start(data, dtype, 2, device);
+      const int64_t rows = shape[0], size = shape[1];
+      const int64_t outer = given ? strides[0] : size, inner = given ? strides[1] : 1;
+      put(0, rows, size), put(2, outer, inner);
+      set_form(dtype, device, exact, 2, !given || (outer == size && inner == 1),
+               {rows, size, outer, inner});
+    } else if (rank == 1 && (!given || strides.size() == 1)) {
+      start(data, dtype, 1, device);
+      const int64_t size = shape[0], stride = given ? strides[0] : 1;
+      put(0, size, stride);
+      set_form(dtype, device, exact, 1, stride == 1, {size, stride, 0, 0});
+    } else if (rank > YARD_MAX_RANK || (given && strides.size() != rank)) {
+      make_invalid();
     } else {
+      start(data, dtype, rank, device);
       set_dims(dtype, shape, strides);
     }
   }
 
   // `dims` is the beginning of dims_. `exact` is false without a dtype or data.
-  [[gnu::always_inline]] void set_form(DType dtype, Device device, bool exact, bool compact,
-                                       const int64_t (&dims)[4]) noexcept {
+  [[gnu::always_inline]] void set_form(DType dtype, Device device, bool exact, uint32_t rank,
+                                       bool compact, const int64_t (&dims)[4]) noexcept {
     const auto d = [&](size_t i) { return static_cast<uint64_t>(dims[i]); };
     const auto type = static_cast<uint32_t>(device.type),
                index = static_cast<uint32_t>(device.index);
@@ -199,9 +216,8 @@ class alignas(16) TensorView {
             ((d(0) >> 37) | (d(1) >> 20) | (d(2) >> 20) | (d(3) >> 24)) == 0;
     if (!exact) [[unlikely]]
       return set_inexact_form();
-    uint64_t head = static_cast<uint32_t>(dtype) | type << 6 | index << 11 |
-                    static_cast<uint32_t>(t_.ndim) << Form::kRank | (compact ? Form::kCompact : 0) |
-                    d(0) << Form::kFirst;
+    uint64_t head = static_cast<uint32_t>(dtype) | type << 6 | index << 11 | rank << Form::kRank |
+                    (compact ? Form::kCompact : 0) | d(0) << Form::kFirst;
     uint64_t rest = d(1) | d(2) << 20 | d(3) << 40;
     asm("" : "+r"(head), "+r"(rest));  // stored as two words, as calls load them: that is faster
     form_ = {head, rest};
@@ -216,15 +232,32 @@ class alignas(16) TensorView {
   Form form_;
 };
 
-// A compact view; invalid if the container has too few elements.
+namespace detail {
 template <class C>
+concept Sized = requires(C& c) {
+  std::size(c);
+};
+template <class P>
+concept Pointer = std::is_pointer_v<std::remove_reference_t<P>>;
+}  // namespace detail
+
+// A compact view of a container; too_short() if it has fewer elements than the shape.
+template <detail::Sized C>
 TensorView view(C& c, Sizes shape) noexcept {
   using T = std::remove_cvref_t<decltype(*std::data(c))>;
   static_assert(dtype_of<T> != DType::invalid, "no dtype for this element type: use TensorView");
   uint64_t numel = 1;
   for (const int64_t n : shape) numel *= static_cast<uint64_t>(n);
-  const bool fits = static_cast<int64_t>(numel) <= static_cast<int64_t>(std::size(c));
-  return TensorView(std::data(c), fits ? dtype_of<T> : DType::invalid, shape);
+  if (static_cast<int64_t>(numel) > static_cast<int64_t>(std::size(c))) [[unlikely]]
+    return TensorView::too_short(shape, std::size(c));
+  return TensorView(std::data(c), dtype_of<T>, shape);
+}
+// A view of the elements at a pointer. Strides are in elements; without them it is compact.
+template <detail::Pointer P>
+TensorView view(P&& data, Sizes shape, Sizes strides = {}) noexcept {
+  using T = std::remove_cvref_t<decltype(*data)>;
+  static_assert(dtype_of<T> != DType::invalid, "no dtype for this element type: use TensorView");
+  return TensorView(data, dtype_of<T>, shape, strides);
 }
 
 }  // namespace yard

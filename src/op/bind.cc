@@ -50,8 +50,7 @@ class Binder {
     std::string names;
     for (const Param& p : s_.params)
       if (!skipped(p)) names += (names.empty() ? "" : ", ") + p.name;
-    const auto n =
-        std::count_if(given.begin(), given.end(), [](const Given& g) { return g.name.empty(); });
+    const auto n = std::ranges::count(given, std::string_view(), &Given::name);
     return fail(fmt::format("too many arguments: takes ({}), got {} by position", names, n));
   }
 

@@ -320,6 +320,10 @@ size_t CallKeyHash::operator()(std::string_view key) const noexcept {
     std::memcpy(&word, key.data() + i * sizeof word, sizeof word);
     mix(lanes[i % 4], word);
   }
+  uint64_t last = 0;  // what is left of a text; keys of calls are whole words
+  const size_t rest = key.size() % sizeof last;
+  if (rest != 0) std::memcpy(&last, key.data() + key.size() - rest, rest);
+  mix(lanes[0], last);
   for (size_t i = 1; i < 4; ++i) mix(lanes[0], lanes[i]);
   return lanes[0];
 }

@@ -61,16 +61,14 @@ class CallSpecParser {
 
   bool arg(CallSpec& c) {
     const size_t start = in_.at();
-    if (c.args.size() == kMaxArgs)
-      return in_.fail("more than " + std::to_string(kMaxArgs) + " arguments");
+    if (c.args.size() == kMaxArgs) return in_.fail("more than {} arguments", kMaxArgs);
     SpecArg a;
     const std::string_view w = in_.word();
     if (!w.empty() && in_.accept('=')) {
       in_.seek(start);
       if (!in_.name("a parameter name", a.name) || !in_.accept('=')) return false;
       for (const SpecArg& other : c.args)
-        if (other.name == a.name)
-          return in_.fail_at(start, "argument '" + a.name + "' is given twice");
+        if (other.name == a.name) return in_.fail_at(start, "argument '{}' is given twice", a.name);
     } else {
       in_.seek(start);
       if (!c.args.empty() && !c.args.back().name.empty())
@@ -119,8 +117,7 @@ class CallSpecParser {
     auto& tensors = v.v.emplace<std::vector<TensorSpec>>();
     if (in_.accept(']')) return true;
     const auto item = [&] {
-      if (tensors.size() == kMaxList)
-        return in_.fail("more than " + std::to_string(kMaxList) + " tensors");
+      if (tensors.size() == kMaxList) return in_.fail("more than {} tensors", kMaxList);
       return tensor(tensors.emplace_back());
     };
     return in_.list(item) && in_.expect(']', "or ',' after a tensor of a list");
@@ -133,8 +130,7 @@ class CallSpecParser {
     if (in_.accept(';')) {
       if (!sizes(t.strides, true)) return false;
       if (t.strides.size() != t.shape.size())
-        return in_.fail_at(semicolon, std::to_string(t.shape.size()) + " sizes, but " +
-                                          std::to_string(t.strides.size()) + " strides");
+        return in_.fail_at(semicolon, "{} sizes, but {} strides", t.shape.size(), t.strides.size());
     }
     if (!in_.expect(']', "or ',' after a size")) return false;
     if (in_.raw() == '%' && !align(t)) return false;
@@ -148,8 +144,7 @@ class CallSpecParser {
   bool sizes(std::vector<int64_t>& out, bool strides) {
     return in_.list([&] {
       const size_t start = in_.at();
-      if (out.size() == YARD_MAX_RANK)
-        return in_.fail("more than " + std::to_string(YARD_MAX_RANK) + " dimensions");
+      if (out.size() == YARD_MAX_RANK) return in_.fail("more than {} dimensions", YARD_MAX_RANK);
       int64_t& n = out.emplace_back();
       if (!in_.integer(strides ? "a stride" : "a size", n)) return false;
       return n >= 0 || strides || in_.fail_at(start, "a size is not negative");
@@ -198,7 +193,7 @@ class CallSpecParser {
         for (const auto& f : kCallFlags) known.emplace_back(f.first);
         return in_.expected("a flag (" + base::one_of(known) + ")", base::did_you_mean(w, known));
       }
-      if ((out & flag->second) != 0) return in_.fail("flag '" + std::string(w) + "' is repeated");
+      if ((out & flag->second) != 0) return in_.fail("flag '{}' is repeated", w);
       out |= flag->second;
       in_.word();
     }
@@ -212,7 +207,7 @@ class CallSpecParser {
       if (!label_text(name) || !in_.expect('=', "after the name of a label") || !label_text(value))
         return false;
       for (const auto& other : out)
-        if (other.first == name) return in_.fail_at(start, "label '" + name + "' is given twice");
+        if (other.first == name) return in_.fail_at(start, "label '{}' is given twice", name);
       out.emplace_back(std::move(name), std::move(value));
       return true;
     };

@@ -72,7 +72,7 @@ class Compiler {
   using Op = Step::Op;
 
   const Param& param(size_t i) const { return s_.params[i]; }
-  size_t count() const { return s_.params.size(); }
+  uint8_t count() const { return program_.arg_count_; }
   uint8_t index_of(const std::string& name) const {
     return static_cast<uint8_t>(s_.index_of(name));
   }
@@ -82,41 +82,241 @@ class Compiler {
   }
   // Whether more than one tensor, a clause or an int parameter uses a name.
   bool is_shared(const std::string& name) const {
-    return uses_.at(name) > 1 || asked_.count(name) != 0 || is_int(name);
+    return uses_.at(name) > 1 || asked_.contains(name) || is_int(name);
   }
 
-  void outputs();
-  void count_uses();
+  void outputs() {
+    for (uint8_t i = 0; i < count(); ++i) {
+      if (param(i).is_output()) cold_.outputs.push_back(i);
+      if (param(i).access == Access::kReadWrite) cold_.has_inout = true;
+    }
+    for (const Clause& c : s_.clauses)
+      if (c.kind == Clause::Kind::kMayAlias)
+        cold_.aliases.emplace_back(index_of(c.left.name), index_of(c.right.name));
+  }
 
-  void make_relations();
+  void count_uses() {
+    for (const Param& p : s_.params) {
+      if (!p.variable.empty()) uses_[p.variable] += uses_in(p);
+      for (const Dim& d : p.dims)
+        if (!d.name.empty()) uses_[d.name] += uses_in(p);
+    }
+    for (const Clause& c : s_.clauses)
+      for (const Term* t : {&c.left, &c.right})
+        if (!t->name.empty() && c.kind != Clause::Kind::kElements) asked_.insert(t->name);
+  }
+
+  // ---- The quick check of simple schemas ----
+
   // Whether nothing but tensors that are given is checked, and of the output only its dtype.
-  bool is_simple(const Param& output) const;
+  bool is_simple(const Param& output) const {
+    const auto simple = [&](const Param& p) {
+      if (p.kind == Kind::kEnum || (p.kind == Kind::kInt && uses_.contains(p.name))) return false;
+      return !p.is_tensor() || (is_required(p) && p.is_written() == (&p == &output));
+    };
+    const auto harmless = [&](const Clause& c) {
+      return c.kind == Clause::Kind::kElements || c.kind == Clause::Kind::kMayAlias ||
+             (c.kind == Clause::Kind::kDTypes && c.left.name == output.variable);
+    };
+    std::set<std::string> names;
+    const auto free = [&](const Dim& d) {
+      return d.kind != Dim::Kind::kConstant && !d.broadcast && d.number == 1 &&
+             (d.name.empty() || names.insert(d.name).second);
+    };
+    return std::ranges::all_of(s_.params, simple) && std::ranges::all_of(s_.clauses, harmless) &&
+           std::ranges::all_of(output.dims, free);
+  }
+
   // How a tensor relates to the output; nothing if a relation cannot express it.
-  std::optional<Program::Relation> relate(const Param& output, size_t i) const;
+  std::optional<Program::Relation> relate(const Param& output, uint8_t i) const {
+    const Param& p = param(i);
+    const FixedFacts facts(p);
+    Program::Relation r{.arg = i,
+                        .same = static_cast<uint32_t>(YARD_FACTS_DEVICE),
+                        .fixed = facts.mask | static_cast<uint32_t>(YARD_FACTS_VALID),
+                        .want = facts.value | static_cast<uint32_t>(YARD_FACTS_VALID)};
+    if (!p.variable.empty()) {
+      if (p.variable != output.variable) return std::nullopt;
+      r.same |= static_cast<uint32_t>(YARD_FACTS_DTYPE);
+    }
+    const size_t n = p.dims.size();
+    if (p.has_leading() ? n != output.dims.size() : n > output.trailing()) return std::nullopt;
+    for (size_t k = 0; k < n; ++k) {
+      const Dim& a = output.dims[output.dims.size() - n + k];
+      Dim b = p.dims[k];
+      if (k + 1 == n && b.kind == Dim::Kind::kNamed && b.number <= 255)
+        r.scale = static_cast<uint8_t>(std::exchange(b.number, 1));
+      if (!same_dim(a, b)) return std::nullopt;
+    }
+    r.dims = p.has_leading() ? Program::kAllDims : static_cast<uint8_t>(n);
+    if (p.has_leading()) r.same |= static_cast<uint32_t>(YARD_FACTS_RANK);
+    return r;
+  }
+
+  void make_relations() {
+    if (cold_.outputs.size() != 1 || count() > Program::kMaxRelations) return;
+    const uint8_t out = cold_.outputs[0];
+    const Param& output = param(out);
+    if (!is_simple(output)) return;
+    // The quick check accepts plain outputs only: they never overlap themselves.
+    const FixedFacts facts(output);
+    constexpr auto kBits = static_cast<uint32_t>(YARD_FACTS_VALID | YARD_FACTS_PLAIN);
+    std::vector<Program::Relation> all = {
+        {.arg = out, .fixed = facts.mask | kBits, .want = facts.value | kBits}};
+    for (uint8_t i = 0; i < count(); ++i) {
+      if (i == out || !param(i).is_tensor()) continue;
+      const auto relation = relate(output, i);
+      if (!relation) return;
+      all.push_back(*relation);
+    }
+    std::ranges::copy(all, program_.relations_);
+    program_.relation_count_ = static_cast<uint8_t>(all.size());
+    program_.min_rank_ = static_cast<uint8_t>(output.trailing());
+    if (const auto* dtypes = s_.dtypes_of(output.variable)) program_.dtypes_ = mask_of(*dtypes);
+  }
+
+  // ---- The steps ----
 
   uint8_t reg(const std::string& name) {
     const auto [it, fresh] = regs_.try_emplace(name, static_cast<uint8_t>(regs_.size()));
     if (fresh) cold_.names.push_back(name);
     return it->second;
   }
+  uint8_t reg(const Dim& d) { return reg(d.kind == Dim::Kind::kLeading ? "*" + d.name : d.name); }
   void emit(const Step& s) { cold_.steps.push_back(s); }
   // Makes the steps that `f` emits a group for the tensors of a parameter.
   template <class F>
-  void group(size_t arg, const F& f) {
+  void group(uint8_t arg, const F& f) {
     const size_t at = cold_.steps.size();
-    emit({.op = Op::kTensors, .arg = static_cast<uint8_t>(arg)});
+    emit({.op = Op::kTensors, .arg = arg});
     f();
     cold_.steps[at].value = cold_.steps.size() - at - 1;
     if (cold_.steps[at].value == 0) cold_.steps.pop_back();
   }
 
-  void make_steps();
-  void type(size_t i);
-  void dims(size_t i);
-  void broadcasts(size_t i);
-  void products();
-  void clause(size_t k);
-  void overlaps(size_t w);
+  void make_steps() {
+    for (uint8_t i = 0; i < count(); ++i)
+      if (param(i).kind == Kind::kEnum)
+        emit({.op = Op::kEnum, .arg = i, .value = param(i).enumerators.size()});
+    for (uint8_t i = 0; i < count(); ++i)
+      if (param(i).is_tensor()) emit({.op = Op::kReadable, .arg = i});
+    for (uint8_t i = 0; i < count(); ++i)
+      if (const Param& p = param(i);
+          p.kind == Kind::kInt && (uses_.contains(p.name) || asked_.contains(p.name)))
+        emit({.op = Op::kInt, .arg = i, .reg = reg(p.name)});
+    // Messages compare outputs with inputs, and optional tensors with required ones.
+    for (const int pass : {0, 1, 2, 3})
+      for (uint8_t i = 0; i < count(); ++i)
+        if (param(i).is_tensor() &&
+            (param(i).is_output() ? 2 : 0) + (is_required(param(i)) ? 0 : 1) == pass)
+          group(i, [&] {
+            type(i);
+            dims(i);
+          });
+    for (uint8_t i = 0; i < count(); ++i)
+      if (param(i).is_tensor()) group(i, [&] { broadcasts(i); });
+    products();
+    for (size_t k = 0; k < s_.clauses.size(); ++k) clause(k);
+    for (uint8_t i = 0; i < count(); ++i)
+      if (param(i).is_tensor() && param(i).is_written()) overlaps(i);
+  }
+
+  void type(uint8_t i) {
+    const Param& p = param(i);
+    const FixedFacts facts(p);
+    Step s{.op = Op::kType, .arg = i, .mask = facts.mask, .value = facts.value};
+    if (p.has_leading()) s.axis = static_cast<uint8_t>(p.trailing());
+    if (!p.variable.empty() && is_shared(p.variable)) s.reg = reg(p.variable);
+    emit(s);
+  }
+
+  // A step about dimension k of a parameter. A leading group ends before its axis.
+  Step dim_step(Op op, uint8_t i, size_t k) const {
+    const Dim& d = param(i).dims[k];
+    const size_t after = param(i).dims.size() - k - (d.kind == Dim::Kind::kLeading ? 1 : 0);
+    return {.op = op,
+            .arg = i,
+            .axis = static_cast<uint8_t>(after),
+            .value = static_cast<uint64_t>(d.number)};
+  }
+
+  void dims(uint8_t i) {
+    for (size_t k = 0; k < param(i).dims.size(); ++k) {
+      const Dim& d = param(i).dims[k];
+      if (d.kind == Dim::Kind::kConstant) emit(dim_step(Op::kConstant, i, k));
+      // A factor is a check of its own.
+      if (d.name.empty() || d.broadcast || (d.number == 1 && !is_shared(d.name))) continue;
+      Step s = dim_step(d.kind == Dim::Kind::kLeading ? Op::kLeading : Op::kDim, i, k);
+      s.reg = reg(d);
+      emit(s);
+    }
+  }
+
+  void broadcasts(uint8_t i) {
+    for (size_t k = 0; k < param(i).dims.size(); ++k) {
+      const Dim& d = param(i).dims[k];
+      if (!d.broadcast) continue;
+      const bool leading = d.kind == Dim::Kind::kLeading;
+      Step s = dim_step(leading ? Op::kLeadingBroadcast : Op::kBroadcast, i, k);
+      s.reg = reg(d);
+      emit(s);
+    }
+  }
+
+  // Clauses read a leading group as the product of its dimensions.
+  void products() {
+    for (const auto& name : asked_) {
+      const auto leading = regs_.find("*" + name);
+      if (leading == regs_.end()) continue;
+      const uint8_t source = leading->second;
+      emit({.op = Op::kProduct, .reg = reg(name), .other = source});
+    }
+  }
+
+  void clause(size_t k) {
+    const Clause& c = s_.clauses[k];
+    const auto reg_of = [&](const Term& t) { return t.name.empty() ? Step::kNoReg : reg(t.name); };
+    switch (c.kind) {
+      case Clause::Kind::kDTypes:
+        return emit(
+            {.op = Op::kDTypeSet, .reg = reg_of(c.left), .mask = mask_of(c.dtypes), .value = k});
+      case Clause::Kind::kIff:
+      case Clause::Kind::kOr:
+        return emit({.op = c.kind == Clause::Kind::kIff ? Op::kIff : Op::kOr,
+                     .arg = index_of(c.left.name),
+                     .other = index_of(c.right.name)});
+      case Clause::Kind::kIffDTypes:
+        return emit({.op = Op::kIffDTypes,
+                     .arg = index_of(c.left.name),
+                     .reg = reg_of(c.right),
+                     .mask = mask_of(c.dtypes),
+                     .value = k});
+      case Clause::Kind::kMultiple:
+      case Clause::Kind::kCompare: {
+        Step s{.op = Op::kCompare, .reg = reg_of(c.left), .other = reg_of(c.right), .value = k};
+        if (c.guard != Clause::Guard::kNone) s.arg = index_of(c.guard_param);
+        return emit(s);
+      }
+      case Clause::Kind::kFloat: {
+        Step s{.op = Op::kFloat, .arg = index_of(c.left.name), .value = k};
+        if (c.guard != Clause::Guard::kNone) s.other = index_of(c.guard_param);
+        return emit(s);
+      }
+      case Clause::Kind::kElements:
+      case Clause::Kind::kMayAlias: return;
+    }
+  }
+
+  void overlaps(uint8_t w) {
+    emit({.op = Op::kSelf, .arg = w});
+    for (uint8_t t = 0; t < count(); ++t) {
+      const Param& q = param(t);
+      if (!q.is_tensor() || (q.is_written() && t < w)) continue;
+      if (t == w && q.kind != Kind::kTensorList) continue;
+      const bool may_alias = base::contains(cold_.aliases, std::pair(w, t));
+      emit({.op = Op::kPair, .arg = w, .other = t, .value = may_alias});
+    }
+  }
 
   Schema s_;
   Program program_;
@@ -125,213 +325,6 @@ class Compiler {
   std::map<std::string, size_t> uses_;  // of dimensions and dtype variables, by tensors
   std::set<std::string> asked_;         // names in clauses
 };
-
-void Compiler::outputs() {
-  for (size_t i = 0; i < count(); ++i) {
-    if (param(i).is_output()) cold_.outputs.push_back(static_cast<uint8_t>(i));
-    if (param(i).access == Access::kReadWrite) cold_.has_inout = true;
-  }
-  for (const Clause& c : s_.clauses)
-    if (c.kind == Clause::Kind::kMayAlias)
-      cold_.aliases.emplace_back(s_.index_of(c.left.name), s_.index_of(c.right.name));
-}
-
-void Compiler::count_uses() {
-  for (const Param& p : s_.params) {
-    if (!p.variable.empty()) uses_[p.variable] += uses_in(p);
-    for (const Dim& d : p.dims)
-      if (!d.name.empty()) uses_[d.name] += uses_in(p);
-  }
-  for (const Clause& c : s_.clauses)
-    for (const Term* t : {&c.left, &c.right})
-      if (!t->name.empty() && c.kind != Clause::Kind::kElements) asked_.insert(t->name);
-}
-
-bool Compiler::is_simple(const Param& output) const {
-  const auto simple = [&](const Param& p) {
-    if (p.kind == Kind::kEnum || (p.kind == Kind::kInt && uses_.count(p.name) != 0)) return false;
-    return !p.is_tensor() || (is_required(p) && p.is_written() == (&p == &output));
-  };
-  const auto harmless = [&](const Clause& c) {
-    return c.kind == Clause::Kind::kElements || c.kind == Clause::Kind::kMayAlias ||
-           (c.kind == Clause::Kind::kDTypes && c.left.name == output.variable);
-  };
-  std::set<std::string> names;
-  const auto free = [&](const Dim& d) {
-    return d.kind != Dim::Kind::kConstant && !d.broadcast && d.number == 1 &&
-           (d.name.empty() || names.insert(d.name).second);
-  };
-  return std::ranges::all_of(s_.params, simple) && std::ranges::all_of(s_.clauses, harmless) &&
-         std::ranges::all_of(output.dims, free);
-}
-
-std::optional<Program::Relation> Compiler::relate(const Param& output, size_t i) const {
-  const Param& p = param(i);
-  const FixedFacts facts(p);
-  Program::Relation r{.arg = static_cast<uint8_t>(i),
-                      .same = static_cast<uint32_t>(YARD_FACTS_DEVICE),
-                      .fixed = facts.mask | static_cast<uint32_t>(YARD_FACTS_VALID),
-                      .want = facts.value | static_cast<uint32_t>(YARD_FACTS_VALID)};
-  if (!p.variable.empty()) {
-    if (p.variable != output.variable) return std::nullopt;
-    r.same |= static_cast<uint32_t>(YARD_FACTS_DTYPE);
-  }
-  const size_t n = p.dims.size();
-  if (p.has_leading() ? n != output.dims.size() : n > output.trailing()) return std::nullopt;
-  for (size_t k = 0; k < n; ++k) {
-    const Dim& a = output.dims[output.dims.size() - n + k];
-    Dim b = p.dims[k];
-    if (k + 1 == n && b.kind == Dim::Kind::kNamed && b.number <= 255)
-      r.scale = static_cast<uint8_t>(std::exchange(b.number, 1));
-    if (!same_dim(a, b)) return std::nullopt;
-  }
-  r.dims = p.has_leading() ? Program::kAllDims : static_cast<uint8_t>(n);
-  if (p.has_leading()) r.same |= static_cast<uint32_t>(YARD_FACTS_RANK);
-  return r;
-}
-
-void Compiler::make_relations() {
-  if (cold_.outputs.size() != 1 || count() > Program::kMaxRelations) return;
-  const size_t out = cold_.outputs[0];
-  const Param& output = param(out);
-  if (!is_simple(output)) return;
-  // The quick check accepts plain outputs only: they never overlap themselves.
-  const FixedFacts facts(output);
-  constexpr auto kBits = static_cast<uint32_t>(YARD_FACTS_VALID | YARD_FACTS_PLAIN);
-  std::vector<Program::Relation> all = {
-      {.arg = static_cast<uint8_t>(out), .fixed = facts.mask | kBits, .want = facts.value | kBits}};
-  for (size_t i = 0; i < count(); ++i) {
-    if (i == out || !param(i).is_tensor()) continue;
-    const auto relation = relate(output, i);
-    if (!relation) return;
-    all.push_back(*relation);
-  }
-  std::copy(all.begin(), all.end(), program_.relations_);
-  program_.relation_count_ = static_cast<uint8_t>(all.size());
-  program_.min_rank_ = static_cast<uint8_t>(output.trailing());
-  for (const Clause& c : s_.clauses)
-    if (c.kind == Clause::Kind::kDTypes) program_.dtypes_ &= mask_of(c.dtypes);
-}
-
-void Compiler::make_steps() {
-  for (size_t i = 0; i < count(); ++i)
-    if (param(i).kind == Kind::kEnum)
-      emit({.op = Op::kEnum, .arg = static_cast<uint8_t>(i), .value = param(i).enumerators.size()});
-  for (size_t i = 0; i < count(); ++i)
-    if (param(i).is_tensor()) emit({.op = Op::kReadable, .arg = static_cast<uint8_t>(i)});
-  for (size_t i = 0; i < count(); ++i)
-    if (const Param& p = param(i);
-        p.kind == Kind::kInt && (uses_.count(p.name) != 0 || asked_.count(p.name) != 0))
-      emit({.op = Op::kInt, .arg = static_cast<uint8_t>(i), .reg = reg(p.name)});
-  // Messages compare outputs with inputs, and optional tensors with required ones.
-  for (const int pass : {0, 1, 2, 3})
-    for (size_t i = 0; i < count(); ++i)
-      if (param(i).is_tensor() &&
-          (param(i).is_output() ? 2 : 0) + (is_required(param(i)) ? 0 : 1) == pass)
-        group(i, [&] {
-          type(i);
-          dims(i);
-        });
-  for (size_t i = 0; i < count(); ++i)
-    if (param(i).is_tensor()) group(i, [&] { broadcasts(i); });
-  products();
-  for (size_t k = 0; k < s_.clauses.size(); ++k) clause(k);
-  for (size_t i = 0; i < count(); ++i)
-    if (param(i).is_tensor() && param(i).is_written()) overlaps(i);
-}
-
-void Compiler::type(size_t i) {
-  const Param& p = param(i);
-  const FixedFacts facts(p);
-  Step s{.op = Op::kType, .arg = static_cast<uint8_t>(i), .mask = facts.mask, .value = facts.value};
-  if (p.has_leading()) s.axis = static_cast<uint8_t>(p.trailing());
-  if (!p.variable.empty() && is_shared(p.variable)) s.reg = reg(p.variable);
-  emit(s);
-}
-
-void Compiler::dims(size_t i) {
-  const Param& p = param(i);
-  for (size_t k = 0; k < p.dims.size(); ++k) {
-    const Dim& d = p.dims[k];
-    const auto axis = static_cast<uint8_t>(p.dims.size() - k);
-    Step s{.op = Op::kConstant, .arg = static_cast<uint8_t>(i), .axis = axis};
-    s.value = static_cast<uint64_t>(d.number);
-    if (d.kind == Dim::Kind::kConstant) emit(s);
-    // A factor is a check of its own.
-    if (d.name.empty() || d.broadcast || (d.number == 1 && !is_shared(d.name))) continue;
-    s.op = Op::kDim;
-    if (d.kind == Dim::Kind::kLeading) s.op = Op::kLeading, --s.axis;
-    s.reg = reg(d.kind == Dim::Kind::kLeading ? "*" + d.name : d.name);
-    emit(s);
-  }
-}
-
-void Compiler::broadcasts(size_t i) {
-  const Param& p = param(i);
-  for (size_t k = 0; k < p.dims.size(); ++k) {
-    const Dim& d = p.dims[k];
-    if (!d.broadcast) continue;
-    const bool leading = d.kind == Dim::Kind::kLeading;
-    emit({.op = leading ? Op::kLeadingBroadcast : Op::kBroadcast,
-          .arg = static_cast<uint8_t>(i),
-          .axis = static_cast<uint8_t>(p.dims.size() - k - (leading ? 1 : 0)),
-          .reg = reg(leading ? "*" + d.name : d.name),
-          .value = static_cast<uint64_t>(d.number)});
-  }
-}
-
-// Clauses read a leading group as the product of its dimensions.
-void Compiler::products() {
-  for (const auto& name : asked_) {
-    const auto leading = regs_.find("*" + name);
-    if (leading == regs_.end()) continue;
-    const uint8_t source = leading->second;
-    emit({.op = Op::kProduct, .reg = reg(name), .other = source});
-  }
-}
-
-void Compiler::clause(size_t k) {
-  const Clause& c = s_.clauses[k];
-  const auto reg_of = [&](const Term& t) { return t.name.empty() ? Step::kNoReg : reg(t.name); };
-  switch (c.kind) {
-    case Clause::Kind::kDTypes:
-      return emit(
-          {.op = Op::kDTypeSet, .reg = reg_of(c.left), .mask = mask_of(c.dtypes), .value = k});
-    case Clause::Kind::kIff:
-    case Clause::Kind::kOr:
-      return emit({.op = c.kind == Clause::Kind::kIff ? Op::kIff : Op::kOr,
-                   .arg = index_of(c.left.name),
-                   .other = index_of(c.right.name)});
-    case Clause::Kind::kIffDTypes:
-      return emit({.op = Op::kIffDTypes,
-                   .arg = index_of(c.left.name),
-                   .reg = reg_of(c.right),
-                   .mask = mask_of(c.dtypes),
-                   .value = k});
-    case Clause::Kind::kMultiple:
-    case Clause::Kind::kCompare: {
-      Step s{.op = Op::kCompare, .reg = reg_of(c.left), .other = reg_of(c.right), .value = k};
-      if (c.guard != Clause::Guard::kNone) s.arg = index_of(c.guard_param);
-      return emit(s);
-    }
-    case Clause::Kind::kElements:
-    case Clause::Kind::kMayAlias: return;
-  }
-}
-
-void Compiler::overlaps(size_t w) {
-  const auto arg = static_cast<uint8_t>(w);
-  emit({.op = Op::kSelf, .arg = arg});
-  for (size_t t = 0; t < count(); ++t) {
-    const Param& q = param(t);
-    if (!q.is_tensor() || (q.is_written() && t < w)) continue;
-    if (t == w && q.kind != Kind::kTensorList) continue;
-    emit({.op = Op::kPair,
-          .arg = arg,
-          .other = static_cast<uint8_t>(t),
-          .value = base::contains(cold_.aliases, std::pair<uint8_t, uint8_t>(w, t))});
-  }
-}
 
 Result<Program> Program::compile(std::string_view schema_text) {
   Result<Schema> s = parse_schema(schema_text);

@@ -17,6 +17,9 @@ inline std::span<const yard_tensor_t* const> tensors_of(const yard_value_t& v) n
   return {};
 }
 
+// The dtype of TensorView::too_short(), whose origin is the number of elements there.
+inline constexpr yard_dtype_t kTooShort = {0x7f, 0, 0};
+
 // Whether sizes and strides of a tensor are those of whole blocks.
 inline bool has_whole_units(const yard_tensor_t* t) noexcept {
   const int64_t unit = yard_unit_elements(t->dtype);

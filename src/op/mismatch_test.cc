@@ -58,7 +58,12 @@ TEST(Mismatch, TensorsThatCannotBeRead) {
   const int64_t shape[] = {2, -3};
   yard_tensor_t t{};
   t.device = {1, 0};
-  EXPECT_EQ(message(t), start + "an unknown dtype (code 0, bits 0, lanes 0)");
+  EXPECT_EQ(message(t), start +
+                            "no dtype, as in a TensorView that was made without one, with more "
+                            "than 8 dimensions or with strides of another rank");
+  EXPECT_EQ(message(TensorView(&t, DType::f32, {1, 1, 1, 1, 1, 1, 1, 1, 1}).c()), message(t));
+  t.dtype = {9, 8, 1};
+  EXPECT_EQ(message(t), start + "an unknown dtype (code 9, bits 8, lanes 1)");
   t.dtype = to_dlpack(DType::f32);
   t.ndim = -1;
   EXPECT_EQ(message(t), start + "a negative rank (-1)");
@@ -73,6 +78,13 @@ TEST(Mismatch, TensorsThatCannotBeRead) {
   const int64_t huge[] = {1ll << 40, 1ll << 40};
   t.device.type = 1, t.shape = huge;
   EXPECT_EQ(message(t), start + "a size that overflows 63 bits");
+  std::vector<float> ten(10);
+  EXPECT_EQ(message(view(ten, {4, 8}).c()),
+            start + "its shape needs 32 elements, and 10 are there");
+  EXPECT_EQ(message(view(ten, {4, 8}).with_data(ten.data()).c()), message(view(ten, {4, 8}).c()));
+  EXPECT_EQ(message(view(ten, {-4, -8}).c()), start + "a negative size (-4 in dimension 0)");
+  EXPECT_EQ(message(view(ten, {1ll << 40, 11, 1ll << 23}).c()),
+            start + "a size that overflows 63 bits");
   t.ndim = 1;
   EXPECT_EQ(message(t), start + "no facts, although it could be read");
 }
@@ -161,6 +173,22 @@ TEST(Mismatch, Clauses) {
       rotary(none(), c, s),
       "rotary_embedding: expected cache == tokens unless positions, got cache = 9, tokens = 4");
   EXPECT_EQ(rotary(v.tensor(DType::i32, {4}), c, s), "");
+}
+
+TEST(Mismatch, NumbersThatClausesExclude) {
+  constexpr const char* kSchema =
+      "f(out!: T[n], mask?: T[n], eps: float) where eps >= 0, eps < 3e38, eps != 2 if mask";
+  Values v;
+  const yard_value_t out = v.f32({4}), mask = v.f32({4});
+  const auto with = [&](double eps, bool masked = false) {
+    return why(kSchema, {out, masked ? mask : none(), number(eps)});
+  };
+  for (const double fits : {0.0, -0.0, 1e-300, 2.0, 2.9e38}) EXPECT_EQ(with(fits), "") << fits;
+  EXPECT_EQ(with(-1e-300), "f: invalid argument 'eps': expected eps >= 0, got -1e-300");
+  EXPECT_EQ(with(4e38), "f: invalid argument 'eps': expected eps < 3e38, got 4e38");
+  EXPECT_EQ(with(__builtin_inf()), "f: invalid argument 'eps': expected eps < 3e38, got inf");
+  EXPECT_EQ(with(__builtin_nan("")), "f: invalid argument 'eps': expected eps >= 0, got nan");
+  EXPECT_EQ(with(2, true), "f: invalid argument 'eps': expected eps != 2 if mask, got 2.0");
 }
 
 TEST(Mismatch, Memory) {

@@ -22,9 +22,7 @@ int64_t stride_of(const yard_tensor_t& t, int axis) noexcept {
 }
 
 bool is_empty(const yard_tensor_t& t) noexcept {
-  for (int i = 0; i < t.ndim; ++i)
-    if (t.shape[i] == 0) return true;
-  return false;
+  return std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim;
 }
 
 // Is there an x with 0 <= x[i] <= limit[i] and sum(factor[i] * x[i]) == target?
@@ -78,14 +76,7 @@ class BoundedSum {
   struct Term {
     Wide factor, limit;
   };
-  static Wide gcd(Wide a, Wide b) noexcept {
-    while (b != 0) {
-      const Wide r = a % b;
-      a = b;
-      b = r;
-    }
-    return a;
-  }
+  static Wide gcd(Wide a, Wide b) noexcept { return b == 0 ? a : gcd(b, a % b); }
   bool search(int i, Wide target) noexcept {
     if (target < 0 || target > reach_[i]) return false;
     if (unit_[i] == 0) return target == 0;

@@ -89,10 +89,8 @@ Field named_field(const Schema& s, const Dim& named) {
   Field f;
   f.kind = leading ? Field::Kind::kProduct : Field::Kind::kDim;
   for (const auto& [rank, source] : candidates) {
-    const auto is_same = [arg = source.arg](const Field::Source& other) {
-      return other.arg == arg;
-    };
-    const bool again = std::any_of(f.sources, f.sources + f.count, is_same);
+    const auto* const end = f.sources + f.count;
+    const bool again = std::ranges::find(f.sources, end, source.arg, &Field::Source::arg) != end;
     if (again || f.count == kMaxSources) continue;
     f.sources[f.count++] = source;
     if (rank < 4) break;  // required: no other is needed

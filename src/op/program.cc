@@ -22,8 +22,20 @@ bool Program::has_aliases() const noexcept { return !cold_->aliases.empty(); }
 
 bool Program::checks_scalars() const noexcept {
   return std::ranges::any_of(cold_->steps, [](const Step& s) {
-    return s.op == Step::Op::kEnum || s.op == Step::Op::kInt;
+    return s.op == Step::Op::kEnum || s.op == Step::Op::kInt || s.op == Step::Op::kFloat;
   });
+}
+
+bool Program::writes_nothing(const yard_value_t* args) const noexcept {
+  bool any = false;
+  for (uint32_t i = 0; i < arg_count_; ++i) {
+    if (!schema().params[i].is_written()) continue;
+    for (const yard_tensor_t* t : tensors_of(args[i])) {
+      if ((t->facts >> YARD_FACTS_SPAN_SHIFT) != 0) return false;
+      any = true;
+    }
+  }
+  return any;
 }
 
 bool Program::may_alias(uint32_t output, uint32_t input) const noexcept {

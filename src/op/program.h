@@ -66,13 +66,16 @@ class Program {
   // without data are taken to overlap nothing. No allocation, no lock.
   int32_t fits(const yard_value_t* args) const noexcept;
 
-  // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
+  // fits() for a call that is about to run: -1 also if a tensor that has elements has no data, or if
+  // the call writes_nothing().
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
-  // Whether fits() depends on integer arguments: an enum's range, a dimension that equals an argument.
+  // Whether fits() depends on scalars: an enum's range, a dimension that equals an argument, a clause.
   bool checks_scalars() const noexcept;
   // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
   bool has_null_data(const yard_value_t* args) const noexcept;
+  // Whether no tensor that the call writes has elements, so that no kernel needs to run. Requires the same.
+  bool writes_nothing(const yard_value_t* args) const noexcept;
 
   // ---- Errors and preparation ----
 
@@ -116,7 +119,7 @@ class Program {
   static bool pointers_fit(const yard_value_t& v) noexcept;
   static bool is_related(const Relation& r, const yard_tensor_t& out,
                          const yard_tensor_t& t) noexcept;
-  // Accepts calls of plain tensors that have data and do not overlap.
+  // Accepts calls of plain tensors that have data and do not overlap, if the output has elements.
   bool fits_quickly(const yard_value_t* args) const noexcept;
   [[gnu::noinline]] int32_t fits_steps(const yard_value_t* args) const noexcept;
 
@@ -168,7 +171,7 @@ inline bool Program::fits_quickly(const yard_value_t* args) const noexcept {
   const uint64_t rank = (out.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
   if (((static_cast<uint32_t>(out.facts) ^ relations_[0].want) & relations_[0].fixed) != 0 ||
       rank < min_rank_ || ((dtypes_ >> (out.facts & YARD_FACTS_DTYPE)) & 1) == 0 ||
-      out.data == nullptr)
+      out.data == nullptr || (out.facts >> YARD_FACTS_SPAN_SHIFT) == 0)
     return false;
   for (uint32_t i = 1; i < relation_count_; ++i)
     if (!is_related(relations_[i], out, *args[relations_[i].arg].u.tensor)) return false;
@@ -183,7 +186,7 @@ inline int32_t Program::fits_live(const yard_value_t* args) const noexcept {
   if (fits_quickly(args)) [[likely]]
     return 0;
   const int32_t flags = fits_steps(args);
-  return flags >= 0 && has_null_data(args) ? -1 : flags;
+  return flags >= 0 && (has_null_data(args) || writes_nothing(args)) ? -1 : flags;
 }
 
 inline bool Program::has_null_data(const yard_value_t* args) const noexcept {

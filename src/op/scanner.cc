@@ -35,7 +35,7 @@ bool Scanner::expect(char c, std::string_view context) {
 }
 
 bool Scanner::expected(std::string_view what, std::string_view hint) {
-  return fail("expected " + std::string(what) + ", got " + found() + std::string(hint));
+  return fail("expected {}, got {}{}", what, found(), hint);
 }
 
 std::string_view Scanner::peek_word() {
@@ -104,7 +104,7 @@ bool Scanner::number(Number& to) {
                      : n.is_float ? std::from_chars(first, last, n.f).ec
                                   : std::from_chars(first, last, n.i).ec;
   if (error != std::errc())
-    return fail("the number " + found() + (good ? " is out of range" : " is malformed"));
+    return fail("the number {} is {}", found(), good ? "out of range" : "malformed");
   pos_ = end;
   to = n;
   return true;
@@ -116,17 +116,17 @@ bool Scanner::integer(std::string_view kind, int64_t& to) {
   Number n;
   if (!number(n)) return false;
   to = n.i;
-  return !n.is_float || fail_at(start, "expected " + std::string(kind) +
-                                           ", got a number with a fraction or exponent");
+  return !n.is_float ||
+         fail_at(start, "expected {}, got a number with a fraction or exponent", kind);
 }
 
 bool Scanner::quoted(std::string& to) {
   size_t pos = at();
   auto text = base::unquote(text_, pos);
   if (!text)
-    return fail_at(pos, pos >= text_.size()
-                            ? "the string has no closing '\"'"
-                            : "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
+    return pos >= text_.size()
+               ? fail_at(pos, "the string has no closing '\"'")
+               : fail_at(pos, "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
   pos_ = pos;
   to = *std::move(text);
   return true;
@@ -152,11 +152,11 @@ std::string Scanner::found() {
   return "'" + token + "'";
 }
 
-bool Scanner::fail_at(size_t offset, const std::string& message) {
-  if (status_.ok()) {
-    status_ = Status(Code::kParse, std::string(what_) + ", " + base::place_of(text_, offset) +
-                                       ": " + message + "\n" + base::caret_at(text_, offset));
-  }
+bool Scanner::keep_error(size_t offset, const std::string& message) {
+  if (status_.ok())
+    status_ =
+        Status(Code::kParse, fmt::format("{}, {}: {}\n{}", what_, base::place_of(text_, offset),
+                                         message, base::caret_at(text_, offset)));
   return false;
 }
 

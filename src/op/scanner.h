@@ -2,6 +2,7 @@
 // Tokens of the schema and CallSpec grammars, and errors that point at a column. Internal to src/op.
 #pragma once
 
+#include <fmt/format.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
 
@@ -66,13 +67,21 @@ class Scanner {
 
   // "expected WHAT, got TOKEN", and a hint.
   bool expected(std::string_view what, std::string_view hint = {});
-  bool fail(const std::string& message) { return fail_at(at(), message); }
-  bool fail_at(size_t offset, const std::string& message);
+  // The message is a text of fmt::format() and what it refers to.
+  template <class... Args>
+  bool fail(fmt::format_string<Args...> text, Args&&... args) {
+    return fail_at(at(), text, std::forward<Args>(args)...);
+  }
+  template <class... Args>
+  bool fail_at(size_t offset, fmt::format_string<Args...> text, Args&&... args) {
+    return keep_error(offset, fmt::format(text, std::forward<Args>(args)...));
+  }
   Status take_status() { return std::move(status_); }
 
  private:
   // The next token for messages: "')'", "'foo'", "the end".
   std::string found();
+  bool keep_error(size_t offset, const std::string& message);
 
   std::string_view text_;
   std::string_view what_;

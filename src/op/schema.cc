@@ -46,8 +46,7 @@ class Checker {
 
   bool run() {
     if (s_.params.size() > YARD_MAX_ARGS)
-      return fail(s_.params[YARD_MAX_ARGS].at,
-                  "an op has at most " + std::to_string(YARD_MAX_ARGS) + " parameters");
+      return fail(s_.params[YARD_MAX_ARGS].at, "an op has at most {} parameters", YARD_MAX_ARGS);
     for (const Param& p : s_.params)
       if (!param_name(p)) return false;
     for (const Param& p : s_.params)
@@ -67,24 +66,24 @@ class Checker {
     Position at;
   };
 
-  bool fail(Position at, const std::string& message) { return in_.fail_at(at.offset, message); }
+  template <class... Args>
+  bool fail(Position at, fmt::format_string<Args...> text, Args&&... args) {
+    return in_.fail_at(at.offset, text, std::forward<Args>(args)...);
+  }
 
   bool not_reserved(const std::string& name, Position at) {
-    return !base::contains(kReserved, name) || fail(at, "'" + name + "' is a reserved word");
+    return !base::contains(kReserved, name) || fail(at, "'{}' is a reserved word", name);
   }
 
   bool param_name(const Param& p) {
     if (!not_reserved(p.name, p.at)) return false;
-    for (const Param& other : s_.params)
-      if (&other != &p && other.name == p.name && other.at.offset <= p.at.offset)
-        return fail(p.at, "two parameters are called '" + p.name + "'");
-    return true;
+    const bool is_first = &p == &s_.params[static_cast<size_t>(s_.index_of(p.name))];
+    return is_first || fail(p.at, "two parameters are called '{}'", p.name);
   }
 
   bool tensor(const Param& p) {
     if (p.trailing() > YARD_MAX_RANK)
-      return fail(
-          p.at, "'" + p.name + "' has more than " + std::to_string(YARD_MAX_RANK) + " dimensions");
+      return fail(p.at, "'{}' has more than {} dimensions", p.name, YARD_MAX_RANK);
     for (const Dim& d : p.dims)
       if (!d.name.empty() && !dim(p, d)) return false;
     return true;
@@ -96,16 +95,17 @@ class Checker {
     const bool leading = d.kind == Dim::Kind::kLeading;
     const bool is_int = same >= 0 && s_.params[static_cast<size_t>(same)].kind == Kind::kInt;
     if (same >= 0 && (leading || !is_int))
-      return fail(d.at, "'" + d.name + "' is a parameter" +
-                            (leading ? "" : "; only an int parameter can be a dimension"));
+      return fail(d.at, "'{}' is a parameter{}", d.name,
+                  leading ? "" : "; only an int parameter can be a dimension");
     const auto [it, fresh] = names_.try_emplace(d.name);
     Name& n = it->second;
     if (fresh) n.leading = leading, n.at = d.at;
     if (n.leading != leading)
-      return fail(d.at, "'" + d.name + "' is used for leading dimensions ('*" + d.name +
-                            "') and for a single one; use two names");
+      return fail(
+          d.at, "'{0}' is used for leading dimensions ('*{0}') and for a single one; use two names",
+          d.name);
     if (d.broadcast && p.is_written())
-      return fail(d.at, "'" + p.name + "' is written and cannot be broadcast");
+      return fail(d.at, "'{}' is written and cannot be broadcast", p.name);
     if (is_int) n.bound = true;
     if (!d.broadcast) {
       if (!p.optional && p.kind == Kind::kTensor) n.bound = true;
@@ -120,12 +120,11 @@ class Checker {
     for (const auto& [name, n] : names_) count += n.leading ? 2 : 1;
     for (const Param& p : s_.params) count += p.kind == Kind::kInt ? 1 : 0;
     if (count > kMaxNames)
-      return fail({}, "more than " + std::to_string(kMaxNames) +
-                          " names of dimensions, integers and dtype variables");
+      return fail({}, "more than {} names of dimensions, integers and dtype variables", kMaxNames);
     for (const auto& [name, n] : names_)
       if (!n.bound && n.sources > kMaxSources)
-        return fail(n.at, "'" + name + "' occurs in more than " + std::to_string(kMaxSources) +
-                              " parameters, all of them optional or lists");
+        return fail(n.at, "'{}' occurs in more than {} parameters, all of them optional or lists",
+                    name, kMaxSources);
     return true;
   }
 
@@ -133,9 +132,9 @@ class Checker {
     for (const Param& p : s_.params) {
       for (const Dim& d : p.dims) {
         if (!d.broadcast || names_[d.name].bound) continue;
-        const std::string full = (d.kind == Dim::Kind::kLeading ? "*" : "") + d.name;
-        return fail(d.at, "'" + full + "|1' needs a '" + full +
-                              "' in a parameter that is neither optional nor a list");
+        return fail(
+            d.at, "'{0}{1}|1' needs a '{0}{1}' in a parameter that is neither optional nor a list",
+            d.kind == Dim::Kind::kLeading ? "*" : "", d.name);
       }
     }
     return true;
@@ -147,10 +146,10 @@ class Checker {
     for (const Param& p : s_.params)
       if (!p.variable.empty() && !s_.reads_variable(p.variable) &&
           s_.dtypes_of(p.variable) == nullptr)
-        return fail(p.at, "dtype variable '" + p.variable +
-                              "' occurs only in outputs; expected an input or a "
-                              "clause '" +
-                              p.variable + " in {...}' that determines it");
+        return fail(p.at,
+                    "dtype variable '{0}' occurs only in outputs; expected an input or a clause "
+                    "'{0} in {{...}}' that determines it",
+                    p.variable);
     return true;
   }
 
@@ -162,6 +161,7 @@ class Checker {
       case Clause::Kind::kOr: return optional(c.left) && optional(c.right);
       case Clause::Kind::kIffDTypes: return optional(c.left) && variable(c.right);
       case Clause::Kind::kMayAlias: return may_alias(c);
+      case Clause::Kind::kFloat: return guard(c);
       case Clause::Kind::kMultiple: return number(c.left) && number(c.right) && guard(c);
       case Clause::Kind::kCompare: break;
     }
@@ -172,25 +172,21 @@ class Checker {
 
   bool variable(const Term& t) {
     if (variables_.count(t.name) != 0) return true;
-    return fail(t.at, "no parameter has the dtype '" + t.name + "'" +
-                          base::did_you_mean(t.name, {variables_.begin(), variables_.end()}));
+    return fail(t.at, "no parameter has the dtype '{}'{}", t.name,
+                base::did_you_mean(t.name, {variables_.begin(), variables_.end()}));
   }
 
   bool dtypes(const Clause& c) {
     if (!variable(c.left)) return false;
-    for (const Clause& other : s_.clauses) {
-      if (&other == &c) break;
-      if (other.kind == c.kind && other.left.name == c.left.name)
-        return fail(c.at, "a second set of dtypes for '" + c.left.name + "'");
-    }
-    return true;
+    const bool is_first = s_.dtypes_of(c.left.name) == &c.dtypes;
+    return is_first || fail(c.at, "a second set of dtypes for '{}'", c.left.name);
   }
 
   bool elements(const Clause& c) {
     const Param* p = param(c.left);
     if (!p) return false;
     if (!p->is_tensor() || p->is_output() || !holds_integers(*p))
-      return fail(c.left.at, "'" + p->name + "' is no tensor of integers that is read");
+      return fail(c.left.at, "'{}' is no tensor of integers that is read", p->name);
     return number(c.right) && number({1, c.factor, c.right.at}) && guard(c);
   }
 
@@ -204,15 +200,15 @@ class Checker {
   const Param* param(const Term& t) {
     const int i = s_.index_of(t.name);
     if (i >= 0) return &s_.params[static_cast<size_t>(i)];
-    fail(t.at,
-         "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, s_.param_names()));
+    fail(t.at, "no parameter is called '{}'{}", t.name,
+         base::did_you_mean(t.name, s_.param_names()));
     return nullptr;
   }
 
   bool optional(const Term& t) {
     const Param* p = param(t);
     if (!p) return false;
-    return p->optional || fail(t.at, "'" + t.name + "' is not optional");
+    return p->optional || fail(t.at, "'{}' is not optional", t.name);
   }
 
   bool guard(const Clause& c) {
@@ -224,12 +220,15 @@ class Checker {
     if (t.name.empty() || names_.count(t.name) != 0) return true;
     const int i = s_.index_of(t.name);
     if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kInt) return true;
-    if (i >= 0) return fail(t.at, "'" + t.name + "' is neither a dimension nor an int");
+    if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kFloat)
+      return fail(t.at, "'{}' is a float: expected '{} < 1.5', a comparison with a number", t.name,
+                  t.name);
+    if (i >= 0) return fail(t.at, "'{}' is neither a dimension nor an int", t.name);
     std::vector<std::string> known = base::keys(names_);
     for (const Param& p : s_.params)
       if (p.kind == Kind::kInt) known.push_back(p.name);
-    return fail(t.at, "no dimension or int parameter is called '" + t.name + "'" +
-                          base::did_you_mean(t.name, known));
+    return fail(t.at, "no dimension or int parameter is called '{}'{}", t.name,
+                base::did_you_mean(t.name, known));
   }
 
   bool may_alias(const Clause& c) {
@@ -237,9 +236,9 @@ class Checker {
     const Param* in = out ? param(c.right) : nullptr;
     if (!in) return false;
     if (out->kind != Kind::kTensor || !out->is_output())
-      return fail(c.left.at, "'" + out->name + "' is not an output tensor ('!')");
+      return fail(c.left.at, "'{}' is not an output tensor ('!')", out->name);
     if (in->kind != Kind::kTensor || in->is_written())
-      return fail(c.right.at, "'" + in->name + "' is not a read-only tensor");
+      return fail(c.right.at, "'{}' is not a read-only tensor", in->name);
     return true;
   }
 
@@ -324,6 +323,10 @@ std::string to_string(const Clause& c) {
     case Clause::Kind::kOr: return c.left.name + " or " + c.right.name;
     case Clause::Kind::kMayAlias: return c.left.name + " may_alias " + c.right.name;
     case Clause::Kind::kMultiple: out = c.left.name + " % " + term_text(c.right) + " == 0"; break;
+    case Clause::Kind::kFloat:
+      out = c.left.name + " " + to_string(c.compare) + " " + base::format_double(c.bound);
+      if (out.ends_with(".0")) out.resize(out.size() - 2);
+      break;
     case Clause::Kind::kCompare:
       out = term_text(c.left) + " " + to_string(c.compare) + " " + term_text(c.right);
       break;

@@ -15,7 +15,7 @@
 //   dtype   := a dtype (f32, bf16, ...) | VARIABLE       VARIABLE := [A-Z][A-Za-z0-9_]*
 //   dim     := '_' | INT | '*' name ['|' '1'] | [INT '*'] name ['|' '1']      ('*' name only first)
 //   clause  := VARIABLE 'in' dtypes | name 'in' '[' INT ',' term ['*' name] (']' | ')') [guard]
-//            | name '%' (INT | name) '==' '0' [guard] | term cmp term [guard]
+//            | name '%' (INT | name) '==' '0' [guard] | term cmp term [guard] | name cmp NUMBER [guard]
 //            | name 'iff' name | name 'iff' VARIABLE 'in' dtypes | name 'or' name
 //            | name 'may_alias' name                      dtypes := '{' dtype {',' dtype} '}'
 //   term    := INT | [INT '*'] name      cmp := == != < <= > >=      guard := ('if' | 'unless') name
@@ -117,6 +117,7 @@ struct Clause {
     kElements,   // left.name in [left.number, right * factor): the elements of a tensor; kLe: ']'
     kMultiple,   // left.name % right == 0
     kCompare,    // left compare right
+    kFloat,      // left.name compare bound, of a float parameter
     kIff,        // left.name iff right.name
     kIffDTypes,  // left.name iff right.name in {dtypes}
     kOr,         // left.name or right.name
@@ -127,6 +128,7 @@ struct Clause {
   Compare compare = Compare::kEq;
   Guard guard = Guard::kNone;
   Term left, right;
+  double bound = 0;    // of kFloat
   std::string factor;  // of the bound of kElements, a second name; empty: none
   std::vector<DType> dtypes;
   std::string guard_param;

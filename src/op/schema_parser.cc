@@ -21,7 +21,7 @@ class SchemaParser {
       return false;
     if (in_.peek_word() == "where") {
       in_.word();
-      if (!in_.list([&] { return clause(s.clauses.emplace_back()); })) return false;
+      if (!in_.list([&] { return clause(s, s.clauses.emplace_back()); })) return false;
     }
     return in_.at_end() ||
            in_.expected(s.clauses.empty() ? "'where' or the end" : "',' or the end after a clause");
@@ -111,7 +111,7 @@ class SchemaParser {
     if (in_.accept('*')) {
       d.kind = Dim::Kind::kNamed;
       if (d.number < 1 || d.number > kMaxFactor)
-        return in_.fail_at(d.at.offset, "a factor is between 1 and " + std::to_string(kMaxFactor));
+        return in_.fail_at(d.at.offset, "a factor is between 1 and {}", kMaxFactor);
       return dim_name(d);
     }
     d.kind = Dim::Kind::kConstant;
@@ -134,9 +134,9 @@ class SchemaParser {
       std::string e;
       if (!in_.name("an enumerator", e)) return false;
       if (e == "true" || e == "false" || e == "inf" || e == "nan")
-        return in_.fail_at(start, "'" + e + "' is a literal and cannot be an enumerator");
+        return in_.fail_at(start, "'{}' is a literal and cannot be an enumerator", e);
       if (base::contains(p.enumerators, e))
-        return in_.fail_at(start, "enumerator '" + e + "' is repeated");
+        return in_.fail_at(start, "enumerator '{}' is repeated", e);
       p.enumerators.push_back(std::move(e));
       return true;
     };
@@ -187,7 +187,7 @@ class SchemaParser {
     }
   }
 
-  bool clause(Clause& c) {
+  bool clause(const Schema& s, Clause& c) {
     c.at = {in_.at()};
     if (is_variable(in_.peek_word())) {
       c.kind = Clause::Kind::kDTypes;
@@ -201,7 +201,7 @@ class SchemaParser {
         {"may_alias", Clause::Kind::kMayAlias}};
     const auto after_name = [&] {
       if (!c.left.name.empty() && c.left.number == 1) return !in_.word().empty();
-      return in_.fail("expected a parameter name before '" + std::string(verb) + "'");
+      return in_.fail("expected a parameter name before '{}'", verb);
     };
     if (verb == "in") return after_name() && elements(c) && guard(c);
     for (const auto& [name, kind] : kVerbs) {
@@ -215,7 +215,7 @@ class SchemaParser {
       }
       return in_.name("a parameter name", c.right.name);
     }
-    if (in_.peek() == '%' ? !multiple(c) : !comparison(c)) return false;
+    if (in_.peek() == '%' ? !multiple(c) : !comparison(s, c)) return false;
     return guard(c);
   }
 
@@ -232,7 +232,7 @@ class SchemaParser {
       DType t;
       if (!in_.dtype(t)) return false;
       if (base::contains(dtypes, t))
-        return in_.fail_at(start, std::string("dtype '") + yard::to_string(t) + "' is repeated");
+        return in_.fail_at(start, "dtype '{}' is repeated", yard::to_string(t));
       dtypes.push_back(t);
       return true;
     };
@@ -280,15 +280,22 @@ class SchemaParser {
     return rest == 0 || in_.fail_at(zero, "expected 0: name % k == 0");
   }
 
-  bool comparison(Clause& c) {
+  bool comparison(const Schema& s, Clause& c) {
     static constexpr std::pair<std::string_view, Compare> kOperators[] = {
         {"==", Compare::kEq}, {"!=", Compare::kNe}, {"<=", Compare::kLe},
         {">=", Compare::kGe}, {"<", Compare::kLt},  {">", Compare::kGt}};
-    c.kind = Clause::Kind::kCompare;
+    const int i = c.left.number == 1 ? s.index_of(c.left.name) : -1;
+    const bool is_float = i >= 0 && s.params[static_cast<size_t>(i)].kind == Kind::kFloat;
+    c.kind = is_float ? Clause::Kind::kFloat : Clause::Kind::kCompare;
     for (const auto& [text, compare] : kOperators) {
       if (!in_.accept(text)) continue;
       c.compare = compare;
-      return term(c.right);
+      if (!is_float) return term(c.right);
+      if (!in_.at_number()) return in_.expected("a number to compare '" + c.left.name + "' with");
+      Scanner::Number n;
+      if (!in_.number(n)) return false;
+      c.bound = n.value();
+      return true;
     }
     return in_.expected("a comparison (== != < <= > >=), '%', 'in', 'iff', 'or' or 'may_alias'");
   }

@@ -266,6 +266,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: T[hidden]) where hiden == 1", 23, "did you mean 'hidden'?"},
         WrongSchemaCase{"f(x: T[n]) where x == 1", 18, "'x' is neither a dimension nor an int"},
         WrongSchemaCase{"f(x: T[n]) where 1 == 2", 18, "a comparison of two constants"},
+        WrongSchemaCase{"f(x: T[n], a: float) where a > n", 32,
+                        "expected a number to compare 'a' with, got 'n'"},
+        WrongSchemaCase{"f(x: T[n], a: float) where 0 < a", 32,
+                        "'a' is a float: expected 'a < 1.5'"},
+        WrongSchemaCase{"f(x: T[n], a: float) where 2*a > 1", 28, "'a' is a float"},
+        WrongSchemaCase{"f(x: T[n], a: float) where a > 1e999", 32, "out of range"},
+        WrongSchemaCase{"f(x: T[n], a: float) where a > 1 if x", 37, "'x' is not optional"},
         WrongSchemaCase{"f(x: T[n]) where n == 1 if x", 28, "'x' is not optional"},
         WrongSchemaCase{"f(x: T[n]) where n == 1 unless y", 32, "no parameter is called 'y'"},
         WrongSchemaCase{"f(x?: T[n], y: T[n]) where x iff y", 34, "'y' is not optional"},
@@ -281,6 +288,15 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{
             "f(x: U[], a?: T[n], b?: T[n], c?: T[n], d?: T[n], e?: T[n], g?: T[n], h?: T[n])", 17,
             "more than 6 parameters, all of them optional"}));
+
+TEST(Schema, NumbersAreComparedWithConstants) {
+  const Schema s =
+      parse_schema("f(x?: T[n], a: float) where a>=0, a < 3.4028235e38, a != -1.5 if x").value();
+  ASSERT_EQ(s.clauses.size(), 3u);
+  EXPECT_EQ(s.clauses[1].kind, Clause::Kind::kFloat);
+  EXPECT_EQ(s.clauses[1].bound, 3.4028235e38);
+  EXPECT_EQ(parse_schema(to_string(s)).value(), s) << to_string(s);
+}
 
 TEST(Schema, ErrorsInTextOfSeveralLines) {
   const Result<Schema> s = parse_schema("f(\n  x: T[n],\n  y: Q\n)");

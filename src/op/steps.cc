@@ -117,10 +117,19 @@ class StepRunner {
     return set_or_equal(s.reg, p);
   }
 
+  // Whether the guard of a clause, about this parameter, says that the clause does not count.
+  bool is_off(const Clause& c, uint8_t param) const noexcept {
+    return c.guard != Clause::Guard::kNone && given(param) != (c.guard == Clause::Guard::kIf);
+  }
+
+  bool compare_float(const Step& s) const noexcept {
+    const Clause& c = schema_.clauses[s.value];
+    return is_off(c, s.other) || compares(args_[s.arg].u.f, c.compare, c.bound);
+  }
+
   bool compare(const Step& s) const noexcept {
     const Clause& c = schema_.clauses[s.value];
-    if (c.guard != Clause::Guard::kNone && given(s.arg) != (c.guard == Clause::Guard::kIf))
-      return true;
+    if (is_off(c, s.arg)) return true;
     int64_t a = 1, b = 1;
     if (s.reg != Step::kNoReg) {
       if (!has(s.reg)) return true;
@@ -178,6 +187,7 @@ class StepRunner {
       case Step::Op::kDTypeSet: return !has(s.reg) || ((s.mask >> value_[s.reg]) & 1) != 0;
       case Step::Op::kProduct: return product(s);
       case Step::Op::kCompare: return compare(s);
+      case Step::Op::kFloat: return compare_float(s);
       case Step::Op::kIff: return given(s.arg) == given(s.other);
       case Step::Op::kIffDTypes:
         return !has(s.reg) || given(s.arg) == (((s.mask >> value_[s.reg]) & 1) != 0);
@@ -230,11 +240,26 @@ std::string value_text(const yard_value_t& v) {
   }
 }
 
+constexpr const char* kOverflows = "a size that overflows 63 bits";
+
+std::string without_dtype(const yard_tensor_t& t) {
+  int64_t needed = 1;
+  for (int i = 0; i < t.ndim; ++i)
+    if (__builtin_mul_overflow(needed, t.shape[i], &needed)) return kOverflows;
+  if (t.dtype.code == kTooShort.code && t.dtype.bits == kTooShort.bits)
+    return fmt::format("its shape needs {} elements, and {} are there", needed,
+                       reinterpret_cast<uintptr_t>(t.origin));
+  return fmt::format("an unknown dtype (code {}, bits {}, lanes {})", t.dtype.code, t.dtype.bits,
+                     t.dtype.lanes);
+}
+
 // Why facts_of() is 0.
 std::string unreadable(const yard_tensor_t& t) {
-  if (yard_dtype_index(t.dtype) == 0)
-    return fmt::format("an unknown dtype (code {}, bits {}, lanes {})", t.dtype.code, t.dtype.bits,
-                       t.dtype.lanes);
+  if (t.dtype.code == 0 && t.dtype.bits == 0)
+    return fmt::format(
+        "no dtype, as in a TensorView that was made without one, with more than {} dimensions or "
+        "with strides of another rank",
+        YARD_MAX_RANK);
   if (t.ndim < 0) return fmt::format("a negative rank ({})", t.ndim);
   if (t.ndim > YARD_MAX_RANK)
     return fmt::format("rank {}, above the limit of {}", t.ndim, YARD_MAX_RANK);
@@ -243,12 +268,13 @@ std::string unreadable(const yard_tensor_t& t) {
     return fmt::format("a device out of range (type {}, index {})", t.device.type, t.device.index);
   for (int i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0) return fmt::format("a negative size ({} in dimension {})", t.shape[i], i);
+  if (yard_dtype_index(t.dtype) == 0) return without_dtype(t);
   if (!has_whole_units(&t))
     return fmt::format(
         "parts of blocks: of {} the last dimension is a multiple of {} with stride 1, "
         "and other strides are multiples of it",
         to_string(from_dlpack(t.dtype)), t.dtype.lanes);
-  if (facts_of(&t) == 0) return "a size that overflows 63 bits";
+  if (facts_of(&t) == 0) return kOverflows;
   return "no facts, although it could be read";
 }
 
@@ -278,6 +304,9 @@ class StepDescription {
         return fmt::format("invalid argument '{}': expected {}, got {} = {}", source(s.reg),
                            to_string(s_.clauses[s.value]), cold_.names[s.reg], dtype_name(s.reg));
       case Step::Op::kCompare: return comparison(s_.clauses[s.value]);
+      case Step::Op::kFloat:
+        return about(p, fmt::format("expected {}, got {}", to_string(s_.clauses[s.value]),
+                                    base::format_double(args_[s.arg].u.f)));
       case Step::Op::kIff: {
         const std::string& other = s_.params[s.other].name;
         return fmt::format("expected '{}' and '{}' both or neither, got only '{}'", p.name, other,

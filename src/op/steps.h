@@ -23,6 +23,7 @@ struct Step {
     kDTypeSet,   // reg is in mask; clause `value`
     kProduct,    // reg is the product of the group other
     kCompare,    // clause `value` holds for reg and other; arg is the parameter of its guard
+    kFloat,      // the number arg fulfils clause `value`; other is the parameter of its guard
     kIff,        // arg is given exactly when other is
     kIffDTypes,  // arg is given exactly when reg is in mask; clause `value`
     kOr,         // arg or other is given

@@ -46,6 +46,14 @@ TensorView TensorView::with_origin(void* origin) const noexcept {
   return v;
 }
 
+TensorView TensorView::too_short(Sizes shape, size_t there) noexcept {
+  TensorView v(nullptr, DType::invalid, shape);
+  if (v.t_.ndim == 0 && !shape.empty()) return v;  // too many dimensions
+  v.t_.dtype = op::kTooShort;
+  v.t_.origin = reinterpret_cast<void*>(there);
+  return v;
+}
+
 bool TensorView::valid() const noexcept { return op::facts_of(&t_) != 0; }
 
 void TensorView::set_inexact_form() noexcept {
@@ -85,7 +93,7 @@ void TensorView::find_form(DType dtype) noexcept {
                      rest_is_compact;
   int64_t first[4] = {};
   for (int32_t i = 0; i < 4 && i < 2 * rank; ++i) first[i] = dims_[i];
-  set_form(dtype, device(), exact, compact, first);
+  set_form(dtype, device(), exact, static_cast<uint32_t>(rank), compact, first);
 }
 
 namespace {
@@ -125,6 +133,9 @@ constexpr std::pair<std::string_view, int32_t> kDeviceTypes[] = {
 };
 constexpr std::string_view kUnnamed = "device";
 
+constexpr std::pair<Kind, const char*> kKinds[] = {
+    {Kind::kDefault, "default"}, {Kind::kVendor, "vendor"}, {Kind::kReference, "reference"}};
+
 // A number of 1 to 9 digits.
 std::optional<int32_t> small_number(std::string_view text) noexcept {
   return text.size() <= 9 && !text.starts_with('-') ? base::number<int32_t>(text) : std::nullopt;
@@ -162,39 +173,25 @@ std::string to_string(Device d) {
 }
 
 std::optional<Device> parse_device(std::string_view text) noexcept {
-  Device d;
   const size_t colon = text.find(':');
-  if (colon != std::string_view::npos) {
-    const auto index = small_number(text.substr(colon + 1));
-    if (!index) return std::nullopt;
-    d.index = *index;
-  }
   const std::string_view name = text.substr(0, colon);
-  for (const auto& [known, type] : kDeviceTypes) {
-    if (known == name) {
-      d.type = type;
-      return d;
-    }
-  }
-  if (name.substr(0, kUnnamed.size()) != kUnnamed) return std::nullopt;
-  const auto type = small_number(name.substr(kUnnamed.size()));
-  if (!type) return std::nullopt;
-  d.type = *type;
-  return d;
+  std::optional<int32_t> type, index = 0;
+  if (name.starts_with(kUnnamed)) type = small_number(name.substr(kUnnamed.size()));
+  for (const auto& [known, number] : kDeviceTypes)
+    if (known == name) type = number;
+  if (colon != text.npos) index = small_number(text.substr(colon + 1));
+  return type && index ? std::optional(Device{*type, *index}) : std::nullopt;
 }
 
 const char* to_string(Kind k) noexcept {
-  switch (k) {
-    case Kind::kDefault: return "default";
-    case Kind::kVendor: return "vendor";
-    case Kind::kReference: return "reference";
-  }
+  for (const auto& [kind, name] : kKinds)
+    if (kind == k) return name;
   return "?";
 }
 
 std::optional<Kind> parse_kind(std::string_view text) noexcept {
-  for (Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference})
-    if (text == to_string(k)) return k;
+  for (const auto& [kind, name] : kKinds)
+    if (text == name) return kind;
   return std::nullopt;
 }
 

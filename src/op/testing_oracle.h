@@ -136,18 +136,25 @@ class SchemaOracle {
         const bool listed = std::count(c.dtypes.begin(), c.dtypes.end(), v->second) != 0;
         return listed ? given(c.left.name) : !given(c.left.name);
       }
+      case Clause::Kind::kFloat:
+        return holds(args_[static_cast<size_t>(s_.index_of(c.left.name))].u.f, c.compare, c.bound);
       default: break;
     }
     const std::optional<int64_t> a = value(c.left), b = value(c.right);
     if (!a || !b) return true;
     if (c.kind == Clause::Kind::kMultiple) return *b == 0 ? *a == 0 : *a % *b == 0;
-    switch (c.compare) {
-      case Compare::kEq: return *a == *b;
-      case Compare::kNe: return *a != *b;
-      case Compare::kLt: return *a < *b;
-      case Compare::kLe: return *a <= *b;
-      case Compare::kGt: return *a > *b;
-      default: return *a >= *b;
+    return holds(*a, c.compare, *b);
+  }
+
+  template <class Number>
+  static bool holds(Number a, Compare c, Number b) {
+    switch (c) {
+      case Compare::kEq: return a == b;
+      case Compare::kNe: return a != b;
+      case Compare::kLt: return a < b;
+      case Compare::kLe: return a <= b;
+      case Compare::kGt: return a > b;
+      default: return a >= b;
     }
   }
 

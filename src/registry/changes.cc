@@ -218,6 +218,9 @@ class Applier {
   }
 
   Status step(const RemoveKept& s) {
+    for (const std::string& op : s.must_serve)
+      if (const auto it = next_.op_records.find(op); it != next_.op_records.end())
+        must_serve_.push_back(it->second);
     const auto is_kept = [&](const auto& record) { return record.keep.get() == s.keep; };
     for (const auto& k : kernels_that(is_kept)) remove(k);
     YARD_RETURN_IF_ERROR(set_aside(is_kept, s.replaced));
@@ -234,6 +237,7 @@ class Applier {
   // Moves back what was set aside, after all steps.
   Result<Applied> finish() {
     for (const Dependent& d : aside_) YARD_RETURN_IF_ERROR(put_back(d));
+    YARD_RETURN_IF_ERROR(check_served());
     restore_order(next_.functions, function_order_);
     done_.state = std::make_shared<const State>(std::move(next_));
     return std::move(done_);
@@ -287,6 +291,25 @@ class Applier {
                       k.id, k.op, k.backend_name));
     edit(k.op).kernels[k.id] = d.kernel;
     return {};
+  }
+
+  // An error that names every op that callers would miss.
+  Status check_served() const {
+    std::string problems;
+    for (const auto& before : must_serve_) {
+      const std::string& name = before->op->name;
+      const OpRecord* const now = next_.find(name);
+      std::string why;
+      if (now == nullptr)
+        why = "is missing";
+      else if (now->op->schema != before->op->schema)
+        why = fmt::format("has the schema {} instead of {}", now->op->schema, before->op->schema);
+      else if (now->kernels.empty() && !before->kernels.empty())
+        why = "has no kernel left";
+      if (!why.empty())
+        problems += fmt::format("{}op '{}' {}", problems.empty() ? "" : "; ", name, why);
+    }
+    return problems.empty() ? Status() : conflict("calls would fail: " + problems);
   }
 
   // Functions that were there before keep their places: that decides between equal priorities.
@@ -368,6 +391,7 @@ class Applier {
   Applied done_;
   std::vector<Dependent> aside_;
   Functions function_order_;  // before a replacement
+  std::vector<std::shared_ptr<const OpRecord>> must_serve_;
   std::map<std::string, std::shared_ptr<OpRecord>> edited_;
 };
 

@@ -43,10 +43,12 @@ struct Reprobe {
   std::string backend;
 };
 // Removes every record that holds `keep`. A conflict if others depend on one of them, unless they
-// are `replaced`: then later steps add them again with the same schemas.
+// are `replaced`: then later steps add them again with the same schemas. It is also a conflict if
+// later steps do not serve the ops in `must_serve` with the same schemas.
 struct RemoveKept {
   const void* keep;
   bool replaced = false;
+  std::vector<std::string> must_serve = {};
 };
 using Step = std::variant<AddOp, AddBackend, AddKernel, AddFunction, RemoveKernel, RemoveBackend,
                           RemoveOp, Reprobe, RemoveKept>;

@@ -238,7 +238,12 @@ TEST(Changes, AKernelMustFitItsBackendAndItsOp) {
   typed.typed = reinterpret_cast<void (*)()>(testing::succeed);
   typed.typed_signature = "ttf";
   EXPECT_THAT(text(s.fails({add(typed)})),
-              AllOf(HasSubstr("'ttf'"), HasSubstr(testing::kNormSignature)));
+              HasSubstr("has signature 'ttf', expected 'tttii' for (out, x, bias, mode, groups): "
+                        "'bias' is f, expected t"));
+  typed.typed_signature = "tt";
+  EXPECT_THAT(text(s.fails({add(typed)})), HasSubstr("'bias' is missing"));
+  typed.typed_signature = "tttiiff";
+  EXPECT_THAT(text(s.fails({add(typed)})), HasSubstr("groups): 2 too many"));
   typed.typed_signature = testing::kNormSignature;
   s.apply({add(typed)});
 

@@ -304,6 +304,11 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   YARD_ASSIGN_OR_RETURN(auto program, op::Program::compile(text));
   op->program = std::make_shared<const op::Program>(std::move(program));
   op->name = op->program->name();
+  if (std::ranges::none_of(op->program->schema().params, &op::Param::is_written))
+    return bad(
+        fmt::format("op '{}' has no output: mark a tensor of its schema as written ('!') or "
+                    "as read and written ('~')",
+                    op->name));
   op->schema = op::to_string(op->program->schema());
   YARD_RETURN_IF_ERROR(read_text(d.summary, "the summary of an op", op->summary));
   if (d.tolerance_count > kMaxItems || (d.tolerance_count > 0 && d.tolerances == nullptr))

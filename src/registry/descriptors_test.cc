@@ -135,6 +135,9 @@ TEST(Texts, NamesAreThereAndHoldOnlyWhatNamesHold) {
   EXPECT_THAT(why(backend_of(nullptr)), HasSubstr("the name of a backend is missing"));
   EXPECT_FALSE(read_op(op_of(nullptr), {}).ok());
   EXPECT_EQ(read_op(op_of("norm(x: T["), {}).status().code(), Code::kParse);
+  for (const char* schema : {"norm(x: T[n])", "norm()", "norm(n: int)"})
+    EXPECT_THAT(why(op_of(schema)), HasSubstr("op 'norm' has no output")) << schema;
+  EXPECT_EQ(why(op_of("norm(x~: T[n])")), "ok");
   EXPECT_THAT(why(kernel_of("norm", "two words", "b")),
               HasSubstr("is 'two words'; expected letters"));
   EXPECT_THAT(why(kernel_of("norm", "a*", "b")), HasSubstr("is 'a*'"));

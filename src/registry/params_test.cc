@@ -58,7 +58,8 @@ TEST_F(KernelParams, ATypedEntryHasTheSignatureOfThese) {
   yard_kernel_t d = kernel(params);
   d.typed = reinterpret_cast<void (*)()>(testing::succeed);
   d.typed_signature = testing::kNormSignature;
-  EXPECT_THAT(why(d), HasSubstr("that of its parameters is 'tttiif'"));
+  EXPECT_THAT(why(d),
+              HasSubstr("expected 'tttiif' for (x, out, bias, mode, groups, by): 'by' is missing"));
   d.typed_signature = "tttiif";
   shelf_.put(d);
 }

@@ -163,6 +163,24 @@ Status resolve_params(Kernel& k, const op::Program& program) {
   return {};
 }
 
+// How the signature of a typed entry differs from that of the kernel's parameters. Empty if it does not.
+std::string signature_mismatch(const Kernel& k, const op::Program& program) {
+  const std::string_view found = k.typed_signature;
+  const std::string_view expected = k.map != nullptr ? k.map->signature : program.signature();
+  if (found == expected) return {};
+  std::vector<std::string> names;
+  if (k.map == nullptr) names = program.schema().param_names();
+  for (size_t i = 0; k.map != nullptr && i < expected.size(); ++i)
+    names.push_back(k.map->params[i].name);
+  const auto at = static_cast<size_t>(std::ranges::mismatch(found, expected).in1 - found.begin());
+  return fmt::format("its typed entry has signature '{}', expected '{}' for ({}): {}", found,
+                     expected, fmt::join(names, ", "),
+                     at == expected.size() ? fmt::format("{} too many", found.size() - at)
+                     : at == found.size()  ? fmt::format("'{}' is missing", names[at])
+                                           : fmt::format("'{}' is {}, expected {}", names[at],
+                                                         found[at], expected[at]));
+}
+
 Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& program) {
   const auto bad = [&](const std::string& what) {
     return Status(Code::kInvalidArgument,
@@ -179,10 +197,8 @@ Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& 
             fmt::format("its parameter '{}' may need a transform, and it is asynchronous: results "
                         "would be copied before they are there",
                         p.name));
-  const std::string_view signature = k.map != nullptr ? k.map->signature : program.signature();
-  if (k.d.typed != nullptr && k.typed_signature != signature)
-    return bad(fmt::format("its typed entry has signature '{}', {} is '{}'", k.typed_signature,
-                           k.map != nullptr ? "that of its parameters" : "the op's", signature));
+  if (k.d.typed != nullptr)
+    if (const std::string wrong = signature_mismatch(k, program); !wrong.empty()) return bad(wrong);
   const auto unknown = [&](const std::string& field, const char* where) {
     std::vector<std::string> names = program.field_names();
     for (const op::Param& p : program.schema().params) names.push_back(p.name);

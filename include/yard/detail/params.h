@@ -10,7 +10,7 @@ namespace yard {
 // A class of the program for which there is a `yard_view` (tensor.h).
 template <class T>
 concept TensorLike = requires(const T& t) {
-  { yard_view(t) } -> std::same_as<TensorView>;
+  requires std::same_as<std::remove_cvref_t<decltype(yard_view(t))>, TensorView>;
 };
 
 namespace detail {
@@ -33,7 +33,7 @@ template <class T>
 const T& as_argument(const T& t) {
   return t;
 }
-TensorView as_argument(const TensorLike auto& t) { return yard_view(t); }
+decltype(auto) as_argument(const TensorLike auto& t) { return yard_view(t); }
 
 }  // namespace detail
 
