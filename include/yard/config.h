@@ -86,7 +86,10 @@ struct CanaryRule {  // canary checks of sampled calls (CanaryReport in verify.h
   std::string op = {}, kernel = "*";
   int64_t one_in = 1;
   std::string against = "reference";
-  std::optional<double> rtol = {}, atol = {};
+  struct Tolerance {
+    std::optional<double> rtol = {}, atol = {};
+    bool operator==(const Tolerance&) const = default;
+  } tolerance = {};  // the op's own if both are unset
   Check check = Check::kValues;
   std::string dump = {};  // a folder; empty if inputs are not kept
   int64_t dump_most = 16;
@@ -121,9 +124,11 @@ struct ConfigSettings {  // unset fields are left to the program or the environm
   } plugins;
 
   struct Telemetry {
-    Set<std::string> record, directory;
+    Set<std::string> record;
     bool operator==(const Telemetry&) const = default;
   } telemetry;
+
+  Set<std::string> events;  // a file that events are appended to
 
   struct Reload {
     Set<Duration> debounce, poll_interval;

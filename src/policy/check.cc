@@ -5,13 +5,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <unordered_map>
 
 #include "base/lists.h"
 #include "base/text.h"
 #include "policy/config_files.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
+#include "policy/conflicts.h"
 #include "policy/process.h"
 
 namespace yard::policy {
@@ -23,9 +25,15 @@ void Findings::add(Severity severity, const Where& where, std::string found, std
                       at.column, to_string(path), std::move(found), std::move(right)});
 }
 
+Where Findings::where(const Path& path) const { return {place_of(config, to_string(path)), path}; }
+Where Findings::where_entry(const Path& map, const std::string& name) const {
+  return {place_of(config, to_string(map), name), {&map, name}};
+}
+
 namespace {
 
 constexpr const char* kHoldsLater = "it holds once there is one";
+constexpr const char* kNoFallback = "no call falls back to it";
 
 // "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
 std::string advice(std::string_view word, const Names& known, const std::string& otherwise) {
@@ -81,28 +89,43 @@ class Checker {
       : config_(config), known_(known), ops_(base::keys(known.ops)), to_{config} {
     report_.rules.resize(config.dispatch_rules.size());
     report_.scores.resize(config.score.size());
+    for (const Names& more : {known.labels, config.settings.labels})
+      labels_.insert(labels_.end(), more.begin(), more.end());
   }
 
   std::vector<ConfigProblem> check(RulesByOp* compiled) {
+    Config meant = config_;
+    for (DispatchRule& r : meant.dispatch_rules) r.operation = meant_op(r);
+    for (ScoreRule& r : meant.score) r.operation = meant_op(r);
+    RulesByOp rules;
     for (const auto& [name, op] : known_.ops) {
       if (op.program == nullptr) continue;
-      OpRules rules = compile_rules(config_, *op.program, &report_);
-      add_effects(rules, op, report_);
-      if (compiled == nullptr) continue;
-      std::shared_ptr<const OpRules>& of_op = (*compiled)[op.program];
-      if (!rules.empty()) of_op = std::make_shared<const OpRules>(std::move(rules));
+      OpRules of_op = compile_rules(meant, *op.program, &report_);
+      auto& to = rules[op.program];
+      if (!of_op.empty()) to = std::make_shared<const OpRules>(std::move(of_op));
     }
+    apply(rules);
     check_set(config_, {}, kTop);
     check_sections();
-    check_conflicts(known_, to_);
+    check_conflicts(applied_, to_);
+    if (compiled != nullptr) *compiled = std::move(rules);
     return std::move(to_.problems);
   }
 
  private:
-  // For values and entries of maps that have no place of their own.
-  Where where(const Path& path) const { return {place_of(config_, to_string(path)), path}; }
-  Where where_entry(const Path& map, const std::string& name) const {
-    return {place_of(config_, to_string(map), name), {&map, name}};
+  // The Config as a runtime applies it to the ops that are known.
+  void apply(const RulesByOp& rules) {
+    process_.file = std::make_shared<FileRules>(config_, rules);
+    process_.in_force = process_.file->said, process_.mapped = known_.mapped;
+    const auto& allows = process_.in_force.allow_kernels;
+    if (allows && allows->empty()) return;  // the reader reports it
+    for (const auto& [name, op] : known_.ops) {
+      if (op.program == nullptr) continue;
+      std::vector<KernelFacts> kernels;
+      for (const auto& [id, facts] : op.kernels) kernels.push_back(facts);
+      Clauses clauses(sources_for(process_, op.program), name, kernels);
+      applied_.push_back({name, std::move(kernels), std::move(clauses)});
+    }
   }
 
   // ---- Numbers and words that were set in code: the reader has checked those of files ----
@@ -112,7 +135,7 @@ class Checker {
     if constexpr (IsOptional<M>) {
       if (value) check_set(*value, form, path);
     } else if constexpr (HasFields<M>) {
-      check_rows(value, kFields<M>, path);
+      check_rows(value, path);
     } else if constexpr (IsList<M> && HasFields<Part<M>>) {
       for (size_t i = 0; i < value.size(); ++i) check_set(value[i], form, Path{&path, {}, i});
     } else if constexpr (std::is_same_v<M, std::chrono::nanoseconds>) {
@@ -128,19 +151,15 @@ class Checker {
                     advice(value[i], words, "expected " + base::one_of(words)));
     }
   }
-  template <class T, class Rows>
-  void check_rows(const T& value, const Rows& rows, const Path& path) {
-    visit_rows(rows, [&](const auto& row) {
-      const Path inner{&path, row.name};
-      if constexpr (requires { row.fields; })
-        check_rows(value, row.fields, inner);
-      else if constexpr (requires { row.member; })
-        check_set(value.*row.member, row.form, inner);
+  template <class T>
+  void check_rows(const T& value, const Path& path) {
+    visit_fields<T>([&](const auto& row) {
+      check_set(value.*row.member, row.form, {&path, row.name});
     });
   }
   void check_range(double number, const char* unit, const Form& form, const Path& path) {
     if (number >= form.least && number <= form.most) return;
-    to_.error(where(path), fmt::format("found {}{}", number, unit), "expected " + wanted(form));
+    to_.error(to_.where(path), fmt::format("found {}{}", number, unit), "expected " + wanted(form));
   }
 
   // ---- Names ----
@@ -176,14 +195,30 @@ class Checker {
     return false;
   }
 
-  // Checks that one of the ops has such a kernel. If `ops` is empty, any op may have it.
+  // Warns if a statement about the ops of a pattern means kernels that it has, and none of them may run.
+  void check_runs(const std::string& ops, const std::function<bool(const KernelFacts&)>& means,
+                  const std::string& text, const Where& at, const char* barred) {
+    std::string why;
+    for (const OpUnderConfig& op : applied_) {
+      if (!glob_matches(ops, op.name)) continue;
+      const Exclusion e = exclusion(op, means);
+      if (e.any && e.by == nullptr) return;
+      if (e.any && why.empty()) why = statement(op, *e.by);
+    }
+    if (!why.empty()) to_.warn(at, fmt::format("{} is excluded by {}", text, why), barred);
+  }
+
+  // Checks that one of the ops has such a kernel, and warns with `barred`, unless it is null, if it may not run. If `ops`
+  // is empty, any op may have it.
   void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
-                    const Where& at, const char* later = "") {
+                    const Where& at, const char* later = "", const char* barred = nullptr) {
     const bool any = ops.empty();
     const Names& of = any ? ops_ : matching(ops);
+    const auto means = [&](const KernelFacts& k) { return glob_matches(kernel, k.id); };
+    if (barred != nullptr) check_runs(any ? "*" : ops, means, kernel, at, barred);
     for (const std::string& op : of)
       for (const auto& [id, facts] : known_.ops.at(op).kernels)
-        if (glob_matches(kernel, id)) return;
+        if (means(facts)) return;
     const std::string whose = any                 ? "no op has a kernel"
                               : has_wildcard(ops) ? "no op that matches '" + ops + "' has a kernel"
                                                   : ops + " has no kernel";
@@ -202,16 +237,17 @@ class Checker {
   }
 
   void check_list(const std::string& ops, const std::vector<KernelRef>& refs, Unknown unknown,
-                  const Path& path) {
+                  const Path& path, const char* barred = nullptr) {
     for (size_t i = 0; i < refs.size(); ++i)
       check_kernel(ops, refs[i].id, unless(refs[i].optional, unknown), {refs[i].at, {&path, {}, i}},
-                   kHoldsLater);
+                   kHoldsLater, barred);
   }
 
-  void check_of_op(const Path& path, const std::string& op, const KernelRef& ref, Unknown unknown) {
+  void check_of_op(const Path& path, const std::string& op, const KernelRef& ref, Unknown unknown,
+                   const char* barred) {
     unknown = unless(ref.optional, unknown);
     if (check_op(op, unknown, {ref.at, path}, "the lock holds once there is one"))
-      check_kernel(op, ref.id, unknown, {ref.at, path}, "calls fail until there is one");
+      check_kernel(op, ref.id, unknown, {ref.at, path}, "calls fail until there is one", barred);
   }
 
   // A plugin may bring kernels of a vendor at any time.
@@ -221,12 +257,23 @@ class Checker {
                suggestion(name, known_.vendors));
   }
 
+  // `mode` is part of process_.
   void check_mode(const std::string& mode, const Where& at) {
     Names modes = mode_names(nullptr);
     modes.insert(modes.end(), known_.modes.begin(), known_.modes.end());
     if (!base::contains(modes, mode))
       to_.error(at, fmt::format("no mode is called '{}'", mode),
                 advice(mode, modes, "expected a mode"));
+    // Calls of ops that are not mapped have no kernel in mode static. Usually some ops are not mapped.
+    bool unmapped = false;
+    for (const OpUnderConfig& op : applied_) {
+      if (mode_of(process_.file->config, op.name) != &mode) continue;
+      if (!op.clauses.find(Clause::Act::kStatic) || !op.clauses.mapped().empty()) return;
+      unmapped = true;
+    }
+    if (unmapped)
+      to_.warn(at, "no kernel may run, because static_kernel_map has no entry",
+               "expected one, or settings.mode_fallback");
   }
 
   // ---- Sections ----
@@ -239,31 +286,43 @@ class Checker {
                chains = section("fallback_chains"), map = section("static_kernel_map"),
                scores = section("score"), canaries = section("canary"),
                modes = section("settings.modes");
-    check_list("", c.defaults.fallback_policy, Unknown::kError,
-               section("defaults.fallback_policy"));
+    check_list("", c.defaults.fallback_policy, Unknown::kError, section("defaults.fallback_policy"),
+               kNoFallback);
     for (size_t i = 0; i < c.dispatch_rules.size(); ++i)
       check_rule(c.dispatch_rules[i], report_.rules[i], {&rules, {}, i});
     const KernelSections kernels = kernel_sections(c);
-    for (const auto& [op, ref] : kernels.locks) check_of_op({&locks, op}, op, ref, Unknown::kLater);
+    for (const auto& [op, ref] : kernels.locks)
+      check_of_op({&locks, op}, op, ref, Unknown::kLater, "calls would have no kernel");
     check_list("", kernels.denies, Unknown::kLater, section("kernel_denies"));
     if (kernels.allows) check_list("", *kernels.allows, Unknown::kLater, section("kernel_allows"));
     for (const auto& [op, chain] : c.fallback_chains) {
       const Path of_op{&chains, op};
       for (size_t i = 0; i < chain.size(); ++i)
-        check_of_op({&of_op, {}, i}, op, chain[i], Unknown::kError);
+        check_of_op({&of_op, {}, i}, op, chain[i], Unknown::kError, kNoFallback);
     }
     check_policy(c.policy);
     for (const auto& [op, ref] : c.static_kernel_map)
-      check_of_op({&map, op}, op, ref, Unknown::kError);
+      check_of_op({&map, op}, op, ref, Unknown::kError, "the map has no effect");
     for (size_t i = 0; i < c.score.size(); ++i)
       check_rule(c.score[i], report_.scores[i], {&scores, {}, i});
     check_functions();
     for (size_t i = 0; i < c.canary.size(); ++i) check_canary(c.canary[i], {&canaries, {}, i});
-    if (c.settings.mode) check_mode(*c.settings.mode, where(section("settings.mode")));
-    for (const auto& [op, mode] : c.settings.modes) {
-      check_op(op, Unknown::kError, where_entry(modes, op));
-      check_mode(mode, where_entry(modes, op));
+    if (const auto& mode = process_.file->config.settings.mode)
+      check_mode(*mode, to_.where(section("settings.mode")));
+    for (const auto& [op, mode] : process_.file->config.settings.modes) {
+      check_op(op, Unknown::kError, to_.where_entry(modes, op));
+      check_mode(mode, to_.where_entry(modes, op));
     }
+    const Path labels = section("rollout.labels");
+    if (c.rollout)
+      for (const auto& [name, value] : c.rollout->labels)
+        check_label(name, {c.rollout->at, {&labels, name}});
+    const auto check_file = [&](const std::optional<std::string>& file, const char* path) {
+      if (file)
+        check_output(*file, std::filesystem::path(*file).parent_path(), to_.where(section(path)));
+    };
+    check_file(c.settings.telemetry.record, "settings.telemetry.record");
+    check_file(c.settings.events, "settings.events");
     check_breaker();
   }
 
@@ -276,7 +335,8 @@ class Checker {
     const Path orders{&kTop, "policy.per_op"}, backends{&kTop, "policy.backends"},
         transforms{&kTop, "policy.transforms"};
     for (const auto& [op, order] : p.per_op) {
-      const Where at = where_entry(orders, op);
+      const Where at = to_.where_entry(orders, op);
+      const size_t before = to_.problems.size();
       if (!check_op(op, Unknown::kError, at)) continue;
       for (size_t i = 0; i < order.size(); ++i) {
         const std::string name = order[i].substr(order[i].find(':') + 1);
@@ -284,16 +344,24 @@ class Checker {
         if (order[i].starts_with("impl:")) check_kernel(op, name, Unknown::kError, token);
         if (order[i].starts_with("vendor:")) check_vendor(name, token);
       }
+      const Clause clause{Clause::Act::kOrder, order};
+      const auto listed = [&](const KernelFacts& k) { return !clause.excludes(k); };
+      check_runs(op, listed, fmt::format("{}", fmt::join(order, ", ")), at,
+                 "the order is left without a kernel");
+      const auto& [program, kernels] = known_.ops.at(op);
+      const bool fine = to_.problems.size() == before && !order.empty() && program != nullptr;
+      if (fine && std::ranges::none_of(kernels, [&](auto& k) { return listed(k.second); }))
+        to_.warn(at, fmt::format("no kernel of {} is in the order", op), "its calls fail");
     }
     if (p.allow_vendors) vendors(*p.allow_vendors, "policy.allow_vendors");
     vendors(p.deny_vendors, "policy.deny_vendors");
     // A plugin may bring a backend or an op at any time.
     for (const auto& [name, on] : p.backends)
       if (!base::contains(known_.backends, name))
-        unknown_name(Unknown::kLater, name, known_.backends, where_entry(backends, name),
+        unknown_name(Unknown::kLater, name, known_.backends, to_.where_entry(backends, name),
                      fmt::format("no backend is called '{}'", name), "", kHoldsLater);
     for (const auto& [op, on] : p.transforms)
-      check_op(op, Unknown::kLater, where_entry(transforms, op));
+      check_op(op, Unknown::kLater, to_.where_entry(transforms, op));
   }
 
   // Functions and backends may be registered later: unknown names are warnings.
@@ -325,11 +393,48 @@ class Checker {
       if (r.at.line == 0) to_.error({r.at, {&path, "op"}}, "missing", "expected the name of an op");
       return;
     }
+    if (!r.dump.empty()) check_output(r.dump, r.dump, {r.at, {&path, "dump"}});
     const Unknown unknown = unless(r.optional);
     if (!check_op(r.op, unknown, {r.op_at, {&path, "op"}})) return;
-    if (r.kernel != "*") check_kernel(r.op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}});
+    if (r.kernel != "*")
+      check_kernel(r.op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}}, "",
+                   "the canary checks no call");
+    if (r.check != CanaryRule::Check::kValues) return;
+    const Where against{r.against_at.line > 0 ? r.against_at : r.at, {&path, "against"}};
     if (r.against != "reference" && !has_wildcard(r.against))
-      check_kernel(r.op, r.against, unknown, {r.against_at, {&path, "against"}});
+      check_kernel(r.op, r.against, unknown, against, "", "expected a kernel that may run");
+    const KernelFacts* own = nullptr;
+    for (const OpUnderConfig& op : applied_) {
+      const auto references = std::ranges::count(op.kernels, Kind::kReference, &KernelFacts::kind);
+      for (const KernelFacts& k : op.kernels) {
+        if (!glob_matches(r.op, op.name) || !glob_matches(r.kernel, k.id)) continue;
+        own = &k;
+        if (r.against == "reference" ? k.kind != Kind::kReference || references > 1
+                                     : k.id != r.against)
+          return;
+      }
+    }
+    if (own != nullptr)
+      to_.warn(against, fmt::format("{} would be compared with itself", own->id),
+               "expected another kernel");
+  }
+
+  // A rule file must not choose any file of the system to be written. `inside` is the folder that a path leads to. What the
+  // program states itself has no line.
+  void check_output(const std::string& path, const std::filesystem::path& inside,
+                    const Where& where) {
+    namespace fs = std::filesystem;
+    if (where.at.line == 0) return;
+    const Names& files = config_.sources.files;
+    fs::path folder = known_.output_directory;
+    if (folder.empty() && !files.empty()) folder = fs::absolute(files[0]).parent_path();
+    std::error_code error;  // links to folders are followed
+    const fs::path top = fs::weakly_canonical(fs::absolute(folder), error);
+    const fs::path at = fs::weakly_canonical(fs::absolute(inside), error);
+    if (error || std::ranges::mismatch(top, at).in1 != top.end())
+      to_.error(where, "found " + base::excerpt(path, 200),
+                fmt::format("expected a path below {}, which YARD_OUTPUT_DIRECTORY can change",
+                            folder.string()));
   }
 
   void check_breaker() {
@@ -343,28 +448,52 @@ class Checker {
     }
   }
 
+  void check_label(std::string_view name, const Where& at) {
+    if (!base::contains(labels_, name))
+      to_.warn(at, fmt::format("no label is called '{}'", name),
+               suggestion(name, labels_, "expected a label that settings.labels lists"));
+  }
+
   // ---- Rules ----
 
+  // What only excludes kernels holds once there is such an op.
   template <class Rule>
-  void check_rule(const Rule& r, const RuleEffect& effect, const Path& path) {
-    const bool chooses = !r.kernel.empty();
-    bool acts = chooses;
+  static Unknown unknown_op(const Rule& r) {
+    return unless(r.optional, r.kernel.empty() ? Unknown::kLater : Unknown::kError);
+  }
+  // The rule's op, or the known one that was probably meant. The rest of the rule is checked against that.
+  template <class Rule>
+  std::string meant_op(const Rule& r) {
+    const bool unknown = unknown_op(r) == Unknown::kError && !r.operation.empty() &&
+                         !has_wildcard(r.operation) && !known_.ops.contains(r.operation);
+    const std::string_view near = unknown ? base::closest(r.operation, ops_) : std::string_view();
+    return near.empty() ? r.operation : std::string(near);
+  }
+
+  template <class Rule>
+  void check_rule(const Rule& r, const std::vector<ConditionReport>& conditions, const Path& path) {
+    bool acts = !r.kernel.empty();
     if constexpr (std::is_same_v<Rule, DispatchRule>) acts |= !r.deny.empty() || r.allow;
     // In files the reader has reported it.
     if (r.operation.empty() || !acts) {
       if (r.at.line == 0) to_.error({r.at, path}, "an op or a kernel is missing", "expected both");
       return;
     }
-    // What only excludes kernels holds once there is such an op.
-    const Unknown unknown = unless(r.optional, chooses ? Unknown::kError : Unknown::kLater);
-    std::string op = r.operation;
-    if (!check_op(op, unknown, {r.operation_at, {&path, "operation"}},
-                  "the rule holds once there is one")) {
-      // The rest is checked against the op that was probably meant.
-      op = base::closest(op, ops_);
-      if (!chooses || r.optional || has_wildcard(r.operation) || op.empty()) return;
-    }
-    if (chooses) check_kernel(op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}});
+    if (r.conditions.size() > kMostConditions)
+      return to_.error({r.at, {&path, "conditions"}},
+                       fmt::format("found {} conditions", r.conditions.size()),
+                       fmt::format("expected at most {}", kMostConditions));
+    const Path keys{&path, "conditions"};
+    for (const Condition& c : r.conditions)
+      if (const std::string_view label = own_label(c.key); !label.empty())
+        check_label(label, {c.at, {&keys, c.key}});
+    const Unknown unknown = unknown_op(r);
+    const std::string op = meant_op(r);
+    if (!check_op(r.operation, unknown, {r.operation_at, {&path, "operation"}},
+                  "the rule holds once there is one") &&
+        op == r.operation)
+      return;
+    if (!r.kernel.empty()) check_kernel(op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}});
     if constexpr (std::is_same_v<Rule, DispatchRule>) {
       if (op == r.operation) {
         check_list(op, r.deny, unless(r.optional, Unknown::kLater), {&path, "deny"});
@@ -372,80 +501,48 @@ class Checker {
           check_list(op, *r.allow, unless(r.optional, Unknown::kLater), {&path, "allow"});
       }
     }
-    // Conditions of a rule that compiled for every op that has its fields are valid.
-    if (!effect.applies || effect.invalid)
-      check_conditions(op, r.conditions, {&path, "conditions"});
-    if (effect.ops == 0) return;
-    if (effect.impossible == effect.ops) {
-      Names keys;
-      for (const size_t i : effect.conditions) keys.push_back(r.conditions[i].key);
-      to_.warn({r.at, {&path, "conditions"}},
-               fmt::format("no call can pass {}", fmt::join(keys, " and ")),
-               "the rule has no effect");
-    } else if (effect.impossible + effect.shadowed == effect.ops) {
-      to_.warn(
-          {r.at, path},
-          fmt::format("dispatch_rules[{}] comes first for all of its calls", effect.by),
-          "expected a higher priority, other conditions, or fallback_chains for a second choice");
-    }
+    check_conditions(op, r.conditions, conditions, keys);
   }
 
   // A condition must fit every op that has all fields of the rule. If no op has one of the fields, the other conditions
-  // must fit the ops that have theirs.
-  void check_conditions(const std::string& pattern, const std::vector<Condition>& conditions,
-                        const Path& path) {
-    const Names& ops = matching(pattern);
-    Wrong wrong;
-    const auto lacks = [&](const std::string& op) {
-      return [&](const Condition& c) { return fit(op, c, wrong) == Fit::kNoField; };
-    };
-    const auto nowhere = [&](const Condition& c) {
-      return std::ranges::all_of(ops, [&](auto& op) { return lacks(op)(c); });
-    };
-    const bool some_nowhere = std::ranges::any_of(conditions, nowhere);
-    for (const Condition& c : conditions) {
-      const Where at{c.at, {&path, c.key}};
-      if (nowhere(c)) {
-        unknown_field(pattern, c.key, at);
-        continue;
-      }
-      for (const std::string& op : ops) {
-        if (!some_nowhere && std::ranges::any_of(conditions, lacks(op))) continue;
-        if (fit(op, c, wrong) != Fit::kWrong) continue;
-        to_.error(at, wrong.found, wrong.right);
-        break;
-      }
+  // must fit the ops that have theirs. Fields of announced ops are not known.
+  void check_conditions(const std::string& ops, const std::vector<Condition>& conditions,
+                        const std::vector<ConditionReport>& reports, const Path& path) {
+    const bool announced = std::ranges::any_of(
+        matching(ops), [&](auto& op) { return known_.ops.at(op).program == nullptr; });
+    const bool some_unknown =
+        !announced && std::ranges::find(reports, false, &ConditionReport::known) != reports.end();
+    for (size_t i = 0; i < reports.size(); ++i) {
+      const Where at{conditions[i].at, {&path, conditions[i].key}};
+      const ConditionReport& report = reports[i];
+      const auto& wrong = some_unknown && !report.wrong ? report.elsewhere : report.wrong;
+      if (!report.known && !announced)
+        unknown_field(ops, conditions[i].key, at);
+      else if (wrong)
+        to_.error(at, wrong->found, wrong->right);
     }
   }
 
-  enum class Fit : uint8_t { kNoField, kWrong, kFine };
-
-  // Whether a condition fits calls of an op. Sets `wrong` for kWrong.
-  Fit fit(const std::string& op, const Condition& c, Wrong& wrong) {
-    const op::Program* program = known_.ops.at(op).program.get();
-    if (program == nullptr) return Fit::kFine;  // its fields are not known
-    const SplitKey key = split_key(c.key, fields_.try_emplace(op, *program).first->second);
-    if (key.field == nullptr) return Fit::kNoField;
-    Conditions scratch;
-    return ConditionCompiler(scratch).add(*key.field, key.op, c, wrong) ? Fit::kFine : Fit::kWrong;
-  }
-
   void unknown_field(const std::string& ops, const std::string& key, const Where& at) {
-    std::set<std::string> names;
-    for (const std::string& op : matching(ops))
-      for (std::string& name : fields_.at(op).names()) names.insert(std::move(name));
+    const auto [it, is_new] = fields_.try_emplace(ops);
+    for (const std::string& op : is_new ? matching(ops) : Names())
+      for (std::string& name : OpFields(*known_.ops.at(op).program).names())
+        it->second.insert(std::move(name));
     to_.error(at,
               has_wildcard(ops) ? "no op that matches '" + ops + "' has this field"
                                 : "calls of " + ops + " have no such field",
-              field_advice(key, {names.begin(), names.end()}));
+              field_advice(key, {it->second.begin(), it->second.end()}));
   }
 
   const Config& config_;
   const Known& known_;
   const Names ops_;
+  Names labels_{std::begin(kPlainLabels), std::end(kPlainLabels)};
   std::unordered_map<std::string, Names> matching_;
-  std::map<std::string, OpFields> fields_;
+  std::map<std::string, std::set<std::string>> fields_;  // names, by pattern of ops
   RuleReport report_;
+  ProcessPolicy process_;
+  OpsUnderConfig applied_;
   Findings to_;
 };
 

@@ -9,6 +9,9 @@
 
 namespace yard::policy {
 
+// Comparing the calls of two rules takes time in the cube of their conditions.
+inline constexpr size_t kMostConditions = 100;
+
 // What is registered. Borrows texts of facts.
 struct Known {
   struct Op {
@@ -21,6 +24,9 @@ struct Known {
   Names modes = {};      // that the program has added
   Names functions = {};  // dispatched functions, declared or provided, as group/name
   Names labels = {};     // of calls, beside those that need no declaration
+  // Rule files may have files written below this folder only; empty: below that of the rule file.
+  std::string output_directory = {};
+  StaticMap mapped = {};  // of the program
 };
 
 // Errors are unknown ops, kernels, fields, backends and modes, and values of the wrong type. Warnings are patterns that
@@ -40,6 +46,10 @@ struct Findings {
   const Config& config;
   std::vector<ConfigProblem> problems = {};
 
+  // For values, and for entries of lists and maps, that have no place of their own.
+  Where where(const Path& path) const;
+  Where where_entry(const Path& map, const std::string& name) const;
+
   void add(Severity severity, const Where& where, std::string found, std::string right);
   void error(const Where& where, std::string found, std::string right) {
     add(Severity::kError, where, std::move(found), std::move(right));
@@ -48,11 +58,5 @@ struct Findings {
     add(Severity::kWarning, where, std::move(found), std::move(right));
   }
 };
-
-// Adds to the report which rules of an op have no effect on its calls.
-void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to);
-
-// Warns of statements that exclude each other, leave an op without a kernel or name an unknown label.
-void check_conflicts(const Known& known, Findings& to);
 
 }  // namespace yard::policy

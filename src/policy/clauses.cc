@@ -8,7 +8,8 @@
 #include <limits>
 
 #include "base/lists.h"
-#include "policy/config_keys.h"
+#include "policy/check.h"
+#include "policy/config_rows.h"
 #include "policy/process.h"
 
 namespace yard::policy {
@@ -106,20 +107,30 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
     if (is_new) it->second = split_key(c.key, fields);
     return it->second;
   };
+  Conditions unused;
+  ConditionCompiler trial(unused);
   // Unset if the op lacks one of the fields, or a condition is invalid.
   const auto conjunction = [&](const std::vector<Condition>& all,
-                               RuleEffect* effect) -> std::optional<Conjunction> {
-    if (std::ranges::any_of(all, [&](auto& c) { return key_of(c).field == nullptr; }))
-      return std::nullopt;
-    Wrong wrong;
-    const bool valid = std::ranges::all_of(all, [&](const Condition& c) {
-      const SplitKey key = key_of(c);
-      return compiler.add(*key.field, key.op, c, wrong);
-    });
-    if (effect != nullptr) (valid ? effect->applies : effect->invalid) = true;
-    if (valid) return compiler.end();
+                               std::vector<ConditionReport>* reports) {
+    const bool lacks =
+        std::ranges::any_of(all, [&](auto& c) { return key_of(c).field == nullptr; });
+    const size_t count = all.size() <= kMostConditions ? all.size() : 0;
+    bool valid = !lacks && count == all.size();
+    if (reports != nullptr) reports->resize(all.size());
+    for (size_t i = 0; i < count && (valid || reports != nullptr); ++i) {
+      const SplitKey key = key_of(all[i]);
+      Wrong wrong;
+      if (key.field == nullptr) continue;
+      const bool fits = (lacks ? trial : compiler).add(*key.field, key.op, all[i], wrong);
+      valid = valid && fits;
+      if (reports == nullptr) continue;
+      ConditionReport& of = (*reports)[i];
+      of.known = true;
+      if (!fits) (lacks ? of.elsewhere : of.wrong) = std::move(wrong);
+    }
+    if (valid) return std::optional(compiler.end());
     compiler.drop();
-    return std::nullopt;
+    return std::optional<Conjunction>();
   };
   const std::vector<DispatchRule>& rules = config.dispatch_rules;
   const int usual = config.defaults.default_priority.value_or(kDefaultPriority);

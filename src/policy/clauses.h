@@ -60,23 +60,14 @@ struct Clause {
   size_t place(const KernelFacts& k) const;
 };
 
-// What compiling a rule for some ops found out.
-struct RuleEffect {
-  bool applies = false;     // an op has all of its fields
-  bool invalid = false;     // a condition is invalid for such an op
-  uint32_t ops = 0;         // that it was compiled for
-  uint32_t impossible = 0;  // of these, where `conditions` cannot all hold
-  uint32_t shadowed = 0;    // of these, where rule `by` comes first for all of its calls
-  uint32_t by = 0;
-  std::vector<size_t> conditions;
+// What compiling a rule for the known ops found out about one of its conditions.
+struct ConditionReport {
+  bool known = false;              // an op has the field
+  std::optional<Wrong> wrong;      // invalid for an op that has all fields of the rule
+  std::optional<Wrong> elsewhere;  // invalid for another op that has the field
 };
-struct RuleReport {
-  std::vector<RuleEffect> rules, scores;  // of dispatch_rules and score
-  size_t comparisons_left = 4'000'000;  // of two rules; beyond it, shadowed rules are not reported
-
-  RuleEffect& of(const Clause& c) {
-    return (c.act == Clause::Act::kScore ? scores : rules)[c.source];
-  }
+struct RuleReport {  // by rule, then by condition
+  std::vector<std::vector<ConditionReport>> rules, scores;
 };
 
 // The clauses of one op in a rule file: those of dispatch_rules, best first, then those of score. Immutable.

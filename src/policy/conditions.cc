@@ -327,9 +327,11 @@ uint16_t ConditionCompiler::axis_of(const OpField& field) {
   const auto index = static_cast<uint16_t>(known - to_.axes_.begin());
   if (known != to_.axes_.end()) return index;
   const Axis& axis = to_.axes_.emplace_back(field.axis);
-  const bool scalar =
-      axis.kind == Axis::Kind::kNumber || axis.kind == Axis::Kind::kText ||
-      (axis.kind == Axis::Kind::kInteger && axis.field.kind == op::Field::Kind::kScalar);
+  const auto is_scalar = [](const op::Field& f) {
+    return f.count > 0 && f.kind == op::Field::Kind::kScalar;
+  };
+  const bool scalar = axis.kind == Axis::Kind::kNumber || axis.kind == Axis::Kind::kText ||
+                      is_scalar(axis.field) || is_scalar(axis.other);
   to_.reads_scalars_ |= scalar;
   to_.reads_labels_ |= axis.kind == Axis::Kind::kLabel || axis.kind == Axis::Kind::kLabelInteger;
   return index;

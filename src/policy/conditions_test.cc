@@ -24,8 +24,8 @@ Outcome outcome(const TestKnown& known, const std::string& condition, const std:
   EXPECT_TRUE(r.ok()) << condition;
   RuleReport report{{{}}, {}};
   const OpRules rules = compile_rules(r.config, tc.program(), &report);
-  if (report.rules[0].invalid) return Outcome::kWrong;
-  if (!report.rules[0].applies) return Outcome::kNoField;
+  if (report.rules[0].at(0).wrong) return Outcome::kWrong;
+  if (!report.rules[0][0].known) return Outcome::kNoField;
   return rules.match(tc.view()).empty() ? Outcome::kFails : Outcome::kHolds;
 }
 
@@ -311,7 +311,7 @@ TEST(Conditions, OtherNamesOfFields) {
       {"num_kv_heads: 2", T},
       {"is_causal: true", T},
       {"dropout_p_gt: 0", T},
-      {"enable_gqa: true", N},
+      {"enable_gqa: true", T},
       {"requires_deterministic: true", T},
       {"is_cuda_graph_capturing: false", T},
       {"is_contiguous: true", T},

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "base/trusted_path.h"
 #include "policy/clauses.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 
 namespace yard::policy {
 
@@ -78,7 +78,6 @@ class FilesReader {
     first_[normal(path)] = "";
     if (text.ok()) {
       to_.config = read_text(*text, path, true);
-      check_recording(path);
     } else {
       to_.problems.push_back({Severity::kError, path, 0, 0, "",
                               std::string(text.status().message()), expected(text.status(), "")});
@@ -98,29 +97,6 @@ class FilesReader {
 
   static std::string normal(const std::string& path) {
     return std::filesystem::path(path).lexically_normal().string();
-  }
-
-  // A rule file must not choose any file of the system to be written.
-  void check_recording(const std::string& main) {
-    const ConfigSettings::Telemetry& t = to_.config.settings.telemetry;
-    const std::string folder =
-        t.directory.value_or(std::filesystem::absolute(main).parent_path().string());
-    if (!t.record || is_below(*t.record, folder)) return;
-    const std::string path = "settings.telemetry.record";
-    const ConfigPlace at = place_of(to_.config, path);
-    to_.problems.push_back({Severity::kError, names_[at.file], at.line, at.column, path,
-                            "found " + base::excerpt(*t.record, 200),
-                            "expected a path below settings.telemetry.directory, " + folder});
-  }
-  // Links to folders are followed.
-  static bool is_below(const std::string& path, const std::string& folder) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    const fs::path top = fs::weakly_canonical(fs::absolute(folder), error);
-    if (error) return false;
-    const fs::path at = fs::weakly_canonical(fs::absolute(path).parent_path(), error);
-    if (error) return false;
-    return std::mismatch(top.begin(), top.end(), at.begin(), at.end()).first == top.end();
   }
 
   Config read_text(std::string_view text, const std::string& name, bool main) {

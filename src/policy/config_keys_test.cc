@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every row of the table is read, printed, merged and, where it has a variable, read from the environment.
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -88,9 +88,7 @@ void collect_rows(const Rows& rows, const std::string& prefix,
                   const std::function<T&(Config&)>& struct_of, std::vector<OneRow>& to) {
   visit_rows(rows, [&](const auto& row) {
     const std::string path = prefix + row.name;
-    if constexpr (requires { row.fields; }) {
-      collect_rows<T>(row.fields, path + ".", struct_of, to);
-    } else if constexpr (requires { row.member; }) {
+    if constexpr (requires { row.member; }) {
       using M = typename std::decay_t<decltype(row)>::Type;
       if constexpr (HasFields<M> || HasFields<Part<M>>) {
         using Inner = std::conditional_t<HasFields<M>, M, Part<M>>;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/config_files.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 #include "policy/fields.h"
 
 namespace yard {
@@ -33,15 +33,15 @@ void put(YamlNode& to, std::string key, YamlNode value) {
   to.entries.push_back({std::move(key), {}, std::move(value)});
 }
 
-template <class T, class Rows>
-YamlNode tree_of_rows(const T& from, const Rows& rows);
+template <class T>
+YamlNode tree_of_rows(const T& from);
 
 template <class M>
 YamlNode tree(const M& from, const Form& form) {
   if constexpr (policy::IsOptional<M>) {
     return tree(*from, form);
   } else if constexpr (policy::HasFields<M>) {
-    return tree_of_rows(from, policy::kFields<M>);
+    return tree_of_rows(from);
   } else if constexpr (std::is_same_v<M, std::vector<Condition>>) {
     YamlNode n = node(NodeKind::kMap);
     for (const Condition& c : from)
@@ -57,11 +57,7 @@ YamlNode tree(const M& from, const Form& form) {
     for (const auto& [key, value] : from) put(n, key, tree(value, form));
     return n;
   } else if constexpr (std::is_same_v<M, KernelRef>) {
-    if (!from.optional) return scalar(from.id);
-    YamlNode n = node(NodeKind::kMap);
-    put(n, "kernel", scalar(from.id));
-    put(n, "optional", scalar("true"));
-    return n;
+    return from.optional ? tree_of_rows(from) : scalar(from.id);
   } else if constexpr (std::is_same_v<M, ConfigValue>) {
     return scalar(from.text, from.quoted);
   } else if constexpr (std::is_same_v<M, std::string>) {
@@ -79,11 +75,11 @@ YamlNode tree(const M& from, const Form& form) {
   }
 }
 
-template <class T, class Rows>
-YamlNode tree_of_rows(const T& from, const Rows& rows) {
+template <class T>
+YamlNode tree_of_rows(const T& from) {
   const T usual{};
   YamlNode n = node(NodeKind::kMap);
-  policy::visit_rows(rows, [&](const auto& row) {
+  policy::visit_rows(policy::kFields<T>, [&](const auto& row) {
     // A struct that has its defaults is left out.
     const auto put_row = [&](YamlNode value) {
       if (!row.form.is(shape::kMap) || !value.entries.empty()) put(n, row.name, std::move(value));
@@ -92,8 +88,6 @@ YamlNode tree_of_rows(const T& from, const Rows& rows) {
       const auto& value = from.*row.member;
       const bool printed = row.required || row.always || value != usual.*row.member;
       if (printed && row.section == nullptr) put_row(tree(value, row.form));
-    } else if constexpr (requires { row.fields; }) {
-      put_row(tree_of_rows(from, row.fields));
     } else if (row.form.is(shape::kVersion)) {
       put_row(scalar(policy::kConfigVersion, true));
     }
@@ -320,7 +314,7 @@ std::string config_json_schema() {
 }}
 )",
                      object_of(policy::kKeys<Config>), kScalar, kScalar,
-                     object_of(policy::kKeys<policy::KernelMap>), schema_of_conditions());
+                     object_of(policy::kKeys<KernelRef>), schema_of_conditions());
 }
 
 }  // namespace yard

@@ -7,7 +7,7 @@
 #include "base/lists.h"
 #include "base/text.h"
 #include "policy/config_files.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 
 namespace yard::policy {
 namespace {
@@ -42,7 +42,7 @@ class TreeReader {
 
   Config read(const YamlNode& root) {
     const Path top;
-    read_rows<Config>(to_, At{root, top}, shape::kMap);
+    read_rows(to_, At{root, top}, shape::kMap);
     return std::move(to_);
   }
 
@@ -101,10 +101,10 @@ class TreeReader {
     }
   }
 
-  template <class Map, class T>
+  template <class T>
   void read_rows(T& to, At at, const Form& form) {
-    read_keys(kKeys<Map>, at, form, [&](const Key& key, At value) {
-      visit_rows(kFields<Map>, [&](const auto& row) {
+    read_keys(kKeys<T>, at, form, [&](const Key& key, At value) {
+      visit_rows(kFields<T>, [&](const auto& row) {
         if (&row == &key) read_row(to, row, value);
       });
     });
@@ -137,14 +137,8 @@ class TreeReader {
   template <class T, class M>
   void read_row(T& to, const Field<T, M>& row, At at) {
     if (row.place != nullptr) to.*row.place = place(at.node.at);
-    if constexpr (!requires { to.at; }) remember_places<M>(at);
+    if constexpr (!requires { to.at; }) remember_places(at, row.form);
     read(to.*row.member, row.form, at);
-  }
-  template <class T, class Map>
-  void read_row(T& to, const Group<Map>& row, At at) {
-    read_rows<Map>(to, at, row.form);
-    if (at.node.kind == YamlNode::Kind::kMap && at.node.entries.empty())
-      wrong(at, wanted(row.form, names_of(row.inner)), "an empty map");
   }
   // The version and included files have no member.
   void read_row(Config&, const Key& row, At at) {
@@ -161,22 +155,17 @@ class TreeReader {
   }
 
   // Keeps the places of values that have no member for it: names in lists, entries of maps, single values.
-  template <class M>
-  void remember_places(At at) {
+  void remember_places(At at, const Form& form) {
     const auto add = [&](const std::string& name, YamlMark mark) {
       to_.sources.places.emplace(to_string(at.path, true) + "/" + name, place(mark));
     };
-    if constexpr (std::is_same_v<M, Names> || std::is_same_v<M, std::optional<Names>>) {
-      if (at.node.kind != YamlNode::Kind::kList) return add(at.node.text, at.node.at);
-      for (const YamlNode& item : at.node.items) add(item.text, item.at);
-    } else if constexpr (std::is_same_v<M, decltype(ConfigSettings::modes)>) {
-      for (const YamlEntry& e : at.node.entries) add(e.key, e.value.at);
-    } else if constexpr (std::is_same_v<M, Orders> ||
-                         std::is_same_v<M, decltype(Policy::backends)>) {
-      for (const YamlEntry& e : at.node.entries) add(e.key, e.key_at);
-    } else if constexpr (IsOptional<M>) {
-      add("", at.node.at);
-    }
+    for (const YamlEntry& e : at.node.entries)
+      add(e.key, form.is(shape::kOpModes) ? e.value.at : e.key_at);
+    for (const YamlNode& item : at.node.items)
+      if (item.kind == YamlNode::Kind::kScalar) add(item.text, item.at);
+    if (at.node.kind != YamlNode::Kind::kScalar) return;
+    add("", at.node.at);
+    if (form.shape->many) add(at.node.text, at.node.at);  // a list of one
   }
 
   // ---- Values: each function returns false if it has added a problem instead of reading the value ----
@@ -229,7 +218,7 @@ class TreeReader {
       to.at = place(at.node.at);
       return read(to.id, form, at);
     }
-    read_rows<KernelMap>(to, at, form);
+    read_rows(to, at, form);
     const Path path{&at.path, "kernel", 0, at.path.known};
     return !to.id.empty() &&
            (fits(to.id, *form.shape) || wrong(At{*at.node.find("kernel"), path}, form));
@@ -287,12 +276,14 @@ class TreeReader {
   template <HasFields T>
   bool read(T& to, const Form& form, At at) {
     if constexpr (requires { to.at; }) to.at = place(at.node.at);
-    read_rows<T>(to, at, form);
+    read_rows(to, at, form);
+    if (at.node.kind != YamlNode::Kind::kMap) return true;
     const auto lacks = [&](std::initializer_list<const char*> keys) {
-      return at.node.kind == YamlNode::Kind::kMap &&
-             std::none_of(keys.begin(), keys.end(),
-                          [&](const char* key) { return at.node.find(key) != nullptr; });
+      return std::ranges::none_of(keys,
+                                  [&](const char* key) { return at.node.find(key) != nullptr; });
     };
+    if constexpr (std::is_same_v<T, CanaryRule::Tolerance>)
+      if (at.node.entries.empty()) wrong(at, wanted(form, names_of(kKeys<T>)), "an empty map");
     if constexpr (std::is_same_v<T, ScoreRule>)
       if (lacks({"add", "multiply"})) wrong(at, "add or multiply", "neither");
     if constexpr (std::is_same_v<T, DispatchRule>)

@@ -10,6 +10,7 @@
 #include <array>
 #include <tuple>
 
+#include "base/lists.h"
 #include "policy/environment.h"
 #include "policy/words.h"
 
@@ -42,14 +43,10 @@ struct Field : Key {
 template <class T>
 inline constexpr std::nullptr_t kFields = nullptr;
 
-// The keys of one map in the file, whose members are in the struct itself. `T` stands for the map.
+// Structs that are maps in the file. A KernelRef is usually an id alone.
 template <class T>
-struct Group : Key {
-  static constexpr const auto& fields = kFields<T>;
-};
-
-template <class T>
-concept HasFields = !std::is_same_v<decltype(kFields<T>), const std::nullptr_t>;
+concept HasFields =
+    !std::is_same_v<decltype(kFields<T>), const std::nullptr_t> && !std::is_same_v<T, KernelRef>;
 
 template <class M>
 concept IsOptional = requires(M m) {
@@ -63,22 +60,18 @@ template <class M>
 concept IsMap = requires {
   typename M::mapped_type;
 };
+template <class M>
+constexpr auto part_of() {
+  if constexpr (IsMap<M>)
+    return std::type_identity<typename M::mapped_type>();
+  else if constexpr (IsOptional<M> || IsList<M>)
+    return std::type_identity<typename M::value_type>();
+  else
+    return std::type_identity<void>();
+}
 // The value, item or mapped type.
 template <class M>
-struct PartOf {
-  using Type = void;
-};
-template <class M>
-requires IsOptional<M> || IsList<M>
-struct PartOf<M> {
-  using Type = typename M::value_type;
-};
-template <IsMap M>
-struct PartOf<M> {
-  using Type = typename M::mapped_type;
-};
-template <class M>
-using Part = typename PartOf<M>::Type;
+using Part = typename decltype(part_of<M>())::type;
 template <class M>
 concept IsEnum = std::is_enum_v<M>;
 
@@ -151,10 +144,15 @@ template <>
 inline constexpr auto kFields<Environment> = std::tuple{
     field("config", &Environment::config, shape::kPath, "the rule file in force from the start",
           {.variable = "YARD_CONFIG"}),
+    field("events", &Environment::events, shape::kPath, "the file that events are appended to",
+          {.variable = "YARD_EVENTS"}),
     field("inspect", &Environment::inspect, shape::kSwitch,
           "whether the process answers on a socket", {.variable = "YARD_INSPECT"}),
     field("log_levels", &Environment::log_levels, shape::kLevels, "what is logged",
           {.variable = "YARD_LOG_LEVEL"}),
+    field("output_directory", &Environment::output_directory, shape::kFolder,
+          "the folder below which rule files may have recordings and dumps written",
+          {.variable = "YARD_OUTPUT_DIRECTORY"}),
     field("plugins", &Environment::plugins, shape::kText,
           "plugins that are loaded before those of YARD_PLUGIN_PATH", {.variable = "YARD_PLUGINS"}),
     field("plugin_path", &Environment::plugin_path, shape::kText, "where plugins are searched",
@@ -168,10 +166,9 @@ inline constexpr auto kFields<Environment> = std::tuple{
           {.variable = "YARD_VERBOSE"}),
 };
 
-// {kernel: ID, optional: true}
-struct KernelMap {};
+// As {kernel: ID, optional: true}; a kernel is usually its id alone.
 template <>
-inline constexpr auto kFields<KernelMap> = std::tuple{
+inline constexpr auto kFields<KernelRef> = std::tuple{
     field("kernel", &KernelRef::id, shape::kKernel, "the kernel", {.required = true},
           &KernelRef::at),
     field("optional", &KernelRef::optional, shape::kSwitch, kMayBeUnknown, {.fallback = "false"}),
@@ -234,12 +231,11 @@ inline constexpr auto kFields<FunctionRule> = std::tuple{
     field("deny", &FunctionRule::deny, shape::kBackends, "backends that may not serve calls"),
 };
 
-struct Tolerance {};
 template <>
-inline constexpr auto kFields<Tolerance> = std::tuple{
-    field("rtol", &CanaryRule::rtol, {shape::kNumber, 0, 1e6},
+inline constexpr auto kFields<CanaryRule::Tolerance> = std::tuple{
+    field("rtol", &CanaryRule::Tolerance::rtol, {shape::kNumber, 0, 1e6},
           "relative to the other kernel's value", {.fallback = "0"}),
-    field("atol", &CanaryRule::atol, {shape::kNumber, 0, 1e6},
+    field("atol", &CanaryRule::Tolerance::atol, {shape::kNumber, 0, 1e6},
           "absolute, for rows of numbers up to 1", {.fallback = "0"}),
 };
 template <>
@@ -258,11 +254,8 @@ inline constexpr auto kFields<CanaryRule> = std::tuple{
     field("against", &CanaryRule::against, shape::kOneKernel,
           "the kernel to compare with: reference means the op's reference kernel",
           {.fallback = "reference"}, &CanaryRule::against_at),
-    Group<Tolerance>{{{.fallback = "the op's own"},
-                      "tolerance",
-                      shape::kMap,
-                      "how far floats may differ",
-                      kKeys<Tolerance>}},
+    field("tolerance", &CanaryRule::tolerance, shape::kMap, "how far floats may differ",
+          {.fallback = "the op's own"}),
     field("dump", &CanaryRule::dump, shape::kFolder, "a folder for the inputs of failed checks"),
     field("dump_most", &CanaryRule::dump_most, {shape::kWhole, 1, 10'000},
           "files kept in that folder: the first ones of an incident", {.fallback = "16"}),
@@ -324,8 +317,6 @@ template <>
 inline constexpr auto kFields<Settings::Telemetry> = std::tuple{
     field("record", &Settings::Telemetry::record, shape::kPath,
           "a file to record calls to, unless they are recorded elsewhere"),
-    field("directory", &Settings::Telemetry::directory, shape::kFolder,
-          "the folder that this file must be below", {.fallback = "the folder of the rule file"}),
 };
 
 template <>
@@ -384,6 +375,8 @@ inline constexpr auto kFields<Settings> = std::tuple{
     field("plugins", &Settings::plugins, shape::kMap,
           "what plugins must pass before they are loaded"),
     field("telemetry", &Settings::telemetry, shape::kMap, "what is recorded"),
+    field("events", &Settings::events, shape::kPath,
+          "a file that events of the process are appended to, unless `YARD_EVENTS` names one"),
     field("breaker", &Settings::breaker, shape::kMap, "circuit breakers of kernels"),
 };
 
@@ -414,5 +407,73 @@ inline constexpr auto kFields<Config> = std::tuple{
           "new rules in rollout: some calls use them before all do"),
     field("settings", &Config::settings, shape::kMap, "how the runtime works"),
 };
+
+// ---- Visiting the rows, and merging by them ----
+
+template <class Rows, class F>
+constexpr void visit_rows(const Rows& rows, F f) {
+  std::apply([&](const auto&... row) { (f(row), ...); }, rows);
+}
+// Only the rows that have a member.
+template <class T, class F>
+constexpr void visit_fields(F f) {
+  visit_rows(kFields<T>, [&](const auto& row) {
+    if constexpr (requires { row.member; }) f(row);
+  });
+}
+
+inline std::vector<std::string> names_of(Keys keys) {
+  std::vector<std::string> names;
+  for (const Key* key : keys)
+    if (key->section == nullptr) names.emplace_back(key->name);
+  return names;
+}
+
+template <class M>
+bool is_set(const M& value) {
+  if constexpr (IsOptional<M>)
+    return value.has_value();
+  else
+    return !value.empty();
+}
+
+// Adds to `strong` what `weak` sets and `strong` does not. Structs are merged field by field and maps key by key. Rules are
+// appended, names are added unless they are there already. Takes `weak` apart.
+template <HasFields T>
+void merge_weaker(T& strong, T& weak);
+
+template <class M>
+void merge_value(M& strong, M& weak) {
+  if constexpr (HasFields<M>) {
+    merge_weaker(strong, weak);
+  } else if constexpr (IsMap<M>) {
+    if constexpr (HasFields<Part<M>>)
+      for (auto& [key, value] : weak)
+        if (const auto it = strong.find(key); it != strong.end()) merge_weaker(it->second, value);
+    strong.merge(weak);
+  } else if constexpr (!IsList<M>) {
+    if (!is_set(strong)) strong = std::move(weak);
+  } else if constexpr (HasFields<Part<M>>) {
+    std::move(weak.begin(), weak.end(), std::back_inserter(strong));
+  } else if constexpr (std::is_same_v<Part<M>, KernelRef>) {
+    for (KernelRef& ref : weak)
+      if (std::ranges::find(strong, ref.id, &KernelRef::id) == strong.end())
+        strong.push_back(std::move(ref));
+  } else {
+    std::swap(strong, weak);  // names are listed weakest source first
+    for (auto& name : weak)
+      if (!base::contains(strong, name)) strong.push_back(std::move(name));
+  }
+}
+
+template <HasFields T>
+void merge_weaker(T& strong, T& weak) {
+  visit_fields<T>([&](const auto& row) {
+    auto &ours = strong.*row.member, &theirs = weak.*row.member;
+    if constexpr (requires { theirs.clear(); })
+      if (row.replaces && is_set(ours)) theirs.clear();
+    merge_value(ours, theirs);
+  });
+}
 
 }  // namespace yard::policy

@@ -30,7 +30,7 @@ TEST(ConfigCanary, OneMapOrAListOfThem) {
   EXPECT_EQ(r.kernel, "*");
   EXPECT_EQ(r.against, "reference");
   EXPECT_EQ(r.check, CanaryRule::Check::kValues);
-  EXPECT_FALSE(r.rtol || r.atol);
+  EXPECT_FALSE(r.tolerance.rtol || r.tolerance.atol);
   EXPECT_EQ(r.dump_most, 16);
   EXPECT_EQ(canary_file("[{op: rms_norm, one_in: 100}]"), one);
 }
@@ -44,8 +44,8 @@ TEST(ConfigCanary, EverythingIsReadPrintedAndReadAgain) {
   EXPECT_EQ(r.kernel, "default.*");
   EXPECT_EQ(r.one_in, 7);
   EXPECT_EQ(r.against, "vendor.onednn");
-  EXPECT_EQ(r.rtol, 1e-3);
-  EXPECT_EQ(r.atol, 0.5);
+  EXPECT_EQ(r.tolerance.rtol, 1e-3);
+  EXPECT_EQ(r.tolerance.atol, 0.5);
   EXPECT_EQ(r.dump, "/etc/dumps");  // seen from the folder of the file
   EXPECT_EQ(r.dump_most, 3);
   EXPECT_TRUE(r.optional);
@@ -85,7 +85,7 @@ TEST(ConfigCanary, RulesMadeInCodeAreChecked) {
   EXPECT_THAT(problem({.op = "rms_norm", .one_in = 0}), HasSubstr("canary[0].one_in: expected a"));
   EXPECT_THAT(problem({.op = "rms_norm", .dump_most = 0}),
               HasSubstr("canary[0].dump_most: expected a whole number"));
-  EXPECT_THAT(problem({.op = "rms_norm", .rtol = -1}),
+  EXPECT_THAT(problem({.op = "rms_norm", .tolerance = {.rtol = -1}}),
               HasSubstr("canary[0].tolerance.rtol: expected a number from 0 to 1000000, got -1"));
 }
 
@@ -112,8 +112,9 @@ TEST(ConfigNumbers, NumbersInCodeThatAreNotFiniteAreErrorsWithPathExpectationAnd
   EXPECT_THAT(problem(score(&ScoreRule::add, -kInf)), HasSubstr("score[1].add: expected"));
   EXPECT_THAT(problem(score(&ScoreRule::multiply, kInf)),
               HasSubstr("score[1].multiply: expected a number from 0 to 1000000, got inf"));
-  EXPECT_THAT(problem([=](Config& c) { c.canary = {{.op = "rms_norm", .atol = kNan}}; }),
-              HasSubstr("canary[0].tolerance.atol: expected a number from 0 to 1000000, got nan"));
+  EXPECT_THAT(
+      problem([=](Config& c) { c.canary = {{.op = "rms_norm", .tolerance = {.atol = kNan}}}; }),
+      HasSubstr("canary[0].tolerance.atol: expected a number from 0 to 1000000, got nan"));
   EXPECT_THAT(problem([=](Config& c) { c.settings.breaker.cooldown_growth = kNan; }),
               HasSubstr("settings.breaker.cooldown_growth: expected a number from 1 to 100, got "
                         "nan"));

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "base/testing_files.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 #include "policy/fields.h"
 #include "policy/testing_config.h"
 
@@ -308,31 +308,59 @@ TEST(Config, WhatAnIncludedFileHoldsAppearsInNoError) {
       "from 1 to 10000000");
 }
 
-TEST(Config, ARuleFileRecordsOnlyBelowItsTelemetryDirectory) {
+TEST(Config, ARuleFileHasFilesWrittenOnlyBelowAFolderThatItCannotChoose) {
   const base::TempFolder folder;
   std::filesystem::create_directories(folder / "rules/logs");
   std::filesystem::create_directories(folder / "other");
   std::filesystem::create_directory_symlink(folder / "other", folder / "rules/logs/way_out");
-  const auto problem = [&](const std::string& telemetry) {
-    const ConfigReading r =
-        parse_config_from("version: 1\nsettings: {telemetry: {" + telemetry + "}}",
-                          folder / "rules/rules.yaml", opener({}));
-    return r.problems.empty() ? std::string() : to_string(r.problems[0]);
+  TestKnown known = usual_ops();
+  // Of the file itself, and of one that it includes.
+  const auto problem = [&](const std::string& text) {
+    std::string of_file;
+    for (const bool included : {false, true}) {
+      ConfigReading r = parse_config_from(
+          included ? "version: 1\ninclude: more.yaml" : "version: 1\n" + text,
+          folder / "rules/rules.yaml", opener({{folder / "rules/more.yaml", "\n" + text}}));
+      check_reading(r, known);
+      const std::string one = r.problems.empty() ? "" : to_string(r.problems[0]);
+      if (!included) of_file = one;
+      EXPECT_EQ(one.empty(), of_file.empty()) << text << one;
+    }
+    return of_file;
   };
-  EXPECT_EQ(problem("record: calls.txt"), "");
-  EXPECT_EQ(problem("record: logs/new/calls.%p.txt"), "");
-  EXPECT_EQ(problem("record: logs/calls.txt, directory: logs"), "");
-  EXPECT_EQ(problem("record: " + (folder / "other/x") + ", directory: ../other"), "");
-  EXPECT_EQ(problem("record: ../other/x"),
+  const auto record = [&](const std::string& path) {
+    return problem("settings: {telemetry: {record: " + path + "}}");
+  };
+  const auto dump = [&](const std::string& path) {
+    return problem(
+        "canary: {op: rms_norm, kernel: default.simd, against: vendor.onednn, "
+        "one_in: 1, dump: " +
+        path + "}");
+  };
+  for (const char* in : {"calls.txt", "logs/new/calls.%p.txt"}) EXPECT_EQ(record(in), "");
+  for (const char* in : {"dumps", "logs/new", "."}) EXPECT_EQ(dump(in), "");
+  EXPECT_EQ(record("../other/x"),
             (folder / "rules/rules.yaml") +
-                ":2:32: error: settings.telemetry.record: expected a path below "
-                "settings.telemetry.directory, " +
-                (folder / "rules") + ", got \"" + (folder / "rules/../other/x") + "\"");
-  for (const char* out :
-       {"record: /etc/passwd", "record: logs/../../x", "record: calls.txt, directory: logs",
-        "record: logs_too/x, directory: logs", "record: logs/way_out/x",
-        "record: /dev/shm/x, directory: /dev/sh"})
-    EXPECT_THAT(problem(out), HasSubstr("settings.telemetry.record: expected a path below")) << out;
+                ":2:32: error: settings.telemetry.record: expected a path below " +
+                (folder / "rules") + ", which YARD_OUTPUT_DIRECTORY can change, got \"" +
+                (folder / "rules/../other/x") + "\"");
+  for (const char* out : {"/etc/passwd", "logs/../../x", "logs/way_out/x", "../rules_too/x"}) {
+    EXPECT_THAT(record(out), HasSubstr("settings.telemetry.record: expected a path below")) << out;
+    EXPECT_THAT(dump(out), HasSubstr("canary[0].dump: expected a path below")) << out;
+  }
+  EXPECT_THAT(dump("logs/way_out"), HasSubstr("canary[0].dump: expected a path below"));
+  EXPECT_THAT(problem("settings: {telemetry: {directory: /}}"), HasSubstr("unknown key"));
+  EXPECT_EQ(problem("settings: {events: events.txt}"), "");
+  EXPECT_THAT(problem("settings: {events: ../x}"),
+              HasSubstr("settings.events: expected a path below"));
+  known.output_directory = folder / "other";
+  EXPECT_EQ(record("../other/x"), "");
+  EXPECT_EQ(record("logs/way_out/x"), "");
+  EXPECT_NE(record("calls.txt"), "");
+  // What the program sets by itself is not limited.
+  Config own;
+  own.settings.telemetry.record = "/var/tmp/calls.txt";
+  EXPECT_THAT(check_config(own, known), ElementsAre());
 }
 
 TEST(Config, FilesThatOthersCanWriteAreRefused) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clauses of one Config that exclude, cover or contradict each other: valid, and never what was meant.
+#include "policy/conflicts.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,10 +8,10 @@
 
 #include "base/lists.h"
 #include "base/text.h"
-#include "policy/check.h"
 #include "policy/config_files.h"
 
 namespace yard::policy {
+namespace {
 
 // Compares the calls that rules of one op match. On each axis it is enough to try one value of every class that tests
 // distinguish. Borrows the conditions.
@@ -47,39 +48,42 @@ class CallSets {
     for (const std::string& text : test(l).texts) rules_of_[{axis(l), text}].push_back(&rule);
   }
 
-  // The first of the added rules that covers `narrow`, after sample(narrow). Only a rule that holds for the sample can.
-  // Null if there is none, or if `most` comparisons found none.
+  // The first of the added rules that covers `narrow`, after sample(narrow). Null if there is none.
   const Clause* first_cover(Literals narrow, size_t& most) {
-    const Clause* first = first_cover(rules_, narrow, most);
+    const auto covering = [&](const Clause* rule) { return covers(*rule, narrow, most); };
+    const auto search = [&](const std::vector<const Clause*>& rules) {
+      const auto it = std::ranges::find_if(rules, covering);
+      return it != rules.end() ? *it : nullptr;
+    };
+    const Clause* first = search(rules_);
     for (uint16_t i = 0; i < call_.size(); ++i) {
       const auto it = rules_of_.find({i, call_[i].s});
       if (it == rules_of_.end()) continue;
-      const Clause* found = first_cover(it->second, narrow, most);
+      const Clause* found = search(it->second);
       if (found != nullptr && (first == nullptr || found < first)) first = found;
     }
     return first;
   }
 
- private:
-  static constexpr char kUnlisted[] = "\x01";
-  static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
-
-  const Clause* first_cover(const std::vector<const Clause*>& rules, Literals narrow,
-                            size_t& most) {
-    constexpr size_t kCost = 50;  // of covers(), in comparisons
-    if (!rules.empty() && truth_.empty()) {
+  // Whether the rule holds for every call that passes `narrow`, after sample(narrow). False also when `most` comparisons
+  // have been made.
+  bool covers(const Clause& rule, Literals narrow, size_t& most) {
+    constexpr size_t kCost = 50;  // of comparing all values
+    if (truth_.empty()) {
       on_.evaluate(call_, truth_);
       for (const uint32_t l : narrow) truth_[l] = 1;  // a pattern holds for some text
     }
-    for (const Clause* rule : rules) {
-      if (most <= kCost) return nullptr;
-      --most;
-      if (!on_.hold(rule->when, truth_)) continue;
-      most -= kCost;
-      if (covers(on_.literals(rule->when), narrow)) return rule;
-    }
-    return nullptr;
+    if (most <= kCost) return false;
+    --most;
+    // Only a rule that holds for the sample can cover.
+    if (!on_.hold(rule.when, truth_)) return false;
+    most -= kCost;
+    return covers(on_.literals(rule.when), narrow);
   }
+
+ private:
+  static constexpr char kUnlisted[] = "\x01";
+  static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
 
   bool is_pattern(uint32_t literal) const { return test(literal).is_pattern(); }
   static bool is_unlisted(const AxisValue& v) {
@@ -113,9 +117,9 @@ class CallSets {
     const Test& t = test(literal);
     const Axis& axis = on_.axes()[t.axis];
     const auto integer = [&](int64_t i) { values_.push_back({true, i, {}}); };
+    for (const int64_t i : axis.domain) integer(i);
+    if (!axis.domain.empty()) return;
     switch (axis.kind) {
-      case Axis::Kind::kFlag: return integer(0), integer(1);
-      case Axis::Kind::kLayout: return integer(0), integer(1), integer(2);
       case Axis::Kind::kText:
       case Axis::Kind::kLabel:
         if (t.kind == Test::Kind::kTextOneOf)
@@ -132,8 +136,8 @@ class CallSets {
     t.add_cuts(cuts);
     if (cuts.empty()) integer(0);
     // Sizes are not negative.
-    const bool size =
-        axis.kind == Axis::Kind::kInteger && axis.field.kind != op::Field::Kind::kScalar;
+    const bool size = (axis.kind == Axis::Kind::kInteger || axis.kind == Axis::Kind::kTimes) &&
+                      axis.field.kind != op::Field::Kind::kScalar;
     for (const int64_t cut : cuts) {
       if (cut > (size ? 0 : INT64_MIN)) integer(cut - 1);
       if (!size || cut >= 0) integer(cut);
@@ -147,177 +151,189 @@ class CallSets {
   std::vector<uint8_t> truth_;  // of the literals for `call_`, if that was needed
 };
 
-void add_effects(const OpRules& rules, const Known::Op& op, RuleReport& to) {
-  const Conditions& conditions = rules.conditions();
-  CallSets sets(conditions);
-  const RuleEffect* last = nullptr;  // clauses of one rule have the same conditions
-  bool possible = true;
-  for (const Clause& c : rules.clauses()) {
-    RuleEffect& effect = to.of(c);
-    const CallSets::Literals of = conditions.literals(c.when);
-    if (&effect != last) {
-      ++effect.ops;
-      const int axis = sets.sample(of);
-      possible = axis < 0;
-      if (!possible) ++effect.impossible, effect.conditions.clear();
-      for (size_t i = 0; !possible && i < of.size(); ++i)
-        if (sets.axis(of[i]) == axis) effect.conditions.push_back(i);
-    }
-    last = &effect;
-    if (!possible || c.act != Clause::Act::kChoose) continue;
-    if (const Clause* first = sets.first_cover(of, to.comparisons_left))
-      ++effect.shadowed, effect.by = first->source;
-    else if (std::ranges::any_of(op.kernels,
-                                 [&](auto& k) { return glob_matches(c.names[0], k.first); }))
-      sets.add(c);
-  }
-}
+using Act = Clause::Act;
 
-namespace {
+constexpr auto kAll = [](const KernelFacts&) { return true; };
+constexpr Path kRules{&kTop, "dispatch_rules"}, kScores{&kTop, "score"};
+
+// The effect of a rule on the ops that it is about.
+struct Effect {
+  uint32_t ops = 0;
+  uint32_t impossible = 0;            // of these, where its conditions cannot all hold
+  uint32_t shadowed = 0, by = 0;      // of these, where rule `by` comes first for all of its calls
+  uint32_t named = 0, barred = 0;     // where it names kernels; where none of these may run
+  std::string why;                    // what excludes them
+  Names lost;                         // ops of which no kernel may serve its calls
+  std::vector<size_t> contradicting;  // conditions
+};
 
 class Conflicts {
  public:
-  Conflicts(const Known& known, Findings& to) : config_(to.config), known_(known), to_(to) {}
+  Conflicts(const OpsUnderConfig& ops, Findings& to) : ops_(ops), to_(to) {}
 
   void check() {
-    check_labels();
-    if (policy_.empty() && config_.dispatch_rules.empty()) return;
-    if (policy_.allow_kernels && policy_.allow_kernels->empty()) return;  // the reader reports it
-    for (const auto& [op, ref] : kernel_sections(config_).locks)
-      check_map("kernel_locks", op, ref, "calls would have no kernel");
+    const Config& config = to_.config;
+    effects_[0].resize(config.dispatch_rules.size()), effects_[1].resize(config.score.size());
+    for (const OpUnderConfig& op : ops_)
+      if (const auto& rules = op.clauses.sources().rules; rules != nullptr) examine(op, *rules);
+    report(config.dispatch_rules, effects_[0], kRules, "the rule cannot choose it");
+    report(config.score, effects_[1], kScores, "the entry has no effect");
     check_ops();
-    for (size_t i = 0; i < config_.dispatch_rules.size(); ++i)
-      check_rule(config_.dispatch_rules[i], i);
-    for (const auto& [op, ref] : config_.static_kernel_map)
-      check_map("static_kernel_map", op, ref, "the map has no effect");
   }
 
  private:
-  // The statement that excludes a kernel from all calls of an op; empty if there is none.
-  std::string excluded_by(const KernelFacts& kernel) const {
-    for (const Clause& c : statements_.own()) {
-      if (!c.excludes(kernel)) continue;
-      switch (c.act) {
-        case Clause::Act::kDeny: return fmt::format("kernel_denies ({})", c.names[0]);
-        case Clause::Act::kAllow: return "kernel_allows";
-        case Clause::Act::kDenyVendor: return "policy.deny_vendors";
-        case Clause::Act::kAllowVendors: return "policy.allow_vendors";
-        case Clause::Act::kSwitchedOff: return "policy.backends";
-        case Clause::Act::kReferenceOnly: return "policy.reference_only";
-        default: break;
+  void examine(const OpUnderConfig& op, const OpRules& rules) {
+    const Conditions& conditions = rules.conditions();
+    CallSets sets(conditions);
+    std::vector<const Clause*> excluding, also;
+    for (const Clause& c : rules.clauses())
+      if (c.when.count > 0 && (c.act == Act::kDeny || c.act == Act::kAllow))
+        excluding.push_back(&c);
+    const bool lost = exclusion(op, kAll).by != nullptr;  // whatever the rule excludes
+    const Effect* last = nullptr;  // clauses of one rule have the same conditions
+    bool possible = true;
+    for (const Clause& c : rules.clauses()) {
+      Effect& effect = effects_[c.act == Act::kScore ? 1 : 0][c.source];
+      const CallSets::Literals calls = conditions.literals(c.when);
+      if (&effect != last) {
+        ++effect.ops;
+        also.clear();
+        const int axis = sets.sample(calls);
+        possible = axis < 0;
+        if (!possible) ++effect.impossible, effect.contradicting.clear();
+        for (size_t i = 0; !possible && i < calls.size(); ++i)
+          if (sets.axis(calls[i]) == axis) effect.contradicting.push_back(i);
+        for (const Clause* e : excluding)
+          if (possible && sets.covers(*e, calls, comparisons_left_)) also.push_back(e);
       }
+      last = &effect;
+      if (!possible) continue;
+      if (c.act == Act::kDeny || c.act == Act::kAllow) {
+        if (!lost && exclusion(op, kAll, also).by != nullptr &&
+            !base::contains(effect.lost, op.name))
+          effect.lost.push_back(op.name);
+        continue;
+      }
+      const auto named = [&](const KernelFacts& k) { return glob_matches(c.names[0], k.id); };
+      const Exclusion e = exclusion(op, named, also);
+      effect.named += e.any ? 1 : 0;
+      if (e.by != nullptr && ++effect.barred == 1)
+        effect.why = statement(op, *e.by, c.act == Act::kChoose ? c.source : kNoClause);
+      if (c.act != Act::kChoose) continue;
+      if (const Clause* first = sets.first_cover(calls, comparisons_left_))
+        ++effect.shadowed, effect.by = first->source;
+      else if (e.any)
+        sets.add(c);
     }
-    return "";
   }
 
-  // Names denies before others. Empty if one of the kernels that match is not excluded.
-  std::string all_excluded_by(const Known::Op& op, const std::string& pattern) const {
-    std::string why;
-    for (const auto& [id, facts] : op.kernels) {
-      if (!glob_matches(pattern, id)) continue;
-      std::string one = excluded_by(facts);
-      if (one.empty()) return one;
-      if (why.empty() || (one.starts_with("kernel_denies") && !why.starts_with("kernel_denies")))
-        why = std::move(one);
+  template <class Rule>
+  void report(const std::vector<Rule>& rules, const std::vector<Effect>& effects, const Path& list,
+              const char* barred) {
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const Rule& r = rules[i];
+      const Effect& e = effects[i];
+      const Path path{&list, {}, i};
+      if (e.ops == 0) continue;
+      if (e.impossible == e.ops) {
+        Names keys;
+        for (const size_t c : e.contradicting) keys.push_back(shown(r.conditions[c].key, false));
+        to_.warn({r.at, {&path, "conditions"}},
+                 fmt::format("no call can pass {}", fmt::join(keys, " and ")),
+                 "the rule has no effect");
+      } else if (e.impossible + e.shadowed == e.ops) {
+        to_.warn(
+            {r.at, path}, fmt::format("dispatch_rules[{}] comes first for all of its calls", e.by),
+            "expected a higher priority, other conditions, or fallback_chains for a second choice");
+      }
+      if (e.barred > 0 && e.barred == e.named)
+        to_.warn({r.kernel_at, {&path, "kernel"}},
+                 fmt::format("{} is excluded by {}", r.kernel, e.why), barred);
+      if (!e.lost.empty())
+        to_.warn({r.at, path}, fmt::format("no kernel of {} may serve its calls", some(e.lost)),
+                 "they fail");
     }
-    return why;
   }
 
-  void check_map(const char* section, const std::string& op, const KernelRef& ref,
-                 const char* effect) {
-    const Path map{&kTop, section};
-    KernelFacts kernel{ref.id, "", "", Kind::kReference};  // unless it is registered
-    if (const auto known = known_.ops.find(op); known != known_.ops.end())
-      if (const auto it = known->second.kernels.find(ref.id); it != known->second.kernels.end())
-        kernel = it->second;
-    if (const std::string why = excluded_by(kernel); !why.empty())
-      to_.warn({ref.at, {&map, op}}, fmt::format("{} is excluded by {}", ref.id, why), effect);
-  }
-
+  // Locks, orders and static maps that leave an op without a kernel are reported by themselves.
   void check_ops() {
-    Names lost;
-    std::string why;
-    for (const auto& [name, op] : known_.ops) {
-      const std::string excluded = all_excluded_by(op, "*");
-      if (excluded.empty()) continue;
-      if (lost.empty()) why = excluded;
-      lost.push_back(name);
+    std::map<std::string, std::pair<Names, const Clause*>> lost;  // by what excludes the kernels
+    for (const OpUnderConfig& op : ops_) {
+      const Clause* by = exclusion(op, kAll).by;
+      const auto takes = {Act::kLock, Act::kOrder, Act::kStatic};
+      if (by == nullptr || std::ranges::any_of(takes, [&](Act a) { return op.clauses.find(a); }))
+        continue;
+      auto& [ops, first] = lost[statement(op, *by)];
+      ops.push_back(op.name), first = by;
     }
-    if (lost.empty()) return;
-    const size_t named = std::min<size_t>(lost.size(), 3);
-    std::string ops = fmt::format("{}", fmt::join(std::span(lost).first(named), ", "));
-    if (lost.size() > named) ops += fmt::format(" and {} more ops", lost.size() - named);
-    if (lost.size() == known_.ops.size()) ops = "any op";
-    const std::string section = why.substr(0, why.find(' '));
+    for (const auto& [why, of] : lost) {
+      const auto& [ops, by] = of;
+      const bool all = ops.size() == ops_.size();
+      to_.warn(where_of(*by, why),
+               fmt::format("no kernel of {} may run", all ? "any op" : some(ops)),
+               "excluded by " + why);
+    }
+  }
+
+  Where where_of(const Clause& c, const std::string& statement) const {
+    if (c.of_rule()) return {to_.config.dispatch_rules[c.source].at, {&kRules, {}, c.source}};
     ConfigPlace at;
-    if (section == "kernel_allows" && config_.kernel_allows) at = config_.kernel_allows->front().at;
-    for (const KernelRef& ref : config_.kernel_denies)
-      if (why == fmt::format("kernel_denies ({})", ref.id)) at = ref.at;
-    to_.warn({at, {&kTop, section}}, "no kernel of " + ops + " may run", "excluded by " + why);
+    if (c.act == Act::kAllow && to_.config.kernel_allows) at = to_.config.kernel_allows->front().at;
+    for (const KernelRef& ref : to_.config.kernel_denies)
+      if (c.act == Act::kDeny && c.names[0] == ref.id) at = ref.at;
+    return {at, {&kTop, std::string_view(statement).substr(0, statement.find(' '))}};
   }
 
-  void check_rule(const DispatchRule& r, size_t index) {
-    if (r.kernel.empty()) return;
-    const auto listed = [&](const std::vector<KernelRef>& refs) {
-      return std::ranges::any_of(refs, [&](auto& ref) { return glob_matches(ref.id, r.kernel); });
-    };
-    std::string why;
-    if (listed(r.deny)) {
-      why = "the rule's own deny";
-    } else if (r.allow && !has_wildcard(r.kernel) && !listed(*r.allow)) {
-      why = "the rule's own allow";
-    } else {
-      for (const auto& [name, op] : known_.ops) {
-        if (!glob_matches(r.operation, name)) continue;
-        const std::string* lock = find_for_op(policy_.locks, name);
-        why = lock != nullptr && !glob_matches(r.kernel, *lock)
-                  ? fmt::format("kernel_locks ({})", *lock)
-                  : all_excluded_by(op, r.kernel);
-        if (why.empty()) return;
-      }
-    }
-    if (why.empty()) return;
-    const Path rules{&kTop, "dispatch_rules"}, rule{&rules, {}, index};
-    to_.warn({r.kernel_at, {&rule, "kernel"}}, fmt::format("{} is excluded by {}", r.kernel, why),
-             "the rule cannot choose it");
+  static std::string some(const Names& ops) {
+    constexpr size_t kMost = 3;
+    const size_t named = std::min(ops.size(), kMost);
+    const std::string to = fmt::format("{}", fmt::join(std::span(ops).first(named), ", "));
+    return named == ops.size() ? to : fmt::format("{} and {} more ops", to, ops.size() - named);
   }
 
-  void check_labels() {
-    Names known = known_.labels;
-    for (const Names& more :
-         {config_.settings.labels, Names(std::begin(kPlainLabels), std::end(kPlainLabels))})
-      known.insert(known.end(), more.begin(), more.end());
-    const auto look = [&](std::string_view name, const Where& at) {
-      if (base::contains(known, name)) return;
-      to_.warn(at, fmt::format("no label is called '{}'", name),
-               suggestion(name, known, "expected a label that settings.labels lists"));
-    };
-    const auto in_rules = [&](const auto& rules, const char* section) {
-      const Path list{&kTop, section};
-      for (size_t i = 0; i < rules.size(); ++i) {
-        const Path rule{&list, {}, i}, conditions{&rule, "conditions"};
-        for (const Condition& c : rules[i].conditions)
-          if (const std::string_view name = own_label(c.key); !name.empty())
-            look(name, {c.at, {&conditions, c.key}});
-      }
-    };
-    in_rules(config_.dispatch_rules, "dispatch_rules");
-    in_rules(config_.score, "score");
-    const Path labels{&kTop, "rollout.labels"};
-    if (config_.rollout)
-      for (const auto& [name, value] : config_.rollout->labels)
-        look(name, {config_.rollout->at, {&labels, name}});
-  }
-
-  const Config& config_;
-  const Known& known_;
+  const OpsUnderConfig& ops_;
   Findings& to_;
-  const Policy policy_ = policy_of(config_);
-  const Clauses statements_{{policy_}, "", {}};  // for all ops
+  std::vector<Effect> effects_[2];       // of dispatch_rules and of score
+  size_t comparisons_left_ = 4'000'000;  // of two rules; beyond it, conflicts are not found
 };
 
 }  // namespace
 
-void check_conflicts(const Known& known, Findings& to) { Conflicts(known, to).check(); }
+Exclusion exclusion(const OpUnderConfig& op, const std::function<bool(const KernelFacts&)>& means,
+                    const std::vector<const Clause*>& also) {
+  Exclusion to;
+  for (size_t k = 0; k < op.kernels.size(); ++k) {
+    if (!means(op.kernels[k])) continue;
+    const uint32_t always = op.clauses.always(k).excluded;
+    const auto it =
+        std::ranges::find_if(also, [&](const Clause* c) { return c->excludes(op.kernels[k]); });
+    const Clause* by = always != kNoClause ? &op.clauses.clause(always)
+                       : it != also.end()  ? *it
+                                           : nullptr;
+    // The environment may switch a backend on, and a plugin may bring the kernel of a lock.
+    const auto locked = [&](const KernelFacts& other) { return other.id == by->names[0]; };
+    if (by == nullptr || by->act == Act::kOffByDefault ||
+        (by->act == Act::kLock && std::ranges::none_of(op.kernels, locked)))
+      return {true, nullptr};
+    if (!to.any || (by->act == Act::kDeny && to.by->act != Act::kDeny)) to = {true, by};
+  }
+  return to;
+}
+
+std::string statement(const OpUnderConfig& op, const Clause& c, uint32_t own) {
+  if (c.of_rule() && c.source == own)
+    return fmt::format("the rule's own {}", c.act == Act::kDeny ? "deny" : "allow");
+  if (c.of_rule()) return fmt::format("dispatch_rules[{}]", c.source);
+  switch (c.act) {
+    case Act::kStatic: return "mode static";
+    case Act::kLock: return fmt::format("kernel_locks ({})", c.names[0]);
+    case Act::kDeny: return fmt::format("kernel_denies ({})", c.names[0]);
+    case Act::kAllow: return "kernel_allows";
+    case Act::kSwitchedOff: return "policy.backends";
+    default: return "policy." + op.clauses.text(c);
+  }
+}
+
+void check_conflicts(const OpsUnderConfig& ops, Findings& to) { Conflicts(ops, to).check(); }
 
 }  // namespace yard::policy

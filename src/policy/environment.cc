@@ -9,7 +9,7 @@
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 #include "policy/process.h"
 
 namespace yard::policy {
@@ -45,9 +45,7 @@ std::string spelled(std::string_view variable) {
 
 bool is_backend_variable(std::string_view name) {
   return name.starts_with(kBackend) && name.size() > kBackend.size() &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-         });
+         name == backend_variable(spelled(name));
 }
 
 std::string unknown_variable(const std::string& name) {

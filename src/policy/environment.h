@@ -26,7 +26,7 @@ struct Environment {
   // Names backends as their variables spell them, in small letters: see with_backend_names().
   Policy policy;
   // Empty when not set.
-  std::string log_levels, config, record, verbose, plugins, plugin_path;
+  std::string log_levels, config, events, record, output_directory, verbose, plugins, plugin_path;
   std::optional<int64_t> state_bytes;
   std::optional<bool> inspect;
   std::map<std::string, std::string> sources;  // which variable set a field; see notes()

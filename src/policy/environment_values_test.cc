@@ -41,7 +41,9 @@ const std::string kUnknown = "unknown variable";
 const std::string kVariables =
     "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, "
     "YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
-    "YARD_DISABLE, YARD_INSPECT, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, "
+    "YARD_DISABLE, YARD_EVENTS, YARD_INSPECT, YARD_LOG_LEVEL, YARD_OUTPUT_DIRECTORY, YARD_PER_OP, "
+    "YARD_PLUGINS, "
+    "YARD_PLUGIN_PATH, "
     "YARD_PREFER, YARD_RECORD, YARD_STATE_BYTES, YARD_STRICT or YARD_VERBOSE";
 const std::string kBackendName =
     "; expected YARD_BACKEND_NAME, with the backend's name in capitals";

@@ -3,6 +3,8 @@
 #include "policy/fields.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 
 #include "base/lists.h"
 #include "base/text.h"
@@ -29,7 +31,7 @@ int layout_of(const yard_value_t& v) {
 }  // namespace
 
 uint32_t Axis::class_bits() const noexcept {
-  if (kind == Kind::kDevice || kind == Kind::kFlag) return 0;
+  if (kind == Kind::kDevice || kind == Kind::kFlag || kind == Kind::kConstant) return 0;
   const uint64_t most = (is_text() ? words.size() : cuts.size()) + (optional ? 1 : 0);
   return static_cast<uint32_t>(std::bit_width(most));
 }
@@ -41,6 +43,14 @@ AxisValue Axis::read(const CallView& call) const {
       v.there = op::find(field, call.args, v.i);
       return v;
     }
+    case Kind::kTimes:
+    case Kind::kUnequal: {
+      int64_t a = 0, b = 0, product = 0;
+      if (!op::find(field, call.args, a) || !op::find(other, call.args, b)) return {};
+      if (kind == Kind::kUnequal) return {true, a != b ? 1 : 0, {}};
+      return {true, __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product, {}};
+    }
+    case Kind::kConstant: return {true, domain[0], {}};
     case Kind::kNumber:
       if (call.args[arg].tag != YARD_TAG_FLOAT) return {};
       return {true, ordered(call.args[arg].u.f), {}};
@@ -128,17 +138,24 @@ OpFields::OpFields(const op::Program& program) {
     // The first of a name stays.
     fields_.emplace(name, OpField{name, type, std::move(axis), std::move(words)});
   };
-  const auto integer = [&](const op::Field& f) {
-    return Axis{.optional = !always_given(f, params), .field = f};
+  const auto integer = [&](const op::Field& f, std::vector<int64_t> domain = {}) {
+    return Axis{.optional = !always_given(f, params), .field = f, .domain = std::move(domain)};
   };
   const auto dtype = [&](size_t arg) {
-    return integer(op::Field::of(op::Field::Kind::kDType, arg));
+    const op::Param& p = params[arg];
+    std::vector<int64_t> domain;
+    if (const auto* types = program.schema().dtypes_of(p.variable))
+      for (const DType t : *types) domain.push_back(static_cast<int64_t>(t));
+    else if (p.variable.empty())
+      domain = {static_cast<int64_t>(p.dtype)};
+    return integer(op::Field::of(op::Field::Kind::kDType, arg), std::move(domain));
   };
   const auto layouts = [&](const std::string& prefix, size_t arg, size_t count) {
     const Axis axis{.kind = Kind::kLayout,
                     .optional = true,
                     .arg = static_cast<uint8_t>(arg),
-                    .count = static_cast<uint8_t>(count)};
+                    .count = static_cast<uint8_t>(count),
+                    .domain = {0, 1, 2}};
     add(prefix + "layout", FieldType::kWord, axis, {"contiguous", "dense", "strided"});
     add(prefix + "contiguous", FieldType::kSwitch, axis);
   };
@@ -150,8 +167,10 @@ OpFields::OpFields(const op::Program& program) {
     const FieldType type = kind == op::Kind::kBool   ? FieldType::kSwitch
                            : kind == op::Kind::kEnum ? FieldType::kWord
                                                      : FieldType::kWhole;
-    add(name, type, integer(field),
-        scalar != nullptr ? scalar->enumerators : std::vector<std::string>());
+    const auto words = scalar != nullptr ? scalar->enumerators : std::vector<std::string>();
+    std::vector<int64_t> domain(kind == op::Kind::kBool ? 2 : words.size());
+    std::iota(domain.begin(), domain.end(), 0);
+    add(name, type, integer(field, std::move(domain)), words);
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const op::Param& p = params[i];
@@ -172,21 +191,45 @@ OpFields::OpFields(const op::Program& program) {
   }
   add("device", FieldType::kDevice, {.kind = Kind::kDevice});
   add("platform", FieldType::kPlatform, {.kind = Kind::kDevice});
-  add("deterministic", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_DETERMINISTIC});
-  add("capturing", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_CAPTURING});
-  add("inference", FieldType::kSwitch, {.kind = Kind::kFlag, .flag = YARD_CALL_INFERENCE});
+  for (const auto& [name, flag] : {std::pair{"deterministic", YARD_CALL_DETERMINISTIC},
+                                   {"capturing", YARD_CALL_CAPTURING},
+                                   {"inference", YARD_CALL_INFERENCE}})
+    add(name, FieldType::kSwitch, {.kind = Kind::kFlag, .flag = flag, .domain = {0, 1}});
+  const auto combined = [&](Kind kind, const char* a, const char* b) -> std::optional<Axis> {
+    const OpField *x = find(a), *y = find(b);
+    if (x == nullptr || y == nullptr) return std::nullopt;
+    Axis to = x->axis;
+    to.kind = kind, to.other = y->axis.field, to.optional |= y->axis.optional;
+    if (kind == Kind::kUnequal) to.domain = {0, 1};
+    return to;
+  };
+  // Aliases do not refer to each other.
   std::vector<std::pair<const char*, OpField>> more;
+  if (auto axis = combined(Kind::kTimes, "max_blocks", "block"))
+    more.emplace_back("seq_len_k", OpField{"seq_len_k", FieldType::kWhole, *std::move(axis), {}});
   for (const FieldAlias& alias : kFieldAliases) {
     auto it = fields_.end();
     for (const char* name : alias.means)
       if (name != nullptr && it == fields_.end()) it = fields_.find(std::string_view(name));
-    if (it != fields_.end()) more.emplace_back(alias.name, it->second);
+    if (it != fields_.end() && (alias.with == nullptr || fields_.contains(alias.with)))
+      more.emplace_back(alias.name, it->second);
   }
   for (const char* name : kPlainLabels) {
     const bool whole = std::string_view(name).ends_with("_size");
     more.emplace_back(name, label((whole ? "" : "label.") + std::string(name), name, whole));
   }
   for (auto& [name, field] : more) fields_.emplace(name, std::move(field));
+  if (auto axis = combined(Kind::kUnequal, "num_heads", "num_kv_heads"))
+    add("enable_gqa", FieldType::kSwitch, *std::move(axis));
+  const auto attention = std::ranges::find(kAttentionOps, program.name(), &AttentionOp::name);
+  if (attention == std::end(kAttentionOps)) return;
+  const auto constant = [](int64_t value) {
+    return Axis{.kind = Kind::kConstant, .domain = {value}};
+  };
+  add("dropout_p", FieldType::kNumber, constant(ordered(0)));
+  add("is_causal", FieldType::kSwitch, constant(attention->causal ? 1 : 0));
+  for (const char* name : {"seq_len", "seq_len_q"})
+    if (attention->decode) add(name, FieldType::kWhole, constant(1));
 }
 
 const OpField* OpFields::find(std::string_view name) {

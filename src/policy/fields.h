@@ -36,6 +36,9 @@ struct AxisValue {
 struct Axis {
   enum class Kind : uint8_t {
     kInteger,       // `field`
+    kTimes,         // `field` times `other`
+    kUnequal,       // 1 if `field` differs from `other`, else 0
+    kConstant,      // the only value in `domain`
     kNumber,        // float argument `arg`, by ordered()
     kText,          // string argument `arg`
     kLayout,        // the loosest of `count` arguments from `arg`: 0 contiguous, 1 dense, 2 strided
@@ -48,8 +51,9 @@ struct Axis {
   bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
   uint8_t arg = 0, count = 1;
   uint32_t flag = 0;
-  op::Field field = {};
+  op::Field field = {}, other = {};
   std::string label = {};
+  std::vector<int64_t> domain = {};  // all values that calls can have; empty if they are not listed
   // Ascending. Integers with equally many cuts at or below them pass the same tests. Axes of text have instead the texts
   // that tests compare with, and the indices of tests with patterns.
   std::vector<int64_t> cuts = {};
@@ -64,7 +68,7 @@ struct Axis {
   uint32_t class_bits() const noexcept;
   bool reads_same(const Axis& o) const {
     return kind == o.kind && arg == o.arg && count == o.count && flag == o.flag &&
-           field == o.field && label == o.label;
+           field == o.field && other == o.other && label == o.label && domain == o.domain;
   }
 };
 
@@ -106,27 +110,42 @@ class OpFields {
   std::map<std::string, OpField, std::less<>> fields_;
 };
 
-// An alias: it stands for the first of these fields that the op has.
+// Another name for the first of these fields that the op has. Own fields of that name precede aliases.
 struct FieldAlias {
   const char* name;
   std::array<const char*, 6> means;  // the rest is null
+  const char* with = nullptr;        // the alias is only for ops that have this field, too
 };
 inline constexpr FieldAlias kFieldAliases[] = {
-    {"batch_size", {"batch_size", "batch", "rows", "tokens"}},
-    {"dropout_p", {"dropout_p", "dropout"}},
-    {"enable_gqa", {"enable_gqa", "gqa"}},
-    {"head_dim", {"head_dim", "head_size"}},
-    {"hidden_size", {"hidden_size", "hidden"}},
-    {"is_causal", {"is_causal", "causal"}},
+    {"batch_size", {"batch", "rows", "tokens"}},
+    {"dropout_p", {"dropout"}},
+    {"enable_gqa", {"gqa"}},
+    {"head_dim", {"head_size"}},
+    {"head_dim", {"dim"}, "kv_heads"},
+    {"hidden_size", {"hidden"}},
+    {"is_causal", {"causal"}},
     {"is_contiguous", {"contiguous"}},
     {"is_cuda_graph_capturing", {"capturing"}},
-    {"num_heads", {"num_heads", "heads", "q_heads"}},
-    {"num_kv_heads", {"num_kv_heads", "kv_heads"}},
-    {"num_tokens", {"num_tokens", "tokens", "rows"}},
+    {"num_heads", {"heads", "q_heads"}},
+    {"num_kv_heads", {"kv_heads"}},
+    {"num_tokens", {"tokens", "rows"}},
     {"requires_deterministic", {"deterministic"}},
-    {"seq_len", {"seq_len", "seq", "seq_len_q", "seq_q", "q_len", "tokens"}},
-    {"seq_len_k", {"seq_len_k", "seq_k", "kv_len", "k_len", "seq_len", "seq"}},
-    {"seq_len_q", {"seq_len_q", "seq_q", "q_len", "seq_len", "seq"}},
+    {"seq_len", {"seq", "seq_len_q", "seq_q", "q_len", "tokens"}},
+    {"seq_len_k", {"seq_k", "kv_len", "k_len", "kv_seq"}},
+    {"seq_len_k", {"capacity"}, "kv_heads"},
+    {"seq_len_k", {"seq_len", "seq"}},
+    {"seq_len_q", {"seq_q", "q_len", "seq_len", "seq"}},
+};
+// The built-in attention ops. Fields of other projects' attention that are the same in all of an op's calls.
+struct AttentionOp {
+  const char* name;
+  bool causal;  // is_causal
+  bool decode;  // seq_len and seq_len_q are 1
+};
+inline constexpr AttentionOp kAttentionOps[] = {
+    {"attention.full", false, false},          {"attention.causal", true, false},
+    {"attention.sliding_window", true, false}, {"attention.cross", false, false},
+    {"attention.decode", true, true},          {"attention.paged_decode", true, true},
 };
 // Labels that need no `label.` before them.
 inline constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};

@@ -7,7 +7,7 @@
 
 #include "base/lists.h"
 #include "base/text.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 #include "policy/process.h"
 
 namespace yard {

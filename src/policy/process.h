@@ -86,7 +86,6 @@ struct RulesVersion {
   std::string source{};
   std::shared_ptr<const Config> config{}, before{};  // null if there were no rules
 };
-using RulesHistory = std::vector<std::shared_ptr<const RulesVersion>>;  // oldest first
 
 // ---- The process: the rule file, over it the environment, over that what was set through the API ----
 
@@ -98,12 +97,12 @@ struct Reading {
 
 struct ProcessPolicy {  // immutable once published
   std::shared_ptr<const Reading> reading = std::make_shared<Reading>();
-  Policy set;                             // through the API
-  std::shared_ptr<const FileRules> file;  // null if there is none
-  std::shared_ptr<const RulesHistory> history = std::make_shared<RulesHistory>();
-  op::Labels labels;         // of every call
-  BreakerSettings breakers;  // through the API; under the file's
-  StaticMap mapped;          // through the API; over the file's
+  Policy set;                                   // through the API
+  std::shared_ptr<const FileRules> file;        // null if there is none
+  std::shared_ptr<const RulesVersion> version;  // the last one; null if there have been no rules
+  op::Labels labels;                            // of every call
+  BreakerSettings breakers;                     // through the API; under the file's
+  StaticMap mapped;                             // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
   std::shared_ptr<const Rollout> rollout;  // of rules beside `file`; null if there is none
   // By backend. Read with the reading or when the backend is registered.

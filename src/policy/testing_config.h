@@ -51,7 +51,7 @@ struct TestKnown : Known {
   }
 };
 
-// attention.causal, attention.full, rms_norm, rotary.
+// attention.causal, attention.full, rms_norm, rotary, argmax.
 inline TestKnown usual_ops() {
   TestKnown k;
   const std::vector<std::string> attention = {"flash_attention_v2", "xformers_memory_efficient",
@@ -60,6 +60,8 @@ inline TestKnown usual_ops() {
   k.add("attention.full" + std::string(kAttention), attention);
   k.add(kRmsNormText, {"default.simd", "vendor.onednn", "reference.cpp"});
   k.add(kRotaryText, {"reference.cpp"});
+  k.add("argmax(out!: I[*rows], x: T[*rows, d]) where T in {f32, f16, bf16}, I in {i32, i64}",
+        {"default.simd", "reference.cpp"});
   return k;
 }
 

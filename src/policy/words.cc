@@ -2,6 +2,7 @@
 #include "policy/words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -171,6 +172,9 @@ Status read_one(std::string_view text, const Form& form, std::chrono::nanosecond
 }
 Status read_one(std::string_view text, const Form& form, std::string& to) {
   if (form.is(shape::kTokens)) {
+    if (text.find('|') != text.npos)
+      return Status(Code::kParse,
+                    fmt::format("expected a list: [{}]", fmt::join(base::split(text, '|'), ", ")));
     const auto token = read_token(text);
     if (token.ok()) to = *token;
     return token.status();

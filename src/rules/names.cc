@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/events.h"
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -38,6 +39,7 @@ struct RuntimeNames : policy::Known {
     if (process == nullptr) return;
     modes = base::keys(*process->modes);
     labels = base::keys(process->labels);
+    mapped = process->mapped;
     names.clear();
     for (const detail::FunctionSite* s : yard::functions::declared_sites())
       names.insert(s->group + "/" + s->name);
@@ -50,12 +52,13 @@ struct RuntimeNames : policy::Known {
 
 }  // namespace
 
-std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
-                                                    const registry::State& state,
-                                                    const policy::ProcessPolicy& process,
-                                                    plugin::Loader& loader) {
+std::shared_ptr<const policy::FileRules> Rules::compile(ConfigReading& reading) {
+  const auto now = core_.snapshot();
+  RuntimeNames known(*now->state, &*now->policy, loader_);
+  const std::string& stated = now->policy->reading->good.output_directory;
+  known.output_directory = output_directory_.empty() ? stated : output_directory_;
   policy::RulesByOp compiled;
-  policy::check_reading(reading, RuntimeNames(state, &process, loader), &compiled);
+  policy::check_reading(reading, known, &compiled);
   if (!reading.ok()) return nullptr;
   return std::make_shared<policy::FileRules>(std::move(reading.config), std::move(compiled));
 }
@@ -115,11 +118,11 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
                                    std::string(s.message()), true});
   // The user who starts a privileged process must not choose what it reads, writes or opens.
   policy::Environment& good = reading->good;
-  const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &good.config},
-                                                        {"YARD_PLUGINS", &good.plugins},
-                                                        {"YARD_PLUGIN_PATH", &good.plugin_path},
-                                                        {"YARD_RECORD", &good.record}};
-  for (const auto& [variable, value] : paths)
+  for (const auto& [variable, value] :
+       {std::pair("YARD_CONFIG", &good.config), std::pair("YARD_EVENTS", &good.events),
+        std::pair("YARD_PLUGINS", &good.plugins), std::pair("YARD_PLUGIN_PATH", &good.plugin_path),
+        std::pair("YARD_RECORD", &good.record),
+        std::pair("YARD_OUTPUT_DIRECTORY", &good.output_directory)})
     if (privileged && !value->empty())
       reading->problems.push_back({variable, base::quote(std::exchange(*value, "")),
                                    "ignored in a privileged process", true});
@@ -130,6 +133,12 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
       reading->problems.push_back(
           {"YARD_RECORD", base::quote(path), std::string(s.message()), true});
       path = before.good.record;
+    }
+  if (good.events != before.good.events)
+    if (const Status s = base::write_events_to(good.events); !s.ok()) {
+      reading->problems.push_back(
+          {"YARD_EVENTS", base::quote(good.events), std::string(s.message()), true});
+      good.events = before.good.events;
     }
   for (const policy::EnvProblem& p : reading->problems)
     base::log(LogLevel::kWarn, "policy", policy::to_string(p));
@@ -166,16 +175,15 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
 }
 
 static void add_error(std::string text, Status& to) {
-  if (to.ok())
-    to = Status(Code::kInvalidArgument, std::move(text));
-  else
-    to.note(std::move(text));
+  to = to.ok() ? Status(Code::kInvalidArgument, std::move(text)) : std::move(to).note(text);
 }
 
-Status first_error(const policy::Reading& reading) {
+Status first_error(const policy::ProcessPolicy& process) {
   Status s;
-  for (const policy::EnvProblem& p : reading.problems)
+  for (const policy::EnvProblem& p : process.reading->problems)
     if (p.error) add_error(to_string(p), s);
+  for (const auto& [backend, own] : process.own_switches)
+    if (own.problem) add_error(to_string(*own.problem), s);
   return s;
 }
 

@@ -20,6 +20,7 @@
 #include "base/mutex.h"
 #include "base/tasks.h"
 #include "dispatch/core.h"
+#include "dispatch/policy_changes.h"
 #include "plugin/loader.h"
 #include "plugin/scan.h"
 #include "policy/process.h"
@@ -35,8 +36,10 @@ class Rules {
  public:
   // `wake` is called when there are plans with a lifetime to sweep. `record` makes the recording that rules ask for the
   // one at that path, or ends it if the path is empty.
+  // Rules may have files written below `output_directory`; empty: see RuntimeSettings.
   using Record = std::function<Status(const std::string& path)>;
-  Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record);
+  Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record,
+        std::string output_directory);
   ~Rules();
 
   // The functions below set `problems`, unless it is null, to everything that was found.
@@ -45,16 +48,20 @@ class Rules {
   Status load(const std::string& path, Problems* problems, bool at_start = false);
   // `source` is for the history. If `at_once` is set, the rollout that the rules ask for is ignored.
   Status change(Config config, std::string source, Problems* problems, bool at_once = true);
-  Status set(Config config, Problems* problems) {
-    return change(std::move(config), "Rules::set", problems, false);
-  }
+  // Returns the known calls that the rules would give another kernel, or why change() would refuse the rules: kConflict if
+  // calls would have no kernel. Changes, counts, logs and reports nothing.
+  Result<std::vector<dispatch::MovedCall>> dry_run(Config config);
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
   // Removes the rules and ends the watch.
   Status clear();
   void unwatch();
 
-  std::vector<ConfigVersion> history();
+  // Checks what was read against the registry, the process and what plugins announce, and adds problems to the reading. Takes
+  // its config, or returns null if there is an error.
+  std::shared_ptr<const policy::FileRules> compile(ConfigReading& reading);
+
+  std::vector<ConfigVersion> history() const;
   struct Standing {
     uint64_t version = 0;           // of the rules in force; 0 if there have been none
     std::string source;             // of this version
@@ -90,7 +97,7 @@ class Rules {
     bool at_once = false;           // without the rollout that the rules ask for
     std::optional<uint64_t> watch;  // watch_number_ when the watched file was read again
     ConfigEvent::Kind kind = ConfigEvent::Kind::kReloaded;  // what becomes of the rules
-    uint64_t version = 0;                                   // 0 until they are in force
+    dispatch::PublishedRules version = {};                  // null until they are in force
     std::string started = {};                               // describes the rollout that began
   };
   // Rules that apply to a share of calls until they are judged.
@@ -114,7 +121,7 @@ class Rules {
 
   // submit.cc
   Status submit(Submission o, Problems* problems);
-  // Takes the config of the reading, or returns null if there is an error.
+  // compile(), and the validators of the program.
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
   // Does the dry run, and publishes the rules if there is no error.
   Status put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules);
@@ -122,9 +129,10 @@ class Rules {
   Status schedule(const std::shared_ptr<const ActiveRollout>& rollout);
   // Runs on rollout_thread_. Ends the rollout if its time is over or its rules do badly, else schedules the next check.
   void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
-  // Logs an event and has the listeners called, in the order of the versions. The event's version is the one that the change
-  // made, or 0. `text` is logged instead of the event unless it is empty.
-  void tell(ConfigEvent event, bool by_program, std::string text = {});
+  // Records and logs an event and has the listeners called, in the order of the versions. `made` is the version that the
+  // change made, or null. `text` says more than the event, unless it is empty.
+  void tell(ConfigEvent event, const dispatch::PublishedRules& made, bool by_program,
+            std::string text = {});
   // kWouldDeadlock on a thread that is submitting rules or inside a selection.
   Status check_reentry() const;
 
@@ -142,16 +150,20 @@ class Rules {
   Status follow_watch();
   base::WatchHow watch_settings(const WatchSettings& settings) const;
   void apply_settings(const ConfigSettings& settings);
+  void write_events(const std::string& path);  // unless the environment names a file
 
   // names.cc
   void check_later_ops();
 
-  std::shared_ptr<const policy::RulesVersion> in_force() const;
+  dispatch::PublishedRules in_force() const { return core_.snapshot()->policy->version; }
+  // Those that events remember, oldest first.
+  std::vector<dispatch::PublishedRules> versions() const;
 
   detail::Core& core_;
   plugin::Loader& loader_;
   const std::function<void()> wake_;
   const Record record_;
+  const std::string output_directory_;
   base::Mutex lock_{base::Rank::kRules};  // of the following
   Problems problems_;
   RuntimeStats::Reloads stats_;
@@ -161,7 +173,7 @@ class Rules {
   std::multimap<uint64_t, ConfigEvent> untold_;  // by version; their turn has not come
   std::shared_ptr<const policy::FileRules> applied_;  // the rules whose settings were applied last
   bool applying_ = false;                             // some thread applies settings
-  std::string recorded_;  // used by that thread: the file that was wanted last
+  std::string recorded_, events_;  // used by that thread: the files that were wanted last
   std::shared_ptr<const policy::FileRules> checked_;  // the rules that the next two are about
   std::map<std::string, std::shared_ptr<const op::Program>> later_ops_;  // have been checked
   Problems later_problems_;
@@ -176,16 +188,10 @@ class Rules {
 
 // ---- names.cc ----
 
-// Checks what was read against the registry, the modes and labels of the process, and the names that plugins announce which
-// are found and not loaded. Adds problems to the reading. Takes its config, or returns null if there is an error.
-std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
-                                                    const registry::State& state,
-                                                    const policy::ProcessPolicy& process,
-                                                    plugin::Loader& loader);
-
 // The first error with the others as its notes; ok if there is none.
 Status first_error(const Problems& problems);
-Status first_error(const policy::Reading& reading);
+// Of the variables YARD_* and of those that backends name.
+Status first_error(const policy::ProcessPolicy& process);
 
 // Reads the variables YARD_* over the last valid values. Logs every problem and applies the log levels. `can_record` says
 // whether calls can be recorded to a file. In a privileged process (set-uid, set-gid, file capabilities) variables that

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <span>
 
+#include "base/events.h"
 #include "base/file.h"
+#include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
-#include "dispatch/policy_changes.h"
 #include "rules/rules.h"
 
 namespace yard::rules {
@@ -35,10 +36,11 @@ ConfigProblem error_of(const std::string& file, std::string path, std::string fo
 // Adds the known calls that rules would leave without a kernel.
 void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::FileRules>& rules,
                   const std::string& file, const std::string& path, Problems& to) {
-  for (const dispatch::UnservedCall& u : dispatch::unserved_under(core, rules))
+  for (const dispatch::MovedCall& u :
+       dispatch::moved_under(core, rules, dispatch::Moved::kUnserved))
     to.push_back(error_of(file, path,
                           fmt::format("{} would be left without a kernel ({})", u.call, u.why),
-                          fmt::format("{} serves it now", u.kernel)));
+                          fmt::format("{} serves it now", u.from)));
 }
 
 std::string first_file(const ConfigReading& reading) {
@@ -60,11 +62,13 @@ void log_problems(Problems problems) {
 
 }  // namespace
 
-Rules::Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record)
+Rules::Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record,
+             std::string output_directory)
     : core_(core),
       loader_(loader),
       wake_(std::move(wake)),
       record_(std::move(record)),
+      output_directory_(std::move(output_directory)),
       watcher_([this] { return reread(); }) {}
 
 Rules::~Rules() {
@@ -72,6 +76,7 @@ Rules::~Rules() {
   rollout_thread_.stop();
   listeners_thread_.stop();
   unwatch();
+  write_events("");
 }
 
 Status Rules::check_reentry() const {
@@ -91,12 +96,12 @@ Status Rules::change(Config config, std::string source, Problems* problems, bool
 }
 
 Status Rules::roll_back(uint64_t number, Problems* problems) {
-  const auto all = core_.snapshot()->policy->history;
-  const auto it = std::ranges::find(*all, number, [](const auto& v) { return v->number; });
-  if (it == all->end()) {
+  const auto all = versions();
+  const auto it = std::ranges::find(all, number, [](const auto& v) { return v->number; });
+  if (it == all.end()) {
     std::string known = "there is none";
-    if (!all->empty())
-      known = fmt::format("{} to {} are remembered", all->front()->number, all->back()->number);
+    if (!all.empty())
+      known = fmt::format("{} to {} are remembered", all.front()->number, all.back()->number);
     return Status(Code::kNotFound, fmt::format("no version {} of the rules; {}", number, known));
   }
   Submission o;
@@ -112,22 +117,39 @@ Status Rules::clear() {
   YARD_RETURN_IF_ERROR(check_reentry());
   unwatch();
   const Inside inside(this);
-  YARD_ASSIGN_OR_RETURN(
-      const uint64_t version,
-      dispatch::set_file(core_, nullptr, {.source = "none"}, [](const auto&) { return true; }));
+  YARD_ASSIGN_OR_RETURN(const auto made, dispatch::set_file(core_, nullptr, {.source = "none"},
+                                                            [](const auto&) { return true; }));
   {
     const std::lock_guard lock(lock_);
     problems_.clear();
   }
-  if (version != 0) tell({Kind::kReloaded, version, "none", {}}, true);
+  if (made != nullptr) tell({Kind::kReloaded, 0, "none", {}}, made, true);
   return {};
 }
 
 // ---- Putting rules in force ----
 
+Result<std::vector<dispatch::MovedCall>> Rules::dry_run(Config config) {
+  YARD_RETURN_IF_ERROR(check_reentry());
+  const Inside inside(this);
+  ConfigReading reading;
+  reading.config = std::move(config);
+  const auto rules = check(reading);
+  const Code code = rules == nullptr ? Code::kInvalidArgument : Code::kConflict;
+  if (rules != nullptr) add_unserved(core_, rules, "", "", reading.problems);
+  Status refused;
+  for (const ConfigProblem& p : reading.problems) {
+    if (p.severity != Severity::kError) continue;
+    const std::string whole = yard::to_string(p);  // begins with the file, which is none
+    std::string text = whole.substr(whole.find("error: ") + std::string_view("error: ").size());
+    refused.ok() ? void(refused = Status(code, std::move(text))) : void(refused.note(text));
+  }
+  if (!refused.ok()) return refused;
+  return dispatch::moved_under(core_, rules, dispatch::Moved::kAll);
+}
+
 std::shared_ptr<const policy::FileRules> Rules::check(ConfigReading& reading) {
-  const auto now = core_.snapshot();
-  auto rules = make_rules(reading, *now->state, *now->policy, loader_);
+  auto rules = compile(reading);
   if (rules == nullptr) return nullptr;
   const auto refuse = [&](std::string why) {
     reading.problems.push_back(error_of(first_file(reading), "", std::move(why)));
@@ -150,7 +172,7 @@ Status Rules::submit(Submission o, Problems* problems) {
   Status status;
   const auto rules = check(o.reading);
   if (rules != nullptr) status = put_in_force(o, rules);
-  if (o.version == 0 && o.kind != Kind::kRollout && watch_ended(o)) return {};
+  if (o.version == nullptr && o.kind != Kind::kRollout && watch_ended(o)) return {};
   if (status.ok())
     status = first_error(o.reading.problems);
   else
@@ -183,7 +205,7 @@ Status Rules::submit(Submission o, Problems* problems) {
     problems_ = o.reading.problems;
   }
   log_problems(o.reading.problems);
-  tell({o.kind, o.version, std::move(o.source), std::move(o.reading.problems)}, !o.watch,
+  tell({o.kind, 0, std::move(o.source), std::move(o.reading.problems)}, o.version, !o.watch,
        std::move(o.started));
   return status;
 }
@@ -204,7 +226,7 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
     // Without rules in force there is nothing to compare a rollout with.
     if (!rules->config.rollout || o.at_once || in_force == nullptr) {
       YARD_ASSIGN_OR_RETURN(o.version, dispatch::set_file(core_, rules, version, still));
-      if (o.version != 0) return {};
+      if (o.version != nullptr) return {};
       continue;
     }
     YARD_ASSIGN_OR_RETURN(const bool began, dispatch::begin_rollout(core_, rules, still));
@@ -218,23 +240,37 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
       return scheduled;
     }
     o.kind = Kind::kRollout;
-    o.started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source,
-                            rule.percent, rule.hold_s);
+    o.started =
+        fmt::format("rollout started: {:g} % of calls for {:g} s", rule.percent, rule.hold_s);
     for (const auto& [name, value] : rule.labels)
       o.started += fmt::format(", of those with {}={}", name, value);
     return {};
   }
 }
 
-void Rules::tell(ConfigEvent event, bool by_program, std::string text) {
-  const uint64_t version = event.version;
-  if (const auto now = in_force(); version == 0 && now != nullptr) event.version = now->number;
+void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool by_program,
+                 std::string text) {
+  const auto last = made != nullptr ? made : in_force();
+  const uint64_t version = made != nullptr ? made->number : 0;
+  event.version = last != nullptr ? last->number : 0;
   // The problems have been logged already. What the program does itself, it knows; the rest an operator must see.
   const bool own = by_program && event.kind != Kind::kRefused && text.empty();
   const LogLevel level = event.kind == Kind::kAborted ? LogLevel::kError
                          : own                        ? LogLevel::kInfo
                                                       : LogLevel::kWarn;
-  if (text.empty()) text = to_string(ConfigEvent{event.kind, event.version, event.source, {}});
+  const std::string refusal(first_error(event.problems).message());
+  base::record({.kind = made != nullptr                ? &base::event::kRules
+                        : event.kind == Kind::kRollout ? &base::event::kRollout
+                        : event.kind == Kind::kAborted ? &base::event::kAborted
+                                                       : &base::event::kRulesRefused,
+                .runtime = core_.id,
+                .subject = event.source,
+                .reason = text.empty() ? refusal : text,
+                .who = by_program && base::Actor::current().empty() ? "the program" : "",
+                .number = version,
+                .detail = made});
+  text = !text.empty() ? event.source + ": " + text
+                       : to_string(ConfigEvent{event.kind, event.version, event.source, {}});
   base::log_event(level, "policy", text);
   const bool heard = !listeners.empty();
   Status posted;
@@ -269,8 +305,11 @@ Status Rules::schedule(const std::shared_ptr<const ActiveRollout>& rollout) {
   // Often enough to take bad rules back early.
   const auto interval = std::clamp<std::chrono::nanoseconds>(
       rollout->hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
-  return rollout_thread_.post_at(std::min(Clock::now() + interval, rollout->end),
-                                 [this, rollout] { advance_rollout(rollout); });
+  return rollout_thread_.post_at(std::min(Clock::now() + interval, rollout->end), [this, rollout] {
+    if (base::or_out_of_memory([&] { advance_rollout(rollout); }).ok()) return;
+    base::log_event(LogLevel::kError, "policy", "a rollout ran out of memory; it is judged later");
+    rollout_thread_.repeat_at(Clock::now() + std::chrono::seconds(1));
+  });
 }
 
 void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
@@ -284,7 +323,7 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
   if (r.too_bad.empty() && !over) return schedule(rollout).ignore();
 
   Problems problems;
-  uint64_t version = 0;
+  dispatch::PublishedRules version;
   const auto add = [&](std::string found) {
     problems.push_back(error_of(source, "rollout", std::move(found)));
   };
@@ -296,46 +335,52 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
     const auto set =
         dispatch::set_file(core_, rollout->rules, rollout->version,
                            [&](const auto& p) { return dispatch::is_in_rollout(p, rules); });
-    if (set.ok() && *set == 0) return;
+    if (set.ok() && *set == nullptr) return;
     if (set.ok())
       version = *set;
     else
       add(set.status().to_string());
   }
-  if (version == 0) {
+  if (version == nullptr) {
     const auto ended = dispatch::end_rollout(core_, rules);
     if (ended.ok() && !*ended) return;
     if (!ended.ok()) add(ended.status().to_string());
   }
-  std::string text = fmt::format("{}: rollout aborted: ", source);
-  if (version != 0)
-    text = fmt::format("{}: rollout promoted: {} calls, {} failed; {} results checked, {} wrong",
-                       source, r.calls, r.failed, r.checked, r.wrong);
+  std::string text = "rollout aborted: ";
+  if (version != nullptr)
+    text = fmt::format("rollout promoted: {} calls, {} failed; {} results checked, {} wrong",
+                       r.calls, r.failed, r.checked, r.wrong);
   for (const ConfigProblem& p : problems)
     text += (&p == problems.data() ? "" : "; ") + p.found + (p.right.empty() ? "" : "; " + p.right);
   {
     const std::lock_guard lock(lock_);
-    if (version == 0)
+    if (version == nullptr)
       problems_ = problems, ++stats_.aborted;
     else if (!wants_hot_reload(rules->config))
       watch_as_asked(rollout->from, source, rollout->version.sha256, false);
   }
-  tell({version != 0 ? Kind::kReloaded : Kind::kAborted, version, source, std::move(problems)},
-       false, std::move(text));
+  tell({version != nullptr ? Kind::kReloaded : Kind::kAborted, 0, source, std::move(problems)},
+       version, false, std::move(text));
 }
 
 // ---- What there is ----
 
-std::shared_ptr<const policy::RulesVersion> Rules::in_force() const {
-  const auto history = core_.snapshot()->policy->history;
-  return history->empty() ? nullptr : history->back();
+std::vector<dispatch::PublishedRules> Rules::versions() const {
+  std::vector<dispatch::PublishedRules> to;
+  for (const base::Event& e : base::events())
+    if (e.kind == &base::event::kRules && e.runtime == core_.id && e.detail != nullptr)
+      to.push_back(std::static_pointer_cast<const policy::RulesVersion>(e.detail));
+  // The thread that has just published the last one may not have recorded it yet.
+  if (const auto last = in_force(); last != nullptr && !base::contains(to, last))
+    to.push_back(last);
+  std::ranges::sort(to, {}, &policy::RulesVersion::number);
+  return to;
 }
 
-std::vector<ConfigVersion> Rules::history() {
-  const auto history = core_.snapshot()->policy->history;
+std::vector<ConfigVersion> Rules::history() const {
   std::vector<ConfigVersion> to;
   const Config none;
-  for (const auto& v : *history) {
+  for (const auto& v : versions()) {
     const Config &now = v->config != nullptr ? *v->config : none,
                  &before = v->before != nullptr ? *v->before : none;
     std::string sha256 = v->sha256;

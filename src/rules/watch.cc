@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "policy/config_files.h"
 #include "rules/rules.h"
@@ -144,15 +145,21 @@ bool Rules::reread() {
   const std::string sha256 = o.reading.sha256;
   const auto now = in_force();
   const bool stays = now != nullptr && now->source == o.source && now->sha256 == sha256;
-  bool known = false;
+  bool known = false, back = false;
   if (stable) {
     const std::lock_guard lock(lock_);
     if (watch_ended(o)) return false;
     // An accepted text is submitted again after another one was refused in between, but not if other rules have come into
     // force since, such as an earlier version: only another text undoes that.
     known = o.reading.ok() && watched_.good == sha256 && !(watched_.refused && stays);
-    if (known && std::exchange(watched_.refused, {})) problems_.clear();
+    if (known && std::exchange(watched_.refused, {})) problems_.clear(), back = true;
   }
+  if (back)
+    base::record({.kind = &base::event::kRules,
+                  .runtime = core_.id,
+                  .subject = o.source,
+                  .reason = "the file has its accepted text again",
+                  .number = now->number});
   if (stable && !known) {
     o.from = Origin::kWatchedFile;
     submit(std::move(o), nullptr).ignore();  // it has been reported
@@ -190,12 +197,20 @@ void Rules::follow() {
 void Rules::apply_settings(const ConfigSettings& settings) {
   loader_.require_verified(settings.plugins.require_verified.value_or(false));
   if (settings.cache.lifetime) wake_();
+  write_events(settings.events.value_or(""));
   const std::string wanted = settings.telemetry.record.value_or("");
   if (wanted == recorded_) return;
   recorded_ = wanted;
   if (const Status status = record_(wanted); !status.ok())
     base::log(LogLevel::kError, "runtime",
               fmt::format("settings.telemetry.record: {}", status.to_string()));
+}
+
+void Rules::write_events(const std::string& path) {
+  if (path == events_ || !core_.snapshot()->policy->reading->good.events.empty()) return;
+  events_ = path;
+  if (const Status status = base::write_events_to(path); !status.ok())
+    base::log(LogLevel::kError, "runtime", fmt::format("settings.events: {}", status.to_string()));
 }
 
 }  // namespace yard::rules
