@@ -29,7 +29,7 @@ class Handle<Kernel, void(P...), std::tuple<S...>> {
     return Status::adopt(kernel_.call(args.data(), sizeof...(P)));
   }
   // On others of the same form.
-  [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
+  [[nodiscard, gnu::always_inline]] YARD_MODE_TAG inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
       Status::Rep* failed;
@@ -41,7 +41,7 @@ class Handle<Kernel, void(P...), std::tuple<S...>> {
   }
   template <class... A>
   requires detail::HasForeignTensor<sizeof...(P), A...>
-  [[nodiscard]] Status operator()(const A&... a) const {
+  [[nodiscard]] YARD_MODE_TAG Status operator()(const A&... a) const {
     return (*this)(detail::as_argument(a)...);
   }
   // The kernel that it calls now; empty while there is none or if scalars decide at each call.
@@ -61,7 +61,7 @@ namespace detail {
 
 // `make` makes all of the handle H but its tensors.
 template <class H, class... P, class O, class M, class... T>
-Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
+YARD_MODE_TAG Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
   Status why;
   Site* site = op.attached(&why);
   if (site == nullptr) return why;
@@ -75,15 +75,16 @@ Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
 
 // Takes the op's tensors in order, std::nullopt for absent ones. Also takes `rms_norm.on(runtime)`.
 template <template <class> class O, class... P, class... T>
-requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const O<void(P...)>& op,
-                                                                          const T&... tensors) {
+requires(sizeof...(T) ==
+         detail::kTensors<P...>) YARD_MODE_TAG Result<Bound<P...>> bind(const O<void(P...)>& op,
+                                                                        const T&... tensors) {
   return detail::make_handle<Bound<P...>, P...>(op, detail::make_bound, tensors...);
 }
 // Pins the kernel that is selected now, and its plugin. Later changes do not affect the handle.
 template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) ==
-         detail::kTensors<P...>) Result<Frozen<P...>> freeze(const O<void(P...)>& op,
-                                                             const T&... tensors) {
+         detail::kTensors<P...>) YARD_MODE_TAG Result<Frozen<P...>> freeze(const O<void(P...)>& op,
+                                                                           const T&... tensors) {
   return detail::make_handle<Frozen<P...>, P...>(op, detail::make_frozen, tensors...);
 }
 

@@ -162,10 +162,14 @@ class YARD_API CallTensors {
 
   // The same seed and contents give the same numbers on every machine.
   CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
+  // For the library: with copies of the elements of `args`, which are the arguments of the call in
+  // the order of its schema. Outputs share no memory with inputs. damage() has no meaning.
+  CallTensors(ParsedCall call, const yard_value_t* args);
   ~CallTensors();
   CallTensors(const CallTensors&) = delete;
   CallTensors& operator=(const CallTensors&) = delete;
 
+  const ParsedCall& call() const noexcept;
   // By name, for Runtime::call. Borrowed from this object.
   const std::vector<Arg>& args() const noexcept;
   const std::vector<Written>& written() const noexcept;
@@ -173,6 +177,8 @@ class YARD_API CallTensors {
 
   // Replaces the numbers of all tensors that are read. Needs all of them, in the right size.
   Status fill(std::span<const TensorBytes> contents);
+  // The numbers that all tensors that are read had before any call. Restores these tensors.
+  std::vector<TensorBytes> inputs() const;
 
   void restore() const;   // restores everything that calls may write to its first state
   void scramble() const;  // fills outputs with other garbage, to find kernels that read them

@@ -48,6 +48,7 @@ struct BreakerEvent {
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
   std::chrono::steady_clock::time_point until;  // when probes begin; max() if only close() ends it
+  std::string who = {};                         // who did it manually
 };
 YARD_API const char* to_string(BreakerEvent::Kind kind) noexcept;
 YARD_API std::string to_string(const BreakerEvent& event);
@@ -150,6 +151,7 @@ struct KernelHealth : HealthCounts {
     std::optional<std::chrono::steady_clock::time_point> until;
     uint32_t repeats = 0;  // openings without `cooldown_cap` of health between them
     bool manual = false;
+    std::string reason;  // of one that was opened manually: why
   };
   struct FailedCall {
     std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`

@@ -18,8 +18,8 @@ using namespace dispatch;
 namespace {
 
 // The call to plan for, checked. Scalars, which bind() and freeze() do not give, take their
-// defaults.
-Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
+// defaults. Those without one are 1, which most schemas accept.
+Result<op::Call> call_for(const Entry& e, const yard_value_t* args, uint32_t flags) {
   const op::Program& program = e.program();
   std::vector<yard_value_t> values(args, args + program.arg_count());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -27,14 +27,14 @@ Result<op::Call> call_for(const Entry& e, const yard_value_t* args) {
     if (p.is_tensor() || values[i].tag != YARD_TAG_NONE) continue;
     values[i] = op::default_value(p);
     if (values[i].tag != YARD_TAG_NONE) continue;
-    values[i] = p.kind == op::Kind::kFloat    ? op::scalar(0.0)
+    values[i] = p.kind == op::Kind::kFloat    ? op::scalar(1.0)
                 : p.kind == op::Kind::kBool   ? op::scalar(false)
                 : p.kind == op::Kind::kString ? op::scalar(std::string_view(""))
-                                              : op::scalar(int64_t{0});
+                                              : op::scalar(int64_t{p.kind == op::Kind::kInt});
   }
   const WithFacts facts({values.data(), program.arg_count()});
   YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), program.arg_count()));
-  return op::Call::capture(program, facts.args());
+  return op::Call::capture(program, facts.args(), flags);
 }
 
 // The op of a site as it is now. It may have come back under another index, which then is the site's.
@@ -45,9 +45,22 @@ Result<FoundOp> op_of(Site& site) {
   return found;
 }
 
+// The op's entry for calls of this thread, whose scope may be null.
+Result<std::shared_ptr<const Entry>> entry_in_scope(Core& core, const FoundOp& found,
+                                                    const ScopeState* scope) {
+  if (scope == nullptr || scope->policy_id == 0) return std::shared_ptr<const Entry>(found.entry());
+  YARD_RETURN_IF_ERROR(Status(scope->problem));
+  return core.planner.overlay(found.snapshot, *found.entry(), nullptr, scope,
+                              OverlayKey::make(nullptr, scope, false));
+}
+
 struct HandleRoute : Route {
+  HandleRoute() { retired->held_by.reserve(1); }
+
   Core* core = nullptr;
   std::weak_ptr<const Entry> of;
+  // The end of a handle must not need memory.
+  std::unique_ptr<base::Retired> retired = std::make_unique<base::Retired>();
 
   // Takes the route off its entry's list.
   ~HandleRoute() {
@@ -57,7 +70,7 @@ struct HandleRoute : Route {
 };
 
 struct Bound final : BoundState {
-  Bound(Site* s, op::Call c) : site(s), call(std::move(c)) {}
+  Bound(Site* s, op::Call c) : BoundState(s), call(std::move(c)) {}
   ~Bound() {
     put(nullptr);
     collect_if_due();
@@ -65,12 +78,14 @@ struct Bound final : BoundState {
 
   void put(HandleRoute* next) {
     const auto free = [](void* p) { delete static_cast<HandleRoute*>(p); };
-    if (const Route* const old = route.exchange(next, std::memory_order_acq_rel))
-      base::reclaimer().retire(const_cast<HandleRoute*>(static_cast<const HandleRoute*>(old)), free,
-                               {old});
+    const Route* const old = route.exchange(next, std::memory_order_acq_rel);
+    if (old == nullptr) return;
+    auto* const made = const_cast<HandleRoute*>(static_cast<const HandleRoute*>(old));
+    auto retired = std::move(made->retired);
+    retired->object = made, retired->free = free, retired->held_by.push_back(old);
+    base::reclaimer().retire(std::move(retired));
   }
 
-  Site* site;
   op::Call call;  // of the form the handle is bound to
 };
 
@@ -99,7 +114,9 @@ Status rebind(Bound& state) {
   YARD_RETURN_IF_ERROR(e.program().explain_mismatch(state.call.args(), state.call.count()));
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
   Key key;
-  if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), route->flags, key)) {
+  // Without a plan, calls take the usual way, which runs no kernel if nothing is written.
+  if (!e.recipe().reads_scalars() && !e.program().writes_nothing(state.call.args()) &&
+      e.recipe().fold(state.call.args(), route->flags, key)) {
     YARD_RETURN_IF_ERROR(core.planner.make_plan(e, key, state.call).status());
     if (const exec::Plan* plan = core.planner.pin_plan(e, key, static_cast<Route*>(route.get()))) {
       fill_route(*route, core, *plan);
@@ -111,10 +128,10 @@ Status rebind(Bound& state) {
 }
 
 // Whether the arguments have the form the handle is bound to.
-bool same_form(const Route& route, const yard_value_t* args) {
+bool same_form(const Route& route, const Cells& cells) {
   const auto& e = *static_cast<const Entry*>(route.entry);
-  if (!e.program().tags_fit(args, e.program().arg_count())) return false;
-  const WithFacts facts({args, e.program().arg_count(), Cells::kAllViews});
+  if (!e.program().tags_fit(cells.at, cells.count)) return false;
+  const WithFacts facts(cells);
   Key key;
   return e.program().fits(facts.args()) >= 0 && e.recipe().fold(facts.args(), route.flags, key) &&
          Entry::is_for(*static_cast<const exec::Plan*>(route.plan), key);
@@ -123,11 +140,13 @@ bool same_form(const Route& route, const yard_value_t* args) {
 }  // namespace
 
 Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args) {
-  YARD_ASSIGN_OR_RETURN(const auto found, op_of(*site));
-  YARD_ASSIGN_OR_RETURN(auto call, call_for(*found.entry(), args));
-  auto state = std::make_shared<Bound>(site, std::move(call));
-  YARD_RETURN_IF_ERROR(rebind(*state));
-  return std::shared_ptr<BoundState>(std::move(state));
+  return base::or_out_of_memory([&]() -> Result<std::shared_ptr<BoundState>> {
+    YARD_ASSIGN_OR_RETURN(const auto found, op_of(*site));
+    YARD_ASSIGN_OR_RETURN(auto call, call_for(*found.entry(), args, 0));
+    auto state = std::make_shared<Bound>(site, std::move(call));
+    YARD_RETURN_IF_ERROR(rebind(*state));
+    return std::shared_ptr<BoundState>(std::move(state));
+  });
 }
 
 Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
@@ -147,7 +166,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
     const Route& route = *guard.protect(state.route);
     current = route.is_current();
     if (route.plan != nullptr && current) [[likely]] {
-      if (kCheckForm && !same_form(route, args))
+      if (kCheckForm && !same_form(route, cells))
         return Status(Code::kInvalidArgument,
                       fmt::format("{}: a bound handle was called on tensors of another form",
                                   state.site->name))
@@ -160,8 +179,26 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   return call(state.site, cells);
 }
 
+// The kernel of a plain call in the scope; empty as for bound_kernel().
+static std::string kernel_in_scope(const Bound& state, const ScopeState& scope) {
+  const auto found = op_of(*state.site);
+  if (!found.ok()) return {};
+  const auto entry = entry_in_scope(*state.site->core, *found, &scope);
+  const op::Call& call = state.call;
+  if (!entry.ok() || (*entry)->recipe().reads_scalars() ||
+      (*entry)->program().writes_nothing(call.args()) ||
+      !(*entry)->program().explain_mismatch(call.args(), call.count()).ok())
+    return {};
+  const select::CandidateSet& candidates = (*entry)->candidates();
+  const auto order =
+      select::select(candidates, call.args(), call.count(), call.flags() | scope.flags);
+  return order.empty() ? std::string() : candidates.all()[order[0]].kernel->id;
+}
+
 std::string bound_kernel(BoundState* handle) {
   auto& state = *static_cast<Bound*>(handle);
+  if (const ScopeState* const scope = base::this_thread().scope_state; scope != nullptr)
+    return kernel_in_scope(state, *scope);
   for (;;) {
     {
       base::Guard guard(base::this_thread());
@@ -190,18 +227,14 @@ Status::Rep* after_bound(BoundState* handle, const Route& route, yard_call_t& ca
       code, thread.message());
 }
 
-Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
+static Result<FrozenKernel> find_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
   YARD_ASSIGN_OR_RETURN(const auto found, op_of(*site));
-  std::shared_ptr<const Entry> entry = found.entry();
   // Selected as a call now would be: in the thread's scope.
-  const ScopeState* scope = base::this_thread().scope_state;
-  if (scope != nullptr && scope->policy_id != 0) {
-    YARD_RETURN_IF_ERROR(Status(scope->problem));
-    YARD_ASSIGN_OR_RETURN(entry, core.planner.overlay(found.snapshot, *entry, nullptr, scope,
-                                                      OverlayKey::make(nullptr, scope, false)));
-  }
-  YARD_ASSIGN_OR_RETURN(const auto call, call_for(*entry, args));
+  const ScopeState* const scope = base::this_thread().scope_state;
+  YARD_ASSIGN_OR_RETURN(const auto entry, entry_in_scope(core, found, scope));
+  YARD_ASSIGN_OR_RETURN(const auto call, call_for(*entry, args, call_flags(nullptr, scope)));
+  if (entry->program().writes_nothing(call.args())) return FrozenKernel();
   const auto& candidates = entry->candidates();
   const auto order = select::select(candidates, call.args(), call.count(), call.flags());
   if (order.empty()) return core.planner.fresh_plan(*entry, Key{}, call).status();  // the error
@@ -217,6 +250,10 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
                       .id = kernel->id};
 }
 
+Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
+  return base::or_out_of_memory([&] { return find_frozen(site, args); });
+}
+
 static Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const char* message,
                                bool guarded) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
@@ -229,6 +266,7 @@ static Status::Rep* failure_of(const FrozenKernel& frozen, int32_t code, const c
 }
 
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
+  if (frozen.pin == nullptr) return nullptr;  // its form writes nothing
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   const Core& core = *frozen.site->core;
   base::ThreadRecord* const thread = base::try_this_thread();

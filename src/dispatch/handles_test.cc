@@ -75,6 +75,17 @@ TEST_F(Handles, BoundCallsRunWhatPlainCallsRun) {
   EXPECT_EQ(run(*bound), 1);
 }
 
+TEST_F(Handles, AreMadeWithoutScalarsThatMayNotBeZero) {
+  apply({add(op_of("scaled(out!: T[n], x: T[n], by: int, eps: float) where by >= 1, eps > 0")),
+         add(kernel_of("scaled", "a", "plain"))});
+  Site* const site = core_.sites.attach("scaled", "wrnf", &why_);
+  ASSERT_NE(site, nullptr) << why_.to_string();
+  const yard_value_t args[4] = {Value(out_).c(), Value(x_).c(), {}, {}};
+  const auto bound = make_bound(site, args);
+  EXPECT_TRUE(bound.ok()) << bound.status().to_string();
+  EXPECT_TRUE(make_frozen(site, args).ok());
+}
+
 TEST_F(Handles, BoundHandlesFollowTheRegistry) {
   const auto bound = bind().value();
   apply({add(kernel("b", 2, 20))});

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "dispatch/snapshot.h"
+#include "dispatch/core.h"
 
 namespace yard::dispatch {
 namespace {
@@ -64,8 +64,8 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
          a.policy == b.policy && (!labelled || a.labels == b.labels);
 }
 
-select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
-                                const std::string& op) {
+static select::OpSettings settings_for(const Snapshot& snapshot,
+                                       const policy::ProcessPolicy& policy, const std::string& op) {
   select::OpSettings d;
   d.labels = policy.labels;
   d.watch.rollout = policy.rollout;
@@ -81,8 +81,15 @@ select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessP
   return d;
 }
 
-Status apply_override(const OverlayKey& key, const ScopeContent& scope, const policy::Modes& modes,
-                      policy::ClauseSources& sources, select::OpSettings& settings) {
+Result<CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
+                                 const policy::ProcessPolicy& policy, const std::string& op,
+                                 const OverlayKey& key, const ScopeContent& scope) {
+  const auto& op_record = snapshot.state->op_records.find(op)->second;
+  CandidateParts parts{op_record,
+                       policy::sources_for(policy, op_record->op->program),
+                       {core.host, snapshot.forked},
+                       settings_for(snapshot, policy, op)};
+  policy::ClauseSources& sources = parts.sources;
   std::string mode = scope.mode;
   const char* mode_by = "scope";
   auto labels = scope.labels;
@@ -99,12 +106,12 @@ Status apply_override(const OverlayKey& key, const ScopeContent& scope, const po
       for (const auto& [name, value] : o->labels) labels[name] = value;
   }
   if (!mode.empty()) {
-    if (Status s = policy::check_mode_name(mode, &modes); !s.ok())
+    if (Status s = policy::check_mode_name(mode, policy.modes.get()); !s.ok())
       return std::move(s).note(fmt::format("set by the {}", mode_by));
-    policy::set_mode(sources.mode, modes, mode, mode_by);
+    policy::set_mode(sources.mode, *policy.modes, mode, mode_by);
   }
-  if (!labels.empty()) settings.labels = labels_over(labels, settings.labels);
-  return {};
+  if (!labels.empty()) parts.settings.labels = labels_over(labels, parts.settings.labels);
+  return parts;
 }
 
 }  // namespace yard::dispatch

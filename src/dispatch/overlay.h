@@ -9,6 +9,10 @@
 #include "policy/process.h"
 #include "select/candidate_set.h"
 
+namespace yard::detail {
+class Core;
+}  // namespace yard::detail
+
 namespace yard::dispatch {
 
 using namespace detail;
@@ -37,12 +41,20 @@ op::Labels labels_over(const Over& over, const Under& under) {
   return {all.begin(), all.end()};
 }
 
-// The settings of an op by a policy, which is that of the snapshot or one beside it.
-select::OpSettings settings_for(const Snapshot& snapshot, const policy::ProcessPolicy& policy,
-                                const std::string& op);
-// Adds what a scope and the options of a key say to what a candidate set of an op is made from.
-// Returns an error if they name a mode that does not exist.
-Status apply_override(const OverlayKey& key, const ScopeContent& scope, const policy::Modes& modes,
-                      policy::ClauseSources& sources, select::OpSettings& settings);
+// What the candidate set of an op is made from.
+struct CandidateParts {
+  std::shared_ptr<const registry::OpRecord> op_record;
+  policy::ClauseSources sources;
+  select::ProcessState where;
+  select::OpSettings settings;
+  select::CandidateSet make() && {
+    return {std::move(op_record), std::move(sources), where, std::move(settings)};
+  }
+};
+// The parts for an op of the snapshot under a policy, which is that of the snapshot or one beside it, and under what a
+// scope and the options of a key say. Returns an error if these name a mode that does not exist.
+Result<CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
+                                 const policy::ProcessPolicy& policy, const std::string& op,
+                                 const OverlayKey& key = {}, const ScopeContent& scope = {});
 
 }  // namespace yard::dispatch

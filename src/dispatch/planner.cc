@@ -60,13 +60,10 @@ std::shared_ptr<registry::ResultChecker> Planner::make_result_checker(
 
 std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
                                            const registry::OpRecord& op_record, const Entry* old) {
-  const auto shared = next.state->op_records.find(op_record.op->name)->second;
-  const select::ProcessState where{core_.host, next.forked};
-  select::OpSettings settings = settings_for(next, *next.policy, op_record.op->name);
-  settings.watch.checker = make_result_checker(*next.policy, false, shared, where);
-  select::CandidateSet candidates(shared, policy::sources_for(*next.policy, op_record.op->program),
-                                  where, std::move(settings));
-  return Entry::share(std::make_unique<Entry>(std::move(candidates), next.generation,
+  auto parts = *parts_for(core_, next, *next.policy, op_record.op->name);
+  parts.settings.watch.checker =
+      make_result_checker(*next.policy, false, parts.op_record, parts.where);
+  return Entry::share(std::make_unique<Entry>(std::move(parts).make(), next.generation,
                                               core_.published.version(op_record.op->index),
                                               core_.calls, old));
 }
@@ -77,22 +74,16 @@ Result<std::shared_ptr<const Entry>> Planner::overlay(const std::shared_ptr<cons
                                                       const OverlayKey& key) {
   if (options != nullptr)
     YARD_RETURN_IF_ERROR(check_options(global.candidates().op_record(), *options));
-  const auto op_record = s->state->op_records.find(global.name())->second;
-  const select::ProcessState where{core_.host, s->forked};
   const bool in_rollout = key.rollout && s->policy->rollout != nullptr;
-  const policy::ProcessPolicy& process = in_rollout ? s->policy->rollout->next() : *s->policy;
-  select::OpSettings settings = global.candidates().settings();
-  policy::ClauseSources sources = global.candidates().clauses().sources();
-  if (in_rollout) {
-    sources = policy::sources_for(process, op_record->op->program);
-    settings = settings_for(*s, process, global.name());
-    settings.watch.checker = make_result_checker(*s->policy, true, op_record, where);
-  }
   ScopeContent content = scope != nullptr ? scope->content : ScopeContent();
-  YARD_RETURN_IF_ERROR(apply_override(key, content, *process.modes, sources, settings));
-  select::CandidateSet candidates(op_record, std::move(sources), where, std::move(settings));
+  YARD_ASSIGN_OR_RETURN(auto parts,
+                        parts_for(core_, *s, in_rollout ? s->policy->rollout->next() : *s->policy,
+                                  global.name(), key, content));
+  parts.settings.watch.checker =
+      in_rollout ? make_result_checker(*s->policy, true, parts.op_record, parts.where)
+                 : global.candidates().settings().watch.checker;
   auto made =
-      std::make_unique<Entry>(std::move(candidates), s->generation,
+      std::make_unique<Entry>(std::move(parts).make(), s->generation,
                               core_.published.overlays_version, core_.calls, &global, s.get());
   made->overlay_key = key;
   if (key.options != nullptr) {
@@ -303,16 +294,11 @@ Result<Explanation> explain_checked(const Core& core, const FoundOp& op, const o
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
-  select::ExplainRequest q{s.state->op_records.find(op_record.op->name)->second,
-                           &call,
-                           policy::sources_for(*s.policy, op_record.op->program),
-                           {core.host, s.forked},
-                           sources,
-                           settings_for(s, *s.policy, op_record.op->name)};
-  YARD_RETURN_IF_ERROR(apply_override(OverlayKey::make(&o, scope, true),
-                                      scope != nullptr ? scope->content : ScopeContent(),
-                                      *s.policy->modes, q.clauses, q.settings));
-  Explanation e = select::explain(q);
+  YARD_ASSIGN_OR_RETURN(auto parts, parts_for(core, s, *s.policy, op_record.op->name,
+                                              OverlayKey::make(&o, scope, true),
+                                              scope != nullptr ? scope->content : ScopeContent()));
+  Explanation e = select::explain({parts.op_record, &call, std::move(parts.sources), parts.where,
+                                   sources, std::move(parts.settings)});
   e.generation = s.generation;
   // "environment" becomes "environment (YARD_PREFER)".
   constexpr std::string_view kWord = "environment";

@@ -200,28 +200,25 @@ bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules*
   return policy.rollout != nullptr && policy.rollout->next().file.get() == rules;
 }
 
-Result<uint64_t> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
-                          const policy::RulesVersion& version, const StillApplies& still) {
-  uint64_t number = 0;
+Result<PublishedRules> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
+                                const policy::RulesVersion& version, const StillApplies& still) {
+  PublishedRules published;
   const auto applies = [&](const policy::ProcessPolicy& p) {
     return still(p) && (file != nullptr || p.file != nullptr);
   };
   const auto put = [&](policy::ProcessPolicy& p) -> Status {
     if (file != nullptr) YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
     auto next = std::make_shared<policy::RulesVersion>(version);
-    number = next->number = p.history->empty() ? 1 : p.history->back()->number + 1;
+    next->number = p.version == nullptr ? 1 : p.version->number + 1;
     next->time = std::chrono::system_clock::now();
     if (p.file != nullptr) next->before = p.file->shared_config;
     if (file != nullptr) next->config = file->shared_config;
-    auto history = std::make_shared<policy::RulesHistory>(*p.history);
-    if (history->size() == kConfigHistory) history->erase(history->begin());
-    history->push_back(std::move(next));
-    p.history = std::move(history);
+    p.version = published = std::move(next);
     p.file = file, p.rollout = nullptr;
     return {};
   };
   YARD_ASSIGN_OR_RETURN(const bool changed, change_if(core, applies, put));
-  return changed ? number : 0;
+  return changed ? published : nullptr;
 }
 
 Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
@@ -243,8 +240,9 @@ Result<bool> end_rollout(Core& core, const policy::FileRules* rules) {
   });
 }
 
-std::vector<UnservedCall> unserved_under(const Core& core,
-                                         const std::shared_ptr<const policy::FileRules>& file) {
+std::vector<MovedCall> moved_under(const Core& core,
+                                   const std::shared_ptr<const policy::FileRules>& file,
+                                   Moved which) {
   constexpr size_t kMostOfAnOp = 3;
   const uint64_t process = base::forks();
   const auto s = core.snapshot();
@@ -254,39 +252,44 @@ std::vector<UnservedCall> unserved_under(const Core& core,
 
   std::vector<std::shared_ptr<Entry>> entries = core.planner.overlays(*s);
   entries.insert(entries.begin(), s->entries.begin(), s->entries.end());
-  std::vector<UnservedCall> to;
+  std::vector<MovedCall> to;
   for (const auto& entry : entries) {
     // A call that forces its kernel is not served by rules.
     if (entry == nullptr || !entry->overlay_options.force.empty()) continue;
-    const auto op_record = s->state->op_records.find(entry->name())->second;
-    auto sources = policy::sources_for(policy, op_record->op->program);
-    select::OpSettings settings = settings_for(*s, policy, entry->name());
-    settings.health = nullptr;
     // The mode that it names existed when the overlay was made, and modes are part of the snapshot.
-    apply_override(entry->overlay_key, entry->overlay_scope, *policy.modes, sources, settings)
-        .ignore();
-    const select::CandidateSet candidates(op_record, sources, {core.host, s->forked}, settings);
+    auto parts =
+        *parts_for(core, *s, policy, entry->name(), entry->overlay_key, entry->overlay_scope);
+    if (which == Moved::kUnserved) parts.settings.health = nullptr;
+    const select::CandidateSet candidates = std::move(parts).make();
     const auto able = [](const select::CandidateSet& set, const op::Call& call) {
       return select::select(set, call.args(), call.count(), call.flags());
     };
     std::set<std::vector<uint64_t>> found;  // keys: calls of one class are reported once
     for (const Planner::KnownCall& k : core.planner.known_calls(*entry)) {
       const op::Call& call = *k.call;
-      const bool served = !able(candidates, call).empty();
+      const auto next = able(candidates, call);
       if (base::forks() != process) return to;  // a verifier has forked and this is the child
-      if (served) continue;
+      if (which == Moved::kUnserved && !next.empty()) continue;
       const registry::Kernel* kernel = k.kernel;
       if (kernel == nullptr) {  // It has no plan since the last change, and maybe no kernel.
         const auto order = able(entry->candidates(), call);
         if (order.empty()) continue;
         kernel = entry->candidates().all()[order[0]].kernel.get();
       }
+      const registry::Kernel* const taker =
+          next.empty() ? nullptr : candidates.all()[next[0]].kernel.get();
+      if (taker == kernel) continue;
       Key key;
       (void)entry->recipe().fold(call.args(), call.flags(), key);
       if (!found.insert({key.w, key.w + key.words}).second) continue;
-      to.push_back({op::to_string(call.to_spec(entry->program())), kernel->id,
-                    why_not(candidates, call, *kernel)});
-      if (found.size() == kMostOfAnOp) break;
+      MovedCall& moved = to.emplace_back();
+      moved.op = entry->name(), moved.from = kernel->id;
+      moved.call = op::to_string(call.to_spec(entry->program()));
+      if (taker != nullptr)
+        moved.to = taker->id, moved.kind = taker->kind;
+      else
+        moved.why = why_not(candidates, call, *kernel);
+      if (which == Moved::kUnserved && found.size() == kMostOfAnOp) break;
     }
   }
   return to;

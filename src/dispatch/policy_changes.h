@@ -37,10 +37,11 @@ void read_own_switches(const registry::State& state, policy::ProcessPolicy& poli
 
 // Whether a change still applies to the policy in force. If it does not, nothing is published.
 using StillApplies = std::function<bool(const policy::ProcessPolicy&)>;
-// Puts rules in force, or none if `file` is null. Ends a rollout. Adds `version` to the history and returns its number;
-// 0 if nothing was published, because the change does not apply or there were no rules to remove.
-Result<uint64_t> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
-                          const policy::RulesVersion& version, const StillApplies& still);
+// Puts rules in force, or none if `file` is null. Ends a rollout. Returns `version` with its number, or null if nothing was
+// published, because the change does not apply or there were no rules to remove.
+using PublishedRules = std::shared_ptr<const policy::RulesVersion>;
+Result<PublishedRules> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
+                                const policy::RulesVersion& version, const StillApplies& still);
 // Applies rules to a share of calls, beside those in force. Returns false if nothing was published.
 Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                            const StillApplies& still);
@@ -48,15 +49,21 @@ Result<bool> begin_rollout(Core& core, const std::shared_ptr<const policy::FileR
 Result<bool> end_rollout(Core& core, const policy::FileRules* rules);
 bool is_in_rollout(const policy::ProcessPolicy& policy, const policy::FileRules* rules);
 
-// A call that has a kernel now and would have none under other rules.
-struct UnservedCall {
-  std::string call;    // a CallSpec
-  std::string kernel;  // that serves it now
-  std::string why;     // it would not any more
+// A call that other rules would give another kernel, or none.
+struct MovedCall {
+  std::string op, call;        // `call` is a CallSpec
+  std::string from, to;        // the ids of the kernels; `to` is empty if there would be none
+  Kind kind = Kind::kDefault;  // of `to`
+  std::string why;             // `from` would not serve it any more, if there would be none
 };
-// A dry run of rules: the known calls, of the process and of scopes, that they would leave without
-// a kernel; a few of each op. Runs plugin code, publishes nothing.
-std::vector<UnservedCall> unserved_under(const Core& core,
-                                         const std::shared_ptr<const policy::FileRules>& file);
+enum class Moved : uint8_t {
+  kUnserved,  // a few calls of each op that would have no kernel, even if all breakers were closed
+  kAll        // all calls that would have another kernel or none
+};
+// A dry run of rules over the known calls, of the process and of scopes. Runs plugin code, publishes
+// nothing.
+std::vector<MovedCall> moved_under(const Core& core,
+                                   const std::shared_ptr<const policy::FileRules>& file,
+                                   Moved which);
 
 }  // namespace yard::dispatch

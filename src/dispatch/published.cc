@@ -20,6 +20,9 @@ bool health_differs(const health::HealthSnapshot& was, const health::HealthSnaps
          (a == nullptr || b == nullptr ? a != b : *a != *b);
 }
 
+// This thread is inside of restart().
+thread_local constinit bool t_restarts = false;
+
 // A snapshot without entries, which differs from `old` in nothing else.
 std::unique_ptr<Snapshot> copy_of(const Snapshot& old) {
   auto next = std::make_unique<Snapshot>();
@@ -42,17 +45,19 @@ Published::Published(Core& core, bool reads_environment)
   first->policy = std::make_shared<policy::ProcessPolicy>();
   first->health = core_.board->snapshot();
   owner_ = Snapshot::share(std::move(first));
+  empty_ = owner_;
   current.store(owner_.get(), std::memory_order_release);
 }
 
 Published::~Published() {
   current.store(nullptr, std::memory_order_release);
-  owner_.reset();
+  owner_.reset(), empty_.reset();
   base::reclaimer().collect();
 }
 
 std::shared_ptr<const Snapshot> Published::snapshot() const {
   base::ThreadRecord& thread = base::this_thread();
+  if (restarting_.load(std::memory_order_acquire) && !t_restarts) core_.published.restart();
   for (;;) {
     base::Guard guard(thread);
     const Snapshot* s = guard.protect(current);
@@ -224,10 +229,28 @@ void Published::apply_settings() {
   }
 }
 
+// Without memory the child has no ops until it has some: all calls come to snapshot(), which tries again.
+void Published::restart_in_child() noexcept {
+  restarting_ = true;
+  if (base::or_out_of_memory([&] { restart(); }).ok()) return;
+  for (uint32_t i = 0; i < owner_->entries.size(); ++i) versions_[i].suspend();
+  overlays_version.suspend();
+  current.store(empty_.get(), std::memory_order_release);
+}
+
 // Breakers start closed in the child, rollouts and overlays are the parent's, and backends that cannot survive a fork are
 // not available any more. The old snapshot stays for calls that this thread is inside of.
-void Published::restart_in_child() {
-  const auto last = snapshot();
+void Published::restart() {
+  t_restarts = true;
+  const struct Leave {
+    ~Leave() { t_restarts = false; }
+  } leave;
+  std::shared_ptr<const Snapshot> last;
+  {
+    const std::lock_guard lock(lock_);
+    if (!restarting_) return;
+    last = owner_;
+  }
   auto next = copy_of(*last);
   next->forked = true;
   Ops ops;
@@ -243,7 +266,8 @@ void Published::restart_in_child() {
   }
   core_.board->restart();
   build(*last, *next, ops);
-  publish(*last, std::move(next));
+  publish(*last, std::move(next));  // unless another thread has
+  restarting_ = false;
 }
 
 }  // namespace yard::dispatch

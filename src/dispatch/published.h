@@ -87,9 +87,10 @@ class Published {
   // Runs CoreServices::on_change() for what calls have published.
   void catch_up();
 
-  void restart_in_child();
+  void restart_in_child() noexcept;
 
  private:
+  void restart();
   // The ops whose entries are made again, beside those whose health has changed; nothing stands for
   // all ops.
   using Ops = std::optional<std::set<std::string>>;
@@ -112,6 +113,8 @@ class Published {
   ByIndex<MemoVersion> versions_;
   base::Mutex lock_{base::Rank::kPublish};
   std::shared_ptr<const Snapshot> owner_;  // of `current`; under the lock
+  std::shared_ptr<const Snapshot> empty_;  // without any op
+  std::atomic<bool> restarting_{false};    // `current` is empty_ until restart() has succeeded
 };
 
 }  // namespace yard::dispatch

@@ -65,8 +65,7 @@ class ResolvedCall {
     if (e == nullptr) return entry_ = nullptr, false;
     guard.move_to_after_reading(e);
     if (e != entry_.get()) {  // else the call was checked and its key folded before
-      status = check(e->program());
-      if (!status.ok()) return true;
+      if (!check(e->program(), status)) return true;
       has_key_ = e->recipe().fold(args_, flags_, key_);
     }
     if (const exec::Plan* plan = has_key_ && uses_cache() ? e->find(key_) : nullptr) {
@@ -96,20 +95,22 @@ class ResolvedCall {
 
   bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
 
-  // Computes the facts of the arguments and adds YARD_CALL_ALIASED to flags_.
-  Status check(const op::Program& program) {
+  // Computes the facts of the arguments and adds YARD_CALL_ALIASED to flags_. Returns false if the call ends here: with an
+  // error, or without one because no tensor that it writes has elements.
+  bool check(const op::Program& program, Status& status) {
     // Before anything is read: arguments beyond those of the schema may not be there.
     if (cells_.count != program.arg_count())
-      return program.explain_mismatch(cells_.at, cells_.count);
+      return status = program.explain_mismatch(cells_.at, cells_.count), false;
     if (args_ == nullptr) args_ = facts_.emplace(cells_).args();
     int32_t aliased = program.tags_fit(args_, cells_.count) ? program.fits_live(args_) : -1;
     if (aliased < 0) [[unlikely]] {
-      YARD_RETURN_IF_ERROR(program.explain_mismatch(args_, cells_.count));
-      if (!traced()) return null_data(program);
+      status = program.explain_mismatch(args_, cells_.count);
+      if (status.ok() && !traced() && !program.writes_nothing(args_)) status = null_data(program);
+      if (!status.ok() || !traced()) return false;
       aliased = program.fits(args_);
     }
     flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
-    return {};
+    return true;
   }
 
   // The error of a call that fits, but has elements without data.

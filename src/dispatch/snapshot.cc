@@ -15,7 +15,7 @@ void free_as(void* p) {
   delete static_cast<T*>(p);
 }
 
-// Of entries that have been freed.
+// Plans of entries that have been freed.
 struct OldPlans {
   base::Mutex mutex{base::Rank::kReclaimer};
   std::vector<std::deque<MadePlan>> of;

@@ -109,8 +109,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const select::CandidateSet& candidates() const noexcept { return candidates_; }
   uint64_t generation() const noexcept { return generation_; }
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
-    return plan.hash == key.hash && plan.key_words == key.words &&
-           std::equal(key.w, key.w + key.words, plan.key());
+    if (plan.hash != key.hash || plan.key_words != key.words) return false;
+    for (uint32_t i = 0; i < key.words; ++i)  // std::equal() calls memcmp(), which is slower
+      if (key.w[i] != plan.key()[i]) return false;
+    return true;
   }
   const std::string& name() const noexcept { return candidates_.op_record().op->name; }
   uint32_t index() const noexcept { return candidates_.op_record().op->index; }

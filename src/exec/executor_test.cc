@@ -196,8 +196,8 @@ TEST(Execute, TextsOfKernelsAreOneLineAndAnExceptionMayHaveNone) {
   s.actors[2].thrown = 3;
   const Status status = s.run();
   ASSERT_EQ(status.notes().size(), 3u);
-  EXPECT_THAT(status.notes()[0], HasSubstr("one\\ntwo \\x1b[31m"));
-  EXPECT_THAT(status.notes()[1], HasSubstr("left\\nforged: \\x1b[2J"));
+  EXPECT_THAT(status.notes()[0], HasSubstr("one; two \\x1b[31m"));
+  EXPECT_THAT(status.notes()[1], HasSubstr("left; forged: \\x1b[2J"));
   EXPECT_THAT(status.notes()[2], HasSubstr("without a message"));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/float_state.h"
+#include "base/tasks.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"
@@ -69,13 +70,31 @@ struct State {
   uint64_t bytes = 0, forks = base::forks();
 
   ~State() {
-    const base::ForeignCode inside;
-    const base::FloatState restored;
-    kernel->d.destroy(kernel->d.self, made);
     // A forked child counts its own states only.
     if (budget != nullptr && forks == base::forks()) --budget->states, budget->bytes -= bytes;
   }
 };
+
+namespace {
+
+// destroy() may hang or end its thread, so it runs on a thread of no caller.
+void end_state(State* s) {
+  base::end_on_own_thread([s] {
+    const std::unique_ptr<State> ended(s);
+    const base::ForeignCode inside;
+    const base::FloatState restored;
+    s->kernel->d.destroy(s->kernel->d.self, s->made);
+  });
+}
+
+}  // namespace
+
+States::~States() {
+  const base::EndTogether together;
+  std::list<Kept> ended;  // outside the lock
+  std::lock_guard lock(lock_);
+  ended.swap(kept_);
+}
 
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given) {
@@ -122,7 +141,8 @@ bool StateBudget::take(uint64_t wanted) noexcept {
 
 void States::set_weights(Weights weights) {
   auto given = std::make_shared<const Weights>(std::move(weights));
-  std::list<Kept> ended;  // outside the lock: destroy is plugin code
+  const base::EndTogether together;
+  std::list<Kept> ended;  // outside the lock
   std::lock_guard lock(lock_);
   has_weights_.store(!given->empty(), std::memory_order_relaxed);
   weights_ = std::move(given);
@@ -224,7 +244,7 @@ int32_t States::make(const StateRequest& r, std::shared_ptr<State>& to) {
   const auto count = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
   enter([&] { return d.create(&call, options->data(), count(*options), &made); });
   if (code != YARD_OK) return code;
-  to.reset(new State{r.kernel.shared_from_this(), made, weights});
+  to = {new State{r.kernel.shared_from_this(), made, weights}, end_state};
   std::vector<yard_named_value_t> named;
   for (size_t i = 0; i < weights->size(); ++i) {
     const auto& [name, view] = (*weights)[i];
@@ -249,6 +269,7 @@ int32_t States::make(const StateRequest& r, std::shared_ptr<State>& to) {
 
 void States::drop_removed() {
   const auto registry = budget_->registry();
+  const base::EndTogether together;
   std::list<Kept> ended;
   std::lock_guard lock(lock_);
   for (auto it = kept_.begin(); it != kept_.end();)

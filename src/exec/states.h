@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // States of kernels that have create(). They belong to an instance of an op, or to the plain calls of a runtime, one for
 // each combination of values of the fields that the kernel names. A state is destroyed when it is neither among the last
-// kKept nor used by a call. The states of a runtime together hold a bounded number of bytes: a state that would exceed the
-// bound is destroyed at once, and its kernel declines the call.
+// kKept nor used by a call, on a thread of its own (base/tasks.h). The states of a runtime together hold a bounded number of
+// bytes: a state that would exceed the bound is destroyed again, and its kernel declines the call.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -61,6 +61,7 @@ class States {
 
   // Without a budget bytes are not bounded, and kernels stay registered for as long as this lives.
   explicit States(std::shared_ptr<StateBudget> budget = nullptr) : budget_(std::move(budget)) {}
+  ~States();
   States& operator=(States&&) = delete;
 
   // Before the first call.
@@ -101,7 +102,7 @@ class States {
   std::list<Kept> kept_;  // most recently used first
   std::shared_ptr<const Weights> weights_ = std::make_shared<Weights>();
   // A child leaves the states of its parent as they are: they may depend on threads that the child does not have.
-  const base::InChild in_child_{[this] { new std::list<Kept>(std::move(kept_)); }};
+  const base::InChild in_child_{[this] { std::construct_at(&kept_); }};
 };
 
 // The options that a kernel is created with, in the order of its schema, with defaults. An error names the option.

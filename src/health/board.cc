@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/events.h"
 #include "base/text.h"
 
 namespace yard::health {
@@ -160,7 +161,8 @@ std::shared_ptr<const HealthSnapshot> BoardState::snapshot() {
                       open ? breaker.until : Time{},
                       open ? nullptr : breaker.probes,
                       r.failed_text(kind),
-                      breaker.wrong_results});
+                      breaker.wrong_results,
+                      breaker.manual ? breaker.why : ""});
     });
   made->lost_ = lost_;
   return snapshot_ = std::move(made);
@@ -179,6 +181,7 @@ void BoardState::emit(Kind kind, const Entry& e, std::string text, Time now) {
 
 void BoardState::emit(BreakerEvent event) {
   snapshot_.reset();
+  event.who = base::Actor::current();
   events_.add(std::move(event));
   totals_.events_dropped = events_.dropped();
   has_events_.store(true, std::memory_order_release);
@@ -219,6 +222,7 @@ bool BoardState::open(const Key& key, std::string_view why, Time now) {
   Record* const r = find_or_make(key);
   if (r == nullptr) return false;
   r->whole.open_manually(settings_, now);
+  r->whole.why = base::printable(why, kMostText);
   for (auto& [kind, breaker] : r->kinds) breaker.close(now);
   emit(Kind::kOpened, {*r, nullptr, r->whole}, with_reason("manual override", why), now);
   return true;

@@ -94,6 +94,7 @@ struct Breaker {
   uint16_t repeats = 0;         // openings in a row; use repeats_at()
   BreakerState state = BreakerState::kClosed;
   bool manual = false;                 // opened manually
+  std::string why{};                   // it was opened manually
   bool wrong_results = false;          // results were found wrong since it was closed last
   std::shared_ptr<ProbeSlots> probes;  // made when they are first needed
 

@@ -65,6 +65,7 @@ struct BreakerStatus {
   std::shared_ptr<ProbeSlots> probes;  // half-open: enter before the kernel runs
   std::string failed_calls;            // CallSpecs, separated by commas; empty: unknown
   bool wrong_results = false;          // of those that have opened it, some were found by checks
+  std::string why{};                   // it was opened manually
   bool operator==(const BreakerStatus&) const = default;
 };
 

@@ -53,7 +53,7 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
       if (b.closed()) return;
       k.open.push_back({e.kind != nullptr ? to_string(*e.kind) : "", b.state,
                         b.until != kManual ? std::optional(b.until) : std::nullopt,
-                        b.repeats_at(settings_, now), b.manual});
+                        b.repeats_at(settings_, now), b.manual, b.manual ? b.why : ""});
     });
     std::ranges::sort(k.open, {}, &KernelHealth::Breaker::key);
   }
@@ -112,7 +112,7 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
     text += fmt::format("{} {}: {}", k.op, k.kernel, text_of(k, now));
     for (const KernelHealth::Breaker& b : k.open) {
       text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
-      if (b.manual) text += " (manual override)";
+      if (b.manual) text += fmt::format(" ({})", health::with_reason("manual override", b.reason));
       if (b.until && b.state == BreakerState::kOpen)
         text += fmt::format(", probes in {}", rounded_seconds(*b.until - now));
       text += '\n';

@@ -73,7 +73,7 @@ TEST(HealthReport, ShowsOpenBreakersAndCooldowns) {
             "rms_norm default.simd: 0 ok, 5 failed (100.0 %), last 12s ago: it broke\n"
             "  f32 f32, sizes 8-15 4096-8191, cpu: open, probes in 18s\n"
             "rms_norm vendor.x: 0 ok, 0 failed (0.0 %)\n"
-            "  all calls: open (manual override)\n");
+            "  all calls: open (manual override: maintenance)\n");
 }
 
 TEST(HealthReport, LongTextsAndUnknownClassesAreHandled) {

@@ -68,7 +68,8 @@ std::string reason_meaning(int32_t code) {
 }
 
 std::string open_breaker_text(const health::BreakerStatus& breaker) {
-  if (breaker.until == health::kManual) return "was opened manually";
+  if (breaker.until == health::kManual)
+    return health::with_reason("was opened manually", breaker.why);
   const auto left =
       std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
   return fmt::format("is open; probes begin in {} s{}{}", std::max<int64_t>(left.count(), 0),

@@ -12,9 +12,10 @@ namespace yard::detail {
 // The library derives from it. The route was found in advance; calls hold it by a guard.
 struct BoundState {
   std::atomic<const Route*> route{nullptr};
+  Site* const site;
 
  protected:
-  BoundState() = default;
+  explicit BoundState(Site* s) noexcept : site(s) {}
   ~BoundState() = default;
 };
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
@@ -23,6 +24,7 @@ YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
 // After the route's kernel failed or was given scratch. Inside the guard.
 YARD_API Status::Rep* after_bound(BoundState* state, const Route& route, yard_call_t& call,
                                   const yard_value_t* args, int32_t code);
+// The kernel of a call by this thread now; empty if there is none or if scalars decide.
 YARD_API std::string bound_kernel(BoundState* state);
 
 struct BoundKernel {
@@ -36,8 +38,12 @@ struct BoundKernel {
   template <class... P>
   [[gnu::always_inline]] bool call_typed(Status::Rep*& failed, const P&... p) const {
     ThreadHead* const thread = t_thread;
-    if (thread == nullptr || thread->scope != 0 || !thread->is_unfenced()) [[unlikely]]
+    if (thread == nullptr || !thread->is_unfenced()) [[unlikely]]
       return false;
+    if (thread->scope != 0) [[unlikely]] {  // the handle is bound under the policy of the process
+      failed = call_typed_op<P...>(state->site, p...);
+      return true;
+    }
     char* const error = thread->next_message();
     BasicGuard<true> guard(*thread);
     const Route* const route_now = guard.protect(state->route);

@@ -38,6 +38,7 @@ template <class Frame>
 yard_call_t* call_of(Frame& frame) noexcept {
   return &frame.call;
 }
+#if YARD_EXCEPTIONS  // otherwise calls enter their kernels in the library
 // Calls a kernel through `run`. Exceptions of kernels stop here. `frame` is the call or has it as a
 // member, whose address then takes no register while the kernel runs. Does not free scratch.
 template <class Frame, class F>
@@ -58,6 +59,7 @@ template <class Frame, class... W>
         return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(call_of(frame), w...);
       });
 }
+#endif
 
 // Whether loading a word again is cheaper than keeping it in a register.
 #if defined(__x86_64__)
@@ -78,8 +80,11 @@ template <class T>
     to = from;
 }
 
+// Whether a call may enter a typed kernel from its own file.
 template <class... P>
-inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
+YARD_MODE_TAG inline constexpr bool kInRegisters = YARD_EXCEPTIONS &&
+                                                   (!std::is_void_v<typename Param<P>::Type> &&
+                                                    ...);
 
 // The form of a typed call, as far as its signature determines it.
 template <class... P>
@@ -298,7 +303,8 @@ template <class... P>
 
 // A hit calls nothing before the kernel, so that few registers have to be saved.
 template <class... P>
-__attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site, P... p) {
+YARD_MODE_TAG __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site,
+                                                                                    P... p) {
   if constexpr (kInRegisters<P...>) {
     using Form = TypedForm<P...>;
     ThreadHead* const thread = t_thread;
