@@ -64,11 +64,14 @@ class Function<R(A...)> {
  public:
   using Body = R (*)(A...);
   using Samples = void (*)(const SampleCalls<R(A...)>&);
-  // Names consist of letters, digits, '_', '.' and '-'. `samples` makes calls to check verifiers.
+  // Names consist of letters, digits, '_', '.' and '-'. `samples` makes calls to check backends:
+  // their verifiers, and results that are numbers or ranges of these beside those of the body.
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
-        samples_{reinterpret_cast<void (*)(void)>(samples), &make_samples},
+        samples_{reinterpret_cast<void (*)(void)>(samples), &make_samples,
+                 body != nullptr ? detail::sample_runner<R, A...>() : nullptr,
+                 reinterpret_cast<void (*)(void)>(&run_body), this},
         site_(detail::declare_function(group, name, signature_of<R(A...)>(), o.selection,
                                        o.repeatable, samples != nullptr ? &samples_ : nullptr)) {}
   // A function whose default is given with each call: see call_or().
@@ -80,14 +83,14 @@ class Function<R(A...)> {
   Function& operator=(const Function&) = delete;
 
   // Throws yard::Error if no backend runs the call and there is no body.
-  R operator()(A... args) const {
+  YARD_MODE_TAG R operator()(A... args) const {
     if (detail::is_quiet(*site_) && body_ != nullptr) return body_(static_cast<A&&>(args)...);
     return detail::call_function<R, A...>(*site_, {&run_body, const_cast<Function*>(this)},
                                           args...);
   }
   // Runs `fallback()` if no backend does, or as the last Next. Arguments may have been moved from.
   template <class F>
-  R call_or(F&& fallback, A... args) const {
+  YARD_MODE_TAG R call_or(F&& fallback, A... args) const {
     static_assert(std::is_invocable_r_v<R, F&>,
                   "the default of a function takes nothing and returns what the function does");
     if (detail::is_quiet(*site_)) return static_cast<R>(fallback());
@@ -109,13 +112,14 @@ class Function<R(A...)> {
 
  private:
   using Arguments = typename SampleCalls<R(A...)>::Arguments;
-  static R run_body(void* self, A... args) {
+  YARD_MODE_TAG static R run_body(void* self, A... args) {
     const auto& function = *static_cast<const Function*>(self);
     if (function.body_ == nullptr) detail::no_default(*function.site_);
     return function.body_(static_cast<A&&>(args)...);
   }
-  static void make_samples(void (*function)(void),
-                           void (*take)(void* to, const detail::FunctionArgs&), void* to) {
+  YARD_MODE_TAG static void make_samples(void (*function)(void),
+                                         void (*take)(void* to, const detail::FunctionArgs&),
+                                         void* to) {
     auto one = [&](const Arguments& args) { take(to, detail::erase<A...>(args)); };
     reinterpret_cast<Samples>(function)(SampleCalls<R(A...)>(
         [](void* f, const Arguments& args) { (*static_cast<decltype(one)*>(f))(args); }, &one));

@@ -15,8 +15,9 @@
 //     return made_once<make>();
 //   }
 //
-// Exceptions of a kernel become YARD_FAULT with their text. Descriptors borrow the strings they are
-// given. Programs pass descriptors to yard::Changes (registry.h).
+// Exceptions of a kernel become YARD_FAULT with their text. With -fno-exceptions, kernels return
+// codes, and so does Call::parallel_for (docs/guides/writing_plugins.md). Descriptors borrow the
+// strings they are given. Programs pass descriptors to yard::Changes (registry.h).
 #pragma once
 
 #if __cplusplus < 202002L
@@ -103,7 +104,7 @@ class OpDef {
   }
   // int32_t or void F(Call, A...), with one A for each of the op's parameters.
   template <auto F>
-  OpDef& magnitude() noexcept {
+  YARD_MODE_TAG OpDef& magnitude() noexcept {
     return d.magnitude = &detail::EntriesOf<F, decltype(F)>::run, *this;
   }
   operator const yard_op_t&() const noexcept { return d; }
@@ -172,7 +173,7 @@ class Kernel {
  public:
   // F is int32_t or void F(Call, A...), with one A for each parameter of the op or of params().
   template <auto F>
-  static Kernel of(const char* op, const char* id) noexcept {
+  YARD_MODE_TAG static Kernel of(const char* op, const char* id) noexcept {
     using E = detail::EntriesOf<F, decltype(F)>;
     Kernel k;
     k.d.size = sizeof k.d, k.d.op = op, k.d.id = id, k.d.kind = YARD_KIND_DEFAULT;
@@ -183,7 +184,9 @@ class Kernel {
   }
   template <auto F, class O>
   requires requires(const O& o) { o.name(); }
-  static Kernel of(const O& op, const char* id) noexcept { return of<F>(op.name(), id); }
+  YARD_MODE_TAG static Kernel of(const O& op, const char* id) noexcept {
+    return of<F>(op.name(), id);
+  }
 
   Kernel& backend(const char* b) noexcept { return d.backend = b, *this; }
   Kernel& summary(const char* s) noexcept { return d.summary = s, *this; }
@@ -266,7 +269,7 @@ class Plugin {
 // The descriptor that kMake() makes at the first call. A forked child may wait for ever for a
 // function-local static.
 template <Plugin (*kMake)()>
-const yard_plugin_t* made_once() {
+YARD_MODE_TAG const yard_plugin_t* made_once() {
   static constinit const Plugin* made = nullptr;
   static constinit std::once_flag once;
   std::call_once(once, [] { made = new Plugin(kMake()); });
@@ -290,8 +293,9 @@ const yard_plugin_t* made_once() {
 // Several threads may run on one state at once, so runs must not change it. `options` and `weights`
 // are schemas. States are kept apart for the values of `fields`, which ends in nullptr.
 template <class S>
-Kernel with_state(Kernel kernel, const char* options = nullptr, const char* const* fields = nullptr,
-                  const char* weights = nullptr) noexcept {
+YARD_MODE_TAG Kernel with_state(Kernel kernel, const char* options = nullptr,
+                                const char* const* fields = nullptr,
+                                const char* weights = nullptr) noexcept {
   using E = detail::StateEntries<S>;
   kernel.d.options_schema = options, kernel.d.state_fields = fields;
   kernel.d.weights_schema = weights;

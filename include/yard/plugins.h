@@ -48,6 +48,9 @@ enum class PluginState {
   kPinned,     // unregistered, but cannot be removed from the process: see `detail`
 };
 
+// Which ops of a plugin its replacement must serve, with the same schemas.
+enum class KeptOps : uint8_t { kInUse, kAll, kNone };
+
 // Why a file or plugin was refused: docs/reference/plugin_reasons.md.
 // clang-format off
 enum class PluginReason {
@@ -93,9 +96,11 @@ class YARD_API Plugins {
   // no call uses it, its state is destroyed and the library is closed.
   Result<Ticket> unload(std::string_view name);
   // Replaces a plugin by the file now at its path, or at another, in one change: calls find the old
-  // or the new version. The old one stays if the new one is refused or lacks what others depend on.
-  // Breakers of its backend close unless opened manually. The same digest changes nothing.
-  Result<Ticket> replace(std::string_view name, std::string_view path = {});
+  // or the new version. The old one stays if the new one is refused, lacks what others depend on, or
+  // does not serve the ops to `keep`: by default those that this process has called. Breakers of its
+  // backend close unless opened manually. The same digest changes nothing.
+  Result<Ticket> replace(std::string_view name, std::string_view path = {},
+                         KeptOps keep = KeptOps::kInUse);
   Status forget(std::string_view name_or_path);  // removes it from the list, if it is not loaded
 
   // Reads a file without running its code. The list does not change.

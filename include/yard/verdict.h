@@ -11,6 +11,7 @@
 // nothing. It is cheap and always gives the same answer. Several threads may call it.
 #pragma once
 
+#include <yard/detail/exceptions.h>
 #include <yard/detail/signature.h>
 #include <yard/plugin.h>
 
@@ -25,7 +26,7 @@ template <class R, class... A>
 class Next<R(A...)> {
  public:
   explicit Next(const yard_function_next_t* next) noexcept : next_(next) {}
-  R operator()(A... a) const {
+  YARD_MODE_TAG R operator()(A... a) const {
     return reinterpret_cast<R (*)(void*, A...)>(next_->function)(next_->argument,
                                                                  std::forward<A>(a)...);
   }
@@ -178,7 +179,7 @@ struct FunctionEntry<R(A...), F, V, Texts> {
   V verifier;
   Texts texts;
 
-  static R run(void* given, A... a) {
+  YARD_MODE_TAG static R run(void* given, A... a) {
     if constexpr (kTakesNext) {
       const auto* next = static_cast<const yard_function_next_t*>(given);
       return static_cast<FunctionEntry*>(next->self)
@@ -187,7 +188,7 @@ struct FunctionEntry<R(A...), F, V, Texts> {
       return static_cast<FunctionEntry*>(given)->function(static_cast<A&&>(a)...);
     }
   }
-  static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
+  YARD_MODE_TAG static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
     const auto& e = *static_cast<const FunctionEntry*>(self);
     const auto ask = [&] {
       if constexpr (kAsks)
@@ -205,7 +206,7 @@ struct FunctionEntry<R(A...), F, V, Texts> {
     for (int i = 0; i < 3; ++i) to->figures[i] = why.figures[i];
     return YARD_DECLINED;
   }
-  void describe(yard_function_t& d) noexcept {
+  YARD_MODE_TAG void describe(yard_function_t& d) noexcept {
     d.signature = signature_of<R(A...)>(), d.self = this;
     d.function = reinterpret_cast<void (*)(void)>(&run);
     if constexpr (kVerified) d.verify = reinterpret_cast<void (*)(void)>(&verify);

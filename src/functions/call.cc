@@ -12,20 +12,6 @@
 #include "dispatch/trace.h"
 #include "functions/functions.h"
 
-namespace yard::functions {
-
-Status status_of_exception() {
-  try {
-    throw;
-  } catch (const Error& e) {
-    return e.status();
-  } catch (...) {
-    return Status(Code::kKernelFailed, "it threw: " + base::current_exception_text());
-  }
-}
-
-}  // namespace yard::functions
-
 namespace yard::detail {
 
 using functions::Implementation;
@@ -43,17 +29,8 @@ bool may_run(const Table::Entry& e, ThreadHead& thread, const FunctionArgs& args
              const Backends& failed) {
   const Implementation& i = *e.implementation;
   if (!e.eligibility.eligible() || base::contains(failed, i.backend)) return false;
-  const functions::Answer a = functions::ask_once(i, thread, args);
-  if (!a.broken.empty()) {
-    i.log_broken_verifier(a.broken);
-    return false;
-  }
-  if (!a.accepted) {
-    function_refused(i, a.verdict);
-    return false;
-  }
   const auto probes = e.eligibility.probes();
-  return probes == nullptr || probes->try_enter();
+  return function_accepts(i, thread, args) && (probes == nullptr || probes->try_enter());
 }
 
 // Records a traced call, with the reasons why implementations before the chosen one did not run.
@@ -87,24 +64,20 @@ uint32_t choose(const Table& table, const FunctionSite& site, ThreadHead& thread
   return at;
 }
 
-// Whether everything that the call needs is as it was before.
-bool untouched(ErrorClass c, const FunctionSite& site, const Implementation& i, Left left) {
-  if (left == Left::kNothing) return false;
-  if (c == ErrorClass::kDeclined) return true;
-  if (c != ErrorClass::kTransient && c != ErrorClass::kFault) return false;
-  return left == Left::kEverything || site.repeatable ||
-         (i.record->d.flags & YARD_FUNCTION_FAILS_BEFORE_WRITING) != 0;
-}
-
-// Whether policy and rules allow another attempt after so many failures before this one.
-bool may_try_another(const ThreadHead& thread, size_t failures) {
+// Whether another implementation may be tried after the failure of `i`, if `failures` calls have failed before: everything that
+// the call needs is as it was, and policy and rules allow it.
+bool may_try_next(ErrorClass c, const FunctionSite& site, const Implementation& i,
+                  const ThreadHead& thread, Left left, size_t failures) {
+  const bool intact = left == Left::kEverything || site.repeatable ||
+                      (i.record->d.flags & YARD_FUNCTION_FAILS_BEFORE_WRITING) != 0;
+  const bool may_pass = c == ErrorClass::kTransient || c == ErrorClass::kFault;
+  if (left == Left::kNothing || !(c == ErrorClass::kDeclined || (may_pass && intact))) return false;
   const auto s = Service::serving()->core().snapshot();
-  const ScopeContent* const scope =
-      thread.scope_state != nullptr ? &thread.scope_state->content : nullptr;
-  const functions::Situation now{*s, nullptr, {}, scope};
+  const ScopeState* const scope = thread.scope_state;
+  const functions::Situation now{*s, nullptr, {}, scope != nullptr ? &scope->content : nullptr};
   if (now.policy.strict.value_or(false)) return false;
-  if (s->policy->file == nullptr) return true;
-  const auto& most = s->policy->file->config.settings.max_fallback_attempts;
+  const policy::FileRules* const file = s->policy->file.get();
+  const auto most = file != nullptr ? file->config.settings.max_fallback_attempts : std::nullopt;
   return !most || failures < static_cast<size_t>(*most);
 }
 
@@ -142,7 +115,7 @@ bool failed(const FunctionSite& site, const Implementation& i, ThreadHead& threa
   report_failure(i, c, text, probe);
   if (c == ErrorClass::kCaller) return false;
   count(thread, i.failures.id());
-  if (!untouched(c, site, i, left) || !may_try_another(thread, failures)) return false;
+  if (!may_try_next(c, site, i, thread, left, failures)) return false;
   base::log(LogLevel::kWarn, "dispatch",
             fmt::format("Backend '{}' failed for function '{}/{}': {}; the next one is tried",
                         i.record->backend, site.group, site.name, text));
@@ -150,6 +123,16 @@ bool failed(const FunctionSite& site, const Implementation& i, ThreadHead& threa
 }
 
 }  // namespace
+
+bool function_accepts(const FunctionRow& row, const ThreadHead& thread, const FunctionArgs& args) {
+  const auto& i = static_cast<const Implementation&>(row);
+  const functions::Answer a = functions::ask_once(i, thread, args);
+  if (!a.broken.empty())
+    i.log_broken_verifier(a.broken);
+  else if (!a.accepted())
+    function_refused(i, a.verdict);
+  return a.accepted();
+}
 
 bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                      Left left) {

@@ -39,22 +39,34 @@ bool is_orphan(const registry::Function& f) {
                               [&](const auto* site) { return site->signature == f.signature; });
 }
 
+// The log writes each message once.
+void warn_of_orphans(const registry::State& state, std::string_view backend) {
+  std::vector<std::string> declared, orphans;
+  for (const FunctionSite* site : declared_sites())
+    declared.push_back(site->group + "/" + site->name);
+  for (const auto& f : state.functions) {
+    const std::string name = f->group + "/" + f->name;
+    if (f->backend == backend && is_orphan(*f))
+      orphans.push_back(fmt::format("'{}'{}", name, base::did_you_mean(name, declared)));
+  }
+  if (!orphans.empty())
+    base::log(LogLevel::kWarn, "dispatch",
+              fmt::format("Backend '{}' provides functions that are not declared: {}", backend,
+                          fmt::join(orphans, ", ")));
+}
+
 }  // namespace
 
 // ---- Declarations ----
 
 constinit base::AppendList<FunctionSite> g_sites;
 
-std::vector<FunctionSite*> declared_sites() {
+std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
   std::vector<FunctionSite*> to;
   for (FunctionSite& site : g_sites)
-    if (site.declared.load(std::memory_order_acquire) > 0) to.push_back(&site);
-  return to;
-}
-
-std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name) {
-  std::vector<FunctionSite*> to = declared_sites();
-  std::erase_if(to, [&](const auto* s) { return s->group != group || s->name != name; });
+    if (site.declared.load(std::memory_order_acquire) > 0 &&
+        (name.empty() || (site.group == group && site.name == name)))
+      to.push_back(&site);
   return to;
 }
 
@@ -144,30 +156,14 @@ Status Service::check_change(const registry::State& before, const registry::Stat
   for (const auto& f : after.functions) {
     if (base::contains(before.functions, f) || !is_orphan(*f)) continue;
     const auto declared = declared_sites(f->group, f->name);
-    if (!declared.empty())
-      return Status(
-          Code::kConflict,
-          fmt::format("function '{}/{}' of backend '{}' has another signature than its "
-                      "declaration\n  declared: {}\n  provided: {}",
-                      f->group, f->name, f->backend, declared[0]->signature, f->signature));
+    if (declared.empty()) continue;
+    return Status(Code::kConflict,
+                  fmt::format("function '{}/{}' of backend '{}' has another signature than its "
+                              "declaration\n  declared: {}\n  provided: {}",
+                              f->group, f->name, f->backend, declared[0]->signature, f->signature));
   }
   for (const FunctionActivation& a : activations()) warn_of_orphans(after, a.backend);
   return {};
-}
-
-void Service::warn_of_orphans(const registry::State& state, std::string_view backend) {
-  std::vector<std::string> declared, orphans;
-  for (const FunctionSite* site : declared_sites())
-    declared.push_back(site->group + "/" + site->name);
-  for (const auto& f : state.functions) {
-    const std::string name = f->group + "/" + f->name;
-    if (f->backend == backend && is_orphan(*f))
-      orphans.push_back(fmt::format("'{}'{}", name, base::did_you_mean(name, declared)));
-  }
-  if (!orphans.empty())
-    base::log(LogLevel::kWarn, "dispatch",
-              fmt::format("Backend '{}' provides functions that are not declared: {}", backend,
-                          fmt::join(orphans, ", ")));
 }
 
 // ---- Activations ----
@@ -180,16 +176,15 @@ Activations Service::activations() const {
 Status Service::check_activation(const FunctionActivation& a) const {
   const std::optional<Device>& device = a.device;
   if (device && (device->type <= 0 || device->type > 31 || device->index < -1))
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("invalid device: expected a type from 1 to 31 and an index from 0, or "
-                    "-1 for every device of the type; got type {}, index {}",
-                    device->type, device->index));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("invalid device of type {}, index {}: expected a type from 1 to 31, "
+                              "and an index from 0, or -1 for every device of the type",
+                              device->type, device->index));
   const auto s = core_.snapshot();
-  const auto may_bring_functions = [](const PluginInfo& p) {
-    return !p.groups.empty() &&
-           (p.state == PluginState::kFound || p.state == PluginState::kUnloaded ||
-            p.state == PluginState::kUnloading);
+  constexpr PluginState kClosed[] = {PluginState::kFound, PluginState::kUnloaded,
+                                     PluginState::kUnloading};
+  const auto may_bring_functions = [&](const PluginInfo& p) {
+    return !p.groups.empty() && base::contains(kClosed, p.state);
   };
   const std::vector<std::string> all = providing_backends(*s->state);
   if (!base::contains(all, a.backend) && std::ranges::none_of(loader_.list(), may_bring_functions))

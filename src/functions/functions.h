@@ -70,11 +70,10 @@ class Service {
 
  private:
   friend yard::Functions;
-  Group& group(std::string_view name);
   // Asks sources that have not been asked yet, with `again` also those that failed. Returns the first error.
   Status load_group(std::string_view name, bool again);
   Status ask_sources(Group& group, std::string_view name, bool again);
-  Status ask_source(Source& source);
+  Status ask_source(const Source& source);
   // All groups that functions are declared in, provided for or registered in.
   std::vector<std::string> known_groups() const;
   // Publishes a snapshot with tables as they should be now.
@@ -84,8 +83,6 @@ class Service {
   Status check_activation(const FunctionActivation& a) const;
   Status activate(const FunctionActivation& a);
   Status deactivate(const FunctionActivation& a);
-  // Each message is written once.
-  static void warn_of_orphans(const registry::State& state, std::string_view backend);
 
   Core& core_;
   plugin::Loader& loader_;

@@ -23,9 +23,14 @@ Status would_deadlock(std::string_view what) {
 
 }  // namespace
 
-Group& Service::group(std::string_view name) {
-  const std::lock_guard lock(lock_);
-  return groups_[std::string(name)];
+Status status_of_exception() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e.status();
+  } catch (...) {
+    return Status(Code::kKernelFailed, "it threw: " + base::current_exception_text());
+  }
 }
 
 bool Service::in_use(std::string_view name) const {
@@ -34,57 +39,48 @@ bool Service::in_use(std::string_view name) const {
   return it != groups_.end() && it->second.loaded;
 }
 
-Status Service::ask_source(Source& source) {
-  Status status;
+Status Service::ask_source(const Source& source) {
   try {
     Changes changes;
-    status = source.setup(changes);
-    if (status.ok()) status = apply_(std::move(changes));
+    Status status = source.setup(changes);
+    return status.ok() ? apply_(std::move(changes)) : status;
   } catch (...) {
-    status = status_of_exception();
+    return status_of_exception();
   }
-  {
-    const std::lock_guard lock(lock_);
-    source.done = status.ok();
-    source.error = status.ok() ? "" : status.to_string();
-    ++source.attempts;
-  }
-  if (status.ok()) return {};
-  base::log(LogLevel::kWarn, "dispatch",
-            fmt::format("Provider '{}' of group '{}' failed: {}", source.name, source.group,
-                        status.to_string()));
-  return std::move(status).note(
-      fmt::format("provider '{}' of group '{}'", source.name, source.group));
 }
 
 Status Service::ask_sources(Group& group, std::string_view name, bool again) {
   const bool opened = loader_.need(registry::PluginOffer::kGroup, name);
   Status first;
+  std::unique_lock lock(lock_);
   // A source may add another.
-  for (size_t i = 0;; ++i) {
-    Source* source;
-    {
-      const std::lock_guard lock(lock_);
-      if (i == group.sources.size()) {
-        // If reset() has come meanwhile, the next call asks them again.
-        const auto asked = [](const Source& s) { return s.attempts > 0; };
-        group.loaded = opened && std::ranges::all_of(group.sources, asked);
-        break;
-      }
-      source = &group.sources[i];
-      if (source->done || (source->attempts > 0 && !again)) continue;
-    }
-    if (Status s = ask_source(*source); !s.ok() && first.ok()) first = std::move(s);
+  for (size_t i = 0; i < group.sources.size(); ++i) {
+    Source& source = group.sources[i];
+    if (source.done || (source.attempts > 0 && !again)) continue;
+    lock.unlock();
+    Status status = ask_source(source);
+    if (!status.ok())
+      base::log(LogLevel::kWarn, "dispatch",
+                fmt::format("Provider '{}' of group '{}' failed: {}", source.name, name,
+                            status.to_string()));
+    lock.lock();
+    source.done = status.ok(), ++source.attempts;
+    source.error = status.ok() ? "" : status.to_string();
+    if (first.ok() && !status.ok())
+      first = std::move(status).note(fmt::format("provider '{}' of group '{}'", source.name, name));
   }
+  // If reset() has come meanwhile, the next call asks them again.
+  const auto asked = [](const Source& s) { return s.attempts > 0; };
+  group.loaded = opened && std::ranges::all_of(group.sources, asked);
   return opened ? first : would_deadlock("plugins");
 }
 
 Status Service::load_group(std::string_view name, bool again) {
-  Group& g = group(name);
   const auto me = std::this_thread::get_id();
+  std::unique_lock lock(lock_);
+  Group& g = groups_[std::string(name)];
   const auto is_free = [&] { return g.loader == std::thread::id(); };
   const auto is_mine = [&](const auto& named) { return named.second.loader == me; };
-  std::unique_lock lock(lock_);
   if (g.loader == me || (g.loaded && !again)) return {};
   if (plugin::Loader::inside()) return would_deadlock("groups of functions");
   // If this thread loads another group, the provider that it waits for may be waiting for this thread.
@@ -135,10 +131,10 @@ void Service::reset() {
 namespace yard {
 
 void Functions::add_provider(std::string group, FunctionSetup setup, std::string name) {
-  functions::Group& g = service_->group(group);
   bool was_loaded;
   {
     const std::lock_guard lock(service_->lock_);
+    functions::Group& g = service_->groups_[group];
     if (name.empty()) name = fmt::format("provider {}", g.sources.size() + 1);
     functions::Source& made = g.sources.emplace_back();
     made.group = std::move(group), made.name = std::move(name), made.setup = std::move(setup);

@@ -12,14 +12,17 @@
 namespace yard::functions {
 namespace {
 
-FunctionInfo describe(const Situation& now, const FunctionSite& site, const Table* table) {
-  FunctionInfo to{site.group, site.name, site.signature, site.selection, false, false, {}, 0};
+FunctionInfo describe(const Situation& now, const FunctionSite& site, const Table* table,
+                      bool declared) {
+  FunctionInfo to{site.group, site.name, site.signature, site.selection, declared, false, {}, 0};
   // The counters are those of the shared runtime, which serves the calls.
   if (table != nullptr) to.original_calls = table->originals->total();
   for (const auto made = Table::make(now, site, table); const Table::Entry& e : made->entries) {
     const Implementation& i = *e.implementation;
+    // Of a function that is not declared, each signature is listed on its own.
+    if (!declared && i.record->signature != site.signature) continue;
     FunctionProvider& p = to.providers.emplace_back();
-    p.backend = i.backend, p.priority = i.priority(), p.takes_next = i.takes_next;
+    p.backend = i.backend, p.priority = i.priority, p.takes_next = i.takes_next;
     p.on = e.eligibility.eligible();
     if (!p.on) p.reason = select::reason_name(e.eligibility.reason), p.detail = e.eligibility.why();
     if (e.eligibility.breaker) p.breaker = to_string(e.eligibility.breaker->state);
@@ -40,23 +43,20 @@ FunctionInfo describe(const Situation& now, const FunctionSite& site, const Tabl
 FunctionCandidate explain_entry(const Table::Entry& e, const ThreadHead& thread,
                                 const FunctionArgs& args) {
   const Implementation& i = *e.implementation;
-  FunctionCandidate c{i.backend, i.priority(), "out", "", e.eligibility.why()};
+  FunctionCandidate c{i.backend, i.priority, "out", "", e.eligibility.why()};
   int32_t reason = e.eligibility.reason;
   if (e.eligibility.eligible()) {
     const Answer a = ask_once(i, thread, args);
     const auto probes = e.eligibility.probes();
     reason = a.verdict.reason;
-    if (!a.broken.empty()) {
+    if (!a.broken.empty())
       c.verdict = "broken", c.detail = a.broken;
-      reason = YARD_REASON_VERIFIER_BROKEN;
-    } else if (!a.accepted) {
+    else if (!a.accepted())
       c.verdict = "refused", c.detail = i.text_of(a.verdict);
-    } else if (probes != nullptr && !probes->would_admit()) {
-      c.detail = "its breaker is half-open, and other calls try it now";
-      reason = YARD_REASON_UNHEALTHY;
-    } else {
+    else if (probes == nullptr || probes->would_admit())
       c.verdict = "able";
-    }
+    else
+      reason = YARD_REASON_UNHEALTHY, c.detail = "its breaker is half-open; another call tries it";
   }
   if (reason != YARD_REASON_NONE) c.reason = select::reason_name(reason);
   return c;
@@ -108,12 +108,9 @@ std::string FunctionExplanation::to_text() const {
   std::string to = fmt::format("{}: {}", function, selected);
   if (!why.empty()) to += fmt::format(" ({})", why);
   to += "\n";
-  for (const FunctionCandidate& c : candidates) {
-    to += fmt::format("  {:<16} {:<8}", c.backend, c.verdict);
-    if (!c.reason.empty()) to += fmt::format(" {}", c.reason);
-    if (!c.detail.empty()) to += fmt::format(": {}", c.detail);
-    to += "\n";
-  }
+  for (const FunctionCandidate& c : candidates)
+    to += fmt::format("  {:<16} {:<8}{}{}{}{}\n", c.backend, c.verdict, c.reason.empty() ? "" : " ",
+                      c.reason, c.detail.empty() ? "" : ": ", c.detail);
   return to;
 }
 
@@ -122,20 +119,23 @@ std::vector<FunctionInfo> Functions::list() const {
   const auto s = service_->core_.snapshot();
   const functions::Situation now{*s, service_->core_.host, service_->activations()};
   const auto* const tables = functions::SnapshotTables::of(*s);
-  std::set<std::pair<std::string, std::string>> declared;
+  using Names = std::pair<std::string, std::string>;
+  std::set<Names> declared;
+  std::set<std::pair<Names, std::string>> orphans;  // with their signatures
   for (const detail::FunctionSite* site : functions::declared_sites()) {
     declared.emplace(site->group, site->name);
-    to.push_back(
-        functions::describe(now, *site, tables != nullptr ? tables->find(*site) : nullptr));
-    to.back().declared = true, to.back().asked = service_->in_use(site->group);
+    const functions::Table* const table = tables != nullptr ? tables->find(*site) : nullptr;
+    to.push_back(functions::describe(now, *site, table, true));
+    to.back().asked = service_->in_use(site->group);
   }
   for (const auto& record : s->state->functions) {
-    if (!declared.emplace(record->group, record->name).second) continue;
+    const Names names(record->group, record->name);
+    if (declared.contains(names) || !orphans.emplace(names, record->signature).second) continue;
     detail::FunctionSite orphan;
     orphan.group = record->group, orphan.name = record->name;
+    orphan.signature = record->signature;
     if ((record->d.flags & YARD_FUNCTION_NEXT) != 0) orphan.selection = Selection::kActive;
-    to.push_back(functions::describe(now, orphan, nullptr));
-    to.back().signature = record->signature;
+    to.push_back(functions::describe(now, orphan, nullptr, false));
   }
   std::ranges::sort(to, {},
                     [](const FunctionInfo& f) { return std::tie(f.group, f.name, f.signature); });

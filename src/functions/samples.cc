@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 
 #include "base/float_state.h"
 #include "base/text.h"
@@ -17,31 +17,30 @@ constexpr size_t kMaxProblems = 8;  // reported of one implementation
 // Asks twice on this thread, then on two other threads at once in the same scope. Different answers, and a reason without a
 // text, make the verifier broken.
 Answer ask_checked(const Implementation& i, const FunctionArgs& args) {
-  base::ThreadRecord& thread = base::this_thread();
-  Answer first = ask_once(i, thread, args);
+  const ScopeState* const scope = base::this_thread().scope_state;
+  Answer answers[4];
+  const auto ask = [&](Answer& to) {
+    base::ThreadRecord& thread = base::this_thread();
+    const ScopeOfCaller inside(thread, scope);
+    to = ask_once(i, thread, args);
+  };
+  ask(answers[0]), ask(answers[1]);
+  std::thread one(ask, std::ref(answers[2])), two(ask, std::ref(answers[3]));
+  one.join(), two.join();
   const auto described = [&](const Answer& a) {
     if (!a.broken.empty()) return a.broken;
-    return a.accepted ? "yes" : "no, " + i.text_of(a.verdict);
+    return a.accepted() ? "yes" : "no, " + i.text_of(a.verdict);
   };
-  const auto compare = [&](const char* when, const Answer& a) {
-    const bool same =
-        a.broken.empty() && a.accepted == first.accepted &&
-        a.verdict.reason == first.verdict.reason &&
-        std::memcmp(a.verdict.figures, first.verdict.figures, sizeof a.verdict.figures) == 0;
+  Answer first = answers[0];
+  for (const Answer& a : answers) {
+    const bool same = a.verdict.reason == first.verdict.reason &&
+                      std::ranges::equal(a.verdict.figures, first.verdict.figures);
     if (!same && first.broken.empty())
       first.broken =
-          fmt::format("inconsistent answers: {}; {}: {}", described(first), when, described(a));
-  };
-  compare("asked again", ask_once(i, thread, args));
-  Answer others[2];
-  const auto ask = [&](Answer& to) {
-    const ScopeOfCaller scope(base::this_thread(), thread.scope_state);
-    to = ask_once(i, base::this_thread(), args);
-  };
-  std::thread one([&] { ask(others[0]); }), two([&] { ask(others[1]); });
-  one.join(), two.join();
-  for (const Answer& other : others) compare("on another thread", other);
-  if (first.broken.empty() && !first.accepted && first.verdict.reason >= YARD_REASON_OWN &&
+          fmt::format("inconsistent answers: {}; {}: {}", described(first),
+                      &a == &answers[1] ? "asked again" : "on another thread", described(a));
+  }
+  if (first.broken.empty() && first.verdict.reason >= YARD_REASON_OWN &&
       i.own_text(first.verdict.reason) == nullptr)
     first.broken = "it refuses for a reason that is not in its list of texts";
   return first;
@@ -52,7 +51,7 @@ Answer run_twice(const Implementation& i, const FunctionArgs& args) {
   Answer a;
   for (const char* const run : {"", ", when run again"}) {
     a = ask_once(i, base::this_thread(), args);
-    if (a.broken.empty() && !a.accepted) a.broken = fmt::format("unexpected result{}", run);
+    if (a.broken.empty() && !a.accepted()) a.broken = fmt::format("unexpected result{}", run);
     if (!a.broken.empty()) break;
   }
   return a;
@@ -78,6 +77,7 @@ struct Examination {
   const std::shared_ptr<const Implementation> implementation;
   const VerifyOptions& options;
   FunctionReport report;
+  const FunctionSamples* program = nullptr;  // whose sample calls these are; null: the plugin's
 
   static void take(void* self, const FunctionArgs& args) {
     auto& e = *static_cast<Examination*>(self);
@@ -87,9 +87,40 @@ struct Examination {
     if (args.ask == nullptr)
       return e.problem("invalid sample call: its size or its ask function is missing");
     const Implementation& i = *e.implementation;
-    const Answer a = i.verify != nullptr ? ask_checked(i, args) : run_twice(i, args);
+    const bool asks = i.verify != nullptr || e.program != nullptr;
+    const Answer a = asks ? ask_checked(i, args) : run_twice(i, args);
     if (!a.broken.empty()) return e.problem(a.broken);
-    ++(a.accepted ? e.report.accepted : e.report.refused);
+    ++(a.accepted() ? e.report.accepted : e.report.refused);
+    if (a.accepted() && e.program != nullptr) e.compare(args.tuple);
+  }
+  // Runs the original and the implementation with an accepted sample call of the program.
+  void compare(const void* tuple) {
+    std::vector<long double> expected, found;
+    const char* running = "the original";
+    try {
+      const base::FloatState restored;
+      program->result(program->original, program->self, tuple, expected);
+      running = "the implementation";
+      const bool rounded = program->result(implementation->run, implementation->self, tuple, found);
+      const double tolerance = rounded ? 1e-3 : 0;
+      const int digits = rounded ? 7 : 20;
+      const auto same = [&](long double a, long double b) {
+        const bool close = std::abs(a - b) <= tolerance * (std::abs(b) + 1e-2);
+        return a == b || close || (std::isnan(a) && std::isnan(b));
+      };
+      const size_t both = std::min(found.size(), expected.size());
+      size_t at = 0;
+      while (at < both && same(found[at], expected[at])) ++at;
+      if (found.size() != expected.size())
+        problem(fmt::format("the result has {} numbers where the original has {}", found.size(),
+                            expected.size()));
+      else if (at < both)
+        problem(fmt::format("the result{} is {:.{}g} where the original has {:.{}g}",
+                            both > 1 ? fmt::format("[{}]", at) : "", found[at], digits,
+                            expected[at], digits));
+    } catch (...) {
+      problem(fmt::format("{} threw: {}", running, base::current_exception_text()));
+    }
   }
   void problem(const std::string& text) {
     ++report.broken;
@@ -108,17 +139,15 @@ struct Examination {
   }
 
   // A verifier is asked about the samples of plugin and program. A function without a verifier is run with those of its
-  // plugin, which state what is expected.
+  // plugin, which state what is expected. With those of the program, the function is compared with the original.
   void examine(const registry::Backend& backend, const yard_host_t* host) {
     const registry::Function& f = *implementation->record;
     const bool has_verifier = f.d.verify != nullptr;
     bool declares_samples = f.d.samples != nullptr;
-    if (declares_samples && !has_verifier) {
-      const auto& probe = backend.probe({std::max(backend.d.device_type, 1), 0}, host);
-      if (!probe.available) {
-        report.why = fmt::format("is of a backend that is not available: {}", probe.text);
-        return;
-      }
+    const auto& probe = backend.probe({backend.d.device_type, 0}, host);
+    if (declares_samples && !has_verifier && !probe.available) {
+      report.why = fmt::format("is of a backend that is not available: {}", probe.text);
+      return;
     }
     if (declares_samples) {
       const auto take_sample = [](void* self, const yard_sample_t* sample) {
@@ -129,14 +158,18 @@ struct Examination {
     }
     for (const FunctionSite* site : declared_sites(f.group, f.name)) {
       const FunctionSamples* const samples = site->samples.load(std::memory_order_acquire);
-      if (!has_verifier || samples == nullptr || site->signature != f.signature) continue;
+      const bool comparable = samples != nullptr && samples->result != nullptr && probe.available &&
+                              site->selection == Selection::kEnabled && !implementation->takes_next;
+      if (samples == nullptr || site->signature != f.signature || !(has_verifier || comparable))
+        continue;
       declares_samples = true;
+      program = comparable ? samples : nullptr;
       make_samples([&] { samples->make(samples->function, &take, this); });
+      program = nullptr;
     }
-    if (report.broken > 0)
-      report.state = FunctionReport::State::kBroken;
-    else if (report.samples > 0)
-      report.state = FunctionReport::State::kPassed;
+    if (report.broken > 0 || report.samples > 0)
+      report.state =
+          report.broken > 0 ? FunctionReport::State::kBroken : FunctionReport::State::kPassed;
     else if (declares_samples)
       report.why = "makes no sample call";
     else
@@ -157,11 +190,11 @@ std::vector<FunctionReport> Service::verify(const VerifyOptions& o, const void* 
       continue;
     Examination e{Implementation::make(f), o, {}};
     e.report.function = name, e.report.backend = f->backend;
+    e.examine(*backend_of(*s->state, f->backend), core_.host);
     // The code of a plugin counts as verified only if it was run.
-    if (f->d.verify == nullptr && f->d.samples == nullptr && keep == nullptr)
-      e.report.state = FunctionReport::State::kNoVerifier;
-    else
-      e.examine(*backend_of(*s->state, f->backend), core_.host);
+    if (f->d.verify == nullptr && f->d.samples == nullptr && keep == nullptr &&
+        e.report.state == FunctionReport::State::kNotChecked)
+      e.report.state = FunctionReport::State::kNoVerifier, e.report.why.clear();
     to.push_back(std::move(e.report));
   }
   std::ranges::sort(to, {},

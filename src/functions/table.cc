@@ -25,16 +25,15 @@ constinit std::atomic<const char*> g_reason_texts[kTexts]{};
 // Names the strongest source that mentions the disabled backend, or else the backend's own default.
 std::string disabled_text(const Situation& s, const registry::Backend& b) {
   const policy::ProcessPolicy& p = *s.snapshot.policy;
+  const std::string variable = policy::backend_variable(b.name);
   const auto named_by = [&](const Policy& from) { return from.backends.contains(b.name); };
   if (s.scope != nullptr && named_by(s.scope->policy))
     return "switched off by a scope of the thread";
   if (named_by(p.set)) return "switched off by the program";
   if (named_by(p.environment))
-    return fmt::format("switched off by {}",
-                       p.by_own.contains(b.name) ? b.env : policy::backend_variable(b.name));
+    return "switched off by " + (p.by_own.contains(b.name) ? b.env : variable);
   if (p.file != nullptr && named_by(p.file->said)) return "switched off by the rule file";
-  return fmt::format("switched off by default; {}=on enables it",
-                     b.env.empty() ? policy::backend_variable(b.name) : b.env);
+  return fmt::format("switched off by default; {}=on enables it", b.env.empty() ? variable : b.env);
 }
 
 // All rules for one function merged, the most exact key last.
@@ -75,7 +74,7 @@ Table::Place active_place(const Situation& s, const Implementation& implementati
     const bool counts = !device || (here && device->type == here->type &&
                                     (device->index == -1 || device->index == here->index));
     if (active == backend && counts)
-      place = std::min(place, {device ? 1 : 2, -implementation.priority(), -static_cast<int>(i)});
+      place = std::min(place, {device ? 1 : 2, -implementation.priority, -static_cast<int>(i)});
   }
   return place;
 }
@@ -84,7 +83,7 @@ Table::Place active_place(const Situation& s, const Implementation& implementati
 Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionSite& site,
                    Table::Entry& e) {
   const registry::Function& f = *e.implementation->record;
-  if (!site.signature.empty() && f.signature != site.signature)
+  if (f.signature != site.signature)
     return {YARD_REASON_REFUSED,
             fmt::format("its signature is {}, declared is {}", f.signature, site.signature)};
   const auto b = backend_of(*s.snapshot.state, f.backend);
@@ -105,7 +104,7 @@ Eligibility decide(const Situation& s, const FunctionRule& rule, const FunctionS
   int listed_at = 0;
   if (const auto& listed = rule.backends)
     listed_at = static_cast<int>(std::ranges::find(*listed, f.backend) - listed->begin());
-  e.place = {listed_at, -e.implementation->priority(), 0};
+  e.place = {listed_at, -e.implementation->priority, 0};
   // A call names no device: it is the first one of the backend's type.
   if (Eligibility by = on_device(s, *b, {b->d.device_type, 0}); !by.eligible()) {
     // A backend that is on by itself is expected to be available.
@@ -140,13 +139,11 @@ std::shared_ptr<const registry::Backend> backend_of(const registry::State& state
 }
 
 Eligibility by_policy(const Situation& s, const registry::Backend& b) {
-  switch (const int32_t reason = select::backend_reason(s.policy, b)) {
-    case YARD_REASON_NONE: break;
-    case YARD_REASON_DENIED_VENDOR: return {reason, fmt::format("vendor '{}' is denied", b.vendor)};
-    case YARD_REASON_NOT_ALLOWED_VENDOR:
-      return {reason, fmt::format("vendor '{}' is not allowed", b.vendor)};
-    default: return {reason, disabled_text(s, b)};
-  }
+  const int32_t reason = select::backend_reason(s.policy, b);
+  if (reason == YARD_REASON_DISABLED) return {reason, disabled_text(s, b)};
+  if (reason != YARD_REASON_NONE)
+    return {reason, fmt::format("vendor '{}' is {}", b.vendor,
+                                reason == YARD_REASON_DENIED_VENDOR ? "denied" : "not allowed")};
   if (s.snapshot.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return {YARD_REASON_FORKED, "it cannot be used in a forked child"};
   return {};
@@ -180,17 +177,13 @@ std::shared_ptr<const Implementation> Implementation::make(
   const yard_function_t& d = to->record->d;
   to->run = d.function, to->verify = d.verify, to->self = d.self;
   to->takes_next = (d.flags & YARD_FUNCTION_NEXT) != 0;
+  to->priority = (d.flags & YARD_FUNCTION_LOWER_FIRST) != 0 ? -d.priority : d.priority;
   to->backend = base::interned(to->record->backend);
   to->succeeded = to->successes.id();
   const FunctionRow* const held = to.get();
   to->retired = std::make_unique<base::Retired>(
       base::Retired{to.get(), [](void* p) { delete static_cast<Implementation*>(p); }, {held}});
   return {to.release(), [](Implementation* i) { base::reclaimer().retire(std::move(i->retired)); }};
-}
-
-int Implementation::priority() const noexcept {
-  const yard_function_t& d = record->d;
-  return (d.flags & YARD_FUNCTION_LOWER_FIRST) != 0 ? -d.priority : d.priority;
 }
 
 const char* Implementation::own_text(int32_t reason) const noexcept {
@@ -217,13 +210,14 @@ Answer ask_once(const Implementation& i, const ThreadHead& thread, const Functio
   const base::FloatState before;
   try {
     const int32_t code = args.ask(args.tuple, thread, i, a.verdict);
-    a.accepted = code == YARD_OK && a.verdict.reason == YARD_REASON_NONE;
-    if (!a.accepted && a.verdict.reason <= YARD_REASON_NONE) a.verdict.reason = YARD_REASON_REFUSED;
+    if (a.verdict.reason < YARD_REASON_NONE || (code != YARD_OK && a.accepted()))
+      a.verdict.reason = YARD_REASON_REFUSED;
   } catch (...) {
     a.broken = "it threw: " + base::current_exception_text();
   }
   if (before.restore() && a.broken.empty())
-    a.accepted = false, a.broken = "it changed the floating-point control state";
+    a.broken = "it changed the floating-point control state";
+  if (!a.broken.empty()) a.verdict.reason = YARD_REASON_VERIFIER_BROKEN;
   return a;
 }
 

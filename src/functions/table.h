@@ -21,9 +21,8 @@ using namespace detail;
 
 // All functions that the program ever declared, in the order of FunctionSite::index.
 extern base::AppendList<FunctionSite> g_sites;
-// The sites for which Function objects exist now.
-std::vector<FunctionSite*> declared_sites();
-std::vector<FunctionSite*> declared_sites(std::string_view group, std::string_view name);
+// The sites for which Function objects exist now: those of one function, or all if there is no name.
+std::vector<FunctionSite*> declared_sites(std::string_view group = {}, std::string_view name = {});
 
 using Activations = std::vector<FunctionActivation>;  // in their order
 
@@ -58,7 +57,7 @@ std::shared_ptr<const registry::Backend> backend_of(const registry::State& state
                                                     std::string_view name);
 // Whether policy allows and enables the backend, and this process may use it after fork(). Runs no code of the backend.
 Eligibility by_policy(const Situation& situation, const registry::Backend& backend);
-// Whether the backend is available on the device, and the device is not lost. A device without an index stands for all of its
+// Whether the backend is available on the device, and the device is not lost. A device with index -1 stands for all of its
 // type: the first one is probed. May run the probe of the backend.
 Eligibility on_device(const Situation& situation, const registry::Backend& backend, Device device);
 
@@ -71,12 +70,12 @@ struct Implementation : FunctionRow {
       std::shared_ptr<const registry::Function> record);
 
   std::shared_ptr<const registry::Function> record;
+  int priority = 0;                           // higher comes first
   base::Counter successes, thrown, failures;  // of what was thrown, some are failures
   std::unique_ptr<base::Retired> retired;     // for when it is retired
   // The reasons of refusals that have been logged, 0 where there is none yet. Later ones are not logged.
   mutable std::atomic<int32_t> logged[16]{};
 
-  int priority() const noexcept;  // higher comes first
   void log_broken_verifier(const std::string& text) const;
   // The text of a reason that is not in the catalogue; null if there is none.
   const char* own_text(int32_t reason) const noexcept;
@@ -96,8 +95,7 @@ struct Table : FunctionTable {
   std::vector<const FunctionRow*> list;  // the eligible ones: FunctionTable::rows
   std::shared_ptr<base::Counter> originals;
 
-  // Takes over implementations and counters from `before`, which may be null. An empty signature of the site stands for any
-  // signature. May run probes.
+  // Takes over implementations and counters from `before`, which may be null. May run probes.
   static std::unique_ptr<const Table> make(const Situation& situation, const FunctionSite& site,
                                            const Table* before);
 };
@@ -131,9 +129,10 @@ Status status_of_exception();
 
 // The answer of a verifier.
 struct Answer {
-  bool accepted = false;
   yard_verdict_t verdict{};
-  std::string broken;  // what is wrong with the verifier; else empty
+  std::string broken = {};  // what is wrong with the verifier; then the reason is VERIFIER_BROKEN
+
+  bool accepted() const noexcept { return verdict.reason == YARD_REASON_NONE; }
 };
 Answer ask_once(const Implementation& i, const ThreadHead& thread, const FunctionArgs& args);
 // Asks the verifier about a call. The verdict is "able" if the call could run it.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
+#include <thread>
 
 #include "base/float_state.h"
 #include "base/log.h"
@@ -20,6 +22,7 @@ struct Inside : base::ForeignCode {
 };
 
 // Runs code of the plugin. Returns a description of the exception that it threw, or an empty text.
+// Throws std::bad_alloc if the plugin does.
 template <class F>
 std::string thrown_by(const F& f) {
   const Inside inside;
@@ -27,9 +30,23 @@ std::string thrown_by(const F& f) {
   try {
     f();
     return {};
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (...) {
     return fmt::format("it threw: {}", base::current_exception_text());
   }
+}
+
+// The same on a thread of its own, which the code may end.
+template <class F>
+std::string thrown_elsewhere(const F& f) {
+  std::string text = "it ended its thread";
+  try {
+    std::thread([&] { text = thrown_by(f); }).join();
+  } catch (const std::system_error&) {  // there are too many threads
+    text = thrown_by(f);
+  }
+  return text;
 }
 
 }  // namespace
@@ -39,6 +56,7 @@ bool Library::inside_plugin() noexcept { return t_inside > 0; }
 Refusal Library::open(const base::File& file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to) {
   std::shared_ptr<Library> library(new Library);
+  library->status_ = std::make_shared<LibraryStatus>(id, library);  // its end needs this
   Status problem;
   const std::string threw = thrown_by([&] {
     auto opened = base::DynamicLibrary::open(file, path);
@@ -47,7 +65,6 @@ Refusal Library::open(const base::File& file, const FileId& id, const std::strin
   });
   if (!threw.empty()) return {Reason::kCannotOpen, threw};
   if (!problem.ok()) return {Reason::kCannotOpen, problem};
-  library->status_ = std::make_shared<LibraryStatus>(id, library);
   library->host_ = host;
   library->query_ =
       reinterpret_cast<yard_plugin_query_t>(library->library_->symbol(YARD_PLUGIN_QUERY_SYMBOL));
@@ -83,7 +100,7 @@ std::string Library::quiesce() const {
   for (const auto& [name, backend] : quiesced_) {
     int32_t code = YARD_OK;
     const yard_device_t all{std::max<int32_t>(backend.device_type, 1), -1};
-    std::string why = thrown_by([&, &of = backend] { code = of.quiesce(of.self, all); });
+    std::string why = thrown_elsewhere([&, &of = backend] { code = of.quiesce(of.self, all); });
     if (why.empty() && code != YARD_OK) why = fmt::format("it returned {}", code);
     if (!why.empty()) return fmt::format("backend '{}' cannot be quiesced: {}", name, why);
   }
@@ -126,12 +143,7 @@ Refusal Library::start() {
 }
 
 std::shared_ptr<KeepAlive> KeepAlive::make() {
-  return {new KeepAlive, [](KeepAlive* k) {
-            if (k->library != nullptr)
-              base::end_on_own_thread([k] { delete k; });
-            else
-              delete k;
-          }};
+  return {new KeepAlive, [](KeepAlive* k) { base::end_on_own_thread([k] { delete k; }); }};
 }
 
 Library::~Library() {
@@ -151,7 +163,7 @@ std::string Library::stop_and_close() {
     return busy;
   }
   if (started_ && plugin_.stop != nullptr) {
-    const std::string threw = thrown_by([&] { plugin_.stop(); });
+    const std::string threw = thrown_elsewhere([&] { plugin_.stop(); });
     if (!threw.empty())
       base::log(LogLevel::kError, "plugin", fmt::format("stop of a plugin: {}", threw));
   }

@@ -246,7 +246,8 @@ Refusal Loader::open_library(const PluginFile& file, std::shared_ptr<Library>& t
   return {};
 }
 
-Refusal Loader::install(PluginRecord& r, const PluginFile& file, const KeepAlive* replaced) {
+Refusal Loader::install(PluginRecord& r, const PluginFile& file,
+                        std::optional<registry::RemoveKept> remove) {
   YARD_RETURN_IF_REFUSED(check_admitted(file, true));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(file.path, step);
@@ -255,7 +256,7 @@ Refusal Loader::install(PluginRecord& r, const PluginFile& file, const KeepAlive
   const auto keep_alive = KeepAlive::make();
   YARD_RETURN_IF_REFUSED(open_library(file, keep_alive->library));
   std::vector<registry::Step> steps;
-  if (replaced != nullptr) steps.emplace_back(registry::RemoveKept{replaced, true});
+  if (remove) steps.emplace_back(*std::move(remove));
   begin("query");
   YARD_RETURN_IF_REFUSED(keep_alive->library->describe(file.manifest, keep_alive, steps));
   begin("start");
@@ -311,15 +312,24 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   file.hash();
   r.sha256 = file.sha256;
   if (!refusal.refused()) refusal = file.refusal;
-  if (!refusal.refused()) refusal = install(r, file, nullptr);
+  if (!refusal.refused()) refusal = install(r, file, {});
   if (refusal.refused() && refusal.reason != Reason::kBusy) r.refuse(refusal);
   lock.lock();
   index_.store(r);
   lock.unlock();
+  if (refusal.reason != Reason::kBusy)
+    tell(refusal.refused() ? base::event::kPluginRefused : base::event::kPluginLoaded, r,
+         refusal.refused() ? to_status(path, refusal).to_string() : "");
   if (!refusal.refused() && base::log_enabled("plugin", LogLevel::kInfo))
     base::log(LogLevel::kInfo, "plugin",
               fmt::format("Plugin '{}' {} loaded from {}", name, r.manifest.version, r.path));
   return refusal;
+}
+
+void Loader::tell(const base::EventKind& kind, const PluginRecord& of, std::string why) const {
+  if (why.empty()) why = fmt::format("{} from {}", of.manifest.version, of.path);
+  const std::string& name = of.manifest.name.empty() ? of.path : of.manifest.name;
+  base::record({.kind = &kind, .runtime = services_.runtime, .subject = name, .reason = why});
 }
 
 Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
@@ -353,7 +363,7 @@ bool Loader::need(registry::PluginOffer what, std::string_view name) noexcept {
     lock.unlock();
     load_for(what, name);
   } catch (const std::exception& e) {
-    base::log(LogLevel::kError, "plugin", base::exception_text(e));
+    base::log(LogLevel::kError, "plugin", e.what());  // there may be no memory for another text
   }
   return true;
 }
@@ -393,11 +403,14 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   }
   lock.lock();
   record.last_state = State::kUnloading;
-  index_.store(std::move(record));
+  index_.store(record);
+  lock.unlock();
+  tell(base::event::kPluginUnloaded, record);
   return life;
 }
 
-Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path) {
+Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path,
+                                                  KeptOps keep) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Lock lock(mutex_);
   YARD_ASSIGN_OR_RETURN(const PluginRecord* found, find_loaded(lock, name));
@@ -417,7 +430,13 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
                file.manifest.name, old.manifest.name};
   if (!refusal.refused()) {
     if (file.sha256 == old.sha256) return std::weak_ptr<const void>();  // the same code
-    refusal = install(next, file, replaced.get());
+    std::optional<registry::RemoveKept> remove;
+    if (replaced != nullptr) remove = {replaced.get(), true};
+    for (const std::string& op : old.manifest.ops)
+      if (remove && (keep == KeptOps::kAll ||
+                     (keep == KeptOps::kInUse && services_.in_use(registry::PluginOffer::kOp, op))))
+        remove->must_serve.push_back(op);
+    refusal = install(next, file, std::move(remove));
   }
   if (refusal.refused())
     return to_status(next.path, refusal)
@@ -429,6 +448,7 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   if (PluginRecord* there = index_.find_path(old.path)) *there = old;
   index_.store(next);
   lock.unlock();
+  tell(base::event::kPluginReplaced, next);
   base::log_event(LogLevel::kInfo, "plugin",
                   fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", name,
                               next.manifest.version, next.path, old.manifest.version, old.path));

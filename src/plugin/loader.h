@@ -17,10 +17,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/events.h"
 #include "base/mutex.h"
 #include "plugin/admission.h"
 #include "plugin/library.h"
@@ -75,6 +77,7 @@ struct PluginIndex : std::vector<PluginRecord> {
 // What the loader needs from its runtime.
 struct Services {
   const yard_host_t* host = nullptr;
+  uint64_t runtime = 0;  // Core::id, for events
   // Publishes all steps or none.
   std::function<Status(const std::vector<registry::Step>&)> apply;
   // Whether an op or a group of functions has been used.
@@ -105,7 +108,8 @@ class Loader final : public registry::LazyLoader {
   const void* keep_of(std::string_view name);
   // The result expires when the plugin, or the version that was replaced, has been closed.
   Result<std::weak_ptr<const void>> unload(std::string_view name);
-  Result<std::weak_ptr<const void>> replace(std::string_view name, std::string_view path);
+  Result<std::weak_ptr<const void>> replace(std::string_view name, std::string_view path,
+                                            KeptOps keep);
 
   // Searches all places, if this is the first call or something changed.
   void set_environment(FromEnvironment environment);
@@ -131,8 +135,9 @@ class Loader final : public registry::LazyLoader {
   // Check. Refuses a plugin that lock files or stored results do not admit. If `remember` is set, lock files beside it apply
   // to others from now on.
   Refusal check_admitted(const PluginFile& file, bool remember);
-  // Open and commit. The record becomes that of the loaded plugin.
-  Refusal install(PluginRecord& record, const PluginFile& file, const KeepAlive* replaced);
+  // Open and commit, after the step `remove` of a replacement. The record becomes that of the loaded plugin.
+  Refusal install(PluginRecord& record, const PluginFile& file,
+                  std::optional<registry::RemoveKept> remove);
   Refusal open_library(const PluginFile& file, std::shared_ptr<Library>& to);
 
   // Loads the plugin of a path. Unless the program has `requested` it, loads it only if its state is kFound.
@@ -140,6 +145,8 @@ class Loader final : public registry::LazyLoader {
   // Loads the found plugins that serve a name, and waits for those that are being loaded. Only the refusal kBusy is
   // returned; others are logged.
   Refusal load_for(registry::PluginOffer what, std::string_view name);
+  // Records an event. If `why` is empty, the reason is the version and where it is from.
+  void tell(const base::EventKind& kind, const PluginRecord& of, std::string why = {}) const;
 
   const PluginSettings settings_;
   const Services services_;

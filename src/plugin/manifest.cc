@@ -167,8 +167,9 @@ constexpr ReasonInfo kReasons[] = {
 
 std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
 
-Refusal::Refusal(PluginReason r, const Status& why) : reason(r), detail(why.message()) {
-  for (const std::string& note : why.notes()) detail += "; " + note;
+Refusal::Refusal(PluginReason r, const Status& why)
+    : reason(r), detail(base::printable(why.message())) {
+  for (const std::string& note : why.notes()) detail += "; " + base::printable(note);
 }
 
 Status to_status(const std::string& path, const Refusal& refusal) {

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/elf.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/trusted_path.h"
 
@@ -157,13 +158,11 @@ Found search(const std::vector<std::string>& places, bool allow_writable) {
       found.files.push_back(place);
       continue;
     }
-    std::error_code error;
-    std::vector<std::string> files;
-    for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error))
-      if (it->path().extension() == ".so") files.push_back(it->path().string());
-    if (error) found.refused.push_back({.path = place, .refusal = unreadable(error.value())});
-    std::ranges::sort(files);
-    found.files.insert(found.files.end(), files.begin(), files.end());
+    int error = 0;
+    for (const std::string& name : base::names_in(place, &error))
+      if (const fs::path path = fs::path(place) / name; path.extension() == ".so")
+        found.files.push_back(path.string());
+    if (error != 0) found.refused.push_back({.path = place, .refusal = unreadable(error)});
   }
   return found;
 }

@@ -47,6 +47,11 @@ struct FunctionArgs;
 struct FunctionSamples {
   void (*function)(void);
   void (*make)(void (*function)(void), void (*take)(void* to, const FunctionArgs&), void* to);
+  // Calls `run`, as that of a row, with a sample call and appends the numbers of its result. Returns
+  // whether these may be rounded. Null if results cannot be compared.
+  bool (*result)(void (*run)(void), void* self, const void* tuple, std::vector<long double>& to);
+  void (*original)(void);  // run with `self`
+  void* self;
 };
 
 // A declared function: one per group, name, signature and options. Never freed.
@@ -127,6 +132,9 @@ YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
 // After a refusal; and in the catch block of an exception of a verifier.
 YARD_API void function_refused(const FunctionRow& row, yard_verdict_t v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
+// Asks the verifier of a row. Builds with -fno-exceptions let the library do that.
+YARD_API bool function_accepts(const FunctionRow& row, const ThreadHead& thread,
+                               const FunctionArgs& args);
 
 template <class... A>
 inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdict_t& v,
@@ -135,22 +143,6 @@ inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdic
   if (thread.scope_state != nullptr) v.flags = scope_flags(thread);
   using Verify = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
   return reinterpret_cast<Verify>(row.verify)(row.self, args..., &v);
-}
-template <class... A>
-inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
-                    const std::remove_reference_t<A>&... args) {
-  yard_verdict_t v;
-  try {
-    const int32_t code = ask<A...>(thread, row, v, args...);
-    if (code == YARD_OK && v.reason == YARD_REASON_NONE) [[likely]]
-      return true;
-  } catch (...) {
-    if (thread_is_unwinding()) throw;
-    function_verifier_threw(row);
-    return false;
-  }
-  function_refused(row, v);
-  return false;
 }
 
 // An argument as traces show it: a tensor, its value, or the name of its type.
@@ -161,7 +153,7 @@ struct ShownArgument {
 YARD_API std::string shown(double number);
 YARD_API std::string shown(std::string_view text);  // its beginning, quoted
 template <class T>
-ShownArgument show(const T& a) {
+YARD_MODE_TAG ShownArgument show(const T& a) {
   if constexpr (std::is_same_v<T, TensorView>) {
     return {{}, &a.c()};
   } else if constexpr (std::is_same_v<T, yard_tensor_t>) {
@@ -191,7 +183,8 @@ struct FunctionArgs {
   std::vector<ShownArgument> (*show)(const void* tuple);
 };
 template <class... A>
-FunctionArgs erase(const std::tuple<const std::remove_reference_t<A>&...>& args) noexcept {
+YARD_MODE_TAG FunctionArgs
+erase(const std::tuple<const std::remove_reference_t<A>&...>& args) noexcept {
   using Tuple = std::tuple<const std::remove_reference_t<A>&...>;
   return {
       &args,
@@ -206,6 +199,57 @@ FunctionArgs erase(const std::tuple<const std::remove_reference_t<A>&...>& args)
             *static_cast<const Tuple*>(tuple));
       }};
 }
+
+// See FunctionSamples::result. Arguments are copied or passed by reference to const.
+template <class R, class... A>
+YARD_MODE_TAG constexpr decltype(FunctionSamples::result) sample_runner() {
+  using T = std::remove_cvref_t<std::conditional_t<std::is_void_v<R>, std::nullptr_t, R>>;
+  constexpr bool number = requires(const T& t) { static_cast<long double>(t); };
+  constexpr bool numbers = requires(const T& t) { static_cast<long double>(*t.begin()); };
+  if constexpr ((number || numbers) &&
+                (std::is_convertible_v<const std::remove_reference_t<A>&, A> && ...))
+    return [](void (*run)(void), void* self, const void* args, std::vector<long double>& to) {
+      const auto call = [&](const auto&... a) -> R {
+        return reinterpret_cast<R (*)(void*, A...)>(run)(self, static_cast<A>(a)...);
+      };
+      const auto put = [&]<class N>(const N& n) {
+        return to.push_back(static_cast<long double>(n)), std::is_floating_point_v<N>;
+      };
+      const auto& result =
+          std::apply(call, *static_cast<const typename SampleCalls<R(A...)>::Arguments*>(args));
+      if constexpr (number) return put(result);
+      bool rounded = false;
+      if constexpr (numbers)
+        for (const auto& n : result) rounded = put(n);
+      return rounded;
+    };
+  return nullptr;
+}
+
+#if YARD_EXCEPTIONS
+template <class... A>
+inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
+                    const std::remove_reference_t<A>&... args) {
+  yard_verdict_t v;
+  try {
+    const int32_t code = ask<A...>(thread, row, v, args...);
+    if (code == YARD_OK && v.reason == YARD_REASON_NONE) [[likely]]
+      return true;
+  } catch (...) {
+    if (thread_is_unwinding()) throw;
+    function_verifier_threw(row);
+    return false;
+  }
+  function_refused(row, v);
+  return false;
+}
+#else
+template <class... A>
+YARD_MODE_TAG inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
+                                  const std::remove_reference_t<A>&... args) {
+  return function_accepts(row, thread, erase<A...>(std::tie(args...)));
+}
+#endif
 
 // In a catch (...): tells health that the row has failed. Returns whether the next one is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
@@ -237,7 +281,7 @@ template <class R, class... A>
 
 // Runs the row at a place of a table. Its Next is the rest of the table, which a guard protects.
 template <class R, class... A>
-struct FunctionChain {
+struct YARD_MODE_TAG FunctionChain {
   const FunctionTable& table;
   uint32_t at;
   const FunctionDefault<R, A...>& fallback;
@@ -260,9 +304,10 @@ struct FunctionChain {
 };
 
 template <class R, class... A>
-[[gnu::noinline]] R call_function_slow(FunctionSite& site, ThreadHead& thread,
-                                       const FunctionDefault<R, A...>& fallback, const char* failed,
-                                       std::remove_reference_t<A>&... args) {
+[[gnu::noinline]] YARD_MODE_TAG R call_function_slow(FunctionSite& site, ThreadHead& thread,
+                                                     const FunctionDefault<R, A...>& fallback,
+                                                     const char* failed,
+                                                     std::remove_reference_t<A>&... args) {
   const std::tuple<const std::remove_reference_t<A>&...> all(args...);
   std::optional<std::tuple<std::conditional_t<std::is_void_v<R>, char, R>>> result;
   const auto run = [&](const FunctionRow& row, const FunctionTable& table, uint32_t at) {
@@ -282,10 +327,11 @@ template <class R, class... A>
 }
 
 template <class R, class... A>
-inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallback,
-                       std::remove_reference_t<A>&... args) {
+YARD_MODE_TAG inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallback,
+                                     std::remove_reference_t<A>&... args) {
   ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
   const char* failed = nullptr;
+#if YARD_EXCEPTIONS  // otherwise the library handles what an implementation throws
   bool original = false;
   {
     Guard guard(thread, site);
@@ -321,6 +367,7 @@ inline R call_function(FunctionSite& site, const FunctionDefault<R, A...>& fallb
   }
   if (original) [[likely]]
     return fallback.run(fallback.context, static_cast<A&&>(args)...);
+#endif
   return call_function_slow<R, A...>(site, thread, fallback, failed, args...);
 }
 

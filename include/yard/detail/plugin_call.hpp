@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cxxabi.h>
+#include <yard/detail/exceptions.h>
 #include <yard/plugin.h>
 
 #include <atomic>
 #include <cstdio>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -116,9 +118,14 @@ class Call {
     return code;
   }
 
-  // Runs body(begin, end) over [0, count) on the host's threads. Throws a body's first exception.
+  // Runs body(begin, end) over [0, count) on the host's threads, and returns YARD_OK. Throws a
+  // body's first exception. With -fno-exceptions, returns YARD_FAULT if the loop could not be run.
   template <class Body>
-  void parallel_for(int64_t count, int64_t grain, const Body& body) const {
+#if !YARD_EXCEPTIONS
+  [[nodiscard]]
+#endif
+  YARD_MODE_TAG int32_t
+  parallel_for(int64_t count, int64_t grain, const Body& body) const {
     const yard_host_t* host = c_->host;
     if (host && host->parallel_for && count > grain) {
       struct Loop {
@@ -129,18 +136,27 @@ class Call {
       const auto piece = [](void* context, int64_t lo, int64_t hi) {
         auto& l = *static_cast<Loop*>(context);
         if (l.failed.load(std::memory_order_relaxed)) return;
+#if YARD_EXCEPTIONS
         try {
           l.body(lo, hi);
         } catch (...) {
           if (!l.failed.exchange(true)) l.error = std::current_exception();
         }
+#else
+        l.body(lo, hi);
+#endif
       };
       const int32_t code = host->parallel_for(host->self, count, grain, piece, &loop);
       if (loop.error) std::rethrow_exception(loop.error);
+#if YARD_EXCEPTIONS
       if (code != YARD_OK) throw std::runtime_error("the host could not run the loop");
+#else
+      if (code != YARD_OK) return fail(YARD_FAULT, "the host could not run the loop");
+#endif
     } else if (count > 0) {
       body(int64_t{0}, count);
     }
+    return YARD_OK;
   }
 
  private:
@@ -150,17 +166,19 @@ class Call {
 // Options, with the schema's defaults, or weights by name.
 class Named {
  public:
-  Named(const yard_named_value_t* items, uint32_t count) noexcept : items_(items, count) {}
+  Named(const yard_named_value_t* items, uint32_t count, yard_call_t* call = nullptr) noexcept
+      : items_(items, count), call_(call) {}
 
   const yard_value_t* find(std::string_view name) const noexcept {
     for (const yard_named_value_t& item : items_)
       if (name == item.name) return &item.value;
     return nullptr;
   }
-  int64_t integer(std::string_view name) const { return get(name).u.i; }  // also of an enum
-  double number(std::string_view name) const { return get(name).u.f; }
-  bool flag(std::string_view name) const { return get(name).u.i != 0; }
-  std::string_view text(std::string_view name) const {
+  // A name that the schema does not have makes the call fail.
+  YARD_MODE_TAG int64_t integer(std::string_view name) const { return get(name).u.i; }  // or enum
+  YARD_MODE_TAG double number(std::string_view name) const { return get(name).u.f; }
+  YARD_MODE_TAG bool flag(std::string_view name) const { return get(name).u.i != 0; }
+  YARD_MODE_TAG std::string_view text(std::string_view name) const {
     const yard_value_t& v = get(name);
     return {v.u.string, v.count};
   }
@@ -171,12 +189,20 @@ class Named {
   }
 
  private:
-  const yard_value_t& get(std::string_view name) const {
+  YARD_MODE_TAG const yard_value_t& get(std::string_view name) const {
     const yard_value_t* v = find(name);
+#if YARD_EXCEPTIONS
     if (v == nullptr) throw std::out_of_range("no option '" + std::string(name) + "'");
+#else
+    static constexpr yard_value_t kNone{};
+    if (v == nullptr && call_ != nullptr)  // see StateEntries::create()
+      Call(call_).fail(YARD_FAULT, "no option '%.*s'", int(name.size()), name.data());
+    if (v == nullptr) return kNone;
+#endif
     return *v;
   }
   std::span<const yard_named_value_t> items_;
+  yard_call_t* call_;
 };
 
 // The packed arguments that a state is prepared for, in the op's order.
@@ -228,14 +254,16 @@ struct Wire<TensorList> : ValueWire {
 
 // Exceptions of a kernel stop here. Only the unwinding of a cancelled thread passes.
 template <class F>
-int32_t guarded(yard_call_t* call, const F& f) {
-  try {
-    if constexpr (std::is_void_v<decltype(f())>) {
-      f();
-      return YARD_OK;
-    } else {
+YARD_MODE_TAG int32_t guarded([[maybe_unused]] yard_call_t* call, const F& f) {
+  const auto run = [&]() -> int32_t {
+    if constexpr (std::is_void_v<decltype(f())>)
+      return f(), YARD_OK;
+    else
       return f();
-    }
+  };
+#if YARD_EXCEPTIONS
+  try {
+    return run();
   } catch (const std::exception& e) {
     const char* const what = e.what();
     return Call(call).fail(YARD_FAULT, "%s",
@@ -244,10 +272,13 @@ int32_t guarded(yard_call_t* call, const F& f) {
     if (abi::__cxa_current_exception_type() == nullptr) throw;
     return Call(call).fail(YARD_FAULT, "an exception that is no std::exception");
   }
+#else
+  return run();
+#endif
 }
 
 template <auto F, class... A>
-struct Entries {
+struct YARD_MODE_TAG Entries {
   static constexpr char signature[] = {Wire<A>::letter..., '\0'};
   static int32_t typed(yard_call_t* call, typename Wire<A>::Type... a) {
     return guarded(call, [&] { return F(Call(call), Wire<A>::make(a)...); });
@@ -287,10 +318,16 @@ struct WorkspaceOf<F, int64_t (*)(A...)> {
 };
 
 template <class S>
-struct StateEntries {
+struct YARD_MODE_TAG StateEntries {
   using Given = const yard_named_value_t*;
   static int32_t create(yard_call_t* call, Given options, uint32_t count, void** state) {
-    return guarded(call, [&] { *state = new S(Named(options, count)); });
+    return guarded(call, [&]() -> int32_t {
+      std::unique_ptr<S> made(new S(Named(options, count, call)));
+      // Without exceptions Named::get() leaves its message here.
+      if (!YARD_EXCEPTIONS && call->error_size > 0 && call->error[0] != '\0') return YARD_FAULT;
+      *state = made.release();
+      return YARD_OK;
+    });
   }
   static S& of(const yard_call_t* call) noexcept { return *static_cast<S*>(call->state); }
   static int32_t load(yard_call_t* call, Given weights, uint32_t count) {
@@ -303,11 +340,15 @@ struct StateEntries {
     return guarded(call, [&] { return of(call).trace(Call(call), Arguments(args, count)); });
   }
   static int64_t bytes(void*, const void* state) noexcept {
+#if YARD_EXCEPTIONS
     try {
       return static_cast<int64_t>(static_cast<const S*>(state)->bytes());
     } catch (...) {
       return -1;
     }
+#else
+    return static_cast<int64_t>(static_cast<const S*>(state)->bytes());
+#endif
   }
   static void destroy(void*, void* state) noexcept { delete static_cast<S*>(state); }
 };
