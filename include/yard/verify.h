@@ -38,7 +38,8 @@ struct KernelReport {
     std::string options, weights;  // of kernels with state: "window=4", "sink=f32[8]"
   };
   struct Reason {
-    std::string reason;  // of docs/reference/reasons.md, or "declined", "expected", "no_reference"
+    // Of docs/reference/reasons.md, or "declined", "expected", "no_reference"; in a smoke test "failed".
+    std::string reason;
     std::string detail;  // of the first one
     size_t count = 0;
   };
@@ -75,7 +76,6 @@ struct VerifyOptions {
   // Calls from the schema for each op, and as many from its own limits for each kernel.
   size_t cases = 300;
   int64_t max_elements = 1 << 20;  // of one tensor
-  int repeats = 3;                 // runs of a kernel that is flagged as deterministic
   std::vector<Expectation> expectations;
   // Only these CallSpecs, with all kinds of contents, instead of generated ones.
   std::vector<std::string> calls;
@@ -109,7 +109,9 @@ struct VerifyReport {
   bool cancelled = false;
   YARD_API size_t failed() const noexcept;
   YARD_API size_t broken() const noexcept;  // backends whose verifier of a function is broken
-  bool ok() const noexcept { return failed() == 0 && broken() == 0; }
+  // Whether a kernel has passed a run, or a function was called with samples.
+  YARD_API bool any_passed() const noexcept;
+  bool ok() const noexcept { return any_passed() && failed() == 0 && broken() == 0; }
 };
 
 // Runs on the calling thread for some seconds. Fails only if an option names something unknown.

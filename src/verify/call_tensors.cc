@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "verify/elements.h"
+#include "verify/parsed_call.h"
 
 namespace yard {
 namespace {
@@ -27,18 +28,19 @@ TensorView form_of(const ParsedTensor& t) {
   return TensorView(nullptr, t.dtype, t.shape, t.strides, t.device);
 }
 
+// Calls f(tensor, place in its list or -1).
 template <class F>
 void for_each_tensor(const ParsedArg& a, const F& f) {
-  if (const auto* t = std::get_if<ParsedTensor>(&a.value)) f(*t);
+  if (const auto* t = std::get_if<ParsedTensor>(&a.value)) f(*t, -1);
   if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value))
-    for (const ParsedTensor& t : *list) f(t);
+    for (size_t i = 0; i < list->size(); ++i) f((*list)[i], static_cast<int>(i));
 }
 
 // Integers that are no data are taken for indices into the smallest table that the call reads.
 int64_t index_limit(const ParsedCall& call) {
   int64_t limit = verification::IntegerRange().most;
   for (const ParsedArg& a : call.args)
-    for_each_tensor(a, [&](const ParsedTensor& t) {
+    for_each_tensor(a, [&](const ParsedTensor& t, int) {
       if (a.read && !a.written && verification::float_type(t.dtype) != nullptr &&
           t.shape.size() >= 2)
         limit = std::min(limit, t.shape[0]);
@@ -50,7 +52,8 @@ int64_t index_limit(const ParsedCall& call) {
 bool is_data(const ParsedCall& call, DType dtype) {
   bool written = bits(dtype) < 16;
   for (const ParsedArg& a : call.args)
-    for_each_tensor(a, [&](const ParsedTensor& t) { written |= a.written && t.dtype == dtype; });
+    for_each_tensor(a,
+                    [&](const ParsedTensor& t, int) { written |= a.written && t.dtype == dtype; });
   return written;
 }
 
@@ -149,23 +152,46 @@ struct CallTensors::Parts {
     bool read, written;
   };
 
-  Tensor& make(const ParsedArg& arg, const ParsedTensor& tensor, std::string name, uint64_t seed,
-               Contents contents) {
-    // An output aliased to this input writes it.
-    bool changes = arg.written;
-    for (const ParsedArg& a : call.args) changes |= a.same_as == arg.name;
-    Tensor& t = tensors.emplace_back(
-        Tensor{Buffer(form_of(tensor), tensor.align, changes), std::move(name), arg.read, changes});
-    const verification::Random random(seed ^ (tensors.size() * 0x9e3779b97f4a7c15ull));
-    if (arg.read)
-      verification::fill(t.buffer.view(), random, contents, integers_of(call, arg, tensor.dtype));
-    else
-      t.buffer.scramble(kFirstGarbage);
-    t.buffer.save();
-    if (arg.read) inputs |= YARD_DTYPE_BIT(static_cast<uint32_t>(tensor.dtype));
-    traffic +=
-        verification::packed_bytes(t.buffer.view()) * ((arg.read ? 1u : 0u) + (changes ? 1u : 0u));
-    return t;
+  // Makes the tensors, and the arguments that refer to them. fill(arg, place in its list or -1, tensor) writes the elements.
+  template <class F>
+  void make(const F& fill) {
+    for (const ParsedArg& a : call.args) {
+      if (!a.same_as.empty()) continue;
+      // An output aliased to this input writes it.
+      bool changes = a.written;
+      for (const ParsedArg& b : call.args) changes |= b.same_as == a.name;
+      for_each_tensor(a, [&](const ParsedTensor& form, int item) {
+        Tensor& t =
+            tensors.emplace_back(Tensor{Buffer(form_of(form), form.align, changes),
+                                        verification::tensor_name(a.name, item), a.read, changes});
+        fill(a, item, t);
+        if (a.read) inputs |= YARD_DTYPE_BIT(static_cast<uint32_t>(form.dtype));
+        traffic += verification::packed_bytes(t.buffer.view()) *
+                   ((a.read ? 1u : 0u) + (changes ? 1u : 0u));
+      });
+    }
+    for (const ParsedArg& a : call.args) {
+      std::vector<TensorView>& list = views.emplace_back();
+      const TensorView* last = nullptr;
+      for_each_tensor(a, [&](const ParsedTensor&, int item) {
+        const std::string owner =
+            verification::tensor_name(a.same_as.empty() ? a.name : a.same_as, item);
+        last = &std::ranges::find(tensors, owner, &Tensor::name)->buffer.view();
+        list.push_back(*last);
+        if (a.written) written.push_back({verification::tensor_name(a.name, item), last, inputs});
+      });
+      if (std::holds_alternative<ParsedTensor>(a.value))
+        args.emplace_back(a.name, *last);
+      else if (std::holds_alternative<std::vector<ParsedTensor>>(a.value))
+        args.emplace_back(a.name, lists.emplace_back(std::span<const TensorView>(list)));
+      else
+        std::visit(
+            [&](const auto& v) {
+              if constexpr (std::is_constructible_v<Value, decltype(v)>)
+                args.emplace_back(a.name, v);
+            },
+            a.value);
+    }
   }
 
   ParsedCall call;  // arguments refer to its names and strings
@@ -181,7 +207,7 @@ Status CallTensors::check(const ParsedCall& call, int sets) {
   double bytes = 0;
   for (const ParsedArg& a : call.args) {
     Status bad;
-    for_each_tensor(a, [&](const ParsedTensor& t) {
+    for_each_tensor(a, [&](const ParsedTensor& t, int) {
       if (t.device.type != 1)
         bad = Status(Code::kUnsupported,
                      fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
@@ -205,42 +231,34 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
     : parts_(std::make_unique<Parts>()) {
   Parts& p = *parts_;
   p.call = std::move(parsed);
-  // Arguments point to views, so the tensors are made first.
-  for (const ParsedArg& a : p.call.args) {
-    if (const auto* t = std::get_if<ParsedTensor>(&a.value)) {
-      if (a.same_as.empty()) p.make(a, *t, a.name, seed, contents);
-    } else if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) {
-      auto& views = p.views.emplace_back();
-      for (size_t i = 0; i < list->size(); ++i) {
-        const Parts::Tensor& made =
-            p.make(a, (*list)[i], fmt::format("{}[{}]", a.name, i), seed, contents);
-        views.push_back(made.buffer.view());
-        if (a.written) p.written.push_back({made.name, &made.buffer.view()});
-      }
-      p.args.emplace_back(a.name, p.lists.emplace_back(std::span<const TensorView>(views)));
-    } else {
-      std::visit(
-          [&](const auto& v) {
-            if constexpr (std::is_constructible_v<Value, decltype(v)>)
-              p.args.emplace_back(a.name, v);
-          },
-          a.value);
-    }
-  }
-  for (const ParsedArg& a : p.call.args) {
-    if (!std::holds_alternative<ParsedTensor>(a.value)) continue;
-    const std::string& owner = a.same_as.empty() ? a.name : a.same_as;
-    for (const Parts::Tensor& t : p.tensors) {
-      if (t.name != owner) continue;
-      p.args.emplace_back(a.name, t.buffer.view());
-      if (a.written) p.written.push_back({a.name, &t.buffer.view()});
-    }
-  }
-  for (CallTensors::Written& w : p.written) w.inputs = p.inputs;
+  p.make([&](const ParsedArg& a, int, Parts::Tensor& t) {
+    const TensorView& view = t.buffer.view();
+    const verification::Random random(seed ^ (p.tensors.size() * 0x9e3779b97f4a7c15ull));
+    if (a.read)
+      verification::fill(view, random, contents, integers_of(p.call, a, view.dtype()));
+    else
+      t.buffer.scramble(kFirstGarbage);
+    t.buffer.save();
+  });
+}
+
+CallTensors::CallTensors(ParsedCall parsed, const yard_value_t* args)
+    : parts_(std::make_unique<Parts>()) {
+  Parts& p = *parts_;
+  p.call = std::move(parsed);
+  for (ParsedArg& a : p.call.args) a.same_as.clear();
+  p.make([&](const ParsedArg& a, int item, Parts::Tensor& t) {
+    if (!t.read) return;
+    const yard_value_t& from = args[&a - p.call.args.data()];
+    verification::copy_elements(TensorView(item < 0 ? *from.u.tensor : *from.u.list[item]),
+                                t.buffer.view());
+    if (t.written) t.buffer.save();
+  });
 }
 
 CallTensors::~CallTensors() = default;
 
+const ParsedCall& CallTensors::call() const noexcept { return parts_->call; }
 const std::vector<Arg>& CallTensors::args() const noexcept { return parts_->args; }
 const std::vector<CallTensors::Written>& CallTensors::written() const noexcept {
   return parts_->written;
@@ -269,6 +287,16 @@ Status CallTensors::fill(std::span<const TensorBytes> contents) {
     filled[t.name]->save();
   }
   return {};
+}
+
+std::vector<TensorBytes> CallTensors::inputs() const {
+  std::vector<TensorBytes> to;
+  for (const Parts::Tensor& t : parts_->tensors) {
+    if (!t.read) continue;
+    t.buffer.restore();
+    to.push_back({t.name, verification::packed_elements(t.buffer.view())});
+  }
+  return to;
 }
 
 void CallTensors::restore() const {

@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "dispatch/overlay.h"
 #include "op/call.h"
-#include "verify/call_copy.h"
 #include "verify/elements.h"
 #include "verify/kernel_runner.h"
+#include "verify/parsed_call.h"
 
 namespace yard::verification {
 namespace {
@@ -44,8 +44,10 @@ class CallCheck final : public registry::ResultCheck {
   CallCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
             const yard_value_t* args, op::Call call)
       : state_(state), k_(kernel), program_(program), args_(args), call_(std::move(call)) {
-    if (k_.copies()) copy_.emplace(program, args, k_.against != nullptr);
-    if (k_.against != nullptr && k_.dumps()) copy_->save_inputs();
+    if (k_.copies()) copy_.emplace(parsed_call(program, call_), args);
+    for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param& p) {
+      if (p.is_written()) written_.emplace_back(t);
+    });
   }
 
   Status judge(bool& repaired) override {
@@ -65,11 +67,12 @@ class CallCheck final : public registry::ResultCheck {
       state_.skip(*k_.counters, ran.message(), false);
       return {};
     }
-    const Difference d = compare_results(*k_.op, copy_->args(), copy_->count(), copy_->originals(),
-                                         copy_->copies(), k_.tolerances);
+    std::vector<CallTensors::Written> found = copy_->written();
+    for (size_t i = 0; i < found.size(); ++i) found[i].view = &written_[i];
+    const Difference d = compare_results(*k_.op, found, *copy_, k_.tolerances);
     count_check();
     if (d.within) return {};
-    copy_->write_back();
+    for (size_t i = 0; i < found.size(); ++i) copy_elements(*copy_->written()[i].view, written_[i]);
     repaired = true;
     CanaryReport::Mismatch m;
     m.against = k_.against->kernel().id, m.worst = d.worst, m.error = d.ratio;
@@ -95,8 +98,7 @@ class CallCheck final : public registry::ResultCheck {
       Checking() noexcept { t_checking = true; }
       ~Checking() { t_checking = false; }
     } const checking;
-    return k_.against->run(copy_->args(), copy_->count(),
-                           call_.flags() & ~static_cast<uint32_t>(YARD_CALL_ALIASED));
+    return k_.against->run(call_.flags() & ~static_cast<uint32_t>(YARD_CALL_ALIASED), *copy_);
   }
 
   void count_check() {
@@ -119,7 +121,7 @@ class CallCheck final : public registry::ResultCheck {
   std::unique_ptr<DumpRequest> make_dump() const {
     auto request = std::make_unique<DumpRequest>();
     request->folder = k_.rule.dump, request->most = static_cast<size_t>(k_.rule.dump_most);
-    request->dump.rtol = k_.rule.rtol, request->dump.atol = k_.rule.atol;
+    request->dump.rtol = k_.rule.tolerance.rtol, request->dump.atol = k_.rule.tolerance.atol;
     request->dump.inputs = copy_->inputs();
     uint64_t bytes = 0;
     for (const TensorBytes& t : request->dump.inputs) bytes += t.bytes.size();
@@ -146,7 +148,8 @@ class CallCheck final : public registry::ResultCheck {
   const op::Program& program_;
   const yard_value_t* args_;
   op::Call call_;
-  std::optional<CallCopy> copy_;
+  std::optional<CallTensors> copy_;
+  std::vector<TensorView> written_;  // tensors of the call, in the order of copy_->written()
   bool judged_ = false;
 };
 
@@ -223,7 +226,8 @@ std::shared_ptr<registry::ResultChecker> make_canary(
   std::map<const registry::Kernel*, std::shared_ptr<const KernelRunner>> runners;
   std::vector<CheckedKernel> checked;
   const auto add = [&](const registry::Kernel& kernel, const CanaryRule& rule) {
-    CheckedKernel k{&kernel, rule, nullptr, nullptr, &op, tolerances_of(op, rule.rtol, rule.atol)};
+    CheckedKernel k{&kernel, rule, nullptr,
+                    nullptr, &op,  tolerances_of(op, rule.tolerance.rtol, rule.tolerance.atol)};
     if (rule.check == CanaryRule::Check::kValues) {
       const bool reference = rule.against == "reference";
       const registry::Kernel* const against =
@@ -326,8 +330,8 @@ bool CanaryState::write_one() noexcept try {
   }
   return true;
 } catch (const std::exception& e) {
-  base::log(LogLevel::kError, "verify",
-            fmt::format("dump not written: {}", base::exception_text(e)));
+  base::log_event(LogLevel::kError, "verify", "a dump was not written");
+  base::log_event(LogLevel::kError, "verify", e.what());
   return true;
 }
 

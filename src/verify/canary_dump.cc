@@ -209,9 +209,8 @@ struct DumpFile {
 // The dumps of the folder, oldest first. Removes what a process that ended while it wrote a dump has left behind.
 std::vector<DumpFile> dumps_in(const std::string& folder) {
   std::vector<DumpFile> to;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string(), path = it->path().string();
+  for (const std::string& name : base::names_in(folder)) {
+    const std::string path = folder + "/" + name;
     const size_t suffix = name.rfind(kTemporary);
     struct stat info {};
     if (!glob_matches(kDumpName, std::string_view(name).substr(0, suffix)) ||

@@ -233,7 +233,7 @@ TEST_F(CanaryTest, NanWhereTheReferenceHasANumberIsWrong) {
 
 TEST_F(CanaryTest, TheToleranceOfTheRuleApplies) {
   for (const double rtol : {0.5, 0.01}) {
-    watch("copy", {.rtol = rtol});
+    watch("copy", {.tolerance = {.rtol = rtol}});
     Floats x{1, 2}, out{0, 0};
     const TensorView xv = x.view(), ov = out.view();
     auto look = begin({Value(ov).c(), Value(xv).c()});
@@ -379,7 +379,7 @@ TEST_F(CanaryTest, ARuleForOtherOpsOrKernelsHasNoEffect) {
 
 TEST_F(CanaryTest, InputsAreDumpedAsTheyWereBeforeTheKernelRan) {
   const base::TempFolder temp;
-  watch("add", {.rtol = 0.125, .dump = temp / "dumps", .dump_most = 2});
+  watch("add", {.tolerance = {.rtol = 0.125}, .dump = temp / "dumps", .dump_most = 2});
   Floats x{1, 2}, y{10, 20};
   const TensorView xv = x.view(), yv = y.view();
   auto look = begin({Value(xv).c(), Value(yv).c()});

@@ -555,8 +555,16 @@ TEST_F(SmokeTest, WrongResultsAreIgnored) {
   EXPECT_EQ(run({.wrong_numbers = true, .offset = 0.25}).failed, 0u);
 }
 
-TEST_F(SmokeTest, FailuresAreIgnored) {
-  EXPECT_EQ(run({.callback = [](auto...) { return int32_t{YARD_FAULT}; }}).failed, 0u);
+TEST_F(SmokeTest, CallsThatFailHaveNeitherFailedTheTestNorPassed) {
+  const KernelReport e = run({.callback = [](auto...) { return int32_t{YARD_FAULT}; }});
+  EXPECT_EQ(e.failed, 0u);
+  EXPECT_EQ(e.passed, 0u);
+  ASSERT_EQ(e.reasons.size(), 1u);
+  EXPECT_EQ(e.reasons[0].reason, "failed");
+  EXPECT_EQ(e.reasons[0].count, 4u);
+  VerifyReport report;
+  report.kernels = {e};
+  EXPECT_FALSE(report.ok()) << "no run passed";
 }
 
 TEST_F(SmokeTest, AnOutOfBoundsWriteIsFoundAtOnce) {

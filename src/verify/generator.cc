@@ -76,11 +76,16 @@ bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Para
          program.inputs_determine(static_cast<uint32_t>(program.index_of(p.name)));
 }
 
+std::string field_name(const op::Program& program, const op::Field& field) {
+  for (const std::string& name : program.field_names())
+    if (program.field(name) == field) return name;
+  return "";
+}
+
 CallLimits CallLimits::of(const op::Program& program, std::span<const op::Predicate> limits,
                           uint32_t flags) {
   CallLimits to;
   if ((flags & YARD_KERNEL_INFERENCE_ONLY) != 0) to.flags = YARD_CALL_INFERENCE;
-  const std::vector<std::string> names = program.field_names();
   for (const op::Predicate& l : limits) {
     const op::Param& p = program.schema().params[l.field.sources[0].arg];
     CallLimits::Layout& layout = to.layouts[p.name];
@@ -112,12 +117,8 @@ CallLimits CallLimits::of(const op::Program& program, std::span<const op::Predic
         }
         break;
       default:
-        for (const std::string& name : names) {
-          if (!(program.field(name) == l.field)) continue;
-          const bool number = l.field.kind != op::Field::Kind::kScalar || p.kind == op::Kind::kInt;
-          (number ? to.sizes.numbers : to.scalars)[name].push_back(l.test);
-          break;
-        }
+        const bool number = l.field.kind != op::Field::Kind::kScalar || p.kind == op::Kind::kInt;
+        (number ? to.sizes.numbers : to.scalars)[field_name(program, l.field)].push_back(l.test);
     }
   }
   return to;
@@ -227,29 +228,13 @@ void Generator::choose_types() {
   for (auto& [variable, bag] : types_) chosen_types_[variable] = bag.next(random_);
 }
 
-std::vector<int64_t> Generator::shape(const op::Param& p, const Assignment& assignment) {
-  std::vector<int64_t> to;
-  for (const op::Dim& d : p.dims) {
-    const bool one = d.broadcast && random_.below(3) == 0;
-    switch (d.kind) {
-      case op::Dim::Kind::kAny: to.push_back(solver_.size(random_)); break;
-      case op::Dim::Kind::kConstant: to.push_back(d.number); break;
-      case op::Dim::Kind::kNamed:
-        to.push_back(one ? 1 : d.number * assignment.numbers.at(d.name));
-        break;
-      case op::Dim::Kind::kLeading: {
-        std::vector<int64_t> group = assignment.groups.at(d.name);
-        if (one && !group.empty()) {
-          // Fewer dimensions, or some of size one.
-          group.erase(group.begin(),
-                      group.begin() + static_cast<std::ptrdiff_t>(random_.below(group.size())));
-          for (int64_t& n : group) n = random_.below(2) == 0 ? 1 : n;
-        }
-        to.insert(to.end(), group.begin(), group.end());
-      }
-    }
-  }
-  return to;
+void Generator::broadcast(std::vector<int64_t>& sizes, bool group) {
+  if (!group) return sizes.assign(1, 1);
+  if (sizes.empty()) return;
+  // Fewer dimensions, or some of size one.
+  sizes.erase(sizes.begin(),
+              sizes.begin() + static_cast<std::ptrdiff_t>(random_.below(sizes.size())));
+  for (int64_t& n : sizes) n = random_.below(2) == 0 ? 1 : n;
 }
 
 std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Assignment& assignment) {
@@ -258,7 +243,10 @@ std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Assign
   const auto one = [&] {
     op::TensorSpec t;
     t.dtype = p.variable.empty() ? p.dtype : chosen_types_.at(p.variable);
-    t.shape = shape(p, assignment);
+    t.shape = shape_of(p, assignment, [&](const op::Dim& d, std::vector<int64_t>& sizes) {
+      if (d.kind == op::Dim::Kind::kAny) sizes[0] = solver_.size(random_);
+      if (d.broadcast && random_.below(3) == 0) broadcast(sizes, d.kind == op::Dim::Kind::kLeading);
+    });
     return t;
   };
   if (p.kind == op::Kind::kTensor) return op::SpecValue{one()};
@@ -278,7 +266,15 @@ std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Assignm
       const auto* given = std::get_if<double>(&p.fallback);
       const double usual = given != nullptr ? *given : 1.0;
       const double values[] = {usual, 0.5, 1.0, usual * 8};
-      return op::SpecValue{values[scalars_[p.name].next(random_)]};
+      double value = values[scalars_[p.name].next(random_)];
+      for (const op::Clause& c : s_.clauses) {
+        if (c.kind != op::Clause::Kind::kFloat || c.left.name != p.name) continue;
+        if (op::compares(value, c.compare, c.bound)) continue;
+        const bool lower = c.compare == op::Compare::kLt;
+        const bool other = c.compare == op::Compare::kGt || c.compare == op::Compare::kNe;
+        value = c.bound + (lower ? -0.5 : other ? 0.5 : 0);
+      }
+      return op::SpecValue{value};
     }
     case op::Kind::kString: {
       const auto* given = std::get_if<std::string>(&p.fallback);

@@ -50,6 +50,22 @@ std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& sc
                                                             std::span<const DType> usual);
 // Whether an output is left to the inference of a call's outputs: the inputs or the shape function of `op` determine it.
 bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Param& param);
+// The name that rules have for a field. Empty if it has none.
+std::string field_name(const op::Program& program, const op::Field& field);
+// The shape of a tensor with these sizes. vary(d, sizes) may change the sizes of each dimension or leading group `d`, and
+// chooses those of unnamed dimensions.
+template <class F>
+std::vector<int64_t> shape_of(const op::Param& param, const Assignment& assignment, const F& vary) {
+  std::vector<int64_t> to;
+  for (const op::Dim& d : param.dims) {
+    std::vector<int64_t> sizes{d.number};
+    if (d.kind == op::Dim::Kind::kNamed) sizes[0] *= assignment.numbers.at(d.name);
+    if (d.kind == op::Dim::Kind::kLeading) sizes = assignment.groups.at(d.name);
+    vary(d, sizes);
+    to.insert(to.end(), sizes.begin(), sizes.end());
+  }
+  return to;
+}
 // The innermost dimension has stride `step`, and there are `gap` elements between rows.
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap);
 
@@ -69,7 +85,8 @@ class Generator {
   // Makes the last dimensions of block-quantised tensors multiples of their blocks.
   void fit_blocks(Assignment& assignment);
   void choose_types();
-  std::vector<int64_t> shape(const op::Param& param, const Assignment& assignment);
+  // Makes a dimension or leading group smaller where it may be broadcast.
+  void broadcast(std::vector<int64_t>& sizes, bool group);
   // Empty where the tensor is inferred.
   std::optional<op::SpecValue> tensors(const op::Param& param, const Assignment& assignment);
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);

@@ -236,6 +236,15 @@ TEST(Generator, BroadcastsAndLists) {
   EXPECT_EQ(lengths, (std::set<uint32_t>{1, 2, 3}));
 }
 
+TEST(Generator, NumbersFulfilTheirClauses) {
+  const op::Program p = op::Program::compile(
+                            "f(out!: f32[n], x: f32[n], a: float = -8.0, b: float, c: float = 1.0) "
+                            "where a >= 0, b > 4, b != 4.5, c < 0.25, c > -0.5")
+                            .value();
+  Generator g(p, nullptr, 1, 1 << 14);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(g.next().has_value()) << i;
+}
+
 TEST(Generator, BlockQuantisedTensorsAreWholeAndFinite) {
   const op::Program p = op::Program::compile(
                             "linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k]) "

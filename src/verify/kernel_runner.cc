@@ -12,7 +12,7 @@
 #include "op/call_spec.h"
 #include "select/reasons.h"
 #include "select/select.h"
-#include "verify/call_copy.h"
+#include "verify/parsed_call.h"
 
 namespace yard::verification {
 namespace {
@@ -142,12 +142,6 @@ std::optional<Outcome> KernelRunner::refusal(const op::Call& call) const {
                  select::describe(candidates_, candidates_.all()[index_], e.verdict, e.text)};
 }
 
-Status KernelRunner::run(const op::Call& call, const CallTensors& tensors, exec::States* states,
-                         bool* changed_float_state) const {
-  YARD_ASSIGN_OR_RETURN(auto bound, bind(candidates_.program(), tensors));
-  return run(bound.values, bound.count, call.flags(), states, changed_float_state);
-}
-
 CallLimits KernelRunner::limits() const {
   std::vector<op::Predicate> predicates;
   for (const select::Limit& l : candidates_.all()[index_].limits) predicates.push_back(l.predicate);
@@ -156,16 +150,17 @@ CallLimits KernelRunner::limits() const {
   return to;
 }
 
-Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flags,
-                         exec::States* states, bool* changed_float_state) const {
+Status KernelRunner::run(uint32_t flags, const CallTensors& tensors, exec::States* states,
+                         bool* changed_float_state) const {
   const op::Program& program = candidates_.program();
+  YARD_ASSIGN_OR_RETURN(const auto bound, bind(program, tensors));
   base::ThreadRecord& thread = base::this_thread();
   // Kernels expect to run inside of a call. The op record keeps alive what they use; the slot protects nothing.
   const base::Guard guard(thread);
   const exec::Request request{.op = program.name().c_str(),
                               .host = candidates_.host(),
-                              .args = args,
-                              .count = count,
+                              .args = bound.values,
+                              .count = bound.count,
                               .flags = flags,
                               .strict = true,
                               .writes_inputs = program.has_inout(),
@@ -181,27 +176,20 @@ Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flag
   return s;
 }
 
-Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
-                           std::span<const CallTensors::Written> found,
-                           std::span<const CallTensors::Written> expected,
+Difference compare_results(const registry::Op& op, std::span<const CallTensors::Written> found,
+                           const CallTensors& expected,
                            std::span<const yard_tolerance_t> tolerances) {
-  Difference d = compare(found, expected, tolerances);
+  Difference d = compare(found, expected.written(), tolerances);
   if (d.within || op.d.magnitude == nullptr) return d;
-  const CallCopy copy(*op.program, args, true);
+  const auto right = bind(*op.program, expected);
+  if (!right.ok()) return d;
+  const CallTensors magnitudes(expected.call(), right->values);
+  const auto bound = bind(*op.program, magnitudes);
   char error[256] = "";
   yard_call_t call{};
   call.size = sizeof call, call.error = error, call.error_size = sizeof error;
-  if (op.d.magnitude(&call, copy.args(), count) != YARD_OK) return d;
-  return compare(found, expected, tolerances, copy.copies());
-}
-
-Difference compare_results(const registry::Op& op, const CallTensors& found,
-                           const CallTensors& expected,
-                           std::span<const yard_tolerance_t> tolerances) {
-  const auto bound = bind(*op.program, expected);
-  if (!bound.ok()) return compare(found.written(), expected.written(), tolerances);
-  return compare_results(op, bound->values, bound->count, found.written(), expected.written(),
-                         tolerances);
+  if (!bound.ok() || op.d.magnitude(&call, bound->values, bound->count) != YARD_OK) return d;
+  return compare(found, expected.written(), tolerances, magnitudes.written());
 }
 
 const registry::Kernel* find_kernel(const registry::OpRecord& op_record, std::string_view id) {

@@ -51,13 +51,10 @@ class KernelRunner {
   std::string unavailable() const;
   // Why the kernel does not accept the call. Empty if it does.
   std::optional<Outcome> refusal(const op::Call& call) const;
-  // `states` are those of an instance, or null for plain calls. A kernel that changes the
+  // Runs it on any thread. `states` are those of an instance, or null for plain calls. A kernel that changes the
   // floating-point control state has failed; then `changed_float_state` is set, unless it is null.
-  Status run(const op::Call& call, const CallTensors& tensors, exec::States* states = nullptr,
+  Status run(uint32_t flags, const CallTensors& tensors, exec::States* states = nullptr,
              bool* changed_float_state = nullptr) const;
-  // On arguments that fit the schema and have facts. Any thread.
-  Status run(const yard_value_t* args, uint32_t count, uint32_t flags,
-             exec::States* states = nullptr, bool* changed_float_state = nullptr) const;
   CallLimits limits() const;
 
  private:
@@ -104,13 +101,8 @@ class InstanceGenerator {
   std::vector<ShuffleBag<exec::OwnedValue>> varied_;  // values of an option each
 };
 
-// compare() of two results of a call, and again with the magnitudes that the op states where they differ too much. The
-// inputs are those of `args`, which fit the schema.
-Difference compare_results(const registry::Op& op, const yard_value_t* args, uint32_t count,
-                           std::span<const CallTensors::Written> found,
-                           std::span<const CallTensors::Written> expected,
-                           std::span<const yard_tolerance_t> tolerances);
-Difference compare_results(const registry::Op& op, const CallTensors& found,
+// compare() of two results of a call, and again with the magnitudes that the op states where they differ too much.
+Difference compare_results(const registry::Op& op, std::span<const CallTensors::Written> found,
                            const CallTensors& expected,
                            std::span<const yard_tolerance_t> tolerances);
 

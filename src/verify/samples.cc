@@ -1,83 +1,236 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls on which to try rules: sample_calls() of generator.h.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <variant>
 
 #include "base/lists.h"
-#include "base/text.h"
 #include "op/call.h"
 #include "policy/clauses.h"
-#include "policy/fields.h"
 #include "verify/generator.h"
 
 namespace yard::verification {
 namespace {
 
-constexpr int64_t kMostCount = 64;  // tensors in a list
-constexpr int64_t kGap = 8;         // elements between rows
+using policy::Axis;
+
+constexpr int64_t kMostCount = 64;         // tensors in a list
+constexpr int64_t kGap = 8;                // elements between rows
+constexpr int64_t kMostWhole = 1ll << 40;  // no tensor is larger; sums and products stay in range
+constexpr const char* kOther = "other";    // a text that no rule mentions
 
 constexpr DType kUsualTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                  DType::i32, DType::i64,  DType::i8};
 
-void lay_out(op::TensorSpec& t, int layout) {
-  if (layout != 0) t.strides = strides_of(t.shape, layout == 2 ? 2 : 1, layout == 1 ? kGap : 0);
-}
-
-// The value of a field as rules see it. Integers also represent switches, dtypes, and indices into the field's list of
-// words; strings also represent devices; monostate is an unset label.
-using FieldValue = std::variant<std::monostate, int64_t, double, std::string>;
-struct FieldConstraint {
-  const policy::OpField* field = nullptr;
-  FieldValue value;
+// A value of an axis, in the form in which policy::AxisValue has it.
+struct Value {
+  bool there = true;
+  int64_t i = 0;
+  std::string s = {};
+  bool operator==(const Value&) const = default;
+};
+struct Constraint {
+  const Axis* axis;
+  Value value;
 };
 
-// Values where no constraint applies.
-struct CallDefaults {
+// The inverse of policy::ordered().
+double unordered(int64_t i) { return std::bit_cast<double>(i >= 0 ? i : INT64_MIN - i); }
+
+int64_t value_of(const Device& d) { return (int64_t{d.type} << 16) | (d.index + 1); }
+
+// Texts for which the test is likely to hold; find_matching() checks.
+std::vector<std::string> texts_like(policy::Test::Kind kind, const std::string& pattern) {
+  if (kind == policy::Test::Kind::kTextOneOf) return {pattern};
+  const bool regex = kind == policy::Test::Kind::kRegex;
+  std::vector<std::string> to(1);
+  for (const char c : pattern) {
+    if (regex && c == '|')
+      to.emplace_back();
+    else if (c == '?' && !regex)
+      to.back() += 'x';
+    else if (std::string_view("*^$()\\").find(c) == std::string_view::npos && !(c == '+' && regex))
+      to.back() += c;
+  }
+  return to;
+}
+
+// A call in the making. At first it has the values for which no constraint applies.
+struct Draft {
   int64_t rows = 8, size = 128;  // of leading groups, of other dimensions
   size_t dtype = 0;              // index into the list of dtypes of each variable
   bool optionals = true;         // whether they are given
   int layout = 0;                // 0 contiguous, 1 padded rows, 2 strided elements
   uint32_t flags = 0;
+
+  Assignment assignment = {};
+  std::set<std::string> pinned = {};  // names in the assignment
+  std::map<std::string, op::SpecValue> scalars = {};
+  VariableTypes types = {};
+  std::vector<int> layouts = {};     // by parameter
+  std::vector<int64_t> counts = {};  // by parameter
+  std::map<std::string, std::string> labels = {};
+  Device device = {};
+
+  // A name can have one value only.
+  bool pin(const std::string& name, int64_t value) {
+    if (value < 0 && assignment.groups.contains(name)) return false;
+    assignment.set(name, value);
+    return pinned.insert(name).second;
+  }
 };
 
-// Builds calls with given values of some fields.
-class CallBuilder {
+class Sampler {
  public:
   // `program` and `op` must outlive it; `op` has the shape function, if the schema needs one.
-  CallBuilder(const op::Program& program, const yard_op_t* op)
+  Sampler(const op::Program& program, const yard_op_t* op, size_t limit)
       : program_(program),
         s_(program.schema()),
         op_(op),
+        limit_(limit),
         solver_(s_, std::numeric_limits<int64_t>::max()),
         types_(types_by_variable(s_, kUsualTypes)) {}
 
+  void add_defaults() {
+    size_t dtypes = 1;
+    for (const auto& [name, list] : types_) dtypes = std::max(dtypes, list.size());
+    const Draft small{.rows = 1}, large{.rows = 64, .size = 4096};
+    for (size_t t = 0; t < dtypes; ++t)
+      for (Draft d : {small, large}) {
+        d.dtype = t;
+        add(d, {});
+      }
+    std::vector<Draft> others(6, large);
+    others[0].layout = 1, others[1].layout = 2, others[2].optionals = false;
+    others[3].flags = YARD_CALL_DETERMINISTIC, others[4].flags = YARD_CALL_CAPTURING;
+    others[5].flags = YARD_CALL_INFERENCE;
+    for (const Draft& d : others) add(d, {});
+  }
+
+  void add_rule(const std::string& operation, const std::vector<Condition>& conditions) {
+    if (full() || !glob_matches(operation, s_.name)) return;
+    Config config;
+    DispatchRule& rule = config.dispatch_rules.emplace_back();
+    rule.operation = operation, rule.kernel = "*", rule.conditions = conditions;
+    const policy::OpRules rules = policy::compile_rules(config, program_);
+    if (rules.empty()) return;
+    const auto axes = rules.conditions().axes();
+    std::vector<std::vector<Value>> all;
+    std::vector<Constraint> constraints;
+    for (uint16_t a = 0; a < axes.size(); ++a) {
+      all.push_back(values(rules.conditions(), a));
+      if (all.back().empty()) return;
+      constraints.push_back({&axes[a], find_matching(rules, a, all.back())});
+    }
+    add({}, constraints);
+    for (size_t a = 0; a < all.size(); ++a) {
+      const Value usual = constraints[a].value;
+      for (const Value& v : all[a]) {
+        constraints[a].value = v;
+        add({}, constraints);
+      }
+      constraints[a].value = usual;
+    }
+  }
+
+  std::vector<std::string> take() { return std::move(texts_); }
+
+ private:
+  bool full() const { return texts_.size() >= limit_; }
+
+  void add(Draft draft, std::span<const Constraint> constraints) {
+    if (full()) return;
+    const auto call = make(std::move(draft), constraints);
+    if (!call) return;
+    std::string text = op::to_string(call->to_spec(program_));
+    if (seen_.insert(text).second) texts_.push_back(std::move(text));
+  }
+
+  std::vector<DType> dtypes(const op::Param& p) const {
+    return p.variable.empty() ? std::vector<DType>{p.dtype} : types_.at(p.variable);
+  }
+
+  // Values on both sides of each test of an axis, or all values if there are few.
+  std::vector<Value> values(const policy::Conditions& conditions, uint16_t a) const {
+    const Axis& axis = conditions.axes()[a];
+    const bool number = axis.kind == Axis::Kind::kNumber, device = axis.kind == Axis::Kind::kDevice;
+    std::vector<Value> to;
+    const auto add = [&](Value v) {
+      if (!base::contains(to, v)) to.push_back(std::move(v));
+    };
+    for (const int64_t i : axis.domain) add({.i = i});
+    if (to.empty() && axis.kind == Axis::Kind::kInteger &&
+        axis.field.kind == op::Field::Kind::kDType)
+      for (const DType t : dtypes(s_.params[axis.field.sources[0].arg]))
+        add({.i = static_cast<int64_t>(t)});
+    const bool all = !to.empty();
+    for (const int64_t cut : axis.cuts) {
+      if (all || (!number && (cut < -kMostWhole || cut > kMostWhole))) continue;
+      for (const int64_t i : {cut, cut - 1, cut + 1})
+        if (!number || std::isfinite(unordered(i))) add({.i = i});
+    }
+    for (const policy::Test& t : conditions.tests()) {
+      if (t.axis != a) continue;
+      if (t.kind == policy::Test::Kind::kDeviceOneOf)
+        for (const int64_t i : t.integers) add({.i = (i & 0xffff) != 0 ? i : i + 1});
+      for (const std::string& text : t.texts)
+        for (std::string& like : texts_like(t.kind, text)) {
+          if (!device)
+            add({.s = std::move(like)});
+          else if (const auto d = parse_device(like))
+            add({.i = value_of(*d)});
+        }
+    }
+    if (device) add({.i = value_of({})});
+    if (axis.is_text()) add({.s = kOther});
+    if (!axis.label.empty()) add({.there = false});
+    return to;
+  }
+
+  // The first value for which all conditions on this axis hold, or the first one.
+  Value find_matching(const policy::OpRules& rules, uint16_t a,
+                      const std::vector<Value>& values) const {
+    const policy::Conditions& conditions = rules.conditions();
+    const Axis& axis = conditions.axes()[a];
+    for (const Value& value : values) {
+      const Constraint constraint{&axis, value};
+      const auto call = make({}, {&constraint, 1});
+      if (!call) continue;
+      const auto found = axis.read({call->args(), call->flags(), call->device(), &call->labels()});
+      const auto fails = [&](uint32_t literal) {
+        const policy::Test& t = conditions.tests()[literal / 2];
+        return t.axis == a && (!found.there || t.holds(found) == (literal % 2 != 0));
+      };
+      if (std::ranges::none_of(conditions.literals(rules.clauses()[0].when), fails)) return value;
+    }
+    return values[0];
+  }
+
   // Empty if the constraints contradict each other or the schema.
-  std::optional<op::Call> call(const CallDefaults& defaults,
-                               std::span<const FieldConstraint> constraints) const {
-    Draft draft;
-    draft.defaults = defaults, draft.flags = defaults.flags;
-    draft.layouts.assign(s_.params.size(), defaults.layout);
+  std::optional<op::Call> make(Draft draft, std::span<const Constraint> constraints) const {
+    draft.layouts.assign(s_.params.size(), draft.layout);
     draft.counts.assign(s_.params.size(), 2);
     for (const op::Param& p : s_.params) {
-      draft.assignment.present.push_back(defaults.optionals || !p.optional);
+      draft.assignment.present.push_back(draft.optionals || !p.optional);
       const auto* given = std::get_if<int64_t>(&p.fallback);
       if (p.kind == op::Kind::kInt)
         draft.assignment.numbers[p.name] = given != nullptr ? *given : 1;
       for (const op::Dim& d : p.dims) {
-        if (d.kind == op::Dim::Kind::kLeading) draft.assignment.groups[d.name] = {defaults.rows};
+        if (d.kind == op::Dim::Kind::kLeading) draft.assignment.groups[d.name] = {draft.rows};
         if (d.kind == op::Dim::Kind::kNamed)
-          draft.assignment.numbers.try_emplace(d.name, defaults.size);
+          draft.assignment.numbers.try_emplace(d.name, draft.size);
       }
     }
-    for (const FieldConstraint& w : constraints)
-      if (!apply(w, draft)) return std::nullopt;
+    for (const Constraint& c : constraints)
+      if (!apply(*c.axis, c.value, draft)) return std::nullopt;
     for (const auto& [variable, list] : types_)
-      draft.types.try_emplace(variable, list[defaults.dtype % list.size()]);
+      draft.types.try_emplace(variable, list[draft.dtype % list.size()]);
     Random random(1);
     solver_.require_optionals(draft.assignment, draft.types, random);
     solver_.repair(draft.assignment, draft.pinned, random);
@@ -95,94 +248,48 @@ class CallBuilder {
     return *std::move(call);
   }
 
-  std::vector<DType> dtypes(size_t param) const {
-    const op::Param& p = s_.params[param];
-    return p.variable.empty() ? std::vector<DType>{p.dtype} : types_.at(p.variable);
-  }
-
-  size_t most_dtypes() const {
-    size_t most = 1;
-    for (const auto& [name, list] : types_) most = std::max(most, list.size());
-    return most;
-  }
-
- private:
-  struct Draft {
-    CallDefaults defaults;
-    Assignment assignment;
-    std::set<std::string> pinned;  // names in the assignment
-    std::map<std::string, op::SpecValue> scalars;
-    VariableTypes types;
-    std::vector<int> layouts;     // by parameter
-    std::vector<int64_t> counts;  // by parameter
-    std::map<std::string, std::string> labels;
-    Device device;
-    uint32_t flags = 0;
-
-    // A name can have one value only.
-    bool pin(const std::string& name, int64_t value) {
-      if (value < 0 && assignment.groups.contains(name)) return false;
-      assignment.set(name, value);
-      return pinned.insert(name).second;
-    }
-  };
-
-  bool apply(const FieldConstraint& constraint, Draft& to) const {
-    const policy::Axis& axis = constraint.field->axis;
-    const auto* i = std::get_if<int64_t>(&constraint.value);
-    const auto* f = std::get_if<double>(&constraint.value);
-    const auto* text = std::get_if<std::string>(&constraint.value);
-    const std::string& argument = s_.params.empty() ? s_.name : s_.params[axis.arg].name;
-    using Kind = policy::Axis::Kind;
-    const bool whole =
-        axis.kind == Kind::kInteger || axis.kind == Kind::kLayout || axis.kind == Kind::kFlag;
-    if (whole && i == nullptr) return false;
+  bool apply(const Axis& axis, const Value& value, Draft& to) const {
     switch (axis.kind) {
-      case Kind::kInteger: return apply_integer(axis.field, constraint.field->name, *i, to);
-      case Kind::kNumber:
-        if (f != nullptr) to.scalars[argument] = {*f};
-        return f != nullptr;
-      case Kind::kText:
-        if (text != nullptr) to.scalars[argument] = {*text};
-        return text != nullptr;
-      case Kind::kLayout: {
-        const bool flag = constraint.field->type == policy::FieldType::kSwitch;
-        const int layout = flag ? (*i != 0 ? 0 : 1) : static_cast<int>(*i);
-        std::fill_n(to.layouts.begin() + axis.arg, axis.count, layout);
-        return true;
+      case Axis::Kind::kInteger: return apply_integer(axis.field, value.i, to);
+      case Axis::Kind::kTimes:
+        return apply_integer(axis.field, value.i, to) && apply_integer(axis.other, 1, to);
+      case Axis::Kind::kUnequal: {
+        const int64_t same = to.assignment.numbers[field_name(program_, axis.field)];
+        return apply_integer(axis.other, value.i == 0 ? same : std::max<int64_t>(same / 2, 1), to);
       }
-      case Kind::kFlag:
-        to.flags = *i != 0 ? to.flags | axis.flag : to.flags & ~axis.flag;
+      case Axis::Kind::kConstant: return true;
+      case Axis::Kind::kNumber:
+        to.scalars[s_.params[axis.arg].name] = {unordered(value.i)};
         return true;
-      case Kind::kDevice: {
-        const auto device = text != nullptr ? parse_device(*text) : std::nullopt;
-        if (device) to.device = *device;
-        return device.has_value();
-      }
-      case Kind::kLabel:
-      case Kind::kLabelInteger:
-        if (i != nullptr) to.labels[axis.label] = std::to_string(*i);
-        if (text != nullptr) to.labels[axis.label] = *text;
+      case Axis::Kind::kText: to.scalars[s_.params[axis.arg].name] = {value.s}; return true;
+      case Axis::Kind::kLayout:
+        std::fill_n(to.layouts.begin() + axis.arg, axis.count, static_cast<int>(value.i));
         return true;
+      case Axis::Kind::kFlag:
+        to.flags = value.i != 0 ? to.flags | axis.flag : to.flags & ~axis.flag;
+        return true;
+      case Axis::Kind::kDevice:
+        to.device.type = static_cast<int32_t>(value.i >> 16);
+        to.device.index = static_cast<int32_t>(value.i & 0xffff) - 1;
+        return true;
+      case Axis::Kind::kLabel:
+      case Axis::Kind::kLabelInteger:
+        if (value.there) to.labels[axis.label] = axis.is_text() ? value.s : std::to_string(value.i);
     }
-    return false;
+    return true;
   }
 
-  bool apply_integer(const op::Field& field, const std::string& name, int64_t value,
-                     Draft& to) const {
+  bool apply_integer(const op::Field& field, int64_t value, Draft& to) const {
     const uint8_t arg = field.sources[0].arg;
     const op::Param& p = s_.params[arg];
     switch (field.kind) {
       case op::Field::Kind::kDim:
-      case op::Field::Kind::kProduct: return to.pin(name, value);
+      case op::Field::Kind::kProduct: return to.pin(field_name(program_, field), value);
       case op::Field::Kind::kScalar:
-        if (p.kind == op::Kind::kInt) return to.pin(name, value);
-        if (p.kind == op::Kind::kBool)
-          to.scalars[p.name] = {value != 0};
-        else if (value >= 0 && static_cast<size_t>(value) < p.enumerators.size())
+        if (p.kind == op::Kind::kInt) return to.pin(p.name, value);
+        to.scalars[p.name] = {value != 0};
+        if (p.kind == op::Kind::kEnum)
           to.scalars[p.name] = {op::Word{p.enumerators[static_cast<size_t>(value)]}};
-        else
-          return false;
         return true;
       case op::Field::Kind::kRank: {
         const auto trailing = static_cast<int64_t>(p.trailing());
@@ -190,7 +297,7 @@ class CallBuilder {
         if (value < trailing || value > YARD_MAX_RANK) return false;
         auto& group = to.assignment.groups[p.dims[0].name];
         group.assign(static_cast<size_t>(value - trailing), 1);
-        if (!group.empty()) group.back() = to.defaults.rows;
+        if (!group.empty()) group.back() = to.rows;
         return to.pinned.insert(p.dims[0].name).second;
       }
       case op::Field::Kind::kSize: return apply_size(p, value, to);
@@ -200,9 +307,8 @@ class CallBuilder {
       case op::Field::Kind::kDType:
         if (!p.variable.empty()) to.types[p.variable] = static_cast<DType>(value);
         return true;
-      default: break;  // no condition names the others
+      default: return false;  // no condition names the others
     }
-    return false;
   }
 
   // Puts all elements into the first dimension that can have that size.
@@ -223,26 +329,18 @@ class CallBuilder {
     if (p.kind == op::Kind::kTensor && is_inferred(program_, op_, p)) return std::nullopt;
     op::TensorSpec t;
     t.dtype = p.variable.empty() ? p.dtype : from.types.at(p.variable);
-    for (const op::Dim& d : p.dims) {
-      switch (d.kind) {
-        case op::Dim::Kind::kAny: t.shape.push_back(from.defaults.size); break;
-        case op::Dim::Kind::kConstant: t.shape.push_back(d.number); break;
-        case op::Dim::Kind::kNamed:
-          t.shape.push_back(d.number * from.assignment.numbers.at(d.name));
-          break;
-        case op::Dim::Kind::kLeading: {
-          const std::vector<int64_t>& group = from.assignment.groups.at(d.name);
-          t.shape.insert(t.shape.end(), group.begin(), group.end());
-        }
-      }
-    }
-    lay_out(t, from.layouts[param]);
+    t.shape = shape_of(p, from.assignment, [&](const op::Dim& d, std::vector<int64_t>& sizes) {
+      if (d.kind == op::Dim::Kind::kAny) sizes = {from.size};
+    });
+    const int layout = from.layouts[param];
+    if (layout != 0) t.strides = strides_of(t.shape, layout == 2 ? 2 : 1, layout == 1 ? kGap : 0);
     if (p.kind == op::Kind::kTensor) return op::SpecValue{std::move(t)};
     return op::SpecValue{
         std::vector<op::TensorSpec>(static_cast<size_t>(from.counts[param]), std::move(t))};
   }
 
-  std::optional<op::SpecValue> scalar(const op::Param& p, const Draft& from) const {
+  // Empty where the schema has a default.
+  static std::optional<op::SpecValue> scalar(const op::Param& p, const Draft& from) {
     if (const auto it = from.scalars.find(p.name); it != from.scalars.end()) return it->second;
     if (p.kind == op::Kind::kInt) return op::SpecValue{from.assignment.numbers.at(p.name)};
     if (!std::holds_alternative<std::monostate>(p.fallback)) return std::nullopt;
@@ -257,168 +355,9 @@ class CallBuilder {
   const op::Program& program_;
   const op::Schema& s_;
   const yard_op_t* op_;
+  const size_t limit_;
   const SizeSolver solver_;
   const std::map<std::string, std::vector<DType>> types_;  // by variable
-};
-
-using policy::FieldType;
-using policy::Operator;
-using policy::OpField;
-
-constexpr int64_t kMostWhole = 1ll << 40;  // no tensor is larger; sums and products stay in range
-constexpr const char* kOther = "other";    // a text that no rule mentions
-
-// Texts that the pattern is likely to match; find_matching() checks.
-std::vector<std::string> texts_like(Operator op, const std::string& pattern) {
-  if (op != Operator::kMatch && op != Operator::kRegex) return {pattern};
-  std::vector<std::string> to(1);
-  for (const char c : pattern) {
-    if (op == Operator::kRegex && c == '|')
-      to.emplace_back();
-    else if (c == '?' && op == Operator::kMatch)
-      to.back() += 'x';
-    else if (std::string_view("*^$()\\+").find(c) == std::string_view::npos ||
-             (c == '+' && op == Operator::kMatch))
-      to.back() += c;
-  }
-  return to;
-}
-
-// The conditions of one rule on one field, and values to try.
-struct Choice {
-  const OpField* field = nullptr;
-  std::vector<Condition> conditions;
-  std::vector<FieldValue> values;
-
-  void add(FieldValue v) {
-    if (!base::contains(values, v)) values.push_back(std::move(v));
-  }
-};
-
-void add_values(const CallBuilder& builder, Operator op, const Condition& c, Choice& to) {
-  const auto all = [&](size_t n) {
-    for (size_t i = 0; i < n; ++i) to.add(static_cast<int64_t>(i));
-  };
-  for (const ConfigValue& v : c.values) {
-    if (to.field->type == FieldType::kWhole) {
-      const auto n = base::number<int64_t>(v.text);
-      if (!n || *n < -kMostWhole || *n > kMostWhole) continue;
-      for (const int64_t step : {0, -1, 1}) to.add(*n + step);
-    } else if (to.field->type == FieldType::kNumber) {
-      const auto n = base::number<double>(v.text);
-      if (!n || !std::isfinite(*n)) continue;
-      const double step = *n == 0 ? 0.5 : std::abs(*n) / 2;
-      for (const double at : {*n, *n - step, *n + step}) to.add(at);
-    } else {
-      if (to.field->type != FieldType::kText && to.field->axis.kind != policy::Axis::Kind::kDevice)
-        continue;
-      for (std::string& text : texts_like(op, v.text)) to.add(std::move(text));
-    }
-  }
-  switch (to.field->type) {
-    case FieldType::kSwitch: return all(2);
-    case FieldType::kWord: return all(to.field->words.size());
-    case FieldType::kDType:
-      for (const DType t : builder.dtypes(to.field->axis.field.sources[0].arg))
-        to.add(static_cast<int64_t>(t));
-      return;
-    case FieldType::kText: to.add(kOther); break;
-    case FieldType::kDevice:
-    case FieldType::kPlatform: return to.add("cpu");
-    default: break;
-  }
-  if (!to.field->axis.label.empty()) to.add(std::monostate());
-}
-
-class Sampler {
- public:
-  Sampler(const op::Program& program, const yard_op_t* op, size_t limit)
-      : program_(program), fields_(program), builder_(program, op), limit_(limit) {}
-
-  void add_defaults() {
-    const CallDefaults small{1, 128}, large{64, 4096};
-    for (size_t t = 0; t < builder_.most_dtypes(); ++t)
-      for (CallDefaults p : {small, large}) {
-        p.dtype = t;
-        add(p, {});
-      }
-    std::vector<CallDefaults> others(6, large);
-    others[0].layout = 1, others[1].layout = 2, others[2].optionals = false;
-    others[3].flags = YARD_CALL_DETERMINISTIC, others[4].flags = YARD_CALL_CAPTURING;
-    others[5].flags = YARD_CALL_INFERENCE;
-    for (const CallDefaults& p : others) add(p, {});
-  }
-
-  void add_rule(const std::string& operation, const std::vector<Condition>& conditions) {
-    if (full() || !glob_matches(operation, program_.schema().name)) return;
-    std::vector<Choice> all = choices(conditions);
-    std::vector<FieldConstraint> constraints;
-    for (const Choice& c : all) {
-      if (c.values.empty()) return;
-      constraints.push_back({c.field, find_matching(c)});
-    }
-    add({}, constraints);
-    for (size_t i = 0; i < all.size(); ++i) {
-      const FieldValue usual = constraints[i].value;
-      for (const FieldValue& v : all[i].values) {
-        constraints[i].value = v;
-        add({}, constraints);
-      }
-      constraints[i].value = usual;
-    }
-  }
-
-  std::vector<std::string> take() { return std::move(texts_); }
-
- private:
-  bool full() const { return texts_.size() >= limit_; }
-
-  void add(const CallDefaults& defaults, std::span<const FieldConstraint> constraints) {
-    if (full()) return;
-    const auto call = builder_.call(defaults, constraints);
-    if (!call) return;
-    std::string text = op::to_string(call->to_spec(program_));
-    if (seen_.insert(text).second) texts_.push_back(std::move(text));
-  }
-
-  // Empty if the op lacks a field of the rule.
-  std::vector<Choice> choices(const std::vector<Condition>& conditions) {
-    std::vector<Choice> to;
-    for (const Condition& c : conditions) {
-      const policy::SplitKey key = policy::split_key(c.key, fields_);
-      if (key.field == nullptr) return {};
-      auto it = std::find_if(to.begin(), to.end(), [&](const Choice& x) {
-        return x.field->axis.reads_same(key.field->axis) && x.field->type == key.field->type;
-      });
-      if (it == to.end()) it = to.insert(to.end(), Choice{key.field, {}, {}});
-      it->conditions.push_back(c);
-      add_values(builder_, key.op, c, *it);
-    }
-    return to;
-  }
-
-  // The first value for which a rule with the conditions on this field alone matches, or the first one.
-  FieldValue find_matching(const Choice& choice) const {
-    Config config;
-    DispatchRule rule;
-    rule.operation = program_.schema().name, rule.kernel = "*";
-    rule.conditions = choice.conditions;
-    config.dispatch_rules.push_back(std::move(rule));
-    const policy::OpRules rules = policy::compile_rules(config, program_);
-    for (const FieldValue& v : choice.values) {
-      const FieldConstraint constraint{choice.field, v};
-      const auto call = builder_.call({}, {&constraint, 1});
-      if (call &&
-          !rules.match({call->args(), call->flags(), call->device(), &call->labels()}).empty())
-        return v;
-    }
-    return choice.values[0];
-  }
-
-  const op::Program& program_;
-  policy::OpFields fields_;
-  const CallBuilder builder_;
-  const size_t limit_;
   std::vector<std::string> texts_;
   std::set<std::string> seen_;
 };

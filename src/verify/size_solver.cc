@@ -78,24 +78,17 @@ op::Compare mirrored(op::Compare c) {
 // A value v, at or near the edge, for which `factor * v c bound` holds.
 std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64_t now,
                              Random& random) {
-  const int64_t down = bound >= 0 ? bound / factor : -1;  // sizes are not negative
-  const int64_t up = bound > 0 ? (bound + factor - 1) / factor : 0;
-  const auto at_most = [&](int64_t most) -> std::optional<int64_t> {
-    if (most < 0) return std::nullopt;
-    if (random.below(2) == 0) return most;
-    return static_cast<int64_t>(random.below(static_cast<uint64_t>(most) + 1));
-  };
-  switch (c) {
-    case op::Compare::kEq:
-      if (bound < 0 || bound % factor != 0) return std::nullopt;
-      return bound / factor;
-    case op::Compare::kNe: return now + 1;
-    case op::Compare::kLe: return at_most(down);
-    case op::Compare::kLt: return at_most(bound > 0 ? (bound - 1) / factor : -1);
-    case op::Compare::kGe: return up + static_cast<int64_t>(random.below(2));
-    case op::Compare::kGt: return (bound >= 0 ? bound / factor + 1 : 0);
-  }
-  return std::nullopt;
+  if (c == op::Compare::kNe) return now + 1;
+  if (c == op::Compare::kLt) return solve(factor, op::Compare::kLe, bound - 1, now, random);
+  if (c == op::Compare::kGt) return solve(factor, op::Compare::kGe, bound + 1, now, random);
+  if (c == op::Compare::kGe)
+    return (std::max<int64_t>(bound, 0) + factor - 1) / factor +
+           static_cast<int64_t>(random.below(2));
+  // Sizes are not negative.
+  if (bound < 0 || (c == op::Compare::kEq && bound % factor != 0)) return std::nullopt;
+  const int64_t most = bound / factor;
+  if (c == op::Compare::kEq || random.below(2) == 0) return most;
+  return static_cast<int64_t>(random.below(static_cast<uint64_t>(most) + 1));
 }
 
 }  // namespace

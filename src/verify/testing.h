@@ -12,9 +12,9 @@
 
 #include "op/call.h"
 #include "registry/testing.h"
-#include "verify/call_copy.h"
 #include "verify/conformance.h"
 #include "verify/elements.h"
+#include "verify/parsed_call.h"
 
 namespace yard::verification::testing {
 

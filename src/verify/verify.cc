@@ -13,10 +13,10 @@
 #include "functions/functions.h"
 #include "op/call.h"
 #include "plugin/loader.h"
-#include "verify/call_copy.h"
 #include "verify/canary.h"
 #include "verify/conformance.h"
 #include "verify/kernel_runner.h"
+#include "verify/parsed_call.h"
 
 namespace yard {
 namespace {
@@ -147,16 +147,16 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
   YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
   YARD_RETURN_IF_ERROR(expected.fill(dump.inputs));
   // The oracle runs first: it rejects inputs that are invalid, such as indices beyond a table.
-  if (Status ran = oracle.run(call, expected); !ran.ok())
+  if (Status ran = oracle.run(call.flags(), expected); !ran.ok())
     return std::move(ran).note("while running the kernel that is right");
 
   CanaryReplay to;
   to.op = op.name, to.kernel = tried->id, to.against = right->id, to.call = parsed.text;
-  to.status = candidate.run(call, results);
+  to.status = candidate.run(call.flags(), results);
   to.damage = results.damage();
   if (to.status.ok())
     to.difference = verification::compare_results(
-        op, results, expected, verification::tolerances_of(op, dump.rtol, dump.atol));
+        op, results.written(), expected, verification::tolerances_of(op, dump.rtol, dump.atol));
   return to;
 }
 
@@ -171,6 +171,12 @@ size_t VerifyReport::failed() const noexcept {
 size_t VerifyReport::broken() const noexcept {
   return static_cast<size_t>(
       std::ranges::count(functions, FunctionReport::State::kBroken, &FunctionReport::state));
+}
+
+bool VerifyReport::any_passed() const noexcept {
+  return std::ranges::any_of(kernels, [](const KernelReport& k) { return k.passed > 0; }) ||
+         std::ranges::any_of(functions,
+                             [](const FunctionReport& f) { return f.samples > f.broken; });
 }
 
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
@@ -224,7 +230,7 @@ Result<Difference> compare_results(const Runtime& runtime, std::string_view op,
   return base::or_out_of_memory([&]() -> Result<Difference> {
     YARD_ASSIGN_OR_RETURN(const auto site, runtime.core().sites.find(op));
     const registry::Op& o = *site.snapshot->state->op_records.find(op)->second->op;
-    return verification::compare_results(o, found, expected, o.tolerances);
+    return verification::compare_results(o, found.written(), expected, o.tolerances);
   });
 }
 

@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "verify/call_copy.h"
+#include "verify/parsed_call.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "op/call_spec.h"
+#include "verify/elements.h"
 
 namespace yard::verification {
 namespace {
-
-// Calls f(tensor, place in its list or -1, parameter) for every tensor.
-template <class F>
-void for_each_tensor(const op::Program& program, const yard_value_t* args, const F& f) {
-  for (uint32_t i = 0; i < program.arg_count(); ++i) {
-    const op::Param& p = program.schema().params[i];
-    if (args[i].tag == YARD_TAG_TENSOR) f(*args[i].u.tensor, -1, p);
-    if (args[i].tag != YARD_TAG_LIST) continue;
-    for (uint32_t k = 0; k < args[i].count; ++k) f(*args[i].u.list[k], static_cast<int>(k), p);
-  }
-}
-
-std::string name_of(const op::Param& p, int item) {
-  return item < 0 ? p.name : fmt::format("{}[{}]", p.name, item);
-}
 
 ParsedTensor parsed_tensor(const yard_tensor_t& t) {
   const op::TensorSpec spec = op::spec_of(t);
@@ -105,6 +91,10 @@ ParsedCall parsed_call(const op::Program& program, const op::Call& call) {
   return to;
 }
 
+std::string tensor_name(const std::string& param, int item) {
+  return item < 0 ? param : fmt::format("{}[{}]", param, item);
+}
+
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept {
   bool host = true;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
@@ -127,64 +117,10 @@ std::optional<NotFiniteArg> first_not_finite(const op::Program& program, const y
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int item, const op::Param& p) {
     if (to || !(written ? p.is_written() : !p.is_output())) return;
     if (const auto first = first_not_finite(TensorView(t)))
-      to = {fmt::format("{}[{}]", name_of(p, item), fmt::join(first->index, ",")), first->value};
+      to = {fmt::format("{}[{}]", tensor_name(p.name, item), fmt::join(first->index, ",")),
+            first->value};
   });
   return to;
-}
-
-const yard_tensor_t* CallCopy::add(const yard_tensor_t& t, std::string name,
-                                   const op::Param& param) {
-  const TensorView original(t);
-  const Copy& copy = copies_.emplace_back(
-      Copy{original, Buffer(original, op::spec_of(t).align, param.is_written()), std::move(name),
-           !param.is_output(), param.is_written()});
-  if (copy.read) copy_elements(original, copy.buffer.view());
-  return &copy.buffer.view().c();
-}
-
-CallCopy::CallCopy(const op::Program& program, const yard_value_t* args, bool outputs)
-    : count_(program.arg_count()) {
-  for (uint32_t i = 0; i < count_; ++i) {
-    const op::Param& p = program.schema().params[i];
-    if (p.is_output() && !outputs) continue;
-    args_[i] = args[i];
-    if (args[i].tag == YARD_TAG_TENSOR) args_[i].u.tensor = add(*args[i].u.tensor, p.name, p);
-    if (args[i].tag != YARD_TAG_LIST) continue;
-    auto& list = lists_.emplace_back();
-    for (uint32_t k = 0; k < args[i].count; ++k)
-      list.push_back(add(*args[i].u.list[k], name_of(p, static_cast<int>(k)), p));
-    args_[i].u.list = list.data();
-  }
-}
-
-void CallCopy::save_inputs() {
-  for (Copy& c : copies_)
-    if (c.read && c.written) c.buffer.save();
-}
-
-std::vector<TensorBytes> CallCopy::inputs() const {
-  std::vector<TensorBytes> to;
-  for (const Copy& c : copies_) {
-    if (!c.read) continue;
-    c.buffer.restore();
-    to.push_back({c.name, packed_elements(c.buffer.view())});
-  }
-  return to;
-}
-
-std::vector<CallTensors::Written> CallCopy::written(bool originals) const {
-  uint64_t read = 0;
-  for (const Copy& c : copies_)
-    if (c.read) read |= YARD_DTYPE_BIT(static_cast<uint32_t>(c.original.dtype()));
-  std::vector<CallTensors::Written> to;
-  for (const Copy& c : copies_)
-    if (c.written) to.push_back({c.name, originals ? &c.original : &c.buffer.view(), read});
-  return to;
-}
-
-void CallCopy::write_back() const {
-  for (const Copy& c : copies_)
-    if (c.written) copy_elements(c.buffer.view(), c.original);
 }
 
 }  // namespace yard::verification
