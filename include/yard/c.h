@@ -17,8 +17,43 @@ extern "C" {
 
 #define YARD_C_API __attribute__((visibility("default")))
 
+/* ---- Dtypes of tensors ----------------------------------------------------------------------- */
+
+#ifdef __cplusplus
+#define YARD_DTYPE(code, bits, lanes) (yard_dtype_t{code, bits, lanes})
+#else
+#define YARD_DTYPE(code, bits, lanes) ((yard_dtype_t){code, bits, lanes})
+#endif
+#define YARD_DTYPE_F64 YARD_DTYPE(2, 64, 1)
+#define YARD_DTYPE_F32 YARD_DTYPE(2, 32, 1)
+#define YARD_DTYPE_F16 YARD_DTYPE(2, 16, 1)
+#define YARD_DTYPE_BF16 YARD_DTYPE(4, 16, 1)
+#define YARD_DTYPE_F8E4M3 YARD_DTYPE(10, 8, 1)
+#define YARD_DTYPE_F8E5M2 YARD_DTYPE(12, 8, 1)
+#define YARD_DTYPE_I4 YARD_DTYPE(0, 4, 1)
+#define YARD_DTYPE_I8 YARD_DTYPE(0, 8, 1)
+#define YARD_DTYPE_I16 YARD_DTYPE(0, 16, 1)
+#define YARD_DTYPE_I32 YARD_DTYPE(0, 32, 1)
+#define YARD_DTYPE_I64 YARD_DTYPE(0, 64, 1)
+#define YARD_DTYPE_U4 YARD_DTYPE(1, 4, 1)
+#define YARD_DTYPE_U8 YARD_DTYPE(1, 8, 1)
+#define YARD_DTYPE_U16 YARD_DTYPE(1, 16, 1)
+#define YARD_DTYPE_U32 YARD_DTYPE(1, 32, 1)
+#define YARD_DTYPE_U64 YARD_DTYPE(1, 64, 1)
+#define YARD_DTYPE_BOOL YARD_DTYPE(6, 8, 1)
+/* Blocks, as in GGUF. */
+#define YARD_DTYPE_Q8_0 YARD_DTYPE(0x81, 34, 32)
+#define YARD_DTYPE_Q4_0 YARD_DTYPE(0x82, 18, 32)
+#define YARD_DTYPE_Q4_1 YARD_DTYPE(0x83, 20, 32)
+#define YARD_DTYPE_Q4_K YARD_DTYPE(0x84, 144, 256)
+#define YARD_DTYPE_Q6_K YARD_DTYPE(0x85, 210, 256)
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
 typedef struct yard_op_ref yard_op_ref_t;     /* an op; valid for the life of the process */
 typedef struct yard_instance yard_instance_t; /* an op with options and weights of its own */
+typedef struct yard_handle yard_handle_t;     /* an op whose kernel was found in advance */
+typedef struct yard_scope yard_scope_t;       /* a policy for the calls of one thread */
 
 /* What one call may ask for. Zero stands for nothing. */
 typedef struct yard_options {
@@ -62,6 +97,18 @@ YARD_C_API int32_t yard_call_named(const char* op, const yard_named_value_t* arg
                                    const yard_options_t* options, yard_result_t* result,
                                    char* error, size_t error_size);
 
+/* A handle for calls on tensors of one form: dtypes, shapes, strides and alignment of data. It
+ * follows changes. `args` are as for yard_call; scalars may be absent (tag NONE). NULL and a
+ * message if they do not fit the op. */
+YARD_C_API yard_handle_t* yard_bind(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
+                                    char* error, size_t error_size);
+/* Checks the tags, and that tensors are there and have data. The caller is responsible for their
+ * form and for what the schema says of scalars. Any thread may call. */
+YARD_C_API int32_t yard_call_handle(const yard_handle_t* handle, const yard_value_t* args,
+                                    uint32_t count, char* error, size_t error_size);
+/* No call may use it any more. NULL is accepted. */
+YARD_C_API void yard_free_handle(yard_handle_t* handle);
+
 /* An instance for yard_options_t. NULL and a message if the op is unknown or no kernel accepts the
  * options. The kernel that serves a call keeps its state. */
 YARD_C_API yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
@@ -83,6 +130,24 @@ YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* opt
  * */
 YARD_C_API int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
                                 size_t json_size, size_t* needed, char* error, size_t error_size);
+
+/* ---- Policy and rules ------------------------------------------------------------------------ */
+
+/* Each takes YAML (docs/reference/rules.md) as a text or as the path of a file; the other is NULL.
+ *
+ * Of a policy, the sections `policy`, `kernel_locks`, `kernel_denies` and `kernel_allows` count;
+ * any other is an error. yard_set_policy replaces the policy that the program set before. */
+YARD_C_API int32_t yard_set_policy(const char* yaml, const char* path, char* error,
+                                   size_t error_size);
+/* Replaces the rules in force. If they are refused, nothing changes. */
+YARD_C_API int32_t yard_load_rules(const char* yaml, const char* path, char* error,
+                                   size_t error_size);
+/* Calls of this thread are in the scope until the thread leaves it, in addition to the scopes that
+ * it is in. NULL and a message if the policy is invalid. */
+YARD_C_API yard_scope_t* yard_enter_scope(const char* yaml, const char* path, char* error,
+                                          size_t error_size);
+/* Leaves and frees the scope that this thread entered last; any other is an error. */
+YARD_C_API int32_t yard_leave_scope(yard_scope_t* scope, char* error, size_t error_size);
 
 /* Registers all that a descriptor lists, or nothing. */
 YARD_C_API int32_t yard_register(const yard_plugin_t* plugin, char* error, size_t error_size);

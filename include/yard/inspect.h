@@ -26,6 +26,8 @@ class YARD_API InspectClient {
     int64_t pid = 0;
     std::string program, socket;  // paths
     std::chrono::system_clock::time_point started;
+    std::string hello = {};    // the answer to `hello`; empty if there was none in time
+    std::string problem = {};  // why there was none; empty if the process answers
   };
 
   // To a process of this user; root may name any. `timeout` is for connecting and for each answer.
@@ -46,7 +48,9 @@ class YARD_API InspectClient {
   std::unique_ptr<Parts> parts_;
 };
 
-// The processes of this user that answer within a second. Removes sockets of ended processes.
-YARD_API std::vector<InspectClient::Target> inspect_targets();
+// The processes of this user, also those that do not answer in time. Asks all of them at once. Removes
+// sockets of ended processes.
+YARD_API std::vector<InspectClient::Target> inspect_targets(
+    std::chrono::nanoseconds timeout = std::chrono::seconds(1));
 
 }  // namespace yard

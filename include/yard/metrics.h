@@ -61,14 +61,15 @@ struct MetricsServerSettings {
   size_t max_series = kMaxSeries;
 };
 
-// Answers GET /metrics on its own threads. The runtime must outlive it. A forked copy is silent.
+// Answers GET /metrics on its own thread, and lets no slow or idle client keep others waiting. The
+// runtime must outlive it. A forked copy is silent.
 class MetricsServer {
  public:
   YARD_API static Result<MetricsServer> start(const Runtime& runtime,
                                               const MetricsServerSettings& settings = {});
   MetricsServer(MetricsServer&&) = default;
   MetricsServer& operator=(MetricsServer&&) = default;
-  ~MetricsServer() = default;  // waits up to two seconds for answers in progress
+  ~MetricsServer() = default;  // waits for a page that is being made; closes connections
 
   const std::string& address() const noexcept { return address_; }  // with the port in use
 

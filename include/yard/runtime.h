@@ -35,6 +35,9 @@ struct RuntimeSettings {
   std::map<std::string, ModeProvider, std::less<>> modes = {};
   // Whether live control (inspect.h) reaches it; never in privileged processes.
   bool inspect = true;
+  // Rule files may have recordings and dumps written below this folder only. Empty: YARD_OUTPUT_DIRECTORY, or the folder of
+  // the rule file.
+  std::string output_directory = {};
 };
 
 class YARD_API Runtime {

@@ -16,6 +16,7 @@
 #endif
 
 #include <yard/abi.h>
+#include <yard/detail/exceptions.h>
 
 #include <cassert>
 #include <optional>
@@ -75,8 +76,9 @@ class [[nodiscard]] Status {
   YARD_API Status&& note(std::string text) &&;
   YARD_API Status& note(std::string text) &;
 
-  void or_throw() const {
-    if (rep_ != nullptr) throw_error();
+  // Throws yard::Error. In builds with -fno-exceptions it ends the program with the message.
+  YARD_MODE_TAG void or_throw() const {
+    if (rep_ != nullptr) YARD_EXCEPTIONS ? throw_error() : end_program();
   }
   void ignore() const noexcept {}  // says that a failure does not matter
 
@@ -101,6 +103,7 @@ class [[nodiscard]] Status {
   YARD_API static Rep* copy(Rep& rep);
   YARD_API static void destroy(Rep* rep) noexcept;
   [[noreturn]] YARD_API void throw_error() const;
+  [[noreturn]] YARD_API void end_program() const;
   Rep* rep_ = nullptr;
 };
 
@@ -133,10 +136,11 @@ class [[nodiscard]] Result {
   const Status& status() const& noexcept { return status_; }
   Status&& status() && noexcept { return std::move(status_); }
 
-  T& value() & { return check(), *value_; }
-  const T& value() const& { return check(), *value_; }
-  T&& value() && { return check(), std::move(*value_); }
-  void or_throw() const { check(); }
+  // These do what Status::or_throw() does.
+  YARD_MODE_TAG T& value() & { return check(), *value_; }
+  YARD_MODE_TAG const T& value() const& { return check(), *value_; }
+  YARD_MODE_TAG T&& value() && { return check(), std::move(*value_); }
+  YARD_MODE_TAG void or_throw() const { check(); }
 
   // Only when ok().
   T& operator*() & noexcept { return *value_; }
@@ -146,7 +150,7 @@ class [[nodiscard]] Result {
   const T* operator->() const noexcept { return &*value_; }
 
  private:
-  void check() const {
+  YARD_MODE_TAG void check() const {
     if (!value_) status_.or_throw();
   }
   std::optional<T> value_;

@@ -12,14 +12,12 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "inspect/commands.h"
-#include "policy/config_keys.h"
+#include "policy/config_rows.h"
 #include "policy/fields.h"
 #include "rules/rules.h"
 
 namespace yard::inspect {
 namespace {
-
-using base::JsonObject;
 
 // ---- Policy ----
 
@@ -28,29 +26,33 @@ Result<Changed> put_policy(const Subject& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
   return Changed{
-      JsonObject().add("policy", yard::to_string(s.runtime.policy())).text(),
+      object("policy", yard::to_string(s.runtime.policy())),
       [before = std::move(before)](const Subject& to) { return to.runtime.set_policy(before); }};
 }
 
 Result<Changed> policy_set(const Subject& s, const Json& args) {
   const Json* const fields = find(args, "fields");
   if (fields == nullptr || fields->empty())
-    return invalid("fields", "an object with fields of a policy", "none");
+    return invalid("fields", "an object with fields of a policy", fields);
   // Fields have the grammar of rule files, except that null removes one.
   Json given = Json::object();
+  std::vector<std::string> known, removed;
   for (const auto& [key, value] : fields->items())
-    if (!value.is_null()) given[key] = value;
-  const ConfigReading reading =
+    if (value.is_null())
+      removed.push_back(key);
+    else
+      given[key] = value;
+  ConfigReading reading =
       parse_config(fmt::format(R"({{"version": "1.0", "policy": {}}})", to_text(given)), "request");
+  const auto checked = s.rules.compile(reading);  // a mistyped op or kernel would have no effect
   YARD_RETURN_IF_ERROR(rules::first_error(reading.problems));
   Policy next = s.core.snapshot()->policy->set;
-  std::vector<std::string> known;
   policy::visit_fields<Policy>([&](const auto& row) {
     if (row.section != nullptr) return;
     known.emplace_back(row.name);
-    if (fields->contains(row.name)) next.*row.member = reading.config.policy.*row.member;
+    if (fields->contains(row.name)) next.*row.member = checked->config.policy.*row.member;
   });
-  for (const auto& [key, value] : fields->items())
+  for (const std::string& key : removed)
     if (!base::contains(known, key))
       return invalid("field", base::one_of(known), base::excerpt(key));
   return put_policy(s, std::move(next));
@@ -60,38 +62,42 @@ Result<Changed> policy_reset(const Subject& s, const Json&) { return put_policy(
 
 // ---- Rules ----
 
-// Puts back the rules that were in force, or none if there were none.
-class Restore {
- public:
-  explicit Restore(const Subject& s)
-      : before_(s.rules.standing()),
-        config_(std::make_shared<const Config>(s.runtime.rules().config())) {}
-
-  const Config& config() const noexcept { return *config_; }
-
-  Status operator()(const Subject& s) const {
-    const rules::Rules::Standing now = s.rules.standing();
+// Puts back the rules that are in force now, or none if there are none.
+Undo restore_rules(const Subject& of) {
+  return [before = of.rules.standing(), config = of.runtime.rules().config()](const Subject& s) {
+    const std::string now = s.rules.standing().watched;
     // The file that was watched may have other rules by now.
-    if (before_.watched_for_file && !before_.watched.empty() && now.watched != before_.watched)
-      return s.runtime.rules().load(before_.watched);
-    if (!before_.rules && before_.watched.empty()) return s.runtime.rules().load("");
-    if (before_.watched.empty() && !now.watched.empty()) s.runtime.rules().unwatch();
-    return s.rules.change(*config_, fmt::format("undo, as version {}", before_.version), nullptr);
-  }
+    if (before.watched_for_file && !before.watched.empty() && now != before.watched)
+      return s.runtime.rules().load(before.watched);
+    if (!before.rules && before.watched.empty()) return s.runtime.rules().load("");
+    if (before.watched.empty() && !now.empty()) s.runtime.rules().unwatch();
+    return s.rules.change(config, fmt::format("undo, as version {}", before.version), nullptr);
+  };
+}
 
- private:
-  rules::Rules::Standing before_;
-  std::shared_ptr<const Config> config_;
-};
-
-std::string rules_effect(const Subject& s, const std::vector<ConfigProblem>& problems) {
+// Calls change(&problems), which changes the rules.
+template <class F>
+Result<Changed> change_rules(const Subject& s, const F& change) {
+  Undo restore = restore_rules(s);
+  std::vector<ConfigProblem> problems;
+  YARD_RETURN_IF_ERROR(change(&problems));
   const rules::Rules::Standing now = s.rules.standing();
-  JsonObject to;
-  to.add("version", now.version).add("source", now.source);
-  to.add("rollout", s.core.snapshot()->policy->rollout != nullptr);
-  std::vector<std::string> texts;
-  for (const ConfigProblem& p : problems) texts.push_back(yard::to_string(p));
-  return to.add_json("problems", base::json_strings(texts)).text();
+  const bool rollout = s.core.snapshot()->policy->rollout != nullptr;
+  const auto problem_text = [](const ConfigProblem& p) { return yard::to_string(p); };
+  return Changed{object("version", now.version, "source", now.source, "rollout", rollout,
+                        "problems", each(problems, problem_text)),
+                 std::move(restore)};
+}
+
+Result<Changed> config_load(const Subject& s, const Json& args) {
+  return change_rules(
+      s, [&](auto* problems) { return s.runtime.rules().load(text(args, "path"), problems); });
+}
+
+Result<Changed> config_rollback(const Subject& s, const Json& args) {
+  const auto version = args.at("version").get<uint64_t>();
+  return change_rules(
+      s, [&](auto* problems) { return s.runtime.rules().roll_back(version, problems); });
 }
 
 // `hidden=5120,tenant=B`. A value with `|` is a list: `tenant=A|B`.
@@ -132,11 +138,22 @@ struct Denial {
     return to;
   }
 
-  // Returns false if it is there already.
-  bool add_to(Config& config) const {
-    for (const auto* list : places(config))
-      if (std::ranges::find(*list, rule.deny[0].id, &KernelRef::id) != list->end()) return false;
-    if (is_about_all_calls()) return config.kernel_denies.push_back(rule.deny[0]), true;
+  // Adds or removes it. Returns false if nothing had to be changed.
+  bool set(Config& config, bool denied) const {
+    const KernelRef& kernel = rule.deny[0];
+    const auto lists = places(config);
+    if (!denied) {
+      size_t removed = 0;
+      for (auto* list : lists)
+        removed += std::erase_if(*list, [&](const KernelRef& k) { return k.id == kernel.id; });
+      std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
+        return is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
+      });
+      return removed > 0;
+    }
+    for (const auto* list : lists)
+      if (std::ranges::find(*list, kernel.id, &KernelRef::id) != list->end()) return false;
+    if (is_about_all_calls()) return config.kernel_denies.push_back(kernel), true;
     config.dispatch_rules.push_back(rule);
     std::vector<std::string>& labels = config.settings.labels;
     for (const Condition& c : rule.conditions)
@@ -144,16 +161,6 @@ struct Denial {
           !label.empty() && !base::contains(labels, label))
         labels.push_back(label);
     return true;
-  }
-  // Returns false if it is not there.
-  bool remove_from(Config& config) const {
-    size_t removed = 0;
-    for (auto* list : places(config))
-      removed += std::erase_if(*list, [&](const auto& k) { return k.id == rule.deny[0].id; });
-    std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
-      return is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
-    });
-    return removed > 0;
   }
 };
 
@@ -167,12 +174,13 @@ std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
 }
 
 // The undo restores the rules, or does the opposite if the rules have changed since.
-Result<Changed> change_denial(const Subject& s, const Json& args, bool deny) {
+template <bool kDeny>
+Result<Changed> change_denial(const Subject& s, const Json& args) {
   const std::string kernel = text(args, "kernel"), op = text(args, "op"), when = text(args, "when");
   const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
   const auto known = kernel_ids(s, op);
   // A mistyped kernel would deny nothing.
-  if (deny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(kernel, k); }))
+  if (kDeny && std::ranges::none_of(known, [&](const auto& k) { return glob_matches(kernel, k); }))
     return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}", of_op, kernel,
                                                base::did_you_mean(kernel, known)));
   Denial d{fmt::format("'{}'{}{}{}", kernel, of_op, when.empty() ? "" : " when ", when), {}};
@@ -180,43 +188,30 @@ Result<Changed> change_denial(const Subject& s, const Json& args, bool deny) {
   d.rule.operation = op.empty() ? "*" : op;
   d.rule.deny = {{kernel, false, {}}};
   YARD_ASSIGN_OR_RETURN(d.rule.conditions, parse_when(when));
-  const Restore restore(s);
-  Config next = restore.config(), alone;
-  if (!(deny ? d.add_to(next) : d.remove_from(next)))
-    return Status(deny ? Code::kConflict : Code::kNotFound,
-                  deny ? fmt::format("{} is denied already", d.text)
-                       : fmt::format("the rules in force have no deny of {}", d.text));
-  const std::string what = fmt::format("live {} of {}", deny ? "deny" : "allow", d.text);
-  std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.rules.change(next, what, &problems));
-  d.add_to(alone);
-  JsonObject effect;
-  effect.add_json("rules", rules_effect(s, problems)).add("statement", to_yaml(alone));
-  const auto after = std::make_shared<const Config>(std::move(next));
-  return Changed{effect.text(), [restore, d, deny, what, after](const Subject& to) {
-                   Config now = to.runtime.rules().config();
-                   if (now == *after) return restore(to);
-                   if (!(deny ? d.remove_from(now) : d.add_to(now)))
-                     return Status(Code::kConflict, "the rules have been replaced since");
-                   return to.rules.change(std::move(now), "undo of " + what, nullptr);
-                 }};
-}
-
-Result<Changed> deny(const Subject& s, const Json& args) { return change_denial(s, args, true); }
-Result<Changed> allow(const Subject& s, const Json& args) { return change_denial(s, args, false); }
-
-Result<Changed> config_load(const Subject& s, const Json& args) {
-  const Restore restore(s);
-  std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rules().load(text(args, "path"), &problems));
-  return Changed{rules_effect(s, problems), restore};
-}
-
-Result<Changed> config_rollback(const Subject& s, const Json& args) {
-  const Restore restore(s);
-  std::vector<ConfigProblem> problems;
-  YARD_RETURN_IF_ERROR(s.runtime.rules().roll_back(args.at("version").get<uint64_t>(), &problems));
-  return Changed{rules_effect(s, problems), restore};
+  Config next = s.runtime.rules().config(), alone;
+  if (!d.set(next, kDeny))
+    return Status(Code::kConflict,
+                  kDeny ? fmt::format("{} is denied already", d.text)
+                        : fmt::format("the rules in force have no deny of {}", d.text));
+  const std::string what = fmt::format("live {} of {}", kDeny ? "deny" : "allow", d.text);
+  d.set(alone, true);
+  YARD_ASSIGN_OR_RETURN(const auto moved, s.rules.dry_run(next));
+  const Json takes_over = takeover(s, moved), statement = to_yaml(alone);
+  if (const Json* const dry = find(args, "dry_run"); dry != nullptr && dry->get<bool>())
+    return Changed{.effect = object("takes_over", takes_over, "statement", statement),
+                   .dry_run = true};
+  YARD_ASSIGN_OR_RETURN(Changed changed, change_rules(s, [&](auto* problems) {
+                          return s.rules.change(next, what, problems);
+                        }));
+  changed.effect =
+      object("rules", changed.effect, "takes_over", takes_over, "statement", statement);
+  changed.undo = [d, what, next, restore = std::move(changed.undo)](const Subject& to) {
+    Config now = to.runtime.rules().config();
+    if (now == next) return restore(to);
+    if (!d.set(now, !kDeny)) return Status(Code::kConflict, "the rules have been replaced since");
+    return to.rules.change(std::move(now), "undo of " + what, nullptr);
+  };
+  return changed;
 }
 
 // ---- Breakers ----
@@ -243,8 +238,7 @@ Result<Changed> breaker(const Subject& s, const Json& args) {
     YARD_RETURN_IF_ERROR(opens               ? health.open(op, kernel, text(args, "reason"))
                          : action == "close" ? health.close(op, kernel)
                                              : health.reset(op, kernel));
-  return Changed{JsonObject().add_json("ops", base::json_strings(ops)).text(),
-                 [=](const Subject& to) -> Status {
+  return Changed{object("ops", ops), [=](const Subject& to) -> Status {
                    Health h = to.runtime.health();
                    for (const std::string& op : ops)
                      if (base::contains(open, op) != opens)
@@ -265,7 +259,7 @@ Result<Changed> log_level(const Subject&, const Json& args) {
     YARD_RETURN_IF_ERROR(set_log_level(logger, *level));
   else
     set_log_level(*level);
-  return Changed{"{}", [before](const Subject&) {
+  return Changed{Json::object(), [before](const Subject&) {
                    base::g_log_levels.store(before, std::memory_order_relaxed);
                    return Status();
                  }};
@@ -275,18 +269,18 @@ Result<Changed> record(const Subject& s, const Json& args) {
   if (const std::string now = s.runtime.recording().stats().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
   YARD_RETURN_IF_ERROR(s.runtime.recording().to(text(args, "path")));
-  return Changed{JsonObject().add("path", s.runtime.recording().stats().path).text(),
+  return Changed{object("path", s.runtime.recording().stats().path),
                  [](const Subject& to) { return to.runtime.recording().stop(); }};
 }
 
 Result<Changed> record_stop(const Subject& s, const Json&) {
   const Recording::Stats before = s.runtime.recording().stats();
-  if (before.path.empty()) return Status(Code::kNotFound, "no calls are recorded");
+  if (before.path.empty()) return Status(Code::kConflict, "no calls are recorded");
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
-  JsonObject effect;
-  effect.add("path", before.path).add("calls", before.calls).add("distinct", before.distinct);
+  const Json effect =
+      object("path", before.path, "calls", before.calls, "distinct", before.distinct);
   // A recording of that name would replace the first part.
-  return Changed{effect.text(), [path = before.path](const Subject& to) -> Status {
+  return Changed{effect, [path = before.path](const Subject& to) -> Status {
                    for (int part = 2; part <= 1000; ++part) {
                      const std::string next = fmt::format("{}.{}", path, part);
                      std::error_code ignored;
@@ -300,7 +294,8 @@ Result<Changed> record_stop(const Subject& s, const Json&) {
 Result<Changed> verbose(const Subject& s, const Json& args) {
   const int before = s.runtime.recording().verbose();
   YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(args.at("level").get<int>()));
-  return Changed{"{}", [=](const auto& to) { return to.runtime.recording().set_verbose(before); }};
+  return Changed{Json::object(),
+                 [=](const auto& to) { return to.runtime.recording().set_verbose(before); }};
 }
 
 // An answer must hold all of them.
@@ -315,7 +310,7 @@ Result<Changed> trace_start(const Subject& s, const Json& args) {
 
 Result<Changed> trace_stop(const Subject& s, const Json&) {
   YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.recording().stop_trace());
-  return Changed{std::move(trace), {}, true};
+  return Changed{{}, {}, std::move(trace)};
 }
 
 Result<Changed> stats_reset(const Subject& s, const Json&) {
@@ -327,13 +322,14 @@ Result<Changed> stats_reset(const Subject& s, const Json&) {
 
 std::vector<Command> change_commands() {
   using enum Member::Kind;
-  const std::vector<Member> denial = {{"kernel", kNeededText}, {"op"}, {"when"}};
+  const std::vector<Member> denial = {
+      {"kernel", kNeededText}, {"op"}, {"when"}, {"dry_run", kSwitch}};
   const std::vector<Member> of_breaker = {
       {"action", kNeededText}, {"op"}, {"kernel", kNeededText}, {"reason"}};
   return {{"policy.set", {{"fields", kObject}}, nullptr, policy_set},
           {"policy.reset", {}, nullptr, policy_reset},
-          {"deny", denial, nullptr, deny},
-          {"allow", denial, nullptr, allow},
+          {"deny", denial, nullptr, change_denial<true>},
+          {"allow", denial, nullptr, change_denial<false>},
           {"breaker", of_breaker, nullptr, breaker},
           {"config.load", {{"path", kPath}}, nullptr, config_load},
           {"config.rollback", {{"version", kNeededNumber, 1}}, nullptr, config_rollback},

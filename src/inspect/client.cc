@@ -2,7 +2,6 @@
 // The client of yard/inspect.h.
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include "base/results.h"
@@ -24,8 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using inspect::Time;
-
-constexpr auto kListing = std::chrono::seconds(1);
 
 Status closed(int64_t pid) {
   return Status(Code::kNotFound, fmt::format("process {} has closed the connection", pid));
@@ -109,56 +105,47 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
                             pid, kInspectMostAnswer));
 }
 
-// Reads the answer to `hello`.
-std::optional<InspectClient::Target> target_of(int64_t pid, const std::string& path,
-                                               std::string_view answer) {
-  using std::chrono::system_clock;
-  try {
-    const inspect::Json result = inspect::Json::parse(answer).at("result");
-    const std::chrono::duration<double> started(
-        std::clamp(result.at("started").get<double>(), 0.0, 9e9));
-    return InspectClient::Target{
-        pid, result.at("program").get<std::string>(), path,
-        system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(started))};
-  } catch (const inspect::Json::exception&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
-std::vector<InspectClient::Target> inspect_targets() {
+std::vector<InspectClient::Target> inspect_targets(std::chrono::nanoseconds timeout) {
+  using std::chrono::system_clock;
   struct Asked {
-    int64_t pid;
-    std::string path;
-    base::File socket;
+    InspectClient::Target target;
+    Result<base::File> socket;
   };
   const uid_t user = ::geteuid();
-  const Time until = Clock::now() + kListing;
+  const Time until = Clock::now() + timeout;
   const std::string hello =
       fmt::format(R"({{"v": {}, "id": 0, "command": "hello"}})", kInspectVersion);
   std::vector<Asked> asked;
   for (const std::string& directory : inspect::directories(user)) {
-    struct stat info;
-    if (::lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != user)
-      continue;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-      const std::string path = entry.path().string();
-      const auto pid = inspect::process_of(entry.path().filename().string());
+    if (!inspect::is_directory_of(user, directory)) continue;
+    inspect::remove_stale(directory);
+    for (const std::string& name : base::names_in(directory)) {
+      const auto pid = inspect::process_of(name);
       if (!pid) continue;
-      auto socket = open(path, user, *pid, Clock::now());
-      if (socket.ok() && send_line(*socket, hello, *pid, Clock::now()).ok())
-        asked.push_back({*pid, path, *std::move(socket)});
-      else if (socket.status().code() == Code::kNotFound &&
-               ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH)
-        ::unlink(path.c_str());  // the process is gone
+      InspectClient::Target t{*pid, inspect::program_of(*pid), directory + "/" + name, {}, {}, {}};
+      const std::chrono::duration<double> started(inspect::start_time_of(*pid));
+      t.started += std::chrono::duration_cast<system_clock::duration>(started);
+      auto socket = open(t.socket, user, *pid, Clock::now());
+      if (socket.ok())
+        if (Status sent = send_line(*socket, hello, *pid, Clock::now()); !sent.ok())
+          socket = std::move(sent);
+      // A process that has no socket behind its file is another one that has got the same number.
+      if (socket.ok() || socket.status().code() == Code::kDeadline)
+        asked.push_back({std::move(t), std::move(socket)});
     }
   }
   std::vector<InspectClient::Target> to;
-  for (const Asked& a : asked)
-    if (const auto line = read_line(a.socket, a.pid, until); line.ok())
-      if (auto target = target_of(a.pid, a.path, *line)) to.push_back(*std::move(target));
+  for (Asked& a : asked) {
+    auto line = a.socket.ok() ? read_line(*a.socket, a.target.pid, until)
+                              : Result<std::string>(a.socket.status());
+    if (line.ok())
+      a.target.hello = *std::move(line);
+    else
+      a.target.problem = line.status().message();
+    to.push_back(std::move(a.target));
+  }
   std::ranges::sort(to, {}, &InspectClient::Target::pid);
   return to;
 }

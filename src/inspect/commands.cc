@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live control of a process: its runtimes, its server, its commands and the changes that clients made.
+// Live control of a process: its runtimes, its server, its commands, and undo of the changes that clients made.
 #include "inspect/commands.h"
 
 #include <fmt/format.h>
@@ -7,32 +7,24 @@
 #include <yard/version.h>
 
 #include <algorithm>
-#include <atomic>
-#include <ctime>
-#include <filesystem>
-#include <fstream>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "base/lists.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
+#include "inspect/server.h"
 #include "plugin/scan.h"
 
 namespace yard::inspect {
 namespace {
 
-constexpr size_t kMostChanges = 256;
-
-// A change that a client made.
+// What an event about a change of a client remembers.
 struct Change {
-  uint64_t runtime;
-  std::string text;       // "change 3: deny {...}"
-  base::JsonObject json;  // without "undone"
-  Undo undo;
-  bool undone = false;
-
-  std::string to_json() const { return base::JsonObject(json).add("undone", undone).text(); }
+  Json args, who;
+  Undo undo;  // null if the change cannot be undone
 };
 
 void serve();
@@ -40,24 +32,18 @@ void serve();
 struct Process {
   base::Mutex lock{base::Rank::kRuntimes};
   base::Condition changed;
-  std::vector<LiveControl*> runtimes;  // the shared one first
-  std::thread::id runner;              // the thread that runs a command
-  bool stopping = false;               // the server is being stopped, without the lock
+  std::vector<LiveControl*> runtimes;
+  std::thread::id runner;  // the thread that runs a command
+  bool stopping = false;   // the server is being stopped, without the lock
   std::unique_ptr<Server> server;
 
   // Used by the server's thread only.
   Peer client;  // sent the command that runs
-  std::unique_ptr<std::vector<Change>> changes = std::make_unique<std::vector<Change>>();
-  uint64_t last_change = 0;
 
   base::InChild in_child{[this] {
     runner = {};
     stopping = false;
-    last_change = 0;
-    // The parent's thread may have been using these.
-    (void)server.release();
-    (void)changes.release();
-    changes = std::make_unique<std::vector<Change>>();
+    (void)server.release();  // the parent's thread may have been using it
     if (!runtimes.empty()) base::at_next_call(serve);
   }};
 };
@@ -69,13 +55,20 @@ void serve() {
   Process& p = process();
   std::unique_lock lock(p.lock);
   if (p.stopping || p.server != nullptr || p.runtimes.empty() || plugin::privileged()) return;
-  auto server = base::or_out_of_memory(
-      [] { return Server::start(directories(::geteuid())[0], handle_request); });
+  std::string directory, why_not;
+  // Without memory the next call tries again (base/tasks.h).
+  auto server = [&]() -> Result<std::unique_ptr<Server>> {
+    YARD_ASSIGN_OR_RETURN(directory, own_directory(why_not));
+    return Server::start(directory, handle_request);
+  }();
   if (server.ok()) p.server = *std::move(server);
   lock.unlock();
   if (!server.ok())
     base::log(LogLevel::kInfo, "inspect",
               fmt::format("no live control: {}", server.status().message()));
+  else if (!why_not.empty())
+    base::log(LogLevel::kWarn, "inspect",
+              fmt::format("live control uses {}: {}", directory, why_not));
 }
 
 // Lives while a command runs. No runtime ends meanwhile.
@@ -90,46 +83,22 @@ struct Running {
   }
 };
 
+// The shared runtime comes first, the others in the order in which they were made.
 std::vector<const Subject*> subjects() {
   const std::lock_guard lock(process().lock);
   std::vector<const Subject*> to;
   for (const LiveControl* r : process().runtimes) to.push_back(&r->subject());
+  std::ranges::sort(to, {}, [](const Subject* s) { return std::pair(!s->shared, s->id); });
   return to;
 }
 
-std::string program_of(pid_t process) {
-  std::error_code unknown;
-  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process), unknown).string();
-}
-
-// When this process was started, in seconds since 1970. Returns 0 if the system does not tell.
-double started() {
-  std::ifstream file("/proc/self/stat");
-  std::string text;
-  std::getline(file, text);
-  // Fields are counted after the name, which is in parentheses. This one is in ticks since the system was booted.
-  constexpr size_t kStart = 20;
-  const auto fields = base::split(std::string_view(text).substr(text.rfind(')') + 1), ' ');
-  const auto ticks = fields.size() > kStart ? base::number<double>(fields[kStart]) : std::nullopt;
-  struct timespec up;
-  if (!ticks || ::clock_gettime(CLOCK_BOOTTIME, &up) != 0) return 0;
-  const double age = static_cast<double>(up.tv_sec) + static_cast<double>(up.tv_nsec) * 1e-9 -
-                     *ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return seconds_since_1970(std::chrono::system_clock::now()) - age;
-}
-
-Result<std::string> hello(const Subject&, const Json&) {
-  std::vector<std::string> runtimes;
-  for (const Subject* s : subjects()) {
-    base::JsonObject o;
-    o.add("id", s->id).add("generation", s->core.snapshot()->generation).add("shared", s->shared);
-    runtimes.push_back(o.text());
-  }
-  base::JsonObject to;
-  to.add("pid", ::getpid()).add("program", program_of(::getpid()));
-  to.add("version", YARD_VERSION).add("started", started());
-  to.add_json("runtimes", base::json_list(runtimes));
-  return to.add("user", ::geteuid()).text();
+Result<Json> hello(const Subject&, const Json&) {
+  const Json runtimes = each(subjects(), [](const Subject* s) {
+    const uint64_t generation = s->core.snapshot()->generation;
+    return object("id", s->id, "generation", generation, "shared", s->shared);
+  });
+  return object("pid", ::getpid(), "program", program_of(::getpid()), "version", YARD_VERSION,
+                "started", start_time_of(::getpid()), "runtimes", runtimes, "user", ::geteuid());
 }
 
 std::string client_text() {
@@ -139,62 +108,141 @@ std::string client_text() {
                      program.empty() ? "" : fmt::format(" ({})", base::printable(program, 200)));
 }
 
-void log_change(std::string text) { base::log_event(LogLevel::kWarn, "inspect", std::move(text)); }
+// Records what a client did, or why that was refused, and logs it as a warning. Returns the id of the event.
+uint64_t tell(base::Event event, const Status& refused = {}) {
+  if (!refused.ok()) {
+    event.kind = &base::event::kChangeRefused, event.number = 0;
+    event.reason += fmt::format(" was refused: {}", refused.message());
+  }
+  std::string text = fmt::format("{} {} by {}", event.subject, event.reason, client_text());
+  const uint64_t id = base::record(std::move(event));
+  base::log_event(LogLevel::kWarn, "inspect", fmt::format("Change {}: {}", id, text));
+  return id;
+}
 
 Result<std::string> change(const Subject& s, const Command& command, const Request& request) {
-  Process& p = process();
-  const std::string args = to_text(request.args), by = client_text();
-  const std::string what = fmt::format("{} {}", request.command, base::printable(args, 500));
+  const Peer& client = process().client;
+  const base::Actor actor(client_text());
   auto changed = command.change(s, request.args);
+  base::Event event{.kind = &base::event::kChange,
+                    .runtime = s.id,
+                    .subject = request.command,
+                    .reason = base::printable(to_text(request.args), 500)};
   if (!changed.ok()) {
-    log_change(fmt::format("{} by {} was refused: {}", what, by, changed.status().message()));
+    tell(std::move(event), changed.status());
     return std::move(changed).status();
   }
-  const uint64_t id = ++p.last_change;
-  log_change(fmt::format("Change {}: {} by {}", id, what, by));
-  base::JsonObject peer, json;
-  peer.add("uid", p.client.user).add("pid", p.client.process);
-  peer.add_or_null("program", program_of(p.client.process));
-  json.add("id", id).add("at", seconds_since_1970(std::chrono::system_clock::now()));
-  json.add_json("who", peer.text()).add("command", request.command).add_json("args", args);
-  json.add("runtime", s.id).add("undoable", changed->undo != nullptr);
-  if (p.changes->size() >= kMostChanges) p.changes->erase(p.changes->begin());
-  p.changes->push_back(
-      {s.id, fmt::format("change {}: {}", id, what), json, std::move(changed->undo)});
-  if (changed->bare) return std::move(changed->result);
-  return base::JsonObject().add("change", id).add_json("effect", changed->result).text();
+  if (changed->dry_run) return to_line(object("change", nullptr, "effect", changed->effect));
+  const Json who = object("uid", client.user, "pid", client.process, "program",
+                          or_null(program_of(client.process)));
+  event.detail =
+      std::make_shared<const Change>(Change{request.args, who, std::move(changed->undo)});
+  const uint64_t id = tell(std::move(event));
+  if (!changed->text.empty()) return std::move(changed->text);
+  return to_line(object("change", id, "effect", changed->effect));
 }
 
-Result<std::string> undo(const Subject&, const Json&) {
-  std::vector<Change>& all = *process().changes;
-  const auto runtimes = subjects();
-  for (auto c = all.rbegin(); c != all.rend(); ++c) {
-    const auto runtime = std::ranges::find(runtimes, c->runtime, &Subject::id);
-    if (c->undone || c->undo == nullptr || runtime == runtimes.end()) continue;
-    const std::string by = client_text();
-    if (Status status = c->undo(**runtime); !status.ok()) {
-      log_change(fmt::format("undo of {} by {} was refused: {}", c->text, by, status.message()));
-      return status.note(fmt::format("while taking back {}", c->text));
-    }
-    log_change(fmt::format("Undone by {}: {}", by, c->text));
-    c->undone = true;
-    return c->to_json();
+// A change that a client has made in this process, not in its parent.
+struct Made {
+  base::Event event;
+  const Change& change;  // in the event
+  bool undone;
+
+  std::string text() const {
+    return fmt::format("change {}: {} {}", event.id, event.subject, event.reason);
   }
-  return Status(Code::kNotFound, "there is no change to undo");
+  Json json() const {
+    return object("id", event.id, "at", seconds_since_1970(event.at), "who", change.who, "command",
+                  event.subject, "args", change.args, "runtime", event.runtime, "undoable",
+                  change.undo != nullptr, "undone", undone);
+  }
+};
+
+// Oldest first.
+std::vector<Made> changes_made() {
+  const std::vector<base::Event> all = base::events();
+  std::set<uint64_t> undone;
+  for (const base::Event& e : all)
+    if (e.kind == &base::event::kUndo) undone.insert(e.number);
+  std::vector<Made> to;
+  for (const base::Event& e : all)
+    if (e.kind == &base::event::kChange && e.process == ::getpid() && e.detail != nullptr)
+      to.push_back({e, *static_cast<const Change*>(e.detail.get()), undone.contains(e.id)});
+  return to;
 }
 
-Result<std::string> list_changes(const Subject&, const Json&) {
-  std::vector<std::string> all;
-  for (const Change& c : *process().changes) all.push_back(c.to_json());
-  return base::JsonObject().add_json("changes", base::json_list(all)).text();
+// What the undo of a change restores. Later changes of the same must be undone first.
+std::string restored_by(const Made& m) {
+  const std::string& command = m.event.subject;
+  if (command == "deny" || command == "allow") return fmt::format("rule {}", m.event.id);
+  if (command == "breaker") return "breaker of " + text(m.change.args, "kernel");
+  return command.substr(0, command.find('.'));
+}
+
+// Without an id, the last change that can be undone is meant.
+Result<const Made*> find_change(const std::vector<Made>& all, std::optional<uint64_t> id) {
+  std::map<std::string, uint64_t> later;  // changes that are not undone
+  for (auto m = all.rbegin(); m != all.rend(); ++m) {
+    const std::string what = restored_by(*m);
+    const bool can_be = !m->undone && m->change.undo != nullptr;
+    if (id ? m->event.id == *id : can_be) {
+      if (can_be && !later.contains(what)) return &*m;
+      return Status(
+          Code::kConflict,
+          m->text() + (m->undone ? " is undone already"
+                       : !can_be ? " cannot be undone"
+                                 : fmt::format(" was followed by change {}: undo that first",
+                                               later[what])));
+    }
+    if (can_be) later.try_emplace(what, m->event.id);
+    if (can_be && what.starts_with("rule")) later.try_emplace("config", m->event.id);
+  }
+  if (!id) return Status(Code::kConflict, "there is no change to undo");
+  return Status(Code::kNotFound, fmt::format("there is no change {}; `changes` lists them", *id));
+}
+
+Result<Json> undo(const Subject&, const Json& args) {
+  const std::vector<Made> all = changes_made();
+  std::optional<uint64_t> id;
+  if (const Json* const given = find(args, "change")) id = given->get<uint64_t>();
+  YARD_ASSIGN_OR_RETURN(const Made* const m, find_change(all, id));
+  const auto runtimes = subjects();
+  const auto runtime = std::ranges::find(runtimes, m->event.runtime, &Subject::id);
+  if (runtime == runtimes.end())
+    return Status(Code::kNotFound, fmt::format("the runtime of {} does not answer", m->text()));
+  const base::Actor actor(client_text());
+  Status status = m->change.undo(**runtime);
+  tell({.kind = &base::event::kUndo,
+        .runtime = m->event.runtime,
+        .subject = "undo",
+        .reason = m->text(),
+        .number = m->event.id},
+       status);
+  if (!status.ok()) return status.note(fmt::format("while taking back {}", m->text()));
+  Json json = m->json();
+  json["undone"] = true;
+  return json;
+}
+
+Result<Json> list_changes(const Subject&, const Json&) {
+  return object("changes", each(changes_made(), [](const Made& m) { return m.json(); }));
+}
+
+Result<Json> list_events(const Subject&, const Json& args) {
+  const Json* const after = find(args, "after");
+  const auto events = base::events(after != nullptr ? after->get<uint64_t>() : 0);
+  return object("events", each(events, event_json));
 }
 
 Result<Command> find_command(const std::string& name) {
   // These are about the process, whatever runtime the request names.
   const std::vector<Command> of_process = {
-      {"hello", {}, hello}, {"changes", {}, list_changes}, {"undo", {}, undo}};
+      {"hello", {}, hello},
+      {"changes", {}, list_changes},
+      {"events", {{"after", Member::Kind::kNumber}}, list_events},
+      {"undo", {{"change", Member::Kind::kNumber, 1}}, undo}};
   std::vector<std::string> known;
-  for (const auto& table : {of_process, query_commands(), change_commands()})
+  for (const auto& table : {of_process, query_commands(), change_commands(), plugin_commands()})
     for (const Command& c : table) {
       if (name == c.name) return c;
       known.emplace_back(c.name);
@@ -225,29 +273,27 @@ Result<std::string> handle_request(const Request& request, const Peer& who) {
   YARD_RETURN_IF_ERROR(check_members(request.args, command.parameters,
                                      fmt::format("argument of {}", request.command)));
   YARD_ASSIGN_OR_RETURN(const Subject* const s, find_runtime(request.runtime));
-  return command.query != nullptr ? command.query(*s, request.args) : change(*s, command, request);
+  if (command.change != nullptr) return change(*s, command, request);
+  YARD_ASSIGN_OR_RETURN(const Json result, command.query(*s, request.args));
+  return to_line(result);
 }
 
-std::string last_change() {
-  const std::vector<Change>& all = *process().changes;
-  return all.empty() ? "null" : all.back().to_json();
+Json last_change() {
+  const std::vector<Made> all = changes_made();
+  return all.empty() ? Json() : all.back().json();
 }
 
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-LiveControl::LiveControl(Subject subject, bool allowed) : subject_(subject) {
-  static constinit std::atomic<uint64_t> next_id{0};
-  subject_.id = next_id.fetch_add(1, std::memory_order_relaxed);
-  allow(allowed);
-}
+Json event_json(const base::Event& e) { return Json::parse(base::to_json(e)); }
+
+LiveControl::LiveControl(Subject subject, bool allowed) : subject_(subject) { allow(allowed); }
 
 void LiveControl::is_shared() {
-  Process& p = process();
-  const std::lock_guard lock(p.lock);
+  const std::lock_guard lock(process().lock);
   subject_.shared = true;
-  if (std::erase(p.runtimes, this) > 0) p.runtimes.insert(p.runtimes.begin(), this);
 }
 
 void LiveControl::allow(bool on) {
@@ -255,11 +301,7 @@ void LiveControl::allow(bool on) {
   std::unique_lock lock(p.lock);
   if (base::contains(p.runtimes, this) == on) return;
   if (on) {
-    // The shared runtime comes first, the others in the order in which they were made.
-    const auto later = std::ranges::find_if(p.runtimes, [&](const LiveControl* r) {
-      return !r->subject_.shared && r->subject_.id > subject_.id;
-    });
-    p.runtimes.insert(subject_.shared ? p.runtimes.begin() : later, this);
+    p.runtimes.push_back(this);
     lock.unlock();
     return base::at_next_call(serve);
   }
@@ -271,8 +313,7 @@ void LiveControl::allow(bool on) {
   p.stopping = true;
   auto server = std::move(p.server);
   lock.unlock();
-  server = nullptr;    // waits for its thread, unless this is it
-  p.changes->clear();  // what could undo them is gone
+  server = nullptr;  // waits for its thread, unless this is it
   lock.lock();
   p.stopping = false;
   p.changed.notify_all();

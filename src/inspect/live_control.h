@@ -17,7 +17,7 @@ struct Subject {
   Runtime& runtime;
   detail::Core& core;
   rules::Rules& rules;
-  uint64_t id = 0;
+  uint64_t id = core.id;
   bool shared = false;  // Runtime::shared()
 };
 

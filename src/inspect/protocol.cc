@@ -7,7 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "base/json.h"
 #include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
@@ -18,30 +17,31 @@ namespace {
 using enum Member::Kind;
 
 constexpr Member kRequest[] = {{"v", kNeededNumber, kInspectVersion, kInspectVersion},
-                               {"id", kAny},
+                               {"id", kId},
                                {"command", kNeededText},
                                {"args", kObject},
                                {"runtime", kNumber}};
 
-bool is_number(const Member& m) { return m.kind == kNumber || m.kind == kNeededNumber; }
-
-bool fits(const Json& value, const Member& m) {
-  if (m.kind == kAny) return true;
-  if (m.kind == kObject) return value.is_object();
-  if (is_number(m)) return value.is_number_integer() && value >= m.least && value <= m.most;
-  if (!value.is_string()) return false;
-  const std::string& text = value.get_ref<const std::string&>();
-  if (m.kind == kPath) return text.starts_with('/') && text.find('\0') == text.npos;
-  return m.kind == kText || !text.empty();
-}
-
-std::string expected(const Member& m) {
-  if (m.kind == kObject) return "an object";
-  if (m.kind == kPath) return "a path that begins with /";
-  if (!is_number(m)) return "a string";
-  if (m.most == INT64_MAX) return fmt::format("a whole number of at least {}", m.least);
-  if (m.least == m.most) return std::to_string(m.least);
-  return fmt::format("a whole number from {} to {}", m.least, m.most);
+// Returns what was expected if the value does not fit, else an empty text.
+std::string misfit(const Json& value, const Member& m) {
+  const auto unless = [](bool fits, std::string what) { return fits ? "" : std::move(what); };
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  const bool in_range = value.is_number_integer() && value >= m.least && value <= m.most;
+  switch (m.kind) {
+    case kText: return unless(value.is_string(), "a string");
+    case kNeededText: return unless(!text.empty(), "a string");
+    case kPath:
+      return unless(text.starts_with('/') && text.find('\0') == text.npos,
+                    "a path that begins with /");
+    case kSwitch: return unless(value.is_boolean(), "true or false");
+    case kObject: return unless(value.is_object(), "an object");
+    case kId: return unless(value.is_number() || value.is_string(), "a number or a string");
+    default:
+      if (m.most == INT64_MAX)
+        return unless(in_range, fmt::format("a whole number of at least {}", m.least));
+      if (m.least == m.most) return unless(in_range, std::to_string(m.least));
+      return unless(in_range, fmt::format("a whole number from {} to {}", m.least, m.most));
+  }
 }
 
 Result<Json> parse(std::string_view line) {
@@ -79,6 +79,24 @@ std::string to_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string to_line(const Json& value) {
+  const std::string lines = value.dump(0, ' ', false, Json::error_handler_t::replace);
+  std::string to;
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (lines[i] != '\n')
+      to += lines[i];
+    else if (lines[i - 1] == ',')
+      to += ' ';
+  return to;
+}
+
+Json pair_up(std::initializer_list<Json> keys_and_values) {
+  Json to = Json::object();
+  for (auto i = keys_and_values.begin(); i != keys_and_values.end(); i += 2)
+    to[i[0].get<std::string>()] = i[1];
+  return to;
+}
+
 const Json* find(const Json& object, std::string_view name) noexcept {
   const auto it = object.find(name);
   return it != object.end() && !it->is_null() ? &*it : nullptr;
@@ -110,8 +128,9 @@ Status check_members(const Json& object, std::span<const Member> members, std::s
                      base::excerpt(key) + base::did_you_mean(key, known));
   for (const Member& m : members) {
     const Json* const value = find(object, m.name);
-    const bool needed = m.kind == kNeededText || m.kind == kPath || m.kind == kNeededNumber;
-    if (value == nullptr ? needed : !fits(*value, m)) return invalid(m.name, expected(m), value);
+    if (value == nullptr && m.kind < kNeededText) continue;
+    if (const auto expected = misfit(value != nullptr ? *value : Json(), m); !expected.empty())
+      return invalid(m.name, expected, value);
   }
   return {};
 }
@@ -119,10 +138,7 @@ Status check_members(const Json& object, std::span<const Member> members, std::s
 Status parse_request(std::string_view line, Request& to) {
   YARD_ASSIGN_OR_RETURN(const Json parsed, parse(line));
   if (!parsed.is_object()) return invalid("request", "an object", &parsed);
-  if (const Json* const id = find(parsed, "id")) {
-    if (!id->is_number() && !id->is_string()) return invalid("id", "a number or a string", id);
-    to.id = *id;
-  }
+  if (const Json* const id = find(parsed, "id"); id != nullptr && id->is_primitive()) to.id = *id;
   YARD_RETURN_IF_ERROR(check_members(parsed, kRequest, "request"));
   to.command = text(parsed, "command");
   if (const Json* const runtime = find(parsed, "runtime")) to.runtime = runtime->get<int64_t>();
@@ -131,20 +147,17 @@ Status parse_request(std::string_view line, Request& to) {
 }
 
 std::string answer(const Request& request, const Result<std::string>& result) {
-  base::JsonObject to;
-  to.add("v", kInspectVersion).add_json("id", to_text(request.id)).add("ok", result.ok());
+  std::string line = fmt::format(R"({{"v": {}, "id": {}, "ok": {}, )", kInspectVersion,
+                                 to_text(request.id), result.ok());
   if (result.ok()) {
-    to.add_json("result", *result);
+    line += "\"result\": " + *result;
+    std::ranges::replace(line, '\n', ' ');  // strings have none: there it is escaped
   } else {
-    const Status& error = result.status();
-    base::JsonObject e;
-    e.add("code", yard::to_string(error.code())).add("message", error.message());
-    e.add_json("notes", base::json_strings({error.notes().begin(), error.notes().end()}));
-    to.add_json("error", e.text());
+    const Status& e = result.status();
+    line += "\"error\": " + to_line(object("code", yard::to_string(e.code()), "message",
+                                           e.message(), "notes", e.notes()));
   }
-  std::string line = to.text();
-  std::ranges::replace(line, '\n', ' ');  // strings have none: there it is escaped
-  return line;
+  return line + '}';
 }
 
 }  // namespace yard::inspect

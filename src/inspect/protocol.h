@@ -8,6 +8,7 @@
 #include <yard/status.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -27,9 +28,18 @@ struct Request {
 
 // A member of a request or of its arguments.
 struct Member {
-  // A kPath begins with '/', because the folders of client and process may differ. It is needed, and so are the kinds that
-  // say so.
-  enum class Kind : uint8_t { kText, kNeededText, kPath, kNumber, kNeededNumber, kObject, kAny };
+  // From kNeededText on the member must be there. A kPath begins with '/', because the folders of client and process may
+  // differ.
+  enum class Kind : uint8_t {
+    kText,
+    kNumber,
+    kObject,
+    kId,
+    kSwitch,
+    kNeededText,
+    kNeededNumber,
+    kPath
+  };
   const char* name = nullptr;
   Kind kind = Kind::kText;
   int64_t least = 0, most = INT64_MAX;  // of a number
@@ -43,8 +53,24 @@ Status parse_request(std::string_view line, Request& to);
 // The answer as one line without its newline. The result is JSON.
 std::string answer(const Request& request, const Result<std::string>& result);
 
-// The text of a JSON value on one line. Invalid UTF-8 is replaced.
+// The text of a JSON value on one line, without spaces. Invalid UTF-8 is replaced.
 std::string to_text(const Json& value);
+// The same with a space after each comma and colon, as answers have it.
+std::string to_line(const Json& value);
+
+Json pair_up(std::initializer_list<Json> keys_and_values);
+// Makes an object of keys and values: object("op", name, "count", 3).
+Json object(const auto&... all) { return pair_up({Json(all)...}); }
+// Makes an array of json_of(item) for each item.
+template <class List, class F>
+Json each(const List& list, const F& json_of) {
+  Json to = Json::array();
+  for (const auto& item : list) to.push_back(json_of(item));
+  return to;
+}
+// Returns null if the text is empty.
+inline Json or_null(std::string text) { return text.empty() ? Json() : Json(std::move(text)); }
+
 // Returns null if the object has no such member, or if its value is null.
 const Json* find(const Json& object, std::string_view name) noexcept;
 // Returns the text of a member that is a string, or an empty text if there is none.

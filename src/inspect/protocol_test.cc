@@ -67,7 +67,7 @@ TEST(Request, AnswersAreOneLineAndNameTheRequest) {
   s.note("a note");
   const std::string line = answer(r, s);
   EXPECT_EQ(line, R"({"v": 1, "id": 7, "ok": false, "error": {"code": "not_found", )"
-                  R"("message": "no \"x\"\u000a", "notes": ["a note"]}})");
+                  R"("message": "no \"x\"\n", "notes": ["a note"]}})");
   EXPECT_TRUE(Json::accept(line));
 }
 

@@ -16,43 +16,25 @@
 namespace yard::inspect {
 namespace {
 
-using base::JsonObject;
-
-template <class List, class F>
-std::string each(const List& list, const F& json_of) {
-  std::vector<std::string> to;
-  for (const auto& item : list) to.push_back(json_of(item));
-  return base::json_list(to);
-}
-
-std::string kernel_json(const KernelInfo& k) {
-  JsonObject o;
-  o.add("id", k.id).add("kind", yard::to_string(k.kind)).add_or_null("vendor", k.vendor);
-  o.add("backend", k.backend).add("priority", k.priority).add("available", k.available);
-  return o.add_or_null("reason", k.reason).text();
-}
-
 // As `yard list --json` has it.
-Result<std::string> list(const Subject& s, const Json&) {
-  std::vector<std::string> announced;
-  for (const PluginInfo& p : s.runtime.plugins().list()) {
-    if (p.state != PluginState::kFound) continue;
-    for (const std::string& op : p.ops)
-      announced.push_back(
-          JsonObject().add("op", op).add("plugin", p.name).add("path", p.path).text());
-  }
-  const auto op_json = [](const OpInfo& op) {
-    JsonObject o;
-    o.add("name", op.name).add("schema", op.schema);
-    return o.add_json("kernels", each(op.kernels, kernel_json)).text();
+Result<Json> list(const Subject& s, const Json&) {
+  Json announced = Json::array();
+  for (const PluginInfo& p : s.runtime.plugins().list())
+    if (p.state == PluginState::kFound)
+      for (const std::string& op : p.ops)
+        announced.push_back(object("op", op, "plugin", p.name, "path", p.path));
+  const auto kernel_json = [](const KernelInfo& k) {
+    return object("id", k.id, "kind", yard::to_string(k.kind), "vendor", or_null(k.vendor),
+                  "backend", k.backend, "priority", k.priority, "available", k.available, "reason",
+                  or_null(k.reason));
   };
-  return JsonObject()
-      .add_json("ops", each(s.runtime.list().ops, op_json))
-      .add_json("announced", base::json_list(announced))
-      .text();
+  const auto op_json = [&](const OpInfo& op) {
+    return object("name", op.name, "schema", op.schema, "kernels", each(op.kernels, kernel_json));
+  };
+  return object("ops", each(s.runtime.list().ops, op_json), "announced", announced);
 }
 
-Result<std::string> explain(const Subject& s, const Json& args) {
+Result<Json> explain(const Subject& s, const Json& args) {
   Options options;
   if (const Json* const labels = find(args, "labels"))
     for (const auto& [key, value] : labels->items()) {
@@ -60,97 +42,89 @@ Result<std::string> explain(const Subject& s, const Json& args) {
       options.labels[key] = value.get<std::string>();
     }
   YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(text(args, "call"), options));
-  return explanation.to_json();
+  return Json::parse(explanation.to_json());
 }
 
-Result<std::string> health(const Subject& s, const Json&) {
+Result<Json> health(const Subject& s, const Json&) {
   const HealthReport report = s.runtime.health().report();
   const auto now = std::chrono::steady_clock::now();
-  std::vector<std::string> breakers;
+  const std::vector<base::Event> events = base::events();
+  Json breakers = Json::array();
   for (const KernelHealth& k : report.kernels)
     for (const KernelHealth::Breaker& b : k.open) {
-      JsonObject o;
-      o.add("op", k.op).add("kernel", k.kernel).add("backend", k.backend).add("key", b.key);
-      o.add("state", yard::to_string(b.state)).add_or_null("reason", k.last_error);
-      if (b.until)
-        o.add("until_s", std::max(0.0, std::chrono::duration<double>(*b.until - now).count()));
-      else
-        o.add_json("until_s", "null");
-      breakers.push_back(o.add("manual", b.manual).add("repeats", b.repeats).text());
+      Json until, opened;
+      if (b.until) until = std::max(0.0, std::chrono::duration<double>(*b.until - now).count());
+      const std::string subject =
+          fmt::format("{} {}{}", k.op, k.kernel, b.key.empty() ? "" : fmt::format(" ({})", b.key));
+      for (const base::Event& e : events)
+        if (e.kind == &base::event::kBreakerOpened && e.runtime == s.id && e.subject == subject)
+          opened = event_json(e);
+      breakers.push_back(object("op", k.op, "kernel", k.kernel, "backend", k.backend, "key", b.key,
+                                "state", yard::to_string(b.state), "reason",
+                                or_null(b.manual ? b.reason : k.last_error), "until_s", until,
+                                "manual", b.manual, "repeats", b.repeats, "opened", opened));
     }
   const auto backend_json = [](const BackendHealth& b) {
-    JsonObject o;
-    o.add("backend", b.backend).add("successes", b.successes);
-    o.add("failures", b.failures.counted()).add("failure_rate", b.failure_rate());
-    return o.add("open_kernels", b.open_kernels).add_or_null("last_error", b.last_error).text();
+    return object("backend", b.backend, "successes", b.successes, "failures", b.failures.counted(),
+                  "failure_rate", b.failure_rate(), "open_kernels", b.open_kernels, "last_error",
+                  or_null(b.last_error));
   };
-  return JsonObject()
-      .add_json("breakers", base::json_list(breakers))
-      .add_json("backends", each(report.backends, backend_json))
-      .text();
+  return object("breakers", breakers, "backends", each(report.backends, backend_json));
 }
 
-Result<std::string> policy_in_force(const Subject& s, const Json&) {
+Result<Json> policy_in_force(const Subject& s, const Json&) {
   const auto snapshot = s.core.snapshot();
   const Policy none;
   const policy::FileRules* const file = snapshot->policy->file.get();
   const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
                                     {"environment", &snapshot->policy->environment},
                                     {"process", &snapshot->policy->set}};
-  JsonObject fields, from;
+  Json fields = Json::object(), from = Json::object();
   for (const Explanation::PolicyNote& n : policy::notes(sources))
-    fields.add(n.field, n.value), from.add(n.field, n.source);
-  return JsonObject().add_json("policy", fields.text()).add_json("sources", from.text()).text();
+    fields[n.field] = n.value, from[n.field] = n.source;
+  return object("policy", fields, "sources", from);
 }
 
-Result<std::string> config_history(const Subject& s, const Json&) {
+Result<Json> config_history(const Subject& s, const Json&) {
   const auto change_json = [](const ConfigChange& c) {
-    JsonObject o;
-    o.add("path", c.path).add_or_null("before", c.before);
-    return o.add_or_null("after", c.after).text();
+    return object("path", c.path, "before", or_null(c.before), "after", or_null(c.after));
   };
   const auto version_json = [&](const ConfigVersion& v) {
-    JsonObject o;
-    o.add("version", v.number).add("sha256", v.sha256);
-    o.add("at", seconds_since_1970(v.time)).add("source", v.source).add("in_force", v.in_force);
-    return o.add_json("changes", each(v.changes, change_json)).text();
+    return object("version", v.number, "sha256", v.sha256, "at", seconds_since_1970(v.time),
+                  "source", v.source, "in_force", v.in_force, "changes",
+                  each(v.changes, change_json));
   };
-  return JsonObject().add_json("versions", each(s.runtime.rules().history(), version_json)).text();
+  return object("versions", each(s.runtime.rules().history(), version_json));
 }
 
-Result<std::string> config_show(const Subject& s, const Json&) {
+Result<Json> config_show(const Subject& s, const Json&) {
   const rules::Rules::Standing now = s.rules.standing();
-  JsonObject to;
-  to.add("version", now.version).add_or_null("source", now.source);
-  to.add_or_null("watched", now.watched);
-  return to.add("yaml", now.rules ? to_yaml(s.runtime.rules().config()) : "").text();
+  return object("version", now.version, "source", or_null(now.source), "watched",
+                or_null(now.watched), "yaml",
+                now.rules ? to_yaml(s.runtime.rules().config()) : std::string());
 }
 
-Result<std::string> stats(const Subject& s, const Json&) {
-  return yard::to_json(s.runtime.stats());
+Result<Json> stats(const Subject& s, const Json&) {
+  return Json::parse(yard::to_json(s.runtime.stats()));
 }
 
-std::string plan_json(const Subject& s, const dispatch::Entry& entry,
-                      const dispatch::Planner::KnownCall& known) {
+Json plan_json(const Subject& s, const dispatch::Entry& entry,
+               const dispatch::Planner::KnownCall& known) {
   const std::string call = op::to_string(known.call->to_spec(entry.program()));
-  std::vector<std::string> rejected;
+  Json rejected = Json::array();
   std::string kernel = known.kernel != nullptr ? known.kernel->id : "";
   if (const auto e = s.runtime.explain(call); e.ok()) {
     if (kernel.empty()) kernel = e->selected;
     for (const Candidate& c : e->candidates)
-      if (c.verdict != "selected") {
-        JsonObject o;
-        o.add("kernel", c.id).add("verdict", c.verdict).add("reason", c.reason);
-        rejected.push_back(o.add("detail", c.detail).text());
-      }
+      if (c.verdict != "selected")
+        rejected.push_back(
+            object("kernel", c.id, "verdict", c.verdict, "reason", c.reason, "detail", c.detail));
   }
-  JsonObject to;
-  to.add("call", call).add("kernel", kernel).add("mode", yard::to_string(known.mode));
-  to.add("direct", known.direct).add("used", known.kernel != nullptr);
-  return to.add_json("rejected", base::json_list(rejected)).text();
+  return object("call", call, "kernel", kernel, "mode", yard::to_string(known.mode), "direct",
+                known.direct, "used", known.kernel != nullptr, "rejected", rejected);
 }
 
-Result<std::string> plans(const Subject& s, const Json& args) {
+Result<Json> plans(const Subject& s, const Json& args) {
   const std::string op = text(args, "op");
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
@@ -161,29 +135,84 @@ Result<std::string> plans(const Subject& s, const Json& args) {
   const dispatch::Entry& entry = *snapshot->entry(record->op->index);
   const auto known = s.core.planner.known_calls(entry);
   const auto one = [&](const auto& k) { return plan_json(s, entry, k); };
-  JsonObject to;
-  return to.add("op", op).add("count", known.size()).add_json("plans", each(known, one)).text();
+  return object("op", op, "count", known.size(), "plans", each(known, one));
 }
 
-Result<std::string> status(const Subject& s, const Json&) {
+// What differs from what somebody wanted, each its event with a member `what`: a file that is refused, a rollout that was
+// aborted, the last undo, and denies that other rules have replaced.
+Json drift(const Subject& s, const std::vector<base::Event>& events) {
+  namespace event = base::event;
+  std::map<std::string, const base::Event*>
+      found;  // by `what`; a replaced deny has its number there
+  std::vector<const base::Event*> denies;
+  for (const base::Event& e : events) {
+    if (e.runtime != s.id) continue;
+    const bool rules = e.kind == &event::kRules;
+    const bool of_client = e.subject.starts_with("live ") || e.subject.starts_with("undo");
+    if (rules || e.kind == &event::kRollout) found.erase("aborted rollout");
+    if ((rules && !of_client) || e.kind == &event::kRollout) found.erase("refused file");
+    if (rules && !of_client && e.detail != nullptr)
+      for (const base::Event* d : std::exchange(denies, {}))
+        found[fmt::format("replaced change {}", d->id)] = d;
+    if (e.kind == &event::kRulesRefused && !of_client) found["refused file"] = &e;
+    if (e.kind == &event::kAborted) found["aborted rollout"] = &e;
+    if (e.kind == &event::kChange) found.erase("undone change");
+    if (e.kind == &event::kChange && e.subject == "deny") denies.push_back(&e);
+    if (e.kind != &event::kUndo) continue;
+    // Undoing other rules puts denies back.
+    std::erase_if(found, [](const auto& f) { return f.first.starts_with("replaced"); });
+    found["undone change"] = &e;
+    std::erase_if(denies, [&](const base::Event* d) { return d->id == e.number; });
+  }
+  Json to = Json::array();
+  for (const auto& [what, e] : found) {
+    to.push_back(event_json(*e));
+    to.back()["what"] = what;
+  }
+  return to;
+}
+
+// The last event that is an error, or the last failure of a kernel if that was later.
+Json last_error(const Subject& s, const HealthReport& health,
+                const std::vector<base::Event>& events) {
+  std::pair<double, Json> last;
+  const auto add = [&](double at, const std::string& subject, const std::string& reason) {
+    if (at > last.first) last = {at, object("at", at, "subject", subject, "reason", reason)};
+  };
+  for (const base::Event& e : events)
+    if (e.runtime == s.id && e.kind->error) add(seconds_since_1970(e.at), e.subject, e.reason);
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = seconds_since_1970(std::chrono::system_clock::now());
+  for (const KernelHealth& k : health.kernels)
+    if (k.last_error_at)
+      add(seconds - std::chrono::duration<double>(now - *k.last_error_at).count(),
+          k.op + " " + k.kernel, k.last_error);
+  return last.second;
+}
+
+Result<Json> status(const Subject& s, const Json&) {
   const auto snapshot = s.core.snapshot();
   const rules::Rules::Standing rules = s.rules.standing();
   const policy::FileRules* const file = snapshot->policy->file.get();
-  JsonObject config;
-  config.add_or_null("path", rules.rules ? rules.source : "").add("version", rules.version);
-  config.add("mode", file != nullptr ? file->config.settings.mode.value_or("auto") : "auto");
-  config.add_or_null("watched", rules.watched);
-  size_t loaded = 0, open = 0;
-  for (const PluginInfo& p : s.runtime.plugins().list()) loaded += p.state == PluginState::kLoaded;
-  for (const KernelHealth& k : s.runtime.health().report().kernels) open += k.open.size();
+  const Json config =
+      object("path", or_null(rules.rules ? rules.source : ""), "version", rules.version, "mode",
+             file != nullptr ? file->config.settings.mode.value_or("auto") : "auto", "watched",
+             or_null(rules.watched));
+  size_t open = 0;
+  Json plugins = Json::array();
+  for (const PluginInfo& p : s.runtime.plugins().list())
+    if (p.state == PluginState::kLoaded)
+      plugins.push_back(object("name", p.name, "version", p.version));
+  const HealthReport health = s.runtime.health().report();
+  for (const KernelHealth& k : health.kernels) open += k.open.size();
+  const std::vector<base::Event> events = base::events();
   const Recording recording = s.runtime.recording();
-  JsonObject to;
-  to.add("generation", snapshot->generation);
-  to.add("policy", yard::to_string(snapshot->policy->in_force)).add_json("config", config.text());
-  to.add("plugins", loaded).add("open_breakers", open);
-  to.add_or_null("recording", recording.stats().path).add("verbose", recording.verbose());
-  to.add("trace", recording.is_tracing()).add("rollout", snapshot->policy->rollout != nullptr);
-  return to.add_json("last_change", last_change()).text();
+  return object(
+      "generation", snapshot->generation, "policy", yard::to_string(snapshot->policy->in_force),
+      "config", config, "plugins", plugins.size(), "loaded_plugins", plugins, "open_breakers", open,
+      "recording", or_null(recording.stats().path), "verbose", recording.verbose(), "trace",
+      recording.is_tracing(), "rollout", snapshot->policy->rollout != nullptr, "last_change",
+      last_change(), "drift", drift(s, events), "last_error", last_error(s, health, events));
 }
 
 }  // namespace

@@ -3,15 +3,16 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,29 +30,48 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWaiting = 64;  // connections that are not accepted yet
 // No connection is accepted for this time after accept() has failed for lack of descriptors or memory.
 constexpr auto kPause = std::chrono::seconds(1);
+constexpr auto kPauseWithoutMemory = std::chrono::milliseconds(50);
+// The thread wakes at least this often, because closing its socket does not wake it, and another
+// file that has its number may never be ready.
+constexpr auto kLongestSleep = std::chrono::seconds(5);
 
 Status system_error(std::string_view what, const std::string& path, int error) {
   return Status(Code::kUnsupported,
                 fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-// A file that a forked child closes, because clients of its parent would wait for the child.
-class ClosedInChild {
+// A socket that a forked child closes, because clients of its parent would wait for the child.
+// closefrom() in the program may close it, too. Another file that has its number then is left alone.
+class KeptSocket {
  public:
-  explicit ClosedInChild(base::File file) : file_(std::move(file)) {}
+  explicit KeptSocket(base::File file) : file_(std::move(file)) {
+    if (::fstat(file_.fd(), &made_) != 0) made_ = {};
+  }
+  ~KeptSocket() { end(); }
+  KeptSocket& operator=(KeptSocket&&) = delete;
+
   const base::File& file() const noexcept { return file_; }
   int fd() const noexcept { return file_.fd(); }
+  bool is_lost() const noexcept {
+    struct stat now;
+    return ::fstat(fd(), &now) != 0 || now.st_dev != made_.st_dev || now.st_ino != made_.st_ino;
+  }
 
  private:
+  void end() noexcept {
+    if (is_lost()) file_.release();
+    file_ = base::File();
+  }
   base::File file_;
-  base::InChild in_child_{[this] { file_ = {}; }};
+  struct stat made_ {};
+  base::InChild in_child_{[this] { end(); }};
 };
 
 struct Connection {
   Connection(base::File file, const Peer& who, Clock::time_point until)
       : socket(std::move(file)), peer(who), deadline(until) {}
 
-  ClosedInChild socket;
+  KeptSocket socket;
   Peer peer;
   std::string in;   // requests that have not been handled
   std::string out;  // the answer that is being sent
@@ -65,14 +85,11 @@ struct Connection {
 class Loop {
  public:
   Loop(Handler handler, const Limits& limits)
-      : handler_(std::move(handler)),
-        limits_(limits),
-        wake_(base::File(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
-        listening_(make_socket()) {}
+      : handler_(std::move(handler)), limits_(limits), listening_(make_socket()) {}
 
   Status listen(const std::string& directory) {
     path_ = socket_path(directory, ::getpid());
-    if (wake_.fd() < 0 || listening_.fd() < 0) return system_error("make", path_, errno);
+    if (listening_.fd() < 0) return system_error("make", path_, errno);
     // The socket of an earlier process with this number is replaced, one of another PID namespace stays.
     const base::File other = make_socket();
     const int refused = other ? connect_to(other, path_) : errno;
@@ -92,39 +109,24 @@ class Loop {
   }
 
   void run() {
-    const uint64_t process = base::forks();
-    std::vector<pollfd> polled;
-    for (;;) {
-      polled.clear();
-      polled.push_back({wake_.fd(), POLLIN, 0});
-      polled.push_back({Clock::now() >= paused_until_ ? listening_.fd() : -1, POLLIN, 0});
-      for (const Connection& c : connections_) {
-        // Not read while an answer is unsent.
-        const bool reads = c.out.empty() && !c.ended;
-        polled.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
-      }
-      if (::poll(polled.data(), polled.size(), timeout()) < 0 && errno != EINTR) {
-        base::log(LogLevel::kError, "inspect",
-                  fmt::format("live control ends: {}", std::strerror(errno)));
-        break;
-      }
-      if (polled[0].revents != 0) break;
-      size_t i = 2;
-      for (Connection& c : connections_) {
-        serve(c, polled[i++].revents);
-        if (base::forks() != process) return;  // forked by the handler
-      }
-      const auto now = Clock::now();
-      connections_.remove_if([&](const Connection& c) { return c.dead || c.deadline <= now; });
-      if (polled[1].revents != 0) accept_one();
+    while (!halted_) {
+      const Status s = base::or_out_of_memory([&] { serve_all(); });
+      if (base::forks() != process_) return;  // forked by the handler
+      if (s.ok()) continue;
+      base::log_event(LogLevel::kError, "inspect", "live control is out of memory and tries again");
+      std::this_thread::sleep_for(kPauseWithoutMemory);
     }
     connections_.clear();
     remove_socket();
   }
 
-  void halt() const noexcept {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(wake_.fd(), &one, sizeof one);
+  void halt() noexcept {
+    halted_ = true;
+    if (base::forks() != process_) return;
+    if (!listening_.is_lost())
+      ::shutdown(listening_.fd(), SHUT_RDWR);
+    else
+      connect_to(make_socket(), path_);  // a thread in poll() still has the socket
   }
   void remove_socket() const noexcept {
     struct stat info;
@@ -134,20 +136,49 @@ class Loop {
   }
 
  private:
+  // Waits, and then serves each connection once.
+  void serve_all() {
+    polled_.clear();
+    polled_.push_back({Clock::now() >= paused_until_ ? listening_.fd() : -1, POLLIN, 0});
+    for (const Connection& c : connections_) {
+      // Not read while an answer is unsent.
+      const bool reads = c.out.empty() && !c.ended;
+      polled_.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
+    }
+    const bool failed = !listening_.is_lost() &&
+                        ::poll(polled_.data(), polled_.size(), timeout()) < 0 && errno != EINTR;
+    if (halted_) return;
+    if (failed || listening_.is_lost()) {
+      halted_ = true;
+      base::log(LogLevel::kError, "inspect",
+                failed ? "live control ends: poll() failed"
+                       : "live control ends: the program has closed its socket");
+      return;
+    }
+    size_t i = 1;
+    for (Connection& c : connections_) {
+      serve(c, polled_[i++].revents);
+      if (base::forks() != process_) return;
+    }
+    const auto now = Clock::now();
+    connections_.remove_if([&](const Connection& c) { return c.dead || c.deadline <= now; });
+    if (polled_[0].revents != 0) accept_one();
+  }
+
   int timeout() const {
-    auto next = Clock::time_point::max();
+    auto next = Clock::now() + kLongestSleep;
     if (paused_until_ > Clock::now()) next = paused_until_;
     for (const Connection& c : connections_) {
       if (has_request(c)) return 0;
       next = std::min(next, c.deadline);
     }
-    if (next == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-    return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+    return static_cast<int>(std::max<int64_t>(left, 0));
   }
 
   void accept_one() {
-    base::File client(::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    base::File client = base::make_file(
+        [&] { return ::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
     if (!client) {
       if (errno != EAGAIN) paused_until_ = Clock::now() + kPause;
       return;
@@ -177,9 +208,11 @@ class Loop {
   }
 
   void serve(Connection& c, short events) {
+    c.dead |= c.socket.is_lost();
+    if (c.dead) return;
     // Nothing more is read while a request waits, which bounds `in`.
     if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty() && !has_request(c)) read(c);
-    if (!c.dead && has_request(c)) handle(c);
+    if (!c.dead && has_request(c)) handle_or_close(c);
     if (!c.dead && !c.out.empty()) write(c);
     if (c.out.empty() && c.ended && !has_request(c)) c.dead = true;
   }
@@ -197,6 +230,15 @@ class Loop {
     if (first) set_deadline(c);
   }
 
+  void handle_or_close(Connection& c) {
+    if (base::or_out_of_memory([&] { handle(c); }).ok()) return;
+    constexpr std::string_view kAnswer =
+        R"({"v": 1, "ok": false, "error": {"code": "out_of_memory", "message": "out of memory"}})"
+        "\n";
+    ::send(c.socket.fd(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    c.dead = true;
+  }
+
   void handle(Connection& c) {
     const size_t end = std::min(c.in.find('\n'), c.in.size());
     std::string line = c.in.substr(0, end);
@@ -212,6 +254,8 @@ class Loop {
                                        fmt::format("the answer has {} bytes, at most {} are sent",
                                                    c.out.size(), limits_.answer)));
       c.out += '\n';
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& e) {
       c.out = answer(request, Status(Code::kInternal, base::exception_text(e))) + '\n';
     }
@@ -252,7 +296,10 @@ class Loop {
 
   const Handler handler_;
   const Limits limits_;
-  ClosedInChild wake_, listening_;
+  KeptSocket listening_;
+  const uint64_t process_ = base::forks();
+  std::atomic<bool> halted_{false};
+  std::vector<pollfd> polled_;
   std::string path_;
   struct stat made_ = {};
   std::list<Connection> connections_;
@@ -264,6 +311,8 @@ class Loop {
 Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Handler handler,
                                               const Limits& limits) {
   YARD_RETURN_IF_ERROR(make_directory(directory));
+  remove_stale(
+      directory);  // of children that ended with _exit(), and of processes that were killed
   auto loop = std::make_shared<Loop>(std::move(handler), limits);
   YARD_RETURN_IF_ERROR(loop->listen(directory));
   std::unique_ptr<Server> server(new Server([loop] { loop->halt(); }));

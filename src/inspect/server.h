@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The socket that a process answers on, and the thread that reads requests and writes answers, with limits and deadlines.
 //
-// The thread sleeps without a timeout unless a client is connected. No client can hold it up: nothing blocks, and connections
+// The thread wakes once a minute unless a client is connected. No client can hold it up: nothing blocks, and connections
 // that take too long are closed. A handler holds up other clients only.
 #pragma once
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <yard/abi.h>
 
 #include <atomic>
 #include <filesystem>
@@ -114,6 +115,42 @@ TEST_F(ServerTest, EndsWithItsSocket) {
   start();  // and again
   EXPECT_THAT(Raw(socket()).ask(kEcho), HasSubstr("\"ok\": true"));
   EXPECT_EQ(Server::start(folder_ / "s", echo).status().code(), Code::kConflict);
+}
+
+// As after closefrom(3), with files of the program on the numbers that are free then.
+TEST_F(ServerTest, LeavesFilesAloneThatHaveTheNumbersOfItsSockets) {
+#if defined(YARD_UNDER_TSAN)
+  GTEST_SKIP() << "it closes what another thread uses, which this sanitizer reports";
+#endif
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    start();
+    Raw client(socket());
+    if (client.ask(kEcho).find("\"ok\": true") == std::string::npos) ::_exit(1);
+    ::close_range(3, ~0u, 0);
+    int pairs[32][2];
+    for (auto& pair : pairs)
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) != 0 ||
+          ::send(pair[0], "mine", 4, 0) != 4)
+        ::_exit(2);
+    const auto all_whole = [&] {
+      char text[8];
+      for (const auto& pair : pairs)
+        if (::recv(pair[1], text, sizeof text, MSG_PEEK) != 4 || ::send(pair[0], "", 0, 0) != 0)
+          return false;
+      return true;
+    };
+    const pid_t grandchild = ::fork();  // closes what it inherits from the server
+    if (grandchild == 0) ::_exit(all_whole() ? 0 : 1);
+    int status = 0;
+    if (::waitpid(grandchild, &status, 0) != grandchild || status != 0) ::_exit(3);
+    server_ = nullptr;
+    ::_exit(all_whole() ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(ServerTest, LeavesASocketThatIsNotItsOwn) {

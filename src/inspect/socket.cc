@@ -3,13 +3,18 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 
 #include "base/text.h"
 
@@ -17,11 +22,6 @@ namespace yard::inspect {
 namespace {
 
 constexpr std::string_view kEnding = ".sock";
-
-bool is_directory_of(uid_t user, const std::string& path) {
-  struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == user;
-}
 
 bool set_address(sockaddr_un& to, const std::string& path) noexcept {
   to = {};
@@ -33,12 +33,49 @@ bool set_address(sockaddr_un& to, const std::string& path) noexcept {
 
 }  // namespace
 
-std::vector<std::string> directories(uid_t user) {
+bool is_directory_of(uid_t user, const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == user;
+}
+
+std::vector<std::string> directories(uid_t user, const Roots& roots) {
   std::vector<std::string> to;
-  const std::string run = fmt::format("/run/user/{}", user);
+  const std::string run = fmt::format("{}/{}", roots.run, user);
   if (is_directory_of(user, run)) to.push_back(run + "/yard");
-  to.push_back(fmt::format("/tmp/yard-{}", user));
+  const std::string common = fmt::format("yard-{}", user);
+  to.push_back(roots.temporary + "/" + common);
+  for (const std::string& name : base::names_in(roots.temporary))
+    if (const std::string path = roots.temporary + "/" + name;
+        name.starts_with(common + '-') && is_directory_of(user, path))
+      to.push_back(path);
   return to;
+}
+
+Result<std::string> own_directory(std::string& why_not, const Roots& roots) {
+  Status first;
+  const auto found = [&](std::string path) {
+    why_not = first.message();
+    return path;
+  };
+  for (const std::string& path : directories(::geteuid(), roots)) {
+    Status made = make_directory(path);
+    if (made.ok()) return found(path);
+    if (first.ok()) first = std::move(made);
+  }
+  std::string path = fmt::format("{}/yard-{}-XXXXXX", roots.temporary, ::geteuid());
+  if (::mkdtemp(path.data()) == nullptr) return first;
+  return found(path);
+}
+
+void remove_stale(const std::string& directory) {
+  for (const std::string& name : base::names_in(directory)) {
+    const auto pid = process_of(name);
+    const std::string path = directory + "/" + name;
+    // A process in another PID namespace would accept the connection.
+    if (pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH &&
+        connect_to(make_socket(), path) == ECONNREFUSED)
+      ::unlink(path.c_str());
+  }
 }
 
 Status make_directory(const std::string& path) {
@@ -73,7 +110,8 @@ std::optional<int64_t> process_of(std::string_view name) noexcept {
 }
 
 base::File make_socket() noexcept {
-  return base::File(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return base::make_file(
+      [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
 }
 
 int bind_to(const base::File& socket, const std::string& path) noexcept {
@@ -98,6 +136,29 @@ std::optional<Peer> peer_of(const base::File& socket) noexcept {
   if (::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof peer)
     return std::nullopt;
   return Peer{peer.uid, peer.pid};
+}
+
+std::string program_of(int64_t process) {
+  std::error_code unknown;
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", process), unknown).string();
+}
+
+double start_time_of(int64_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text);
+  // Fields are counted after the name, which is in parentheses. This one is in ticks since the system was booted.
+  constexpr size_t kStart = 20;
+  const auto fields = base::split(std::string_view(text).substr(text.rfind(')') + 1), ' ');
+  const auto ticks = fields.size() > kStart ? base::number<double>(fields[kStart]) : std::nullopt;
+  struct timespec up, now;
+  if (!ticks || ::clock_gettime(CLOCK_BOOTTIME, &up) != 0 ||
+      ::clock_gettime(CLOCK_REALTIME, &now) != 0)
+    return 0;
+  const auto seconds = [](const timespec& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  };
+  return seconds(now) - seconds(up) + *ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 bool wait_for(const base::File& socket, short events, Time until) noexcept {

@@ -17,9 +17,19 @@
 
 namespace yard::inspect {
 
-// Returns /run/user/UID/yard if /run/user/UID is a directory of the user, then /tmp/yard-UID. New sockets are made in the
-// first. Others may be in each, because /run/user/UID may appear later.
-std::vector<std::string> directories(uid_t user);
+struct Roots {
+  std::string run = "/run/user", temporary = "/tmp";
+};
+// The directories that may have sockets of the user: /run/user/UID/yard if /run/user/UID is a directory of the user,
+// /tmp/yard-UID, and those of the user among /tmp/yard-UID-*.
+std::vector<std::string> directories(uid_t user, const Roots& roots = {});
+// The directory for sockets of this process: the first of directories() that only this user can open or that can be made. If
+// somebody else was faster to make them, returns a new /tmp/yard-UID-XXXXXX and sets `why_not` to what is wrong with the first.
+Result<std::string> own_directory(std::string& why_not, const Roots& roots = {});
+// Removes the sockets of processes that are gone.
+void remove_stale(const std::string& directory);
+// Whether the path is a directory of the user, and not a symbolic link to one.
+bool is_directory_of(uid_t user, const std::string& path);
 
 // Makes the directory, which only this user can open, unless there is one. Anything else there is an error, also a symbolic
 // link to such a directory.
@@ -44,6 +54,11 @@ struct Peer {
   pid_t process = 0;  // 0 if it is in a namespace that is not visible here
 };
 std::optional<Peer> peer_of(const base::File& socket) noexcept;
+
+// The path of its executable file. Empty if the system does not tell.
+std::string program_of(int64_t process);
+// When it was started, in seconds since 1970. Returns 0 if the system does not tell.
+double start_time_of(int64_t process);
 
 // Waits for events of poll(). Returns false if there are none in time.
 bool wait_for(const base::File& socket, short events, Time until) noexcept;

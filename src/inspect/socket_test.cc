@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/socket.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -55,6 +57,48 @@ TEST(Place, NamesOfSocketsAreNumbers) {
   for (const char* name :
        {"12", ".sock", "-1.sock", "0.sock", "1x.sock", "99999999999999999999.sock"})
     EXPECT_EQ(process_of(name), std::nullopt) << name;
+}
+
+TEST(Place, AFolderOfAnotherUserDoesNotTurnLiveControlOff) {
+  const base::TempFolder folder;
+  const Roots roots{folder / "run", folder / "tmp"};
+  std::filesystem::create_directory(roots.temporary);
+  const std::string usual = fmt::format("{}/yard-{}", roots.temporary, ::geteuid());
+  std::string why_not;
+  EXPECT_EQ(own_directory(why_not, roots).value(), usual);
+  EXPECT_EQ(why_not, "");
+  // As a folder of another user, which only root can make.
+  ::chmod(usual.c_str(), 0777);
+  const std::string made = own_directory(why_not, roots).value();
+  EXPECT_THAT(made, testing::StartsWith(usual + "-"));
+  EXPECT_THAT(why_not, HasSubstr("got mode 777"));
+  EXPECT_TRUE(make_directory(made).ok());
+  EXPECT_EQ(own_directory(why_not, roots).value(), made) << "the next process uses it, too";
+  EXPECT_THAT(directories(::geteuid(), roots), testing::ElementsAre(usual, made));
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown(made.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(directories(::geteuid(), roots), testing::ElementsAre(usual));
+  EXPECT_NE(own_directory(why_not, roots).value(), made);
+}
+
+TEST(Place, SocketsOfProcessesThatAreGoneAreRemoved) {
+  const base::TempFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const base::File socket = make_socket();
+    ::_exit(bind_to(socket, socket_path(folder / "", ::getpid())));
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const base::File own = make_socket();  // of a process that is here and does not listen yet
+  ASSERT_EQ(bind_to(own, socket_path(folder / "", ::getpid())), 0);
+  base::write_in_place(folder / "notes", "");
+  ASSERT_TRUE(std::filesystem::exists(socket_path(folder / "", child)));
+  remove_stale(folder / "");
+  EXPECT_FALSE(std::filesystem::exists(socket_path(folder / "", child)));
+  EXPECT_TRUE(std::filesystem::exists(socket_path(folder / "", ::getpid())));
+  EXPECT_TRUE(std::filesystem::exists(folder / "notes"));
 }
 
 }  // namespace

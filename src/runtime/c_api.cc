@@ -11,11 +11,28 @@
 #include "base/results.h"
 #include "base/text.h"
 #include "dispatch/call.h"
+#include "op/facts.h"
+#include "rules/rules.h"
 #include "runtime/host.h"
 
 struct yard_instance {
   yard::Instance made;
 };
+
+struct yard_handle {
+  yard::detail::BoundKernel bound;
+  std::shared_ptr<const yard::op::Program> program;
+  uint32_t absent = 0;  // bit n: argument n was absent
+};
+
+struct yard_scope {
+  explicit yard_scope(yard::Scope s) : in(std::move(s)) {}
+  yard::ScopedPolicy in;
+  yard_scope* const outer = innermost;
+
+  static constinit thread_local yard_scope* innermost;
+};
+constinit thread_local yard_scope* yard_scope::innermost = nullptr;
 
 namespace yard {
 namespace {
@@ -57,11 +74,21 @@ Status copy_out(const std::string& text, const char* what, char* to, size_t size
   return {};
 }
 
+// Whether a value is a string that its caller has left out.
+bool is_null_string(const yard_value_t& v) {
+  return v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0;
+}
+
 // Positional arguments have no name.
-std::vector<Arg> read_args(const yard_named_value_t* args, uint32_t count) {
+Result<std::vector<Arg>> read_args(const yard_named_value_t* args, uint32_t count) {
   std::vector<Arg> to;
-  for (uint32_t i = 0; i < count; ++i)
-    to.emplace_back(args[i].name != nullptr ? args[i].name : "", Value(args[i].value));
+  for (uint32_t i = 0; i < count; ++i) {
+    const char* const name = args[i].name != nullptr ? args[i].name : "";
+    if (is_null_string(args[i].value))
+      return invalid("invalid value " + std::to_string(i) + " '" + name +
+                     "': expected a string, got NULL");
+    to.emplace_back(name, Value(args[i].value));
+  }
   return to;
 }
 
@@ -90,9 +117,13 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   if (c.deadline_ns != 0) o.deadline = after(c.deadline_ns);
   if (c.label_count > 0) YARD_RETURN_IF_ERROR(check(c.labels, "labels"));
   for (uint32_t i = 0; i < c.label_count; ++i) {
-    if (c.labels[i].name == nullptr || c.labels[i].value.tag != YARD_TAG_STRING)
-      return invalid("a label needs a name and a string");
-    o.labels[c.labels[i].name] = std::string(c.labels[i].value.u.string, c.labels[i].value.count);
+    const yard_named_value_t& label = c.labels[i];
+    if (label.name == nullptr || label.value.tag != YARD_TAG_STRING || is_null_string(label.value))
+      return invalid("invalid label " + std::to_string(i) + ": expected a name and a string, got " +
+                     (label.name == nullptr                ? "NULL as its name"
+                      : label.value.tag != YARD_TAG_STRING ? "a value of another type"
+                                                           : "NULL as its string"));
+    o.labels[label.name] = std::string_view(label.value.u.string, label.value.count);
   }
   o.deterministic = (c.flags & YARD_CALL_DETERMINISTIC) != 0;
   o.capturing = (c.flags & YARD_CALL_CAPTURING) != 0;
@@ -114,6 +145,48 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
                      "', got one of op '" + o.instance->op() + "'");
   }
   return o;
+}
+
+Status check_source(const char* yaml, const char* path) {
+  if ((yaml == nullptr) != (path == nullptr)) return {};
+  return invalid("expected YAML or a path, and NULL as the other, got " +
+                 std::string(yaml == nullptr ? "neither" : "both"));
+}
+
+// A policy from rules that have nothing else.
+Result<Policy> read_policy(const char* yaml, const char* path) {
+  YARD_RETURN_IF_ERROR(check_source(yaml, path));
+  ConfigReading reading = yaml != nullptr ? parse_config(yaml, "text") : read_config(path);
+  YARD_RETURN_IF_ERROR(rules::first_error(reading.problems));
+  Config& config = reading.config;
+  Policy policy = policy_of(config);
+  config.policy = {}, config.kernel_locks = {};
+  config.kernel_denies = {}, config.kernel_allows = {};
+  if (const auto other = diff({}, config); !other.empty())
+    return invalid("'" + other[0].path +
+                   "' is not part of a policy: expected policy, kernel_locks, kernel_denies or "
+                   "kernel_allows");
+  return policy;
+}
+
+// Whether a handle can be called on these arguments. Their form is not checked.
+Status check_handle_args(const yard_handle& handle, const yard_value_t* args, uint32_t count) {
+  const op::Program& program = *handle.program;
+  if (count != program.arg_count() || !program.tags_fit(args, count)) [[unlikely]]
+    return program.explain_mismatch(args, count);
+  const auto wrong = [&](uint32_t i, const char* what) {
+    return invalid(program.name() + ": invalid argument '" + program.schema().params[i].name +
+                   "': " + what);
+  };
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool absent = (handle.absent >> i & 1) != 0;
+    if ((args[i].tag == YARD_TAG_NONE) != absent) [[unlikely]]
+      return wrong(i, absent ? "the handle was bound without it" : "the handle was bound with it");
+    for (const yard_tensor_t* t : op::tensors_of(args[i]))
+      if (t->data == nullptr && TensorView(*t).numel() != 0) [[unlikely]]
+        return wrong(i, "expected data, got a null pointer");
+  }
+  return {};
 }
 
 // The op of a CallSpec, which begins with it.
@@ -194,18 +267,57 @@ int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t
       return yard::invalid("invalid count of arguments: expected at most " +
                            std::to_string(YARD_MAX_ARGS) + ", got " + std::to_string(count));
     return yard::call_with(op, options, result, [&](const yard::Options& o) {
-      return Runtime::shared().call(op, yard::read_args(args, count), o);
+      YARD_ASSIGN_OR_RETURN(const auto read, yard::read_args(args, count));
+      return Runtime::shared().call(op, read, o);
     });
   });
 }
+
+yard_handle_t* yard_bind(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
+                         size_t error_size) {
+  yard_handle_t* to = nullptr;
+  yard::guarded(error, error_size, [&] {
+    YARD_RETURN_IF_ERROR(yard::check(op, "the op", args, count));
+    yard::detail::Site* const site = yard::site_of(op);
+    YARD_ASSIGN_OR_RETURN(const auto found, site->core->sites.find(site->name));
+    auto handle = std::make_unique<yard_handle_t>();
+    handle->program = found.record->op->program;
+    if (count != handle->program->arg_count())
+      return handle->program->explain_mismatch(args, count);
+    // As many as any op takes: the op may be replaced at any time.
+    yard_value_t cells[YARD_MAX_ARGS] = {};
+    std::copy(args, args + count, cells);
+    YARD_ASSIGN_OR_RETURN(handle->bound.state, yard::detail::make_bound(site, cells));
+    for (uint32_t i = 0; i < count; ++i)
+      if (args[i].tag == YARD_TAG_NONE && handle->program->schema().params[i].optional)
+        handle->absent |= 1u << i;
+    to = handle.release();
+    return Status();
+  });
+  return to;
+}
+
+int32_t yard_call_handle(const yard_handle_t* handle, const yard_value_t* args, uint32_t count,
+                         char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    YARD_RETURN_IF_ERROR(yard::check(handle, "the handle", args, count));
+    YARD_RETURN_IF_ERROR(yard::check_handle_args(*handle, args, count));
+    yard_value_t cells[YARD_MAX_ARGS];
+    std::copy(args, args + count, cells);
+    std::fill(cells + count, std::end(cells), yard_value_t{});
+    return Status::adopt(handle->bound.call(cells, count));
+  });
+}
+
+void yard_free_handle(yard_handle_t* handle) { delete handle; }
 
 yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
                                     uint32_t count, char* error, size_t error_size) {
   yard_instance_t* to = nullptr;
   yard::guarded(error, error_size, [&] {
     YARD_RETURN_IF_ERROR(yard::check(op, "the op's name", options, count, "the option array"));
-    YARD_ASSIGN_OR_RETURN(
-        auto made, yard::Instance::make(Runtime::shared(), op, yard::read_args(options, count)));
+    YARD_ASSIGN_OR_RETURN(const auto read, yard::read_args(options, count));
+    YARD_ASSIGN_OR_RETURN(auto made, yard::Instance::make(Runtime::shared(), op, read));
     to = new yard_instance_t{std::move(made)};
     return Status();
   });
@@ -216,7 +328,8 @@ int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* w
                           uint32_t count, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
     YARD_RETURN_IF_ERROR(yard::check(instance, "the instance", weights, count, "the weight array"));
-    return instance->made.load(yard::read_args(weights, count));
+    YARD_ASSIGN_OR_RETURN(const auto read, yard::read_args(weights, count));
+    return instance->made.load(read);
   });
 }
 
@@ -249,6 +362,46 @@ int32_t yard_explain(const char* call_spec, const yard_options_t* options, char*
     const std::string text = e.to_json();
     if (needed != nullptr) *needed = text.size() + 1;
     return yard::copy_out(text, "the explanation", json, json_size);
+  });
+}
+
+int32_t yard_set_policy(const char* yaml, const char* path, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    YARD_ASSIGN_OR_RETURN(auto policy, yard::read_policy(yaml, path));
+    return Runtime::shared().set_policy(std::move(policy));
+  });
+}
+
+int32_t yard_load_rules(const char* yaml, const char* path, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    YARD_RETURN_IF_ERROR(yard::check_source(yaml, path));
+    yard::Rules rules = Runtime::shared().rules();
+    if (path != nullptr) return rules.load(path);
+    yard::ConfigReading reading = yard::parse_config(yaml, "text");
+    YARD_RETURN_IF_ERROR(yard::rules::first_error(reading.problems));
+    return rules.set(std::move(reading.config));
+  });
+}
+
+yard_scope_t* yard_enter_scope(const char* yaml, const char* path, char* error, size_t error_size) {
+  yard_scope_t* to = nullptr;
+  yard::guarded(error, error_size, [&] {
+    YARD_ASSIGN_OR_RETURN(auto policy, yard::read_policy(yaml, path));
+    YARD_RETURN_IF_ERROR(yard::validate(policy));
+    to = yard_scope::innermost = new yard_scope(yard::Scope(std::move(policy)));
+    return Status();
+  });
+  return to;
+}
+
+int32_t yard_leave_scope(yard_scope_t* scope, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    YARD_RETURN_IF_ERROR(yard::check(scope, "the scope"));
+    if (scope != yard_scope::innermost)
+      return yard::invalid("invalid scope: expected the one that this thread entered last");
+    yard_scope::innermost = scope->outer;
+    delete scope;
+    return Status();
   });
 }
 

@@ -8,7 +8,10 @@
 #include <yard/runtime.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+
+#include "base/testing_files.h"
 
 namespace yard {
 namespace {
@@ -155,16 +158,17 @@ TEST_F(EnvironmentTest, SetsLogLevelsAndTheFirstUseIsLogged) {
 
 // The command's users decide what a program of theirs reads and writes; not what one with more rights does.
 TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
-  const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD"};
+  const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD",
+                         "YARD_EVENTS"};
   for (const char* variable : paths) set(variable, "/nowhere/at/all");
   set("YARD_PREFER", "reference");
   const auto can_record = [](const std::string&) { return Status(); };
   const auto reading = rules::read_environment({}, can_record, true);
   const policy::Environment& e = reading->good;
-  for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.record})
+  for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.record, e.events})
     EXPECT_EQ(value, "");
   EXPECT_EQ(e.policy.prefer, Kind::kReference);  // which kernels run is no matter of rights
-  ASSERT_EQ(reading->problems.size(), 4u);
+  ASSERT_EQ(reading->problems.size(), 5u);
   for (const policy::EnvProblem& p : reading->problems) {
     EXPECT_TRUE(p.error);
     EXPECT_THAT(log_, HasSubstr(p.variable + "="));
@@ -173,6 +177,23 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   const auto plain = rules::read_environment({}, can_record, false);
   EXPECT_EQ(plain->good.config, "/nowhere/at/all");
   EXPECT_EQ(plain->good.plugins, "/nowhere/at/all");
+}
+
+TEST_F(EnvironmentTest, AFileForEventsThatCannotBeWrittenIsAProblem) {
+  const base::TempFolder folder;
+  set("YARD_EVENTS", (folder / "events").c_str());
+  Runtime r;
+  EXPECT_TRUE(std::filesystem::exists(folder / "events"));
+  set("YARD_EVENTS", "/dev/null");
+  EXPECT_THAT(r.rules().reload_environment().to_string(),
+              HasSubstr("YARD_EVENTS=\"/dev/null\": /dev/null: events cannot be written"));
+  r.health().device_lost({2, 0}, "xid 79");  // the last valid file is kept
+  EXPECT_TRUE(base::eventually([&] {
+    return base::read_small_file(folder / "events", 10'000).value().find("xid 79") !=
+           std::string::npos;
+  }));
+  set("YARD_EVENTS", "");
+  EXPECT_TRUE(r.rules().reload_environment().ok());
 }
 
 TEST_F(EnvironmentTest, CanBeLeftAlone) {

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "base/results.h"
 #include "base/text.h"
@@ -19,10 +20,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr auto kAfterFailure = std::chrono::seconds(1);
+
 LogLevel level_of(BreakerEvent::Kind kind) {
   using Kind = BreakerEvent::Kind;
   return kind == Kind::kOpened || kind == Kind::kDeviceLost ? LogLevel::kWarn : LogLevel::kInfo;
 }
+
+constexpr const base::EventKind* kKinds[] = {
+    &base::event::kBreakerOpened, &base::event::kBreakerHalfOpen, &base::event::kBreakerClosed,
+    &base::event::kDeviceLost, &base::event::kDeviceBack};
 
 std::string text_of(const BreakerEvent& e) {
   if (e.kind == BreakerEvent::Kind::kDeviceLost || e.kind == BreakerEvent::Kind::kDeviceBack)
@@ -52,10 +59,16 @@ void Maintenance::wake() noexcept {
 }
 
 void Maintenance::work() {
+  if (base::or_out_of_memory([this] { try_to_work(); }).ok()) return;
+  base::log_event(LogLevel::kError, "health", "work on breakers ran out of memory; it is repeated");
+  thread_.repeat_at(Clock::now() + kAfterFailure);
+}
+
+void Maintenance::try_to_work() {
   woken_.store(false, std::memory_order_release);  // later changes wake it again
   core_.board->advance(Clock::now());
   auto events = core_.board->take_events();
-  if (!publish()) core_.published.catch_up();    // with what a call has published
+  publish();
   notify(std::move(events));                     // after they are in force
   const auto next = core_.board->next_change();  // the board is locked to the end of a statement
   schedule(next);
@@ -64,43 +77,48 @@ void Maintenance::work() {
 
 void Maintenance::publish_now() {
   core_.board->advance(Clock::now());
-  if (!publish()) core_.published.catch_up();
+  publish();
   wake();  // for the events
 }
 
-bool Maintenance::publish() {
-  if (core_.board->snapshot() == core_.snapshot()->health) return false;
+void Maintenance::publish() {
+  // A call that has published it may still be inside on_change().
+  if (core_.board->snapshot() == core_.snapshot()->health) return core_.published.catch_up();
   if (const Status s = core_.published.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
               fmt::format("breaker states could not be published: {}", s.message()));
-  return true;
 }
 
 void Maintenance::schedule(std::optional<Clock::time_point> next) {
   if (!next) return;
-  {
-    const std::lock_guard lock(lock_);
-    // A run that comes earlier schedules again.
-    if (scheduled_ > Clock::now() && scheduled_ <= *next) return;
-    scheduled_ = *next;
-  }
-  thread_.post_at(*next, [this] { work(); }).ignore();
+  const std::lock_guard lock(lock_);
+  // A run that comes earlier schedules again.
+  if (scheduled_ > Clock::now() && scheduled_ <= *next) return;
+  scheduled_ = *next;
+  thread_.repeat_at(*next);
 }
 
 void Maintenance::notify(std::vector<BreakerEvent> events) {
   if (events.empty()) return;
-  for (const BreakerEvent& e : events)
+  for (const BreakerEvent& e : events) {
+    base::record({.kind = kKinds[static_cast<size_t>(e.kind)],
+                  .runtime = core_.id,
+                  .subject = e.subject,
+                  .reason = e.text,
+                  .who = e.who});
     if (base::log_enabled("health", level_of(e.kind)))
       base::log(level_of(e.kind), "health", text_of(e));
+  }
   if (listeners.empty()) return;
   {
     const std::lock_guard lock(lock_);
     for (BreakerEvent& e : events) pending_.add(std::move(e));
     if (std::exchange(posted_, true)) return;
   }
-  const Status posted = listeners_thread_.post([this] { call_listeners(); });
+  const Status posted = base::or_out_of_memory(
+      [this] { return listeners_thread_.post([this] { call_listeners(); }); });
   if (posted.ok()) return;
-  base::log(LogLevel::kError, "health", posted.to_string());
+  base::log(LogLevel::kError, "health", posted.message());
   const std::lock_guard lock(lock_);
   posted_ = false;
 }
@@ -160,6 +178,7 @@ Status change_breaker(runtime::Maintenance& maintenance, std::string_view op,
                       std::string_view kernel, const F& change) {
   const auto snapshot = maintenance.core().snapshot();
   YARD_ASSIGN_OR_RETURN(const auto key, kernel_key(*snapshot->state, op, kernel));
+  const base::Actor actor("the program");
   change(maintenance.core().board, key);
   maintenance.publish_now();
   return {};
@@ -191,11 +210,13 @@ Status Health::reset(std::string_view op, std::string_view kernel) {
 }
 
 void Health::device_lost(Device device, std::string_view why) {
+  const base::Actor actor("the program");
   maintenance_->core().board->device_lost(device, why, now());
   maintenance_->publish_now();
 }
 
 void Health::device_back(Device device) {
+  const base::Actor actor("the program");
   maintenance_->core().board->device_back(device, now());
   maintenance_->publish_now();
 }

@@ -35,9 +35,9 @@ class Maintenance {
   using Time = std::chrono::steady_clock::time_point;
 
   void work();
-  // Returns false if another thread has published it, which may still be inside on_change().
-  bool publish();
-  // Logs events and schedules the listeners.
+  void try_to_work();
+  void publish();
+  // Records and logs events and schedules the listeners.
   void notify(std::vector<BreakerEvent> events);
   void call_listeners();
   void schedule(std::optional<Time> next);

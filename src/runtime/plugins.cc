@@ -64,9 +64,9 @@ Result<Ticket> ticket_of(const F& end) {
 Result<Ticket> Plugins::unload(std::string_view name) {
   return base::or_out_of_memory([&] { return ticket_of([&] { return loader_->unload(name); }); });
 }
-Result<Ticket> Plugins::replace(std::string_view name, std::string_view path) {
+Result<Ticket> Plugins::replace(std::string_view name, std::string_view path, KeptOps keep) {
   return base::or_out_of_memory(
-      [&] { return ticket_of([&] { return loader_->replace(name, path); }); });
+      [&] { return ticket_of([&] { return loader_->replace(name, path, keep); }); });
 }
 
 }  // namespace yard

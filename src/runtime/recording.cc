@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/results.h"
-#include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 
 namespace yard::runtime {
@@ -81,7 +80,7 @@ Recording::~Recording() {
 }
 
 void Recording::restart_in_child() {
-  file_ = own_file(path_);
+  file_.clear();
   texts.clear();
   changed_ = false, started_ = false;
   std::construct_at(&problem_);  // another thread may have been changing it
@@ -89,18 +88,19 @@ void Recording::restart_in_child() {
 
 // Called for the first call, so that a program that makes none, and a child that execs, has no thread.
 void Recording::start() {
-  const Status begun = thread_.post_at(std::chrono::steady_clock::now() + kBetweenWrites, [this] {
+  const auto next = [] { return std::chrono::steady_clock::now() + kBetweenWrites; };
+  const Status begun = thread_.post_at(next(), [this, next] {
+    thread_.repeat_at(next());
     write_or_log();
-    start();
   });
   if (!begun.ok())
     base::log(LogLevel::kError, "telemetry",
-              fmt::format("{} is written only at the end: {}", file_, begun.message()));
+              fmt::format("{} is written only at the end: {}", path_, begun.message()));
 }
 
 void Recording::write_or_log() {
   const Status s = write();
-  if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
+  if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.message());
 }
 
 std::string Recording::text() {
@@ -127,6 +127,7 @@ Status Recording::write() {
   const std::lock_guard lock(writing_);
   if (!changed_.exchange(false, std::memory_order_relaxed)) return problem_;
   problem_ = base::or_out_of_memory([&] {
+    if (file_.empty()) file_ = own_file(path_);
     const std::string content = text();
     return content.empty() ? Status() : base::write_own_file(file_, content, kRecordingFile);
   });
@@ -143,11 +144,12 @@ void Recording::count(ObservedTexts::Text& text) noexcept {
 
 yard::Recording::Stats Recording::stats() {
   yard::Recording::Stats to;
-  to.path = file_;
   to.dropped = texts.rest.count;
   to.distinct = texts.size();
   texts.for_each([&](const ObservedTexts::Text& t) { to.calls += t.count; });
   const std::lock_guard lock(writing_);
+  if (file_.empty()) file_ = own_file(path_);
+  to.path = file_;
   if (!problem_.ok()) to.problem = std::string(problem_.message());
   return to;
 }
@@ -163,37 +165,32 @@ void Recorder::seen(const registry::ObservedCall& call) noexcept {
   if (!counted.ok()) recording_->count(recording_->texts.rest);
 }
 
-}  // namespace yard::runtime
-
-namespace yard {
-namespace {
-
-// The recording has ended. Without memory the file is written when the recording is freed.
-Status write_last(runtime::Recording& recording) {
-  Status s = recording.write();
+Status record(detail::Core& core, const std::string* path) {
+  const auto before = dispatch::find_observer<Recorder>(core);
+  std::shared_ptr<Recorder> next;
+  if (path != nullptr) {
+    YARD_ASSIGN_OR_RETURN(auto recording, Recording::open(*path));
+    if (before != nullptr && &before->recording() == recording.get()) return {};
+    next = std::make_shared<Recorder>(std::move(recording));
+  }
+  if (before == next) return {};
+  YARD_RETURN_IF_ERROR(core.published.replace_observer(before, next));
+  if (before == nullptr) return {};
+  // Without memory the file is written when the recording is freed.
+  Status s = before->recording().write();
   return s.code() == Code::kOutOfMemory ? Status() : std::move(s);
 }
 
-}  // namespace
+}  // namespace yard::runtime
+
+namespace yard {
 
 Status Recording::to(const std::string& path) {
-  return base::or_out_of_memory([&]() -> Status {
-    YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
-    const auto before = dispatch::find_observer<runtime::Recorder>(runtime_->core());
-    if (before != nullptr && &before->recording() == recording.get()) return {};
-    YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(
-        before, std::make_shared<runtime::Recorder>(std::move(recording))));
-    return before != nullptr ? write_last(before->recording()) : Status();
-  });
+  return base::or_out_of_memory([&] { return runtime::record(runtime_->core(), &path); });
 }
 
 Status Recording::stop() {
-  return base::or_out_of_memory([&]() -> Status {
-    const auto recorder = dispatch::find_observer<runtime::Recorder>(runtime_->core());
-    if (recorder == nullptr) return {};
-    YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(recorder, nullptr));
-    return write_last(recorder->recording());
-  });
+  return base::or_out_of_memory([&] { return runtime::record(runtime_->core(), nullptr); });
 }
 
 yard::Recording::Stats Recording::stats() const {

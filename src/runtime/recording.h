@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "base/tasks.h"
+#include "dispatch/core.h"
 #include "registry/interfaces.h"
 #include "runtime/observed_text.h"
 
@@ -42,7 +43,7 @@ class Recording {
   void restart_in_child();
 
   const std::string path_;  // as it was named
-  std::string file_;
+  std::string file_;        // under writing_; empty in a child that has not used it
   std::atomic<bool> changed_{false}, started_{false};
   base::Mutex writing_{base::Rank::kOutput};  // one writer at a time
   Status problem_;                            // under writing_
@@ -61,5 +62,8 @@ class Recorder final : public registry::CallObserver {
   const std::shared_ptr<Recording> recording_;
   const std::string id_;  // ops of different runtimes have the same indices
 };
+
+// Ends the recording of a runtime, if there is one, and begins that of the path unless it is null.
+Status record(detail::Core& core, const std::string* path);
 
 }  // namespace yard::runtime

@@ -8,8 +8,10 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/events.h"
 #include "base/log.h"
 #include "base/results.h"
+#include "base/tasks.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
 #include "functions/functions.h"
@@ -26,10 +28,16 @@
 
 namespace yard::detail {
 
+using base::or_out_of_memory;
+
 Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why) {
-  return (runtime != nullptr ? *runtime : Runtime::shared())
-      .core()
-      .sites.attach(name, letters, why);
+  Site* site = nullptr;
+  const Status attached = or_out_of_memory([&] {
+    Runtime& of = runtime != nullptr ? *runtime : Runtime::shared();
+    site = of.core().sites.attach(name, letters, why);
+  });
+  if (!attached.ok() && why != nullptr) *why = attached;
+  return site;
 }
 
 namespace {
@@ -93,7 +101,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
 
   plugin::Services plugin_services() {
     plugin::Services s;
-    s.host = core.host;
+    s.host = core.host, s.runtime = core.id;
     s.apply = [this](const auto& steps) {
       YARD_RETURN_IF_ERROR(core.published.apply(steps).status());
       base::or_out_of_memory([&] { close_breakers_of_replaced(steps); }).ignore();
@@ -110,15 +118,9 @@ struct Runtime::Parts final : dispatch::CoreServices {
   Status record_for_rules(const std::string& path) {
     const auto now = dispatch::find_observer<runtime::Recorder>(core);
     if (now != nullptr && now != recorder_of_rules.lock()) return {};
-    if (now != nullptr) {
-      YARD_RETURN_IF_ERROR(core.published.replace_observer(now, nullptr));
-      YARD_RETURN_IF_ERROR(now->recording().write());
-    }
-    if (path.empty()) return {};
-    YARD_ASSIGN_OR_RETURN(auto recording, runtime::Recording::open(path));
-    const auto made = std::make_shared<runtime::Recorder>(std::move(recording));
-    recorder_of_rules = made;
-    return core.published.replace_observer(nullptr, made);
+    YARD_RETURN_IF_ERROR(runtime::record(core, path.empty() ? nullptr : &path));
+    recorder_of_rules = dispatch::find_observer<runtime::Recorder>(core);
+    return {};
   }
 
   // What opened them was other code.
@@ -148,26 +150,23 @@ struct Runtime::Parts final : dispatch::CoreServices {
   // These last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
   rules::Rules rules{core, loader, [this] { maintenance.wake(); },
-                     [this](const std::string& path) { return record_for_rules(path); }};
+                     [this](const std::string& path) { return record_for_rules(path); },
+                     settings.output_directory};
   inspect::LiveControl inspect;
 };
 
 namespace {
 
-Result<std::vector<registry::Step>> builtin_steps(const yard_host_t* host) {
+// Returns no steps if the settings leave the built-in backends out.
+Result<std::vector<registry::Step>> builtin_steps(const RuntimeSettings& settings,
+                                                  const yard_host_t* host) {
   std::vector<registry::Step> steps;
-  for (yard_plugin_query_t query : runtime::builtin_backends()) {
-    const yard_plugin_t* plugin = query(YARD_ABI_VERSION, host);
-    if (plugin == nullptr) continue;
-    YARD_RETURN_IF_ERROR(
-        registry::read_plugin(*plugin, nullptr, steps, registry::Origin::From::kBuiltIn));
-  }
+  if (!settings.builtin_backends) return steps;
+  for (const yard_plugin_query_t query : runtime::builtin_backends())
+    if (const yard_plugin_t* const plugin = query(YARD_ABI_VERSION, host))
+      YARD_RETURN_IF_ERROR(
+          registry::read_plugin(*plugin, nullptr, steps, registry::Origin::From::kBuiltIn));
   return steps;
-}
-
-Status add_builtin(detail::Core& core) {
-  YARD_ASSIGN_OR_RETURN(auto steps, builtin_steps(core.host));
-  return core.published.apply(steps).status();
 }
 
 }  // namespace
@@ -184,7 +183,10 @@ Runtime::Runtime(const RuntimeSettings& settings)
   if (settings.breakers != BreakerSettings())
     check(dispatch::set_breakers(parts_->core, settings.breakers));
   check(parts_->host.state(settings.device_features));
-  if (settings.builtin_backends) check(add_builtin(parts_->core));
+  if (const auto builtin = builtin_steps(settings, parts_->core.host); !builtin.ok())
+    check(builtin.status());
+  else if (!builtin->empty())
+    check(parts_->core.published.apply(*builtin).status());
   for (const auto& [name, provider] : settings.modes) check(rules().add_mode(name, provider));
   if (settings.environment)
     rules().reload_environment().ignore();
@@ -195,7 +197,10 @@ Runtime::Runtime(const RuntimeSettings& settings)
 Runtime::~Runtime() {
   parts_->inspect.allow(false);
   recording().stop().ignore();  // an error has been logged
+  const base::EndTogether together;
+  const uint64_t id = core().id;
   parts_.reset();
+  base::forget_details(id);
 }
 
 // Never destroyed: calls may come until the process ends.
@@ -227,11 +232,7 @@ Status Plugins::state_device_features(const std::vector<std::string>& features) 
 
 Status Runtime::reset() {
   return or_out_of_memory([&]() -> Status {
-    std::vector<registry::Step> steps;
-    if (parts_->settings.builtin_backends) {
-      YARD_ASSIGN_OR_RETURN(auto builtin, builtin_steps(parts_->core.host));
-      steps = std::move(builtin);
-    }
+    YARD_ASSIGN_OR_RETURN(const auto steps, builtin_steps(parts_->settings, parts_->core.host));
     YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
     parts_->loader.reset();
     parts_->functions.reset();
@@ -265,12 +266,12 @@ Status Rules::reload_environment() {
     auto reading = rules::read_environment(*s->policy->reading, [](const std::string& path) {
       return runtime::Recording::open(path).status();
     });
-    const Status problem = rules::first_error(*reading);
     if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
         !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
       YARD_RETURN_IF_ERROR(dispatch::set_environment(parts.core, std::move(reading)));
     const policy::Environment before = s->policy->reading->good;
     const policy::Environment now = parts.core.snapshot()->policy->reading->good;
+    const Status problem = rules::first_error(*parts.core.snapshot()->policy);
     parts.loader.set_environment({now.plugins, now.plugin_path});
     parts.inspect.allow(parts.settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
@@ -314,7 +315,9 @@ Status Rules::load(const std::string& path, std::vector<ConfigProblem>* problems
 }
 
 Status Rules::set(Config config, std::vector<ConfigProblem>* problems) {
-  return or_out_of_memory([&] { return runtime_->parts_->rules.set(std::move(config), problems); });
+  return or_out_of_memory([&] {
+    return runtime_->parts_->rules.change(std::move(config), "Rules::set", problems, false);
+  });
 }
 
 Status Rules::watch(const std::string& path, const WatchSettings& settings,
@@ -349,8 +352,7 @@ Config Rules::config() const {
 
 std::vector<ConfigProblem> Rules::check(const std::string& path) const {
   ConfigReading reading = read_config(path);
-  const auto s = runtime_->core().snapshot();
-  rules::make_rules(reading, *s->state, *s->policy, runtime_->parts_->loader);
+  runtime_->parts_->rules.compile(reading);
   return std::move(reading.problems);
 }
 

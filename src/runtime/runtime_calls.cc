@@ -11,31 +11,29 @@
 #include "op/call.h"
 #include "select/reasons.h"
 #include "select/select.h"
-#include "verify/call_copy.h"
+#include "verify/parsed_call.h"
 
 namespace yard {
 namespace {
 
-Resolution shorten(const Explanation& e) {
+Result<Resolution> resolution(Result<Explanation> e) {
+  if (!e.ok()) return std::move(e).status();
+  if (e->selected.empty()) {
+    Status s(
+        Code::kNoKernel,
+        fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op, e->call));
+    for (const Candidate& c : e->candidates)
+      s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
+    return s;
+  }
   Resolution r;
-  r.op = e.op, r.kernel = e.selected, r.generation = e.generation;
-  for (const Candidate& c : e.candidates) {
+  r.op = e->op, r.kernel = e->selected, r.generation = e->generation;
+  for (const Candidate& c : e->candidates)
     if (c.verdict == "selected")
       r.backend = c.backend, r.vendor = c.vendor, r.kind = c.kind;
     else if (c.verdict == "able")
       r.fallbacks.push_back(c.id);
-  }
   return r;
-}
-
-Result<Resolution> resolution(Result<Explanation> e) {
-  if (!e.ok()) return std::move(e).status();
-  if (!e->selected.empty()) return shorten(*e);
-  Status s(Code::kNoKernel,
-           fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op, e->call));
-  for (const Candidate& c : e->candidates)
-    s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
-  return s;
 }
 
 // An op of the current snapshot with arguments bound to its schema.
@@ -102,22 +100,28 @@ Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const
 
 Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<Arg> args,
                                      const Options& o) const {
-  YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, {args.begin(), args.size()}));
-  return dispatch::explain_call(core(), named, {named.arguments.values, named.arguments.count}, o);
+  return base::or_out_of_memory([&]() -> Result<Explanation> {
+    YARD_ASSIGN_OR_RETURN(const auto named,
+                          name_arguments(core(), op, {args.begin(), args.size()}));
+    return dispatch::explain_call(core(), named, {named.arguments.values, named.arguments.count},
+                                  o);
+  });
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
                                     const Options& o) const {
-  return resolution(explain(op, args, o));
+  return base::or_out_of_memory([&] { return resolution(explain(op, args, o)); });
 }
 
 Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
-  YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
-  return dispatch::explain_call(core(), spec, o);
+  return base::or_out_of_memory([&]() -> Result<Explanation> {
+    YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
+    return dispatch::explain_call(core(), spec, o);
+  });
 }
 
 Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {
-  return resolution(explain(call_spec, o));
+  return base::or_out_of_memory([&] { return resolution(explain(call_spec, o)); });
 }
 
 Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
-#include <yard/config.h>
-#include <yard/health.h>
 #include <yard/runtime.h>
 #include <yard/trace.h>
 
@@ -17,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/events.h"
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/results.h"
@@ -27,10 +26,6 @@
 
 namespace yard::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr size_t kMostTracedChanges = 10000;
 
 struct Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
@@ -99,21 +94,10 @@ class Timeline final : public registry::CallObserver {
     }).ignore();
   }
 
-  void changed(const ConfigEvent& event) {
-    using Kind = ConfigEvent::Kind;
-    const bool rollout = event.kind == Kind::kRollout || event.kind == Kind::kAborted;
-    add({Clock::now(), rollout ? "rollout" : "reload", to_string(event.kind), to_string(event)});
-  }
-
-  void changed(const BreakerEvent& event) {
-    add({event.at, "breaker",
-         fmt::format("{} {}", event.kernel.empty() ? event.subject : event.kernel,
-                     to_string(event.kind)),
-         to_string(event)});
-  }
-
-  std::string to_json() {
+  // With the events of this runtime.
+  std::string to_json(uint64_t runtime) {
     using base::JsonObject;
+    const std::vector<base::Event> all = base::events();
     const std::lock_guard lock(lock_);
     const auto pid = ::getpid();
     const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
@@ -154,26 +138,24 @@ class Timeline final : public registry::CallObserver {
         }
       }
     }
-    for (const Change& c : changes_) {
-      const int64_t at = c.at.time_since_epoch().count() - start_;
-      put_event(event(c.name, c.category, "i", at, 0).add("s", "p"),
-                JsonObject().add("text", c.text));
+    uint64_t changes = 0;
+    for (const base::Event& e : all) {
+      if (e.runtime != runtime || e.at < began_) continue;
+      ++changes;
+      const auto at = std::chrono::nanoseconds(e.at - began_).count();
+      JsonObject args;
+      args.add("subject", e.subject);
+      if (!e.reason.empty()) args.add("reason", e.reason);
+      if (!e.who.empty()) args.add("who", e.who);
+      put_event(event(e.kind->name, e.kind->group, "i", at, 0).add("s", "p"), args);
     }
     JsonObject other;
-    other.add("events", events).add("changes", changes_.size()).add("dropped", dropped_.load());
+    other.add("events", events).add("changes", changes).add("dropped", dropped_.load());
     other.add("seconds", static_cast<double>(base::steady_ns() - start_) * 1e-9);
     return to + "\n], \"otherData\": " + other.text() + "}\n";
   }
 
-  // Of the listeners that call changed().
-  uint64_t config_listener = 0, breaker_listener = 0;
-
  private:
-  struct Change {
-    Clock::time_point at;
-    const char* category;
-    std::string name, text;
-  };
   void put(const Event& event) {
     auto* chunk = t_mine.timeline == id_ ? t_mine.chunk : nullptr;
     if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == Chunk::kEvents) {
@@ -195,14 +177,9 @@ class Timeline final : public registry::CallObserver {
     return nullptr;
   }
 
-  void add(Change change) {
-    const std::lock_guard lock(lock_);
-    if (changes_.size() < kMostTracedChanges) return changes_.push_back(std::move(change));
-    dropped_.fetch_add(1, std::memory_order_relaxed);
-  }
-
   const uint64_t id_ = unique_number();
   const int64_t start_ = base::steady_ns();
+  const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
   const size_t most_;  // events
   std::atomic<uint64_t> dropped_{0};
   std::atomic<bool> full_{false}, forked_{false};
@@ -210,7 +187,6 @@ class Timeline final : public registry::CallObserver {
 
   base::Mutex lock_{base::Rank::kOutputShard};
   std::vector<std::unique_ptr<Chunk>> chunks_;
-  std::vector<Change> changes_;
   // A forked child records nothing: the trace is its parent's.
   const base::InChild in_child_{[this] { forked_.store(true, std::memory_order_relaxed); }};
 };
@@ -227,22 +203,8 @@ Status Recording::start_trace(size_t max_events) {
         fmt::format("invalid max_events: expected 1 to {}, got {}", kMostTraceEvents, max_events));
   return base::or_out_of_memory([&]() -> Status {
     if (is_tracing()) return Status(Code::kConflict, "a trace is running; stop it first");
-    auto made = std::make_shared<runtime::Timeline>(max_events);
-    // Listeners may outlast the trace by one event.
-    made->config_listener =
-        runtime_->rules().on_change([made = std::weak_ptr(made)](const ConfigEvent& e) {
-          if (const auto t = made.lock()) t->changed(e);
-        });
-    made->breaker_listener =
-        runtime_->health().on_event([made = std::weak_ptr(made)](const BreakerEvent& e) {
-          if (const auto t = made.lock()) t->changed(e);
-        });
-    Status s = runtime_->core().published.replace_observer(nullptr, made);
-    if (!s.ok()) {
-      runtime_->rules().remove_callback(made->config_listener);
-      runtime_->health().remove_listener(made->breaker_listener);
-    }
-    return s;
+    return runtime_->core().published.replace_observer(
+        nullptr, std::make_shared<runtime::Timeline>(max_events));
   });
 }
 
@@ -252,9 +214,7 @@ Result<std::string> Recording::stop_trace() {
   return base::or_out_of_memory([&]() -> Result<std::string> {
     if (Status ended = runtime_->core().published.replace_observer(timeline, nullptr); !ended.ok())
       return ended;
-    runtime_->rules().remove_callback(timeline->config_listener);
-    runtime_->health().remove_listener(timeline->breaker_listener);
-    return timeline->to_json();
+    return timeline->to_json(runtime_->core().id);
   });
 }
 

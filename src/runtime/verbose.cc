@@ -2,20 +2,20 @@
 // Verbose runtimes: a line on standard error for each call (op/call_spec.h). A thread writes the
 // lines, so that no call waits for the terminal.
 #include <fmt/format.h>
-#include <unistd.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 
-#include "base/file.h"
 #include "base/mutex.h"
 #include "base/results.h"
+#include "base/stderr_lines.h"
 #include "base/tasks.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
@@ -25,55 +25,69 @@
 namespace yard::runtime {
 namespace {
 
-// The lines of all runtimes of the process. A forked child drops those that its parent has not written.
-class LineBuffers {
+// The lines of all runtimes of the process. Neither a call nor the thread waits for standard error: lines that it does not take
+// yet are kept up to a limit, and further ones are dropped and counted. A forked child drops those of its parent.
+class LineBuffer {
  public:
   void add(std::string_view lines) {
-    const auto thread = reinterpret_cast<uintptr_t>(detail::t_thread);
-    Shard& s = shards_[(thread * 0x9e3779b97f4a7c15u) >> 60];
-    bool first, full;
-    {
-      const std::lock_guard lock(s.lock);
-      first = s.lines.empty();
-      s.lines += lines;
-      full = s.lines.size() >= kFull;
-    }
-    if (full) return write(s);
-    if (first && !due_.exchange(true, std::memory_order_acq_rel))
-      thread_.post_at(std::chrono::steady_clock::now() + kLinger, [this] { flush(); }).ignore();
+    std::unique_lock lock(lock_);
+    if (lines_.size() + lines.size() > kMost) return base::count_dropped_lines(lines);
+    lines_ += lines;
+    const bool full = lines_.size() >= kFull && !stuck_;
+    const bool schedules = !std::exchange(scheduled_, true);
+    lock.unlock();
+    if (full) flush();
+    if (schedules) schedule();
   }
 
-  void flush() {
-    due_.store(false, std::memory_order_release);
-    for (Shard& s : shards_) write(s);
+  // Returns whether all lines have been written.
+  bool flush() {
+    const std::lock_guard writing(writing_);  // keeps the lines in order
+    std::string lines;
+    {
+      const std::lock_guard lock(lock_);
+      lines.swap(lines_);
+    }
+    lines.erase(0, base::write_some_lines(lines));
+    const bool all = lines.empty();
+    {
+      const std::lock_guard lock(lock_);
+      stuck_ = !all;
+      if (stuck_ && base::or_out_of_memory([&] { lines += lines_; }).ok()) lines_.swap(lines);
+    }
+    base::or_out_of_memory([&] {
+      if (all) base::write_or_drop_lines("");  // says how many were dropped
+    }).ignore();
+    return all;
   }
 
  private:
-  static constexpr size_t kFull = 64 << 10;
+  static constexpr size_t kFull = 64 << 10, kMost = 1 << 20;
   static constexpr auto kLinger = std::chrono::milliseconds(10);
-  struct alignas(64) Shard {
-    base::Mutex lock{base::Rank::kOutputShard};
-    std::string lines;
-  };
 
-  // Takes the lines while it may write: those of a thread stay in order.
-  void write(Shard& s) {
-    const std::lock_guard writing(writing_);
-    std::string lines;
-    {
-      const std::lock_guard lock(s.lock);
-      lines.swap(s.lines);
-    }
-    base::write_all(STDERR_FILENO, lines);  // there is nowhere to report an error
+  void schedule() {
+    const auto write = [this] {
+      flush();
+      std::unique_lock lock(lock_);
+      const bool again = scheduled_ = !lines_.empty();
+      lock.unlock();
+      if (again) schedule();
+    };
+    if (thread_.post_at(std::chrono::steady_clock::now() + kLinger, write).ok()) return;
+    const std::lock_guard lock(lock_);
+    scheduled_ = false;
   }
-  std::array<Shard, 16> shards_;
-  base::Mutex writing_{base::Rank::kOutput};
-  std::atomic<bool> due_{false};  // some line waits, and the thread knows
-  base::TaskThread thread_{"yard-verbose", {.at_end = [this] { flush(); }}};
-  const base::InChild in_child_{[this] {
-    for (Shard& s : shards_) s.lines.clear();
-    due_.store(false, std::memory_order_relaxed);
-  }};
+  // Gives a slow reader a second when the process exits.
+  void finish() {
+    for (int i = 0; i < 100 && !flush(); ++i) std::this_thread::sleep_for(kLinger);
+  }
+
+  base::Mutex writing_{base::Rank::kOutput}, lock_{base::Rank::kOutputShard};
+  std::string lines_;
+  bool scheduled_ = false;  // flush() will be called by the thread
+  bool stuck_ = false;      // standard error did not take all
+  base::TaskThread thread_{"yard-verbose", {.at_end = [this] { finish(); }}};
+  const base::InChild in_child_{[this] { lines_.clear(), scheduled_ = stuck_ = false; }};
 };
 
 // Appends 812ns, 12.4us, 3.1ms, 12.0s.
@@ -92,7 +106,7 @@ void put_time(std::string& to, int64_t ns) {
 
 class Verbose final : public registry::CallObserver {
  public:
-  explicit Verbose(int lines) : level(lines), lines_(base::process_wide<LineBuffers>()) {}
+  explicit Verbose(int lines) : level(lines), lines_(base::process_wide<LineBuffer>()) {}
 
   void seen(const registry::ObservedCall& call) noexcept override {
     base::or_out_of_memory([&] { lines_.add(lines_of(call)); }).ignore();
@@ -145,7 +159,7 @@ class Verbose final : public registry::CallObserver {
   }
 
   ObservedTexts texts_;
-  LineBuffers& lines_;
+  LineBuffer& lines_;
 };
 
 }  // namespace
@@ -162,7 +176,7 @@ Status Recording::set_verbose(int level) {
     if ((now != nullptr ? now->level : 0) == level) return {};
     YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(
         now, level > 0 ? std::make_shared<runtime::Verbose>(level) : nullptr));
-    if (level == 0) base::process_wide<runtime::LineBuffers>().flush();
+    if (level == 0) base::process_wide<runtime::LineBuffer>().flush();
     return {};
   });
 }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands about plugins of a running process, and what a change means for the calls that are being made. A load goes through
+// the same checks as one by the program.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/results.h"
+#include "dispatch/planner.h"
+#include "inspect/commands.h"
+#include "op/call.h"
+
+namespace yard::inspect {
+namespace {
+
+bool is_dry(const Json& args) {
+  const Json* const dry = find(args, "dry_run");
+  return dry != nullptr && dry->get<bool>();
+}
+
+Json plugin_json(const PluginInfo& p) {
+  return object("name", p.name, "version", p.version, "path", p.path, "sha256", or_null(p.sha256));
+}
+
+// The plugin of a name or path as a load would find it, or why it would be refused.
+Result<PluginInfo> could_load(const Subject& s, const std::string& name_or_path) {
+  std::string path = name_or_path;
+  for (const PluginInfo& p : s.runtime.plugins().list())
+    if (p.name == name_or_path) path = p.path;
+  if (!path.starts_with('/'))
+    return Status(Code::kNotFound,
+                  fmt::format("no plugin '{}' has been found; expected the name of one, or the "
+                              "absolute path of a file",
+                              name_or_path));
+  PluginInfo info = s.runtime.plugins().would_load(path);
+  if (info.state != PluginState::kRefused) return info;
+  return Status(Code::kInvalidArgument,
+                fmt::format("{}: {}: {}", path, to_string(info.reason), info.detail));
+}
+
+Result<PluginInfo> loaded(const Subject& s, const std::string& name_or_path) {
+  for (const PluginInfo& p : s.runtime.plugins().list())
+    if (p.state == PluginState::kLoaded && (p.name == name_or_path || p.path == name_or_path))
+      return p;
+  return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", name_or_path));
+}
+
+// The known calls of all ops, with the kernels that serve them now.
+std::map<std::string, dispatch::MovedCall> served_now(const Subject& s) {
+  std::map<std::string, dispatch::MovedCall> to;
+  const auto snapshot = s.core.snapshot();
+  for (const auto& entry : snapshot->entries) {
+    if (entry == nullptr) continue;
+    for (const auto& known : s.core.planner.known_calls(*entry)) {
+      dispatch::MovedCall c;
+      c.op = entry->name(), c.call = op::to_string(known.call->to_spec(entry->program()));
+      if (const auto e = s.runtime.explain(c.call); e.ok())
+        for (const Candidate& k : e->candidates)
+          if (k.verdict == "selected") c.from = c.to = k.id, c.kind = k.kind;
+      to.emplace(c.call, std::move(c));
+    }
+  }
+  return to;
+}
+
+// Runs a change of plugins and says which calls it has moved.
+template <class F>
+Result<Json> moved_by(const Subject& s, const F& change) {
+  const auto before = served_now(s);
+  YARD_RETURN_IF_ERROR(change());
+  std::vector<dispatch::MovedCall> moved;
+  for (auto& [call, now] : served_now(s))
+    if (const auto it = before.find(call); it != before.end() && it->second.to != now.to) {
+      moved.push_back(now);
+      moved.back().from = it->second.to;
+    }
+  return takeover(s, moved);
+}
+
+Result<Changed> plugin_load(const Subject& s, const Json& args) {
+  const std::string what = text(args, "plugin");
+  YARD_ASSIGN_OR_RETURN(PluginInfo info, could_load(s, what));
+  if (is_dry(args)) return Changed{.effect = object("plugin", plugin_json(info)), .dry_run = true};
+  YARD_ASSIGN_OR_RETURN(const Json takes_over,
+                        moved_by(s, [&] { return s.runtime.plugins().load(what); }));
+  return Changed{
+      object("plugin", plugin_json(info), "takes_over", takes_over),
+      [name = info.name](const Subject& to) { return to.runtime.plugins().unload(name).status(); }};
+}
+
+// Tried as rules that deny its kernels, so calls that are being made keep a kernel.
+Result<Changed> plugin_unload(const Subject& s, const Json& args) {
+  YARD_ASSIGN_OR_RETURN(const PluginInfo info, loaded(s, text(args, "plugin")));
+  Config without = s.runtime.rules().config();
+  for (const auto& [op, record] : s.core.snapshot()->state->op_records)
+    for (const auto& [id, kernel] : record->kernels)
+      if (kernel->origin.plugin == info.name) {
+        DispatchRule& rule = without.dispatch_rules.emplace_back();
+        rule.operation = op, rule.deny = {{id, true, {}}};
+      }
+  YARD_ASSIGN_OR_RETURN(const auto moved, s.rules.dry_run(std::move(without)));
+  Changed to{.effect = object("plugin", plugin_json(info), "takes_over", takeover(s, moved))};
+  to.dry_run = is_dry(args);
+  if (to.dry_run) return to;
+  YARD_RETURN_IF_ERROR(s.runtime.plugins().unload(info.name).status());
+  to.undo = [path = info.path](const Subject& of) { return of.runtime.plugins().load(path); };
+  return to;
+}
+
+Result<Changed> plugin_replace(const Subject& s, const Json& args) {
+  YARD_ASSIGN_OR_RETURN(const PluginInfo old, loaded(s, text(args, "plugin")));
+  const std::string path = find(args, "path") != nullptr ? text(args, "path") : old.path;
+  YARD_ASSIGN_OR_RETURN(PluginInfo next, could_load(s, path));
+  Json effect = object("plugin", plugin_json(next), "replaced", plugin_json(old));
+  if (is_dry(args)) return Changed{.effect = std::move(effect), .dry_run = true};
+  YARD_ASSIGN_OR_RETURN(effect["takes_over"], moved_by(s, [&] {
+                          return s.runtime.plugins().replace(old.name, path).status();
+                        }));
+  Undo undo;  // null if the old file is gone
+  if (path != old.path)
+    undo = [old](const Subject& to) {
+      return to.runtime.plugins().replace(old.name, old.path).status();
+    };
+  return Changed{std::move(effect), std::move(undo)};
+}
+
+}  // namespace
+
+Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved) {
+  using Row = std::tuple<std::string, std::string, std::string>;
+  std::map<Row, LatencyHistogram> times;  // by op, kernel and call
+  for (const CallStats& c : s.runtime.stats().calls) times[{c.op, c.kernel, c.call}].add(c.latency);
+  struct Sum {
+    size_t calls = 0, timed = 0;
+    double from_ns = 0, to_ns = 0;
+    bool measured = true;
+    Kind kind = Kind::kDefault;
+  };
+  std::map<Row, Sum> sums;  // by op and both kernels
+  for (const dispatch::MovedCall& m : moved) {
+    Sum& sum = sums[{m.op, m.from, m.to}];
+    ++sum.calls, sum.kind = m.kind;
+    const double from = times[{m.op, m.from, m.call}].mean_ns();
+    double to = times[{m.op, m.to, m.call}].mean_ns();
+    const bool measured = to > 0;
+    if (const auto e = s.runtime.explain(m.call); !measured && e.ok())
+      for (const Candidate& c : e->candidates)
+        if (c.id == m.to) to = c.estimate_ns.value_or(0);
+    if (from <= 0 || to <= 0) continue;
+    ++sum.timed, sum.from_ns += from, sum.to_ns += to, sum.measured &= measured;
+  }
+  return each(sums, [](const auto& entry) {
+    const auto& [op, from, to] = entry.first;
+    const Sum& sum = entry.second;
+    const auto mean = [&](double ns) {
+      return sum.timed > 0 ? Json(ns / static_cast<double>(sum.timed)) : Json();
+    };
+    return object("op", op, "from", from, "to", or_null(to), "kind", yard::to_string(sum.kind),
+                  "calls", sum.calls, "timed", sum.timed, "from_ns", mean(sum.from_ns), "to_ns",
+                  mean(sum.to_ns), "measured", sum.timed > 0 && sum.measured);
+  });
+}
+
+std::vector<Command> plugin_commands() {
+  using enum Member::Kind;
+  const Member plugin = {"plugin", kNeededText}, dry = {"dry_run", kSwitch};
+  return {{"plugin.load", {plugin, dry}, nullptr, plugin_load},
+          {"plugin.unload", {plugin, dry}, nullptr, plugin_unload},
+          {"plugin.replace", {plugin, {"path", kText}, dry}, nullptr, plugin_replace}};
+}
+
+}  // namespace yard::inspect
