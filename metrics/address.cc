@@ -4,12 +4,8 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
 namespace yard::metrics_detail {
 namespace {
@@ -57,27 +53,18 @@ Result<Address> parse_address(std::string_view text) {
   return invalid(text, kForm);
 }
 
-std::string why_not_bound(const Address& a) {
-  sockaddr_storage to{};
-  socklen_t size = sizeof(sockaddr_in);
+socklen_t socket_address(const Address& a, sockaddr_storage& to) {
+  to = {};
   if (a.v6) {
     auto& v6 = reinterpret_cast<sockaddr_in6&>(to);
-    v6.sin6_family = AF_INET6, v6.sin6_port = htons(a.port), size = sizeof v6;
+    v6.sin6_family = AF_INET6, v6.sin6_port = htons(a.port);
     inet_pton(AF_INET6, a.host.c_str(), &v6.sin6_addr);
-  } else {
-    auto& v4 = reinterpret_cast<sockaddr_in&>(to);
-    v4.sin_family = AF_INET, v4.sin_port = htons(a.port);
-    inet_pton(AF_INET, a.host.c_str(), &v4.sin_addr);
+    return sizeof v6;
   }
-  const int fd = ::socket(a.v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return std::strerror(errno);
-  const int on = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  int error = 0;
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&to), size) != 0 || ::listen(fd, 1) != 0)
-    error = errno;
-  ::close(fd);
-  return error == 0 ? "" : std::strerror(error);
+  auto& v4 = reinterpret_cast<sockaddr_in&>(to);
+  v4.sin_family = AF_INET, v4.sin_port = htons(a.port);
+  inet_pton(AF_INET, a.host.c_str(), &v4.sin_addr);
+  return sizeof v4;
 }
 
 }  // namespace yard::metrics_detail

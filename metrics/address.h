@@ -2,6 +2,7 @@
 // Addresses that a server may listen on.
 #pragma once
 
+#include <sys/socket.h>
 #include <yard/status.h>
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Address {
 // ADDRESS:PORT with a numeric address or localhost.
 Result<Address> parse_address(std::string_view text);
 
-// Why a socket cannot be bound to it, in the words of the system; empty if it can.
-std::string why_not_bound(const Address& address);
+// Sets the address for bind() and returns its size.
+socklen_t socket_address(const Address& address, sockaddr_storage& to);
 
 }  // namespace yard::metrics_detail

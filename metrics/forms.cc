@@ -93,6 +93,10 @@ std::string metrics_json(const std::vector<Metric>& all) {
 Status write_metrics(const Runtime& runtime, const std::string& path, size_t max_series) {
   const Result<std::string> text = metrics_text(metrics(runtime, max_series));
   if (!text.ok()) return text.status();
+  struct stat there;
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode))
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cannot write '{}': expected a regular file", path));
   // The collector reads files *.prom: this is none.
   std::string fresh = path + ".XXXXXX";
   const int made = ::mkostemp(fresh.data(), O_CLOEXEC);
@@ -105,7 +109,9 @@ Status write_metrics(const Runtime& runtime, const std::string& path, size_t max
   }
   ::close(made);
   const WithoutSizeSignal no_signal;
-  int error = write_all(fd, *text);
+  // Drops what other threads have written to it while it was stdout or stderr.
+  int error = ::ftruncate(fd, 0) != 0 || ::lseek(fd, 0, SEEK_SET) != 0 ? errno : 0;
+  if (error == 0) error = write_all(fd, *text);
   ::fchmod(fd, 0644);  // for the collector, which is another user
   if (::close(fd) != 0 && error == 0) error = errno;
   if (error == 0 && ::rename(fresh.c_str(), path.c_str()) != 0) error = errno;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics for Prometheus: the text format, and HTTP.
+// Metrics for Prometheus: the text format, and the page of the server.
 #include <fmt/format.h>
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
-#include <unistd.h>
 #include <yard/metrics.h>
 #include <yard/runtime.h>
 
-#include <exception>
+#include <memory>
 #include <utility>
 
 #include "address.h"
+#include "http_server.h"
 
 namespace yard {
 namespace {
@@ -49,35 +47,6 @@ std::vector<prom::MetricFamily> families(const std::vector<Metric>& all) {
   return to;
 }
 
-class Collector : public prom::Collectable {
- public:
-  Collector(const Runtime& runtime, size_t max_series)
-      : runtime_(runtime), max_series_(max_series) {}
-  // Nothing catches on the threads that call it.
-  std::vector<prom::MetricFamily> Collect() const override {
-    try {
-      return families(metrics(runtime_, max_series_));
-    } catch (const std::exception&) {
-      return {};
-    }
-  }
-
- private:
-  const Runtime& runtime_;
-  const size_t max_series_;
-};
-
-struct Server {
-  std::shared_ptr<prom::Collectable> collector;
-  std::unique_ptr<prom::Exposer> exposer;
-  pid_t process = ::getpid();
-
-  ~Server() {
-    // A forked child has none of its threads, for whose end it would wait.
-    if (process != ::getpid()) static_cast<void>(exposer.release());
-  }
-};
-
 }  // namespace
 
 Result<std::string> metrics_text(const std::vector<Metric>& all) {
@@ -93,22 +62,11 @@ Result<MetricsServer> MetricsServer::start(const Runtime& runtime,
                   fmt::format("invalid address: expected one of the loopback interface, such as "
                               "127.0.0.1:9464, got '{}'; set allow_remote to serve other machines",
                               settings.address));
-  auto server = std::make_shared<Server>();
-  server->collector = std::make_shared<Collector>(runtime, settings.max_series);
-  try {
-    // Connections that send nothing keep a thread for the time of the timeout only.
-    server->exposer = std::make_unique<prom::Exposer>(
-        std::vector<std::string>{"listening_ports", address->text(), "num_threads", "4",
-                                 "request_timeout_ms", "2000", "enable_keep_alive", "no"});
-    server->exposer->RegisterCollectable(server->collector);
-    for (const int port : server->exposer->GetListeningPorts())
-      address->port = static_cast<uint16_t>(port);
-  } catch (const std::exception& e) {
-    const std::string why = metrics_detail::why_not_bound(*address);
-    return Status(Code::kConflict, fmt::format("cannot listen on {}: {}", address->text(),
-                                               why.empty() ? e.what() : why));
-  }
-  return MetricsServer(std::move(server), address->text());
+  auto server = metrics_detail::HttpServer::start(
+      *address, "/metrics",
+      [&runtime, most = settings.max_series] { return metrics_text(metrics(runtime, most)); });
+  if (!server.ok()) return server.status();
+  return MetricsServer(std::shared_ptr<void>(*std::move(server)), address->text());
 }
 
 }  // namespace yard

@@ -11,7 +11,9 @@
 #include <yard/metrics.h>
 #include <yard/runtime.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -185,11 +187,81 @@ TEST(MetricsServer, SurvivesGarbage) {
     EXPECT_THAT(answer(server->address(), g + "\r\n\r\n"), Not(HasSubstr("root:")));
     answer(server->address(), g, false);  // closed before the answer
   }
-  // Connections that send nothing, more than there are threads, delay others for a while only.
-  std::vector<std::thread> silent;
-  for (int i = 0; i < 8; ++i) silent.emplace_back([&] { answer(server->address(), "GET /met"); });
   EXPECT_EQ(scraped(answer(server->address(), kGet), "yard_calls_total"), 3);
-  for (std::thread& t : silent) t.join();
+}
+
+TEST(MetricsServer, AnswersAsHttpAsksFor) {
+  SKIP_WITHOUT_PROMETHEUS();
+  Runtime runtime(quiet());
+  call_softmax(runtime, 2, 3);
+  const Result<MetricsServer> server = MetricsServer::start(runtime, any_port());
+  ASSERT_TRUE(server.ok());
+  const auto asked = [&](const std::string& line) {
+    return answer(server->address(), line + "\r\nHost: x\r\n\r\n");
+  };
+  EXPECT_THAT(asked("GET /metrics?now HTTP/1.0"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  const std::string head = asked("HEAD /metrics HTTP/1.1"), get = asked("GET /metrics HTTP/1.1");
+  EXPECT_THAT(head, ::testing::EndsWith("\r\n\r\n"));
+  EXPECT_THAT(get, StartsWith(head.substr(0, head.find("Content-Length"))));
+  EXPECT_THAT(get, HasSubstr("text/plain; version=0.0.4"));
+  EXPECT_THAT(asked("GET / HTTP/1.1"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(asked("POST /metrics HTTP/1.1"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(asked("GET /metrics"), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(asked(std::string(20000, 'A')), StartsWith("HTTP/1.1 431"));
+}
+
+// Connections to a server that stay open and send `text`.
+class Silent {
+ public:
+  Silent(const std::string& address, int count, const std::string& text) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < count; ++i) {
+      sockets_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ::connect(sockets_.back(), reinterpret_cast<sockaddr*>(&to), sizeof to);
+      ::send(sockets_.back(), text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  }
+  ~Silent() {
+    for (const int s : sockets_) ::close(s);
+  }
+  Silent(const Silent&) = delete;
+  Silent& operator=(const Silent&) = delete;
+  // Whether the server has closed all of them.
+  bool closed() const {
+    return std::ranges::all_of(sockets_, [](int s) {
+      char byte;
+      return ::recv(s, &byte, 1, MSG_DONTWAIT) == 0;
+    });
+  }
+
+ private:
+  std::vector<int> sockets_;
+};
+
+TEST(MetricsServer, IdleConnectionsKeepNobodyWaiting) {
+  SKIP_WITHOUT_PROMETHEUS();
+  Runtime runtime(quiet());
+  call_softmax(runtime, 2, 3);
+  const Result<MetricsServer> server = MetricsServer::start(runtime, any_port());
+  ASSERT_TRUE(server.ok());
+  for (const char* text : {"", "GET /met"}) {
+    const Silent silent(server->address(), 50, text);
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i)
+      EXPECT_EQ(scraped(answer(server->address(), kGet), "yard_calls_total"), 3);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    for (int i = 0; i < 200 && !silent.closed(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_TRUE(silent.closed()) << "they have a deadline";
+  }
+  // More than the server keeps: the oldest make room.
+  const Silent many(server->address(), 300, "GET /met");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(scraped(answer(server->address(), kGet), "yard_calls_total"), 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
 // Exit code and output of promtool for a text; 127 where there is none.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of metrics: names, types, help texts and labels, and how each is computed.
+#include <yard/log.h>
 #include <yard/metrics.h>
 #include <yard/runtime.h>
 
@@ -19,38 +20,16 @@ namespace {
 constexpr size_t kLongestLabel = 200;
 constexpr const char* kOther = "other";
 
-// Length of the UTF-8 sequence at text[at]; 0 if there is none.
-size_t utf8_at(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const unsigned first = byte(at);
-  const size_t length = first < 0x80   ? 1
-                        : first < 0xc2 ? 0
-                        : first < 0xe0 ? 2
-                        : first < 0xf0 ? 3
-                                       : 4;
-  if (first > 0xf4) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  const unsigned second = byte(at + 1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f))
-    return 0;
-  return length;
-}
-
-// Control characters and bytes that are not UTF-8 become '?'; what is too long is cut.
+// Bytes of what cannot be printed become '?'; what is too long is cut.
 std::string label_value(std::string_view text) {
   std::string to;
   for (size_t at = 0; at < text.size() && to.size() < kLongestLabel;) {
-    const size_t length = utf8_at(text, at);
-    const auto c = static_cast<unsigned char>(text[at]);
-    if (length == 0 || c < 0x20 || c == 0x7f)
-      to += '?';
-    else
-      to += text.substr(at, length);
-    at += std::max<size_t>(length, 1);
+    const auto first = static_cast<unsigned char>(text[at]);
+    const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    const std::string_view character = text.substr(at, length);
+    const bool prints = printable(character) == character;
+    to += prints ? character : "?";
+    at += prints ? length : 1;
   }
   return to;
 }
