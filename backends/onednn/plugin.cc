@@ -23,6 +23,7 @@ const char* const kReasons[] = {
 // Touches no thread of OpenMP: asking whether it can be used must not make a process that cannot be forked.
 int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   watch_forks();
+  stop_profiling();
   const dnnl_version_t* version = dnnl_version();
   if (forked()) {
     why->reason = YARD_REASON_OWN;

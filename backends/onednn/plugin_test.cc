@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The claims of backend `onednn`: what it takes, and the reason where it does not.
 #include <gtest/gtest.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <unistd.h>
 #include <yard/runtime.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -32,6 +37,27 @@ TEST(OnednnPlugin, IsThere) {
     EXPECT_EQ(b.kernels, 12u);
   }
   EXPECT_TRUE(found);
+}
+
+// In a process of its own, with the flags that oneDNN has initially on aarch64.
+[[noreturn]] void call_and_look_for_the_map(const char* flags) {
+  for (const char* name : {"ONEDNN_JIT_PROFILE", "DNNL_JIT_PROFILE"}) ::unsetenv(name);
+  if (flags != nullptr) ::setenv("DNNL_JIT_PROFILE", flags, 1);
+  dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_LINUX_PERFMAP);
+  std::vector<float> x(64 * 512, 1), out(x.size());
+  Options forced;
+  forced.force = "vendor.onednn";
+  const TensorView tx(x.data(), DType::f32, {64, 512}), tout(out.data(), DType::f32, {64, 512});
+  const bool called = Runtime::shared().call("softmax", {tout, tx}, forced).ok();
+  const std::string map = "/tmp/perf-" + std::to_string(::getpid()) + ".map";
+  std::_Exit(!called ? 2 : std::remove(map.c_str()) == 0 ? 1 : 0);
+}
+
+TEST(OnednnPlugin, WritesAMapForProfilersOnlyIfTheEnvironmentAsks) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  using ::testing::ExitedWithCode;
+  EXPECT_EXIT(call_and_look_for_the_map(nullptr), ExitedWithCode(0), "");
+  EXPECT_EXIT(call_and_look_for_the_map("2"), ExitedWithCode(1), "");
 }
 
 TEST(OnednnPlugin, AcceptsCompactF32) {

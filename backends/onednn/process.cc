@@ -2,10 +2,12 @@
 // Forks and OpenMP threads.
 #include "process.h"
 
+#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <vector>
 
@@ -50,6 +52,15 @@ void watch_forks() {
   static constinit std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
+  });
+}
+
+void stop_profiling() noexcept {
+  static constinit std::once_flag once;
+  std::call_once(once, [] {
+    for (const char* const variable : {"ONEDNN_JIT_PROFILE", "DNNL_JIT_PROFILE"})
+      if (std::getenv(variable) != nullptr) return;
+    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
   });
 }
 

@@ -9,6 +9,11 @@ namespace yard::onednn {
 // Begins to watch for forks; after the first time it does nothing.
 void watch_forks();
 
+// Turns off what oneDNN notes for profilers, unless the environment asks for it. On aarch64 it would
+// write /tmp/perf-PID.map by default, through symbolic links of other users. Call it before the
+// first use of oneDNN.
+void stop_profiling() noexcept;
+
 // Whether this process was forked from one in which forks were watched. OpenMP's threads do not exist
 // here, and the first parallel region would wait for them for ever.
 bool forked() noexcept;

@@ -70,17 +70,18 @@ using plugin::OpDef;
 
 void add_norms_and_activations(plugin::Plugin& plugin) {
   plugin.add(OpDef("rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
-                   "eps: float = 1e-6) where T in {f32, f16, bf16}, out may_alias x")
+                   "eps: float = 1e-6) where T in {f32, f16, bf16}, out may_alias x, eps >= 0")
                  .summary("Divides each row by its root mean square and scales it by weight.")
                  .tolerances(kRounded));
   plugin.add(OpDef("add_rms_norm(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
                    "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
-                   "where T in {f32, f16, bf16}, out may_alias x")
+                   "where T in {f32, f16, bf16}, out may_alias x, eps >= 0")
                  .summary("Adds x to residual in place, then gives the rms_norm of the sum.")
                  .tolerances(kRounded));
   plugin.add(
       OpDef("layer_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight?: T[hidden], "
-            "bias?: T[hidden], eps: float = 1e-5) where T in {f32, f16, bf16}, out may_alias x")
+            "bias?: T[hidden], eps: float = 1e-5) where T in {f32, f16, bf16}, out may_alias x, "
+            "eps >= 0")
           .summary("Brings each row to mean 0 and variance 1, then scales and shifts it.")
           .tolerances(kRounded));
   plugin.add(OpDef("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d]) where T in {f32, f16, bf16}")
@@ -142,12 +143,14 @@ void add_products(plugin::Plugin& plugin) {
                  .tolerances(kRounded));
 }
 
+// A scale that is finite in f32.
+#define YARD_FINITE_SCALE "scale > -3.4028235e38, scale < 3.4028235e38"
 // The parameters of attention over whole sequences, with others before the scale.
 #define YARD_ATTENTION(others)                                                            \
   "(out!: T[batch, seq, heads, dim], query: T[batch, seq, heads, dim], "                  \
   "key: T[batch, kv_seq, kv_heads, dim], value: T[batch, kv_seq, kv_heads, dim], " others \
   "scale: float = 0.0) where T in {f32, f16, bf16}, M in {f32, f16, bf16}, "              \
-  "heads % kv_heads == 0"
+  "heads % kv_heads == 0, " YARD_FINITE_SCALE
 #define YARD_MASK "mask?: M[batch, heads, seq, kv_seq], "
 
 void add_attention(plugin::Plugin& plugin) {
@@ -171,28 +174,30 @@ void add_attention(plugin::Plugin& plugin) {
           .summary("Attention of every query to the first keys of its batch.")
           .tolerances(kAttention)
           .magnitude<attention_cross<true>>());
-  plugin.add(OpDef("attention.decode(out!: T[batch, heads, dim], query: T[batch, heads, dim], "
-                   "key: C[batch, capacity, kv_heads, dim], "
-                   "value: C[batch, capacity, kv_heads, dim], lengths: I[batch], "
-                   "mask?: M[batch, heads, capacity], scale: float = 0.0) "
-                   "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, M in {f32, f16, bf16}, "
-                   "I in {i32, i64}, heads % kv_heads == 0, lengths in [0, capacity]")
-                 .summary("Attention of one query to a cache of keys and values.")
-                 .tolerances(kAttention)
-                 .magnitude<attention_decode<true>>());
+  plugin.add(
+      OpDef("attention.decode(out!: T[batch, heads, dim], query: T[batch, heads, dim], "
+            "key: C[batch, capacity, kv_heads, dim], "
+            "value: C[batch, capacity, kv_heads, dim], lengths: I[batch], "
+            "mask?: M[batch, heads, capacity], scale: float = 0.0) "
+            "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, M in {f32, f16, bf16}, "
+            "I in {i32, i64}, heads % kv_heads == 0, lengths in [0, capacity], " YARD_FINITE_SCALE)
+          .summary("Attention of one query to a cache of keys and values.")
+          .tolerances(kAttention)
+          .magnitude<attention_decode<true>>());
   plugin.add(OpDef("attention.paged_decode(out!: T[batch, heads, dim], "
                    "query: T[batch, heads, dim], key: C[blocks, block, kv_heads, dim], "
                    "value: C[blocks, block, kv_heads, dim], block_table: I[batch, max_blocks], "
                    "lengths: I[batch], scale: float = 0.0) "
                    "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, I in {i32, i64}, "
                    "heads % kv_heads == 0, block_table in [0, blocks), "
-                   "lengths in [0, max_blocks*block]")
+                   "lengths in [0, max_blocks*block], " YARD_FINITE_SCALE)
                  .summary("Attention of one query to a cache in blocks that a table lists.")
                  .tolerances(kAttention)
                  .magnitude<attention_paged_decode<true>>());
 }
 
 #undef YARD_ATTENTION
+#undef YARD_FINITE_SCALE
 #undef YARD_MASK
 
 void add_sampling(plugin::Plugin& plugin) {

@@ -59,36 +59,53 @@ struct SoftmaxRows {
     return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
   }
 
+  // Rows of 16-bit elements with at most this many elements keep their exponentials in f32, instead of computing them
+  // again for the division.
+  static constexpr size_t kMostKept = 4096;
+
+  // Stores the exponentials in `out` if it holds f32, otherwise in `kept` unless that is null.
   template <bool kWhole, class T>
-  static HWY_INLINE void add_step(const T* x, T* out, size_t count, VF top, VF& s0, VF& s1) {
+  static HWY_INLINE void add_step(const T* x, T* out, float* kept, size_t count, VF top, VF& s0,
+                                  VF& s1) {
     VF a, b;
     load2_part<kWhole>(x, count, a, b, minus_infinity<T>());
     a = exp_minus(hn::Sub(top, a));
     b = exp_minus(hn::Sub(top, b));
     s0 = hn::Add(s0, a), s1 = hn::Add(s1, b);
-    if constexpr (std::is_same_v<T, float>) store2_part<kWhole>(a, b, out, count);
+    if constexpr (std::is_same_v<T, float>) {
+      store2_part<kWhole>(a, b, out, count);
+    } else if (kept != nullptr) {
+      hn::StoreU(a, DF(), kept);
+      hn::StoreU(b, DF(), kept + hn::Lanes(DF()));
+    }
   }
 
-  // The sum in blocks, so that a long row adds few rounding errors.
+  // Adds in blocks, so that a long row has few rounding errors.
   template <class T>
-  static HWY_INLINE double exponentials(const T* x, T* out, size_t width, VF top) {
+  static HWY_INLINE double exponentials(const T* x, T* out, float* kept, size_t width, VF top) {
+    const auto kept_at = [kept](size_t i) { return kept != nullptr ? kept + i : nullptr; };
     const size_t pair = pair_lanes();
     double total = 0;
     for (size_t i = 0; i < width;) {
       VF s0 = hn::Zero(DF()), s1 = s0;
       const size_t end = HWY_MIN(width, i + kBlock);
-      for (; i + pair <= end; i += pair) add_step<true>(x + i, out + i, pair, top, s0, s1);
-      if (i < end) add_step<false>(x + i, out + i, end - i, top, s0, s1), i = end;
+      for (; i + pair <= end; i += pair)
+        add_step<true>(x + i, out + i, kept_at(i), pair, top, s0, s1);
+      if (i < end) add_step<false>(x + i, out + i, kept_at(i), end - i, top, s0, s1), i = end;
       total += static_cast<double>(sum_of(hn::Add(s0, s1)));
     }
     return total;
   }
 
   template <bool kWhole, class T>
-  static HWY_INLINE void divide_step(const T* x, T* out, size_t count, VF top, VF scale) {
+  static HWY_INLINE void divide_step(const T* x, T* out, const float* kept, size_t count, VF top,
+                                     VF scale) {
     VF a, b;
     if constexpr (std::is_same_v<T, float>) {
       load2_part<kWhole>(out, count, a, b);
+    } else if (kept != nullptr) {
+      a = hn::LoadU(DF(), kept);
+      b = hn::LoadU(DF(), kept + hn::Lanes(DF()));
     } else {
       load2_part<kWhole>(x, count, a, b);
       a = exp_minus(hn::Sub(top, a));
@@ -101,6 +118,10 @@ struct SoftmaxRows {
   static void of(const Softmax& job, int64_t begin, int64_t end) {
     const DF d;
     const size_t width = static_cast<size_t>(job.width), pair = pair_lanes();
+    constexpr size_t kRoom = std::is_same_v<T, float> ? 1 : kMostKept + 2 * hn::MaxLanes(DF());
+    float room[kRoom];
+    float* const kept = !std::is_same_v<T, float> && width <= kMostKept ? room : nullptr;
+    const auto kept_at = [kept](size_t i) { return kept != nullptr ? kept + i : nullptr; };
     auto row = job.walk.from(begin);
     for (int64_t r = begin; r < end; ++r, row.next()) {
       T* const out = row.template at<T>(0);
@@ -108,11 +129,12 @@ struct SoftmaxRows {
       // A row with a NaN or +inf, or with nothing but -inf, makes one of the differences NaN, and
       // through the sum the whole row.
       const VF top = hn::Set(d, largest(x, width));
-      const double sum = exponentials(x, out, width, top);
+      const double sum = exponentials(x, out, kept, width, top);
       const VF scale = hn::Set(d, static_cast<float>(1.0 / sum));
       size_t i = 0;
-      for (; i + pair <= width; i += pair) divide_step<true>(x + i, out + i, pair, top, scale);
-      if (i < width) divide_step<false>(x + i, out + i, width - i, top, scale);
+      for (; i + pair <= width; i += pair)
+        divide_step<true>(x + i, out + i, kept_at(i), pair, top, scale);
+      if (i < width) divide_step<false>(x + i, out + i, kept_at(i), width - i, top, scale);
     }
   }
 };
