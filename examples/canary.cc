@@ -21,7 +21,11 @@ void not_a_softmax(yard::plugin::Call, yard::plugin::Tensor out, yard::plugin::T
 
 int main() {
   namespace plugin = yard::plugin;
-  yard::Runtime runtime;
+  std::string folder = (std::filesystem::temp_directory_path() / "yard-example-XXXXXX").string();
+  CHECK(mkdtemp(folder.data()) != nullptr);
+  yard::RuntimeSettings settings;
+  settings.output_directory = folder;  // rule files may have dumps written below it
+  yard::Runtime runtime(settings);
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   yard::Changes changes;
   changes.add_backend(plugin::Backend("acme").vendor("acme"))
@@ -35,8 +39,6 @@ int main() {
   vendors.prefer = yard::Kind::kVendor;
   runtime.set_policy(vendors).or_throw();
   yard::Config config = yard::read_config(YARD_EXAMPLES "/canary.yaml").config;
-  std::string folder = (std::filesystem::temp_directory_path() / "yard-example-XXXXXX").string();
-  CHECK(mkdtemp(folder.data()) != nullptr);
   config.canary[0].dump = folder;
   runtime.rules().set(config).or_throw();
 

@@ -32,6 +32,27 @@ yard::TensorView yard_view(const Tensor& t) {
 }  // namespace acme
 // [/class]
 
+// [kept]
+namespace acme {
+
+// A tensor that keeps its view. A copy would need a view of its own data.
+class Buffer {
+ public:
+  explicit Buffer(std::vector<int64_t> sizes) : tensor_(std::move(sizes)) {}
+  Buffer(const Buffer&) = delete;
+  const Tensor& tensor() const { return tensor_; }
+  const yard::TensorView& view() const { return view_; }
+
+ private:
+  Tensor tensor_;
+  yard::TensorView view_ = yard_view(tensor_);
+};
+
+const yard::TensorView& yard_view(const Buffer& b) { return b.view(); }
+
+}  // namespace acme
+// [/kept]
+
 inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"rms_norm"};
 
 int main() {
@@ -44,6 +65,9 @@ int main() {
   CHECK(near(out.data()[7], 0.5));
   CHECK(!fast.kernel().empty());
   CHECK(yard::explain(rms_norm, out, x, weight, 1e-6f).value().selected == fast.kernel());
+  acme::Buffer kept({2, 4});
+  rms_norm(kept, x, weight, 1e-6f).or_throw();
+  CHECK(near(kept.tensor().data()[7], 0.5));
   // Views of its tensors and plain views mix.
   const std::vector<float> constant(4, 2.0f);
   rms_norm(out, x, yard::view(constant, {4}), 1e-6f).or_throw();

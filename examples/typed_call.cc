@@ -23,8 +23,8 @@ int main() {
   std::vector<float> x(2 * 4, 3.0f), weight(4, 0.5f), out(2 * 4);
   yard::TensorView tx = yard::view(x, {2, 4});  // dtype from float
   yard::TensorView tweight = yard::view(weight, {4});
-  yard::TensorView tout(out.data(), yard::DType::f32, {2, 4});        // dtype given
-  yard::TensorView left(x.data(), yard::DType::f32, {2, 2}, {4, 1});  // strides in elements
+  yard::TensorView tout(out.data(), yard::DType::f32, {2, 4});   // dtype given
+  yard::TensorView left = yard::view(x.data(), {2, 2}, {4, 1});  // strides in elements
   // [/views]
   CHECK(left.numel() == 4 && left.strides()[0] == 4);
 

@@ -2,6 +2,7 @@
 #include "gguf.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ constexpr const char* kTensorTypes[] = {
 // Bytes of a value, by the number of its type: of a string the fewest; 0: an array.
 constexpr size_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
 constexpr uint32_t kString = 8, kArray = 9;
+constexpr uint32_t kMagic = 0x46554747;
 constexpr bool is_integer(uint32_t type) { return type < 6 || type == 10 || type == 11; }
 
 std::string quoted(std::string_view text) { return cat("'", text.substr(0, 80), "'"); }
@@ -36,7 +38,7 @@ std::string quoted(std::string_view text) { return cat("'", text.substr(0, 80), 
 // Takes numbers, strings and what consists of them one after the other, within the bounds of the file.
 class Gguf::Reader {
  public:
-  explicit Reader(const Gguf& file) : file_(file) {}
+  explicit Reader(const Gguf& file, size_t at = 0) : file_(file), at_(at) {}
 
   size_t position() const { return at_; }
   template <class T>
@@ -52,6 +54,11 @@ class Gguf::Reader {
     if (n > most) file_.fail(cat("at most ", most, " ", what, " in the rest of the file"), n);
     return n;
   }
+  uint64_t count_entries(size_t bytes, const char* what) {
+    const uint64_t n = count(bytes, what);
+    if (n > kMostEntries) file_.fail(cat("at most ", kMostEntries, " ", what), n);
+    return n;
+  }
   Text string(const char* what) {
     const uint64_t n = count(1, what);
     return {reinterpret_cast<const char*>(take(n)), n};
@@ -61,11 +68,21 @@ class Gguf::Reader {
     if (type != kArray) return scalar(type);
     const uint32_t element = value_type();
     if (element == kArray) file_.fail("an array of numbers or strings", "an array of arrays");
-    const uint64_t n = count(kValueBytes[element], "elements");
-    if (element == kString) return array<Text>(n, element);
-    if (is_integer(element)) return array<int64_t>(n, element);
-    take(n * kValueBytes[element]);
-    return {};
+    const Array all{element, count(kValueBytes[element], "elements"), at_};
+    if (element != kString) return take(all.count * kValueBytes[element]), all;
+    for (uint64_t n = all.count; n > 0; --n) string("bytes of a string");
+    return all;
+  }
+  Value scalar(uint32_t type) {
+    if (type == kString) return string("bytes of a string");
+    const size_t bytes = kValueBytes[type];
+    uint64_t raw = 0;
+    std::memcpy(&raw, take(bytes), bytes);
+    if (type == 6) return double{std::bit_cast<float>(static_cast<uint32_t>(raw))};
+    if (type == 7) return raw != 0;
+    if (type == 12) return std::bit_cast<double>(raw);
+    const size_t unused = type % 2 == 0 ? 0 : 64 - 8 * bytes;  // odd numbers are of signed types
+    return static_cast<int64_t>(raw << unused) >> unused;
   }
   // What follows a tensor's name.
   GgufTensor tensor(const std::string& name) {
@@ -108,58 +125,60 @@ class Gguf::Reader {
     if (type >= std::size(kValueBytes)) file_.fail("the type of a value, 0 to 12", type);
     return type;
   }
-  Value scalar(uint32_t type) {
-    if (type == kString) return string("bytes of a string");
-    const size_t bytes = kValueBytes[type];
-    uint64_t raw = 0;
-    std::memcpy(&raw, take(bytes), bytes);
-    if (type == 6) return double{std::bit_cast<float>(static_cast<uint32_t>(raw))};
-    if (type == 7) return raw != 0;
-    if (type == 12) return std::bit_cast<double>(raw);
-    const size_t unused = type % 2 == 0 ? 0 : 64 - 8 * bytes;  // odd numbers are of signed types
-    return static_cast<int64_t>(raw << unused) >> unused;
-  }
-  template <class T>
-  std::vector<T> array(uint64_t n, uint32_t type) {
-    std::vector<T> all(n);
-    for (T& v : all) v = std::get<T>(scalar(type));
-    return all;
-  }
-
   const Gguf& file_;
   size_t at_ = 0;
 };
 
 Gguf Gguf::open(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const auto fail_with = [&](const char* doing, const char* why) {
+    throw std::runtime_error(cat("cannot ", doing, " the model ", path, ": ", why));
+  };
+  // O_NONBLOCK, because opening a pipe would wait for a writer.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) fail_with("open", std::strerror(errno));
+  const std::shared_ptr<void> closed(nullptr, [file](void*) { ::close(file); });
   struct stat info {};
-  void* data = MAP_FAILED;
-  if (file >= 0 && ::fstat(file, &info) == 0)
-    data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file, 0);
-  const int error = errno;
-  if (file >= 0) ::close(file);
-  if (data == MAP_FAILED)
-    throw std::runtime_error(cat("cannot map the file ", path, ": ", std::strerror(error)));
+  if (::fstat(file, &info) != 0) fail_with("open", std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) fail_with("read", "expected a GGUF file, got a folder");
+  if (!S_ISREG(info.st_mode)) fail_with("read", "expected a regular file, got a pipe or a device");
+  if (info.st_size == 0) fail_with("read", "expected a GGUF file, got an empty file");
   const auto size = static_cast<size_t>(info.st_size);
+  std::byte start[sizeof kMagic];
+  const ssize_t got = ::pread(file, start, sizeof start, 0);
+  if (got < 0) fail_with("read", std::strerror(errno));
+  if (got < ssize_t{sizeof start} || std::memcmp(start, &kMagic, sizeof start) != 0)
+    return parse({start, static_cast<size_t>(got)}, path);  // throws
+  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  if (data == MAP_FAILED) fail_with("map", std::strerror(errno));
   const std::shared_ptr<const void> mapping(data, [=](const void*) { ::munmap(data, size); });
-  // All of it is read for the first token.
-  if (::madvise(data, size, MADV_POPULATE_READ) != 0) ::madvise(data, size, MADV_WILLNEED);
   Gguf g = parse({static_cast<const std::byte*>(data), size}, path);
   g.mapping_ = mapping;
   return g;
+}
+
+void Gguf::prefetch() const {
+  if (mapping_ == nullptr || tensors_.empty()) return;
+  const std::byte *first = bytes_.data() + bytes_.size(), *last = bytes_.data();
+  for (const auto& [name, t] : tensors_)
+    first = std::min(first, t.data), last = std::max(last, t.data + t.bytes);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t from = static_cast<size_t>(first - bytes_.data()) / page * page;
+  void* const start = const_cast<std::byte*>(bytes_.data() + from);
+  const size_t size = static_cast<size_t>(last - bytes_.data()) - from;
+  if (::madvise(start, size, MADV_POPULATE_READ) != 0) ::madvise(start, size, MADV_WILLNEED);
 }
 
 Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
   Gguf g;
   g.bytes_ = bytes, g.name_ = std::move(name);
   Reader in(g);
-  if (bytes.size() < 4 || in.number<uint32_t>() != 0x46554747)
+  if (bytes.size() < 4 || in.number<uint32_t>() != kMagic)
     g.fail("the four letters GGUF", "a file of another kind");
   if (const auto version = in.number<uint32_t>(); version != 2 && version != 3)
     g.fail("version 2 or 3, little-endian", version);
   // The shortest tensor has an empty name and one size; the shortest value is a byte.
-  const uint64_t tensors = in.count(8 + 4 + 8 + 4 + 8, "tensors");
-  for (uint64_t n = in.count(8 + 4 + 1, "values"); n > 0; --n) {
+  const uint64_t tensors = in.count_entries(8 + 4 + 8 + 4 + 8, "tensors");
+  for (uint64_t n = in.count_entries(8 + 4 + 1, "values"); n > 0; --n) {
     const Text key = in.string("bytes of a key");
     if (!g.values_.emplace(key, in.value()).second) g.fail("each key once", quoted(key), " again");
   }
@@ -184,6 +203,39 @@ Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
   return g;
 }
 
+const Gguf::Value* Gguf::find_value(Text key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() ? &found->second : nullptr;
+}
+
+void Gguf::fail_type(Text key, const char* type) const {
+  fail(cat("key '", key, "' with ", type), "a value of another type");
+}
+
+template <class T>
+std::vector<T> Gguf::array(Text key, const Else<std::vector<T>>& fallback, const char* type) const {
+  const Value* const found = find_value(key);
+  if (found == nullptr && fallback) return *fallback;
+  if (found == nullptr) fail(cat("key '", key, "'"), "none");
+  const Array* const stored = std::get_if<Array>(found);
+  const bool fits = stored != nullptr &&
+                    (std::is_same_v<T, Text> ? stored->type == kString : is_integer(stored->type));
+  if (!fits) fail_type(key, type);
+  if (stored->count > kMostElements)
+    fail(cat("key '", key, "' with at most ", kMostElements, " elements"), stored->count);
+  Reader in(*this, stored->at);  // checks lengths again: the file may have been overwritten
+  std::vector<T> all(stored->count);
+  for (T& v : all) v = std::get<T>(in.scalar(stored->type));
+  return all;
+}
+
+Gguf::Integers Gguf::integers(Text key, Else<Integers> fallback) const {
+  return array<int64_t>(key, fallback, "an array of integers");
+}
+Gguf::Texts Gguf::texts(Text key, Else<Texts> fallback) const {
+  return array<Text>(key, fallback, "an array of strings");
+}
+
 const GgufTensor* Gguf::find(Text name) const {
   const auto found = tensors_.find(name);
   return found != tensors_.end() ? &found->second : nullptr;
@@ -191,6 +243,31 @@ const GgufTensor* Gguf::find(Text name) const {
 const GgufTensor& Gguf::tensor(Text name) const {
   if (const GgufTensor* t = find(name)) return *t;
   fail("tensor " + quoted(name), "none");
+}
+
+namespace {
+
+const char* g_message;
+int g_descriptor;
+struct sigaction g_before;
+
+void on_sigbus(int number, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR) {  // not a mapped file that became shorter: happens again
+    ::sigaction(number, &g_before, nullptr);
+    return;
+  }
+  [[maybe_unused]] const ssize_t written = ::write(g_descriptor, g_message, std::strlen(g_message));
+  ::_exit(1);
+}
+
+}  // namespace
+
+void end_on_truncation(const char* message, int descriptor) {
+  g_message = message, g_descriptor = descriptor;
+  struct sigaction action {};
+  action.sa_sigaction = on_sigbus;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, &g_before);
 }
 
 }  // namespace llm

@@ -8,6 +8,13 @@
 // The file is mapped: tensors and strings point into it, and stay valid as long as any copy of the Gguf lives. Every number
 // is checked before it is used. Errors are std::runtime_error: `invalid GGUF file: expected X, got Y, in NAME`. A Gguf does
 // not change once made; threads may share it.
+//
+// A file takes memory for its tables only: at most about 200 MB, for a million values and tensors. Arrays are decoded when
+// they are asked for, up to kMostElements.
+//
+// The file must not be overwritten or truncated while it is mapped; replace it by renaming a new file instead. Overwritten
+// weights give other results. Access beyond the end of a truncated file raises SIGBUS, which ends the process; a program can
+// install end_on_truncation() to end with a message.
 #pragma once
 
 #include <yard/tensor.h>
@@ -47,6 +54,10 @@ class Gguf {
   template <class T>
   using Else = std::optional<T>;
 
+  static constexpr uint64_t kMostElements = 1 << 22;  // of an array
+  static constexpr uint64_t kMostEntries = 1 << 20;   // values, and tensors
+
+  // A regular file; the first four bytes are checked before it is mapped.
   static Gguf open(const std::string& path);
   // Bytes that must outlive the Gguf; `name` is for error messages.
   static Gguf parse(std::span<const std::byte> bytes, std::string name = "memory");
@@ -56,12 +67,14 @@ class Gguf {
   double number(Text key, Else<double> fallback = {}) const { return value(key, fallback); }
   bool flag(Text key, Else<bool> fallback = {}) const { return value(key, fallback); }
   Text text(Text key, Else<Text> fallback = {}) const { return value(key, fallback); }
-  Integers integers(Text key, Else<Integers> fallback = {}) const { return value(key, fallback); }
-  Texts texts(Text key, Else<Texts> fallback = {}) const { return value(key, fallback); }
+  Integers integers(Text key, Else<Integers> fallback = {}) const;
+  Texts texts(Text key, Else<Texts> fallback = {}) const;
 
   const std::map<Text, GgufTensor>& tensors() const { return tensors_; }
   const GgufTensor* find(Text name) const;  // null: none
   const GgufTensor& tensor(Text name) const;
+  // Reads the tensors of an opened file from the disk now instead of at their first use.
+  void prefetch() const;
 
   // An error of a file that is used for something.
   [[noreturn]] void fail(const std::string& expected, const auto&... got) const {
@@ -71,19 +84,25 @@ class Gguf {
 
  private:
   class Reader;
-  // Arrays of other types than these are not kept.
-  using Value = std::variant<std::monostate, int64_t, double, bool, Text, Integers, Texts>;
+  struct Array {
+    uint32_t type;
+    uint64_t count;
+    size_t at;  // where the elements begin in the file
+  };
+  using Value = std::variant<int64_t, double, bool, Text, Array>;
   template <class T>
   T value(Text key, const Else<T>& fallback) const {
-    static constexpr const char* kTypes[] = {
-        "",         "an integer",           "an f32 or f64",      "a bool",
-        "a string", "an array of integers", "an array of strings"};
-    const auto found = values_.find(key);
-    if (found == values_.end() && fallback) return *fallback;
-    if (found == values_.end()) fail(cat("key '", key, "'"), "none");
-    if (const T* const v = std::get_if<T>(&found->second)) return *v;
-    fail(cat("key '", key, "' with ", kTypes[Value(T()).index()]), "a value of another type");
+    static constexpr const char* kTypes[] = {"an integer", "an f32 or f64", "a bool", "a string"};
+    const Value* const found = find_value(key);
+    if (found == nullptr && fallback) return *fallback;
+    if (found == nullptr) fail(cat("key '", key, "'"), "none");
+    if (const T* const v = std::get_if<T>(found)) return *v;
+    fail_type(key, kTypes[Value(T()).index()]);
   }
+  template <class T>
+  std::vector<T> array(Text key, const Else<std::vector<T>>& fallback, const char* type) const;
+  const Value* find_value(Text key) const;  // null if it is missing
+  [[noreturn]] void fail_type(Text key, const char* type) const;
 
   std::string name_;
   std::span<const std::byte> bytes_;
@@ -91,5 +110,9 @@ class Gguf {
   std::map<Text, Value> values_;
   std::map<Text, GgufTensor> tensors_;
 };
+
+// From now on, access beyond the end of a mapped file writes `message` to the descriptor and ends the process with exit code
+// 1, without running destructors. Any other SIGBUS does what it did before. The message must live as long as the process.
+void end_on_truncation(const char* message, int descriptor);
 
 }  // namespace llm

@@ -8,7 +8,7 @@
 namespace llm {
 namespace {
 
-using yard::DType, yard::Status, yard::TensorView;
+using yard::DType, yard::Status, yard::TensorView, yard::view;
 using yard::In, yard::InOut, yard::OptIn, yard::OptInOut, yard::Out;
 
 enum class Style { kHalf, kInterleaved };
@@ -29,9 +29,6 @@ constexpr int64_t kBatch = 512;  // rows of a prompt that are computed at once
 // Not initialised: pages that are never written cost nothing.
 std::unique_ptr<float[]> floats(int64_t count) {
   return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(count));
-}
-TensorView view(const float* data, yard::Sizes shape, yard::Sizes strides = {}) {
-  return TensorView(data, DType::f32, shape, strides);
 }
 std::string text_of(yard::Sizes shape) {
   std::string text;
@@ -65,6 +62,7 @@ Model::Model(Gguf file) : file_(std::move(file)) {
   const bool is_tied = file_.find("output.weight") == nullptr;
   logits = linear(is_tied ? "token_embd" : "output", vocabulary, width);
   for (int64_t i = 0; i < size("block_count"); ++i) layers.push_back(layer(i));
+  file_.prefetch();  // all of it is read for the first token
 }
 
 void Model::read_frequencies(int64_t rotated) {
@@ -148,7 +146,14 @@ Session::Session(const Model& m, int64_t context)
   x_ = floats(batch_ * m.width), h_ = floats(batch_ * m.width);
   q_ = floats(batch_ * m.heads * m.head_dim), attended_ = floats(batch_ * m.heads * m.head_dim);
   gate_up_ = floats(batch_ * 2 * m.hidden), gated_ = floats(batch_ * m.hidden);
-  logits_ = floats(m.vocabulary);
+  logits_ = floats(m.vocabulary), adjusted_ = floats(m.vocabulary);
+}
+
+double Session::bytes(const Model& m, int64_t context) {
+  const auto of_layer = 2 * static_cast<double>(m.kv_heads) * static_cast<double>(m.head_dim);
+  const auto of_tables = 2 * static_cast<double>(m.frequencies.size());
+  return 4 * static_cast<double>(context) *
+         (static_cast<double>(m.layers.size()) * of_layer + of_tables);
 }
 
 void Session::fill_tables(int64_t positions) {
@@ -264,10 +269,17 @@ Status Session::project(const TensorView& out, const TensorView& x, const Linear
   return call(linear_op, out, x, w.weight, std::nullopt, std::nullopt);
 }
 
-Status Session::sample(const Sampling& how, int32_t* id) {
-  const TensorView out(id, DType::i32, {1}), x = view(logits_.get(), {1, model_.vocabulary});
+Status Session::sample(const Sampling& how, int32_t* id, std::span<const int32_t> before) {
+  float* from = logits_.get();
+  if (changes_logits(how)) {
+    std::memcpy(adjusted_.get(), from, sizeof(float) * static_cast<size_t>(model_.vocabulary));
+    from = adjusted_.get();
+    change_logits(how, before, {from, static_cast<size_t>(model_.vocabulary)});
+  }
+  const TensorView out(id, DType::i32, {1}), x = view(from, {1, model_.vocabulary});
   if (how.temperature == 0) return call(argmax, out, x);
-  return call(sample_op, out, x, how.temperature, 0, how.top_p, how.seed + position_);
+  const int64_t seed = (int64_t{how.seed} << 30) + draws_++;
+  return call(sample_op, out, x, how.temperature, how.top_k, how.top_p, seed);
 }
 
 }  // namespace llm

@@ -20,6 +20,7 @@
 
 #include "gguf.h"
 #include "profile.h"
+#include "sampling.h"
 
 namespace llm {
 
@@ -59,12 +60,6 @@ class Model {
   Gguf file_;
 };
 
-struct Sampling {
-  float temperature = 0;  // 0: the most probable token
-  float top_p = 1;
-  int64_t seed = 0;
-};
-
 class Session {
  public:
   // Room for so many tokens. Borrows the model.
@@ -73,8 +68,12 @@ class Session {
   // Appends tokens and computes the logits of what follows the last one. Prompts are computed in batches. After an error
   // the session is as it was.
   yard::Status advance(std::span<const int32_t> ids);
-  // The next token, from the logits.
-  yard::Status sample(const Sampling& how, int32_t* id);
+  // The next token, from the logits. `before` are the tokens so far, for the repeat penalty.
+  yard::Status sample(const Sampling& how, int32_t* id, std::span<const int32_t> before = {});
+  // Forgets the tokens from `position` on, which is at most position().
+  void rewind(int64_t position) { position_ = position; }
+  // Returns the bytes that a session of this context takes when it is full.
+  static double bytes(const Model& model, int64_t context);
 
   int64_t position() const { return position_; }  // tokens so far
   int64_t context() const { return context_; }
@@ -102,9 +101,10 @@ class Session {
 
   const Model& model_;
   int64_t context_, batch_, position_ = 0, table_rows_ = 0;
+  int64_t draws_ = 0;     // random numbers used so far
   Floats keys_, values_;  // [layers, context, kv_heads, head_dim]
   Floats cos_, sin_;      // [context, pairs]
-  Floats x_, h_, q_, attended_, gate_up_, gated_, logits_;
+  Floats x_, h_, q_, attended_, gate_up_, gated_, logits_, adjusted_;
   Profile* profile_ = nullptr;
 };
 
