@@ -6,12 +6,17 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "output.h"
 
 namespace yard::tool {
 
 using Json = nlohmann::ordered_json;
+
+// Reads JSON in linear time. The result is discarded if the text is invalid. Values that are nested deeper than in any
+// answer or trace are left out.
+Json parse_json(std::string_view text);
 
 // Null for an empty text, which stands for an unknown value.
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }

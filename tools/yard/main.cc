@@ -97,8 +97,8 @@ int parse_and_run(int argc, char** argv) {
   add_bench_dispatch(*bench, action);
   add_bench_kernels(*bench, action);
   for (AddCommand* add : {add_ps, add_top, add_status, add_policy, add_deny, add_allow, add_breaker,
-                          add_undo, add_changes, add_log, add_verbose, add_trace, add_record,
-                          add_doctor, add_completion, add_help})
+                          add_undo, add_changes, add_events, add_log, add_verbose, add_trace,
+                          add_record, add_doctor, add_completion, add_help})
     add(app, action);
 
   add_help_texts(app);

@@ -12,27 +12,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-namespace fs = std::filesystem;
-constexpr int kMostLinks = 40;
-constexpr int kMostNames = 100;
-
-Status cannot(const char* do_what, const std::string& path, const std::string& why) {
-  return Status(Code::kNotFound, fmt::format("cannot {} '{}': {}", do_what, path, why));
-}
-
-// The target of links, which may not exist.
-fs::path real_file(fs::path path) {
-  std::error_code error;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, error)); ++i)
-    path = path.parent_path() / fs::read_symlink(path, error);
-  return path;
+Status cannot_read(const std::string& path, int error) {
+  return Status(Code::kNotFound, fmt::format("cannot read '{}': {}", path, std::strerror(error)));
 }
 
 constexpr size_t kBuffered = 1 << 16;
@@ -168,7 +155,7 @@ std::string message_lines(std::string_view text) {
 
 Result<std::string> read_input(const std::string& path, size_t most) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return cannot("read", path, std::strerror(errno));
+  if (fd < 0) return cannot_read(path, errno);
   std::string text;
   char piece[1 << 15];
   ssize_t n = 0;
@@ -178,36 +165,11 @@ Result<std::string> read_input(const std::string& path, size_t most) {
   }
   const int error = n < 0 ? errno : 0;
   ::close(fd);
-  if (error != 0) return cannot("read", path, std::strerror(error));
+  if (error != 0) return cannot_read(path, error);
   if (text.size() > most)
     return Status(Code::kInvalidArgument,
                   fmt::format("{}: expected at most {} MiB, got more", path, most >> 20));
   return text;
-}
-
-Status write_output(const std::string& path, const std::string& text) {
-  std::error_code error;
-  const fs::file_status there = fs::status(path, error);
-  const bool special = fs::exists(there) && !fs::is_regular_file(there);
-  if (fs::is_directory(there)) return cannot("write", path, "it is a directory");
-  if (fs::is_block_file(there) || fs::is_socket(there))
-    return cannot("write", path, "it is a block device or a socket; expected a file");
-  const fs::path real = real_file(path);
-  std::string to = path;
-  int fd = special ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_TRUNC) : -1;
-  // Whatever has one of these names is another's.
-  for (int i = 0; !special && i < kMostNames && (i == 0 || (fd < 0 && errno == EEXIST)); ++i) {
-    to = fmt::format("{}.new.{}.{}", real.string(), ::getpid(), i);
-    fd = ::open(to.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
-  }
-  if (fd < 0) return cannot("write", path, std::strerror(errno));
-  if (fs::is_regular_file(there)) ::fchmod(fd, static_cast<mode_t>(there.permissions()) & 0777);
-  int why = write_all(fd, text);
-  if (::close(fd) != 0 && why == 0) why = errno;
-  if (why == 0 && !special && ::rename(to.c_str(), real.c_str()) != 0) why = errno;
-  if (why == 0) return {};
-  if (!special) ::unlink(to.c_str());
-  return cannot("write", path, std::strerror(why));
 }
 
 }  // namespace yard::tool

@@ -56,8 +56,4 @@ std::string message_lines(std::string_view text);
 // The text of a file or pipe. An error if it has more than `most` bytes.
 Result<std::string> read_input(const std::string& path, size_t most);
 
-// Writes a file through a new file beside it, so that it is replaced as a whole or not at all.
-// Links stay, and their target is replaced. Pipes and devices are written to directly.
-Status write_output(const std::string& path, const std::string& text);
-
 }  // namespace yard::tool

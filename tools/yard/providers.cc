@@ -4,6 +4,8 @@
 #include <yard/function.h>
 #include <yard/runtime.h>
 
+#include <algorithm>
+
 #include "arguments.h"
 #include "commands.h"
 #include "json.h"
@@ -87,7 +89,13 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
   Table table(fmt::format("function|backend|priority>|{}|signature|", active ? "active" : "on"));
   for (const FunctionInfo& f : list) {
     std::string name = f.group + "/" + f.name;
-    const std::string note = f.declared ? "" : "not declared";
+    const auto is_other = [&](const FunctionInfo& o) {
+      return o.group == f.group && o.name == f.name && o.signature != f.signature;
+    };
+    const std::string note = f.declared ? ""
+                             : std::ranges::none_of(list, is_other)
+                                 ? "not declared"
+                                 : "not declared; backends disagree about the signature";
     if (f.providers.empty()) add_row(table, name, f.signature, {"not provided", Paint::kDim});
     for (const FunctionProvider& p : f.providers) {
       std::string why = p.on || active     ? note

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/kernel_timing.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -14,8 +16,25 @@ namespace {
 
 constexpr double kBatchNs = 2e6, kSlowNs = 1e8;
 constexpr size_t kSlowRounds = 3;
-// Threads of the previous path may still spin for at most this long.
+// Idle workers of this library spin for less than this.
 constexpr auto kPause = std::chrono::milliseconds(3);
+
+// Lets the threads of the previous path go to sleep. Those of OpenMP spin for tens of milliseconds after a loop, which made
+// the next path up to twice as slow, so they are ended. There may be two copies of the OpenMP library in the process.
+void rest() {
+  constexpr int kSoft = 1;  // omp_pause_soft
+  using Pause = int (*)(int);
+  static const auto find = [](void* library) {
+    return reinterpret_cast<Pause>(::dlsym(library, "omp_pause_resource_all"));
+  };
+  static const Pause first = find(RTLD_DEFAULT);
+  void* const system = ::dlopen("libgomp.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const Pause second = system != nullptr ? find(system) : nullptr;
+  if (first != nullptr) first(kSoft);
+  if (second != nullptr && second != first) second(kSoft);
+  if (system != nullptr) ::dlclose(system);
+  std::this_thread::sleep_for(kPause);
+}
 
 template <class Body>
 Timed timed(Body body) {
@@ -40,8 +59,8 @@ std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds
   for (size_t round = 0; round < 5 || seconds_since(start) < seconds; ++round)
     for (size_t i = 0; i < paths.size(); ++i)
       if (rounds[i].size() < kSlowRounds || rounds[i].back() < kSlowNs) {
-        std::this_thread::sleep_for(kPause);
-        if (batch[i] > 1) paths[i](1);  // awake again
+        rest();
+        if (rounds[i].empty() || rounds[i].back() < kSlowNs / 5) paths[i](1);  // wakes the threads
         rounds[i].push_back(paths[i](batch[i]));
       }
   std::vector<double> out;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <yard/config.h>
 #include <yard/runtime.h>
+#include <yard/trace.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -245,8 +246,8 @@ int bake_trace(const BakeQuestion& q) {
     for (const std::string& line : against) print_err("yard: {}\n", line);
     return fail(kFailed, "nothing is written");
   }
-  if (!q.yaml.empty()) need(write_output(q.yaml, bake_yaml(b)), kFailed);
-  if (!q.header.empty()) need(write_output(q.header, bake_header(b, q.name_space)), kFailed);
+  if (!q.yaml.empty()) need(write_file(q.yaml, bake_yaml(b)), kFailed);
+  if (!q.header.empty()) need(write_file(q.header, bake_header(b, q.name_space)), kFailed);
   if (q.json)
     print_baked_json(q, b, true);
   else if (q.yaml.empty() && q.header.empty())

@@ -211,8 +211,7 @@ void add_config_load(CLI::App& config, Action& action) {
     return ask(q, "config.load", {{"path", path}}, [&](int64_t pid, const Json& result) {
       for (const Json& p : list_at(value_at(result, "effect"), "problems"))
         print_out("{}\n", shown(p));
-      print_out("loaded {} into process {}\n  to take it back: yard undo --pid {}\n", path, pid,
-                pid);
+      print_out("loaded {} into process {}\n{}", path, pid, undo_hint(pid, result));
     });
   };
   const auto [c, q] = add_command<LoadQuestion>(config, action, "load",
@@ -223,10 +222,9 @@ void add_config_load(CLI::App& config, Action& action) {
 
 void add_config_rollback(CLI::App& config, Action& action) {
   const auto run = [](const RollbackQuestion& q) {
-    return ask(q, "config.rollback", {{"version", q.version}}, [&](int64_t pid, const Json&) {
-      print_out(
-          "version {} is in force again in process {}\n  to take it back: yard undo --pid {}\n",
-          q.version, pid, pid);
+    return ask(q, "config.rollback", {{"version", q.version}}, [&](int64_t pid, const Json& r) {
+      print_out("version {} is in force again in process {}\n{}", q.version, pid,
+                undo_hint(pid, r));
     });
   };
   const auto [c, q] = add_command<RollbackQuestion>(

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "live/answers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <utility>
+
+#include "terminal.h"
 
 namespace yard::tool {
 namespace {
@@ -48,6 +54,51 @@ RuntimeStats read_stats(const Json& j) {
   to.reloads.aborted = count_at(r, "aborted");
   to.reloads.last_ns = count_at(r, "last_ns"), to.reloads.total_ns = count_at(r, "total_ns");
   to.reloads.last_error = text_at(r, "last_error");
+  return to;
+}
+
+std::string factor_text(double factor) {
+  return factor < 10 ? fmt::format("{:.2g}", factor) : fmt::format("{:.0f}", factor);
+}
+
+std::string SlowerKernel::text() const {
+  return fmt::format("{} takes {} where {} takes {} ({} times as long): {}", kernel, duration(ns),
+                     faster, duration(faster_ns), factor_text(ns / faster_ns), call);
+}
+
+std::vector<SlowerKernel> slower_kernels(const RuntimeStats& before, const RuntimeStats& now) {
+  constexpr double kMuch = 2;
+  constexpr uint64_t kSamples = 3;  // fewer say little
+  struct Served {
+    LatencyHistogram latency;
+    uint64_t calls = 0;
+  };
+  using Class = std::pair<std::string, std::string>;
+  std::map<Class, std::map<std::string, Served>> all;  // by op and call, then by kernel
+  for (const CallStats& c : now.calls) {
+    if (c.call == "other") continue;
+    Served& s = all[{c.op, c.call}][c.kernel];
+    s.latency.add(c.latency), s.calls += c.calls;
+  }
+  // Counters that were reset start at zero.
+  for (const CallStats& c : before.calls)
+    if (const auto at = all.find({c.op, c.call}); at != all.end())
+      if (const auto s = at->second.find(c.kernel); s != at->second.end())
+        s->second.calls -= std::min(s->second.calls, c.calls);
+  std::vector<SlowerKernel> to;
+  for (const auto& [of, kernels] : all) {
+    const std::pair<const std::string, Served>* best = nullptr;
+    for (const auto& k : kernels)
+      if (k.second.latency.count >= kSamples &&
+          (best == nullptr || k.second.latency.mean_ns() < best->second.latency.mean_ns()))
+        best = &k;
+    for (const auto& [id, s] : kernels)
+      if (best != nullptr && s.calls > 0 && s.latency.count >= kSamples &&
+          s.latency.mean_ns() >= kMuch * best->second.latency.mean_ns() && id != best->first)
+        to.push_back({of.first, of.second, id, best->first, s.latency.mean_ns(),
+                      best->second.latency.mean_ns(), s.calls});
+  }
+  std::ranges::stable_sort(to, std::ranges::greater(), &SlowerKernel::lost_ns);
   return to;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard metrics: the metrics of a running process, from its answers.
 #include <yard/metrics.h>
+#include <yard/trace.h>
 
 #include "arguments.h"
 #include "commands.h"
@@ -42,7 +43,7 @@ int show_metrics(const MetricsQuestion& q) {
   }
   const auto text = need(metrics_text(all), kFailed);
   if (q.textfile.empty()) return write_out(text), kOk;
-  need(write_output(q.textfile, text), kFailed);
+  need(write_file(q.textfile, text), kFailed);
   if (q.json) print_json({{"pid", remote.pid()}, {"file", q.textfile}});
   return kOk;
 }

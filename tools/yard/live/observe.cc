@@ -2,6 +2,7 @@
 // yard log, verbose, trace and record: what a running process writes about its calls.
 #include <fmt/format.h>
 #include <yard/log.h>
+#include <yard/trace.h>
 #include <CLI/CLI.hpp>
 
 #include <csignal>
@@ -74,7 +75,7 @@ int trace_calls(const TraceQuestion& q) {
     return fail(exit_code(started.status()), started.status());
   wait_or_signal(signals, q.seconds);
   const auto trace = need(remote.request("trace.stop"));
-  need(write_output(q.output, trace.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n'),
+  need(write_file(q.output, trace.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n'),
        kFailed);
   const size_t events = list_at(trace, "traceEvents").size();
   const uint64_t dropped = count_at(value_at(trace, "otherData"), "dropped");

@@ -18,29 +18,19 @@ double epoch_seconds(std::chrono::system_clock::time_point t) {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-// A process, and its answer to `hello`, which is null if there was none.
-struct Seen {
-  InspectClient::Target target;
-  Json hello;
-  std::string problem;
-};
-std::vector<Seen> look_around() {
-  std::vector<Seen> to;
-  for (InspectClient::Target& t : inspect_targets()) {
-    Seen& s = to.emplace_back();
-    auto remote = Remote::connect(t.pid, std::chrono::seconds(2));
-    const auto hello = remote.ok() ? remote->request("hello") : Result<Json>(remote.status());
-    if (hello.ok())
-      s.hello = *hello;
-    else
-      s.problem = std::string(hello.status().message());
-    s.target = std::move(t);
-  }
-  return to;
-}
+// All processes are asked at once. One that does not answer within this time is listed as such.
+constexpr auto kPatience = std::chrono::milliseconds(200);
 
 int list_processes(bool json) {
-  const std::vector<Seen> all = look_around();
+  struct Seen {
+    InspectClient::Target target;
+    Json hello;  // null if there was no answer
+  };
+  std::vector<Seen> all;
+  for (InspectClient::Target& t : inspect_targets(kPatience)) {
+    Json hello = value_at(parse_json(t.hello), "result");
+    all.push_back({std::move(t), std::move(hello)});
+  }
   if (json) {
     Json list = Json::array();
     for (const Seen& s : all)
@@ -51,7 +41,7 @@ int list_processes(bool json) {
                       {"user", value_at(s.hello, "user")},
                       {"runtimes", value_at(s.hello, "runtimes")},
                       {"socket", s.target.socket},
-                      {"problem", text_or_null(s.problem)}});
+                      {"problem", text_or_null(s.target.problem)}});
     print_json({{"processes", std::move(list)}});
     return kOk;
   }
@@ -63,7 +53,7 @@ int list_processes(bool json) {
                {s.hello.is_null() ? "-" : text_at(s.hello, "version")},
                {since_text(epoch_seconds(s.target.started))},
                {runtimes.empty() ? "-" : shown(value_at(runtimes[0], "generation"))},
-               {s.problem, Paint::kBad}});
+               {s.target.problem, Paint::kBad}});
   }
   if (all.empty())
     print_out(
@@ -90,7 +80,11 @@ void print_status(int64_t pid, const Json& s) {
            : fmt::format("version {} of {}, mode {}", shown(value_at(config, "version")),
                          path.empty() ? "the program" : path, shown(value_at(config, "mode"))));
   line("rollout", shown(value_at(s, "rollout")));
-  line("plugins", shown(value_at(s, "plugins")));
+  std::string plugins;
+  for (const Json& p : list_at(s, "loaded_plugins"))
+    plugins += fmt::format("{}{} {}", plugins.empty() ? "" : ", ", text_at(p, "name"),
+                           text_at(p, "version"));
+  line("plugins", plugins.empty() ? "none" : plugins);
   const uint64_t open = count_at(s, "open_breakers");
   line("breakers", open == 0 ? "all closed" : fmt::format("{} not closed", open),
        open == 0 ? Paint::kGood : Paint::kBad);
@@ -99,8 +93,19 @@ void print_status(int64_t pid, const Json& s) {
   line("trace", shown(value_at(s, "trace")));
   const Json& change = value_at(s, "last_change");
   line("last change", change.is_object()
-                          ? fmt::format("{}, {}", change_text(change), change_origin(change))
+                          ? fmt::format("{}, {}{}", change_text(change), change_origin(change),
+                                        flag_at(change, "undone") ? ", undone" : "")
                           : shown(change));
+  const auto past = [](const Json& e, const std::string& text) {
+    return fmt::format("{} ago: {}", since_text(value_at(e, "at")), text);
+  };
+  for (const Json& d : list_at(s, "drift"))
+    line("drift", past(d, fmt::format("{}: {}", text_at(d, "what"), event_text(d))),
+         Paint::kWarning);
+  const Json& error = value_at(s, "last_error");
+  line("last error", error.is_object()
+                         ? past(error, text_at(error, "subject") + ": " + text_at(error, "reason"))
+                         : "none");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "arguments.h"
@@ -20,16 +21,20 @@ std::string name_of(const std::string& program) {
   return std::filesystem::path(program).filename().string();
 }
 
+// The code stands for exit code 1, as do all failures of the process.
+Status nobody_answers() {
+  Status none(Code::kDeadline, "no process of yours answers");
+  return none.note(
+      "a process answers from its first call on, unless YARD_INSPECT=off or its settings say no");
+}
+
 Result<int64_t> only_process() {
   std::vector<InspectClient::Target> found = inspect_targets();
-  std::erase_if(found, [](const InspectClient::Target& t) { return t.pid == ::getpid(); });
+  std::erase_if(found, [](const InspectClient::Target& t) {
+    return t.pid == ::getpid() || !t.problem.empty();
+  });
   if (found.size() == 1) return found[0].pid;
-  if (found.empty()) {
-    Status none(Code::kNotFound, "no process of yours answers");
-    none.note(
-        "a process answers from its first call on, unless YARD_INSPECT=off or its settings say no");
-    return none;
-  }
+  if (found.empty()) return nobody_answers();
   Status many(Code::kInvalidArgument,
               fmt::format("{} processes answer: name one, with --pid PID", found.size()));
   for (const InspectClient::Target& t : found)
@@ -73,7 +78,12 @@ Result<Remote> Remote::connect(int64_t pid, std::chrono::nanoseconds timeout) {
   }
   YARD_RETURN_IF_ERROR(check_process(pid));
   auto client = InspectClient::connect(pid, timeout);
-  if (!client.ok()) return std::move(client).status().note(kSeePs);
+  if (!client.ok()) {
+    Status why(client.status().code() == Code::kNotFound ? Code::kDeadline : client.status().code(),
+               std::string(client.status().message()));
+    for (const std::string& note : client.status().notes()) why.note(note);
+    return why.note(kSeePs);
+  }
   return Remote(pid, std::move(*client));
 }
 
@@ -82,10 +92,7 @@ Result<Json> Remote::request(const std::string& command, const Json& args) {
   if (!args.empty()) line["args"] = args;
   const auto text = client_.request(line.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!text.ok()) return text.status();
-  // Values that are nested deeper than in any answer are left out, because copying is recursive.
-  constexpr int kDeepest = 64;
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
-  Json answer = Json::parse(*text, is_shallow, false);
+  Json answer = parse_json(*text);
   const Json& version = value_at(answer, "v");
   if (!version.is_number_integer())
     return Status(Code::kInternal, fmt::format("invalid answer of process {}: no version", pid_));
@@ -127,6 +134,43 @@ int ask(const RemoteQuestion& q, const std::string& command, const Json& args,
   return kOk;
 }
 
+void add_many_options(CLI::App& command, ManyQuestion& to) {
+  command.add_option("--pid", to.pids, "The processes; needed if several of yours answer")
+      ->type_name("PID")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(between<int64_t>(1, INT32_MAX));
+  command.add_flag("--all", to.all, "All processes of yours that answer")->excludes("--pid");
+}
+
+int ask_many(const ManyQuestion& q, const std::string& command, const Json& args,
+             const std::function<void(int64_t, const Json&)>& show) {
+  std::vector<int64_t> pids = q.pids;
+  if (q.all)
+    for (const InspectClient::Target& t : inspect_targets())
+      if (t.problem.empty() && t.pid != ::getpid()) pids.push_back(t.pid);
+  if (q.all && pids.empty()) return fail(kFailed, nobody_answers());
+  if (pids.size() < 2) return ask({pids.empty() ? 0 : pids[0], q.json}, command, args, show);
+  int code = kOk;
+  Json list = Json::array();
+  for (const int64_t pid : pids) {
+    auto remote = Remote::connect(pid);
+    const auto result = remote.ok() ? remote->request(command, args) : remote.status();
+    if (!result.ok()) {
+      Status why = result.status();
+      code = std::max(code, exit_code(why));
+      list.push_back({{"pid", pid}, {"error", why.message()}, {"notes", why.notes()}});
+      if (!q.json) fail(code, why.note(fmt::format("process {}", pid)));
+      continue;
+    }
+    list.push_back({{"pid", pid}});
+    list.back().update(*result);
+    if (!q.json) show(pid, *result);
+  }
+  if (q.json) print_json({{"processes", std::move(list)}});
+  return code;
+}
+
 Json arguments(std::initializer_list<std::pair<const char*, std::string>> given) {
   Json to = Json::object();
   for (const auto& [name, text] : given)
@@ -153,6 +197,21 @@ std::string since_text(const Json& at) {
   if (!at.is_number()) return at.is_string() ? at.get<std::string>() : "-";
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return age_text(std::chrono::duration<double>(now).count() - at.get<double>());
+}
+
+std::string event_text(const Json& event) {
+  std::string to = fmt::format("{:<17} {}", text_at(event, "kind"), text_at(event, "subject"));
+  if (const uint64_t n = count_at(event, "version"); n > 0) to += fmt::format(", version {}", n);
+  if (const uint64_t n = count_at(event, "change"); n > 0) to += fmt::format(", of change {}", n);
+  if (const std::string why = text_at(event, "reason"); !why.empty()) to += ": " + why;
+  if (const std::string who = text_at(event, "who"); !who.empty()) to += ", by " + who;
+  return to;
+}
+
+std::string undo_hint(int64_t pid, const Json& result) {
+  const uint64_t change = count_at(result, "change");
+  return fmt::format("  to take it back: yard undo{} --pid {}\n",
+                     change > 0 ? fmt::format(" {}", change) : "", pid);
 }
 
 std::string change_text(const Json& change) {

@@ -12,18 +12,17 @@
 namespace yard::tool {
 namespace {
 
-void print_changed(int64_t pid, const std::string& what) {
-  print_out("{} in process {}\n  to take it back: yard undo --pid {}\n", what, pid, pid);
-}
-
 // ---- deny and allow ----
 
-struct DenyQuestion : RemoteQuestion {
+struct DenyQuestion : ManyQuestion {
   std::string kernel, op, when;
+  bool dry_run = false;
 };
 
 Json deny_args(const DenyQuestion& q) {
-  return arguments({{"kernel", q.kernel}, {"op", q.op}, {"when", q.when}});
+  Json to = arguments({{"kernel", q.kernel}, {"op", q.op}, {"when", q.when}});
+  if (q.dry_run) to["dry_run"] = true;
+  return to;
 }
 
 std::string subject(const DenyQuestion& q) {
@@ -33,13 +32,17 @@ std::string subject(const DenyQuestion& q) {
   return to;
 }
 
-void print_denied(const DenyQuestion& q, int64_t pid, const Json& result) {
-  print_changed(pid, "denied " + subject(q));
+void print_denied(const DenyQuestion& q, const std::string& verb, int64_t pid, const Json& result) {
   const Json& effect = value_at(result, "effect");
+  if (q.dry_run)
+    print_out("would {} {} in process {}\n", verb, subject(q), pid);
+  else
+    print_changed(pid, result, (verb == "deny" ? "denied " : "allowed ") + subject(q));
+  print_takeover(effect);
   for (const Json& p : list_at(value_at(effect, "rules"), "problems"))
     print_out("  {}\n", shown(p));
   const std::string statement = text_at(effect, "statement");
-  if (statement.empty()) return;
+  if (statement.empty() || q.dry_run || verb == "allow") return;
   print_out("  to keep it, put this into the rule file:\n");
   for (const std::string& line : split(statement, "\n"))
     if (!line.empty()) print_out("    {}\n", line);
@@ -50,7 +53,8 @@ void add_deny_options(CLI::App& c, DenyQuestion& q) {
   add_value(c, "--op", q.op, "OP", "Only for this op, or a glob over ops");
   add_value(c, "--when", q.when, "CONDITIONS",
             "Only for calls with these conditions of rule files");
-  add_remote_options(c, q);
+  c.add_flag("--dry-run", q.dry_run, "Only say which kernels would take over");
+  add_many_options(c, q);
 }
 
 // ---- policy ----
@@ -72,8 +76,9 @@ int change_policy(const PolicyQuestion& q) {
   if (q.reset && !q.fields.empty())
     return fail(kUsage, "--reset: expected no fields beside it, got '" + q.fields[0] + "'");
   if (q.reset)
-    return ask(q, "policy.reset", Json::object(),
-               [](int64_t pid, const Json&) { print_changed(pid, "reset the policy"); });
+    return ask(q, "policy.reset", Json::object(), [](int64_t pid, const Json& result) {
+      print_changed(pid, result, "reset the policy");
+    });
   if (q.fields.empty())
     return ask(q, "policy", Json::object(), [](int64_t, const Json& result) {
       const Json& policy = value_at(result, "policy");
@@ -95,14 +100,19 @@ int change_policy(const PolicyQuestion& q) {
       return fail(kUsage, fmt::format("invalid field: expected FIELD=VALUE, got '{}'", f));
     fields[f.substr(0, eq)] = field_value(f.substr(eq + 1));
   }
-  return ask(q, "policy.set", {{"fields", fields}},
-             [&](int64_t pid, const Json&) { print_changed(pid, "set " + shown(fields)); });
+  return ask(q, "policy.set", {{"fields", fields}}, [&](int64_t pid, const Json& result) {
+    print_changed(pid, result, "set " + shown(fields));
+  });
 }
 
 // ---- breaker ----
 
 struct BreakerQuestion : RemoteQuestion {
   std::string action, kernel, op, reason;
+};
+
+struct UndoQuestion : RemoteQuestion {
+  int64_t change = 0;  // 0 for the last one
 };
 
 int list_breakers(const BreakerQuestion& q) {
@@ -112,7 +122,7 @@ int list_breakers(const BreakerQuestion& q) {
       print_out("all closed\n");
       return;
     }
-    Table table("op|kernel|state|for>|calls|reason");
+    Table table("op|kernel|state|opened>|for>|calls|reason");
     for (const Json& b : breakers) {
       const double until = number_at(b, "until_s");
       const std::string key = text_at(b, "key");
@@ -120,6 +130,7 @@ int list_breakers(const BreakerQuestion& q) {
           {{text_at(b, "op"), Paint::kBold},
            {text_at(b, "kernel")},
            {text_at(b, "state"), text_at(b, "state") == "open" ? Paint::kBad : Paint::kWarning},
+           {since_text(value_at(value_at(b, "opened"), "at"))},
            {until > 0 ? age_text(until) : "-"},
            {key.empty() ? "all" : key},
            {text_at(b, "reason")}});
@@ -131,9 +142,10 @@ int list_breakers(const BreakerQuestion& q) {
 int move_breaker(const BreakerQuestion& q) {
   const Json args =
       arguments({{"action", q.action}, {"kernel", q.kernel}, {"op", q.op}, {"reason", q.reason}});
-  return ask(q, "breaker", args, [&](int64_t pid, const Json&) {
-    print_changed(pid, fmt::format("breaker of {}{}: {}", q.kernel,
-                                   q.op.empty() ? "" : " for " + q.op, q.action));
+  return ask(q, "breaker", args, [&](int64_t pid, const Json& result) {
+    print_changed(
+        pid, result,
+        fmt::format("breaker of {}{}: {}", q.kernel, q.op.empty() ? "" : " for " + q.op, q.action));
   });
 }
 
@@ -150,8 +162,8 @@ void add_breaker_action(CLI::App& breaker, Action& action, const char* name, con
 
 void add_deny(CLI::App& app, Action& action) {
   const auto run = [](const DenyQuestion& q) {
-    return ask(q, "deny", deny_args(q),
-               [&](int64_t pid, const Json& result) { print_denied(q, pid, result); });
+    return ask_many(q, "deny", deny_args(q),
+                    [&](int64_t pid, const Json& result) { print_denied(q, "deny", pid, result); });
   };
   const auto [c, q] = add_command<DenyQuestion>(app, action, "deny",
                                                 "Stop a running process from using a kernel", run);
@@ -160,8 +172,9 @@ void add_deny(CLI::App& app, Action& action) {
 
 void add_allow(CLI::App& app, Action& action) {
   const auto run = [](const DenyQuestion& q) {
-    return ask(q, "allow", deny_args(q),
-               [&](int64_t pid, const Json&) { print_changed(pid, "allowed " + subject(q)); });
+    return ask_many(q, "allow", deny_args(q), [&](int64_t pid, const Json& result) {
+      print_denied(q, "allow", pid, result);
+    });
   };
   const auto [c, q] =
       add_command<DenyQuestion>(app, action, "allow", "Take back what yard deny has denied", run);
@@ -189,13 +202,16 @@ void add_breaker(CLI::App& app, Action& action) {
 }
 
 void add_undo(CLI::App& app, Action& action) {
-  const auto run = [](const RemoteQuestion& q) {
-    return ask(q, "undo", Json::object(), [](int64_t pid, const Json& change) {
+  const auto run = [](const UndoQuestion& q) {
+    const Json args = q.change > 0 ? Json{{"change", q.change}} : Json::object();
+    return ask(q, "undo", args, [](int64_t pid, const Json& change) {
       print_out("took back in process {}: {}\n", pid, change_text(change));
     });
   };
-  const auto [c, q] = add_command<RemoteQuestion>(
-      app, action, "undo", "Take back the last change to a running process", run);
+  const auto [c, q] = add_command<UndoQuestion>(app, action, "undo",
+                                                "Take back a change to a running process", run);
+  c->add_option("ID", q->change, "Its number in yard changes; none: the last one")
+      ->check(between<int64_t>(1, INT64_MAX));
   add_remote_options(*c, *q);
 }
 

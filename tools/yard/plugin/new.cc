@@ -2,10 +2,10 @@
 // yard plugin new: a plugin project that builds and passes its tests unchanged.
 #include <fmt/format.h>
 #include <yard/runtime.h>
+#include <yard/trace.h>
 #include <yard/version.h>
 
 #include <filesystem>
-#include <fstream>
 #include <regex>
 
 #include "arguments.h"
@@ -161,13 +161,10 @@ std::string write_project(const fs::path& directory,
   if (error) return fmt::format("cannot make '{}': {}", directory.string(), error.message());
   for (size_t i = 0; i < files.size(); ++i) {
     const fs::path path = directory / files[i].first;
-    std::ofstream file(path, std::ios::binary);
-    file << files[i].second;
-    file.close();
-    if (file) continue;
-    const std::string why = std::error_code(errno, std::generic_category()).message();
-    for (size_t k = 0; k <= i; ++k) fs::remove(directory / files[k].first, error);
-    return fmt::format("cannot write '{}': {}", path.string(), why);
+    const Status written = write_file(path.string(), files[i].second);
+    if (written.ok()) continue;
+    for (size_t k = 0; k < i; ++k) fs::remove(directory / files[k].first, error);
+    return std::string(written.message());
   }
   return {};
 }

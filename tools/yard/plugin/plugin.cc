@@ -117,10 +117,11 @@ void add_plugin_inspect(CLI::App& plugin, Action& action) {
 }
 
 void add_plugin(CLI::App& app, Action& action) {
-  CLI::App* plugin = app.add_subcommand("plugin", "List, check, lock, upgrade and create plugins");
+  CLI::App* plugin =
+      app.add_subcommand("plugin", "List, check, lock, upgrade, create and load plugins");
   plugin->require_subcommand(1);
-  for (AddCommand* add :
-       {add_plugin_list, add_plugin_inspect, add_plugin_lock, add_plugin_upgrade, add_plugin_new})
+  for (AddCommand* add : {add_plugin_list, add_plugin_inspect, add_plugin_lock, add_plugin_upgrade,
+                          add_plugin_new, add_plugin_live})
     add(*plugin, action);
 }
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 struct UpgradeQuestion {
   std::string file, into;
-  bool dry_run = false, no_probe = false, json = false;
+  bool dry_run = false, no_verify = false, allow_incompatible = false, json = false;
 };
 
 struct UpgradeChanges {
@@ -36,8 +36,9 @@ struct UpgradeChanges {
 
 // What an upgrade has done so far.
 struct Upgrade {
-  PluginInfo before, after;  // after.path is the file that was given
-  bool probed = false;       // in a separate process
+  PluginInfo before, after;                          // after.path is the file that was given
+  bool verified = false;                             // all of it, in a separate process
+  std::string unverified = "--no-verify was given";  // why not
   UpgradeChanges ops, kernels;
   bool written = false;
 };
@@ -82,13 +83,19 @@ Result<PluginInfo> installed(const Runtime& runtime, const UpgradeQuestion& q,
                   into.empty() ? "in this environment; --into tells where it is" : "in " + q.into));
 }
 
+// Versions without letters are compared by their numbers: 1.10 is above 1.9.
+const char* version_change(const Upgrade& u) {
+  const int order = ::strverscmp(u.before.version.c_str(), u.after.version.c_str());
+  return order < 0 ? "higher" : order > 0 ? "lower" : "unchanged";
+}
+
 // Loads the old version in this process, if it can be loaded, and replaces it by the new one.
-Status rehearse(Runtime& runtime, Upgrade& u) {
+Status rehearse(Runtime& runtime, Upgrade& u, KeptOps keep) {
   Plugins plugins = runtime.plugins();
   const bool had_old = plugins.load(u.before.path).ok();
   const auto before = registered_kernels(runtime);
-  Status s =
-      had_old ? plugins.replace(u.before.name, u.after.path).status() : plugins.load(u.after.path);
+  Status s = had_old ? plugins.replace(u.before.name, u.after.path, keep).status()
+                     : plugins.load(u.after.path);
   if (s.ok()) u.kernels = changes_between(before, registered_kernels(runtime));
   return s;
 }
@@ -108,7 +115,7 @@ Status put_in_place(const Runtime& runtime, const PluginInfo& from, const std::s
   if (error) return cannot(error.message());
   Status s;
   struct stat old;
-  const int fd = ::open(beside.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(beside.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0 || ::stat(target.c_str(), &old) != 0 || ::fchmod(fd, old.st_mode & 07777) != 0 ||
       ::fsync(fd) != 0)
     s = cannot(errno_text());
@@ -135,10 +142,12 @@ void print_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
   };
   const bool same = u.before.sha256 == u.after.sha256;
   print_out("{} {} -> {}\n", paint(Paint::kBold, u.after.name), u.before.version, u.after.version);
+  if (const std::string_view change = version_change(u); !same && change != "higher")
+    line("version", paint(Paint::kWarning, fmt::format("{}, although the file differs", change)));
   line("file", u.before.path);
   line("sha256", same ? u.after.sha256 + ", unchanged" : u.before.sha256 + " ->");
   if (!same) line("", u.after.sha256);
-  if (u.probed) line("smoke test", "passed");
+  if (!same) line("verified", u.verified ? paint(Paint::kGood, "yes") : "no: " + u.unverified);
   changes("ops", u.ops);
   changes("kernels", u.kernels);
   if (same)
@@ -161,7 +170,8 @@ int report_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
             {"path", u.before.path},
             {"before", {{"version", u.before.version}, {"sha256", u.before.sha256}}},
             {"after", {{"version", u.after.version}, {"sha256", u.after.sha256}}},
-            {"probed", u.probed},
+            {"version", version_change(u)},
+            {"verified", u.verified},
             {"ops", changes_json(u.ops)},
             {"kernels", changes_json(u.kernels)},
             {"written", u.written}};
@@ -187,13 +197,21 @@ int upgrade(const UpgradeQuestion& q) {
   u.ops = changes_between({u.before.ops.begin(), u.before.ops.end()},
                           {u.after.ops.begin(), u.after.ops.end()});
   if (u.before.sha256 == u.after.sha256) return report_upgrade(u, q);
-  if (!q.no_probe) {
-    if (const Status s = smoke_test(u.after.path, u.after.name); !s.ok())
-      return refused(std::string(s.message()));
-    u.probed = true;
+  if (!q.no_verify) {
+    auto why = verify_silently(u.after.path, u.after.name);
+    if (!why.ok())
+      return fail(kFailed, Status(why.status())
+                               .note("nothing was written; `yard verify` shows more, and "
+                                     "--no-verify installs it unverified"));
+    u.verified = why->empty(), u.unverified = *std::move(why);
   }
-  if (const Status s = rehearse(runtime, u); !s.ok())
-    return fail(kFailed, Status(s).note("nothing was written"));
+  const KeptOps keep = q.allow_incompatible ? KeptOps::kNone : KeptOps::kAll;
+  if (Status s = rehearse(runtime, u, keep); !s.ok())
+    return fail(kFailed,
+                s.note(s.code() != Code::kConflict
+                           ? "nothing was written"
+                           : "nothing was written; --allow-incompatible installs it though "
+                             "programs may call what is missing"));
   if (!q.dry_run) {
     need(put_in_place(runtime, u.after, u.before.path), kFailed);
     u.written = true;
@@ -211,7 +229,9 @@ void add_plugin_upgrade(CLI::App& plugin, Action& action) {
             "The file to replace, or its directory; otherwise the one that is found");
   add_feature_option(*c);
   c->add_flag("--dry-run", q->dry_run, "Check and show the changes, but write nothing");
-  c->add_flag("--no-probe", q->no_probe, "Do not run it in a separate process first");
+  c->add_flag("--no-verify", q->no_verify, "Do not verify it in a separate process first");
+  c->add_flag("--allow-incompatible", q->allow_incompatible,
+              "Also if it lacks ops of the old version, or has them with other schemas");
 }
 
 }  // namespace yard::tool

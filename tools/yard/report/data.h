@@ -44,7 +44,7 @@ struct ProcessAnswers {
   };
   Json hello;
   std::vector<Sample> samples;  // at least one
-  Json status, health, history, changes;
+  Json status, health, history, events;
 };
 Json report_of_process(const ProcessAnswers& answers);
 

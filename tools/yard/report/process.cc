@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "live/answers.h"
 #include "report/data.h"
 
 namespace yard::tool {
@@ -106,17 +107,15 @@ void add_events(const ProcessAnswers& a, Json& to) {
                               flag_at(v, "in_force") ? ", in force" : "")},
          {"detail", detail}});
   }
-  for (const Json& c : list_at(a.changes, "changes")) {
-    const Json& who = value_at(c, "who");
-    all.push_back(
-        {{"at", number_at(c, "at")},
-         {"kind", "change"},
-         {"text",
-          fmt::format("{}{}", text_at(c, "command"), flag_at(c, "undone") ? ", undone" : "")},
-         {"detail", fmt::format("{}{}by user {}, process {} {}", members_text(value_at(c, "args")),
-                                value_at(c, "args").empty() ? "" : ", ", number_at(who, "uid"),
-                                number_at(who, "pid"), text_at(who, "program"))}});
-  }
+  // Versions are listed above, with what they changed.
+  for (const Json& e : list_at(a.events, "events"))
+    if (const std::string kind = text_at(e, "kind"); kind != "rules")
+      all.push_back(
+          {{"at", number_at(e, "at")},
+           {"kind", kind},
+           {"text", text_at(e, "subject")},
+           {"detail", fmt::format("{}{}{}", text_at(e, "reason"),
+                                  text_at(e, "who").empty() ? "" : ", by ", text_at(e, "who"))}});
   std::ranges::stable_sort(
       all, [](const Json& x, const Json& y) { return number_at(x, "at") < number_at(y, "at"); });
   for (Json& e : all) to["events"].push_back(std::move(e));
@@ -153,6 +152,8 @@ Json report_of_process(const ProcessAnswers& a) {
                     "took {:.1f} ms.",
                     reloads.applied, reloads.refused, reloads.aborted,
                     static_cast<double>(reloads.last_ns) / 1e6));
+  for (const SlowerKernel& k : slower_kernels(a.samples.front().stats, stats))
+    to["remarks"].push_back(fmt::format("A slow kernel: {}", k.text()));
   if (!reloads.last_error.empty())
     to["remarks"].push_back(fmt::format("The last refused load: {}", reloads.last_error));
   if (const Json& rollout = value_at(a.status, "rollout"); !rollout.is_null() && rollout != false)

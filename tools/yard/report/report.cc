@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard report: one HTML page about a running process or a trace.
 #include <fmt/format.h>
+#include <yard/trace.h>
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
 
@@ -90,7 +91,7 @@ Report process_report(const ReportQuestion& q) {
   ProcessAnswers answers;
   answers.samples = take_samples(remote, q.seconds);
   answers.hello = ask("hello"), answers.status = ask("status"), answers.health = ask("health");
-  answers.history = ask("config.history"), answers.changes = ask("changes");
+  answers.history = ask("config.history"), answers.events = ask("events");
   const std::string program =
       std::filesystem::path(text_at(answers.hello, "program")).filename().string();
   return {fmt::format("{} ({})", program, remote.pid()), report_of_process(answers)};
@@ -98,7 +99,7 @@ Report process_report(const ReportQuestion& q) {
 
 int write_report(const ReportQuestion& q) {
   const Report report = q.trace.empty() ? process_report(q) : trace_report(q);
-  need(write_output(q.output, report_page(report.title, report.data)), kFailed);
+  need(write_file(q.output, report_page(report.title, report.data)), kFailed);
   if (q.json)
     print_json({{"file", q.output},
                 {"ops", report.data["ops"].size()},

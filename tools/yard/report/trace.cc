@@ -14,7 +14,6 @@ namespace yard::tool {
 namespace {
 
 constexpr size_t kMostEvents = 5000, kMostIntervals = 120;
-constexpr int kDeepest = 32;
 constexpr double kLongest = 1e9;  // of a trace, in seconds
 
 struct Call {
@@ -165,9 +164,7 @@ class TraceReport {
 }  // namespace
 
 Result<Json> report_of_trace(const std::string& text, const std::string& file) {
-  // What is nested deeper would be copied recursively.
-  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
-  const Json trace = Json::parse(text, is_shallow, false);
+  const Json trace = parse_json(text);
   const Json& events = trace.is_array() ? trace : value_at(trace, "traceEvents");
   if (!events.is_array())
     return Status(Code::kParse,

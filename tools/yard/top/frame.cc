@@ -193,6 +193,13 @@ std::vector<Line> table_lines(const TopData& data, const TopView& view, size_t w
   return to;
 }
 
+std::vector<Line> event_lines(const TopData& data, size_t width) {
+  std::vector<Line> to;
+  for (const std::string& e : data.events) to.push_back(Writer(width).add("  " + e).take());
+  if (to.empty()) to.push_back(Writer(width).add("  no events").take());
+  return to;
+}
+
 // What stands above the table, in any view.
 std::vector<Line> header(const TopData& data, const TopView& view, size_t width) {
   const TopProcess& p = data.process;
@@ -227,6 +234,14 @@ std::vector<Line> header(const TopData& data, const TopView& view, size_t width)
     health.add(fmt::format("{} breakers not closed", m.breakers.size()), Paint::kBad);
   if (!p.switches.empty()) health.add("; on: " + p.switches, Paint::kWarning);
   to.push_back(health.take());
+  if (!m.slower.empty())
+    to.push_back(
+        Writer(width)
+            .add(fmt::format(
+                     "slow: {}{}", m.slower[0].text(),
+                     m.slower.size() > 1 ? fmt::format(", and {} more", m.slower.size() - 1) : ""),
+                 Paint::kWarning)
+            .take());
   if (!p.last_change.empty())
     to.push_back(Writer(width).add("last change: " + p.last_change).take());
   to.push_back({});
@@ -246,7 +261,7 @@ std::vector<Line> header(const TopData& data, const TopView& view, size_t width)
 Line footer(const TopView& view, size_t width) {
   if (view.typing) return Writer(width).add("/" + view.filter + "_", Paint::kBold).take();
   Writer to(width);
-  if (!view.op.empty())
+  if (view.events || !view.op.empty())
     to.add("Esc back  arrows scroll  ");
   else
     to.add("Enter opens an op  ");
@@ -273,7 +288,10 @@ std::vector<Line> frame(const TopData& data, TopView& view, size_t width, size_t
   to = header(data, view, width);
   std::vector<Line> body;
   size_t pinned = 1;  // lines of the body that do not scroll
-  if (view.op.empty()) {
+  if (view.events) {
+    body = event_lines(data, width);
+    pinned = 0;
+  } else if (view.op.empty()) {
     const size_t rows = count_of_rows(data, view);
     view.cursor = rows == 0 ? 0 : std::min(view.cursor, rows - 1);
     body = table_lines(data, view, width, &view.cursor);
@@ -284,7 +302,7 @@ std::vector<Line> frame(const TopData& data, TopView& view, size_t width, size_t
   if (height > 0 && to.size() + 3 > height) to.resize(std::min(to.size(), size_t{1}));
   const size_t room = height > to.size() + pinned + 1 ? height - to.size() - pinned - 1 : 0;
   const size_t lines = body.size() - pinned;
-  if (view.op.empty() && room > 0) {
+  if (view.op.empty() && !view.events && room > 0) {
     if (view.cursor < view.scroll) view.scroll = view.cursor;
     if (view.cursor >= view.scroll + room) view.scroll = view.cursor + 1 - room;
   }

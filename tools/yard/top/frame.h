@@ -36,7 +36,8 @@ struct TopPlan {
 struct TopData {
   TopProcess process;
   TopModel model;
-  std::vector<TopPlan> plans;  // of TopView::op
+  std::vector<TopPlan> plans;       // of TopView::op
+  std::vector<std::string> events;  // the newest first
 };
 
 // What the user has chosen.
@@ -47,9 +48,10 @@ struct TopView {
   bool typing = false;  // the filter
   bool help = false;
   bool paused = false;
-  std::string op;     // the op that is shown; empty for the table of all ops
-  size_t cursor = 0;  // in the table of all ops
-  size_t scroll = 0;  // the first line that is shown of the table or of the op
+  bool events = false;  // they are shown instead of the table or the op
+  std::string op;       // the op that is shown; empty for the table of all ops
+  size_t cursor = 0;    // in the table of all ops
+  size_t scroll = 0;    // the first line that is shown of the table or of the op
 };
 
 enum class TopKey {

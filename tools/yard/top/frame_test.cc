@@ -218,5 +218,23 @@ TEST(TopFrame, AFrameForPipesHasAllRows) {
   EXPECT_EQ(all.find('>'), std::string::npos);
 }
 
+TEST(TopFrame, EventsAreShownUntilEscape) {
+  TopData d = example();
+  d.events = {"12:00:01  breaker_opened  rms_norm vendor.acme: bad", "12:00:00  rules  a.yaml"};
+  TopView view;
+  handle_key(key('e'), d, 24, view);
+  const auto lines = screen(d, view, 80, 24);
+  EXPECT_EQ(lines[4], "  " + d.events[0]);
+  EXPECT_EQ(lines[5], "  " + d.events[1]);
+  EXPECT_EQ(lines[6], "");
+  EXPECT_TRUE(lines[23].starts_with("Esc back"));
+  handle_key(key(TopKey::kDown), d, 24, view);
+  handle_key(key(TopKey::kEnter), d, 24, view);
+  EXPECT_EQ(view.op, "");
+  for (size_t height : {0u, 1u, 2u, 6u}) EXPECT_EQ(screen(d, view, 80, height).size(), height);
+  handle_key(key(TopKey::kEscape), d, 24, view);
+  EXPECT_EQ(text(screen(d, view, 80, 10)), kTable);
+}
+
 }  // namespace
 }  // namespace yard::tool

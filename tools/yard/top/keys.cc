@@ -61,6 +61,7 @@ bool command(char c, TopView& view, TopInput& as) {
     case 'o': sort(TopSort::kOp); break;
     case 'n': sort(TopSort::kKernel); break;
     case 'r': view.reverse = !view.reverse; break;
+    case 'e': view.events = !view.events, view.scroll = 0; break;
     case ' ': view.paused = !view.paused; break;
     case '?': view.help = true; break;
     default: break;
@@ -82,17 +83,19 @@ bool handle_key(const TopInput& input, const TopData& data, size_t height, TopVi
   }
   TopInput as = input;
   if (input.key == TopKey::kCharacter && !command(input.character, view, as)) return false;
-  if (as.key == TopKey::kEnter && view.op.empty()) {
+  if (as.key == TopKey::kEnter && view.op.empty() && !view.events) {
     open_op(data, view);
   } else if (as.key == TopKey::kEscape) {
-    if (!view.filter.empty())
+    if (view.events)
+      view.events = false;
+    else if (!view.filter.empty())
       view.filter.clear();
     else
       view.op.clear();
     view.scroll = 0;
   } else {
     const size_t page = height > 10 ? height - 8 : 1;
-    if (view.op.empty())
+    if (view.op.empty() && !view.events)
       move(view.cursor, as, page);
     else
       move(view.scroll, as, page);

@@ -7,8 +7,6 @@
 #include <map>
 #include <tuple>
 
-#include "live/answers.h"
-
 namespace yard::tool {
 namespace {
 
@@ -187,6 +185,7 @@ TopModel compare(const TopSample* before, const TopSample& now) {
   };
   rows_of(by_kernel, to.rows), rows_of(by_class, to.classes);
 
+  to.slower = slower_kernels(before != nullptr ? before->stats : RuntimeStats(), now.stats);
   uint64_t hits = 0, misses = 0;
   for (const OpStats& o : now.stats.ops) {
     const OpStats& was = old_ops[o.op];
@@ -210,7 +209,15 @@ std::vector<TopRow> chosen_rows(const std::vector<TopRow>& rows, const std::stri
 }
 
 Json to_json(const TopModel& m) {
-  Json rows = Json::array(), classes = Json::array(), breakers = Json::array();
+  Json rows = Json::array(), classes = Json::array(), breakers = Json::array(),
+       slower = Json::array();
+  for (const SlowerKernel& k : m.slower)
+    slower.push_back({{"op", k.op},
+                      {"call", k.call},
+                      {"kernel", k.kernel},
+                      {"mean_ns", k.ns},
+                      {"faster", k.faster},
+                      {"faster_mean_ns", k.faster_ns}});
   for (const TopRow& r : m.rows) rows.push_back(row_json(r));
   for (const TopRow& r : m.classes) classes.push_back(row_json(r));
   for (const TopBreaker& b : m.breakers)
@@ -228,6 +235,7 @@ Json to_json(const TopModel& m) {
           {"kernels", std::move(rows)},
           {"classes", std::move(classes)},
           {"breakers", std::move(breakers)},
+          {"slower", std::move(slower)},
           {"reloads",
            {{"applied", m.reloads.applied},
             {"refused", m.reloads.refused},

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "json.h"
+#include "live/answers.h"
 
 namespace yard::tool {
 
@@ -51,6 +52,7 @@ struct TopModel {
   std::vector<TopRow> rows;     // by op and kernel
   std::vector<TopRow> classes;  // by op, kernel, mode and call
   std::vector<TopBreaker> breakers;
+  std::vector<SlowerKernel> slower;  // in the interval
   RuntimeStats::Reloads reloads;
 };
 

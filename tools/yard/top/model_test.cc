@@ -166,5 +166,21 @@ TEST(TopModel, RowsAreFilteredAndSorted) {
   EXPECT_EQ(names("none", TopSort::kOp), "");
 }
 
+TEST(TopModel, AKernelThatIsMuchSlowerThanAnotherOfItsClassIsNamed) {
+  const std::vector<Counted> all = {{"f", "fast", 1000, 10, 1000},
+                                    {"f", "slow", 100, 10, 30'000},
+                                    {"f", "similar", 100, 10, 1500},
+                                    {"f", "rare", 100, 2, 90'000},
+                                    {"f", "elsewhere", 100, 10, 90'000, 0, 0, "f(f32[9])@cpu"}};
+  const TopSample before = at(10, {all[0]}), now = at(12, all);
+  const TopModel m = compare(&before, now);
+  ASSERT_EQ(m.slower.size(), 1u);
+  EXPECT_EQ(m.slower[0].text(),
+            "slow takes 30.0 us where fast takes 1.00 us (30 times as long): f(f32[8])@cpu");
+  EXPECT_EQ(value_at(to_json(m), "slower")[0]["faster"], "fast");
+  // Only while it is used.
+  EXPECT_TRUE(compare(&now, at(14, all)).slower.empty());
+}
+
 }  // namespace
 }  // namespace yard::tool

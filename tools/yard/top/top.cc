@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 // The most classes without a listed plan that are explained at each look.
 constexpr size_t kMostExplained = 16;
+constexpr size_t kMostShownEvents = 1000;
 
 struct TopQuestion {
   int64_t pid = 0;
@@ -71,6 +72,7 @@ class Source {
     data_.process.up_s = now - started_;
     data_.process.problem.clear();
     read_status(*status);
+    YARD_RETURN_IF_ERROR(read_events());
     YARD_RETURN_IF_ERROR(read_rules_age(now));
     return update_plans(op);
   }
@@ -143,6 +145,17 @@ class Source {
     return {};
   }
 
+  Status read_events() {
+    const auto events = remote_.request("events", {{"after", last_event_}});
+    if (!events.ok()) return events.status();
+    for (const Json& e : list_at(*events, "events")) {
+      data_.events.insert(data_.events.begin(), text_at(e, "time") + "  " + event_text(e));
+      last_event_ = count_at(e, "id");
+    }
+    data_.events.resize(std::min(data_.events.size(), kMostShownEvents));
+    return {};
+  }
+
   // The history is read when something has been published only.
   Status read_rules_age(double now) {
     TopProcess& p = data_.process;
@@ -162,6 +175,7 @@ class Source {
   TopData data_;
   std::optional<TopSample> before_;
   std::optional<uint64_t> history_of_;  // the generation in which it was read
+  uint64_t last_event_ = 0;
   double started_ = 0, loaded_ = -1;
 };
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "json.h"
 
@@ -39,9 +40,9 @@ struct Ward {
   Ward(const Ward&) = delete;
   Ward& operator=(const Ward&) = delete;
 
-  // What the child is about to do: "in its query".
-  void step(std::string_view text) noexcept {
-    page->step.set(text);
+  // What the child is about to do, "in its query", and the command that does it again.
+  void step(std::string_view text, std::string_view again) noexcept {
+    page->step.set(text), page->again.set(again);
     page->steps = page->steps + 1;
   }
   void result(bool verified, bool failed, std::string_view why) noexcept {
@@ -51,13 +52,23 @@ struct Ward {
   // {"file", "sha256", "verified", "why"}
   Json json(const std::string& file) const;
 
+  // A place in the code, relative to the start of its file.
+  struct Frame {
+    SharedText<200> file;
+    SharedText<300> symbol;  // empty if it is not exported
+    unsigned long offset;
+  };
+  static constexpr size_t kMostFrames = 12;
+
   struct Page {
     volatile unsigned long steps;  // how many there were
+    volatile int signal;           // of a crash, or 0
+    Frame frames[kMostFrames];     // of the crash, the innermost first; the last ones are unset
     bool verified;                 // the whole plugin passed
     bool failed;
     bool finished;  // the report is complete
     SharedText<65> sha256;
-    SharedText<4000> step;
+    SharedText<4000> step, again;
     SharedText<2000> why;  // why it has failed, or is not verified
   };
   const std::string path, name;  // the path that the child opens, and the plugin's name
@@ -65,16 +76,24 @@ struct Ward {
 };
 
 // How a child ended: its exit code, and what went wrong if it did not end by itself, for instance
-// "died of SIGSEGV in its query".
+// "died of SIGSEGV in its query". Then also the command that reproduces it, and where it crashed.
 struct ChildEnd {
   int code;
-  std::string how;
+  std::string how, again = {};
+  std::vector<std::string> backtrace = {};
+  Status status(std::string_view subject) const;
 };
-// Runs `work` in a forked child. A child without a new step for `patience` seconds is killed.
-ChildEnd run_in_child(Ward& ward, double patience, const std::function<int(Ward&)>& work);
+// Records the result of the child, so that later loads know it.
+void remember_result(const std::string& file, const Ward& ward);
 
-// Runs a smoke test of the plugin in a forked child, and prints nothing.
-Status smoke_test(const std::string& file, const std::string& name);
+// Runs `work` on the plugin in a forked child, which is killed after `patience` seconds without a new
+// step.
+ChildEnd run_in_child(Ward& ward, const std::string& file, double patience,
+                      const std::function<int(Ward&)>& work);
+
+// Verifies the plugin in a forked child, prints nothing, and records the result. Returns why not
+// all of it counts as verified, or an empty text.
+Result<std::string> verify_silently(const std::string& file, const std::string& name);
 
 // Inspects the file, runs `work` on it in a child, and records the result. Returns an exit code. A
 // crash is reported on stderr, or in the JSON that `work` would have printed.

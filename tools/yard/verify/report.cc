@@ -36,16 +36,6 @@ std::string repeated(const char* option, const std::string& list) {
   return to;
 }
 
-// The command that makes the call again. `yard run` does not take the options of kernels with
-// state.
-std::string reproducer(const KernelReport& k, const KernelReport::Case& c) {
-  if (c.options.empty() && c.weights.empty())
-    return fmt::format("yard run '{}' --force {} --contents {} --seed {}", c.call, k.id,
-                       to_string(c.contents), c.seed);
-  return fmt::format("yard verify --kernel {} --call '{}' --seed {}{}{}", k.id, c.call, c.seed,
-                     repeated("--option", c.options), repeated("--weight", c.weights));
-}
-
 Json kernel_json(const KernelReport& k) {
   const bool ran = !k.worst.call.empty();
   Json j = {{"op", k.op},
@@ -97,20 +87,31 @@ void print_kernels(const VerifyReport& report) {
   print_out("{}", table.text());
 }
 
-void print_failures(const VerifyReport& report, const std::string& before) {
+void print_failures(const VerifyReport& report, const std::string& file) {
   constexpr size_t kShown = 3;
   for (const KernelReport& k : report.kernels) {
     if (k.failures.empty()) continue;
     print_out("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
     for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
       const KernelReport::Case& c = k.failures[i];
-      print_out("  {}\n    {}{}\n", printable(c.what), before, reproducer(k, c));
+      print_out("  {}\n    {}\n", printable(c.what), reproducer(file, k.id, c));
     }
     if (k.failed > kShown) print_out("  ... and {} more\n", k.failed - kShown);
   }
 }
 
 }  // namespace
+
+// `yard run` does not take the options of kernels with state.
+std::string reproducer(const std::string& file, std::string_view kernel,
+                       const KernelReport::Case& c) {
+  const std::string before = file.empty() ? "" : fmt::format("YARD_PLUGINS={} ", file);
+  if (c.options.empty() && c.weights.empty())
+    return fmt::format("{}yard run '{}' --force {} --contents {} --seed {}", before, c.call, kernel,
+                       to_string(c.contents), c.seed);
+  return fmt::format("{}yard verify --kernel {} --call '{}' --seed {}{}{}", before, kernel, c.call,
+                     c.seed, repeated("--option", c.options), repeated("--weight", c.weights));
+}
 
 Json to_json(const VerifyReport& report) {
   Json j = Json::array();
@@ -126,9 +127,9 @@ std::string too_few_runs(const KernelReport& k) {
                      kVerifiedRuns, why.empty() ? "" : "; others were not run: ", why);
 }
 
-void print(const VerifyReport& report, const std::string& before) {
+void print(const VerifyReport& report, const std::string& file) {
   print_kernels(report);
-  print_failures(report, before);
+  print_failures(report, file);
   size_t ran = 0, expected = 0;
   for (const KernelReport& k : report.kernels) ran += k.ran(), expected += k.expected;
   print_out("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",

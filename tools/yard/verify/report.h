@@ -14,9 +14,11 @@ namespace yard::tool {
 Json to_json(const VerifyReport& report);
 // "vendor.acme of op softmax passed 42 runs, and 100 are required: dtype 120, layout 8".
 std::string too_few_runs(const KernelReport& kernel);
-// Prints a table, and the first failures with the commands that reproduce them, each after
-// `before`.
-void print(const VerifyReport& report, const std::string& before = {});
+// The command that makes the call of a kernel again. `file` is the plugin, or empty.
+std::string reproducer(const std::string& file, std::string_view kernel,
+                       const KernelReport::Case& c);
+// Prints a table, and the first failures with the commands that reproduce them.
+void print(const VerifyReport& report, const std::string& file);
 
 // A list with one entry for each backend's verifier of a function.
 Json function_reports_json(const VerifyReport& report);

@@ -128,19 +128,23 @@ std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   return unchecked_function(report);
 }
 
-// The first kernel of a plugin that was never compared, and why.
+// The first kernel that passed no run, and why. Empty if all did.
 std::string idle_kernel(const VerifyReport& report) {
   for (const KernelReport& k : report.kernels)
-    if (k.ran() == 0)
-      return fmt::format("{} of op {} was not compared on any call: {}", k.id, k.op,
+    if (k.passed == 0)
+      return fmt::format("{} of op {} {}: {}", k.id, k.op,
+                         k.ran() > 0 ? "failed on every call" : "was not compared on any call",
                          k.reasons.empty() ? "no call could be made" : k.reasons[0].detail);
   return {};
 }
 
-// The first failure of a kernel.
+// The first failure of a kernel or function.
 std::string failure(const VerifyReport& report) {
   for (const KernelReport& k : report.kernels)
     if (k.failed > 0) return fmt::format("{} of op {}: {}", k.id, k.op, k.worst.what);
+  for (const FunctionReport& f : report.functions)
+    if (!f.problems.empty())
+      return fmt::format("function {} of backend {}: {}", f.function, f.backend, f.problems[0]);
   return {};
 }
 
@@ -168,42 +172,46 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
     return true;
   };
   if (ward != nullptr) {
-    options.watch = [ward](std::string_view op, std::string_view kernel,
-                           const KernelReport::Case& c) {
+    options.watch = [ward, &q](std::string_view op, std::string_view kernel,
+                               const KernelReport::Case& c) {
       ward->step(fmt::format("in kernel '{}' of op '{}' on {} with contents {} and seed {}", kernel,
-                             op, c.call, to_string(c.contents), c.seed));
+                             op, c.call, to_string(c.contents), c.seed),
+                 reproducer(absolute(q.file), kernel, c));
     };
-    options.watch_function = [ward](std::string_view f, std::string_view backend, size_t sample) {
+    options.watch_function = [ward, &q](std::string_view f, std::string_view backend,
+                                        size_t sample) {
       ward->step(fmt::format("in the verifier of backend '{}' for function '{}' on sample {}",
-                             backend, f, sample));
+                             backend, f, sample),
+                 fmt::format("yard verify {} --function {}", absolute(q.file), f));
     };
   }
   need(read_trace_calls(q, runtime), kUsage);
   const auto report = need(yard::verify(runtime, options), kUsage);
   progress.clear();
   bool ok = report.ok();
+  std::string why = failure(report);
+  // Without a file, some kernels cannot run on this machine.
+  if (why.empty() && (ward != nullptr || !report.any_passed())) why = idle_kernel(report);
+  if (why.empty() && !report.any_passed()) why = unchecked_function(report);
+  ok = ok && why.empty();
   if (ward != nullptr) {
-    ward->step("after all of it had been verified");
-    const std::string idle = ok ? idle_kernel(report) : "";
-    const std::string partly = ok ? not_whole(q, report) : "";
-    ok = ok && idle.empty();
-    ward->result(ok && partly.empty(), !ok,
-                 !ok && idle.empty() ? failure(report)
-                 : !idle.empty()     ? idle
-                                     : partly);
+    ward->step("after all of it had been verified", "yard verify " + absolute(q.file));
+    if (ok) why = not_whole(q, report);
+    ward->result(ok && why.empty(), !ok, why);
   }
   if (q.silent) return ok ? kOk : kFailed;
   if (q.json) {
     print_report_json(q, report, ward);
   } else {
-    if (!report.kernels.empty())
-      print(report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
+    if (!report.kernels.empty()) print(report, ward != nullptr ? absolute(q.file) : "");
     if (!report.kernels.empty() && !report.functions.empty()) print_out("\n");
     print_function_reports(report);
     if (ward != nullptr && ward->page->verified)
       print_out("{}: all of it passed. sha256:{}\n", q.file, ward->page->sha256.get());
-    if (const std::string why = ward != nullptr ? ward->page->why.get() : ""; !why.empty())
+    if (ward != nullptr && !why.empty())
       print_err("yard: {} does not count as verified: {}\n", q.file, why);
+    else if (!report.any_passed())
+      print_err("yard: nothing was verified: {}\n", why);
     for (const Expectation& e : report.unused)
       print_err("yard: {}:{}: no call matched this line\n", q.expect, e.line);
   }
@@ -215,8 +223,9 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.allow_writable = true;                     // checked by inspect() in the parent
   settings.plugins.unlocked = {ward.path, absolute(q.file)};  // locked after it has been verified
+  const std::string smallest = fmt::format("yard verify {} --quick", absolute(q.file));
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
-    ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
+    ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step), smallest);
   };
   Runtime runtime(settings);
   // Rules with require_verified must not refuse the plugin here.
@@ -238,7 +247,7 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
     if (p.path == path) ward.page->sha256.set(p.sha256);
   q.options.plugin = ward.name;
   const int code = verify_runtime(q, runtime, &ward);
-  ward.step("while it was stopped and closed");
+  ward.step("while it was stopped and closed", smallest);
   if (const auto gone = plugins.unload(ward.name); gone.ok()) gone->wait().ignore();
   return code;
 }
@@ -267,14 +276,18 @@ int verify(VerifyQuestion& q) {
 
 }  // namespace
 
-Status smoke_test(const std::string& file, const std::string& name) {
+Result<std::string> verify_silently(const std::string& file, const std::string& name) {
   VerifyQuestion q;
-  q.file = file, q.quick = q.silent = true, q.options.smoke_test_only = true;
+  q.file = file, q.silent = true;
   Ward ward(absolute(file), name);
   if (ward.page == nullptr) return Status(Code::kInternal, "out of memory");
-  const ChildEnd end = run_in_child(ward, q.timeout, [&q](Ward& w) { return verify_plugin(q, w); });
-  if (!end.how.empty()) return Status(Code::kInvalidArgument, "it " + end.how);
-  return end.code == kOk ? Status() : Status(Code::kInvalidArgument, ward.page->why.get());
+  const ChildEnd end =
+      run_in_child(ward, absolute(file), q.timeout, [&q](Ward& w) { return verify_plugin(q, w); });
+  if (!end.how.empty()) return end.status("it");
+  if (ward.page->verified || ward.page->failed) remember_result(file, ward);
+  const std::string why = ward.page->why.get();
+  if (end.code != kOk) return Status(Code::kInvalidArgument, why);
+  return why;
 }
 
 void add_verify(CLI::App& app, Action& action) {
