@@ -25,6 +25,7 @@ build:prometheus-cpp-dev?:<prometheus/exposer.h>
 build:libcli11-dev:<CLI/CLI.hpp>
 build:nlohmann-json3-dev:<nlohmann/json.hpp>
 build:libncurses-dev?:<curses.h>
+build:libedit-dev?:<histedit.h>
 test:libgtest-dev:<gtest/gtest.h>
 test:libgmock-dev:<gmock/gmock.h>
 test:librapidcheck-dev:<rapidcheck.h>

@@ -84,11 +84,11 @@ class Files(Bake):
         self.assertIn(b"static_kernel_map", os.read(reader, 65536))
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
         os.symlink("/dev/full", self.path("full"))
-        self.assertIn("cannot write", self.wrong("bake", "--trace", self.calls(), "--yaml",
-                                                 self.path("full"), code=1))
+        self.assertIn("cannot be written", self.wrong("bake", "--trace", self.calls(), "--yaml",
+                                                     self.path("full"), code=1))
         self.assertTrue(stat.S_ISCHR(os.stat(self.path("full")).st_mode))
-        self.assertIn("it is a directory", self.wrong("bake", "--trace", self.calls(), "--header",
-                                                      self.folder, code=1))
+        self.assertIn("Is a directory", self.wrong("bake", "--trace", self.calls(), "--header",
+                                                   self.folder, code=1))
         self.assertEqual([n for n in os.listdir(self.folder) if ".new" in n], [])
 
     def test_no_other_file_is_written_through_and_the_mode_stays(self):
@@ -181,7 +181,7 @@ class WrongQuestions(Bake):
         self.assertIn(f"{bad}: skipped 1 call: op 'sofmax' is not known; did you mean 'softmax'?",
                       self.wrong("bake", "--trace", bad))
         nowhere = self.path("no/such/folder.yaml")
-        self.assertIn(f"cannot write '{nowhere}'",
+        self.assertIn(f"{nowhere}: cannot be written: ",
                       self.wrong("bake", "--trace", trace, "--yaml", nowhere, code=1))
         rules = self.file("rules.yaml", "version: '1.0'\nrules: []\n")
         self.assertIn("rules.yaml:2:1: error", self.wrong("bake", "--trace", trace, "--config", rules))

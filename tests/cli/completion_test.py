@@ -20,7 +20,7 @@ class Complete(Yard):
         self.assertNotIn("complete", top)
         self.assertEqual(top, sorted(top))
         self.assertEqual(self.words("bench", ""), ["dispatch", "kernels"])
-        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "upgrade"])
+        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "load", "lock", "new", "replace", "unload", "upgrade"])
         self.assertEqual(self.words("plugin", "inspect", ""), [])
         self.assertEqual(self.words("config", ""), ["check", "diff", "history", "load", "rollback", "schema", "simulate"])
         self.assertEqual(self.words("config", "check", ""), [])

@@ -89,6 +89,18 @@ class Check(Files):
                 ("dispatch_rules: [%s, %s]" % (rule % "rows_gte: 8", rule % "rows_gte: 16, rows_lt: 32"),
                  "dispatch_rules[1]"),
                 ("dispatch_rules: [%s]" % (rule % "rows_gte: 8, rows_lt: 8"), "dispatch_rules[0].conditions"),
+                ("dispatch_rules: [%s]" % (rule % "dtype: i8"), "dispatch_rules[0].conditions"),
+                ("dispatch_rules: [{operation: softmax, deny: '*'}]", "dispatch_rules[0]"),
+                ("dispatch_rules: [{operation: softmax, conditions: {rows: 8}, deny: '*'}]", "dispatch_rules[0]"),
+                ("policy: {per_op: {softmax: [reference]}}\nkernel_denies: [reference.cpp]",
+                 "policy.per_op.softmax"),
+                ("settings: {mode: static}", "settings.mode"),
+                ("canary: {op: softmax, one_in: 2, kernel: reference.cpp}", "canary[0].against"),
+                ("canary: {op: softmax, one_in: 2, kernel: reference.cpp, against: default.simd}\n"
+                 "kernel_denies: [reference.cpp]", "canary[0].kernel"),
+                ("kernel_denies: [reference.cpp]\nfallback_chains: {softmax: [reference.cpp]}",
+                 "fallback_chains.softmax[0]"),
+                ("kernel_denies: [reference.cpp]\nscore: [{kernel: reference.cpp, add: 1}]", "score[0].kernel"),
                 ("dispatch_rules: [%s]" % (rule % "label.regoin: eu"),
                  "dispatch_rules[0].conditions.label.regoin")):
             path_ = self.file("rules.yaml", f'version: "1.0"\n{rules}\n')
@@ -148,10 +160,13 @@ class Announced(Files):
         self.assertEqual(self.yard("config", "check", self.rules("n_gte: 8"))[1], "")
 
     def test_names_of_a_plugin_that_was_found_are_known(self):
-        for rules in ("kernel_locks: {answer: default.answer}",
-                      "dispatch_rules: [{operation: answer, conditions: {n_gte: 8}, deny: default.answer}]"):
-            path = self.file("rules.yaml", f'version: "1.0"\n{rules}\n')
-            self.assertEqual(self.yard("config", "check", "--strict", path)[0], f"{path}: fine\n")
+        path = self.file("rules.yaml", 'version: "1.0"\nkernel_locks: {answer: default.answer}\n')
+        self.assertEqual(self.yard("config", "check", "--strict", path)[0], f"{path}: fine\n")
+        rule = "{operation: answer, conditions: {n_gte: 8}, deny: default.answer}"
+        path = self.file("rules.yaml", f'version: "1.0"\ndispatch_rules: [{rule}]\n')
+        problems = self.json("config", "check", "--strict", path, code=1)["files"][0]["problems"]
+        self.assertEqual([(p["path"], p["found"]) for p in problems],
+                         [("dispatch_rules[0]", "no kernel of answer may serve its calls")])
         denied = self.file("denied.yaml", 'version: "1.0"\nkernel_denies: [default.answer]\n')
         problems = self.json("config", "check", "--strict", denied, code=1)["files"][0]["problems"]
         self.assertEqual([(p["path"], p["found"]) for p in problems],

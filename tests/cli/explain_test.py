@@ -94,7 +94,8 @@ class Explain(Yard):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "rules.yaml")
             with open(path, "w", encoding="utf-8") as f:
-                f.write('version: "1.0"\nsettings: {mode: static}\n')
+                f.write('version: "1.0"\nsettings: {mode: static}\n'
+                        "static_kernel_map: {rms_norm: reference.cpp}\n")
             data = self.json("explain", "--config", path, CALL, code=1)
             self.assertEqual({c["reason"] for c in data["candidates"]}, {"not_mapped"})
 

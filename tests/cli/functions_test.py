@@ -107,11 +107,11 @@ class VerifyFunctions(Plugged):
         self.assertIn("in the verifier of backend 'judge' for function 'v_jobs/run' on sample 1", err)
 
     def test_without_samples_nothing_has_passed(self):
-        data, f = self.verify("verifier_without_samples")
+        data, f = self.verify("verifier_without_samples", code=1)
         self.assertFalse(data["verified"])
         self.assertEqual((f["state"], f["why"]), ("not_checked", "declares no sample arguments"))
         self.assertIn("it declares no sample arguments", data["why"])
-        out, err = self.yard("verify", self.path_of("verifier_without_samples"))
+        out, err = self.yard("verify", self.path_of("verifier_without_samples"), code=1)
         self.assertIn("not checked: declares no sample arguments", out)
         self.assertIn("does not count as verified", err)
 

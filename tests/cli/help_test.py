@@ -14,7 +14,7 @@ COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench",
             ["plugin", "upgrade"], ["config"],
             ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "schema"], ["bake"], ["help"],
             ["plugin", "new"], ["ps"], ["top"], ["status"], ["policy"], ["deny"], ["allow"], ["breaker"],
-            ["breaker", "list"], ["breaker", "open"], ["breaker", "close"], ["breaker", "reset"], ["undo"], ["changes"],
+            ["breaker", "list"], ["breaker", "open"], ["breaker", "close"], ["breaker", "reset"], ["undo"], ["changes"], ["events"],
             ["log"], ["verbose"], ["trace"], ["record"], ["config", "load"], ["config", "rollback"],
             ["config", "history"]]
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -78,6 +79,20 @@ class Commands(Service):
         self.assertLess(abs(process["started"] - time.time()), 600)
         self.assertIsNone(process["problem"])
 
+    def test_ps_lists_processes_that_do_not_answer(self):
+        silent = [self.start() for _ in range(3)]
+        for service in silent:
+            service.send_signal(signal.SIGSTOP)
+        start = time.monotonic()
+        found = {p["pid"]: p for p in self.json("ps")["processes"]}
+        self.assertLess(time.monotonic() - start, 2)  # 0.3 s on an idle machine
+        for service in silent:
+            self.assertIn("has not answered in time", found[service.pid]["problem"])
+            self.assertEqual(os.path.basename(found[service.pid]["program"]), "serving_program")
+            self.assertIsNone(found[service.pid]["version"])
+        out = [line for line in self.yard("ps")[0].splitlines() if line.split()[0] == str(silent[0].pid)]
+        self.assertIn("has not answered in time", out[0])
+
     def test_status(self):
         out = self.live("status")
         self.assertIn(f"process      {self.pid}\n", out)
@@ -113,16 +128,82 @@ class Commands(Service):
         self.live("allow", "vendor.acme", "--op", "rms_norm")
         self.assertIn("runs vendor.acme", self.live("explain", BROKEN))
         self.assertIn("did you mean 'vendor.acme'?", self.wrong("deny", "vendor.acm", "--pid", self.pid))
-        self.assertIn("no deny of 'vendor.acme'", self.wrong("allow", "vendor.acme", "--pid", self.pid))
+        self.assertIn("no deny of 'vendor.acme'", self.yard("allow", "vendor.acme", "--pid", self.pid, code=1)[1])
         self.assertIn("invalid when: expected FIELD=VALUE",
                       self.wrong("deny", "vendor.acme", "--when", "hidden", "--pid", self.pid))
         self.assertIn("effect", self.live_json("deny", "vendor.acme"))
+
+    def test_deny_says_what_takes_over(self):
+        out = self.live("deny", "vendor.acme", "--op", "rms_norm", "--dry-run")
+        self.assertIn(f"would deny vendor.acme for rms_norm in process {self.pid}\n", out)
+        self.assertRegex(out, r"rms_norm: default\.simd takes over from vendor\.acme for \d kinds of calls")
+        self.assertEqual(self.live("changes"), "no changes\n")
+        self.assertIn("runs vendor.acme", self.live("explain", BROKEN))
+        effect = self.live_json("deny", "vendor.acme", "--op", "rms_norm")["effect"]
+        row = effect["takes_over"][0]
+        self.assertEqual((row["op"], row["from"], row["to"]), ("rms_norm", "vendor.acme", "default.simd"))
+        # After it has been used, times are measured: the way back tells both.
+        wait_for(lambda: self.live_json("allow", "vendor.acme", "--op", "rms_norm", "--dry-run")
+                 ["effect"]["takes_over"][0]["measured"])
+        out = self.live("allow", "vendor.acme", "--op", "rms_norm")
+        self.assertRegex(out, r"vendor\.acme takes over from default\.simd for .* instead of .* times as long \(measured\)")
+
+    def test_a_refused_deny_is_no_refused_reload(self):
+        path = os.path.join(self.folder(), "rules.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('version: "1.0"\n')
+        self.live("config", "load", path)
+        # The calls are known again once they have been made under the new rules.
+        wait_for(lambda: self.live_json("deny", "vendor.acme", "--dry-run")["effect"]["takes_over"])
+        message = self.yard("deny", "*", "--pid", self.pid, code=1)[1]
+        self.assertIn("would be left without a kernel", message)
+        self.assertNotIn("error", message)
+        self.assertNotIn("rules.yaml", message)
+        self.assertNotIn("rules.yaml: error", self.logged())
+        self.assertEqual(self.json("top", self.pid, "--interval", "0.1")["reloads"]["refused"], 0)
+
+    def test_several_processes_at_once(self):
+        other = self.start()
+        both = f"{self.pid},{other.pid}"
+        out, _ = self.yard("deny", "vendor.acme", "--pid", both)
+        for pid in (self.pid, str(other.pid)):
+            self.assertIn(f"denied vendor.acme in process {pid}\n", out)
+            self.assertNotIn("runs vendor.acme", self.yard("explain", BROKEN, "--pid", pid)[0])
+        self.live("undo")
+        answers = self.json("deny", "vendor.acme", "--pid", both, code=1)["processes"]
+        self.assertEqual([a["pid"] for a in answers], [self.service.pid, other.pid])
+        self.assertIn("effect", answers[0])
+        self.assertIn("is denied already", answers[1]["error"])
+        # There may be processes of others, too, which refuse.
+        out = subprocess.run([os.environ["YARD"], "allow", "vendor.acme", "--all", "--dry-run"], env=environment(),
+                             capture_output=True, text=True).stdout
+        for pid in (self.pid, str(other.pid)):
+            self.assertIn(f"would allow vendor.acme in process {pid}\n", out)
+        self.assertIn("--all", self.wrong("deny", "vendor.acme", "--all", "--pid", self.pid))
+
+    def test_plugins(self):
+        path = os.path.join(self.folder(), "answer.so")
+        shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "answer.so"), path)
+        os.chmod(path, 0o700)
+        out = self.live("plugin", "load", path, "--dry-run")
+        self.assertIn(f"process {self.pid} would load answer", out)
+        self.assertNotIn("answer(", self.live("explain", "answer(f32[1])", code=2))
+        self.assertIn("loaded plugin answer", self.live("plugin", "load", path))
+        self.live("plugin", "replace", "answer")
+        self.assertIn("unloaded plugin answer", self.live("plugin", "unload", "answer"))
+        self.live("undo")
+        self.live("undo")
+        self.assertIn("no plugin 'answer' is loaded", self.wrong("plugin", "unload", "answer", "--pid", self.pid))
+        # The checks are those of any load.
+        os.chmod(path, 0o777)
+        self.assertIn("writable_by_others", self.wrong("plugin", "load", path, "--pid", self.pid))
+        self.assertIn("writable_by_others", self.wrong("plugin", "load", path, "--dry-run", "--pid", self.pid))
 
     def test_breakers(self):
         self.assertEqual(self.live("breaker", "list"), "all closed\n")
         self.live("breaker", "open", "vendor.acme", "--reason", "bad firmware")
         out = self.live("breaker", "list")
-        self.assertRegex(out, r"rms_norm +vendor\.acme +open +- +all")
+        self.assertRegex(out, r"rms_norm +vendor\.acme +open +\S+.* - +all")
         self.assertNotIn("runs vendor.acme", self.live("explain", BROKEN))
         self.assertIn("1 not closed", self.live("status"))
         self.live("breaker", "close", "vendor.acme", "--op", "rms_norm")
@@ -175,11 +256,79 @@ class Commands(Service):
         self.live("log", "debug", "--logger", "select")
         self.live("undo")
         rows = self.live("changes").splitlines()[1:]
-        self.assertRegex(rows[0], r"^ +2  log level=debug logger=select +\d+ s ago by yard \(.*\) +undone$")
-        self.assertRegex(rows[1], r"^ +1  deny kernel=vendor\.acme +\d+ s ago by yard")
+        self.assertRegex(rows[0], r"^ +\d+  log level=debug logger=select +\d+ s ago by yard \(.*\) +undone$")
+        self.assertRegex(rows[1], r"^ +\d+  deny kernel=vendor\.acme +\d+ s ago by yard")
         self.assertEqual([c["undone"] for c in self.live_json("changes")["changes"]], [False, True])
         self.assertIn("took back in process", self.live("undo"))
-        self.assertIn("no change to undo", self.wrong("undo", "--pid", self.pid))
+        self.assertIn("no change to undo", self.yard("undo", "--pid", self.pid, code=1)[1])
+
+    def test_undo_takes_the_number_that_a_command_printed(self):
+        first = re.search(r"yard undo (\d+) --pid", self.live("deny", "vendor.acme", "--when", "hidden=5120"))[1]
+        self.live("log", "debug", "--logger", "select")
+        self.live("deny", "vendor.acme", "--when", "tenant=C")
+        self.assertIn("took back in process", self.live("undo", first))
+        self.assertIn("runs vendor.acme", self.live("explain", BROKEN))
+        self.assertNotIn("runs vendor.acme", self.live("explain", "rms_norm(f32[2,64], f32[64])", "--label", "tenant=C"))
+        self.assertIn("is undone already", self.yard("undo", first, "--pid", self.pid, code=1)[1])
+        self.assertIn("there is no change 999", self.wrong("undo", "999", "--pid", self.pid))
+        self.assertIn("ID: expected a whole number", self.wrong("undo", "x", "--pid", self.pid))
+        one = self.live_json("policy", "strict=on")["change"]
+        two = self.live_json("policy", "prefer=vendor")["change"]
+        self.assertIn(f"was followed by change {two}: undo that first", self.yard("undo", str(one), "--pid", self.pid, code=1)[1])
+        self.live("undo", str(two)), self.live("undo", str(one))
+        self.assertEqual(self.live("policy"), "nothing set\n")
+
+    def test_a_reason_of_a_breaker_is_seen_everywhere(self):
+        self.live("breaker", "open", "vendor.acme", "--reason", "bad firmware")
+        events = wait_for(lambda: [e for e in self.live_json("events")["events"] if e["kind"] == "breaker_opened"])
+        self.assertEqual(events[0]["reason"], "manual override: bad firmware")
+        self.assertIn(f"user {os.getuid()}, process", events[0]["who"])
+        self.assertRegex(self.live("breaker", "list"), r"vendor\.acme +open +\d+ s +- +all +bad firmware\n")
+        self.assertIn("was opened manually: bad firmware", self.live("explain", BROKEN))
+        self.assertIn("bad firmware", self.live("status"))
+        self.assertIn("bad firmware", self.live("events"))
+
+    def test_events_and_drift(self):
+        self.assertIn("last error   none\n", self.live("status"))
+        path = os.path.join(self.folder(), "rules.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('version: "1.0"\nkernel_deny: []\n')
+        self.yard("config", "load", path, "--pid", self.pid, code=2)
+        self.live("deny", "vendor.acme", "--when", "tenant=C")
+        status = self.live("status")
+        self.assertRegex(status, rf"drift        \d+ s ago: refused file: rules_refused +{path}: .*kernel_deny.*, by user")
+        self.assertRegex(status, rf"last error   \d+ s ago: {path}: .*kernel_deny")
+        kinds = [e["kind"] for e in self.live_json("events")["events"]]
+        self.assertEqual([k for k in kinds if not k.startswith("plugin")],
+                         ["rules_refused", "change_refused", "rules", "change"])
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('version: "1.0"\n')
+        self.live("config", "load", path)
+        drift = self.live_json("status")["drift"]
+        self.assertEqual([re.sub(r"\d+", "N", d["what"]) for d in drift], ["replaced change N"])
+        self.live("undo")
+        self.assertIn("undone change", [d["what"] for d in self.live_json("status")["drift"]])
+        # What is followed comes as it happens, and ends with the process.
+        follow = subprocess.Popen([os.environ["YARD"], "events", "-f", "--json", "--pid", self.pid], env=environment(),
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        lines = [json.loads(follow.stdout.readline()) for _ in range(len(self.live_json("events")["events"]))]
+        self.live("log", "info")
+        lines.append(json.loads(follow.stdout.readline()))
+        self.assertEqual((lines[0]["id"], lines[-1]["kind"], lines[-1]["subject"]), (1, "change", "log"))
+        self.service.kill()
+        self.assertIn("has ended", follow.communicate(timeout=60)[0])  # as JSON
+
+    def test_events_outlive_the_process_in_a_file(self):
+        path = os.path.join(self.folder(), "events")
+        service = self.start(YARD_EVENTS=path)
+        self.yard("breaker", "open", "vendor.acme", "--pid", str(service.pid))
+        def written():
+            with open(path, encoding="utf-8") as f:
+                return [json.loads(line) for line in f.read().splitlines()]
+        wait_for(lambda: "breaker_opened" in [e["kind"] for e in written()])
+        service.kill()
+        self.assertEqual({e["process"] for e in written()}, {service.pid})
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
 
     def test_log(self):
         self.live("log", "debug")
@@ -258,9 +407,9 @@ class Errors(Service):
         self.assertIn("PID: expected a whole number from 1", self.wrong("top", "x"))
 
     def test_a_process_that_does_not_answer(self):
-        self.assertIn(f"process {os.getpid()} does not answer", self.wrong("status", "--pid", str(os.getpid())))
+        self.assertIn(f"process {os.getpid()} does not answer", self.yard("status", "--pid", str(os.getpid()), code=1)[1])
         service = self.start(YARD_INSPECT="off")
-        self.assertIn("does not answer", self.wrong("status", "--pid", str(service.pid)))
+        self.assertIn("does not answer", self.yard("status", "--pid", str(service.pid), code=1)[1])
         self.assertNotIn(str(service.pid), self.yard("ps")[0])
 
     def test_another_users_process(self):

@@ -103,7 +103,7 @@ class ReportOfAProcess(Service):
         self.assertGreaterEqual(data["reloads"]["applied"], 1)
         self.assertEqual(data["reloads"]["refused"], 0)
         kinds = [e["kind"] for e in data["events"]]
-        self.assertEqual(sorted(set(kinds)), ["change", "rules"])
+        self.assertEqual(sorted(set(kinds)), ["breaker_opened", "change", "rules"])
         self.assertEqual([e["text"] for e in data["events"] if e["kind"] == "change"], ["deny", "config.load", "breaker"])
         self.assertTrue(any("kernel_locks" in e["detail"] for e in data["events"] if e["kind"] == "rules"))
 

@@ -2,10 +2,13 @@
 """yard plugin list, inspect, lock, probe and upgrade; yard verify FILE"""
 import json
 import os
+import shlex
 import shutil
+import signal
 import stat
 import tempfile
 import time
+import unittest
 
 from command import SANITIZED, Yard, main
 
@@ -305,6 +308,35 @@ class Verify(Plugins):
         data = self.json("verify", self.put("behave_run_leave"), code=1)
         self.assertFalse(data["verified"])
         self.assertIn("exit code 3", data["why"])
+        self.assertIn(" yard run 'behave(i64[", data["reproduce"])
+        self.assertEqual(data["backtrace"], [])
+
+    @unittest.skipIf(SANITIZED, "a sanitizer ends the process in its own way")
+    def test_a_crash_comes_with_a_backtrace_and_a_command(self):
+        for plugin, again in (("behave_run_null", "YARD_PLUGINS={} yard run 'behave(i64["),
+                              ("behave_run_recurse", "YARD_PLUGINS={} yard run 'behave(i64["),
+                              ("behave_query_crash", "yard verify {} --quick")):
+            path = self.put(plugin)
+            data = self.json("verify", path, code=1)
+            self.assertTrue(data["reproduce"].startswith(again.format(path)), data["reproduce"])
+            self.assertRegex(json.dumps(data["backtrace"]), plugin + r"\.so\+0x[0-9a-f]+")
+            _, err = self.yard("verify", path, code=1)
+            self.assertRegex(err, r"backtrace:\n    \S+\+0x")
+            self.assertIn("\n  reproduce it with: " + again.format(path), err)
+            # The command that is printed does crash.
+            command = shlex.split(data["reproduce"])
+            options = command[command.index("yard") + 1:]
+            if command[0].startswith("YARD_PLUGINS="):
+                os.environ["YARD_PLUGINS"] = path
+            self.yard(*options, code=1 if options[0] == "verify" else -signal.SIGSEGV)
+            os.environ.pop("YARD_PLUGINS", None)
+
+    def test_a_kernel_that_always_fails_has_not_passed(self):
+        path = self.put("checked_fails")
+        for options in ([], ["--quick"]):
+            out, err = self.yard("verify", path, *options, code=1)
+            self.assertNotIn("all of it passed", out)
+            self.assertIn("default.checked of op checked", err)
 
     def test_a_hang_ends_at_the_timeout(self):
         begin = time.monotonic()
@@ -332,9 +364,9 @@ class Verify(Plugins):
 class Upgrade(Plugins):
     def setUp(self):
         super().setUp()
-        self.path = self.put("answer")
-        self.new = os.path.join(os.path.dirname(self.folder), "answer-2.0.so")
-        self.take("answer_v2")
+        self.path = self.put("checked")
+        self.new = os.path.join(os.path.dirname(self.folder), "checked-2.0.so")
+        self.take("checked_v2")
 
     def take(self, plugin):
         shutil.copyfile(os.path.join(BUILT, plugin + ".so"), self.new)
@@ -348,23 +380,65 @@ class Upgrade(Plugins):
 
     def test_shows_the_changes_and_replaces_the_file(self):
         out, _ = self.upgrade("--dry-run")
-        self.assertIn("answer 1.0 -> 2.0", out)
-        self.assertIn("smoke test passed", out)
+        self.assertIn("checked 1.0 -> 2.0", out)
+        self.assertIn("verified   yes", out)
         self.assertIn("kernels    unchanged", out)
+        self.assertNotIn("although the file differs", out)
         self.assertIn("nothing was written", out)
         self.assertEqual(self.version(), "1.0")
         out, _ = self.upgrade()
-        self.assertIn('Plugins::replace("answer")', out)
+        self.assertIn('Plugins::replace("checked")', out)
         self.assertEqual(self.version(), "2.0")
         self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o700, "as the old file had it")
-        self.assertEqual(os.listdir(self.folder), ["answer.so"])
+        self.assertEqual(os.listdir(self.folder), ["checked.so"])
+        self.assertTrue(self.json("plugin", "inspect", self.path)["verified"])
         self.assertIn("the same file", self.upgrade()[0])
 
     def test_json(self):
-        self.take("answer_other_op")
         data = json.loads(self.upgrade("--json")[0])
-        self.assertEqual((data["name"], data["path"], data["written"]), ("answer", self.path, True))
-        self.assertEqual((data["before"]["version"], data["after"]["version"]), ("1.0", "3.0"))
+        self.assertEqual((data["name"], data["path"], data["written"]), ("checked", self.path, True))
+        self.assertEqual((data["before"]["version"], data["after"]["version"]), ("1.0", "2.0"))
+        self.assertEqual((data["version"], data["verified"]), ("higher", True))
+
+    def test_wrong_results_are_not_installed(self):
+        for plugin, why in (("checked_wrong", "is 2 where the reference has 1"),
+                            ("checked_fails", "of op checked: ")):
+            self.take(plugin)
+            _, err = self.upgrade(code=1)
+            self.assertIn(why, err)
+            self.assertIn("nothing was written; `yard verify` shows more, and --no-verify", err)
+            self.assertEqual(self.version(), "1.0")
+        out, _ = self.upgrade("--no-verify")
+        self.assertIn("verified   no: --no-verify was given", out)
+        self.assertEqual(self.version(), "3.0")
+
+    def test_a_crash_is_reported_with_its_command(self):
+        self.path = self.put("behave")
+        self.take("behave_run_crash")
+        _, err = self.upgrade(code=1)
+        self.assertIn("it died of SIG", err)
+        self.assertIn(f"reproduce it with: YARD_PLUGINS={self.new} yard run 'behave(", err)
+
+    def test_says_that_the_version_is_unchanged_or_lower(self):
+        self.upgrade()
+        self.take("checked_v2_fixed")
+        self.assertIn("version    unchanged, although the file differs", self.upgrade("--dry-run")[0])
+        self.take("checked")
+        self.assertIn("version    lower, although the file differs", self.upgrade("--dry-run")[0])
+        self.assertEqual(json.loads(self.upgrade("--json")[0])["version"], "lower")
+
+    def test_ops_must_stay_unless_a_flag_is_given(self):
+        self.path = self.put("answer")
+        for plugin, why in (("answer_other_op", "op 'answer' is missing"),
+                            ("answer_other_schema", "op 'answer' has the schema answer(out!: i64[n], x: i64[n], "
+                                                    "y: int = 1) instead of")):
+            self.take(plugin)
+            _, err = self.upgrade("--no-verify", code=1)
+            self.assertIn(why, err)
+            self.assertIn("nothing was written; --allow-incompatible", err)
+        self.take("answer_other_op")
+        data = json.loads(self.upgrade("--no-verify", "--allow-incompatible", "--json")[0])
+        self.assertEqual((data["verified"], data["written"]), (False, True))
         self.assertEqual(data["ops"], {"added": ["other_answer"], "removed": ["answer"]})
         self.assertEqual(data["kernels"], {"added": ["other_answer default.answer"],
                                            "removed": ["answer default.answer"]})
@@ -375,10 +449,12 @@ class Upgrade(Plugins):
         self.assertEqual(self.version(), "2.0")
         os.environ["YARD_PLUGIN_PATH"] = ""
         _, err = self.yard("plugin", "upgrade", self.new, code=2)
-        self.assertIn("no plugin 'answer' was found in this environment; --into", err)
+        self.assertIn("no plugin 'checked' was found in this environment; --into", err)
         self.yard("plugin", "upgrade", self.new, "--into", self.path)
 
     def test_what_is_refused_changes_nothing(self):
+        self.path = self.put("answer")
+        os.remove(os.path.join(self.folder, "checked.so"))
         for plugin, why in (("start_fails", "no licence"), ("abi_too_new", "ABI 7"),
                             ("bad_schema", "bad_descriptor")):
             self.take(plugin)

@@ -147,7 +147,7 @@ class Report(Yard):
             self.assertFalse(self.page.exists())
         self.assertIn("--trace: expected a file", self.wrong("report", "--trace", "none.json"))
         report_trace.write(self.trace)
-        self.assertIn("cannot write", self.wrong("report", "--trace", str(self.trace), "-o", "/none/r.html", code=1))
+        self.assertIn("cannot be written", self.wrong("report", "--trace", str(self.trace), "-o", "/none/r.html", code=1))
 
 
 if __name__ == "__main__":

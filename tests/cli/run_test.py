@@ -53,7 +53,8 @@ class Run(Yard):
                 continue
             data = self.json("run", call, "--repeat", "2")
             self.assertTrue(data["ok"], call)
-            if data["kernel"] == data["reference"]:
+            self.assertEqual(data["kernel"] is None, call == "softmax(f32[0,8])", call)  # it writes nothing
+            if data["kernel"] is not None and data["kernel"] == data["reference"]:
                 self.assertTrue(data["equal_bits"], call)
                 self.assertEqual((data["max_abs_error"], data["max_rel_error"]), (0, 0))
 

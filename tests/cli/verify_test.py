@@ -112,7 +112,7 @@ class Verify(Folder):
 
     def test_calls_that_cannot_be_made_are_skipped_with_the_reason(self):
         data = self.json("verify", "--kernel", "reference.cpp", "--call", "softmax(f32[4000000000,5120])",
-                         "--call", "softmax(f32[4,8]@cuda)")
+                         "--call", "softmax(f32[4,8]@cuda)", code=1)
         kernel = data["kernels"][0]
         self.assertEqual((kernel["runs"], kernel["skipped"]), (0, 12))
         self.assertIn("GB", kernel["reasons"][0]["detail"])
@@ -267,7 +267,7 @@ class Files(Folder):
         self.assertEqual((plugged["state"], plugged["problems"]), ("broken", ["sample 1: unexpected result"]))
 
     def test_functions_without_samples_are_not_verified(self):
-        data = self.json("verify", self.put("functions_in_c"))
+        data = self.json("verify", self.put("functions_in_c"), code=1)
         self.assertFalse(data["verified"])
         self.assertIn("declares no sample calls", data["why"])
 

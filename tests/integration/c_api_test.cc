@@ -6,6 +6,8 @@
 #include <unistd.h>
 #include <yard/c.h>
 
+#include <set>
+
 #include "testing.h"
 
 extern "C" int yard_c_api_use(void);
@@ -16,6 +18,28 @@ TEST(CApi, ServesAProgramInC) {
 
 namespace yard::testing {
 namespace {
+
+TEST(CApi, HasAConstantForEveryDtype) {
+  constexpr std::pair<DType, yard_dtype_t> kAll[] = {
+      {DType::f64, YARD_DTYPE_F64},       {DType::f32, YARD_DTYPE_F32},
+      {DType::f16, YARD_DTYPE_F16},       {DType::bf16, YARD_DTYPE_BF16},
+      {DType::f8e4m3, YARD_DTYPE_F8E4M3}, {DType::f8e5m2, YARD_DTYPE_F8E5M2},
+      {DType::i4, YARD_DTYPE_I4},         {DType::i8, YARD_DTYPE_I8},
+      {DType::i16, YARD_DTYPE_I16},       {DType::i32, YARD_DTYPE_I32},
+      {DType::i64, YARD_DTYPE_I64},       {DType::u4, YARD_DTYPE_U4},
+      {DType::u8, YARD_DTYPE_U8},         {DType::u16, YARD_DTYPE_U16},
+      {DType::u32, YARD_DTYPE_U32},       {DType::u64, YARD_DTYPE_U64},
+      {DType::boolean, YARD_DTYPE_BOOL},  {DType::q8_0, YARD_DTYPE_Q8_0},
+      {DType::q4_0, YARD_DTYPE_Q4_0},     {DType::q4_1, YARD_DTYPE_Q4_1},
+      {DType::q4_k, YARD_DTYPE_Q4_K},     {DType::q6_k, YARD_DTYPE_Q6_K}};
+  std::set<DType> known;
+  for (const auto& [dtype, constant] : kAll) {
+    EXPECT_EQ(from_dlpack(constant), dtype) << to_string(dtype);
+    known.insert(dtype);
+  }
+  for (int i = 0; i < 64; ++i)
+    EXPECT_EQ(known.contains(static_cast<DType>(i)), bits(static_cast<DType>(i)) != 0) << i;
+}
 
 // Arguments that end where memory ends: reading one more is a crash.
 class ArgsAtTheEnd {

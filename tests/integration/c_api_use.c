@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C interface as a C program uses it. Every check that fails returns the line it stands in. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yard/c.h>
@@ -114,7 +115,16 @@ static int calls(yard_op_ref_t* ref, yard_value_t* args, const float* out) {
   CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
   o.mode = "sometimes";
   CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
-  o.mode = NULL, o.labels = NULL;
+  o.mode = NULL, label.value.u.string = NULL;
+  CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "invalid label 0") != NULL &&
+        strstr(error, "got NULL as its string") != NULL);
+  label.value.count = 0; /* an empty string */
+  CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_OK);
+  label.name = NULL;
+  CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "got NULL as its name") != NULL);
+  o.labels = NULL;
   CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
   o.size = 4;
   CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
@@ -124,6 +134,142 @@ static int calls(yard_op_ref_t* ref, yard_value_t* args, const float* out) {
   CHECK(yard_call_named("c_add", named, 2, NULL, &r, error, sizeof error) == YARD_OK);
   CHECK(out[3] == 4.0f + 1.0f);
   CHECK(yard_call_named("c_add", named, 1, NULL, NULL, error, sizeof error) == YARD_CALLER);
+  return 0;
+}
+
+static int handles(yard_op_ref_t* ref, const yard_value_t* args, const float* out) {
+  char error[256] = "";
+  float y[4] = {10, 20, 30, 40}, z[4] = {0};
+  const int64_t size = 4, none = 0;
+  yard_tensor_t ty = vector_of(y, &size), tz = vector_of(z, &size);
+  yard_tensor_t hollow = vector_of(NULL, &size), empty = vector_of(NULL, &none);
+  yard_value_t form[3], cells[3];
+  yard_handle_t* h;
+  form[0] = args[0], form[1] = args[1], memset(&form[2], 0, sizeof form[2]);
+
+  h = yard_bind(ref, form, 3, error, sizeof error);
+  CHECK(h != NULL);
+  cells[0] = args[0], cells[1] = args[1], cells[2] = integer(5);
+  CHECK(yard_call_handle(h, cells, 3, error, sizeof error) == YARD_OK && out[3] == 4.0f + 5.0f);
+  cells[0] = tensor(&tz), cells[1] = tensor(&ty), cells[2] = integer(1);
+  CHECK(yard_call_handle(h, cells, 3, error, sizeof error) == YARD_OK && z[3] == 41);
+  cells[2] = integer(-1); /* the kernel's own error */
+  CHECK(yard_call_handle(h, cells, 3, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "by is -1") != NULL);
+  CHECK(yard_call_handle(h, cells, 3, NULL, 0) == YARD_CALLER);
+
+  /* What is not there, and what has another type. */
+  CHECK(yard_call_handle(h, cells, 2, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "takes 3 arguments") != NULL);
+  CHECK(yard_call_handle(h, cells, UINT32_MAX, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_call_handle(h, NULL, 3, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_call_handle(NULL, cells, 3, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_call_handle(h, form, 3, error, sizeof error) == YARD_CALLER); /* without `by` */
+  CHECK(strstr(error, "'by': expected int, got nothing") != NULL);
+  cells[2] = integer(1), cells[1] = tensor(NULL);
+  CHECK(yard_call_handle(h, cells, 3, error, sizeof error) == YARD_CALLER);
+  cells[1] = integer(3);
+  CHECK(yard_call_handle(h, cells, 3, error, sizeof error) == YARD_CALLER);
+  cells[1] = tensor(&hollow);
+  CHECK(yard_call_handle(h, cells, 3, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "'x': expected data, got a null pointer") != NULL);
+  yard_free_handle(h), yard_free_handle(NULL);
+
+  CHECK(yard_bind(NULL, form, 3, error, sizeof error) == NULL);
+  CHECK(yard_bind(ref, NULL, 3, error, sizeof error) == NULL);
+  CHECK(yard_bind(ref, form, 2, error, sizeof error) == NULL);
+  CHECK(yard_bind(ref, form, UINT32_MAX, error, sizeof error) == NULL);
+  CHECK(strstr(error, "takes 3 arguments") != NULL);
+  form[1] = tensor(NULL);
+  CHECK(yard_bind(ref, form, 3, error, sizeof error) == NULL);
+  CHECK(yard_bind(ref, form, 3, NULL, 0) == NULL);
+  form[0] = tensor(&empty), form[1] = tensor(&empty);
+  h = yard_bind(ref, form, 3, error, sizeof error);
+  cells[0] = cells[1] = tensor(&empty);
+  CHECK(h != NULL && yard_call_handle(h, cells, 3, error, sizeof error) == YARD_OK);
+  yard_free_handle(h);
+  return 0;
+}
+
+/* The id of the kernel that serves a call of c_add now. */
+static const char* served_by(yard_op_ref_t* ref, const yard_value_t* args) {
+  static yard_result_t r;
+  r.size = sizeof r;
+  return yard_call_with(ref, args, 3, NULL, &r, NULL, 0) == YARD_OK ? r.kernel : "none";
+}
+
+static int policies(yard_op_ref_t* ref, const yard_value_t* args) {
+  static const char kReference[] = "version: \"1.0\"\npolicy: {prefer: reference}\n";
+  static const char kDeny[] = "version: \"1.0\"\nkernel_denies: [reference.c]\n";
+  static const char kNothing[] = "version: \"1.0\"\n";
+  static const char kRule[] =
+      "version: \"1.0\"\ndispatch_rules:\n  - {operation: c_add, kernel: reference.c}\n";
+  static const char kPath[] = "c_api_use_rules.yaml";
+  char error[512] = "";
+  FILE* file;
+  yard_scope_t *outer, *inner;
+  yard_handle_t* h = yard_bind(ref, args, 3, error, sizeof error);
+  CHECK(h != NULL && strcmp(served_by(ref, args), "default.c") == 0);
+
+  CHECK(yard_set_policy(kReference, NULL, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_call_handle(h, args, 3, error, sizeof error) == YARD_OK);
+  CHECK(yard_set_policy(kNothing, NULL, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "default.c") == 0);
+
+  outer = yard_enter_scope(kReference, NULL, error, sizeof error);
+  CHECK(outer != NULL && strcmp(served_by(ref, args), "reference.c") == 0);
+  inner = yard_enter_scope(kDeny, NULL, error, sizeof error);
+  CHECK(inner != NULL && strcmp(served_by(ref, args), "default.c") == 0);
+  CHECK(yard_leave_scope(outer, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "entered last") != NULL);
+  CHECK(yard_leave_scope(NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_leave_scope(inner, error, sizeof error) == YARD_OK);
+  CHECK(yard_leave_scope(inner, error, sizeof error) == YARD_CALLER); /* left already */
+  CHECK(strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_leave_scope(outer, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "default.c") == 0);
+
+  CHECK(yard_load_rules(kRule, NULL, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_load_rules("version: \"1.0\"\ndispatch_rules: 3\n", NULL, error, sizeof error) ==
+        YARD_CALLER);
+  CHECK(strstr(error, "text:2:") != NULL);
+  CHECK(strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_load_rules(kNothing, NULL, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "default.c") == 0);
+
+  file = fopen(kPath, "w");
+  CHECK(file != NULL && fputs(kReference, file) >= 0 && fclose(file) == 0);
+  CHECK(yard_load_rules(NULL, kPath, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_load_rules(NULL, "", error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "default.c") == 0);
+  outer = yard_enter_scope(NULL, kPath, error, sizeof error);
+  CHECK(outer != NULL && strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_leave_scope(outer, error, sizeof error) == YARD_OK);
+  CHECK(yard_set_policy(NULL, kPath, error, sizeof error) == YARD_OK);
+  CHECK(strcmp(served_by(ref, args), "reference.c") == 0);
+  CHECK(yard_set_policy(kNothing, NULL, error, sizeof error) == YARD_OK);
+  CHECK(remove(kPath) == 0);
+  CHECK(yard_load_rules(NULL, kPath, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_enter_scope(NULL, kPath, error, sizeof error) == NULL);
+
+  /* Neither or both, no YAML, more than a policy, and a policy that is invalid. */
+  CHECK(yard_set_policy(NULL, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_set_policy(kDeny, kPath, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_load_rules(NULL, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_load_rules(kDeny, kPath, NULL, 0) == YARD_CALLER);
+  CHECK(yard_enter_scope(NULL, NULL, error, sizeof error) == NULL);
+  CHECK(yard_set_policy("{", NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_set_policy("", NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_set_policy(kRule, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "dispatch_rules") != NULL);
+  CHECK(yard_enter_scope(kRule, NULL, error, sizeof error) == NULL);
+  CHECK(yard_enter_scope("version: \"1.0\"\npolicy: {prefer: 3}\n", NULL, error, sizeof error) ==
+        NULL);
+  CHECK(strcmp(served_by(ref, args), "default.c") == 0);
+  yard_free_handle(h);
   return 0;
 }
 
@@ -242,6 +388,12 @@ static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other)
   CHECK(strstr(error, "bais") != NULL || strstr(error, "'bias'") != NULL);
   weight.value = number(1);
   CHECK(yard_load_weights(i, &weight, 1, error, sizeof error) == YARD_CALLER);
+  by.value.tag = YARD_TAG_STRING, by.value.count = 3, by.value.u.string = NULL;
+  CHECK(yard_make_instance("c_scale", &by, 1, error, sizeof error) == NULL);
+  CHECK(strstr(error, "invalid value 0 'by': expected a string, got NULL") != NULL);
+  CHECK(yard_load_weights(i, &by, 1, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_call_named("c_scale", &by, 1, NULL, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "expected a string, got NULL") != NULL);
   CHECK(yard_load_weights(i, NULL, 1, error, sizeof error) == YARD_CALLER);
   CHECK(yard_load_weights(NULL, NULL, 0, error, sizeof error) == YARD_CALLER);
 
@@ -311,6 +463,8 @@ int yard_c_api_use(void) {
   tx.facts = ~0ull; /* ignored */
   args[0] = tensor(&tout), args[1] = tensor(&tx), args[2] = integer(2);
   if ((line = calls(ref, args, out)) != 0) return line;
+  if ((line = handles(ref, args, out)) != 0) return line;
+  if ((line = policies(ref, args)) != 0) return line;
   if ((line = texts()) != 0) return line;
   if ((line = instances(args, out, ref)) != 0) return line;
   if ((line = nulls(ref, args)) != 0) return line;

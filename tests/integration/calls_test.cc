@@ -173,19 +173,20 @@ TEST_F(Calls, AnOpReplacedWithAnotherSignatureIsAnErrorForOldCallSites) {
   EXPECT_EQ(t_ran, 6);
 }
 
-TEST_F(Calls, AnOpWithoutParametersCanBeCalled) {
+TEST_F(Calls, ATypedOpFollowsAnOpThatGetsOtherParameters) {
   Changes c;
-  c.add_op(op_of("tick()")).add_kernel(kernel_of("tick", "a", 9));
+  c.add_op(op_of("tick(x~: f32[n])")).add_kernel(kernel_of("tick", "a", 9));
   ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
-  constexpr Op<void()> tick{"tick"};
-  ASSERT_TRUE(tick.on(bare_.runtime)().ok());
-  EXPECT_EQ(t_ran, 9);
-  // The same handle after the op has grown parameters.
+  constexpr Op<void(InOut)> tick{"tick"};
   const auto on = tick.on(bare_.runtime);
+  ASSERT_TRUE(on(w_).ok());
+  EXPECT_EQ(t_ran, 9);
   Changes grown;
-  grown.remove_op("tick").add_op(op_of("tick(x: f32[n])")).add_kernel(kernel_of("tick", "a", 10));
+  grown.remove_op("tick").add_op(op_of("tick(x~: f32[n], by: int)"));
+  grown.add_kernel(kernel_of("tick", "a", 10));
   ASSERT_TRUE(bare_.runtime.apply(std::move(grown)).ok());
-  EXPECT_EQ(on().code(), Code::kInvalidArgument);
+  EXPECT_EQ(on(w_).code(), Code::kInvalidArgument);
+  EXPECT_EQ(t_ran, 9);
 }
 
 // ---- Packed ----

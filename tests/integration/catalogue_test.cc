@@ -87,6 +87,42 @@ TEST(Catalogue, OutputsAliasOnlyWhatTheyMay) {
               HasSubstr("some of it shared"));
 }
 
+// Kernels in f32 and the reference differ for such numbers. Memos must not accept them either.
+TEST(Catalogue, RefusesANegativeEpsAndScalesBeyondF32) {
+  constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};
+  std::vector<float> x = {1, 2, 3, 4}, w(4, 1), out(4), sum(4);
+  const TensorView tx = view(x, {1, 4}), tw = view(w, {4}), to = view(out, {1, 4});
+  constexpr float kNan = __builtin_nanf("");
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(rms_norm(to, tx, tw, 1e-6f).ok());
+    ASSERT_TRUE(rms_norm(to, tx, tw, 0).ok());
+    for (const float eps : {-1.0f, -1e-38f, kNan}) {
+      const Status s = rms_norm(to, tx, tw, eps);
+      EXPECT_EQ(s.error_class(), ErrorClass::kCaller);
+      EXPECT_THAT(message(s), HasSubstr("invalid argument 'eps': expected eps >= 0, got ")) << i;
+      EXPECT_FALSE(call("rms_norm", {to, tx, tw, eps}).ok());
+      EXPECT_FALSE(call("layer_norm", {to, tx, tw, tw, eps}).ok());
+      EXPECT_FALSE(call("add_rms_norm", {to, view(sum, {1, 4}), tx, tw, eps}).ok());
+    }
+    const TensorView q = view(x, {1, 1, 1, 4}), t = view(out, {1, 1, 1, 4});
+    for (const double scale : {4e38, -4e38, double{kNan}, double{__builtin_inf()}}) {
+      for (const char* op : {"attention.full", "attention.causal", "attention.cross"})
+        EXPECT_THAT(message(call(op, {t, q, q, q, {"scale", scale}})), HasSubstr("'scale'")) << op;
+      EXPECT_THAT(
+          message(call("attention.sliding_window", {t, q, q, q, {"window", 1}, {"scale", scale}})),
+          HasSubstr("'scale'"));
+      std::vector<int32_t> one(1, 1);
+      const TensorView lengths = view(one, {1}), q3 = view(x, {1, 1, 4}), t3 = view(out, {1, 1, 4});
+      EXPECT_THAT(message(call("attention.decode", {t3, q3, q, q, lengths, {"scale", scale}})),
+                  HasSubstr("'scale'"));
+      EXPECT_THAT(message(call("attention.paged_decode",
+                               {t3, q3, q, q, view(one, {1, 1}), lengths, {"scale", scale}})),
+                  HasSubstr("'scale'"));
+    }
+    EXPECT_TRUE(call("attention.full", {t, q, q, q, {"scale", 3.4028234e38}}).ok());
+  }
+}
+
 TEST(Catalogue, SizesBeyond32Bits) {
   // All rows of the table are the same memory.
   std::vector<float> row = {1, 2, 3}, out(3);

@@ -200,12 +200,16 @@ const std::vector<Row>& rows() {
          u.runtime->recording().stop().or_throw();
          return std::filesystem::exists(u.folder / "calls.txt");
        }},
-      {"telemetry.directory", "telemetry: {directory: logs}", "telemetry: {directory: .}",
+      {"events", "events: events.txt", "",
        [](Under& u) {
-         const Config now = read_config(u.file).config;
-         u.write("telemetry: {record: calls.txt, directory: " +
-                 now.settings.telemetry.directory.value() + "}");
-         return !u.runtime->rules().load(u.file).ok();
+         u.runtime->rules().load("no such file").ignore();
+         return base::eventually(
+             [&] {
+               std::ifstream file(u.folder / "events.txt");
+               const std::string text(std::istreambuf_iterator<char>(file), {});
+               return text.find("no such file") != std::string::npos;
+             },
+             u.patience);
        }},
       {"breaker.enabled", "breaker: {enabled: true}", "breaker: {enabled: false}",
        [](Under& u) { return u.fault(50), u.totals().opened > 0; }},

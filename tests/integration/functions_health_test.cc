@@ -301,7 +301,7 @@ TEST_F(FunctionHealth, ManualOverrideOpensClosesAndResets) {
   Health health = runtime().health();
   ASSERT_TRUE(health.open("h_group/f", "h_bad", "bad firmware").ok());
   EXPECT_EQ(f(1), 1);
-  EXPECT_EQ(provider("h_group/f", "h_bad").detail, "its breaker was opened manually");
+  EXPECT_EQ(provider("h_group/f", "h_bad").detail, "its breaker was opened manually: bad firmware");
   ASSERT_TRUE(health.close("h_group/f", "h_bad").ok());
   EXPECT_EQ(f(1), 100);
   ASSERT_TRUE(health.open("h_group/f", "h_bad").ok());

@@ -179,6 +179,9 @@ TEST_F(ScopedFunctions, PolicyLeavesOutActiveBackendsToo) {
 }
 
 TEST_F(ScopedFunctions, ACallInAnInvalidScopeFails) {
+  const Function<int(int)> active{
+      "t_scoped", "idle", [](int x) { return x; }, {.selection = Selection::kActive}};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(active(i), i);  // no backend serves it
   Policy p = switched("c_acme", false);
   {
     const ScopedPolicy in(p);
@@ -187,6 +190,8 @@ TEST_F(ScopedFunctions, ACallInAnInvalidScopeFails) {
   p.per_op["softmax"] = {"vendr"};
   const ScopedPolicy in(p);
   EXPECT_THROW(scoped_half(8), Error);
+  EXPECT_THROW(active(8), Error);
+  EXPECT_THROW(active.call_or([] { return 0; }, 8), Error);
   const FunctionExplanation e = scoped_half.explain(8);
   EXPECT_EQ(e.selected, "");
   EXPECT_THAT(e.why, HasSubstr("vendr"));

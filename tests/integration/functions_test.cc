@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatched functions from outside: signatures, order, verifiers, switches, failures.
 #include <gmock/gmock.h>
+#include <yard/plugin_function.hpp>
 
 #include <memory>
 #include <stdexcept>
@@ -45,6 +46,27 @@ TEST_F(Functions, WithoutBackendsTheOriginalRuns) {
   EXPECT_EQ(chunk(Args{1, 32}, Mode::kFused), "original 32 fused");
   EXPECT_EQ(twice(21), 42);
   EXPECT_STREQ(twice.last_selected(), "original");
+}
+
+int whole_half(int x) { return x / 2; }
+double exact_half(double x) { return x / 2; }
+int other_half(int x) { return x - x / 2; }
+
+// A program could declare only one of the signatures.
+TEST_F(Functions, EachSignatureOfAnUndeclaredFunctionIsListed) {
+  Changes c;
+  c.add_function(plugin::function<whole_half>("t_unknown", "half", "f_whole").d);
+  c.add_function(plugin::function<exact_half>("t_unknown", "half", "f_exact").d);
+  c.add_function(plugin::function<other_half>("t_unknown", "half", "f_other").d);
+  runtime().apply(std::move(c)).or_throw();
+  std::vector<std::string> found;
+  for (const FunctionInfo& f : runtime().functions().list()) {
+    if (f.group != "t_unknown") continue;
+    EXPECT_FALSE(f.declared);
+    for (const FunctionProvider& p : f.providers) found.push_back(f.signature + " " + p.backend);
+  }
+  EXPECT_EQ(found,
+            (std::vector<std::string>{"f64(f64) f_exact", "i32(i32) f_other", "i32(i32) f_whole"}));
 }
 
 TEST_F(Functions, SignaturesOfAllKindsPassTheirArgumentsOn) {

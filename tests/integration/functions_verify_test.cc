@@ -3,6 +3,7 @@
 #include <yard/verify.h>
 #include <yard/plugin_function.hpp>
 
+#include <cmath>
 #include <stdexcept>
 #include <thread>
 
@@ -37,7 +38,7 @@ class FunctionVerify : public FunctionTest {
     const VerifyReport all = yard::verify(runtime(), o).value();
     EXPECT_TRUE(all.kernels.empty());
     EXPECT_EQ(all.functions.size(), 1u);
-    EXPECT_EQ(all.ok(), all.functions[0].state != State::kBroken);
+    EXPECT_EQ(all.ok(), all.functions[0].state == State::kPassed);
     return all.functions[0];
   }
 };
@@ -53,7 +54,88 @@ TEST_F(FunctionVerify, AGoodOnePasses) {
   EXPECT_EQ(r.samples, 3u);
   EXPECT_EQ(r.accepted, 2u);
   EXPECT_EQ(r.refused, 1u);
-  EXPECT_EQ(provider("v_group/f", "v_good").calls, 0u);  // nothing is run
+  EXPECT_EQ(provider("v_group/f", "v_good").calls, 0u);  // sample calls are not counted
+}
+
+TEST_F(FunctionVerify, OneThatReturnsOtherValuesThanTheOriginalIsBroken) {
+  add(
+      f, "v_wrong", [](int x) { return x == 5 ? 6 : x; }, small);
+  const FunctionReport r = verify("v_group/f");
+  EXPECT_EQ(r.state, State::kBroken);
+  EXPECT_EQ(r.problems,
+            std::vector<std::string>{"sample 2: the result is 6 where the original has 5"});
+}
+
+TEST_F(FunctionVerify, RefusedSamplesAreNotRun) {
+  add(
+      f, "v_small", [](int x) { return x < 10 ? x : throw std::runtime_error("too large"); },
+      small);
+  EXPECT_EQ(verify("v_group/f").state, State::kPassed);
+}
+
+TEST_F(FunctionVerify, OneThatThrowsIsBroken) {
+  add(
+      f, "v_throws", [](int) -> int { throw std::runtime_error("no driver"); }, small);
+  EXPECT_EQ(verify("v_group/f").problems[0], "sample 1: the implementation threw: no driver");
+}
+
+TEST_F(FunctionVerify, OneOfAnUnavailableBackendIsNotRun) {
+  const yard_backend_t absent = plugin::Backend("v_absent")
+                                    .probe([](void*, const yard_host_t*, yard_device_t,
+                                              yard_verdict_t*) -> int32_t { return YARD_DECLINED; })
+                                    .d;
+  add(
+      f, absent, [](int) { return 7; }, small);
+  EXPECT_EQ(verify("v_group/f").state, State::kPassed);  // of the verifier
+}
+
+using Floats = std::vector<float>;
+const Function<Floats(const Floats&)> scaled{"v_group",
+                                             "scaled",
+                                             [](const Floats& x) {
+                                               Floats y = x;
+                                               for (float& v : y) v *= 3;
+                                               return y;
+                                             },
+                                             {},
+                                             [](const SampleCalls<Floats(const Floats&)>& call) {
+                                               call(Floats{1, 2, NAN});
+                                             }};
+
+TEST_F(FunctionVerify, WithoutAVerifierResultsAreComparedToo) {
+  float factor = 3.0001f;
+  size_t missing = 0;
+  add(scaled, "v_scaled", [&](const Floats& x) {
+    Floats y(x.size() - missing);
+    for (size_t i = 0; i < y.size(); ++i) y[i] = factor * x[i];
+    return y;
+  });
+  FunctionReport r = verify("v_group/scaled");
+  EXPECT_EQ(r.state, State::kPassed);
+  EXPECT_EQ(r.accepted, 1u);
+  factor = 3.1f;
+  EXPECT_EQ(verify("v_group/scaled").problems[0],
+            "sample 1: the result[0] is 3.1 where the original has 3");
+  missing = 1;
+  EXPECT_EQ(verify("v_group/scaled").problems[0],
+            "sample 1: the result has 2 numbers where the original has 3");
+}
+
+// Running a function whose results cannot be compared would show nothing.
+const Function<int*(int*)> opaque{"v_group",
+                                  "opaque",
+                                  [](int* p) { return p; },
+                                  {},
+                                  [](const SampleCalls<int*(int*)>& call) { call(nullptr); }};
+TEST_F(FunctionVerify, WhatCannotBeComparedIsNotRun) {
+  add(opaque, "v_opaque", [](int* p) { return *p = 1, p; });
+  EXPECT_EQ(verify("v_group/opaque").state, State::kNoVerifier);
+  add(
+      opaque, "v_checked", [](int* p) { return *p = 1, p; },
+      [](const int*) -> Verdict { return Accept(); });
+  VerifyOptions o;
+  o.backend = "v_checked";
+  EXPECT_EQ(yard::verify(runtime(), o).value().functions[0].state, State::kPassed);
 }
 
 TEST_F(FunctionVerify, OneThatDiffersBetweenThreadsIsBroken) {
@@ -76,13 +158,15 @@ TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {
   add(
       none, "v_good2", [](char) { return 1; }, [](char) -> Verdict { return Accept(); });
   EXPECT_EQ(verify("v_group/none").why, "makes no sample call");
-  add(f, "v_all", [](int x) { return x; });
-  EXPECT_EQ(verify("v_group/f").state, State::kNoVerifier);
+  add(bare, "v_all", [](int x) { return x; });
+  VerifyOptions o;
+  o.backend = "v_all";
+  EXPECT_EQ(yard::verify(runtime(), o).value().functions[0].state, State::kNoVerifier);
 }
 
 TEST_F(FunctionVerify, SamplesThatCannotBeMadeAreAProblem) {
   add(
-      odd, "v_odd", [](double) { return 1; }, [](double) -> Verdict { return Accept(); });
+      odd, "v_odd", [](double) { return 0; }, [](double) -> Verdict { return Accept(); });
   const FunctionReport r = verify("v_group/odd");
   EXPECT_EQ(r.state, State::kBroken);
   EXPECT_EQ(r.problems,

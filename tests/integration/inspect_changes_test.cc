@@ -10,6 +10,7 @@ namespace yard::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using World = InspectWorld;
 
 // The incident of the guide, from outside.
@@ -52,9 +53,52 @@ TEST(InspectChanges, DeniesThatWouldDoNothingOrTooMuchAreRefused) {
               HasSubstr("did you mean 'hidden'?"));
   EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": "hidden"})"),
               HasSubstr("invalid when: expected FIELD=VALUE"));
-  EXPECT_THAT(ask("allow", R"({"kernel": "vendor.acme"})"), HasSubstr("\"not_found\""));
+  EXPECT_THAT(ask("allow", R"({"kernel": "vendor.acme"})"), HasSubstr("\"conflict\""));
   EXPECT_EQ(w.call(64), "vendor.acme");
   EXPECT_THAT(ask("changes"), HasSubstr("\"changes\": []"));
+}
+
+TEST(InspectChanges, TheNumberOfConditionsIsBounded) {
+  World w;
+  w.call();
+  std::string when = "hidden=64";
+  for (int i = 0; i < 4000; ++i) when += ",hidden=64";
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": ")" + when + "\"}"),
+              HasSubstr("expected at most 100, got 4001 conditions"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  when.resize(100 * std::string_view("hidden=64,").size() - 1);
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": ")" + when + "\"}"),
+              HasSubstr("\"ok\": true"));
+}
+
+TEST(InspectChanges, ADenySaysWhatTakesOver) {
+  World w;
+  for (int i = 0; i < 2000; ++i) w.call();  // some of them are timed
+  const uint64_t generation = w.runtime.stats(false).generation;
+  const std::string deny = R"({"kernel": "vendor.acme", "dry_run": true})";
+  EXPECT_THAT(ask("deny", deny),
+              HasSubstr(R"("change": null, "effect": {"takes_over": [{"op": "norm", )"
+                        R"("from": "vendor.acme", "to": "default.b", "kind": "default", )"
+                        R"("calls": 1, "timed": 0, "from_ns": null, "to_ns": null)"));
+  EXPECT_EQ(w.runtime.stats(false).generation, generation);
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(ask("changes"), HasSubstr("\"changes\": []"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme"})"), HasSubstr("\"to\": \"default.b\""));
+  for (int i = 0; i < 2000; ++i) w.call();
+  const std::string back = ask("allow", deny);
+  EXPECT_THAT(back, HasSubstr("\"from\": \"default.b\", \"to\": \"vendor.acme\""));
+  EXPECT_THAT(back, HasSubstr("\"timed\": 1"));
+  EXPECT_THAT(back, HasSubstr("\"measured\": true"));
+}
+
+TEST(InspectChanges, ARefusedDenyIsNoRefusedReload) {
+  World w;
+  w.call();
+  EXPECT_THAT(ask("deny", R"({"kernel": "*"})"), HasSubstr("\"conflict\", \"message\": \"norm("));
+  EXPECT_THAT(ask("deny", R"({"kernel": "*", "dry_run": true})"), HasSubstr("\"ok\": false"));
+  EXPECT_EQ(w.runtime.stats().reloads.refused, 0u);
+  EXPECT_EQ(w.runtime.stats().reloads.last_error, "");
 }
 
 TEST(InspectChanges, AllowTakesADenyBack) {
@@ -108,6 +152,10 @@ TEST(InspectChanges, PolicyIsSetAndUndone) {
               HasSubstr("did you mean 'vendor'?"));
   EXPECT_THAT(ask("policy.set", R"({"fields": {"prefr": "vendor"}})"), HasSubstr("\"ok\": false"));
   EXPECT_THAT(ask("policy.set", R"({"fields": {"prefr": null}})"), HasSubstr("\"ok\": false"));
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"per_op": {"norm": ["impl:vendor.acm"]}}})"),
+              HasSubstr("norm has no kernel called 'vendor.acm'; did you mean 'vendor.acme'?"));
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"per_op": {"nrm": ["vendor"]}}})"),
+              HasSubstr("no op is called 'nrm'; did you mean 'norm'?"));
   EXPECT_THAT(ask("policy.reset"), HasSubstr("\"ok\": true"));
   EXPECT_TRUE(w.runtime.policy().empty());
   for (int i = 0; i < 3; ++i) EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
@@ -223,6 +271,65 @@ TEST(InspectChanges, VerboseLinesAndTraces) {
   EXPECT_THAT(ask("undo"), HasSubstr("there is no change to undo"));
 }
 
+// The number of the change that an answer is about.
+std::string number_of(const std::string& answer) {
+  const size_t at = answer.find("\"change\": ") + 10;
+  return answer.substr(at, answer.find(',', at) - at);
+}
+
+TEST(InspectChanges, UndoTakesTheChangeThatIsNamed) {
+  World w;
+  w.call();
+  const auto undo = [](const std::string& id) { return ask("undo", "{\"change\": " + id + "}"); };
+  const std::string deny = number_of(ask("deny", R"({"kernel": "vendor.acme"})"));
+  const std::string strict = number_of(ask("policy.set", R"({"fields": {"strict": true}})"));
+  const std::string breaker =
+      number_of(ask("breaker", R"({"action": "open", "kernel": "default.b"})"));
+  const std::string prefer = number_of(ask("policy.set", R"({"fields": {"prefer": "vendor"}})"));
+  EXPECT_THAT(undo(deny), HasSubstr("\"undone\": true"));
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(undo(deny), HasSubstr("is undone already"));
+  // It would take the later change back, too.
+  EXPECT_THAT(undo(strict), HasSubstr("was followed by change " + prefer + ": undo that first"));
+  EXPECT_THAT(undo(breaker), HasSubstr("\"undone\": true"));
+  EXPECT_THAT(ask("health"), HasSubstr("\"breakers\": []"));
+  EXPECT_THAT(undo(prefer), HasSubstr("\"undone\": true"));
+  EXPECT_THAT(undo(strict), HasSubstr("\"undone\": true"));
+  EXPECT_TRUE(w.runtime.policy().empty());
+  EXPECT_THAT(undo("987654"), HasSubstr("there is no change 987654"));
+  const std::string reset = number_of(ask("stats.reset"));
+  EXPECT_THAT(undo(reset), HasSubstr("cannot be undone"));
+}
+
+TEST(InspectChanges, EventsTellWhatHappenedAndStatusWhatIsLeftOfIt) {
+  World w;
+  w.call();
+  const base::TempFolder folder;
+  base::write_in_place(folder / "rules.yaml", "version: \"1.0\"\nkernel_deny: []\n");
+  EXPECT_FALSE(w.runtime.rules().load(folder / "rules.yaml").ok());
+  w.runtime.health().open("norm", "default.b", "bad firmware").or_throw();
+  ASSERT_TRUE(base::eventually([&] {
+    return ask("events").find("\"reason\": \"manual override: bad firmware\"") != std::string::npos;
+  }));
+  EXPECT_THAT(ask("events"),
+              HasSubstr(R"("kind": "rules_refused", "subject": ")" + folder / "rules.yaml"));
+  EXPECT_THAT(ask("events"), HasSubstr("\"who\": \"the program\""));
+  EXPECT_THAT(ask("health"), HasSubstr("\"reason\": \"bad firmware\""));
+  EXPECT_THAT(ask("health"), HasSubstr("\"opened\": {\"id\""));
+  EXPECT_THAT(ask("explain", R"_({"call": "norm(f32[1,64])"})_"),
+              HasSubstr("was opened manually: bad firmware"));
+  EXPECT_THAT(ask("status"), HasSubstr("\"what\": \"refused file\""));
+  ask("deny", R"({"kernel": "vendor.acme", "when": "hidden=5120"})");
+  EXPECT_THAT(ask("status"), HasSubstr("\"what\": \"refused file\""));  // it still is
+  base::write_in_place(folder / "rules.yaml", "version: \"1.0\"\n");
+  ASSERT_TRUE(w.runtime.rules().load(folder / "rules.yaml").ok());
+  EXPECT_THAT(ask("status"), Not(HasSubstr("refused file")));
+  EXPECT_THAT(ask("status"), HasSubstr("\"what\": \"replaced change "));
+  EXPECT_THAT(ask("status"), HasSubstr("\"last_error\": {\"at\": "));
+  EXPECT_THAT(ask("events", "{\"after\": 1000000000}"), HasSubstr("\"events\": []"));
+  EXPECT_THAT(ask("events", "{\"after\": -1}"), HasSubstr("\"ok\": false"));
+}
+
 TEST(InspectChanges, ChangesAreLoggedWithWhoMadeThem) {
   World w;
   w.call();
@@ -240,7 +347,8 @@ TEST(InspectChanges, ChangesAreLoggedWithWhoMadeThem) {
       "by user " + std::to_string(::geteuid()) + ", process " + std::to_string(::getpid()) + " (";
   EXPECT_THAT((*lines)[0], HasSubstr(": policy.set {\"fields\":{\"strict\":true}} " + who));
   EXPECT_THAT((*lines)[1], ::testing::StartsWith("Change "));
-  EXPECT_THAT((*lines)[2], HasSubstr("Undone " + who));
+  EXPECT_THAT((*lines)[2], HasSubstr(": undo change "));
+  EXPECT_THAT((*lines)[2], HasSubstr(who));
   EXPECT_THAT((*lines)[3], HasSubstr(who));
   EXPECT_THAT((*lines)[3], HasSubstr("was refused: no kernel matches 'none'"));
 }

@@ -304,5 +304,63 @@ TEST(Inspect, AChildWithoutACallHasNeitherThreadNorSocket) {
 }
 #endif
 
+// All are asked at once, so that several processes that do not answer cost the time of one.
+TEST(Inspect, AProcessThatDoesNotAnswerIsListedAsSuch) {
+  std::vector<pid_t> stopped;
+  for (int i = 0; i < 3; ++i) {
+    stopped.push_back(::fork());
+    if (stopped.back() == 0) {
+      World w;
+      w.call();
+      for (;;) ::pause();
+    }
+  }
+  for (const pid_t pid : stopped)
+    ASSERT_TRUE(base::eventually([&] { return InspectClient::connect(pid).ok(); }));
+  for (const pid_t pid : stopped) ::kill(pid, SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  const auto all = inspect_targets(std::chrono::milliseconds(200));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
+  for (const pid_t pid : stopped) {
+    const auto found = std::ranges::find(all, pid, &InspectClient::Target::pid);
+    ASSERT_NE(found, all.end()) << pid;
+    EXPECT_THAT(found->problem, HasSubstr("has not answered in time"));
+    EXPECT_EQ(found->hello, "");
+    EXPECT_THAT(found->program, HasSubstr("inspect_socket_test"));
+    EXPECT_GT(found->started.time_since_epoch().count(), 0);
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+}
+
+// The test hangs where something waits for the pipe.
+TEST(Inspect, VerboseLinesThatNobodyReadsStopNothing) {
+  World w;
+  w.call();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);
+  const std::string on = ask("verbose", R"({"level": 1})");
+  for (int i = 0; i < 40'000; ++i) w.call();
+  const std::string status = ask("status");
+  const std::string off = ask("verbose", R"({"level": 0})");
+  ::close(ends[1]);
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  std::string read;
+  EXPECT_TRUE(base::eventually([&] {
+    char buffer[65536];
+    for (ssize_t n; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+      read.append(buffer, static_cast<size_t>(n));
+    return read.find(" lines were dropped") != read.npos;
+  }));
+  ::dup2(before, STDERR_FILENO);
+  ::close(before), ::close(ends[0]);
+  EXPECT_THAT(on, HasSubstr("\"ok\": true"));
+  EXPECT_THAT(status, HasSubstr("\"verbose\": 1"));
+  EXPECT_THAT(off, HasSubstr("\"ok\": true"));
+  EXPECT_THAT(read, HasSubstr("yard,exec,norm,vendor.acme,"));
+}
+
 }  // namespace
 }  // namespace yard::testing

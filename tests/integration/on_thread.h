@@ -29,7 +29,7 @@ inline void on_stack_of(size_t bytes, const std::function<void()>& f) {
   ASSERT_EQ(pthread_join(thread, nullptr), 0);
   pthread_attr_destroy(&attributes);
 }
-// The thread may end by pthread_exit, as one of std::thread may not on all systems.
+// The thread may end by pthread_exit.
 inline void on_thread(const std::function<void()>& f) { on_stack_of(0, f); }
 
 }  // namespace yard::testing

@@ -79,6 +79,17 @@ TEST_F(OwnSwitch, AnInvalidValueIsAProblemAndChangesNothing) {
   const auto problems = r->problems();
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].message.find("expected on, off or auto"), std::string::npos);
+  // Both variables of a backend are refused in the same way.
+  for (const char* variable : {"OS_SWITCH", "YARD_BACKEND_OS_FAST"}) {
+    clean();
+    r->rules().reload_environment().or_throw();
+    ::setenv(variable, "perhaps", 1);
+    const std::string refusal = r->rules().reload_environment().to_string();
+    EXPECT_NE(refusal.find(std::string(variable) + "=\"perhaps\": expected on, off or auto"),
+              std::string::npos)
+        << refusal;
+    EXPECT_EQ(runs(*r), 1);
+  }
 }
 
 TEST_F(OwnSwitch, ARuntimeWithoutTheEnvironmentDoesNotReadIt) {

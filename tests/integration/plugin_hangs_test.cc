@@ -147,6 +147,29 @@ TEST_F(PluginHangs, CodeThatHangsAtItsEndDoesNotBlockChangesLoadsAndListings) {
   }
 }
 
+TEST_F(PluginHangs, CodeThatEndsItsThreadAtItsEndIsClosedAllTheSame) {
+  for (const char* when : {"destroy_ends_thread", "stop_ends_thread"}) {
+    SCOPED_TRACE(when);
+    ASSERT_TRUE(runtime_.plugins().load(folder_.put(when, "behave")).ok());
+    EXPECT_EQ(ask(runtime_, "behave"), 0);
+    EXPECT_TRUE(runtime_.plugins().unload("behave").value().wait(seconds(20)).ok());
+    EXPECT_EQ(info_of(runtime_, "behave").state, PluginState::kUnloaded);
+  }
+}
+
+TEST_F(PluginHangs, TheEndOfARuntimeDoesNotWaitForCodeThatHangs) {
+  std::optional<Runtime> runtime(std::in_place, alone());
+  const std::string destroys = folder_.put("destroy_waits");
+  ASSERT_TRUE(runtime->plugins().load(destroys).ok());
+  EXPECT_EQ(ask(*runtime, "behave"), 0);
+  begin();
+  const auto start = std::chrono::steady_clock::now();
+  runtime.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
+  EXPECT_TRUE(eventually([&] { return waits_at(gate_); }));
+  end();
+}
+
 // Two files with plugins of one name, and nothing loaded yet: one of them is.
 TEST_F(PluginHangs, TheSecondOfOneNameWaitsForTheFirst) {
   const std::string one = folder_.put("start_waits"), other = folder_.put("behave");

@@ -221,10 +221,51 @@ TEST_F(PluginReplace, KernelsOfOthersOnItsOpStay) {
   }
   ASSERT_TRUE(runtime.plugins().unload("helper").ok());
   EXPECT_EQ(ask(runtime), 2);
+}
+
+TEST_F(PluginReplace, AVersionThatDoesNotServeAnOpInUseIsRefused) {
+  Runtime runtime(settings());
+  ASSERT_TRUE(runtime.plugins().load(folder.put("answer")).ok());
+  EXPECT_EQ(ask(runtime), 1);
+  const struct {
+    const char *plugin, *why;
+  } bad[] = {{"answer_other_op", "calls would fail: op 'answer' is missing"},
+             {"answer_other_schema",
+              "op 'answer' has the schema answer(out!: i64[n], x: i64[n], y: int = 1) instead of "
+              "answer(out!: i64[n], x: i64[n])"}};
+  for (const auto& b : bad) {
+    folder.put(b.plugin, "answer");
+    const auto s = runtime.plugins().replace("answer");
+    EXPECT_EQ(s.status().code(), Code::kConflict);
+    EXPECT_THAT(s.status().to_string(), AllOf(HasSubstr(b.why), HasSubstr("1.0 stays loaded")));
+    EXPECT_EQ(ask(runtime), 1);
+  }
   folder.put("answer_other_op", "answer");
-  ASSERT_TRUE(runtime.plugins().replace("answer").ok());
+  ASSERT_TRUE(runtime.plugins().replace("answer", {}, KeptOps::kNone).ok());
   EXPECT_EQ(ask(runtime, "other_answer"), 1);
   EXPECT_EQ(ask(runtime), -1) << "the new version has no such op";
+}
+
+TEST_F(PluginReplace, AnOpThatNobodyHasCalledMayGo) {
+  Runtime runtime(settings());
+  ASSERT_TRUE(runtime.plugins().load(folder.put("answer")).ok());
+  folder.put("answer_other_op", "answer");
+  EXPECT_THAT(runtime.plugins().replace("answer", {}, KeptOps::kAll).status().to_string(),
+              HasSubstr("op 'answer' is missing"));
+  ASSERT_TRUE(runtime.plugins().replace("answer").ok());
+  EXPECT_EQ(ask(runtime, "other_answer"), 1);
+}
+
+// The op of another plugin, and the only kernel for it.
+TEST_F(PluginReplace, TheLastKernelOfAnOpInUseStays) {
+  Runtime runtime(settings());
+  ASSERT_TRUE(runtime.plugins().load(folder.put("op_only")).ok());
+  ASSERT_TRUE(runtime.plugins().load(folder.put("kernel_only")).ok());
+  EXPECT_EQ(ask(runtime), 3);
+  folder.put("nothing_for_answer", "kernel_only");
+  EXPECT_THAT(runtime.plugins().replace("helper").status().to_string(),
+              HasSubstr("op 'answer' has no kernel left"));
+  EXPECT_EQ(ask(runtime), 3);
 }
 
 TEST_F(PluginReplace, ItsFunctionsAreNeverMissing) {

@@ -36,9 +36,10 @@ TEST(Privileged, ASetUidProgramObeysNoPathsOfTheEnvironment) {
   std::ofstream(folder.file("rules.yaml"))
       << "version: \"1.0\"\n"
          "dispatch_rules: [{operation: softmax, kernel: reference.cpp}]\n"
-         "settings: {telemetry: {directory: "
-      << open.path() << ", record: " << by_rules << "}}\n";
-  const std::vector<std::string> with_rules = {"YARD_CONFIG=" + folder.file("rules.yaml")};
+         "settings: {telemetry: {record: "
+      << by_rules << "}}\n";
+  const std::vector<std::string> with_rules = {"YARD_CONFIG=" + folder.file("rules.yaml"),
+                                               "YARD_OUTPUT_DIRECTORY=" + open.path()};
   const std::vector<std::string> others = {"YARD_RECORD=" + by_variable,
                                            "YARD_PLUGINS=" + folder.file("old_layout.so"),
                                            "YARD_PLUGIN_PATH=" + folder.file("plugins")};
@@ -56,7 +57,8 @@ TEST(Privileged, ASetUidProgramObeysNoPathsOfTheEnvironment) {
   const std::string first = say(program, with_rules), second = say(program, others);
   if (first.find("secure=0") != first.npos) GTEST_SKIP() << "set-uid does nothing in this folder";
   EXPECT_THAT(first, HasSubstr("secure=1 rules=0 recording=0"));
-  EXPECT_THAT(first, HasSubstr("YARD_CONFIG: ignored"));
+  for (const char* variable : {"YARD_CONFIG", "YARD_OUTPUT_DIRECTORY"})
+    EXPECT_THAT(first, HasSubstr(std::string(variable) + ": ignored"));
   EXPECT_THAT(second, HasSubstr("secure=1 rules=0 recording=0 plugins=0"));
   for (const char* variable : {"YARD_RECORD", "YARD_PLUGINS", "YARD_PLUGIN_PATH"})
     EXPECT_THAT(second, HasSubstr(std::string(variable) + ": ignored"));

@@ -21,6 +21,11 @@ yard::TensorView yard_view(const Matrix& m) {
   return yard::TensorView(m.data.data(), yard::DType::f32, {m.rows, m.columns});
 }
 
+struct WithView {
+  yard::TensorView view;
+};
+const yard::TensorView& yard_view(const WithView& m) { return m.view; }
+
 }  // namespace mine
 
 namespace yard {
@@ -136,15 +141,39 @@ TEST_F(Registering, TensorsOfTheProgramArePassedAsTheyAre) {
   EXPECT_EQ(on(out, other, y, 1.0).code(), Code::kInvalidArgument);
 }
 
+TEST_F(Registering, TensorsOfTheProgramMayKeepTheirViews) {
+  std::vector<float> memory[3] = {{1, 2}, {10, 20}, {0, 0}};
+  mine::WithView x{view(memory[0], {1, 2})}, y{view(memory[1], {1, 2})},
+      out{view(memory[2], {1, 2})};
+  static_assert(std::is_same_v<decltype(detail::as_argument(x)), const TensorView&>);
+  const auto on = blend.on(runtime_);
+  const auto bound = bind(on, out, x, y).value();
+  ASSERT_TRUE(on(out, x, y, 1).ok());
+  EXPECT_EQ(memory[2], (std::vector<float>{11, 22}));
+  x.view = view(memory[1], {1, 2});
+  ASSERT_TRUE(on(out, x, y, 1).ok());
+  EXPECT_EQ(memory[2], (std::vector<float>{20, 40}));
+  memory[2] = {0, 0};
+  ASSERT_TRUE(bound(out, y, y, 1.0).ok());
+  EXPECT_EQ(memory[2], (std::vector<float>{20, 40}));
+  x.view = view(memory[1], {2, 1});
+  EXPECT_EQ(on(out, x, y, 1).code(), Code::kInvalidArgument);
+}
+
 TEST(Views, TakeAnyRangeOfSizesAndConstantData) {
   const float data[6] = {0, 1, 2, 3, 4, 5};
   const std::vector<int64_t> shape = {2, 3};
   const std::array<int64_t, 2> strides = {3, 1};
   const int64_t plain[] = {2, 3};
+  const float* const first = data;
   const TensorView all[] = {TensorView(data, DType::f32, {2, 3}),
                             TensorView(data, DType::f32, shape),
                             TensorView(data, DType::f32, std::span<const int64_t>(shape), strides),
-                            TensorView(data, DType::f32, plain, {3, 1}), view(data, {2, 3})};
+                            TensorView(data, DType::f32, plain, {3, 1}),
+                            view(data, {2, 3}),
+                            view(first, {2, 3}),
+                            view(const_cast<float*>(first), shape, strides),
+                            view(&data[0], {2, 3})};
   for (const TensorView& v : all) {
     EXPECT_EQ(v.data(), data);
     EXPECT_EQ(v.numel(), 6);

@@ -353,8 +353,8 @@ TEST_F(Rules, MapOpsInStaticModeAndInAuto) {
 
 TEST_F(Rules, ModesAreSettingsToo) {
   load("version: '1.0'\nsettings: {mode: static}\n").or_throw();
-  const TensorView none(nullptr, DType::f32, {0, 4});
-  EXPECT_EQ(bare_.runtime.call("step", {none, none}).code(), Code::kUnmapped);
+  std::vector<float> x(4), y(4);
+  EXPECT_EQ(bare_.runtime.call("step", {view(y, {1, 4}), view(x, {1, 4})}).code(), Code::kUnmapped);
   load(
       "version: '1.0'\nsettings: {mode: static, modes: {step: dynamic}}\n"
       "dispatch_rules: [{operation: step, kernel: default.c}]\n")
@@ -381,8 +381,8 @@ TEST_F(Rules, LimitTheFallbacks) {
     ResultRecord record;
     Options o;
     o.result = &record;
-    const TensorView none(nullptr, DType::f32, {0, 4});
-    bare_.runtime.call("step", {none, none}, o).ignore();
+    std::vector<float> x(4), y(4);
+    bare_.runtime.call("step", {view(y, {1, 4}), view(x, {1, 4})}, o).ignore();
     return record.attempts;
   };
   const auto decline = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {

@@ -2,6 +2,7 @@
 // Scopes: they belong to the thread, nest, follow the process in unset fields, and leave nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/bound.h>
 #include <yard/policy.h>
 
 #include <atomic>
@@ -192,22 +193,59 @@ TEST_F(Scopes, WithAnInvalidPolicyFailTheCallsInside) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, ApplyToBoundAndFrozenHandles) {
-  const auto& op = copy;
-  (void)op;
-  detail::Site* site = copy.on(bare_.runtime).site();
-  yard_value_t args[3] = {value_of(out_.view), value_of(x_.view), Value(0).c()};
-  auto bound = detail::make_bound(site, args).value();
-  ASSERT_EQ(detail::call_bound(bound.get(), args), nullptr);
-  EXPECT_EQ(t_ran, 2);
+TEST_F(Scopes, ApplyToBoundHandles) {
+  const auto bound = bind(copy.on(bare_.runtime), out_.view, x_.view).value();
+  const auto expect = [&](intptr_t kernel, const char* id) {
+    for (int i = 0; i < 3; ++i) {
+      t_ran = 0;
+      ASSERT_TRUE(bound(out_.view, x_.view, 0).ok());
+      EXPECT_EQ(t_ran, kernel);
+      ASSERT_TRUE(bound(0).ok());
+      EXPECT_EQ(t_ran, kernel);
+      EXPECT_EQ(bound.kernel(), id);
+    }
+  };
+  expect(2, "vendor.acme");
   {
     const ScopedPolicy in(Scope().prefer(Kind::kReference));
-    ASSERT_EQ(detail::call_bound(bound.get(), args), nullptr);
-    EXPECT_EQ(t_ran, 4);
-    EXPECT_EQ(detail::make_frozen(site, args).value().id, "reference.r");
+    expect(4, "reference.r");
+    const ScopedPolicy inner(Scope().deny_kernels({"reference.*"}));
+    expect(1, "default.a");
   }
-  ASSERT_EQ(detail::call_bound(bound.get(), args), nullptr);
-  EXPECT_EQ(t_ran, 2);
+  {
+    const ScopedPolicy in(Scope().label("tenant", "blue"));  // decides nothing
+    expect(2, "vendor.acme");
+  }
+  yard_kernel_t k = kernel_of("copy", "default.infer", 7, 99);
+  k.flags |= YARD_KERNEL_INFERENCE_ONLY;
+  bare_.add(k).or_throw();
+  expect(2, "vendor.acme");
+  {
+    const ScopedPolicy in(Scope().inference());
+    expect(7, "default.infer");
+  }
+  for (const Scope& bad : {Scope().order("copy", {"fastest"}), Scope().deny_kernels({"*"})}) {
+    const ScopedPolicy in(bad);
+    EXPECT_FALSE(bound(out_.view, x_.view, 0).ok());
+    EXPECT_EQ(bound.kernel(), "");
+  }
+  expect(2, "vendor.acme");
+}
+
+TEST_F(Scopes, ApplyToHandlesThatAreFrozenInside) {
+  yard_kernel_t k = kernel_of("copy", "default.infer", 7, 99);
+  k.flags |= YARD_KERNEL_INFERENCE_ONLY;
+  bare_.add(k).or_throw();
+  const auto frozen = [&] {
+    return freeze(copy.on(bare_.runtime), out_.view, x_.view).value().kernel();
+  };
+  EXPECT_EQ(frozen(), "vendor.acme");
+  {
+    const ScopedPolicy in(Scope().prefer(Kind::kReference));
+    EXPECT_EQ(frozen(), "reference.r");
+  }
+  const ScopedPolicy in(Scope().inference());
+  EXPECT_EQ(frozen(), "default.infer");
 }
 
 TEST_F(Scopes, OutliveSnapshotsAndRuntimes) {

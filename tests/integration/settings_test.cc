@@ -23,6 +23,7 @@ struct Plain {
     s.environment = false;
     s.plugins.installed = false;
     s.plugins.state_directory = folder.path();
+    s.output_directory = folder.path();
     runtime.emplace(s);
   }
   Folder folder;
@@ -38,9 +39,7 @@ TEST(FileSettings, RequireVerifiedRefusesUnverifiedPlugins) {
   EXPECT_TRUE(p.runtime->plugins().load(p.folder.file("answer.so")).ok());
 }
 
-std::string recording_to(const std::string& path) {
-  return "{telemetry: {directory: " + path.substr(0, path.rfind('/')) + ", record: " + path + "}}";
-}
+std::string recording_to(const std::string& path) { return "{telemetry: {record: " + path + "}}"; }
 
 TEST(FileSettings, RecordWritesCallsUntilTheFileChanges) {
   Plain p;

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 
+#include <pthread.h>
+
 #include <atomic>
+#include <chrono>
 #include <thread>
 
+#include "base/testing_files.h"
 #include "base/testing_fork.h"
 #include "test_scale.h"
 #include "testing.h"
@@ -14,6 +18,8 @@
 namespace yard::testing {
 namespace {
 
+using base::eventually;
+using std::chrono::steady_clock;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -30,6 +36,12 @@ struct Log {
   std::atomic<const char*> fail_at{""};
   enum Gate { kOpen, kClosed, kReached };
   std::atomic<Gate> gate{kOpen};  // create() waits until it is open
+  std::atomic<bool> destroy_waits{false}, destroy_ends_its_thread{false};
+
+  // States are destroyed on another thread.
+  bool all_destroyed() {
+    return eventually([this] { return created == destroyed; });
+  }
 };
 Log g_log;
 
@@ -79,8 +91,10 @@ int32_t run(yard_call_t* call, const yard_value_t* a, uint32_t) {
   return YARD_OK;
 }
 void destroy(void*, void* state) {
-  ++g_log.destroyed;
+  while (g_log.destroy_waits) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   delete static_cast<Kept*>(state);
+  ++g_log.destroyed;
+  if (g_log.destroy_ends_its_thread) pthread_exit(nullptr);
 }
 
 const char* const kFields[] = {"n", nullptr};
@@ -165,9 +179,47 @@ TEST_F(States, AreBounded) {
       ASSERT_TRUE(i.call({out.view, x.view}).ok());
     }
     EXPECT_EQ(i.states(), 64u);
-    EXPECT_EQ(g_log.destroyed, 200 - 64);
+    EXPECT_TRUE(eventually([] { return g_log.destroyed == 200 - 64; }));
   }
-  EXPECT_EQ(g_log.destroyed, 200);
+  EXPECT_TRUE(g_log.all_destroyed());
+}
+
+// More of them than there are threads for hanging ones.
+TEST_F(States, ADestroyThatHangsStopsNoCallAndNoRuntime) {
+  g_log.destroy_waits = true;
+  const auto begin = steady_clock::now();
+  {
+    Bare other;
+    other.add(stateful()).or_throw();
+    for (int64_t n = 1; n <= 100; ++n) {
+      const Floats out(n), x(n);
+      ASSERT_TRUE(other.runtime.call("copy", {out.view, x.view}).ok());
+    }
+    Instance of_another = instance();
+    ASSERT_TRUE(of_another.call({out_.view, x_.view}).ok());
+    EXPECT_EQ(g_log.destroyed, 0);
+  }
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(20)) << "64 states end with it";
+  g_log.destroy_waits = false;
+  EXPECT_TRUE(g_log.all_destroyed());
+  EXPECT_EQ(g_log.destroyed, 101);
+}
+
+TEST_F(States, ADestroyMayEndItsThread) {
+  g_log.destroy_ends_its_thread = true;
+  {
+    Instance i = instance();
+    for (int64_t n = 1; n <= 100; ++n) {
+      const Floats out(n), x(n);
+      ASSERT_TRUE(i.call({out.view, x.view}).ok());
+    }
+    EXPECT_TRUE(eventually([] { return g_log.destroyed == 100 - 64; }));
+  }
+  EXPECT_TRUE(g_log.all_destroyed());
+  g_log.destroy_ends_its_thread = false;
+  const auto removed =
+      bare_.runtime.apply(std::move(Changes().remove_kernel("copy", "default.scale")));
+  EXPECT_TRUE(removed.value().wait(std::chrono::seconds(20)).ok());
 }
 
 TEST_F(States, EndAlsoWhenALaterStepFails) {
@@ -179,7 +231,8 @@ TEST_F(States, EndAlsoWhenALaterStepFails) {
     i.load({{"bias", TensorView(&bias, DType::f32, {1})}}).or_throw();
     const Status s = i.call({out_.view, x_.view});
     EXPECT_FALSE(s.ok()) << at;
-    EXPECT_EQ(g_log.created - created, g_log.destroyed - destroyed) << at;
+    EXPECT_TRUE(eventually([&] { return g_log.created - created == g_log.destroyed - destroyed; }))
+        << at;
     EXPECT_EQ(i.states(), 0u);
   }
 }
@@ -190,7 +243,7 @@ TEST_F(States, AnotherKernelServesWhatOneDeclines) {
   g_log.fail_at = "prepare";
   ASSERT_TRUE(bare_.runtime.call("copy", {out_.view, x_.view}).ok());
   EXPECT_EQ(t_ran, 2);
-  EXPECT_EQ(g_log.created, g_log.destroyed);
+  EXPECT_TRUE(g_log.all_destroyed());
 }
 
 TEST_F(States, AWrongEnumOptionListsTheAllowedWords) {
@@ -295,8 +348,9 @@ TEST_F(States, RemovalFinishesThoughACallCreatesItsStateDuringIt) {
     g_log.gate = Log::kOpen;
     caller.join();
     EXPECT_EQ(i.states(), 0u);
-    EXPECT_EQ(g_log.created, g_log.destroyed);
-    EXPECT_TRUE(ticket.done()) << (plain ? "plain call" : "call of an instance");
+    EXPECT_TRUE(g_log.all_destroyed());
+    EXPECT_TRUE(ticket.wait(std::chrono::seconds(20)).ok())
+        << (plain ? "plain call" : "call of an instance");
   }
 }
 
@@ -343,7 +397,7 @@ TEST_F(States, UnderThreads) {
     for (int k = 0; k < 20; ++k) i.load({}).or_throw();
     for (std::thread& t : threads) t.join();
   }
-  EXPECT_EQ(g_log.created, g_log.destroyed);
+  EXPECT_TRUE(g_log.all_destroyed());
 }
 
 #if !defined(YARD_UNDER_TSAN)  // which dies on threads after a fork

@@ -74,9 +74,11 @@ def check_backends(tree):
 
 
 # What the headers that plugins in C++ include may include of ours: they need no library.
-PLUGIN_HPP = {"plugin.hpp": ("yard/plugin.h", "yard/detail/plugin_call.hpp"), "plugin_call.hpp": ("yard/plugin.h",),
+PLUGIN_HPP = {"plugin.hpp": ("yard/plugin.h", "yard/detail/plugin_call.hpp"),
+              "plugin_call.hpp": ("yard/plugin.h", "yard/detail/exceptions.h"),
               "plugin_function.hpp": ("yard/plugin.hpp", "yard/verdict.h"),
-              "verdict.h": ("yard/plugin.h", "yard/detail/signature.h"), "signature.h": ()}
+              "verdict.h": ("yard/plugin.h", "yard/detail/signature.h", "yard/detail/exceptions.h"),
+              "signature.h": (), "exceptions.h": ()}
 # Public headers that yard.h leaves out: for C, and of another library.
 NOT_IN_YARD_H = {"yard.h", "abi.h", "plugin.h", "c.h", "metrics.h"}
 # The most lines of our headers that a header reaches, its own included.

@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 class YardChat : public testing::Test {
  protected:
@@ -26,10 +27,14 @@ class YardChat : public testing::Test {
     m.more = [&](GgufWriter& w) { w.value("tokenizer.chat_template", chat_template); };
     std::ofstream(path_, std::ios::binary) << m.bytes();
   }
-  // What it prints, with errors; its exit code in code_.
+  // What it prints, with errors; its exit code in code_. Greedy.
   std::string run(const std::string& options, const std::string& input = "") {
+    return run_sampled("--temperature 0 " + options, input);
+  }
+  std::string run_sampled(const std::string& options, const std::string& input = "",
+                          const std::string& output = "2>&1") {
     const std::string command =
-        "printf '" + input + "' | " TEST_CHAT " --model " + path_ + " " + options + " 2>&1";
+        "printf '" + input + "' | " TEST_CHAT " --model " + path_ + " " + options + " " + output;
     FILE* const pipe = ::popen(command.c_str(), "r");
     std::string out;
     for (int c; (c = std::fgetc(pipe)) != EOF;) out.push_back(static_cast<char>(c));
@@ -64,8 +69,71 @@ TEST_F(YardChat, PrintsOneObject) {
 }
 
 TEST_F(YardChat, TakesThePromptFromStandardInputToo) {
-  EXPECT_EQ(run_json("--raw --tokens 5 hello")["tokens"],
-            run_json("--raw --tokens 5", "hello")["tokens"]);
+  const json tokens = run_json("--raw --tokens 5 hello")["tokens"];
+  EXPECT_EQ(run_json("--raw --tokens 5", "hello")["tokens"], tokens);
+  EXPECT_EQ(run_json("--raw -n 5 -t 1 -p hello")["tokens"], tokens);
+  const std::string file = path_ + ".txt";
+  std::ofstream(file) << "hello\n";  // the newline at the end is no part of it
+  EXPECT_EQ(run_json("--raw --tokens 5 --file " + file)["tokens"], tokens);
+  std::remove(file.c_str());
+  EXPECT_THAT(run("--file " + file),
+              HasSubstr("cannot read the prompt from " + file + ": No such"));
+  EXPECT_EQ(code_, 1);
+  EXPECT_THAT(run("--file /"), HasSubstr("cannot read the prompt from /: Is a directory"));
+  EXPECT_THAT(run("-p hello hello"), HasSubstr("excludes"));
+  EXPECT_EQ(code_, 2);
+}
+
+TEST_F(YardChat, TakesASystemMessage) {
+  const json with = run_json("--tokens 1 --system abc hello"),
+             without = run_json("--tokens 1 hello");
+  EXPECT_GT(with["prompt_tokens"].size(), without["prompt_tokens"].size() + 3);
+}
+
+TEST_F(YardChat, SamplesWithTheSeedThatItPrints) {
+  const auto sampled = [&](const std::string& options) {
+    return json::parse(run_sampled("--raw --tokens 20 --json hello " + options));
+  };
+  const json first = sampled("");
+  const std::string seed = std::to_string(first["seed"].get<int64_t>());
+  EXPECT_EQ(sampled("--seed " + seed)["tokens"], first["tokens"]);
+  EXPECT_NE(sampled("")["seed"], first["seed"]);  // fails once in 4 billion runs
+  EXPECT_NE(sampled("--seed 1")["tokens"], sampled("--seed 2")["tokens"]);
+  EXPECT_EQ(sampled("--top-k 1")["tokens"], run_json("--raw --tokens 20 hello")["tokens"]);
+  EXPECT_EQ(sampled("--min-p 1")["tokens"], run_json("--raw --tokens 20 hello")["tokens"]);
+  EXPECT_THAT(run_sampled("--raw --tokens 2 hello"), HasSubstr("yard-chat: seed "));
+  EXPECT_THAT(run_sampled("--raw --tokens 2 --seed 5 hello"), Not(HasSubstr("seed")));
+}
+
+TEST_F(YardChat, ShowsDefaultsAndItsVersion) {
+  const std::string help = run_sampled("--help");
+  for (const char* part : {"--tokens INT:INT in [1 - 16777216]=256",
+                           "--temp FLOAT:FLOAT in [0 - 1000]=0.8", "=40", "=0.95", "=0.05"})
+    EXPECT_THAT(help, HasSubstr(part));
+  EXPECT_THAT(run_sampled("--version"), testing::StartsWith("yard-chat "));
+  EXPECT_EQ(code_, 0);
+}
+
+TEST_F(YardChat, FailsIfItsOutputIsNotTaken) {
+  for (const char* options :
+       {"--raw --tokens 3 hello", "--raw --tokens 3 --json hello", "--version", "--help"}) {
+    EXPECT_THAT(run_sampled(options, "", "2>&1 >/dev/full"), HasSubstr("cannot write the output"))
+        << options;
+    EXPECT_EQ(code_, 1) << options;
+  }
+}
+
+TEST_F(YardChat, PrintsErrorsAsJson) {
+  const json wrong = run_json("--seed 4294967296 hello");
+  EXPECT_THAT(wrong["error"].get<std::string>(),
+              HasSubstr("--seed: Value 4294967296 not in range"));
+  EXPECT_EQ(wrong["exit_code"], 2);
+  EXPECT_EQ(code_, 2);
+  std::ofstream(path_).flush();
+  const json empty = run_json("hello");
+  EXPECT_THAT(empty["error"].get<std::string>(),
+              HasSubstr("expected a GGUF file, got an empty file"));
+  EXPECT_EQ(code_, 1);
 }
 
 TEST_F(YardChat, DoesNotRecogniseControlTokensInPrompts) {
@@ -99,7 +167,7 @@ TEST_F(YardChat, StopsWhereTheContextEnds) {
   EXPECT_EQ(o["prompt_tokens"].size() + o["tokens"].size(),
             9u);  // the last token is not computed on
   EXPECT_THAT(run("--raw --context 3 hello-abc"),
-              HasSubstr("the context is full: it has room for 3 more"));
+              HasSubstr("tokens, and the context of 3 has room for 3"));
   EXPECT_EQ(code_, 1);
 }
 
@@ -108,6 +176,7 @@ TEST_F(YardChat, ShowsWhereTheTimeGoes) {
   for (const char* part :
        {"prompt", "decode", "linear", "of copy", "outside of kernels", "tokens a second"})
     EXPECT_THAT(out, HasSubstr(part));
+  EXPECT_THAT(out, Not(testing::ContainsRegex("-[0-9]")));  // no negative time
 }
 
 TEST_F(YardChat, ExplainsErrors) {
@@ -115,6 +184,11 @@ TEST_F(YardChat, ExplainsErrors) {
   EXPECT_EQ(code_, 1);
   EXPECT_THAT(run("--policy fast hello"), HasSubstr("--policy"));
   EXPECT_EQ(code_, 2);
+  EXPECT_THAT(run("--context 16777217 hello"), HasSubstr("--context: Value 16777217 not in range"));
+  EXPECT_EQ(code_, 2);
+  EXPECT_THAT(run("--model / hello"), HasSubstr("--model"));  // twice
+  EXPECT_THAT(run("--context 200 --tokens 1 hello"),
+              HasSubstr("warning: the model was trained for 128 tokens"));
   EXPECT_THAT(run("--config /none.yaml hello"), HasSubstr("/none.yaml"));
   EXPECT_EQ(code_, 1);
   write({}, "{{ bos_token }} [INST]");
@@ -123,7 +197,7 @@ TEST_F(YardChat, ExplainsErrors) {
   std::ofstream(path_) << "GGUF";
   EXPECT_THAT(run("hello"), HasSubstr("yard-chat: invalid GGUF file: expected 4 bytes at 4"));
   std::remove(path_.c_str());
-  EXPECT_THAT(run("hello"), HasSubstr("cannot map the file " + path_ + ": No such file"));
+  EXPECT_THAT(run("hello"), HasSubstr("cannot open the model " + path_ + ": No such file"));
   EXPECT_EQ(code_, 1);
 }
 

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -94,9 +96,103 @@ TEST(Gguf, MapsAFileWhichCopiesKeepAlive) {
   std::remove(path.c_str());
   EXPECT_EQ(copy.text("general.name"), "tiny");
   EXPECT_EQ(copy.tensor("q").data[0], std::byte{'q'});
-  EXPECT_THROW(Gguf::open(path), std::runtime_error);
-  EXPECT_THROW(Gguf::open("/"), std::runtime_error);
-  EXPECT_THROW(Gguf::open("/dev/null"), std::runtime_error);
+}
+
+// A path that is removed at the end of a test.
+struct TemporaryPath {
+  const std::string path =
+      testing::TempDir() + "gguf_test_" + std::to_string(::getpid()) + "_temporary";
+  ~TemporaryPath() { std::remove(path.c_str()); }
+};
+
+std::string error_of_opening(const std::string& path) {
+  try {
+    Gguf::open(path);
+    return "";
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+}
+
+TEST(Gguf, OpensRegularFilesOnly) {
+  const TemporaryPath pipe;
+  ASSERT_EQ(::mkfifo(pipe.path.c_str(), 0600), 0);
+  EXPECT_THAT(error_of_opening(pipe.path), HasSubstr("expected a regular file, got a pipe"));
+  EXPECT_THAT(error_of_opening("/dev/null"), HasSubstr("expected a regular file"));
+  EXPECT_THAT(error_of_opening("/"), HasSubstr("expected a GGUF file, got a folder"));
+  EXPECT_THAT(error_of_opening("/none.gguf"),
+              HasSubstr("cannot open the model /none.gguf: No such"));
+  std::remove(pipe.path.c_str());
+  std::ofstream(pipe.path).flush();
+  EXPECT_THAT(error_of_opening(pipe.path), HasSubstr("got an empty file"));
+  std::ofstream(pipe.path) << "GG";
+  EXPECT_THAT(error_of_opening(pipe.path), HasSubstr("expected the four letters GGUF"));
+}
+
+int64_t peak_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+// Files of some GiB, most of which is a hole.
+TEST(Gguf, TakesNoMemoryForWhatIsNotAsked) {
+  const TemporaryPath file;
+  std::ofstream(file.path) << "not a model";
+  ASSERT_EQ(::truncate(file.path.c_str(), int64_t{8} << 30), 0);
+  const int64_t before = peak_bytes();
+  EXPECT_THAT(error_of_opening(file.path), HasSubstr("expected the four letters GGUF"));
+
+  GgufWriter w;
+  const uint64_t count = uint64_t{1} << 30;
+  std::string array("\11\0\0\0\1\0\0\0", 8);  // of i8
+  GgufWriter::put(array, count);
+  w.raw_value("large", array);
+  std::ofstream(file.path, std::ios::binary | std::ios::trunc) << w.bytes();
+  ASSERT_EQ(::truncate(file.path.c_str(), static_cast<int64_t>(count) + (1 << 20)), 0);
+  const Gguf g = Gguf::open(file.path);
+  EXPECT_THROW(g.integers("large"), std::runtime_error);
+  EXPECT_LT(peak_bytes() - before, 64 << 20);
+}
+
+TEST(Gguf, RefusesTooManyElementsAndEntries) {
+  GgufWriter w;
+  const auto add = [&](const char* key, uint64_t count) {
+    std::string array("\11\0\0\0\0\0\0\0", 8);  // of u8
+    GgufWriter::put(array, count);
+    w.raw_value(key, array + std::string(count, '\7'));
+  };
+  add("many", Gguf::kMostElements + 1);
+  add("enough", Gguf::kMostElements);
+  const std::string bytes = w.bytes();
+  const Gguf g = Gguf::parse(as_bytes(bytes));
+  EXPECT_EQ(g.integers("enough").back(), 7);
+  try {
+    g.integers("many");
+    ADD_FAILURE() << "no error";
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("key 'many' with at most 4194304 elements, got 4194305"));
+  }
+  GgufWriter other;
+  other.more_values = Gguf::kMostEntries + 1;
+  EXPECT_THAT(error_of(other.bytes() + std::string(32 << 20, '\0')),
+              HasSubstr("expected at most 1048576 values, got 1048577"));
+}
+
+TEST(GgufDeathTest, ATruncatedFileEndsTheProcessWithAMessage) {
+  const TemporaryPath file;
+  GgufWriter w;
+  w.floats("x", {1 << 16}, std::vector<float>(1 << 16, 1));
+  std::ofstream(file.path, std::ios::binary) << w.bytes();
+  const auto use_truncated = [&] {
+    end_on_truncation("the model became shorter\n", 2);
+    const Gguf g = Gguf::open(file.path);
+    g.prefetch();
+    if (::truncate(file.path.c_str(), 4096) != 0) return;
+    const volatile std::byte last = g.tensor("x").data[(1 << 18) - 1];
+    (void)last;
+  };
+  EXPECT_EXIT(use_truncated(), testing::ExitedWithCode(1), "^the model became shorter");
 }
 
 TEST(Gguf, RefusesEveryTruncation) {

@@ -20,6 +20,7 @@ export PATH="$PREFIX/bin:$PATH"
 yard --version
 # [/install]
 test "$(command -v yard)" = "$PREFIX/bin/yard"
+"$PREFIX/bin/yard-chat" --version | grep -q "^yard-chat $(yard --version)$"
 
 # The manual page and the completions are those of this command.
 share=$PREFIX/share

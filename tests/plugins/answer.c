@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small plugin that is all right: an op that answers with a number, so that a test can tell whose code
  * ran. The build gives NAME, VERSION, OP, ANSWER and more, some of which make it wrong; KERNEL_ONLY leaves
- * the op to another plugin. */
+ * the op to another plugin, OP_ONLY leaves the kernel to another one, and REFERENCE adds a reference kernel
+ * with that answer. */
 #include <yard/plugin.h>
 
 #include <stdio.h>
@@ -43,14 +44,33 @@
 #define SIZE_OF(x) sizeof(x)
 #endif
 
-static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
+static int32_t fill(const yard_tensor_t* out, int64_t answer) {
+  const int64_t step = out->strides ? out->strides[0] : 1;
   int64_t i;
-  const yard_tensor_t* out = args[0].u.tensor;
-  (void)call, (void)count;
   for (i = 0; i < out->shape[0]; ++i)
-    ((int64_t*)(void*)((char*)out->data + out->byte_offset))[i] = ANSWER;
+    ((int64_t*)(void*)((char*)out->data + out->byte_offset))[i * step] = answer;
   return YARD_OK;
 }
+static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
+  (void)call, (void)count;
+#ifdef FAILS
+  (void)args, (void)fill;
+  return YARD_FAULT;
+#else
+  return fill(args[0].u.tensor, ANSWER);
+#endif
+}
+#ifdef REFERENCE
+static int32_t run_reference(yard_call_t* call, const yard_value_t* args, uint32_t count) {
+  (void)call, (void)count;
+  return fill(args[0].u.tensor, REFERENCE);
+}
+static const yard_kernel_t reference = {.size = sizeof(yard_kernel_t),
+                                        .op = OP,
+                                        .id = "reference." NAME,
+                                        .kind = YARD_KIND_REFERENCE,
+                                        .run = run_reference};
+#endif
 
 #ifdef STATE
 /* Tells of each, as start and stop do, so that a test can count them. */
@@ -83,7 +103,17 @@ static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
 #endif
                                      .run = run};
 static const yard_op_t* const ops[] = {&op};
-static const yard_kernel_t* const kernels[] = {&kernel};
+static const yard_kernel_t* const kernels[] = {&kernel
+#ifdef REFERENCE
+                                               ,
+                                               &reference
+#endif
+};
+#ifdef OP_ONLY
+#define KERNEL_COUNT 0
+#else
+#define KERNEL_COUNT (sizeof kernels / sizeof kernels[0])
+#endif
 
 /* Where a test can read how often it was started and stopped. */
 static void tell(const char* what) {
@@ -150,7 +180,7 @@ static const yard_plugin_t plugin = {.size = SIZE_OF(yard_plugin_t),
                                      .ops = ops,
                                      .op_count = 1,
 #endif
-                                     .kernel_count = 1,
+                                     .kernel_count = KERNEL_COUNT,
                                      .start = start,
                                      .stop = stop};
 

@@ -96,6 +96,7 @@ void change_float_state(char*) {
   __asm__ volatile("msr fpcr, %0" : : "r"(control | uint64_t{1} << 24));
 #endif
 }
+void end_thread(char*) { ::pthread_exit(nullptr); }
 void throws(char*) { throw std::runtime_error("thrown through C"); }
 std::atomic<const yard_host_t*> g_host{nullptr};
 void end_thread_in_loop(char*) {
