@@ -7,7 +7,7 @@ FULL_FUZZ_SECONDS ?= 120
 SOAK_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo tour test check check-full bench lint format fuzz clean
+.PHONY: help setup build demo tour test check check-full bench lint format fuzz docs clean
 
 help: ## say what there is
 	@echo 'Switchyard picks, runs and explains the best kernel for every operator call.'
@@ -20,6 +20,7 @@ help: ## say what there is
 	@echo '  make check-full  the long tests with ten times as many rounds, the fuzzers for two minutes each, the soaks of'
 	@echo '                tests/soak.txt for a minute each under the sanitizers (SOAK_SECONDS=60)'
 	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher and of llama.cpp'
+	@echo '  make docs     the documentation site: build/docs/index.html'
 	@echo '  make lint     the house rules alone'
 	@echo '  make format   formats every C and C++ file'
 	@echo '  make fuzz     the fuzzers alone (FUZZ_SECONDS=10 each)'
@@ -81,6 +82,10 @@ format:
 fuzz:
 	@scripts/setup.sh build test
 	@scripts/test.py --fuzz-seconds $(FUZZ_SECONDS) fuzz
+
+docs:
+	@scripts/setup.sh docs
+	@scripts/docs/build.sh
 
 clean:
 	@rm -rf build

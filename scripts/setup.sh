@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [full] [model] [bench] [lint]
+# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [full] [model] [bench] [docs] [lint]
 #
 # Looks for each tool and header itself, so it can run before every task and does nothing when all is
 # there. On Debian and its derivatives it installs what is missing, as root or through sudo; elsewhere it names
@@ -37,6 +37,8 @@ test:libclang-rt-dev:fuzzer_runtime
 test:lld?:ld.lld
 test:clang-format:clang-format
 test:prometheus?:promtool
+test:doxygen?:doxygen
+test:python3-venv?:venv_of_python
 full:chromium?:chromium
 model:python3:python3
 model:python3-pip?:pip_of_python
@@ -45,6 +47,9 @@ bench:libtorch-dev?:<torch/library.h>
 bench:valgrind:valgrind
 bench:python3:python3
 bench:python3-venv?:venv_of_python
+docs:doxygen:doxygen
+docs:python3:python3
+docs:python3-venv?:venv_of_python
 lint:python3:python3
 lint:clang-format:clang-format
 '
@@ -108,8 +113,8 @@ apt() {
 groups=${*:-build test}
 for group in $groups; do
   case $group in
-    build | test | full | model | bench | lint) ;;
-    *) echo "setup: no group '$group'; there are build, test, full, model, bench and lint" >&2; exit 2 ;;
+    build | test | full | model | bench | docs | lint) ;;
+    *) echo "setup: no group '$group'; there are build, test, full, model, bench, docs and lint" >&2; exit 2 ;;
   esac
 done
 
