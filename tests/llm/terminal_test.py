@@ -6,6 +6,7 @@ import re
 import select
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
@@ -27,6 +28,8 @@ class Terminal:
         os.close(child)
         if plain:
             os.close(writer)
+        # Without libedit there is no line editing on a terminal either.
+        self.plain = plain or os.environ.get("LIBEDIT") != "1"
         self.reader, self.text, self.seen = reader, "", 0
 
     def read(self, seconds):
@@ -54,6 +57,19 @@ class Terminal:
 
     def send(self, keys):
         os.write(self.keys, keys.encode() if isinstance(keys, str) else keys)
+
+    def wait_until_it_reads(self):
+        """Waits until the program sleeps in the read after a prompt. A signal that comes between the prompt and
+        the read interrupts nothing, and on a busy machine that is easily hit."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with open(f"/proc/{self.program.pid}/task/{self.program.pid}/stat", encoding="utf-8") as stat:
+                sleeps = stat.read().rsplit(")", 1)[1].split()[0] == "S"
+            # An editor of lines prints its prompt before it asks the terminal for ctrl-C as a key.
+            if sleeps and (self.plain or not termios.tcgetattr(self.keys)[3] & termios.ISIG):
+                return
+            time.sleep(0.01)
+        raise AssertionError("the program does not wait for a line")
 
     def ask(self, line):
         """What is printed after a line, up to the next prompt."""
@@ -130,13 +146,15 @@ class Conversation(unittest.TestCase):
     def test_ctrl_c(self):
         for plain in (False, True):
             with self.subTest(plain=plain):
-                t = self.start("-n", "100000", plain=plain)
+                # The answer must last until ctrl-C has been sent, however slow this test is.
+                t = self.start("-n", "100000", "--context", "30000", plain=plain)
                 t.send("hello\r")
                 # More than the echo of the line: the answer has begun, and the terminal sends signals again.
                 t.until(r"(.|\n){200}")
                 t.send(CTRL_C)
                 t.until("interrupted; ctrl-C again leaves(.|\n)*> ")
                 t.ask("/stats") if not plain else (t.send("/stats\r"), t.until(r"turns(.|\n)*> "))
+                t.wait_until_it_reads()
                 t.send(CTRL_C)
                 t.until("ctrl-C again leaves")
                 t.send(CTRL_C)
