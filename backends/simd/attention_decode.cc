@@ -71,11 +71,13 @@ HWY_INLINE void add_one(const C* value, float weight, float* result, size_t at, 
   store2(hn::MulAdd(a, w, r), hn::MulAdd(b, w, s), result + at);
 }
 
+// Functions that are called for a block or for a row are not inlined: there would be copies for each pair of types.
+
 // Four keys at a time, whose values then stay in the first cache for the other rows: those of one head often lie a page
 // apart, and only few of them fit there.
 template <class C>
-HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first, size_t count,
-                           size_t dim) {
+HWY_NOINLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first,
+                             size_t count, size_t dim) {
   const size_t pair = pair_lanes();
   int64_t j = 0;
   for (; j + 4 <= block.count; j += 4)
@@ -149,9 +151,9 @@ HWY_INLINE bool weigh(DecodeRows& rows, size_t row, int64_t count, size_t dim) {
 }
 
 template <class C>
-HWY_INLINE void add_block(const CacheBlock<C>& block, const CacheBlock<C>& next, DecodeRows& rows,
-                          size_t count, size_t dim,
-                          const float (&added)[kDecodeRows][kDecodeKeys]) {
+HWY_NOINLINE void add_block(const CacheBlock<C>& block, const CacheBlock<C>& next, DecodeRows& rows,
+                            size_t count, size_t dim,
+                            const float (&added)[kDecodeRows][kDecodeKeys]) {
   for (int64_t j = 0; j < block.count; ++j) {
     // Rows of one head lie a page apart, where no prefetcher of the machine finds them.
     if (j < next.count) prefetch(next.keys[j], dim), prefetch(next.values[j], dim);
@@ -207,8 +209,8 @@ struct DecodeUnit {
 };
 
 template <class T, class C>
-HWY_INLINE void begin_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
-                           DecodeRows& rows) {
+HWY_NOINLINE void begin_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
+                             DecodeRows& rows) {
   const auto dim = static_cast<size_t>(job.query.size(2));
   std::fill_n(rows.query, kDecodeRows * kDecodeWidth, 0.0f);
   std::fill_n(rows.result, kDecodeRows * kDecodeWidth, 0.0f);
@@ -223,8 +225,8 @@ HWY_INLINE void begin_rows(const Decode& job, int64_t batch, const DecodeUnit& u
 }
 
 template <class T, class C>
-HWY_INLINE void write_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
-                           const DecodeRows& rows) {
+HWY_NOINLINE void write_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
+                             const DecodeRows& rows) {
   const auto dim = static_cast<size_t>(job.query.size(2));
   for (size_t r = 0; r < unit.count; ++r) {
     HWY_ALIGN float ordered[kDecodeWidth];
@@ -253,7 +255,7 @@ HWY_INLINE void save_rows(const Decode& job, float* to, size_t count, const Deco
 
 // Adds a part of a row to those before it; both are scaled to the larger maximum. What counts for nothing against it is left
 // out, whatever its values are.
-HWY_INLINE void merge_row(const Decode& job, const float* part, size_t row, DecodeRows& rows) {
+HWY_NOINLINE void merge_row(const Decode& job, const float* part, size_t row, DecodeRows& rows) {
   const DF d;
   const auto width = static_cast<size_t>(job.split.width),
              dim = static_cast<size_t>(job.query.size(2));
