@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `simd`: what its kernels can take, and what they cost.
+#include <hwy/targets.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +15,16 @@ namespace yard::simd {
 namespace {
 
 using plugin::inner_dense;
+
+const char* const kReasons[] = {
+    "the processor has none of the instruction sets that the backend was compiled for",
+};
+
+int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
+  if ((hwy::SupportedTargets() & HWY_TARGETS) != 0) return YARD_OK;
+  why->reason = YARD_REASON_OWN;
+  return YARD_DECLINED;
+}
 
 // Rows may lie anywhere, also on each other where they are only read; inside a row elements follow
 // each other.
@@ -239,7 +251,10 @@ void add_attention(plugin::Plugin& p) {
 
 plugin::Plugin make() {
   plugin::Plugin p("simd", "builtin");
-  p.add(plugin::Backend("simd").summary("the built-in ops over Google Highway"));
+  p.add(plugin::Backend("simd")
+            .summary("the built-in ops over Google Highway")
+            .probe(probe)
+            .reasons(kReasons));
   p.add(kernel<rms_norm>("rms_norm").cost(cost<kRmsNorm>, kNormReads));
   p.add(kernel<add_rms_norm>("add_rms_norm").cost(cost<kAddRmsNorm>, kNormReads));
   p.add(kernel<layer_norm>("layer_norm").cost(cost<kLayerNorm>, kNormReads));
