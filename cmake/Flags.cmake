@@ -8,7 +8,11 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
-# Where presets ask for a unity build: reading headers takes longer than compiling what follows them.
+# A layer is compiled as one file, also inside another project, because reading headers takes longer than compiling what
+# follows them. The preset dev does without.
+if(NOT DEFINED CMAKE_UNITY_BUILD)
+  set(CMAKE_UNITY_BUILD ON)
+endif()
 if(NOT CMAKE_UNITY_BUILD_BATCH_SIZE)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 50)
 endif()
@@ -29,8 +33,11 @@ if(PROJECT_IS_TOP_LEVEL)
 endif()
 
 add_library(yard_flags INTERFACE)
-target_compile_options(yard_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow
-                                            $<$<BOOL:${YARD_WERROR}>:-Werror>)
+if(PROJECT_IS_TOP_LEVEL)
+  target_compile_options(yard_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow $<$<BOOL:${YARD_WERROR}>:-Werror>)
+else()
+  target_compile_options(yard_flags INTERFACE -w)  # warnings are for those who can correct them
+endif()
 # g++ 12 takes operator+ of a literal and a string for an overlapping copy (its bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(yard_flags INTERFACE -Wno-restrict)
@@ -43,15 +50,21 @@ endif()
 # Programs that link the shared library are not linked again when only its code changes.
 set(CMAKE_LINK_DEPENDS_NO_SHARED ON)
 
-# Headers that are parsed once. Programs without optimisation use them: REUSE_FROM in target_precompile_headers().
+# Headers that are parsed once, by a target that is compiled with the flags of some targets. Others use them with REUSE_FROM in
+# target_precompile_headers(), and must be compiled with the same flags.
+#
+# yard_precompiled(name target... HEADERS ...)
 function(yard_precompiled name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS")
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${name}.cc" CONTENT "")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/${name}.cc")
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
-  target_link_libraries(${name} PRIVATE yard_flags)
-  target_compile_options(${name} PRIVATE -O0)
-  target_precompile_headers(${name} PRIVATE ${ARGN})
+  target_link_libraries(${name} PRIVATE yard_flags ${arg_UNPARSED_ARGUMENTS})
+  target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
 endfunction()
+# For programs without optimisation.
+add_library(yard_no_optimisation INTERFACE)
+target_compile_options(yard_no_optimisation INTERFACE -O0)
 
 # Interposition would keep calls inside the library from being inlined. The thread's hazard slot and
 # counters are read on every call; initial-exec makes that one load instead of a function call.
@@ -83,14 +96,14 @@ if(YARD_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(yard_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 add_link_options(${YARD_SANITIZE_FLAGS})
-# Sanitized programs are large, and lld links them several times as fast.
+# lld links several times as fast: sanitized programs, which are large, and tests (cmake/Testing.cmake).
 find_program(YARD_LLD ld.lld)
 mark_as_advanced(YARD_LLD)
-if(YARD_SANITIZE AND YARD_LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+if(YARD_SANITIZE AND YARD_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
 # For what users would write: all of the interface and nothing else, so that no include can be forgotten.
 if(YARD_BUILD_TESTS OR YARD_BUILD_DOCS_EXAMPLES)
-  yard_precompiled(yard_user_headers <yard/yard.h>)
+  yard_precompiled(yard_user_headers yard_no_optimisation HEADERS <yard/yard.h>)
 endif()

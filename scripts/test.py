@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests stage by stage and ends in one line: N passed, N failed.
 
-A stage that cannot be built counts as one failure. Up to three tests of a stage that fail are rerun alone: those that
-pass then are listed as unstable and do not fail the run. What a sanitizer has reported stays a failure.
+A program of GoogleTest is one entry of ctest and counts as many times as it has tests. A stage that cannot be built counts
+as one failure. Up to three tests of a stage that fail are rerun alone: those that pass then are listed as unstable and do
+not fail the run. What a sanitizer has reported stays a failure.
 
 Usage: test.py [--full] [--fuzz-seconds N] [--soak-seconds N] [stage ...]
   --full  only the tests with the label `full`, with ten times as many rounds (TEST_SCALE)
@@ -46,11 +47,11 @@ def configure(preset):
     return subprocess.run(["cmake", "--preset", preset, "--log-level=WARNING"], cwd=ROOT).returncode == 0
 
 
-def build(preset, target=None):
+def build(preset, *targets):
     """Configures and builds; true if both succeed."""
     command = ["cmake", "--build", "--preset", preset]
-    if target:
-        command += ["--target", target]
+    if targets:
+        command += ["--target", *targets]
     return configure(preset) and subprocess.run(command, cwd=ROOT).returncode == 0
 
 
@@ -69,10 +70,34 @@ def why_skipped(case):
     return said.group(1) if said else "skipped"
 
 
+def output_of(case):
+    return case.findtext("system-out") or ""
+
+
 def skipped_inside(case):
-    """Tests that a program skipped, where the whole program is one test: its name alone would hide them."""
-    output = case.findtext("system-out") or ""
-    return re.findall(r"^\[  SKIPPED \] (\w+\.\S+) \(", output, flags=re.M)
+    """Tests that a program of GoogleTest skipped: the name of the program alone would hide them."""
+    return re.findall(r"^\[  SKIPPED \] (\w+\.\S+) \(", output_of(case), flags=re.M)
+
+
+def passed_inside(case):
+    """How many tests passed in this entry of ctest: 1, or those that a program of GoogleTest counts."""
+    output = output_of(case)
+    if not re.search(r"^\[==========\] Running \d+ test", output, flags=re.M):
+        return int(case.get("status") == "run")
+    counted = re.findall(r"^\[  PASSED  \] (\d+) tests?\.$", output, flags=re.M)
+    return int(counted[-1]) if counted else len(set(re.findall(r"\[       OK \] (\w\S*)", output)))
+
+
+def failed_inside(case):
+    """The tests of GoogleTest that failed or did not end, and whether the program came to its end."""
+    output = output_of(case)
+    ended = {"OK": set(), "FAILED": set(), "SKIPPED": set()}
+    for result, test in re.findall(r"\[ +(OK|FAILED|SKIPPED) +\] ([\w/]+\.[\w/]+)", output):
+        ended[result].add(test)
+    begun = set(re.findall(r"\[ RUN +\] ([\w/]+\.[\w/]+)", output))
+    unfinished = begun - set().union(*ended.values())
+    complete = re.search(r"^\[==========\] \d+ tests? from \d+ .*ran\.", output, flags=re.M) is not None
+    return sorted(ended["FAILED"] | unfinished), complete and not unfinished
 
 
 def run_ctest(preset, arguments, environment, prefix):
@@ -82,7 +107,7 @@ def run_ctest(preset, arguments, environment, prefix):
     process = subprocess.Popen(
         [*prefix, "ctest", "--test-dir", str(folder(preset)), "--output-on-failure",
          "--test-output-size-failed", str(16 << 20),  # so that no sanitizer's report is cut off
-         "--test-output-size-passed", str(1 << 20),  # so that skipped tests are seen
+         "--test-output-size-passed", str(16 << 20),  # so that tests are counted and skipped ones are seen
          "--output-junit", str(report), *arguments],
         cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -96,17 +121,16 @@ def run_ctest(preset, arguments, environment, prefix):
         return rc, []
 
 
-def passes_alone(preset, cases, environment, prefix):
-    """Of tests that failed, the names of those that pass when rerun alone."""
-    if len(cases) > MOST_UNSTABLE:
-        return set()
-    names = [c.get("name") for c in cases if "Sanitizer" not in (c.findtext("system-out") or "")]
-    if not names:
-        return set()
-    print("rerun alone:", *names, flush=True)
-    pattern = "^(" + "|".join(re.escape(name) for name in names) + ")$"
-    _, again = run_ctest(preset, ["-R", pattern], environment, prefix)
-    return {c.get("name") for c in again if c.get("status") == "run"}
+def passes_alone(preset, case, environment, prefix):
+    """Whether an entry of ctest that failed passes when it is rerun alone; of GoogleTest, the tests that failed."""
+    if "Sanitizer" in output_of(case):
+        return False
+    tests, complete = failed_inside(case)
+    if complete and tests:  # otherwise some tests have not run at all
+        environment = {**(environment or {}), "GTEST_FILTER": ":".join(tests)}
+    print("rerun alone:", case.get("name"), *tests, flush=True)
+    _, again = run_ctest(preset, ["-R", f"^{re.escape(case.get('name'))}$"], environment, prefix)
+    return any(c.get("status") == "run" for c in again)
 
 
 def ctest(preset, tally, arguments=(), environment=None, prefix=()):
@@ -114,20 +138,23 @@ def ctest(preset, tally, arguments=(), environment=None, prefix=()):
     rc, cases = run_ctest(preset, ["-j", str(JOBS), *arguments], environment, prefix)
     failed = []
     for case in cases:
-        if case.get("status") == "run":
-            tally.passed += 1
-            tally.skipped += [f"{preset}: {case.get('name')}: {test}" for test in skipped_inside(case)]
-        elif why_skipped(case):
+        if why_skipped(case):
             tally.skipped.append(f"{preset}: {case.get('name')}: {why_skipped(case)}")
-        else:
+            continue
+        tally.passed += passed_inside(case)
+        tally.skipped += [f"{preset}: {case.get('name')}: {test}" for test in skipped_inside(case)]
+        if case.get("status") != "run":
             failed.append(case)
-    alone = passes_alone(preset, failed, environment, prefix)
+    few = sum(max(1, len(failed_inside(case)[0])) for case in failed) <= MOST_UNSTABLE
     for case in failed:
-        if case.get("name") in alone:
-            tally.passed += 1
-            tally.unstable.append(f"{preset}: {case.get('name')}")
+        name = f"{preset}: {case.get('name')}"
+        tests = [f"{name}: {test}" for test in failed_inside(case)[0]] or [name]
+        if few and passes_alone(preset, case, environment, prefix):
+            tally.passed += len(tests)
+            tally.unstable += tests
         else:
-            tally.fail(f"{preset}: {case.get('name')}")
+            for test in tests:
+                tally.fail(test)
     if not cases or (rc != 0 and not failed):
         tally.fail(f"{preset}: ctest" + ("" if cases else " found no test"))
 
@@ -273,10 +300,11 @@ def soak_build(tally, preset, bin_folder, soaks, seconds, environment, prefix=()
 
 def soak(tally, options):
     soaks = read_soaks(ROOT / "tests" / "soak.txt")
-    for preset, target, environment, prefix in (
-            ("asan", None, {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}, ()),
-            ("tsan", "yard_tsan_tests", {"TSAN_OPTIONS": "halt_on_error=1"}, without_random_addresses())):
-        if build(preset, target):
+    for preset, targets, environment, prefix in (
+            ("asan", (), {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}, ()),
+            ("tsan", ("yard_tsan_tests", "yard_soak_tests"), {"TSAN_OPTIONS": "halt_on_error=1"},
+             without_random_addresses())):
+        if build(preset, *targets):
             soak_build(tally, preset, folder(preset) / "bin", soaks, options.soak_seconds, environment, prefix)
         else:
             tally.fail(f"soak {preset}: build")

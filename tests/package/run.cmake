@@ -32,19 +32,32 @@ if(WAY STREQUAL "plain_c")
 else()
   # Not by an option: a list does not survive on a command line.
   set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")
-  # A project that carries the sources is also built for debugging, and may do without what is optional.
-  set(type Release)
-  set(more "")
-  if(WAY STREQUAL "add_subdirectory")
-    set(type Debug)
-    set(more -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DYARD_BUILD_SIMD=OFF -DYARD_BUILD_ONEDNN=OFF
+  # Projects that carry the sources do without what is optional. Both ways lead to add_subdirectory(), so the library is built in
+  # one of them, without optimisation; the other builds all but the library and what links it.
+  set(options -DCMAKE_BUILD_TYPE=Release)
+  set(targets all)
+  if(NOT WAY STREQUAL "find_package")
+    file(COPY "${CMAKE_CURRENT_LIST_DIR}/" DESTINATION "${WORK}/package")
+    set(source "${WORK}/package/${WAY}")
+    file(COPY_FILE "${source}/../find_package/main.cc" "${source}/main.cc")
+    file(MAKE_DIRECTORY "${source}/third_party")
+    file(CREATE_LINK "${ROOT}" "${source}/third_party/switchyard" SYMBOLIC)
+    set(options -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DYARD_BUILD_SIMD=OFF -DYARD_BUILD_ONEDNN=OFF
         -DYARD_BUILD_PROMETHEUS=OFF)
   endif()
-  must("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}" -G "${GENERATOR}" -DCMAKE_BUILD_TYPE=${type}
+  if(WAY STREQUAL "fetch_content")
+    list(APPEND options "-DFETCHCONTENT_SOURCE_DIR_SWITCHYARD=${ROOT}")
+    set(targets example_c CMakeFiles/consumer.dir/main.cc.o)
+  endif()
+  must("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}/build" -G "${GENERATOR}"
        "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}"
        "-DCMAKE_PREFIX_PATH=${PREFIX}"
-       "-DSWITCHYARD_SOURCE=${ROOT}" "-DBUILD_SHARED_LIBS=${SHARED}"
-       -DCMAKE_UNITY_BUILD=ON ${more})
-  must("${CMAKE_COMMAND}" --build "${WORK}" --parallel 2)
+       "-DSWITCHYARD_SOURCE=${ROOT}" "-DBUILD_SHARED_LIBS=${SHARED}" ${options})
+  must("${CMAKE_COMMAND}" --build "${WORK}/build" --parallel 2 --target ${targets})
+  if(WAY STREQUAL "fetch_content")
+    return()
+  endif()
+  must("${WORK}/build/consumer")
+  return()
 endif()
 must("${WORK}/consumer")
