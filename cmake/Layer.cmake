@@ -4,7 +4,8 @@
 # yard_layer(name [IN_CALLS] SOURCES ... [TESTS ...] [STRESS ...] [LIBS ...] [TEST_LIBS ...])
 #   A static library yard_<name> that sees include/, src/ and exactly the layers that src/LAYERS allows
 #   it. With IN_CALLS it is optimised as the build type says, because calls run its code; the other layers run when
-#   something changes or asks, and are compiled with -O1, which takes half the time. TESTS make the program <name>_test, STRESS the program <name>_stress_test, which also runs under
+#   something changes or asks, and are compiled with -O1, which takes half the time, or without optimisation for a
+#   sanitizer. TESTS make the program <name>_test, STRESS the program <name>_stress_test, which also runs under
 #   the thread sanitizer. LIBS are libraries of others, linked privately.
 #
 # yard_backend(name [TEST_ONLY] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...] [TEST_LIBS ...] [REQUIRES ...])
@@ -50,7 +51,12 @@ endfunction()
 # Most layers are optimised little and include the same headers, which are parsed once for all of them. Not so with the preset
 # dev, which shows where an include is missing, nor with a compiler cache of another project, which may not be set up for it.
 add_library(yard_layer_flags INTERFACE)
-target_compile_options(yard_layer_flags INTERFACE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+# What a sanitizer adds takes twice as long to optimise as to compile.
+if(YARD_SANITIZE)
+  target_compile_options(yard_layer_flags INTERFACE -O0)
+else()
+  target_compile_options(yard_layer_flags INTERFACE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+endif()
 set(YARD_LAYERS_PRECOMPILED OFF)
 if(CMAKE_UNITY_BUILD AND TARGET fmt::fmt AND (PROJECT_IS_TOP_LEVEL OR NOT CMAKE_CXX_COMPILER_LAUNCHER))
   set(YARD_LAYERS_PRECOMPILED ON)

@@ -77,7 +77,8 @@ void expect_lines_are_dropped_and_counted(const Ends& ends) {
   EXPECT_EQ(::fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0) << "others share it";
   const std::string before = drain(ends.read);
   EXPECT_THAT(before, HasSubstr("xxx"));
-  EXPECT_THAT(before, Not(HasSubstr("dropped")));
+  // The kernel takes lines out of a terminal when it gets to it, so that there may have been room again.
+  if (::isatty(ends.write.fd()) == 0) EXPECT_THAT(before, Not(HasSubstr("dropped")));
   // A terminal may need a while until it takes more.
   std::string after;
   for (int i = 0; i < 50 && after.find("the last") == after.npos; ++i) {
