@@ -2,8 +2,8 @@
 # yard_test(name [MEASURES] [SLOW] [SCALES] SOURCES ... [LIBS ...] [LABELS ...]
 #           [OPS ...] [FUNCTIONS ...] [BACKENDS ...])
 #
-# One GoogleTest program, which is one entry of ctest: a process for each test would cost a minute of processor time in
-# all, and under the address sanitizer seconds each, for the search for leaks. What a program starts does not look for
+# One GoogleTest program, which is one entry of ctest: a process for each test would cost half a minute of processor
+# time in all, and under the address sanitizer seconds each, for the search for leaks. What a program starts does not look for
 # leaks. LIBS are targets: `yard` for what users see, `yard_internal` for everything, or single layers (`yard_op`). With
 # the label `tsan` it is run under the thread sanitizer; with `soak` it is built for the soaks, since tests/soak.txt names
 # it. OPS, FUNCTIONS and BACKENDS name what it tests; they

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of the backend.
+#include <hwy/targets.h>
+
 #include <algorithm>
 #include <set>
 
@@ -31,6 +33,16 @@ TEST(Plugin, ClaimsDenseRowsOnly) {
     })) << k.op;
     EXPECT_NE(k.cost, nullptr);
   }
+}
+
+TEST(Plugin, RefusesAProcessorWithoutItsInstructionSets) {
+  const yard_backend_t& backend = *descriptor()->backends[0];
+  yard_verdict_t why{};
+  hwy::SetSupportedTargetsForTest(HWY_SCALAR);
+  const int32_t answer = backend.probe(nullptr, nullptr, {1, 0}, &why);
+  hwy::SetSupportedTargetsForTest(0);
+  EXPECT_EQ(answer, YARD_DECLINED);
+  EXPECT_EQ(why.reason, YARD_REASON_OWN);
 }
 
 }  // namespace

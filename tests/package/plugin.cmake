@@ -57,6 +57,7 @@ if(KIND STREQUAL "kernels")
   file(WRITE "${work}/all/CMakeLists.txt" "${all}")
   must("${CMAKE_COMMAND}" -S "${work}/all" -B "${work}/build" -G "${GENERATOR}"
        "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_PREFIX_PATH=${PREFIX}"
+       -DCMAKE_C_FLAGS_RELEASE=-O0 -DCMAKE_CXX_FLAGS_RELEASE=-O0  # they compute nothing
        "-DCMAKE_C_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror"
        "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror")
   must("${CMAKE_COMMAND}" --build "${work}/build")
