@@ -76,8 +76,8 @@ HWY_INLINE void add_one(const C* value, float weight, float* result, size_t at, 
 // Four keys at a time, whose values then stay in the first cache for the other rows: those of one head often lie a page
 // apart, and only few of them fit there.
 template <class C>
-HWY_NOINLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first,
-                             size_t count, size_t dim) {
+HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first, size_t count,
+                           size_t dim) {
   const size_t pair = pair_lanes();
   int64_t j = 0;
   for (; j + 4 <= block.count; j += 4)
