@@ -6,7 +6,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <list>
 #include <map>
@@ -48,10 +47,12 @@ Status start_thread(const char* name, std::function<void()> run) {
   return status;
 }
 
+// Shared by a TaskThread and its thread.
 struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   TaskQueue(const char* n, TaskHooks h) : name(n), hooks(std::move(h)) {}
 
-  Status post(Time when, std::function<void()> task);
+  Status add(Time when, std::function<void()>&& task);  // under the lock
+  Status resume();
   void run();
   void halt();
   void wait(seconds longest);
@@ -60,14 +61,14 @@ struct TaskQueue : std::enable_shared_from_this<TaskQueue> {
   using Tasks = std::multimap<Time, std::function<void()>>;  // equal times in the order of posting
   const char* const name;
   const TaskHooks hooks;
-  uint64_t process = forks();
   Mutex lock{Rank::kTasks};
   Condition changed;
   Tasks tasks;
   Time again = Time::max();  // when the running task runs next
   bool started = false, halted = false, done = false;
-  bool resumes = false;  // the parent had started the thread
+  bool resumes = false;  // in a forked child, until hooks.in_child has been posted
   std::thread::id thread;
+  InChild in_child{[this] { abandon(); }};
 };
 
 namespace {
@@ -76,53 +77,55 @@ constexpr seconds kLongestExit(5);  // enough to write a file to a slow disk
 constexpr seconds kLongestEnd(1), kForEver = std::chrono::hours(24 * 365);
 
 std::atomic<bool> g_due_at_call{false};
+std::atomic<void (*)()> g_at_next_call{nullptr};
 
-// Its lock may be taken with that of a queue held.
-struct Known {
+// The queues that have started their threads. The lock may be taken while that of a queue is held.
+struct StartedQueues {
   Mutex lock{Rank::kLog};
-  std::vector<std::weak_ptr<TaskQueue>> running;
-  std::array<void (*)(), 4> at_next_call{};
-  // To be started by the next call of this forked child. Has room for all queues with such a hook.
-  std::vector<std::weak_ptr<TaskQueue>> resuming;
-  size_t resumable = 0;
+  std::vector<std::weak_ptr<TaskQueue>> queues;
   bool at_exit = false;
 
-  // Threads must not run on while the statics that they use are destroyed.
-  static void end_all() {
-    std::vector<std::shared_ptr<TaskQueue>> all;
-    {
-      Known& known = process_wide<Known>();
-      const std::lock_guard hold(known.lock);
-      for (const auto& weak : known.running)
-        if (auto q = weak.lock(); q != nullptr && q->process == forks()) all.push_back(q);
-    }
-    for (const auto& q : all) q->halt();
-    for (const auto& q : all) q->wait(kLongestExit);
-  }
-  bool is_resuming(const std::shared_ptr<TaskQueue>& queue) const {
-    return std::ranges::any_of(resuming, [&](const auto& q) { return q.lock() == queue; });
-  }
   void add(const std::shared_ptr<TaskQueue>& queue) {
     const std::lock_guard hold(lock);
     at_exit = at_exit || std::atexit(end_all) == 0;
-    std::erase_if(running, [](const auto& q) { return q.expired(); });
-    running.push_back(queue);
+    std::erase_if(queues, [&](const auto& q) { return q.expired() || q.lock() == queue; });
+    queues.push_back(queue);
+  }
+  std::vector<std::shared_ptr<TaskQueue>> all() {
+    std::vector<std::shared_ptr<TaskQueue>> found;
+    const std::lock_guard hold(lock);
+    for (const auto& weak : queues)
+      if (auto queue = weak.lock()) found.push_back(std::move(queue));
+    return found;
+  }
+  // Threads must not run on while the statics that they use are destroyed.
+  static void end_all() {
+    const auto all = process_wide<StartedQueues>().all();
+    for (const auto& queue : all) queue->halt();
+    for (const auto& queue : all) queue->wait(kLongestExit);
   }
 };
 
 }  // namespace
 
-Status TaskQueue::post(Time when, std::function<void()> task) {
-  const std::lock_guard l(lock);
+Status TaskQueue::add(Time when, std::function<void()>&& task) {
   if (halted) return {};
   if (!started) {
-    process_wide<Known>().add(shared_from_this());
+    process_wide<StartedQueues>().add(shared_from_this());
     YARD_RETURN_IF_ERROR(start_thread(name, [queue = shared_from_this()] { queue->run(); }));
     started = true;
   }
   tasks.emplace(when, std::move(task));
   changed.notify_all();
   return {};
+}
+
+Status TaskQueue::resume() {
+  const std::lock_guard l(lock);
+  if (!resumes) return {};
+  Status added = add(Time::min(), std::function(hooks.in_child));
+  resumes = !added.ok();
+  return added;
 }
 
 void TaskQueue::run() {
@@ -140,15 +143,14 @@ void TaskQueue::run() {
     l.unlock();
     if (!or_out_of_memory([&] { task.mapped()(); }).ok())
       log_event(LogLevel::kError, "base", "a background task ran out of memory");
-    const Time next_time = again;
-    if (forks() == here && next_time != Time::max()) {
-      l.lock();
-      task.key() = next_time;
-      if (!halted) tasks.insert(std::move(task));
-      l.unlock();
-    }
-    task = {};
     if (forks() != here) return;  // the task has forked, and this is the child
+    l.lock();
+    if (again != Time::max() && !halted) {
+      task.key() = again;
+      tasks.insert(std::move(task));
+    }
+    l.unlock();
+    task = {};
     l.lock();
   }
   auto dropped = std::exchange(tasks, {});
@@ -175,26 +177,23 @@ void TaskQueue::wait(seconds longest) {
     changed.wait_for(l, longest, [&] { return done; });
 }
 
-TaskThread::TaskThread(const char* name, TaskHooks hooks)
-    : queue_(std::make_shared<TaskQueue>(name, std::move(hooks))) {
-  if (queue_->hooks.in_child == nullptr) return;
-  Known& known = process_wide<Known>();
-  const std::lock_guard hold(known.lock);
-  known.resuming.reserve(known.resumable + 1);
-  ++known.resumable;
+// Does not destroy the tasks, because ending what they own is up to the parent.
+void TaskQueue::abandon() noexcept {
+  std::construct_at(&tasks);
+  resumes |= started && hooks.in_child != nullptr;
+  started = done = false;
+  thread = {};
+  if (resumes) g_due_at_call.store(true, std::memory_order_release);
 }
 
-TaskThread::~TaskThread() {
-  stop();
-  if (queue_->hooks.in_child == nullptr) return;
-  Known& known = process_wide<Known>();
-  const std::lock_guard hold(known.lock);
-  --known.resumable;
-  std::erase_if(known.resuming, [&](const auto& q) { return q.lock() == queue_; });
-}
+TaskThread::TaskThread(const char* name, TaskHooks hooks)
+    : queue_(std::make_shared<TaskQueue>(name, std::move(hooks))) {}
+
+TaskThread::~TaskThread() { stop(); }
 
 Status TaskThread::post_at(Time when, std::function<void()> task) {
-  return queue_->post(when, std::move(task));
+  const std::lock_guard l(queue_->lock);
+  return queue_->add(when, std::move(task));
 }
 
 void TaskThread::stop() {
@@ -205,78 +204,41 @@ void TaskThread::stop() {
 
 void TaskThread::repeat_at(Time when) noexcept { queue_->again = std::min(queue_->again, when); }
 
-// Needs no memory. The tasks are not destroyed, because ending what they own is up to the parent.
-void TaskQueue::abandon() noexcept {
-  std::construct_at(&tasks);
-  process = forks();
-  resumes |= started;
-  started = done = false;
-  thread = {};
-}
-
-void TaskThread::abandon_in_child() {
-  queue_->abandon();
-  if (!queue_->resumes || queue_->hooks.in_child == nullptr) return;
-  Known& known = process_wide<Known>();
-  const std::lock_guard lock(known.lock);
-  if (!known.is_resuming(queue_)) known.resuming.push_back(queue_);
-  g_due_at_call.store(true, std::memory_order_release);
-}
-
 void at_next_call(void (*then)()) noexcept {
-  Known& known = process_wide<Known>();
-  const std::lock_guard lock(known.lock);
-  for (auto& place : known.at_next_call) {
-    if (place != nullptr && place != then) continue;
-    place = then;
-    return g_due_at_call.store(true, std::memory_order_release);
-  }
-  std::abort();  // there are as many places as callers
+  g_at_next_call.store(then);
+  g_due_at_call.store(true, std::memory_order_release);
 }
 
 void run_due_at_call() noexcept {
   if (!g_due_at_call.load(std::memory_order_relaxed)) return;
   if (!g_due_at_call.exchange(false, std::memory_order_acq_rel)) return;
-  Known& known = process_wide<Known>();
-  Status failed;
-  std::unique_lock lock(known.lock);
-  for (auto& place : known.at_next_call) {
-    const auto then = std::exchange(place, nullptr);
-    if (then == nullptr) continue;
-    lock.unlock();
-    const Status ran = or_out_of_memory(then);
-    if (!ran.ok()) failed = ran, at_next_call(then);
-    lock.lock();
-  }
-  while (!known.resuming.empty()) {
-    const auto queue = known.resuming.back().lock();
-    known.resuming.pop_back();
-    if (queue == nullptr) continue;
-    lock.unlock();
-    const Status posted =
-        or_out_of_memory([&] { return queue->post(Time::min(), queue->hooks.in_child); });
-    lock.lock();
-    if (posted.ok()) continue;
-    failed = posted;
-    if (posted.code() != Code::kOutOfMemory) continue;
-    known.resuming.push_back(queue);
-    g_due_at_call.store(true, std::memory_order_release);  // the next call tries again
-    break;
-  }
-  lock.unlock();
+  const auto then = g_at_next_call.exchange(nullptr);
+  Status failed = or_out_of_memory([&] {
+    if (then != nullptr) then();
+  });
+  if (!failed.ok()) at_next_call(then);
+  const Status resumed = or_out_of_memory([]() -> Status {
+    Status last;
+    for (const auto& queue : process_wide<StartedQueues>().all())
+      if (Status s = queue->resume(); !s.ok()) last = std::move(s);
+    return last;
+  });
+  if (resumed.code() == Code::kOutOfMemory) g_due_at_call.store(true, std::memory_order_release);
+  if (failed.ok()) failed = resumed;
   if (!failed.ok()) log(LogLevel::kError, "base", failed.message());
 }
 
-// Counts what end_on_own_thread() was given, and what that ends in turn. Under the lock of Enders.
+// Counts functions that end_on_own_thread() was given and that have not returned. The lock is that
+// of Enders.
 struct Ends : std::enable_shared_from_this<Ends> {
   size_t left = 0;
 };
 
 namespace {
 
-thread_local Ends* t_ends = nullptr;  // those that this thread adds to
+thread_local Ends* t_ends = nullptr;  // counts what this thread gives
 
-// The threads that run what end_on_own_thread() is given. They end when nothing waits for them.
+// The threads that run what end_on_own_thread() is given. They end when nothing is waiting.
 struct Enders {
   struct Item {
     std::function<void()> end;
@@ -285,22 +247,22 @@ struct Enders {
   Mutex lock{Rank::kTasks};
   Condition changed;
   std::list<Item> waiting;
-  size_t threads = 0, running = 0;
+  size_t threads = 0;
   // What the parent was about to end stays as it is.
-  InChild in_child{[this] { leave_waiting(), threads = running = 0; }};
+  InChild in_child{[this] { leave_waiting(), threads = 0; }};
 
   Enders() { std::atexit(at_exit); }
   static void at_exit() {
     Enders& all = process_wide<Enders>();
     std::unique_lock l(all.lock);
-    all.changed.wait_for(l, kLongestExit, [&] { return all.running + all.waiting.size() == 0; });
+    all.changed.wait_for(l, kLongestExit, [&] { return all.threads == 0; });
     all.leave_waiting();
   }
   void leave_waiting() noexcept { std::construct_at(&waiting); }  // needs no memory
 
-  // Under the lock. Fails if nothing will run what waits.
+  // Under the lock. Fails if no thread will run what is waiting.
   Status start_thread_if_needed() {
-    if (waiting.size() <= threads - running || threads == kMostHangingEnds) return {};
+    if (waiting.empty() || threads == kMostHangingEnds) return {};
     Status started = start_thread("yard-reclaim", [this] { run(); });
     threads += started.ok() ? 1 : 0;
     return threads > 0 ? Status() : started;
@@ -311,31 +273,28 @@ struct Enders {
     while (!waiting.empty()) {
       Item item = std::move(waiting.front());
       waiting.pop_front();
-      ++running;
       l.unlock();
-      if (!run_one(std::move(item))) return;
+      run_one(std::move(item));
       l.lock();
     }
     --threads;
+    changed.notify_all();
   }
 
-  // Returns false in a child that was forked meanwhile.
-  bool run_one(const Item item) {
-    // Also if the thread ends.
+  void run_one(const Item item) {
+    // The function may end the thread, so this is done by a destructor.
     struct Running {
       Enders& all;
-      const Item& item;
-      const uint64_t process = forks();
+      Ends& ends;
       bool returned = false;
       ~Running() {
         t_ends = nullptr;
-        if (process != forks()) return;
         const std::lock_guard l(all.lock);
-        --all.running, --item.ends->left;
+        --ends.left;
         if (!returned) --all.threads, all.start_thread_if_needed().ignore();
         all.changed.notify_all();
       }
-    } now{*this, item};
+    } now{*this, *item.ends};
     t_ends = item.ends.get();
     try {
       item.end();
@@ -345,12 +304,6 @@ struct Enders {
       }).ignore();
     }
     now.returned = true;
-    return now.process == forks();
-  }
-
-  void wait(const Ends& ends) {
-    std::unique_lock l(lock);
-    changed.wait_for(l, kLongestEnd, [&] { return ends.left == 0; });
   }
 };
 
@@ -362,8 +315,10 @@ EndTogether::EndTogether() noexcept : outer_(t_ends) {
 }
 EndTogether::~EndTogether() {
   t_ends = outer_;
-  // What was not called yet shares them.
-  if (ends_.use_count() > 1 && !inside_call()) process_wide<Enders>().wait(*ends_);
+  if (ends_.use_count() <= 1 || inside_call()) return;  // functions that have not returned share it
+  Enders& all = process_wide<Enders>();
+  std::unique_lock l(all.lock);
+  all.changed.wait_for(l, kLongestEnd, [&] { return ends_->left == 0; });
 }
 
 void end_on_own_thread(std::function<void()> end) noexcept {
@@ -373,9 +328,11 @@ void end_on_own_thread(std::function<void()> end) noexcept {
     Enders& all = process_wide<Enders>();
     const std::lock_guard l(all.lock);
     all.waiting.push_back({end, t_ends->shared_from_this()});
-    ++t_ends->left;
-    const Status started = all.start_thread_if_needed();
-    if (!started.ok()) all.waiting.pop_back(), --t_ends->left;
+    Status started = all.start_thread_if_needed();
+    if (started.ok())
+      ++t_ends->left;
+    else
+      all.waiting.pop_back();
     return started;
   });
   if (!posted.ok()) end();
