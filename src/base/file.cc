@@ -28,24 +28,24 @@ namespace yard::base {
 namespace {
 
 constexpr int kPatienceMs = 2000, kPatient = -1;  // for a pipe or device that accepts nothing
+constexpr int kMostLinks = 40;                    // limit of the system
 
-constexpr int kMostLinks = 40;  // limit of the system
-// A file that is to be written. Its folder is held open, so that nobody can lead the path to
-// another folder while the file is replaced.
+// A file that is to be written. It and its folder are held open, so that nobody can lead the path
+// elsewhere meanwhile.
 struct Target {
-  File folder;
-  std::string name;            // in the folder
-  struct stat info {};         // zeros if there is no such file
+  File folder, file;  // opened with O_PATH; `file` is empty if there is none
+  std::string name;   // in the folder
+  struct stat info {};
   bool is_link = false;        // the path names a symbolic link
   bool by_descriptor = false;  // an open file of this process, named by a link of /proc
 
-  bool in_place() const noexcept { return info.st_mode != 0 && (by_descriptor || !is_regular()); }
   bool is_regular() const noexcept { return S_ISREG(info.st_mode); }
-  File open(int flags, mode_t mode = 0) const noexcept {
-    if (!by_descriptor) flags |= O_NOFOLLOW;
-    return make_file([&] {
-      return ::openat(folder.fd(), name.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
-    });
+  bool in_place() const noexcept { return file && (by_descriptor || !is_regular()); }
+  std::string path() const { return fmt::format("/proc/self/fd/{}", file.fd()); }
+  // Does not block, which opening a pipe without readers does otherwise.
+  File open(int flags) const {
+    return make_file(
+        [&, at = path()] { return ::open(at.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
   }
 };
 
@@ -60,10 +60,12 @@ std::string find(std::string path, Target& at) {
     if (!at.folder) return std::strerror(errno);
     at.name = path.substr(slash + 1);
     if (at.name.empty()) at.name = ".";
-    const File entry(::openat(at.folder.fd(), at.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    const auto open_entry = [&](int flags) {
+      at.file = File(::openat(at.folder.fd(), at.name.c_str(), O_PATH | O_CLOEXEC | flags));
+      return at.file && ::fstat(at.file.fd(), &at.info) == 0;
+    };
     at.info = {};
-    if (!entry && errno == ENOENT) return {};
-    if (!entry || ::fstat(entry.fd(), &at.info) != 0) return std::strerror(errno);
+    if (!open_entry(O_NOFOLLOW)) return errno == ENOENT ? "" : std::strerror(errno);
     if (!S_ISLNK(at.info.st_mode)) return {};
     at.is_link = true;
     if (at.info.st_uid != 0 && at.info.st_uid != ::geteuid())
@@ -71,11 +73,10 @@ std::string find(std::string path, Target& at) {
     struct statfs system {};
     if (::fstatfs(at.folder.fd(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) {
       at.by_descriptor = true;
-      return ::fstatat(at.folder.fd(), at.name.c_str(), &at.info, 0) == 0 ? ""
-                                                                          : std::strerror(errno);
+      return open_entry(0) ? "" : std::strerror(errno);
     }
     char text[PATH_MAX];
-    const ssize_t n = ::readlinkat(entry.fd(), "", text, sizeof text);
+    const ssize_t n = ::readlinkat(at.file.fd(), "", text, sizeof text);
     if (n < 0 || n == sizeof text) return std::strerror(n < 0 ? errno : ENAMETOOLONG);
     path.assign(text, static_cast<size_t>(n));
   }
@@ -91,7 +92,7 @@ std::string why_not(const Target& to, const OwnFile* kind) {
   if (kind == nullptr || (to.in_place() && !to.is_regular())) return {};
   const char* const expected = "it is {}; expected {} or a new file";
   if (to.is_link) return fmt::format(fmt::runtime(expected), "a symbolic link", kind->what);
-  if (type == 0) return {};
+  if (!to.file) return {};
   const File file = to.open(O_RDONLY);
   char start[4096];
   const ssize_t n = file ? file.read_at(start, sizeof start, 0) : -1;
@@ -100,15 +101,8 @@ std::string why_not(const Target& to, const OwnFile* kind) {
   return fmt::format(fmt::runtime(expected), "another file", kind->what);
 }
 
-// Opens without blocking, because opening a pipe without readers would block forever.
 std::string write_in_place(const Target& target, std::string_view content, int patience_ms) {
-  const File file = target.open(O_WRONLY);
-  struct stat info {};
-  if (file && ::fstat(file.fd(), &info) == 0) {
-    if ((info.st_mode & S_IFMT) != (target.info.st_mode & S_IFMT))
-      return "another file took its place";
-    if (S_ISREG(info.st_mode) && ::ftruncate(file.fd(), 0) != 0) return std::strerror(errno);
-  }
+  const File file = target.open(O_WRONLY | O_TRUNC);
   const int error = file ? write_all(file.fd(), content, patience_ms) : errno;
   return error == 0           ? ""
          : error == ENXIO     ? "it is a pipe without a reader"
@@ -117,24 +111,25 @@ std::string write_in_place(const Target& target, std::string_view content, int p
 }
 
 // Writes a temporary file beside the target and renames it. Without `content` it creates that only.
-std::string replace_file(Target& target, const std::string_view* content, mode_t mode) {
+std::string replace_file(const Target& target, const std::string_view* content, mode_t mode) {
   static std::atomic<unsigned> count{0};
-  const std::string name =
-      std::exchange(target.name, fmt::format("{}.new.{}.{}", target.name, ::getpid(), ++count));
-  const char* const temporary = target.name.c_str();
+  const std::string temporary = fmt::format("{}.new.{}.{}", target.name, ::getpid(), ++count);
   const int folder = target.folder.fd();
-  const File file = target.open(O_WRONLY | O_CREAT | O_EXCL, mode);
+  const File file = make_file([&] {
+    return ::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  });
   if (!file) return std::strerror(errno);
   int error = 0;
   if (content != nullptr) {
-    if (target.is_regular() && ::fchmod(file.fd(), target.info.st_mode & 0777) != 0) error = errno;
+    if (target.file && ::fchmod(file.fd(), target.info.st_mode & 0777) != 0) error = errno;
     if (error == 0) error = write_all(file.fd(), *content, kPatienceMs);
     // EINVAL: a file system that cannot sync.
     if (error == 0 && ::fsync(file.fd()) != 0 && errno != EINVAL) error = errno;
-    if (error == 0 && ::renameat(folder, temporary, folder, name.c_str()) == 0) return {};
+    if (error == 0 && ::renameat(folder, temporary.c_str(), folder, target.name.c_str()) == 0)
+      return {};
     if (error == 0) error = errno;
   }
-  ::unlinkat(folder, temporary, 0);
+  ::unlinkat(folder, temporary.c_str(), 0);
   return error == 0 ? "" : std::strerror(error);
 }
 
@@ -148,54 +143,41 @@ Status write(const std::string& path, const std::string_view* content, mode_t mo
     problem = replace_file(target, content, mode);
   else if (problem.empty() && content != nullptr)
     problem = write_in_place(target, *content, patience_ms);
-  else if (problem.empty() && ::faccessat(target.folder.fd(), target.name.c_str(), W_OK, 0) != 0)
+  else if (problem.empty() && ::access(target.path().c_str(), W_OK) != 0)
     problem = std::strerror(errno);  // not opened, because the reader of a pipe would notice
   if (problem.empty()) return {};
   return Status(Code::kNotFound, fmt::format("{}: cannot be written: {}", path, problem));
 }
+
+constinit Mutex g_low_lock{Rank::kLog};  // held while closed descriptors below 3 are taken
 
 // The SHA256 functions cannot fail. Those of EVP would keep state for the process, which OpenSSL
 // frees at exit while threads of the library still run.
 std::string finish(SHA256_CTX& context) {
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256_Final(digest, &context);
-  std::string text;
-  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
-  return text;
+  return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 }  // namespace
 
-namespace {
-
-// The numbers below 3 that are held for the files that are being made, as bits.
-constinit Mutex g_low_lock{Rank::kLog};
-constinit unsigned g_low = 0;
-constinit int g_low_users = 0;
-constinit uint64_t g_low_process = 0;
-
-void release_low() noexcept {
-  // The program may have put a file of its own in the place of ours.
-  for (int fd = 0; fd <= STDERR_FILENO; ++fd)
-    if ((g_low >> fd & 1) != 0 && (::fcntl(fd, F_GETFL) & O_PATH) != 0) ::close(fd);
-  g_low = 0;
-}
-
-}  // namespace
-
-LowDescriptors::LowDescriptors() noexcept {
+File make_file(const std::function<int()>& make) {
+  const auto is_open = [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; };
+  if (is_open(STDIN_FILENO) && is_open(STDOUT_FILENO) && is_open(STDERR_FILENO))
+    return File(make());
+  // Under the lock, since another thread could free a number that this one counts on.
   const std::lock_guard lock(g_low_lock);
-  if (std::exchange(g_low_process, forks()) != forks()) release_low(), g_low_users = 0;
-  if (g_low_users++ > 0) return;
-  // Writing to such a descriptor fails as if it were closed.
-  int fd;
-  while ((fd = ::open("/", O_PATH | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO) g_low |= 1u << fd;
+  unsigned held = 0;
+  int fd;  // writing to it fails as if it were closed
+  while ((fd = ::open("/", O_PATH | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO) held |= 1u << fd;
   if (fd >= 0) ::close(fd);
-}
-
-LowDescriptors::~LowDescriptors() {
-  const std::lock_guard lock(g_low_lock);
-  if (--g_low_users == 0) release_low();
+  File made(make());
+  const int error = errno;
+  // The program may have put a file of its own in the place of one that is held.
+  for (fd = 0; fd <= STDERR_FILENO; ++fd)
+    if ((held >> fd & 1) != 0 && (::fcntl(fd, F_GETFL) & O_PATH) != 0) ::close(fd);
+  errno = error;
+  return made;
 }
 
 int File::moved_up(int fd) noexcept {
@@ -298,13 +280,12 @@ std::vector<std::string> names_in(const std::string& folder, int* error) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), ::closedir);
   if (stream == nullptr && errno == ENOMEM) throw std::bad_alloc();
   std::vector<std::string> names;
-  errno = stream == nullptr ? errno : 0;
   while (stream != nullptr) {
+    errno = 0;
     const dirent* const entry = ::readdir(stream.get());
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
-    errno = 0;
   }
   if (error != nullptr) *error = errno;
   std::ranges::sort(names);

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,12 +16,12 @@
 
 namespace yard::base {
 
-// Owns a descriptor of at least 3: output of a program that has closed stdout must not end up in a
-// file of the library.
+// Owns a descriptor of at least 3, so that output of a program that has closed stdout does not end
+// up in a file of the library.
 class File {
  public:
   File() noexcept = default;
-  // -1 is no file, and so is a descriptor below 3 that cannot be moved. Keeps errno.
+  // The File is empty if `fd` is -1 or cannot be moved. Keeps errno.
   explicit File(int fd) noexcept : fd_(fd < 0 || fd > STDERR_FILENO ? fd : moved_up(fd)) {}
   ~File() { reset(); }
   File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -43,33 +44,20 @@ class File {
   int fd_ = -1;
 };
 
-// While one lives, descriptors that are made have numbers of at least 3. What other threads write to
-// a closed stdout or stderr must not end up in a file between open() and the move of its descriptor.
-class LowDescriptors {
- public:
-  LowDescriptors() noexcept;
-  ~LowDescriptors();
-  LowDescriptors& operator=(LowDescriptors&&) = delete;
-};
+// Returns the file of the descriptor that make() returns. Use it for files that can be written:
+// what another thread writes to a closed stderr meanwhile does not end up in the file.
+File make_file(const std::function<int()>& make);
 
-// The file of the descriptor that make() returns. Use it for all that can be written to.
-template <class Make>
-File make_file(const Make& make) noexcept {
-  const LowDescriptors held;
-  return File(make());
-}
-
-// Returns 0 or errno. A closed pipe or a file limit raises no signal. Waits up to `patience_ms`
-// while a pipe or device accepts nothing; the error is ETIMEDOUT then.
+// Returns 0 or errno, which is ETIMEDOUT if a pipe or device has accepted nothing for `patience_ms`.
+// A closed pipe or a file limit raises no signal.
 int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
-// Writes a whole file atomically: readers see the old or the new contents, and on failure the old
-// file stays. Keeps the mode of an old file. Replaces the target of a symbolic link, if root or this
-// user has made the link. Writes pipes and character devices directly. Refuses block devices, sockets
-// and directories.
+// Writes a whole file atomically: readers see the old or the new contents. Keeps the mode of an old
+// file. Replaces the target of a symbolic link if root or this user has made the link. Writes pipes
+// and character devices directly. Refuses block devices, sockets and directories.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
-// A kind of file that only the library writes, by its first bytes (at most 4096).
+// A kind of file that only the library writes, known by its first bytes (at most 4096).
 struct OwnFile {
   const char* what;  // "a recording"
   bool (*is)(std::string_view start) noexcept;
@@ -78,19 +66,19 @@ struct OwnFile {
 // Replaces only files of the kind and empty files. Refuses symbolic links, except to a pipe or
 // character device.
 Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind);
-// Tries whether write_own_file() would work. Writes nothing to a pipe or device.
+// Whether write_own_file() would work. Writes nothing to a pipe or device.
 Status can_write_own_file(const std::string& path, const OwnFile& kind);
 
-// Reads a regular file of at most `most` bytes. The code is kNotFound if it is missing.
+// Fails unless this is a regular file of at most `most` bytes. The code is kNotFound if it is missing.
 Result<std::string> read_small_file(const std::string& path, size_t most);
 
-// Sorted, without "." and "..". Sets `error` to an errno value or 0. Throws std::bad_alloc, where
-// std::filesystem ends the process.
+// Sorted, without "." and "..". Sets `error` to an errno value or 0. If memory is short, this throws
+// std::bad_alloc, where std::filesystem ends the process.
 std::vector<std::string> names_in(const std::string& folder, int* error = nullptr);
 
 // 64 lower-case hexadecimal digits.
 Result<std::string> sha256(std::string_view bytes);
-// Leaves the position of the file. An error if it has more than `most` bytes.
+// Does not move the position of the file. Fails if it has more than `most` bytes.
 Result<std::string> sha256(const File& file, uint64_t most = UINT64_MAX);
 bool is_sha256(std::string_view text) noexcept;
 

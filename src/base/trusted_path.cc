@@ -22,8 +22,8 @@ namespace {
 
 constexpr int kMostLinksOnAPath = 40;  // limit of the system
 
-// The user's private group has the same name and no other member. Many systems make everything that
-// a user creates writable by that group.
+// A private group has the name of its user and no other member. Many systems make everything that a
+// user creates writable by that group.
 bool is_private_group(gid_t gid) {
   if (gid != ::getegid()) return false;
   char user_text[4096], group_text[16384];
@@ -58,14 +58,7 @@ bool leads_to(const std::string& path, const struct stat& file) {
          found.st_ino == file.st_ino;
 }
 
-// A link of /proc is an open file, which may have no name, or the name of another file now.
-bool leads_by_name(const PathEntry& link, const std::string& name) {
-  struct stat file;
-  return ::stat(link.path.c_str(), &file) == 0 &&
-         leads_to(name.starts_with('/') ? name : link.directory + "/" + name, file);
-}
-
-// Adds the components of a path to those that follow, the next one last.
+// Pushes the components of a path in reverse order.
 void push_components(std::vector<std::string>& rest, std::string_view path) {
   const std::vector<std::string_view> names = split(path, '/');
   for (auto name = names.rbegin(); name != names.rend(); ++name)
@@ -80,51 +73,10 @@ std::string who_else_can_write(const struct stat& info, const std::string& path)
   if ((info.st_mode & S_IWGRP) == 0) return {};
   if (info.st_gid != 0 && !is_private_group(info.st_gid))
     return fmt::format("group {}", info.st_gid);
-  // With such a list the bits of the group are its mask.
+  // The bits of the group are the mask of such a list.
   if (::getxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) > 0)
     return "others, by its access control list";
   return {};
-}
-
-int follow(const std::string& path, std::string& real, const PathVisitor& visit) {
-  char text[PATH_MAX];
-  std::vector<std::string> rest;
-  push_components(rest, path);
-  if (!path.starts_with('/')) {
-    if (::getcwd(text, sizeof text) == nullptr) return errno;
-    push_components(rest, text);
-  }
-  real.clear();  // the root, inside of the loop
-  for (int links = 0; !rest.empty();) {
-    const std::string name = std::move(rest.back());
-    rest.pop_back();
-    if (name == "..") {
-      real.resize(real.empty() ? 0 : real.rfind('/'));
-      continue;
-    }
-    PathEntry at{real.empty() ? "/" : real, real + "/" + name, {}, rest.empty()};
-    const int error = ::lstat(at.path.c_str(), &at.info) != 0 ? errno : 0;
-    if (error != 0) at.info = {};
-    if (!visit(at) || error != 0) return error;
-    if (!S_ISLNK(at.info.st_mode)) {
-      real = at.path;
-      continue;
-    }
-    const ssize_t n = ::readlink(at.path.c_str(), text, sizeof text);
-    if (n < 0) return errno;
-    if (n == static_cast<ssize_t>(sizeof text)) return ENAMETOOLONG;
-    if (++links > kMostLinksOnAPath) return ELOOP;
-    const std::string to(text, static_cast<size_t>(n));
-    if (is_in_proc(at.directory) && !leads_by_name(at, to)) {
-      if (!rest.empty()) return ENOENT;
-      real = at.path;
-      continue;
-    }
-    if (to.starts_with('/')) real.clear();
-    push_components(rest, to);
-  }
-  if (real.empty()) real = "/";
-  return 0;
 }
 
 std::string why_untrusted(const std::string& path, const File& file) {
@@ -134,22 +86,45 @@ std::string why_untrusted(const std::string& path, const File& file) {
   if (const std::string others = who_else_can_write(info, path);
       !others.empty() && !is_read_only(fmt::format("/proc/self/fd/{}", file.fd())))
     return fmt::format("can be written by {}", others);
-  std::string why, real;
-  bool by_descriptor = false;  // whatever its name
-  const int error = follow(path, real, [&](const PathEntry& at) {
-    struct stat parent;
-    if (at.info.st_mode == 0) return false;
-    if (::stat(at.directory.c_str(), &parent) != 0) return false;
-    const std::string others = who_else_can_write(parent, at.directory);
+  const auto unreachable = [](int error) {
+    return fmt::format("cannot be reached: {}", std::strerror(error));
+  };
+  char text[PATH_MAX];
+  std::vector<std::string> rest;
+  push_components(rest, path);
+  if (!path.starts_with('/')) {
+    if (::getcwd(text, sizeof text) == nullptr) return unreachable(errno);
+    push_components(rest, text);
+  }
+  std::string real;  // the path so far without links; empty for the root
+  for (int links = 0; !rest.empty();) {
+    const std::string name = std::move(rest.back());
+    rest.pop_back();
+    if (name == "..") {
+      real.resize(real.empty() ? 0 : real.rfind('/'));
+      continue;
+    }
+    const std::string folder = real.empty() ? "/" : real, entry = real + "/" + name;
+    struct stat parent, at;
+    if (::stat(folder.c_str(), &parent) != 0 || ::lstat(entry.c_str(), &at) != 0)
+      return unreachable(errno);
+    const std::string others = who_else_can_write(parent, folder);
     // In a sticky directory only the owners of an entry and of the directory can replace it.
     const bool sticky = (parent.st_mode & S_ISVTX) != 0 && is_ours(parent.st_uid);
-    if (!others.empty() && !(sticky && is_ours(at.info.st_uid)) && !is_read_only(at.directory))
-      why = fmt::format("is reached through {}, which can be written by {}", at.directory, others);
-    by_descriptor = S_ISLNK(at.info.st_mode) && is_in_proc(at.directory) && leads_to(at.path, info);
-    return why.empty() && !by_descriptor;
-  });
-  if (!why.empty() || by_descriptor) return why;
-  if (error != 0) return fmt::format("cannot be reached: {}", std::strerror(error));
+    if (!others.empty() && !(sticky && is_ours(at.st_uid)) && !is_read_only(folder))
+      return fmt::format("is reached through {}, which can be written by {}", folder, others);
+    if (!S_ISLNK(at.st_mode)) {
+      real = entry;
+      continue;
+    }
+    if (is_in_proc(folder) && leads_to(entry, info)) return {};  // the file itself, by no name
+    const ssize_t n = ::readlink(entry.c_str(), text, sizeof text);
+    if (n < 0) return unreachable(errno);
+    if (n == static_cast<ssize_t>(sizeof text)) return unreachable(ENAMETOOLONG);
+    if (++links > kMostLinksOnAPath) return unreachable(ELOOP);
+    if (text[0] == '/') real.clear();
+    push_components(rest, {text, static_cast<size_t>(n)});
+  }
   return leads_to(real, info) ? "" : "was replaced while it was opened";
 }
 
