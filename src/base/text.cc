@@ -6,6 +6,7 @@
 #include <yard/status.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -17,66 +18,65 @@
 namespace yard::base {
 namespace {
 
-constexpr size_t kLongest = 128;  // only so much of a word is compared
+constexpr size_t kLongest = 128;  // bytes of a word that are compared
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-std::string escaped_byte(char c) { return fmt::format("\\x{:02x}", static_cast<unsigned char>(c)); }
 
 // Characters that quote() writes as a backslash and a letter.
 constexpr std::string_view kEscaped = "\"\\\n\t\r", kLetters = "\"\\ntr";
 
-void append_quoted(std::string& out, char c) {
-  if (const size_t i = kEscaped.find(c); i != kEscaped.npos)
-    (out += '\\') += kLetters[i];
-  else if (is_control(c))
-    out += escaped_byte(c);
-  else
-    out += c;
+struct Character {
+  std::string_view bytes;
+  uint32_t code = 0;
+  bool valid = false;  // if not, this is one byte that is not UTF-8
+};
+
+Character character_at(std::string_view text, size_t at) {
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // code, by the number of bytes
+  const auto first = static_cast<unsigned char>(text[at]);
+  const auto ones = static_cast<size_t>(std::countl_one(first));
+  const std::string_view bytes = text.substr(at, std::max<size_t>(ones, 1));
+  const Character invalid{text.substr(at, 1)};
+  if (ones == 1 || ones > 4 || bytes.size() < ones) return invalid;
+  uint32_t code = first & (0x7fu >> ones);
+  for (const char c : bytes.substr(1)) {
+    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) return invalid;
+    code = code << 6 | (static_cast<unsigned char>(c) & 0x3f);
+  }
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  if (code < kLeast[ones] || code > 0x10ffff || surrogate) return invalid;
+  return {bytes, code, true};
 }
 
-// The character at text[at], or a byte that is not UTF-8.
-std::string_view character_at(std::string_view text, size_t at) {
-  return text.substr(at, std::max<size_t>(utf8_length(text, at), 1));
-}
-
-// Of a character of UTF-8.
-uint32_t code_point(std::string_view character) {
-  const size_t n = character.size();
-  uint32_t c = static_cast<unsigned char>(character[0]) & (n == 1 ? 0x7fu : 0x7fu >> n);
-  for (size_t i = 1; i < n; ++i) c = c << 6 | (static_cast<unsigned char>(character[i]) & 0x3f);
-  return c;
-}
-
-// Whether a terminal or a log would obey a character of UTF-8 instead of showing it: control
-// characters, marks of the direction of text, and those that some viewers show as the end of a line.
-bool is_obeyed(std::string_view character) {
-  const uint32_t c = code_point(character);
+// Whether a terminal or a log would obey a character instead of showing it: control characters,
+// marks of the direction of text, and those that some viewers show as the end of a line.
+bool is_obeyed(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-// Appends the character at text[at], escaped where a terminal or a log would not show it.
-// Returns its length.
-size_t append_printable(std::string& out, std::string_view text, size_t at) {
-  const std::string_view c = character_at(text, at);
-  const bool valid = utf8_length(text, at) > 0;
-  if (valid && c.size() == 1 && is_control(c[0])) {
-    append_quoted(out, c[0]);
-  } else if (!valid || is_obeyed(c)) {
-    for (const char byte : c) out += escaped_byte(byte);
+// Appends the character at text[at], escaped where a terminal or a log would not show it, or where
+// it cannot stand between double quotes. Returns its length.
+size_t append_printable(std::string& out, std::string_view text, size_t at, bool quoted = false) {
+  const Character c = character_at(text, at);
+  const size_t letter = kEscaped.find(text[at]);
+  if (letter != kEscaped.npos && (quoted || is_control(text[at]))) {
+    (out += '\\') += kLetters[letter];
+  } else if (!c.valid || is_obeyed(c.code)) {
+    for (const char byte : c.bytes)
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
   } else {
-    out += c;
+    out += c.bytes;
   }
-  return c.size();
+  return c.bytes.size();
 }
 
-// Without `lines`, each line goes on in the one before, and lines that only point at a column go.
+// If `lines` is false, the result is one line, without lines that only point at a column.
 std::string escaped(std::string_view text, size_t most, bool lines) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   std::string out;
   size_t at = 0;
-  while (at < text.size() && at + character_at(text, at).size() <= most) {
+  while (at < text.size() && at + character_at(text, at).bytes.size() <= most) {
     if (lines && text[at] == '\n') {
       out += '\n';
       if (text[++at] != ' ') out += "  ";
@@ -91,8 +91,8 @@ std::string escaped(std::string_view text, size_t most, bool lines) {
   return out;
 }
 
-char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-char large(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char to_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 }  // namespace
 
@@ -131,28 +131,17 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 }
 
 std::string one_of(const std::vector<std::string>& words) {
-  std::string out;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) out += i + 1 == words.size() ? " or " : ", ";
-    out += words[i];
-  }
-  return out;
+  if (words.size() < 2) return words.empty() ? "" : words[0];
+  return fmt::format("{} or {}", fmt::join(words.begin(), words.end() - 1, ", "), words.back());
 }
 
-std::string quote(std::string_view text) {
-  std::string out = "\"";
-  for (size_t i = 0; i < text.size(); i += append_printable(out, text, i))
-    if (text[i] == '"' || text[i] == '\\') out += '\\';
-  return out += '"';
-}
+std::string quote(std::string_view text) { return excerpt(text, text.size()); }
 
 std::string excerpt(std::string_view text, size_t most) {
   std::string out = "\"";
   size_t i = 0;
-  while (i < text.size() && i + character_at(text, i).size() <= most) {
-    if (text[i] == '"' || text[i] == '\\') out += '\\';
-    i += append_printable(out, text, i);
-  }
+  while (i < text.size() && i + character_at(text, i).bytes.size() <= most)
+    i += append_printable(out, text, i, true);
   return out += i < text.size() ? "\"..." : "\"";
 }
 
@@ -270,16 +259,16 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::ranges::transform(out, out.begin(), small);
+  std::ranges::transform(out, out.begin(), to_lower);
   return out;
 }
 std::string upper(std::string_view text) {
   std::string out(text);
-  std::ranges::transform(out, out.begin(), large);
+  std::ranges::transform(out, out.begin(), to_upper);
   return out;
 }
 bool same_word(std::string_view a, std::string_view b) noexcept {
-  return std::ranges::equal(a, b, {}, small, small);
+  return std::ranges::equal(a, b, {}, to_lower, to_lower);
 }
 
 const char* interned(std::string_view text) {
@@ -292,33 +281,22 @@ const char* interned(std::string_view text) {
   return t.all.emplace(text).first->c_str();
 }
 
-size_t utf8_length(std::string_view s, size_t at) noexcept {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char c = byte(at);
-  const size_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
-  if (n == 0 || at + n > s.size()) return 0;
-  for (size_t k = 1; k < n; ++k)
-    if ((byte(at + k) & 0xc0) != 0x80) return 0;
-  if (n == 3 && ((c == 0xe0 && byte(at + 1) < 0xa0) || (c == 0xed && byte(at + 1) >= 0xa0)))
-    return 0;
-  if (n == 4 && ((c == 0xf0 && byte(at + 1) < 0x90) || (c == 0xf4 && byte(at + 1) >= 0x90)))
-    return 0;
-  return n;
+size_t utf8_length(std::string_view text, size_t at) noexcept {
+  const Character c = character_at(text, at);
+  return c.valid ? c.bytes.size() : 0;
 }
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size();) {
-    const std::string_view c = character_at(text, i);
-    if (utf8_length(text, i) == 0)
+    const Character c = character_at(text, i);
+    if (!c.valid)
       out += "\\ufffd";
-    else if (is_obeyed(c))
-      out += fmt::format("\\u{:04x}", code_point(c));
-    else if (c == "\"" || c == "\\")
-      (out += '\\') += c;
+    else if (is_obeyed(c.code))
+      out += fmt::format("\\u{:04x}", c.code);
     else
-      out += c;
-    i += c.size();
+      (out += c.code == '"' || c.code == '\\' ? "\\" : "") += c.bytes;
+    i += c.bytes.size();
   }
   return out + '"';
 }
