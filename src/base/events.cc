@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -58,97 +59,66 @@ Status append(const std::string& path, std::string_view text) {
   }
 }
 
-class EventLog {
- public:
-  uint64_t add(Event e) {
-    if (e.who.empty()) e.who = Actor::current();
-    e.subject = printable(e.subject, kLongestSubject);
-    e.reason = printable(e.reason, kLongestReason);
-    e.at = std::chrono::system_clock::now(), e.process = ::getpid();
-    std::unique_lock lock(lock_);
-    const uint64_t id = e.id = last_ + 1;
-    make_room(e);
-    std::string line = path_.empty() ? "" : to_json(e) + '\n';
-    all_.push_back(std::move(e));
-    last_ = id;
-    if (line.empty()) return id;
-    std::string& waiting = waiting_[path_];
-    if (waiting.size() > kMostWaiting) return id;  // the disk hangs
-    waiting += line;
-    lock.unlock();
-    thread_.post([this] { flush(); }).ignore();
-    return id;
-  }
+struct EventLog {
+  Mutex writing{Rank::kOutput}, lock{Rank::kOutputShard};
+  std::deque<Event> all;
+  uint64_t last = 0;
+  std::string path;
+  std::map<std::string, std::string> waiting;  // lines that are not written yet, by path
+  TaskThread thread{"yard-events", {.at_end = [this] { flush(); }}};
+  const InChild in_child{[this] { waiting.clear(); }};  // the parent writes them
 
-  std::vector<Event> list(uint64_t after) {
-    const std::lock_guard lock(lock_);
-    auto first = all_.begin();
-    while (first != all_.end() && first->id <= after) ++first;
-    return {first, all_.end()};
-  }
-
-  void forget_details(uint64_t runtime) noexcept {
-    const std::lock_guard lock(lock_);
-    for (Event& e : all_)
-      if (e.runtime == runtime) e.detail = nullptr;
-  }
-
-  Status write_to(std::string path) {
-    std::error_code none;
-    if (!path.empty()) path = std::filesystem::absolute(path, none);
-    if (!path.empty()) YARD_RETURN_IF_ERROR(append(path, ""));
-    const std::lock_guard lock(lock_);
-    path_ = std::move(path);
-    return {};
-  }
-
- private:
-  // Drops the oldest event of its kind or of its subject if there are too many, or the oldest of all.
+  // Drops the oldest event of the subject, of the kind or of all, if there are too many.
   void make_room(const Event& e) {
-    size_t of_kind = 0, of_subject = 0;
-    auto oldest = all_.end(), oldest_of_subject = all_.end();
-    for (auto at = all_.begin(); at != all_.end(); ++at) {
-      if (at->kind != e.kind || at->runtime != e.runtime) continue;
-      if (of_kind++ == 0) oldest = at;
-      if (at->subject == e.subject && of_subject++ == 0) oldest_of_subject = at;
-    }
-    auto out = all_.end();
-    if (of_subject >= e.kind->most_of_subject)
-      out = oldest_of_subject;
-    else if (of_kind >= e.kind->most)
-      out = oldest;
-    else if (all_.size() >= kMostEvents)
-      out = all_.begin();
-    if (out != all_.end()) all_.erase(out);
+    const auto drop_if_full = [&](size_t most, const auto& same) {
+      if (static_cast<size_t>(std::ranges::count_if(all, same)) < most) return false;
+      all.erase(std::ranges::find_if(all, same));
+      return true;
+    };
+    const auto of_kind = [&](const Event& x) { return x.kind == e.kind && x.runtime == e.runtime; };
+    const auto of_subject = [&](const Event& x) { return of_kind(x) && x.subject == e.subject; };
+    if (drop_if_full(e.kind->most_of_subject, of_subject)) return;
+    if (!drop_if_full(e.kind->most, of_kind) && all.size() >= kMostEvents) all.pop_front();
   }
 
   void flush() noexcept {
     or_out_of_memory([&] {
       Status failed;
       {
-        const std::lock_guard writing(writing_);
-        std::map<std::string, std::string> waiting;
+        const std::lock_guard one_writer(writing);
+        std::map<std::string, std::string> texts;
         {
-          const std::lock_guard lock(lock_);
-          waiting.swap(waiting_);
+          const std::lock_guard hold(lock);
+          texts.swap(waiting);
         }
-        for (const auto& [path, text] : waiting)
-          if (Status s = append(path, text); !s.ok()) failed = std::move(s);
+        for (const auto& [to, text] : texts)
+          if (Status s = append(to, text); !s.ok()) failed = std::move(s);
       }
       if (!failed.ok()) log(LogLevel::kError, "telemetry", failed.message());
     }).ignore();
   }
-
-  Mutex writing_{Rank::kOutput}, lock_{Rank::kOutputShard};
-  std::deque<Event> all_;
-  uint64_t last_ = 0;
-  std::string path_;
-  std::map<std::string, std::string> waiting_;  // lines that are not written yet, by path
-  TaskThread thread_{"yard-events", {.at_end = [this] { flush(); }}};
-  const InChild in_child_{[this] { waiting_.clear(); }};  // the parent writes them
 };
 
-EventLog& event_log() { return process_wide<EventLog>(); }
+uint64_t add(Event e) {
+  EventLog& log = process_wide<EventLog>();
+  if (e.who.empty()) e.who = Actor::current();
+  e.subject = printable(e.subject, kLongestSubject);
+  e.reason = printable(e.reason, kLongestReason);
+  e.at = std::chrono::system_clock::now(), e.process = ::getpid();
+  std::unique_lock lock(log.lock);
+  const uint64_t id = e.id = log.last + 1;
+  log.make_room(e);
+  const std::string line = log.path.empty() ? "" : to_json(e) + '\n';
+  log.all.push_back(std::move(e));
+  log.last = id;
+  if (line.empty()) return id;
+  std::string& waiting = log.waiting[log.path];
+  if (waiting.size() > kMostWaiting) return id;  // the disk hangs
+  waiting += line;
+  lock.unlock();
+  log.thread.post([&log] { log.flush(); }).ignore();
+  return id;
+}
 
 }  // namespace
 
@@ -163,13 +133,32 @@ std::string to_json(const Event& e) {
 }
 
 uint64_t record(Event event) noexcept {
-  const auto added = or_out_of_memory([&] { return Result(event_log().add(std::move(event))); });
+  const auto added = or_out_of_memory([&] { return Result(add(std::move(event))); });
   return added.ok() ? *added : 0;
 }
 
-std::vector<Event> events(uint64_t after) { return event_log().list(after); }
-void forget_details(uint64_t runtime) noexcept { event_log().forget_details(runtime); }
-Status write_events_to(const std::string& path) { return event_log().write_to(path); }
+std::vector<Event> events(uint64_t after) {
+  EventLog& log = process_wide<EventLog>();
+  const std::lock_guard lock(log.lock);
+  return {std::ranges::upper_bound(log.all, after, {}, &Event::id), log.all.end()};
+}
+
+void forget_details(uint64_t runtime) noexcept {
+  EventLog& log = process_wide<EventLog>();
+  const std::lock_guard lock(log.lock);
+  for (Event& e : log.all)
+    if (e.runtime == runtime) e.detail = nullptr;
+}
+
+Status write_events_to(const std::string& path) {
+  std::error_code none;
+  const std::string absolute = path.empty() ? path : std::filesystem::absolute(path, none).string();
+  if (!path.empty()) YARD_RETURN_IF_ERROR(append(absolute, ""));
+  EventLog& log = process_wide<EventLog>();
+  const std::lock_guard lock(log.lock);
+  log.path = absolute;
+  return {};
+}
 
 Actor::Actor(std::string who) : who_(std::move(who)), outer_(t_actor) {
   if (outer_ == nullptr) t_actor = this;

@@ -20,44 +20,32 @@ namespace {
 
 std::atomic<uint64_t> g_dropped{0};  // lines
 
-// Opens the pipe or terminal behind standard error again. The new descriptor can have O_NONBLOCK,
-// which would concern the program and other processes if it were set on standard error itself.
-File open_without_waiting() {
-  return File(::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-}
-
-// Returns 0 or an error, which is ETIMEDOUT if the write would have to wait. `again` is standard
-// error opened again, or nothing. A piece has at most PIPE_BUF bytes, which a pipe takes as a whole
-// when poll() says that it takes any.
-int write_now(const File& again, std::string_view piece) {
-  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
-  if (::send(STDERR_FILENO, piece.data(), piece.size(), kFlags) >= 0) return 0;
-  if (errno != ENOTSOCK) return errno == EAGAIN ? ETIMEDOUT : errno;
-  pollfd one{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&one, 1, 0) == 0) return ETIMEDOUT;
-  return write_all(again ? again.fd() : STDERR_FILENO, piece);
-}
-
 }  // namespace
 
 size_t write_some_lines(std::string_view lines) {
   struct stat info;
   if (::fstat(STDERR_FILENO, &info) != 0) return lines.size();
-  if (S_ISREG(info.st_mode)) {
-    write_all(STDERR_FILENO, lines);  // there is nowhere to report an error
-    return lines.size();
-  }
-  const bool can_wait = S_ISFIFO(info.st_mode) || ::isatty(STDERR_FILENO) != 0;
-  const File again = can_wait ? open_without_waiting() : File();
+  const bool is_file = S_ISREG(info.st_mode);
+  // Opens the pipe or terminal again, because O_NONBLOCK on standard error itself would concern the
+  // program and other processes.
+  const File own(is_file ? -1
+                         : ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   for (size_t done = 0; done < lines.size();) {
+    // A pipe that poll() calls writable takes PIPE_BUF bytes as a whole.
     std::string_view piece = lines.substr(done, PIPE_BUF);
     if (const size_t end = piece.rfind('\n'); end != piece.npos) piece = piece.substr(0, end + 1);
-    const int error = write_now(again, piece);
-    if (error == ETIMEDOUT) return done;
-    if (error != 0) break;
+    if (::send(STDERR_FILENO, piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+      if (errno == EAGAIN) return done;
+      if (errno != ENOTSOCK) break;
+      pollfd one{STDERR_FILENO, POLLOUT, 0};
+      if (::poll(&one, 1, 0) == 0) return done;
+      const int error = write_all(own ? own.fd() : STDERR_FILENO, piece);
+      if (error == ETIMEDOUT) return done;
+      if (error != 0) break;
+    }
     done += piece.size();
   }
-  return lines.size();
+  return lines.size();  // there is nowhere to report an error
 }
 
 void count_dropped_lines(std::string_view lines) noexcept {

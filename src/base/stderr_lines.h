@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines on standard error that never wait for whoever reads them: a pipe that nobody reads must not
-// stop the program.
+// Lines on standard error. Writing them never waits, because a pipe that nobody reads must not stop
+// the program.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,12 @@
 
 namespace yard::base {
 
-// Writes as much as standard error takes without waiting, in whole lines unless a line has more
-// than PIPE_BUF bytes. Returns the number of bytes written. If standard error is closed or broken,
-// that is all of them. Raises no signal.
+// Writes as many lines as standard error takes without waiting. Splits lines of more than PIPE_BUF
+// bytes. Returns the number of bytes written, or lines.size() if standard error is closed or broken.
 size_t write_some_lines(std::string_view lines);
 
-// Writes the lines. Those that would have to wait are dropped and counted, and a line with their
-// number comes before the next ones.
+// Drops and counts the lines that would have to wait, and writes their number before later lines.
 void write_or_drop_lines(std::string_view lines);
-// Counts the lines as dropped.
 void count_dropped_lines(std::string_view lines) noexcept;
 
 }  // namespace yard::base
