@@ -41,7 +41,7 @@ struct Extent {
 
 class Builder : public YAML::EventHandler {
  public:
-  Builder(YamlDocument& to, std::string_view text) : to_(to), text_(text) {}
+  explicit Builder(YamlDocument& to) : to_(to) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0)
@@ -56,7 +56,7 @@ class Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const YamlMark at = mark_of(mark);
     const auto it = anchors_.find(anchor);
-    if (it == anchors_.end()) return fail(at, "an alias inside what it stands for");
+    if (it == anchors_.end()) return fail(at, "an alias inside of its own anchor");
     YamlNode copy = it->second;
     if (stack_.size() + count(copy, at).depth > kMostYamlDepth) too_deep(at);
     copy.at = at;
@@ -93,9 +93,8 @@ class Builder : public YAML::EventHandler {
   struct Open {
     YamlNode node;
     YAML::anchor_t anchor = 0;
+    // Of a map: the last entry waits for its value, and its key was there already.
     bool has_key = false, repeated = false;
-    std::string key;
-    YamlMark key_at;
     std::unordered_map<std::string, YamlMark> keys;
   };
 
@@ -124,28 +123,10 @@ class Builder : public YAML::EventHandler {
     error(at, fmt::format("the tag {} is not valid here; expected no tag", excerpt(tag)));
   }
 
-  bool wants_key() const {
-    return !stack_.empty() && stack_.back().node.kind == YamlNode::Kind::kMap &&
-           !stack_.back().has_key;
-  }
-
-  // How many lists and maps are opened here, one right in the other.
-  size_t opened_at(const YAML::Mark& mark) const {
-    const std::string_view from = text_.substr(static_cast<size_t>(std::max(mark.pos, 0)));
-    const std::string_view brackets = from.substr(0, from.find_first_not_of("[{ \t\r\n"));
-    return static_cast<size_t>(
-        std::ranges::count_if(brackets, [](char c) { return c == '[' || c == '{'; }));
-  }
-
   void begin(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
              YAML::anchor_t anchor) {
     const YamlMark at = mark_of(mark);
     if (stack_.size() >= kMostYamlDepth) too_deep(at);
-    if (wants_key()) {
-      // The parser takes a list that is never closed for the key of something.
-      if (stack_.size() + opened_at(mark) > kMostYamlDepth) too_deep(at);
-      fail(at, fmt::format("{} is no key; expected text", to_string(kind)));
-    }
     check_tag(tag, at);
     Open& open = stack_.emplace_back();
     open.node.kind = kind, open.node.at = at, open.anchor = anchor;
@@ -177,31 +158,30 @@ class Builder : public YAML::EventHandler {
     if (into.node.kind == YamlNode::Kind::kList) {
       into.node.items.push_back(std::move(node));
     } else if (!into.has_key) {
-      take_key(into, node);
+      add_key(into, node);
     } else {
       into.has_key = false;
+      YamlEntry& entry = into.node.entries.back();
       // The parser gives a value that is missing the place where it gave up looking.
-      if (node.kind == YamlNode::Kind::kNull) node.at = into.key_at;
-      if (!into.repeated)
-        into.node.entries.push_back({std::move(into.key), into.key_at, std::move(node)});
+      if (node.kind == YamlNode::Kind::kNull) node.at = entry.key_at;
+      entry.value = std::move(node);
+      if (into.repeated) into.node.entries.pop_back();
     }
   }
 
-  void take_key(Open& into, YamlNode& node) {
+  void add_key(Open& into, YamlNode& node) {
     if (node.kind != YamlNode::Kind::kScalar)
-      fail(node.at, fmt::format("{} is no key; expected text", to_string(node.kind)));
+      fail(node.at, fmt::format("{} cannot be a key; expected text", to_string(node.kind)));
     into.has_key = true;
     const auto [it, is_new] = into.keys.emplace(node.text, node.at);
     into.repeated = !is_new;
     if (!is_new)
       error(node.at, fmt::format("the key {} is there already, in line {}; expected once",
                                  excerpt(node.text), it->second.line));
-    into.key = std::move(node.text);
-    into.key_at = node.at;
+    into.node.entries.push_back({std::move(node.text), node.at, {}});
   }
 
   YamlDocument& to_;
-  const std::string_view text_;
   std::vector<Open> stack_;
   std::map<YAML::anchor_t, YamlNode> anchors_;
   size_t nodes_ = 0;
@@ -209,13 +189,13 @@ class Builder : public YAML::EventHandler {
   bool beyond_limits_ = false;
 };
 
-// YAML has printable characters only. The parser gives some of the others a meaning of its own.
+// YAML has printable characters only. The parser gives a meaning of its own to some of the others.
 std::optional<YamlError> bad_character(std::string_view text) {
   YamlMark at{1, 1};
   for (size_t i = 0; i < text.size();) {
     const size_t n = utf8_length(text, i);
     const auto c = static_cast<unsigned char>(text[i]);
-    if (n == 0) return YamlError{at, "these bytes are no UTF-8; expected text"};
+    if (n == 0) return YamlError{at, "these bytes are not UTF-8; expected text"};
     if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f)
       return YamlError{
           at, fmt::format("the control character 0x{:02x} cannot stand here; expected text", c)};
@@ -226,9 +206,9 @@ std::optional<YamlError> bad_character(std::string_view text) {
   return std::nullopt;
 }
 
-// A bracket or quote that is not closed, or closed by another, in text where the parser failed in line `failed`. Brackets
-// inside of plain text open nothing. A bracket should be closed before a line that is not indented more than its own,
-// unless its own line begins with it.
+// Finds a bracket or quote that is not closed, or closed by another one, in text where the parser
+// failed in line `failed`. Brackets inside of plain text open nothing. A bracket should be closed
+// before a line that is not indented more than its own, unless its own line begins with it.
 std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
   struct Open {
     char bracket;
@@ -317,7 +297,7 @@ YamlDocument parse_yaml(std::string_view text) {
   if (const auto bad = bad_character(text)) return refuse(bad->at, bad->message);
   // A newline at the end of the text would end a quoted scalar for the parser.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
-  Builder builder(to, text);
+  Builder builder(to);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);
@@ -325,11 +305,11 @@ YamlDocument parse_yaml(std::string_view text) {
     }
   } catch (const Stop&) {
   } catch (const YAML::Exception& e) {
-    refuse(mark_of(e.mark), fmt::format("this is no YAML: {}", e.msg));
+    refuse(mark_of(e.mark), fmt::format("invalid YAML: {}", e.msg));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    refuse({1, 1}, fmt::format("this cannot be read as YAML: {}", exception_text(e)));
+    refuse({1, 1}, fmt::format("invalid YAML: {}", exception_text(e)));
   }
   if (!to.whole && !builder.beyond_limits())
     if (auto torn = unclosed(text, to.errors.back().at.line)) to.errors.back() = *std::move(torn);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads YAML, and so JSON, into a small tree with source positions: maps with text as keys, lists,
-// and scalars, which stay text. Aliases are copies. The cost of hostile text is bounded.
+// Reads YAML, and thus JSON, into a small tree with source positions: maps with text as keys, lists,
+// and scalars, which stay text. Aliases become copies. The cost of hostile text is bounded.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace yard::base {
 
-// Counted from 1, columns in characters.
+// Lines and columns count from 1, columns in characters.
 struct YamlMark {
   uint32_t line = 0, column = 0;
   bool operator==(const YamlMark&) const = default;
@@ -40,7 +40,7 @@ struct YamlEntry {
 
 const char* to_string(YamlNode::Kind kind) noexcept;
 
-// Long texts count as several values, and anchors and aliases as copies.
+// Long texts count as several values. Anchors and aliases count as copies.
 inline constexpr size_t kMostYamlBytes = 4 << 20, kMostYamlDepth = 64, kMostYamlValues = 200'000;
 
 struct YamlError {
@@ -51,17 +51,17 @@ struct YamlError {
 struct YamlDocument {
   YamlNode root;
   std::vector<YamlError> errors;
-  bool whole = true;  // it could be read to its end
+  bool whole = true;  // the text could be read to its end
 };
 
-// Throws nothing. Empty text has the root kNull.
+// The root of empty text is kNull.
 YamlDocument parse_yaml(std::string_view text);
 
-// Read plain scalars as decimal numbers, which may have a sign. `.inf` and `.nan` are numbers.
+// These read plain scalars as decimal numbers with or without a sign. `.inf` and `.nan` are numbers.
 std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept;
 std::optional<double> yaml_number(std::string_view text) noexcept;
 
-// A scalar that parse_yaml() reads back as the text, in quotes if `quoted` or if it needs them.
+// Writes text as a scalar, in quotes if `quoted` or if it needs them.
 std::string yaml_scalar(std::string_view text, bool quoted = false);
 
 }  // namespace yard::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML trees: places, duplicates, aliases, limits, and what is no YAML.
+// YAML trees: places, duplicates, aliases, limits, and what is not YAML.
 #include "base/yaml.h"
 
 #include <gmock/gmock.h>
@@ -67,13 +67,13 @@ TEST(Yaml, AKeyTwiceIsAnErrorAndTheFirstStays) {
   EXPECT_EQ(d.root.entries.size(), 2u);
 }
 
-TEST(Yaml, WhatIsNoYamlIsRefusedWithItsPlace) {
+TEST(Yaml, InvalidYamlIsRefusedWithItsPlace) {
   EXPECT_EQ(error("a: [1, 2\nb: 3\n"), "1:4: '[' is not closed; expected ']' before line 2");
   EXPECT_EQ(error("r:\n  - {a: 1, b: {c: 2}\n  - {a: 3}\n"),
             "2:5: '{' is not closed; expected '}' before line 3");
   EXPECT_EQ(error("r:\n  - {a: [1,\n  2], b: {c: 2}}\n  - {a: 3}\ns: {\na: [\n{b: 1}\n"),
             "5:4: '{' is not closed; expected '}' before line 6");
-  EXPECT_THAT(error("a: [1,\n2]\nb: c: d\n"), StartsWith("3:5: this is no YAML: "));
+  EXPECT_THAT(error("a: [1,\n2]\nb: c: d\n"), StartsWith("3:5: invalid YAML: "));
   EXPECT_EQ(error("{\n\"a\": [1, 2,\n\"b\": 3\n}\n"),
             "2:6: '[' is not closed; expected ']' before the '}' in line 4");
   EXPECT_EQ(error("a: [1, {b: 2]\n"),
@@ -82,21 +82,21 @@ TEST(Yaml, WhatIsNoYamlIsRefusedWithItsPlace) {
             "2:8: ''' is not closed; expected ''' before the end of the file");
   EXPECT_EQ(error("- {a: \"[\", b: 1}  # {\n- [2,\n"),
             "2:3: '[' is not closed; expected ']' before the end of the file");
-  EXPECT_THAT(error("a: b: c\n"), StartsWith("1:5: this is no YAML: "));
+  EXPECT_THAT(error("a: b: c\n"), StartsWith("1:5: invalid YAML: "));
   EXPECT_EQ(error("a: \"half a file\n"),
             "1:4: '\"' is not closed; expected '\"' before the end of the file");
-  EXPECT_THAT(error("a: *nobody\n"), StartsWith("1:4: this is no YAML: "));
-  EXPECT_THAT(error("\ta: 1\n"), HasSubstr("this is no YAML"));
+  EXPECT_THAT(error("a: *nobody\n"), StartsWith("1:4: invalid YAML: "));
+  EXPECT_THAT(error("\ta: 1\n"), HasSubstr("invalid YAML"));
   EXPECT_EQ(error("a: 1\n---\nb: 2\n"),
             "2:1: a second document begins here; expected one document");
-  EXPECT_EQ(error("[a]: 1\n"), "1:1: a list is no key; expected text");
-  EXPECT_EQ(error("a: 1\n~: 2\n"), "2:1: nothing is no key; expected text");
+  EXPECT_EQ(error("[a]: 1\n"), "1:1: a list cannot be a key; expected text");
+  EXPECT_EQ(error("a: 1\n~: 2\n"), "2:1: nothing cannot be a key; expected text");
   EXPECT_EQ(error("a: !thing 3\n"), "1:4: the tag \"!thing\" is not valid here; expected no tag");
-  EXPECT_EQ(error("a: &x [*x]\n"), "1:8: an alias inside what it stands for");
+  EXPECT_EQ(error("a: &x [*x]\n"), "1:8: an alias inside of its own anchor");
 }
 
 TEST(Yaml, BytesThatAreNoTextAreRefused) {
-  EXPECT_EQ(error("a: 1\nb: \xff\n"), "2:4: these bytes are no UTF-8; expected text");
+  EXPECT_EQ(error("a: 1\nb: \xff\n"), "2:4: these bytes are not UTF-8; expected text");
   EXPECT_EQ(error(std::string_view("a\0b", 3)),
             "1:2: the control character 0x00 cannot stand here; expected text");
   EXPECT_THAT(error("a: \x04"), HasSubstr("0x04"));
@@ -111,7 +111,7 @@ TEST(Yaml, LimitsHold) {
     for (int i = 0; i < 50000; ++i) never_closed += open;
     EXPECT_THAT(error(never_closed), HasSubstr("nested too deeply; expected at most 64")) << open;
   }
-  EXPECT_THAT(error("[[1, 2]: 3]"), HasSubstr("a list is no key"));
+  EXPECT_THAT(error("[[1, 2]: 3]"), HasSubstr("a list cannot be a key"));
   EXPECT_THAT(error(std::string(kMostYamlBytes + 1, ' ')),
               HasSubstr("4194305 bytes are too many; expected at most 4194304"));
   std::string list = "[";
