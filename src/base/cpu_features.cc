@@ -85,12 +85,4 @@ std::vector<std::string_view> known_cpu_features() {
   return names;
 }
 
-std::vector<std::string_view> cpu_features() {
-  std::vector<std::string_view> names;
-  for (const Feature& f : kFeatures)
-    if (process_wide<Processor>().has(f)) names.push_back(f.name);
-  std::ranges::sort(names);
-  return names;
-}
-
 }  // namespace yard::base

@@ -10,8 +10,6 @@ namespace yard::base {
 // Returns 1 if the feature is usable, 0 if it is not, and -1 for a name that no architecture has.
 int has_cpu_feature(std::string_view name) noexcept;
 
-// The usable features, sorted.
-std::vector<std::string_view> cpu_features();
 std::vector<std::string_view> known_cpu_features();
 
 }  // namespace yard::base

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -38,12 +37,10 @@ TEST(CpuFeatures, HasTheBaselineAndNothingOfTheOtherArchitecture) {
 #endif
 }
 
-TEST(CpuFeatures, ListsTheUsableOnesSorted) {
-  const auto names = cpu_features();
-  EXPECT_FALSE(names.empty());
-  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+TEST(CpuFeatures, ListsEachKnownOneOnce) {
+  const auto names = known_cpu_features();
   EXPECT_EQ(std::set<std::string_view>(names.begin(), names.end()).size(), names.size());
-  for (std::string_view n : names) EXPECT_EQ(has_cpu_feature(n), 1) << n;
+  for (std::string_view n : names) EXPECT_GE(has_cpu_feature(n), 0) << n;
 }
 
 // What the kernel lists is present and enabled: the same question asked elsewhere.

@@ -38,7 +38,8 @@ Status FileWatch::watch(std::vector<std::string> files, WatchHow how, bool start
   files_ = std::move(files), how_ = how, fresh_ = true;
   const uint64_t round = ++round_;
   lock.unlock();
-  Status posted = post(Clock::now(), round);
+  Status posted =
+      thread_.post_at(Clock::now(), [this, task_round = round]() mutable { look(task_round); });
   lock.lock();
   if (!posted.ok() && round_ == round) files_.clear();
   return posted;

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <link.h>
 
-#include <set>
+#include <map>
 #include <utility>
 
 #include "base/elf.h"
@@ -15,8 +15,8 @@
 namespace yard::base {
 namespace {
 
-// A path of the open file that nobody has used: the dynamic loader takes a name that it knows for
-// the same library, and descriptors are recycled. "/" and "/." are the bits of a random number.
+// Makes a path of the open file that nobody has used, because descriptors are reused and the dynamic
+// loader takes a known name for the same library. "/" and "/." are the bits of a random number.
 std::string new_name_of(const File& file) {
   std::string digits;
   for (uint64_t number = thread_random(); number > 0; number /= 2)
@@ -51,21 +51,10 @@ std::string what_pins(const File& file) {
          "it";
 }
 
-// The dynamic sections of open libraries. A library that is open twice is listed twice.
+// How often each library is open, by its dynamic section.
 struct OpenLibraries {
   Mutex lock{Rank::kLoader};
-  std::multiset<const void*> sections;
-
-  void add(const void* dynamic) {
-    const std::lock_guard hold(lock);
-    sections.insert(dynamic);
-  }
-  // Returns whether it is still open elsewhere.
-  bool remove(const void* dynamic) {
-    const std::lock_guard hold(lock);
-    if (const auto it = sections.find(dynamic); it != sections.end()) sections.erase(it);
-    return sections.contains(dynamic);
-  }
+  std::map<const void*, int> counts;
 };
 
 }  // namespace
@@ -84,7 +73,9 @@ Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string&
     return Status(Code::kInvalidArgument, std::move(text));
   }
   library.dynamic_ = dynamic_section(library.handle_);
-  process_wide<OpenLibraries>().add(library.dynamic_);
+  OpenLibraries& all = process_wide<OpenLibraries>();
+  const std::lock_guard lock(all.lock);
+  ++all.counts[library.dynamic_];
   return library;
 }
 
@@ -103,7 +94,10 @@ std::string DynamicLibrary::close() {
   if (handle_ == nullptr) return {};
   const OpeningLibrary gate;
   dlclose(std::exchange(handle_, nullptr));
-  const bool in_use = process_wide<OpenLibraries>().remove(dynamic_);
+  OpenLibraries& all = process_wide<OpenLibraries>();
+  std::unique_lock lock(all.lock);
+  const bool in_use = --all.counts[dynamic_] > 0;
+  lock.unlock();
   return !in_use && is_loaded(dynamic_) ? pinned_by_ : "";
 }
 
