@@ -18,7 +18,7 @@ Changes::Changes(Changes&&) noexcept = default;
 Changes& Changes::operator=(Changes&&) noexcept = default;
 
 namespace {
-// A step with what was read. Keeps the first error; apply() returns it.
+// Adds a step with what was read. Keeps the first error, which apply() returns.
 template <class Step, class T, class... Rest>
 void put(detail::ChangeList& list, Result<T> read, Rest... rest) {
   if (read.ok())

@@ -23,7 +23,7 @@ constexpr uint32_t kMaxItems = 65536;
 
 Status bad(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
 
-// Copies a struct up to its stated size; the rest is zero.
+// Copies a struct up to its stated size, and zeroes the rest.
 template <class T>
 Result<T> sized_copy(const T& from, size_t least, const char* what) {
   uint32_t size;
@@ -37,7 +37,7 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
   return to;
 }
 
-// Checks that the text is bounded UTF-8 without control characters. Null reads as empty.
+// Reads bounded UTF-8 without control characters. Null reads as empty.
 Status read_text(const char* from, const char* what, std::string& to) {
   to.clear();
   if (from == nullptr) return {};
@@ -63,18 +63,23 @@ Status read_name(const char* from, const char* what, std::string& to) {
   return {};
 }
 
-Status read_texts(const char* const* from, uint32_t count, const char* what,
-                  std::vector<std::string>& to) {
-  if (count > kMaxItems)
-    return bad(fmt::format("{}: count {} is beyond {}", what, count, kMaxItems));
-  if (count > 0 && from == nullptr)
-    return bad(fmt::format("{}: {} stated, none given", what, count));
-  to.resize(count);
-  for (uint32_t i = 0; i < count; ++i) YARD_RETURN_IF_ERROR(read_text(from[i], what, to[i]));
+Status check_list(const char* what, const void* list, uint32_t count, uint32_t most = kMaxItems) {
+  if (count > most)
+    return bad(fmt::format("{} {} stated, which is beyond reason; expected at most {}", count, what,
+                           most));
+  if (count > 0 && list == nullptr)
+    return bad(fmt::format("{} {} stated, none given", count, what));
   return {};
 }
 
-// A NULL-terminated list.
+Status read_reasons(const char* const* from, uint32_t count, std::vector<std::string>& to) {
+  YARD_RETURN_IF_ERROR(check_list("reasons", from, count));
+  to.resize(count);
+  for (uint32_t i = 0; i < count; ++i) YARD_RETURN_IF_ERROR(read_text(from[i], "a reason", to[i]));
+  return {};
+}
+
+// Reads a list that ends with NULL.
 Status read_fields(const char* const* from, const char* what, std::vector<std::string>& to) {
   to.clear();
   for (uint32_t i = 0; from != nullptr && from[i] != nullptr; ++i) {
@@ -105,8 +110,7 @@ Status check_limit(const yard_limit_t& l, const std::string& field) {
 }
 
 Status read_limits(const yard_kernel_t& d, Kernel& k) {
-  if (d.limit_count > kMaxItems || (d.limit_count > 0 && d.limits == nullptr))
-    return bad(fmt::format("{} limits stated, none given", d.limit_count));
+  YARD_RETURN_IF_ERROR(check_list("limits", d.limits, d.limit_count));
   k.limits.assign(d.limits, d.limits + d.limit_count);
   for (yard_limit_t& l : k.limits) {
     std::string field;
@@ -203,10 +207,7 @@ Status read_param(const yard_param_t& d, op::ParamText& to) {
 }
 
 Status read_params(const yard_kernel_t& d, Kernel& k) {
-  if (d.param_count > YARD_MAX_ARGS)
-    return bad(fmt::format("{} parameters: expected at most {}", d.param_count, YARD_MAX_ARGS));
-  if (d.param_count > 0 && d.params == nullptr)
-    return bad(fmt::format("{} parameters stated, none given", d.param_count));
+  YARD_RETURN_IF_ERROR(check_list("parameters", d.params, d.param_count, YARD_MAX_ARGS));
   for (uint32_t i = 0; i < d.param_count; ++i) {
     if (d.params[i] == nullptr) return bad(fmt::format("parameter {} is NULL", i));
     YARD_ASSIGN_OR_RETURN(auto param,
@@ -235,7 +236,7 @@ Status read_kernel_body(const yard_kernel_t& d, const char* only_backend, Kernel
   YARD_RETURN_IF_ERROR(read_limits(d, k));
   YARD_RETURN_IF_ERROR(read_fields(d.verify_reads, "verify_reads", k.verify_reads));
   YARD_RETURN_IF_ERROR(read_fields(d.cost_reads, "cost_reads", k.cost_reads));
-  YARD_RETURN_IF_ERROR(read_texts(d.reasons, d.reason_count, "its reasons", k.reasons));
+  YARD_RETURN_IF_ERROR(read_reasons(d.reasons, d.reason_count, k.reasons));
   if (d.run == nullptr) return bad("it has no run function");
   if (d.kind < YARD_KIND_DEFAULT || d.kind > YARD_KIND_REFERENCE)
     return bad(fmt::format("kind {} is none of default (1), vendor (2), reference (3)", d.kind));
@@ -253,7 +254,7 @@ Status read_backend_body(const yard_backend_t& d, Backend& b) {
   YARD_RETURN_IF_ERROR(read_text(d.vendor, "its vendor", b.vendor));
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", b.summary));
   YARD_RETURN_IF_ERROR(read_text(d.env, "its switch variable", b.env));
-  YARD_RETURN_IF_ERROR(read_texts(d.reasons, d.reason_count, "its reasons", b.reasons));
+  YARD_RETURN_IF_ERROR(read_reasons(d.reasons, d.reason_count, b.reasons));
   if (d.enable < YARD_ENABLE_AUTO || d.enable > YARD_ENABLE_OFF)
     return bad(fmt::format("enable {} is none of auto (0), on (1), off (2)", d.enable));
   if (d.device_type < 0 || d.device_type > 31)
@@ -277,17 +278,16 @@ Status read_function_body(const yard_function_t& d, const char* only_backend, Fu
     return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
   if (d.priority < -1000 || d.priority > 1000)
     return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
-  return read_texts(d.reasons, d.reason_count, "its reasons", f.reasons);
+  return read_reasons(d.reasons, d.reason_count, f.reasons);
 }
 
 // Appends a step for each descriptor of a list.
 template <class Add, class D, class Read>
 Status read_list(const char* what, const D* const* list, uint32_t count, std::vector<Step>& steps,
                  const Read& read) {
-  if (count > kMaxItems || (count > 0 && list == nullptr))
-    return bad("a count is stated for a list that is not there, or is beyond reason");
+  YARD_RETURN_IF_ERROR(check_list(what, list, count));
   for (uint32_t i = 0; i < count; ++i) {
-    if (list[i] == nullptr) return bad(fmt::format("{} {} of its list is NULL", what, i));
+    if (list[i] == nullptr) return bad(fmt::format("number {} of its {} is NULL", i, what));
     YARD_ASSIGN_OR_RETURN(auto record, read(*list[i]));
     steps.push_back(Add{std::move(record)});
   }
@@ -311,9 +311,8 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
                     op->name));
   op->schema = op::to_string(op->program->schema());
   YARD_RETURN_IF_ERROR(read_text(d.summary, "the summary of an op", op->summary));
-  if (d.tolerance_count > kMaxItems || (d.tolerance_count > 0 && d.tolerances == nullptr))
-    return bad(
-        fmt::format("op '{}': {} tolerances stated, none given", op->name, d.tolerance_count));
+  if (Status s = check_list("tolerances", d.tolerances, d.tolerance_count); !s)
+    return std::move(s).note(fmt::format("in op '{}'", op->name));
   op->tolerances.assign(d.tolerances, d.tolerances + d.tolerance_count);
   for (const yard_tolerance_t& t : op->tolerances)
     if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4 ||
@@ -391,17 +390,17 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
   const size_t first = steps.size();
   const auto read_all = [&]() -> Status {
     YARD_RETURN_IF_ERROR(
-        read_list<AddBackend>("backend", d.backends, d.backend_count, steps,
+        read_list<AddBackend>("backends", d.backends, d.backend_count, steps,
                               [&](const yard_backend_t& b) { return read_backend(b, keep); }));
     const char* const only =
         d.backend_count == 1 ? std::get<AddBackend>(steps[first]).backend->name.c_str() : nullptr;
-    YARD_RETURN_IF_ERROR(read_list<AddOp>("op", d.ops, d.op_count, steps,
+    YARD_RETURN_IF_ERROR(read_list<AddOp>("ops", d.ops, d.op_count, steps,
                                           [&](const yard_op_t& o) { return read_op(o, keep); }));
     YARD_RETURN_IF_ERROR(
-        read_list<AddKernel>("kernel", d.kernels, d.kernel_count, steps,
+        read_list<AddKernel>("kernels", d.kernels, d.kernel_count, steps,
                              [&](const yard_kernel_t& k) { return read_kernel(k, keep, only); }));
     return read_list<AddFunction>(
-        "function", d.functions, d.function_count, steps,
+        "functions", d.functions, d.function_count, steps,
         [&](const yard_function_t& f) { return read_function(f, keep, only); });
   };
   if (Status s = read_all(); !s) return std::move(s).note("in plugin '" + name + "'");

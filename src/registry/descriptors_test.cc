@@ -194,10 +194,10 @@ TEST(Lists, CountsWithoutListsAndCountsBeyondReason) {
     EXPECT_THAT(why(d), HasSubstr("limits stated"));
     d = full_kernel();
     d.reasons = nullptr, d.reason_count = count;
-    EXPECT_THAT(why(d), HasSubstr("its reasons"));
+    EXPECT_THAT(why(d), HasSubstr("reasons stated"));
     yard_backend_t b = backend_of("acme");
     b.reason_count = count;
-    EXPECT_THAT(why(b), HasSubstr("its reasons"));
+    EXPECT_THAT(why(b), HasSubstr("reasons stated"));
     yard_op_t o = op_of(kNorm);
     o.tolerance_count = count;
     EXPECT_THAT(why(o), HasSubstr("tolerances stated"));

@@ -14,19 +14,19 @@
 namespace yard::registry {
 namespace {
 
+void add(std::string& to, std::string_view difference) {
+  (to += to.empty() ? "" : ", ") += difference;
+}
+
 template <class T>
 void compare(std::string& to, const char* what, const T& a, const T& b) {
   if (a == b) return;
-  if (!to.empty()) to += ", ";
   if constexpr (std::is_same_v<T, std::string>)
-    to += fmt::format("{} '{}' and '{}'", what, a, b);
+    add(to, fmt::format("{} '{}' and '{}'", what, a, b));
+  else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>)
+    add(to, fmt::format("{} {} and {}", what, a, b));
   else
-    to += fmt::format("{} {} and {}", what, a, b);
-}
-
-// The same for what has no text: functions, tables.
-void note_if(std::string& to, bool differs, const char* what) {
-  if (differs) to += (to.empty() ? "different " : ", different ") + std::string(what);
+    add(to, fmt::format("different {}", what));
 }
 
 }  // namespace
@@ -42,8 +42,8 @@ std::string difference(const Backend& a, const Backend& b) {
   const auto functions = [](const yard_backend_t& x) {
     return std::tuple(x.probe, x.quiesce, x.reset, x.capture, x.self);
   };
-  note_if(d, functions(a.d) != functions(b.d), "functions");
-  note_if(d, a.reasons != b.reasons, "reason texts");
+  compare(d, "functions", functions(a.d), functions(b.d));
+  compare(d, "reason texts", a.reasons, b.reasons);
   return d;
 }
 
@@ -57,20 +57,20 @@ std::string difference(const Kernel& a, const Kernel& b) {
   compare(d, "summary", a.summary, b.summary);
   compare(d, "typed signature", a.typed_signature, b.typed_signature);
   const auto parts = [](const yard_limit_t& l) { return std::tuple(l.kind, l.field, l.a, l.b); };
-  note_if(d, !std::ranges::equal(a.limits, b.limits, {}, parts, parts), "limits");
+  if (!std::ranges::equal(a.limits, b.limits, {}, parts, parts)) add(d, "different limits");
   const auto functions = [](const yard_kernel_t& x) {
     return std::tuple(x.run, x.typed, x.self, x.verify, x.cost, x.workspace, x.create, x.load,
                       x.prepare, x.trace, x.destroy, x.state_bytes);
   };
-  note_if(d, functions(a.d) != functions(b.d), "functions");
-  note_if(d, !std::ranges::equal(a.params, b.params, op::same), "parameters of its own");
+  compare(d, "functions", functions(a.d), functions(b.d));
+  if (!std::ranges::equal(a.params, b.params, op::same)) add(d, "different parameters of its own");
   compare(d, "options", a.options_text, b.options_text);
   compare(d, "weights", a.weights_text, b.weights_text);
   const auto reads = [](const Kernel& k) {
     return std::tie(k.verify_reads, k.cost_reads, k.state_fields, k.reads_all);
   };
-  note_if(d, reads(a) != reads(b), "fields read");
-  note_if(d, a.reasons != b.reasons, "reason texts");
+  compare(d, "fields read", reads(a), reads(b));
+  compare(d, "reason texts", a.reasons, b.reasons);
   return d;
 }
 
@@ -82,8 +82,8 @@ std::string difference(const Function& a, const Function& b) {
   const auto functions = [](const yard_function_t& x) {
     return std::tuple(x.function, x.verify, x.self, x.samples);
   };
-  note_if(d, functions(a.d) != functions(b.d), "functions");
-  note_if(d, a.reasons != b.reasons, "reason texts");
+  compare(d, "functions", functions(a.d), functions(b.d));
+  compare(d, "reason texts", a.reasons, b.reasons);
   return d;
 }
 
@@ -94,25 +94,20 @@ std::string difference(const Op& a, const Op& b) {
   const auto functions = [](const yard_op_t& x) {
     return std::tuple(x.infer, x.magnitude, x.self);
   };
-  note_if(d, functions(a.d) != functions(b.d), "functions");
+  compare(d, "functions", functions(a.d), functions(b.d));
   const auto numbers = [](const yard_tolerance_t& t) {
     return std::tuple(t.dtype, t.input, t.rtol, t.atol);
   };
-  note_if(d, !std::ranges::equal(a.tolerances, b.tolerances, {}, numbers, numbers), "tolerances");
+  if (!std::ranges::equal(a.tolerances, b.tolerances, {}, numbers, numbers))
+    add(d, "different tolerances");
   return d;
 }
 
 std::string fill_in(std::string_view text, const int64_t figures[3]) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '{' && i + 2 < text.size() && text[i + 2] == '}' && text[i + 1] >= '0' &&
-        text[i + 1] <= '2') {
-      out += std::to_string(figures[text[i + 1] - '0']);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
+  std::string out(text);
+  for (const char* const mark : {"{0}", "{1}", "{2}"})
+    for (size_t at = 0; (at = out.find(mark, at)) != out.npos;)
+      out.replace(at, 3, std::to_string(figures[mark[1] - '0']));
   return out;
 }
 
@@ -144,7 +139,7 @@ const DeviceProbe& Backend::probe(Device device, const yard_host_t* host) const 
   }
   if (code != YARD_OK && made->text.empty() && made->why.reason == YARD_REASON_NONE)
     made->text = fmt::format("its probe returned {} and gave no reason", code);
-  // Another thread may have been first.
+  // Another thread may have been faster.
   return probes->find_or_append(std::move(made),
                                 [](const auto& a, const auto& b) { return a.device == b.device; });
 }
@@ -163,7 +158,7 @@ Status resolve_params(Kernel& k, const op::Program& program) {
   return {};
 }
 
-// How the signature of a typed entry differs from that of the kernel's parameters. Empty if it does not.
+// How the signature of a typed entry differs from that of the kernel's parameters, or nothing.
 std::string signature_mismatch(const Kernel& k, const op::Program& program) {
   const std::string_view found = k.typed_signature;
   const std::string_view expected = k.map != nullptr ? k.map->signature : program.signature();
