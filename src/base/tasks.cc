@@ -228,21 +228,15 @@ void run_due_at_call() noexcept {
   if (!failed.ok()) log(LogLevel::kError, "base", failed.message());
 }
 
-// Counts functions that end_on_own_thread() was given and that have not returned. The lock is that
-// of Enders.
-struct Ends : std::enable_shared_from_this<Ends> {
-  size_t left = 0;
-};
-
 namespace {
 
-thread_local Ends* t_ends = nullptr;  // counts what this thread gives
+thread_local EndTogether* t_together = nullptr;  // the outermost
 
 // The threads that run what end_on_own_thread() is given. They end when nothing is waiting.
 struct Enders {
   struct Item {
     std::function<void()> end;
-    std::shared_ptr<Ends> ends;
+    std::shared_ptr<size_t> left;  // of EndTogether, under the lock
   };
   Mutex lock{Rank::kTasks};
   Condition changed;
@@ -285,17 +279,15 @@ struct Enders {
     // The function may end the thread, so this is done by a destructor.
     struct Running {
       Enders& all;
-      Ends& ends;
+      size_t& left;
       bool returned = false;
       ~Running() {
-        t_ends = nullptr;
         const std::lock_guard l(all.lock);
-        --ends.left;
+        --left;
         if (!returned) --all.threads, all.start_thread_if_needed().ignore();
         all.changed.notify_all();
       }
-    } now{*this, *item.ends};
-    t_ends = item.ends.get();
+    } now{*this, *item.left};
     try {
       item.end();
     } catch (...) {
@@ -309,28 +301,30 @@ struct Enders {
 
 }  // namespace
 
-EndTogether::EndTogether() noexcept : outer_(t_ends) {
-  if (outer_ == nullptr) or_out_of_memory([&] { ends_ = std::make_shared<Ends>(); }).ignore();
-  if (ends_ != nullptr) t_ends = ends_.get();
+EndTogether::EndTogether() noexcept : outer_(t_together) {
+  if (outer_ != nullptr) return;
+  or_out_of_memory([&] { left_ = std::make_shared<size_t>(0); }).ignore();
+  t_together = this;
 }
 EndTogether::~EndTogether() {
-  t_ends = outer_;
-  if (ends_.use_count() <= 1 || inside_call()) return;  // functions that have not returned share it
+  t_together = outer_;
+  if (left_.use_count() <= 1 || inside_call()) return;  // nothing that has not returned shares it
   Enders& all = process_wide<Enders>();
   std::unique_lock l(all.lock);
-  all.changed.wait_for(l, kLongestEnd, [&] { return ends_->left == 0; });
+  all.changed.wait_for(l, kLongestEnd, [&] { return *left_ == 0; });
 }
 
 void end_on_own_thread(std::function<void()> end) noexcept {
   const EndTogether together;
   const Status posted = or_out_of_memory([&]() -> Status {
-    if (t_ends == nullptr) return Status::out_of_memory();
+    const auto& left = t_together->left_;
+    if (left == nullptr) return Status::out_of_memory();
     Enders& all = process_wide<Enders>();
     const std::lock_guard l(all.lock);
-    all.waiting.push_back({end, t_ends->shared_from_this()});
+    all.waiting.push_back({end, left});
     Status started = all.start_thread_if_needed();
     if (started.ok())
-      ++t_ends->left;
+      ++*left;
     else
       all.waiting.pop_back();
     return started;

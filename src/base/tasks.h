@@ -61,8 +61,6 @@ void run_due_at_call() noexcept;
 void end_on_own_thread(std::function<void()> end) noexcept;
 inline constexpr size_t kMostHangingEnds = 16;
 
-struct Ends;
-
 // While it lives, end_on_own_thread() does not wait on this thread. Its destructor waits for all of
 // them together, up to a second, but not inside of a call.
 class EndTogether {
@@ -72,8 +70,10 @@ class EndTogether {
   EndTogether& operator=(EndTogether&&) = delete;
 
  private:
-  std::shared_ptr<Ends> ends_;
-  Ends* outer_;
+  friend void end_on_own_thread(std::function<void()> end) noexcept;
+  std::shared_ptr<size_t>
+      left_;  // counts functions that have not returned; null if `outer_` counts
+  EndTogether* const outer_;
 };
 
 }  // namespace yard::base
