@@ -26,19 +26,6 @@ YamlMark mark_of(const YAML::Mark& m) {
   return {static_cast<uint32_t>(m.line + 1), static_cast<uint32_t>(m.column + 1)};
 }
 
-struct Extent {
-  size_t nodes, depth = 1;
-
-  explicit Extent(const YamlNode& n) : nodes(1 + n.text.size() / 64) {
-    for (const YamlNode& item : n.items) add(Extent(item));
-    for (const YamlEntry& e : n.entries) add(Extent(e.value));
-  }
-  void add(const Extent& inner) {
-    nodes += inner.nodes;
-    depth = std::max(depth, inner.depth + 1);
-  }
-};
-
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(YamlDocument& to) : to_(to) {}
@@ -56,9 +43,9 @@ class Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const YamlMark at = mark_of(mark);
     const auto it = anchors_.find(anchor);
-    if (it == anchors_.end()) return fail(at, "an alias inside of its own anchor");
+    if (it == anchors_.end()) return fail(at, "this alias names a value that contains it");
     YamlNode copy = it->second;
-    if (stack_.size() + count(copy, at).depth > kMostYamlDepth) too_deep(at);
+    if (stack_.size() + count(copy, at) > kMostYamlDepth) too_deep(at);
     copy.at = at;
     attach(std::move(copy));
   }
@@ -108,14 +95,17 @@ class Builder : public YAML::EventHandler {
     fail(at, fmt::format("nested too deeply; expected at most {} levels", kMostYamlDepth));
   }
 
-  Extent count(const YamlNode& node, YamlMark at) {
-    const Extent extent(node);
-    nodes_ += extent.nodes;
+  // Counts a node that is read or copied at a place, and returns its depth.
+  size_t count(const YamlNode& node, YamlMark at) {
+    nodes_ += 1 + node.text.size() / 64;
     beyond_limits_ = nodes_ > kMostYamlValues;
     if (beyond_limits_)
       fail(at, fmt::format("too large; expected at most {} values, aliases counted as copies",
                            kMostYamlValues));
-    return extent;
+    size_t depth = 0;
+    for (const YamlNode& item : node.items) depth = std::max(depth, count(item, at));
+    for (const YamlEntry& e : node.entries) depth = std::max(depth, count(e.value, at));
+    return depth + 1;
   }
 
   void check_tag(const std::string& tag, YamlMark at) {
@@ -189,7 +179,7 @@ class Builder : public YAML::EventHandler {
   bool beyond_limits_ = false;
 };
 
-// YAML has printable characters only. The parser gives a meaning of its own to some of the others.
+// YAML allows printable characters only. The parser gives a special meaning to some others.
 std::optional<YamlError> bad_character(std::string_view text) {
   YamlMark at{1, 1};
   for (size_t i = 0; i < text.size();) {
@@ -207,8 +197,7 @@ std::optional<YamlError> bad_character(std::string_view text) {
 }
 
 // Finds a bracket or quote that is not closed, or closed by another one, in text where the parser
-// failed in line `failed`. Brackets inside of plain text open nothing. A bracket should be closed
-// before a line that is not indented more than its own, unless its own line begins with it.
+// failed in line `failed`. Brackets inside of plain text open nothing.
 std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
   struct Open {
     char bracket;
@@ -222,40 +211,33 @@ std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
   };
   std::vector<Open> open;
   std::optional<Open> quote;
-  std::optional<YamlError> torn;
-  uint32_t indent = 0, outer = 0;  // of the line, and of the line of the outermost bracket
+  size_t torn = 0;  // open brackets that were opened before line `failed`
   YamlMark at{1, 0};
   bool begins = true, blank = true;  // a value may begin here; the character before is a blank
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     ++at.column;
-    if (c == '\n') ++at.line, at.column = indent = 0;
-    if (indent == 0 && !is_blank(c)) {
-      indent = at.column;
-      const bool closes = c == ']' || c == '}' || c == '#';
-      if (!open.empty() && !quote && !torn && !closes && indent <= outer &&
-          open[0].at.column != outer)
-        torn = error(open.back(), fmt::format(" before line {}", at.line));
+    if (c == '\n') {
+      ++at.line, at.column = 0;
+      if (at.line == failed) torn = open.size();
     }
-    if (torn && at.line >= failed) return torn;
     if (quote) {
       if (c == quote->bracket) quote.reset(), begins = blank = false;
       if (c == '\\' && quote && quote->bracket == '"' && i + 1 < text.size() && text[i + 1] != '\n')
         ++i, ++at.column;
     } else if (is_blank(c)) {
-      blank = true, begins = begins || (c == '\n' && open.empty());
+      blank = true, begins = begins || c == '\n';
     } else if (c == '#' && blank) {
       i = std::min(text.find('\n', i), text.size()) - 1;
     } else if (begins && (c == '"' || c == '\'')) {
       quote = {c, at};
     } else if (begins && (c == '[' || c == '{')) {
-      if (open.empty()) outer = indent;
       open.push_back({c, at}), blank = false;
     } else if ((c == ']' || c == '}') && !open.empty()) {
       if (close_of(open.back().bracket) != c)
         return error(open.back(), fmt::format(" before the '{}' in line {}", c, at.line));
       open.pop_back(), begins = blank = false;
-      if (open.empty()) torn.reset();
+      torn = std::min(torn, open.size());
     } else {
       // Indicators are followed by a blank, except in a list or map in brackets.
       const bool last = i + 1 == text.size() || is_blank(text[i + 1]);
@@ -264,8 +246,8 @@ std::optional<YamlError> unclosed(std::string_view text, uint32_t failed) {
       blank = false;
     }
   }
-  if (torn) return torn;
-  if (quote) open = {*quote};
+  if (torn > 0) return error(open[torn - 1], fmt::format(" before line {}", failed));
+  if (quote) open.push_back(*quote);
   if (open.empty()) return std::nullopt;
   return error(open.back(), " before the end of the file");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads YAML, and thus JSON, into a small tree with source positions: maps with text as keys, lists,
-// and scalars, which stay text. Aliases become copies. The cost of hostile text is bounded.
+// Reads YAML, and thus JSON, into a small tree with source positions: maps with text as keys,
+// lists, and scalars, which stay text. Aliases become copies. The cost of hostile text is bounded.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,8 @@ struct YamlDocument {
 // The root of empty text is kNull.
 YamlDocument parse_yaml(std::string_view text);
 
-// These read plain scalars as decimal numbers with or without a sign. `.inf` and `.nan` are numbers.
+// These read plain scalars as decimal numbers with or without a sign. `.inf` and `.nan` are
+// numbers.
 std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept;
 std::optional<double> yaml_number(std::string_view text) noexcept;
 

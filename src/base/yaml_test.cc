@@ -72,7 +72,7 @@ TEST(Yaml, InvalidYamlIsRefusedWithItsPlace) {
   EXPECT_EQ(error("r:\n  - {a: 1, b: {c: 2}\n  - {a: 3}\n"),
             "2:5: '{' is not closed; expected '}' before line 3");
   EXPECT_EQ(error("r:\n  - {a: [1,\n  2], b: {c: 2}}\n  - {a: 3}\ns: {\na: [\n{b: 1}\n"),
-            "5:4: '{' is not closed; expected '}' before line 6");
+            "6:4: '[' is not closed; expected ']' before line 7");
   EXPECT_THAT(error("a: [1,\n2]\nb: c: d\n"), StartsWith("3:5: invalid YAML: "));
   EXPECT_EQ(error("{\n\"a\": [1, 2,\n\"b\": 3\n}\n"),
             "2:6: '[' is not closed; expected ']' before the '}' in line 4");
@@ -92,7 +92,7 @@ TEST(Yaml, InvalidYamlIsRefusedWithItsPlace) {
   EXPECT_EQ(error("[a]: 1\n"), "1:1: a list cannot be a key; expected text");
   EXPECT_EQ(error("a: 1\n~: 2\n"), "2:1: nothing cannot be a key; expected text");
   EXPECT_EQ(error("a: !thing 3\n"), "1:4: the tag \"!thing\" is not valid here; expected no tag");
-  EXPECT_EQ(error("a: &x [*x]\n"), "1:8: an alias inside of its own anchor");
+  EXPECT_EQ(error("a: &x [*x]\n"), "1:8: this alias names a value that contains it");
 }
 
 TEST(Yaml, BytesThatAreNoTextAreRefused) {
