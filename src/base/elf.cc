@@ -23,7 +23,7 @@ constexpr int kMachine = EM_AARCH64;
 
 constexpr uint64_t kMostSegments = 256, kMostSections = 65280, kLargestSegment = 1 << 20;
 constexpr uint64_t kLargestRead = 64 << 20;                  // at once
-constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // of the dynamic segment
+constexpr uint64_t kMostTexts = 1024, kLongestName = 16384;  // in the dynamic segment
 
 class Reader {
  public:
@@ -58,7 +58,7 @@ class Reader {
   bool inside(uint64_t offset, uint64_t length) const {
     return offset <= size_ && length <= size_ - offset;
   }
-  // Empty if they are not in the file, or too many.
+  // Returns nothing if the file does not hold all of them, or if they are too many.
   template <class T>
   std::vector<T> get(uint64_t offset, uint64_t count) const {
     if (count == 0 || count > kLargestRead / sizeof(T) || !inside(offset, count * sizeof(T)))
@@ -135,7 +135,7 @@ class Reader {
     return true;
   }
 
-  // The place in the file that is mapped to this address.
+  // The place in the file that is mapped to the address.
   std::optional<uint64_t> offset_of(uint64_t address, uint64_t size) const {
     for (const Elf64_Phdr& l : segments_)
       if (l.p_type == PT_LOAD && address >= l.p_vaddr && address - l.p_vaddr <= l.p_filesz &&
@@ -151,35 +151,30 @@ class Reader {
     // The dynamic loader reads the table from memory, so the file must have it at the same place.
     if (offset_of(p.p_vaddr, p.p_filesz) != p.p_offset)
       return damaged("its dynamic segment is in no segment that is loaded");
-    std::vector<std::pair<std::vector<std::string>*, uint64_t>> texts;
-    uint64_t strings = 0, strings_size = 0;
-    for (const Elf64_Dyn& d : get<Elf64_Dyn>(p.p_offset, p.p_filesz / sizeof(Elf64_Dyn))) {
-      if (d.d_tag == DT_NULL) return read_texts(texts, strings, strings_size);
-      if (d.d_tag == DT_NEEDED || d.d_tag == DT_FILTER || d.d_tag == DT_AUXILIARY)
-        texts.emplace_back(&to_.needed, d.d_un.d_val);
-      if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
-        texts.emplace_back(&to_.run_paths, d.d_un.d_val);
+    auto table = get<Elf64_Dyn>(p.p_offset, p.p_filesz / sizeof(Elf64_Dyn));
+    const auto end = std::ranges::find(table, DT_NULL, &Elf64_Dyn::d_tag);
+    if (end == table.end()) return damaged("its dynamic segment has no end");
+    table.erase(end, table.end());
+    uint64_t strings = 0, size = 0, flags = 0;
+    for (const Elf64_Dyn& d : table) {
       if (d.d_tag == DT_STRTAB) strings = d.d_un.d_ptr;
-      if (d.d_tag == DT_STRSZ) strings_size = d.d_un.d_val;
-      if (d.d_tag != DT_FLAGS_1) continue;
-      to_.never_unloads = (d.d_un.d_val & DF_1_NODELETE) != 0;
-      if ((d.d_un.d_val & DF_1_PIE) != 0)
-        return fail(PluginReason::kNotALibrary, "it is a program");
+      if (d.d_tag == DT_STRSZ) size = d.d_un.d_val;
+      if (d.d_tag == DT_FLAGS_1) flags |= d.d_un.d_val;
     }
-    return damaged("its dynamic segment has no end");
-  }
-
-  // Reads texts of the dynamic segment, given by where they begin in its string table.
-  bool read_texts(const std::vector<std::pair<std::vector<std::string>*, uint64_t>>& texts,
-                  uint64_t address, uint64_t size) {
-    if (texts.size() > kMostTexts)
-      return damaged(fmt::format("it needs {} libraries", texts.size()));
-    const auto table = offset_of(address, size);
-    for (const auto& [to, at] : texts) {
+    if ((flags & DF_1_PIE) != 0) return fail(PluginReason::kNotALibrary, "it is a program");
+    to_.never_unloads = (flags & DF_1_NODELETE) != 0;
+    const auto text_table = offset_of(strings, size);
+    for (const auto& [tag, value] : table) {
+      const bool needed = tag == DT_NEEDED || tag == DT_FILTER || tag == DT_AUXILIARY;
+      if (!needed && tag != DT_RPATH && tag != DT_RUNPATH) continue;
+      const uint64_t at = value.d_val;
       std::optional<std::string> text;
-      if (table && at < size) text = text_at(*table + at, std::min(size - at, kLongestName));
+      if (text_table && at < size)
+        text = text_at(*text_table + at, std::min(size - at, kLongestName));
       if (!text) return damaged("the name of a library it needs, or its run path, cannot be read");
-      to->push_back(*std::move(text));
+      if (to_.needed.size() + to_.run_paths.size() == kMostTexts)
+        return damaged(fmt::format("it needs more than {} libraries", kMostTexts));
+      (needed ? to_.needed : to_.run_paths).push_back(*std::move(text));
     }
     return true;
   }

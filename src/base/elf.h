@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a shared library without running its code: whether this process can map it, its notes, the
-// libraries that it needs and where it looks for them. Files are untrusted. They are not mapped, so
-// that a file that is truncated meanwhile is an error and not a signal.
+// libraries that it needs and where it looks for them. Files are untrusted. They are read and not
+// mapped, so that truncating a file meanwhile causes an error and not a signal.
 #pragma once
 
 #include <yard/plugins.h>
@@ -18,16 +18,16 @@ namespace yard::base {
 struct ElfReading {
   PluginReason problem = PluginReason::kNone;
   std::string detail;                  // of the problem
-  std::vector<std::string> notes;      // texts of the matching notes, without NULs at their ends
+  std::vector<std::string> notes;      // texts of the matching notes
   bool never_unloads = false;          // DF_1_NODELETE
-  std::vector<std::string> needed;     // libraries that are loaded with it, as it names them
+  std::vector<std::string> needed;     // names of the libraries that it loads
   std::vector<std::string> run_paths;  // RPATH and RUNPATH: lists of folders, separated by ':'
 };
 
-// Reads the notes of an owner and type. All that the dynamic loader will map must be in the file.
+// Reads the notes of an owner and type. What the dynamic loader would map must be in the file.
 ElfReading read_elf(const File& file, std::string_view owner, uint32_t type);
 
-// Up to `most` symbols of a library that keep it from being unloaded (STB_GNU_UNIQUE).
+// At most `most` symbols that keep the library from being unloaded (STB_GNU_UNIQUE).
 std::vector<std::string> unique_symbols(const File& file, size_t most);
 
 }  // namespace yard::base

@@ -15,8 +15,9 @@
 namespace yard::base {
 namespace {
 
-// Makes a path of the open file that nobody has used, because descriptors are reused and the dynamic
-// loader takes a known name for the same library. "/" and "/." are the bits of a random number.
+// Makes a path of the open file that nobody has used, because descriptors are reused and the
+// dynamic loader takes a known name for the same library. "/" and "/." are the bits of a random
+// number.
 std::string new_name_of(const File& file) {
   std::string digits;
   for (uint64_t number = thread_random(); number > 0; number /= 2)
@@ -24,20 +25,12 @@ std::string new_name_of(const File& file) {
   return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
 }
 
-const void* dynamic_section(void* handle) {
+// The dynamic section of the library that is loaded at an address, or null.
+const void* section_of(const void* address) {
+  Dl_info info;
   struct link_map* map = nullptr;
-  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr ? map->l_ld : nullptr;
-}
-
-bool is_loaded(const void* dynamic) {
-  const auto look = [](struct dl_phdr_info* info, size_t, void* section) {
-    for (int i = 0; i < info->dlpi_phnum; ++i)
-      if (info->dlpi_phdr[i].p_type == PT_DYNAMIC &&
-          reinterpret_cast<void*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr) == section)
-        return 1;
-    return 0;
-  };
-  return dl_iterate_phdr(look, const_cast<void*>(dynamic)) != 0;
+  const int found = dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP);
+  return found != 0 && map != nullptr ? map->l_ld : nullptr;
 }
 
 std::string what_pins(const File& file) {
@@ -72,7 +65,9 @@ Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string&
       text.replace(at, name.size(), path);
     return Status(Code::kInvalidArgument, std::move(text));
   }
-  library.dynamic_ = dynamic_section(library.handle_);
+  struct link_map* map = nullptr;
+  dlinfo(library.handle_, RTLD_DI_LINKMAP, &map);
+  library.dynamic_ = map->l_ld;
   OpenLibraries& all = process_wide<OpenLibraries>();
   const std::lock_guard lock(all.lock);
   ++all.counts[library.dynamic_];
@@ -81,13 +76,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const File& file, const std::string&
 
 void* DynamicLibrary::symbol(const char* name) const noexcept {
   void* found = handle_ != nullptr ? dlsym(handle_, name) : nullptr;
-  Dl_info info;
-  struct link_map* map = nullptr;
-  if (found == nullptr ||
-      dladdr1(found, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr || map->l_ld != dynamic_)
-    return nullptr;
-  return found;
+  return found != nullptr && section_of(found) == dynamic_ ? found : nullptr;
 }
 
 std::string DynamicLibrary::close() {
@@ -98,7 +87,7 @@ std::string DynamicLibrary::close() {
   std::unique_lock lock(all.lock);
   const bool in_use = --all.counts[dynamic_] > 0;
   lock.unlock();
-  return !in_use && is_loaded(dynamic_) ? pinned_by_ : "";
+  return !in_use && section_of(dynamic_) == dynamic_ ? pinned_by_ : "";
 }
 
 DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a shared library by the descriptor of its file, below /proc/self/fd, so that the file that
-// was hashed and checked is the one that is mapped, even if its path changes meanwhile.
+// Opens a shared library by the descriptor of its file. The file that was hashed and checked is the
+// one that is mapped, even if its path changes meanwhile.
 #pragma once
 
 #include <yard/status.h>
@@ -13,7 +13,7 @@ namespace yard::base {
 
 class DynamicLibrary {
  public:
-  // Runs the library's constructors. The error is that of dlerror(), with `path` as the name.
+  // Runs the library's constructors. The error is that of dlerror() for `path`.
   static Result<DynamicLibrary> open(const File& file, const std::string& path);
   ~DynamicLibrary() { close(); }
   DynamicLibrary(DynamicLibrary&& other) noexcept;
@@ -30,8 +30,8 @@ class DynamicLibrary {
  private:
   DynamicLibrary() noexcept = default;
   void* handle_ = nullptr;
-  const void* dynamic_ = nullptr;  // its dynamic section, which no two libraries share
-  std::string pinned_by_;          // what would keep its code in the process
+  const void* dynamic_ = nullptr;  // its dynamic section, which identifies it
+  std::string pinned_by_;          // the reason if its code stays
 };
 
 }  // namespace yard::base
