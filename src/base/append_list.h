@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists that only grow. Any number of threads read and append at once without a lock, and a forked
-// child finds them whole at any moment.
+// Lists that only grow. Threads read and append at once without a lock, and a fork at any moment
+// leaves them whole.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class AppendList {
   Iterator begin() const noexcept { return {load(first_)}; }
   Iterator end() const noexcept { return {nullptr}; }
 
-  // The first item for which same(item, *made) is true; otherwise `made`, appended.
+  // Returns the first item for which same(item, *made) is true. Appends `made` if there is none.
   template <class Same>
   T& find_or_append(std::unique_ptr<T> made, const Same& same) {
     for (T** at = &first_;;) {
@@ -49,7 +49,7 @@ class AppendList {
   T* first_ = nullptr;
 };
 
-// Frees its items when it ends.
+// Its destructor frees the items.
 template <class T>
 class OwnedAppendList : public AppendList<T> {
  public:

@@ -16,10 +16,10 @@ namespace yard::base {
 using detail::count;
 using detail::kPerChunk;
 inline constexpr uint32_t kMaxChunks = 512;
-// The id of counters beyond the limit of kPerChunk * kMaxChunks, which stay 0.
+// The id of counters beyond kPerChunk * kMaxChunks, which stay 0.
 inline constexpr uint32_t kNoCounter = 0;
 
-// The id is reused after the counter is destroyed, which must be after its last count().
+// Its id is reused after it is destroyed, so destroy it after its last count().
 class Counter {
  public:
   Counter();
@@ -32,7 +32,7 @@ class Counter {
 
  private:
   uint32_t id_;
-  uint64_t base_;                     // the sum that earlier counters of this id left
+  uint64_t base_;                     // what earlier counters of this id left
   const uint64_t process_ = forks();  // a forked child counts from 0
 };
 

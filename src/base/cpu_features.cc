@@ -79,9 +79,9 @@ int has_cpu_feature(std::string_view name) noexcept {
   return f == std::end(kFeatures) ? -1 : process_wide<Processor>().has(*f) ? 1 : 0;
 }
 
-std::vector<std::string_view> known_cpu_features() {
-  std::vector<std::string_view> names;
-  for (const Feature& f : kFeatures) names.push_back(f.name);
+std::vector<std::string> known_cpu_features() {
+  std::vector<std::string> names;
+  for (const Feature& f : kFeatures) names.emplace_back(f.name);
   return names;
 }
 

@@ -39,8 +39,8 @@ TEST(CpuFeatures, HasTheBaselineAndNothingOfTheOtherArchitecture) {
 
 TEST(CpuFeatures, ListsEachKnownOneOnce) {
   const auto names = known_cpu_features();
-  EXPECT_EQ(std::set<std::string_view>(names.begin(), names.end()).size(), names.size());
-  for (std::string_view n : names) EXPECT_GE(has_cpu_feature(n), 0) << n;
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  for (const std::string& n : names) EXPECT_GE(has_cpu_feature(n), 0) << n;
 }
 
 // What the kernel lists is present and enabled: the same question asked elsewhere.

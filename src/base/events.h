@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of the process: what happened to its rules, breakers, plugins and by live control. Reports, histories and lists
-// of changes are views of this list.
+// A bounded list of events: what happened to rules, breakers and plugins, and by live control.
+// Reports, histories and lists of changes are views of it.
 //
 //   base::record({.kind = &event::kRulesRefused, .runtime = id, .subject = path, .reason = why});
 //
-// The list is bounded, and kinds do not displace each other. Any thread may call anything, but not inside a call that hits.
+// Kinds do not displace each other. Any thread may call these functions, but no call that hits.
 #pragma once
 
 #include <yard/config.h>
@@ -46,7 +46,8 @@ struct Event {
   std::string reason{};
   std::string who{};    // who caused it; empty if nobody did, or the Actor of the thread
   uint64_t number = 0;  // the version of the rules, or the id of the change that was undone
-  // What a view needs beside the event, for as long as the runtime exists. Its destructor must not call foreign code.
+  // More data for a view, for as long as the runtime exists. Must not call foreign code when it is
+  // destroyed.
   std::shared_ptr<const void> detail{};
   // These are set by record().
   uint64_t id = 0;  // 1, 2, ...
@@ -56,20 +57,20 @@ struct Event {
 // One line of JSON without its newline.
 std::string to_json(const Event& event);
 
-// Adds the event to the list and to the file, and returns its id. Cuts its texts and makes them printable. Returns 0 if
-// memory is short. The caller holds no Mutex of rank output or higher.
+// Adds the event to the list and to the file, with its texts cut and made printable. Returns its
+// id, or 0 if memory is short. The caller holds no Mutex of rank output or higher.
 uint64_t record(Event event) noexcept;
-// The events that have a larger id, oldest first.
+// The events with larger ids, oldest first.
 std::vector<Event> events(uint64_t after = 0);
 // Frees the details of a runtime's events.
 void forget_details(uint64_t runtime) noexcept;
 
-// From now on, a background thread appends events to this file, or to none if the path is empty. Creates the file. When it is
-// full, it becomes PATH.1, and replaces an earlier PATH.1. If it cannot be written, that is the error and nothing changes.
+// From now on, a background thread appends events to this file, or to none if the path is empty. A
+// full file is renamed to PATH.1. Changes nothing if the file cannot be written.
 Status write_events_to(const std::string& path);
 inline constexpr size_t kMostEventBytes = size_t{4} << 20;  // of the file
 
-// While it lives, events of this thread are said to be caused by `who`, unless there is an outer one.
+// While it lives, events of this thread have `who` as their cause, unless there is an outer Actor.
 class Actor {
  public:
   explicit Actor(std::string who);

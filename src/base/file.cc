@@ -173,7 +173,7 @@ File make_file(const std::function<int()>& make) {
   if (fd >= 0) ::close(fd);
   File made(make());
   const int error = errno;
-  // The program may have put a file of its own in the place of one that is held.
+  // The program may have replaced a held descriptor by its own file.
   for (fd = 0; fd <= STDERR_FILENO; ++fd)
     if ((held >> fd & 1) != 0 && (::fcntl(fd, F_GETFL) & O_PATH) != 0) ::close(fd);
   errno = error;

@@ -48,8 +48,8 @@ class File {
 // what another thread writes to a closed stderr meanwhile does not end up in the file.
 File make_file(const std::function<int()>& make);
 
-// Returns 0 or errno, which is ETIMEDOUT if a pipe or device has accepted nothing for `patience_ms`.
-// A closed pipe or a file limit raises no signal.
+// Returns 0 or errno, which is ETIMEDOUT if a pipe or device has accepted nothing for
+// `patience_ms`. A closed pipe or a file limit raises no signal.
 int write_all(int fd, std::string_view bytes, int patience_ms = 0);
 
 // Writes a whole file atomically: readers see the old or the new contents. Keeps the mode of an old
@@ -69,11 +69,12 @@ Status write_own_file(const std::string& path, std::string_view content, const O
 // Whether write_own_file() would work. Writes nothing to a pipe or device.
 Status can_write_own_file(const std::string& path, const OwnFile& kind);
 
-// Fails unless this is a regular file of at most `most` bytes. The code is kNotFound if it is missing.
+// Fails unless this is a regular file of at most `most` bytes. The code is kNotFound if it is
+// missing.
 Result<std::string> read_small_file(const std::string& path, size_t most);
 
-// Sorted, without "." and "..". Sets `error` to an errno value or 0. If memory is short, this throws
-// std::bad_alloc, where std::filesystem ends the process.
+// Sorted, without "." and "..". Sets `error` to an errno value or 0. If memory is short, this
+// throws std::bad_alloc, where std::filesystem ends the process.
 std::vector<std::string> names_in(const std::string& folder, int* error = nullptr);
 
 // 64 lower-case hexadecimal digits.

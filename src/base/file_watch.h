@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polls files on a background thread and reports that one was replaced, written in place, removed or
-// created, or is reached through another link. The last write is always reported.
+// Polls files on a background thread and reports that one was replaced, written in place, removed
+// or created, or is reached through another link. The last write is always reported.
 #pragma once
 
 #include <yard/status.h>

@@ -6,8 +6,8 @@
 
 namespace yard::base {
 
-// Restores the state when it ends, because code of plugins may change it: opening a library that
-// was linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
+// Its destructor restores the state, because plugins may change it: opening a library that was
+// linked with `gcc -ffast-math` sets flush-to-zero. Sticky exception flags stay.
 class FloatState {
  public:
   FloatState() noexcept : control_(read()) {}
@@ -24,7 +24,7 @@ class FloatState {
 
  private:
 #if defined(__x86_64__)
-  static constexpr uint32_t kFlags = 0x3f;  // sticky, in MXCSR; of the control word of x87: masked
+  static constexpr uint32_t kFlags = 0x3f;  // sticky flags of MXCSR, masks of the x87 control word
   static uint64_t read() noexcept {
     uint32_t sse;
     uint16_t x87;  // of long double

@@ -112,8 +112,8 @@ void in_child() {
 }
 
 constinit std::atomic<bool> g_watching{false};
-// An exception that leaves std::call_once needs the unwinder of the C library, which ends the process
-// if it cannot load that then. This loads it while there is memory.
+// An exception that leaves std::call_once needs the unwinder of the C library, which ends the
+// process if it cannot load that then. This loads it while there is memory.
 [[gnu::constructor]] void load_unwinder() {
   void* here;
   ::backtrace(&here, 1);

@@ -44,7 +44,7 @@ class JsonObject {
   JsonObject& add_or_null(std::string_view key, std::string_view text) {
     return text.empty() ? add_json(key, "null") : add(key, text);
   }
-  // Adds a value that is JSON already.
+  // `json` is a JSON value.
   JsonObject& add_json(std::string_view key, std::string_view json) {
     const char* const separator = text_.size() > 1 ? ", " : "";
     text_ += fmt::format("{}{}: {}", separator, json_string(key), json);

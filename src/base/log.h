@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging for the layers of the library: messages, and a cheap test whether they would be written.
+// Log messages, and a cheap test whether they would be written.
 //
 //   if (base::log_enabled("select", LogLevel::kInfo))
 //     base::log(LogLevel::kInfo, "select", fmt::format("Op '{}' using '{}'", op, id));
 //
-// Not for the path of a hit: a message costs an allocation and a lock.
+// A message costs an allocation and a lock, so calls that hit write none.
 #pragma once
 
 #include <yard/log.h>
@@ -55,10 +55,10 @@ inline bool log_enabled(Logger logger, LogLevel level) noexcept {
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
-// Writes the message, unless its level is disabled or it has been written before. Texts are made
-// printable and cut to kLongestText. Runs the program's sink, so no Mutex may be held.
+// Writes the message, unless its level is disabled or it has been written before and `again` is
+// false. Texts become printable and are cut to kLongestText. Runs the program's sink: hold no
+// Mutex.
 void log(LogLevel level, Logger logger, std::string_view text, bool again = false) noexcept;
-// Writes an event, also if it has been written before.
 inline void log_event(LogLevel level, Logger logger, std::string_view text) noexcept {
   log(level, logger, text, true);
 }
@@ -68,10 +68,10 @@ inline constexpr size_t kMostMessages = 4096;
 // Reads a text for apply_log_levels(). If it adds to `problems`, the result is unspecified.
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
-// As 2026-03-01T12:00:00.123Z. Unlike gmtime_r it takes no lock, which could be held at a fork.
+// Like 2026-03-01T12:00:00.123Z. Takes no lock, unlike gmtime_r, whose lock may be held at a fork.
 std::string utc_text(std::chrono::system_clock::time_point at);
 
-// Admits at most one message per interval, and counts those suppressed before it.
+// Admits at most one message per interval, and counts the suppressed ones before it.
 class LogLimit {
  public:
   static constexpr std::chrono::nanoseconds kInterval = std::chrono::seconds(1);

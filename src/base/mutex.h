@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks that survive fork(). One handler (fork.cc) takes every Mutex before a fork, so that the
-// child finds whole what they protect, and releases them in parent and child.
+// Locks that survive fork(). One handler (fork.cc) takes every Mutex before a fork, so that what
+// they protect is whole in the child, and releases them in parent and child.
 //
 //   class Board {
 //     mutable base::Mutex lock_{base::Rank::kBoard};
@@ -9,10 +9,10 @@
 //   };
 //
 // - A thread that holds a Mutex may take only mutexes of a higher rank. Debug builds assert that.
-// - No foreign code (plugins, verifiers, probes, callbacks, log sinks; so also no base::log) runs
+// - No foreign code (plugins, verifiers, probes, callbacks, log sinks and thus base::log) runs
 //   while a Mutex is held. A ForeignCode around it asserts that in debug builds.
-// - Threads of the parent do not exist in the child. An object that notes what threads are doing
-//   forgets these notes in an InChild.
+// - The child has only the thread that forked. An object that notes what threads are doing forgets
+//   these notes in an InChild.
 // - Do not use function-local statics that need a constructor: a child would wait for ever for one
 //   that another thread of its parent was making. Use std::call_once or process_wide().
 #pragma once
@@ -26,7 +26,7 @@
 namespace yard::base {
 
 // The order in which mutexes are taken, lowest first. A mutex of kOutput is held while a file is
-// written, so it is not taken at a fork: the child makes it again and drops what it protects.
+// written, so a fork does not take it: the child makes it again and drops what it protects.
 // clang-format off
 enum class Rank : uint8_t {
   kRuntimes, kLoader, kRules, kFunctions, kPublish, kPlans, kStates, kBoard, kCanary, kCalls,
@@ -34,8 +34,8 @@ enum class Rank : uint8_t {
 };
 // clang-format on
 
-// Needs no constructor or destructor at run time, so threads may use a global one while the process
-// exits. Mutexes of one rank share some locks: holding one may keep another of its rank waiting.
+// Has no destructor, so that threads may use a global one while the process exits. Mutexes of one
+// rank share some locks: holding one may keep another one waiting.
 class Mutex {
  public:
   constexpr explicit Mutex(Rank rank) noexcept : rank_(rank) {}
@@ -56,7 +56,7 @@ class Condition {
 
   void notify_all() noexcept;
 
-  // May wake early. Returns false if the time is over.
+  // May wake early. Returns false after `end`.
   bool wait_until(Lock& lock, Time end) noexcept;
   void wait(Lock& lock) noexcept { wait_until(lock, Time::max()); }
   template <class Predicate>
@@ -75,8 +75,8 @@ class Condition {
   std::atomic<uint32_t> wakes_{0};
 };
 
-// The one T of this process, made by the first call. It is never destroyed, because threads may use
-// it while the process exits. T must have internal linkage.
+// The one T of this process, made by the first call and never destroyed, because threads may use it
+// while the process exits. T must have internal linkage.
 template <class T>
 T& process_wide() {
   static constinit std::once_flag once;
@@ -85,9 +85,9 @@ T& process_wide() {
   return *made;
 }
 
-// Every forked child calls `then` on its only thread after all mutexes have been released, in the
-// order of construction. Make it the last member of its object: a child that is forked while the
-// object is made or ended does not call it. `then` must not end another InChild.
+// Every forked child calls `then`, in the order of construction, after all mutexes have been
+// released. Make it the last member, so that it is not called while its object is made or
+// destroyed. `then` must not destroy another InChild.
 class InChild {
  public:
   explicit InChild(std::function<void()> then);
@@ -97,11 +97,12 @@ class InChild {
   const std::function<void()> then;
 };
 
-// Counts the forks since the library was loaded.
+// The number of forks since the library was loaded.
 uint64_t forks() noexcept;
 
-// Lives while this thread runs foreign code outside of a call. A fork here does not wait for a
-// library that is being opened, because the thread that opens it may be waiting for this code.
+// Lives while this thread runs foreign code outside of a call. If the code forks, that does not
+// wait for a library that is being opened, because the thread that opens it may be waiting for this
+// code.
 class ForeignCode {
  public:
   ForeignCode() noexcept;
@@ -109,8 +110,8 @@ class ForeignCode {
   ForeignCode& operator=(ForeignCode&&) = delete;
 };
 
-// Lives while this thread opens or closes a shared library. The C library then holds locks that a
-// child would find held for ever, so fork() waits up to a second until no other thread has one.
+// Lives while this thread opens or closes a shared library. The C library then holds locks that
+// would stay locked in a child, so fork() waits up to a second for such threads.
 class OpeningLibrary {
  public:
   OpeningLibrary() noexcept;

@@ -6,10 +6,10 @@
 
 namespace yard::base {
 
-// Each thread has a sequence of its own (splitmix64), and another one in a forked child.
+// Each thread has its own sequence (splitmix64), and another one in a forked child.
 uint64_t thread_random() noexcept;
 
-// True for one in `n` calls at random; always true for 0 and 1.
+// True for one in `n` calls at random, and always for 0 and 1.
 inline bool one_in(uint64_t n) noexcept { return n <= 1 || thread_random() <= UINT64_MAX / n; }
 
 // Uniform in [0, 1).

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "base/results.h"
@@ -46,7 +45,7 @@ void barrier_in_all_threads() noexcept {
     return ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
   };
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // Also where readers fence: one may have read before that it need not.
+  // Needed even if readers fence now, because one may have read before that it need not.
   if (membarrier() || reader_fences()) return;
   // No thread has registered yet, or the process is no longer allowed to use it.
   register_membarrier();
@@ -58,7 +57,7 @@ Reclaimer& reclaimer() noexcept { return process_wide<ProcessReclaimer>(); }
 
 void restart_reclaimer() noexcept {
   register_membarrier();
-  // Without memory nothing that the parent removed is ever freed here.
+  // If memory is short, nothing that the parent removed is ever freed here.
   static constexpr std::atomic<bool> kNever{false};
   if (!or_out_of_memory([] { g_inherited = when_calls_end(); }).ok())
     g_inherited = std::shared_ptr<const std::atomic<bool>>(std::shared_ptr<void>(), &kNever);
@@ -107,11 +106,7 @@ size_t Reclaimer::collect() noexcept {
     }
     if (batch == nullptr) return 0;
     std::vector<const void*> held;
-    bool known = false;
-    try {
-      held = hazards(), known = true;
-    } catch (const std::bad_alloc&) {
-    }
+    const bool known = or_out_of_memory([&] { held = hazards(); }).ok();
     std::ranges::sort(held);
     const auto in_use = [&](const void* p) { return std::ranges::binary_search(held, p); };
     size_t left = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees what readers may still be using, without ever waiting for them. Readers announce what they
-// use in their hazard slots. A writer unlinks an object, retires it, and collects: what no slot
-// names is freed, and the rest stays for the next collection.
+// Frees objects that readers may still be using, without waiting for the readers, who announce what
+// they use in hazard slots. A writer unlinks an object, retires it, and collects: this frees what
+// no slot names, and keeps the rest for the next collection.
 //
 //   base::Guard g(thread);
 //   const Snapshot* s = g.protect(current);          // s cannot be freed until g moves on or ends
@@ -18,24 +18,24 @@
 
 namespace yard::base {
 
-// An unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and what
-// else a reader may hold while it uses the object.
+// An unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and
+// others that a reader may hold while it uses the object.
 struct Retired {
   void* object = nullptr;
   void (*free)(void*) = nullptr;
   std::vector<const void*> held_by;
-  std::unique_ptr<Retired> next = nullptr;  // the reclaimer's
+  std::unique_ptr<Retired> next = nullptr;  // belongs to the reclaimer
 };
 
 // Any thread may call all functions.
 class Reclaimer {
  public:
-  // The first form is for objects that are retired where there may be no memory.
+  // The first form needs no memory.
   void retire(std::unique_ptr<Retired> made) noexcept;
   void retire(void* object, void (*free)(void*), std::vector<const void*> held_by);
 
-  // Frees what is not in use, the oldest first, and what that retires. Returns how much is left.
-  // Runs destructors without a lock. If there is no memory it frees nothing, and a later call does.
+  // Frees objects that are not in use, the oldest first, and those that they retire. Returns how
+  // many are left. Runs destructors without a lock. Frees nothing if memory is short.
   size_t collect() noexcept;
 
   size_t pending() const;
@@ -43,14 +43,14 @@ class Reclaimer {
  private:
   mutable Mutex mutex_{Rank::kReclaimer};
   std::unique_ptr<Retired> retired_;  // the latest first
-  size_t count_ = 0;                  // of these
+  size_t count_ = 0;
 };
 
 Reclaimer& reclaimer() noexcept;
-// In a forked child, after abandon_other_threads().
+// For a forked child, after abandon_other_threads().
 void restart_reclaimer() noexcept;
 
-// Becomes true, at some collect(), when the calls that are in flight now have ended.
+// A flag that some collect() sets when the calls that are in flight now have ended.
 std::shared_ptr<const std::atomic<bool>> when_calls_end();
 // Whether the calls that a forked child has inherited have ended. True in any other process.
 bool inherited_calls_ended() noexcept;

@@ -18,8 +18,8 @@
 
 namespace yard::base {
 
-// Returns what f() returns, a Status or Result, and Status::out_of_memory() if it throws
-// std::bad_alloc. For functions at the boundary of the library; below it std::bad_alloc passes.
+// Returns the Status or Result of f(), or Status::out_of_memory() if it throws std::bad_alloc. For
+// functions at the boundary of the library.
 template <class F, class R = std::invoke_result_t<const F&>>
 std::conditional_t<std::is_void_v<R>, Status, R> or_out_of_memory(const F& f) {
   try {

@@ -9,7 +9,8 @@
 namespace yard::base {
 
 // Writes as many lines as standard error takes without waiting. Splits lines of more than PIPE_BUF
-// bytes. Returns the number of bytes written, or lines.size() if standard error is closed or broken.
+// bytes. Returns the number of bytes written, or lines.size() if standard error is closed or
+// broken.
 size_t write_some_lines(std::string_view lines);
 
 // Drops and counts the lines that would have to wait, and writes their number before later lines.

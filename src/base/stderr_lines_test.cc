@@ -71,8 +71,8 @@ std::string drain(const File& from) {
 
 const std::string kLine = std::string(99, 'x') + '\n';
 
-// These tests hang if a write waits. A terminal moves bytes between its buffers by itself: it may take
-// more lines, and a notice with them, before anybody reads, and it may take a part of a line.
+// These tests hang if a write waits. A terminal moves bytes between its buffers by itself: it may
+// take more lines, and a notice with them, before anybody reads, and it may take a part of a line.
 void expect_lines_are_dropped_and_counted(const Ends& ends, bool is_terminal = false) {
   const WithStderr now(ends.write.fd());
   for (int i = 0; i < 10'000; ++i) write_or_drop_lines(kLine);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library keeps for each thread.
+// The data that the library keeps for each thread.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -18,11 +18,11 @@ using detail::kReread;
 
 inline constexpr int kThreadLocals = 5;
 
-// Written by its thread alone, and read by Reclaimer::collect(). Records are never freed: the next
-// thread takes the record of one that has ended.
+// Its thread writes it, and Reclaimer::collect() reads it. Records are never freed: the next thread
+// takes the record of one that has ended.
 struct ThreadRecord : detail::ThreadHead {
   void* locals[kThreadLocals] = {};  // each layer names its own index
-  // Slots beyond kInlineSlots, for kernels that call ops that call ops. Kept once made.
+  // Slots beyond kInlineSlots, for kernels that call ops that call ops.
   struct Block {
     static constexpr uint32_t kSlots = 32;
     HazardSlot slots[kSlots]{};
@@ -34,8 +34,8 @@ struct ThreadRecord : detail::ThreadHead {
   std::atomic<bool> in_use{true};
   ThreadRecord* next = nullptr;
 
-  // Calls that nest too deep. After one was refused, so are all nested calls until the thread is
-  // back among the inline slots. Otherwise kernels that try twice would take for ever.
+  // Calls that nest too deeply. After one is refused, all nested calls are refused until the thread
+  // is back among the inline slots. Otherwise kernels that try twice would take for ever.
   struct Nesting {
     bool refusing = false;
     uint32_t refused_at = 0;  // 1 + the depth of the call whose kernel made the refused one, or 0
@@ -62,12 +62,12 @@ struct ThreadRecord : detail::ThreadHead {
   // Returns false if there is no memory for the slot of the current depth.
   bool reserve_slot() noexcept;
   // Whether the kernel of this call failed because a nested call was refused. `guarded` says that
-  // this is inside the call's guard. A frozen handle has none; its place on the stack shows whether
-  // it encloses the refused call.
+  // this is inside the call's guard. A frozen handle has no guard; its place on the stack shows
+  // whether it encloses the refused call.
   bool failed_by_refusal(bool guarded) noexcept;
 };
 
-// This thread's record, made on first use. Throws std::bad_alloc if there is no memory for that.
+// This thread's record, made on first use.
 inline ThreadRecord& this_thread() {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord&>(t != nullptr ? *t : detail::register_thread());
@@ -82,25 +82,25 @@ inline bool inside_call() noexcept {
   return detail::t_thread != nullptr && detail::t_thread->depth > 0;
 }
 
-// When a thread ends, `hook` frees its value in `locals`, if that is not null.
+// When a thread ends, `hook` frees its value in `locals` unless that is null.
 void set_thread_exit_hook(int local, void (*hook)(void* value)) noexcept;
 
-// Whether less of this thread's stack is left than a call may need: 256 KiB, or a quarter of a
-// small stack. False on the stack of a fiber. A thread's first call may read /proc and allocate.
+// Whether this thread's stack has less room than a call may need: 256 KiB, or a quarter of a small
+// stack. Returns false on the stack of a fiber. A thread's first call may read /proc and allocate.
 bool stack_is_low() noexcept;
 
-// Whether readers in all threads must fence. Tests switch it while membarrier works.
+// Whether readers in all threads must fence. Only tests switch it where membarrier works.
 void set_reader_fences(bool on) noexcept;
 bool reader_fences() noexcept;
-// Registers the process for membarrier, again in a forked child. Readers fence where that fails.
+// Registers the process for membarrier. Readers fence where that fails.
 void register_membarrier() noexcept;
 
-// Frees the records of the threads that do not exist in a forked child.
+// Frees the records of the parent's other threads in a forked child.
 void abandon_other_threads() noexcept;
 
 const AppendList<ThreadRecord>& thread_records() noexcept;
 
-// Calls f(const void*) for everything that some thread is using.
+// Calls f(const void*) for every object that some thread is using.
 template <class F>
 void for_each_hazard(const F& f) {
 #if defined(YARD_UNDER_TSAN)

@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <optional>
-#include <vector>
 
 #include "base/cpu_features.h"
 #include "base/text.h"
@@ -62,12 +61,10 @@ Result<Feature> parse_feature(std::string_view text) {
 Result<Feature> parse_needed_feature(std::string_view text) {
   auto to = parse_feature(text);
   if (!to.ok() || !to->of_processor() || base::has_cpu_feature(to->name) >= 0) return to;
-  std::vector<std::string> known;
-  for (const std::string_view name : base::known_cpu_features()) known.emplace_back(name);
   return invalid(text,
                  "a feature of the processor that is known, or one of a device, like "
                  "cuda:sm_90" +
-                     base::did_you_mean(to->name, known));
+                     base::did_you_mean(to->name, base::known_cpu_features()));
 }
 
 }  // namespace yard::registry
