@@ -108,7 +108,7 @@ bool same_place(const Function& a, const Function& b) {
   return a.name == b.name && a.group == b.group && a.backend == b.backend;
 }
 
-// Records may be registered again if they are equal.
+// Equal records may be registered again.
 template <class Record>
 Status check_equal(const std::string& subject, const Record& known, const Record& given) {
   const std::string found = difference(known, given);
@@ -185,14 +185,11 @@ class Applier {
   }
 
   Status step(const RemoveBackend& s) {
-    // A backend that only provides functions may have no record.
     const size_t before = done_.removed.size();
     remove_functions([&](const Function& f) { return f.backend == s.name; });
-    if (!next_.backends.contains(s.name))
-      return done_.removed.size() > before ? Status() : unknown_backend(s.name);
     for (const auto& k : kernels_of(s.name)) remove(k);
     drop_backend(s.name);
-    return {};
+    return done_.removed.size() > before ? Status() : unknown_backend(s.name);
   }
 
   Status step(const RemoveOp& s) {
@@ -234,11 +231,10 @@ class Applier {
     return {};
   }
 
-  // Moves back what was set aside, after all steps.
   Result<Applied> finish() {
     for (const Dependent& d : aside_) YARD_RETURN_IF_ERROR(put_back(d));
     YARD_RETURN_IF_ERROR(check_served());
-    restore_order(next_.functions, function_order_);
+    if (!function_order_.empty()) restore_order();
     done_.state = std::make_shared<const State>(std::move(next_));
     return std::move(done_);
   }
@@ -250,7 +246,6 @@ class Applier {
     std::shared_ptr<const Op> op;
   };
   using Kernels = std::vector<std::shared_ptr<const Kernel>>;
-  using Functions = std::vector<std::shared_ptr<const Function>>;
 
   static Status depends(const char* what, const std::string& name, const Kernel& k,
                         const char* why) {
@@ -259,7 +254,8 @@ class Applier {
                     name, why, k.id, k.op, k.backend_name));
   }
 
-  // The kernels that are left on ops and backends that go. An error unless these are `replaced`.
+  // Sets aside the kernels of others on ops and backends that go. Fails unless these are
+  // `replaced`.
   template <class F>
   Status set_aside(const F& goes, bool replaced) {
     for (const auto& k : kernels_that([](const Kernel&) { return true; })) {
@@ -286,14 +282,13 @@ class Applier {
     if (backend->second != k.backend) return step(AddKernel{on_backend(k, backend->second)});
     if (f->kernels.contains(k.id))
       return conflict(
-          fmt::format("the replacement has kernel '{}' of op '{}', which "
-                      "backend '{}' provides",
+          fmt::format("the replacement has kernel '{}' of op '{}', which backend '{}' provides",
                       k.id, k.op, k.backend_name));
     edit(k.op).kernels[k.id] = d.kernel;
     return {};
   }
 
-  // An error that names every op that callers would miss.
+  // Fails with every op that callers would miss.
   Status check_served() const {
     std::string problems;
     for (const auto& before : must_serve_) {
@@ -312,14 +307,13 @@ class Applier {
     return problems.empty() ? Status() : conflict("calls would fail: " + problems);
   }
 
-  // Functions that were there before keep their places: that decides between equal priorities.
-  static void restore_order(Functions& now, const Functions& before) {
-    if (before.empty()) return;
-    const auto place = [&](const std::shared_ptr<const Function>& h) {
-      return std::ranges::find_if(before, [&](const auto& b) { return same_place(*b, *h); });
+  // Functions that were there before keep their places, which decide between equal priorities.
+  void restore_order() {
+    const auto place = [&](const std::shared_ptr<const Function>& f) {
+      return std::ranges::find_if(function_order_,
+                                  [&](const auto& b) { return same_place(*b, *f); });
     };
-    std::stable_sort(now.begin(), now.end(),
-                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    std::ranges::stable_sort(next_.functions, {}, place);
   }
 
   // A copy of a kernel for another record of its backend.
@@ -336,6 +330,7 @@ class Applier {
   }
   void drop_backend(const std::string& name) {
     const auto it = next_.backends.find(name);
+    if (it == next_.backends.end()) return;
     done_.removed.push_back(it->second);
     next_.backends.erase(it);
   }
@@ -355,14 +350,12 @@ class Applier {
     return not_found(fmt::format("backend '{}' is not known", name), name, next_.backends);
   }
 
-  // A copy of the op record to change; made once per apply().
+  // A copy of the op record, made once.
   OpRecord& edit(const std::string& op) {
     auto& copy = edited_[op];
     done_.ops.insert(op);
-    if (copy == nullptr) {
-      copy = std::make_shared<OpRecord>(*next_.op_records[op]);
-      next_.op_records[op] = copy;
-    }
+    if (copy == nullptr)
+      next_.op_records[op] = copy = std::make_shared<OpRecord>(*next_.op_records[op]);
     return *copy;
   }
 
@@ -378,7 +371,7 @@ class Applier {
     return kernels_that([&](const Kernel& k) { return k.backend_name == backend; });
   }
 
-  // Other kernels are compared with the reference, so it must come from where the op comes from.
+  // Other kernels are compared with the reference, so it must have the origin of the op.
   static Status check_reference(const Kernel& k, const Op& op) {
     if (k.kind != Kind::kReference || k.origin == op.origin) return {};
     return conflict(fmt::format(
@@ -390,7 +383,7 @@ class Applier {
   State next_;
   Applied done_;
   std::vector<Dependent> aside_;
-  Functions function_order_;  // before a replacement
+  std::vector<std::shared_ptr<const Function>> function_order_;  // before a replacement
   std::vector<std::shared_ptr<const OpRecord>> must_serve_;
   std::map<std::string, std::shared_ptr<OpRecord>> edited_;
 };

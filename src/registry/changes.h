@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry's state as an immutable value, and changes that produce a new one.
+// The state of the registry as an immutable value, and changes that produce a new one.
 #pragma once
 
 #include <yard/registry.h>
@@ -21,11 +21,11 @@ struct AddOp {
 };
 struct AddBackend {
   std::shared_ptr<Backend> backend;
-  bool is_default = false;  // unless there is one of that name
+  bool is_default = false;  // has no effect if there is a backend of that name
 };
 struct AddKernel {
   std::shared_ptr<Kernel> kernel;
-  bool replaces = false;  // the one of that id, which must be there
+  bool replaces = false;  // a kernel with that id must exist
 };
 struct AddFunction {
   std::shared_ptr<Function> function;
@@ -42,9 +42,9 @@ struct RemoveOp {
 struct Reprobe {
   std::string backend;
 };
-// Removes every record that holds `keep`. A conflict if others depend on one of them, unless they
-// are `replaced`: then later steps add them again with the same schemas. It is also a conflict if
-// later steps do not serve the ops in `must_serve` with the same schemas.
+// Removes every record that holds `keep`. If they are `replaced`, later steps must add what other
+// records depend on; otherwise such a dependency is a conflict. It is also a conflict if later
+// steps do not serve the ops in `must_serve` with the same schemas.
 struct RemoveKept {
   const void* keep;
   bool replaced = false;
@@ -63,11 +63,11 @@ struct State {
   std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
   // In order of registration. Group and name are unique per backend.
   std::vector<std::shared_ptr<const Function>> functions;
-  // By schema: an op that is added again unchanged gets its old index.
+  // By schema, so that an op that is added again unchanged gets its old index.
   std::map<std::string, uint32_t, std::less<>> indices;
 
   const OpRecord* find(std::string_view op) const noexcept;
-  // Includes backends that only provide functions, which may have no record.
+  // Includes backends without a record, which only provide functions.
   std::vector<std::string> backend_names() const;
   uint32_t index_count() const noexcept { return static_cast<uint32_t>(indices.size()); }
 };
@@ -75,15 +75,15 @@ struct State {
 struct Applied {
   std::shared_ptr<const State> state;
   std::set<std::string> ops;  // whose candidates changed
-  // Removed records; their destruction completes a ticket.
+  // The removed records. Their destruction completes a ticket.
   std::vector<std::shared_ptr<const void>> removed;
 };
 
-// Applies all steps or none. The error of a conflict names both sides.
+// Applies all steps or none.
 Result<Applied> apply(const State& state, const std::vector<Step>& steps);
 
-// These read untrusted structs, never past their stated size, and check all that does not depend on
-// the op: names, texts, kinds, limits, missing functions.
+// These read untrusted structs, never past their stated size, and check what does not depend on the
+// op: names, texts, kinds, limits, missing functions.
 Result<std::shared_ptr<Op>> read_op(const yard_op_t& d, std::shared_ptr<void> keep);
 Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shared_ptr<void> keep);
 // `only_backend` is used if the descriptor names no backend.
@@ -99,9 +99,8 @@ Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,
 }  // namespace yard::registry
 
 namespace yard::detail {
-// The contents of yard::Changes: steps, and the first invalid descriptor.
 struct ChangeList {
   std::vector<registry::Step> steps;
-  Status problem;
+  Status problem;  // of the first invalid descriptor
 };
 }  // namespace yard::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interfaces that higher layers implement.
+// Interfaces through which lower layers call higher ones.
 #pragma once
 
 #include <yard/options.h>
@@ -19,10 +19,10 @@
 
 namespace yard::registry {
 
-// A call that has run. Owns nothing.
+// A call that has run.
 struct ObservedCall {
   const op::Program& program;
-  uint32_t index;            // of the op; never reused for another schema
+  uint32_t index;            // Op::index
   const yard_value_t* args;  // checked, with facts
   uint32_t flags;            // YARD_CALL_*
   const op::Labels& labels;  // of process, scope and call together
@@ -44,17 +44,18 @@ struct ObservedCall {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // Called inside of the guard of the call, by several threads at once.
+  // Several threads call this at once, each inside of the guard of its call.
   virtual void seen(const ObservedCall& call) noexcept = 0;
 };
 using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 
-// The check of one call, from before its kernel runs until after.
+// The check of one call, which begins before its kernel runs.
 class ResultCheck {
  public:
   virtual ~ResultCheck() = default;
   // Called after the kernel has succeeded. An error means wrong results and counts as a fault of
-  // the kernel. If `repaired` is set, they have been replaced by right ones, and the call succeeds.
+  // the kernel. Setting `repaired` says that right results have replaced them, and the call
+  // succeeds.
   virtual Status judge([[maybe_unused]] bool& repaired) { return {}; }
   // Whether judge() could give a verdict.
   virtual bool judged() const noexcept { return false; }
@@ -74,8 +75,8 @@ struct CheckedCall {
 class ResultChecker {
  public:
   virtual ~ResultChecker() = default;
-  // Called before a kernel runs, by several threads at once. Returns null if the call is not
-  // checked, which must be fast.
+  // Called before a kernel runs, by several threads at once. Must be fast if the call is not
+  // checked, and then returns null.
   virtual std::unique_ptr<ResultCheck> begin(const CheckedCall& call) = 0;
 };
 
@@ -83,11 +84,10 @@ enum class PluginOffer { kOp, kGroup };
 
 class LazyLoader {
  public:
-  // Loads and registers the plugins that offer an op or group that is unknown or used for the first
-  // time. Returns false if this thread is already loading something. Failures are recorded by the
-  // loader. The caller holds no lock and no guard.
+  // Loads and registers the plugins that offer an op or group. Returns false if this thread is
+  // already loading something. The loader records failures. The caller holds no lock and no guard.
   virtual bool need(PluginOffer what, std::string_view name) noexcept = 0;
-  // Refused plugins that may offer it, one line each.
+  // Refused plugins that may offer the op or group, one line each.
   virtual std::vector<std::string> refused_for(PluginOffer what, std::string_view name) = 0;
 
  protected:

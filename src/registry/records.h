@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The records of the registry: backends, kernels, ops and functions. They are immutable copies of
-// descriptors, which the snapshots that list them share. Texts and lists of a descriptor are
-// members of its record; in `d` they are null.
+// descriptors, which snapshots share. Texts and lists of a descriptor are members of its record; in
+// `d` they are null.
 #pragma once
 
 #include <yard/plugin.h>
@@ -25,7 +25,7 @@ struct DeviceProbe {
   Device device;
   bool available = false;
   yard_verdict_t why{};
-  std::string text;  // reason of a failed probe, in words
+  std::string text;  // why the probe failed
   DeviceProbe* next = nullptr;
 };
 
@@ -37,16 +37,15 @@ struct Backend {
   using Probes = base::OwnedAppendList<DeviceProbe>;
   std::shared_ptr<Probes> probes = std::make_shared<Probes>();
 
-  // Probes the backend once for each device. Takes no lock, so threads may probe at the same time;
-  // one result is kept. A probe that throws has failed.
+  // Probes the backend once for each device. Takes no lock: if threads probe at the same time, one
+  // result is kept. A probe that throws has failed.
   const DeviceProbe& probe(Device device, const yard_host_t* host) const;
 };
 
-// Only what defines an op may define its reference.
 struct Origin {
   enum class From { kProgram, kBuiltIn, kPlugin };
   From from = From::kProgram;
-  std::string plugin = {};  // its name; no two loaded plugins of a runtime share one
+  std::string plugin = {};  // its name, which is unique among the loaded plugins of a runtime
   bool operator==(const Origin&) const = default;
   std::string shown() const;  // "the program", "plugin 'acme'"
 };
@@ -54,16 +53,16 @@ struct Origin {
 struct Kernel : std::enable_shared_from_this<Kernel> {
   yard_kernel_t d{};
   std::string op, id, backend_name, summary, features, typed_signature;
-  std::vector<Feature> needs;        // `features`, read
+  std::vector<Feature> needs;        // parsed from `features`
   std::vector<yard_limit_t> limits;  // with interned fields
-  bool reads_all = false;            // a verifier without a list of what it reads
+  bool reads_all = false;            // its verifier does not list what it reads
   std::vector<std::string> verify_reads, cost_reads, state_fields;
   std::vector<std::string> reasons;
   std::string options_text, weights_text;
   std::shared_ptr<const op::Schema> options;   // scalars for create(), or null
   std::shared_ptr<const op::Schema> weights;   // tensors for load(), or null
-  bool needs_weights = false;                  // one of them is not optional
-  std::vector<op::ParamText> params;           // of its own
+  bool needs_weights = false;                  // some weight is not optional
+  std::vector<op::ParamText> params;           // its own parameters
   std::shared_ptr<const op::ArgumentMap> map;  // how the op's parameters fill its own, or null
   Kind kind = Kind::kDefault;
   int priority = 0;
@@ -90,18 +89,17 @@ struct Function {
   std::shared_ptr<void> keep;
 };
 
-// The text of a reason, with figures[n] in place of {n}.
+// The text of a reason with figures[n] in place of {n}.
 std::string fill_in(std::string_view text, const int64_t figures[3]);
 
-// The difference between records of the same name: "priority 100 and 120". Empty if they are equal.
+// How records of the same name differ: "priority 100 and 120", or nothing.
 std::string difference(const Op& a, const Op& b);
 std::string difference(const Backend& a, const Backend& b);
 std::string difference(const Kernel& a, const Kernel& b);
 std::string difference(const Function& a, const Function& b);
 
-// Sets `map`.
 Status resolve_params(Kernel& k, const op::Program& program);
-// Checks the signature and the fields that the kernel names, after resolve_params().
+// Checks the signature and the fields that the kernel names. Call resolve_params() before.
 Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& program);
 
 }  // namespace yard::registry
