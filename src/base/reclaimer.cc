@@ -84,7 +84,6 @@ bool inherited_calls_ended() noexcept {
 void Reclaimer::retire(std::unique_ptr<Retired> made) noexcept {
   const std::lock_guard lock(mutex_);
   push(retired_, std::move(made));
-  ++count_;
 }
 
 void Reclaimer::retire(void* object, void (*free)(void*), std::vector<const void*> held_by) {
@@ -93,7 +92,9 @@ void Reclaimer::retire(void* object, void (*free)(void*), std::vector<const void
 
 size_t Reclaimer::pending() const {
   const std::lock_guard lock(mutex_);
-  return count_;
+  size_t count = 0;
+  for (const Retired* r = retired_.get(); r != nullptr; r = r->next.get()) ++count;
+  return count;
 }
 
 size_t Reclaimer::collect() noexcept {
@@ -102,7 +103,6 @@ size_t Reclaimer::collect() noexcept {
     {
       const std::lock_guard lock(mutex_);
       while (retired_ != nullptr) push(batch, pop(retired_));
-      count_ = 0;
     }
     if (batch == nullptr) return 0;
     std::vector<const void*> held;

@@ -43,7 +43,6 @@ class Reclaimer {
  private:
   mutable Mutex mutex_{Rank::kReclaimer};
   std::unique_ptr<Retired> retired_;  // the latest first
-  size_t count_ = 0;
 };
 
 Reclaimer& reclaimer() noexcept;

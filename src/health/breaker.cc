@@ -183,9 +183,8 @@ const char* to_string(BreakerEvent::Kind kind) noexcept {
 std::string to_string(const BreakerEvent& e) {
   std::string text = fmt::format("{}: {}", e.subject, to_string(e.kind));
   if (e.kind == EventKind::kOpened)
-    text += e.until == health::kManual
-                ? " until it is closed manually"
-                : fmt::format(" for {:g}s", std::chrono::duration<double>(e.until - e.at).count());
+    text += e.until == health::kManual ? " until it is closed manually"
+                                       : " for " + base::seconds_text(e.until - e.at);
   return e.text.empty() ? text : text + ": " + e.text;
 }
 
