@@ -287,7 +287,7 @@ Status read_list(const char* what, const D* const* list, uint32_t count, std::ve
                  const Read& read) {
   YARD_RETURN_IF_ERROR(check_list(what, list, count));
   for (uint32_t i = 0; i < count; ++i) {
-    if (list[i] == nullptr) return bad(fmt::format("number {} of its {} is NULL", i, what));
+    if (list[i] == nullptr) return bad(fmt::format("{}[{}] is NULL", what, i));
     YARD_ASSIGN_OR_RETURN(auto record, read(*list[i]));
     steps.push_back(Add{std::move(record)});
   }

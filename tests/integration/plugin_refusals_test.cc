@@ -89,7 +89,7 @@ const Bad kBad[] = {
     {"query_bad_tolerance", Reason::kBadDescriptor, "rtol -1"},
     {"query_functions_missing", Reason::kBadDescriptor, "none given"},
     {"query_functions_huge", Reason::kBadDescriptor, "beyond reason"},
-    {"query_null_function", Reason::kBadDescriptor, "number 2 of its functions is NULL"},
+    {"query_null_function", Reason::kBadDescriptor, "functions[2] is NULL"},
     {"query_function_too_small", Reason::kBadDescriptor, "size 16"},
     {"query_function_too_large", Reason::kBadDescriptor, "size 1073741824"},
     {"query_function_no_name", Reason::kBadDescriptor, "name of a function is missing"},
