@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolving the parameters of a kernel against the schema of its op; layouts by name.
+// Resolves the parameters of a kernel against the schema of its op.
 #include "op/argument_map.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ Status wrong(const KernelParam& k, std::string_view what) {
 
 // ---- Layouts ----
 
-// The letters of BSHD and the like that stand for a dimension, by the last word of its name.
+// The letters that stand for a dimension in layouts such as BSHD, by the last word of its name.
 constexpr std::pair<std::string_view, std::string_view> kLetters[] = {
     {"batch", "B"}, {"dim", "D"},     {"d", "D"},         {"size", "D"},   {"heads", "H"},
     {"seq", "NS"},  {"tokens", "NS"}, {"capacity", "NS"}, {"block", "NS"}, {"len", "NS"}};
@@ -34,24 +34,11 @@ bool has_letter(std::string_view name, char letter) {
   });
 }
 
-// Indices into `dims` of those that a word of a layout names.
-std::vector<size_t> named_dims(const std::vector<Dim>& dims, std::string_view word, bool letters) {
-  std::vector<size_t> to;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    const bool is = letters ? has_letter(dims[i].name, word[0]) : dims[i].name == word;
-    if (is && dims[i].kind == Dim::Kind::kNamed) to.push_back(i);
-  }
-  return to;
-}
-
-std::vector<std::string_view> words_of(const std::string& layout, bool& letters) {
-  letters = layout.find_first_not_of("BDHNS") == layout.npos;
+std::vector<std::string_view> words_of(std::string_view layout, bool letters) {
   std::vector<std::string_view> to;
-  if (letters)
-    for (size_t i = 0; i < layout.size(); ++i) to.push_back(std::string_view(layout).substr(i, 1));
-  else
-    for (const std::string_view w : base::split(layout, ' '))
-      if (!w.empty()) to.push_back(w);
+  if (!letters) to = base::split(layout, ' ');
+  for (size_t i = 0; letters && i < layout.size(); ++i) to.push_back(layout.substr(i, 1));
+  std::erase(to, "");
   return to;
 }
 
@@ -71,19 +58,23 @@ Status read_order(const KernelParam& k, const Param& p, const std::string& layou
                                 "column-major, got {}",
                                 layout, type_text(p), got));
   };
-  bool letters;
+  const bool letters = layout.find_first_not_of("BDHNS") == layout.npos;
   const auto words = words_of(layout, letters);
   if (words.empty() || words.size() > rank) return invalid(fmt::format("{} names", words.size()));
   if (words.size() > AxisOrder::kMost)
     return invalid(fmt::format("more than the last {} dimensions", AxisOrder::kMost));
   const size_t first = p.dims.size() - words.size();
   for (const std::string_view word : words) {
-    const auto found = named_dims(p.dims, word, letters);
-    if (found.size() != 1)
+    size_t at = 0, matches = 0;
+    for (size_t i = 0; i < p.dims.size(); ++i)
+      if (const Dim& d = p.dims[i];
+          d.kind == Dim::Kind::kNamed && (letters ? has_letter(d.name, word[0]) : d.name == word))
+        at = i, ++matches;
+    if (matches != 1)
       return invalid(fmt::format("'{}', which {}", word,
-                                 found.empty() ? "is none of them" : "two of them match"));
-    if (found[0] < first) return invalid(fmt::format("'{}' without a dimension after it", word));
-    const auto axis = static_cast<uint8_t>(found[0] - first);
+                                 matches == 0 ? "is none of them" : "two of them match"));
+    if (at < first) return invalid(fmt::format("'{}' without a dimension after it", word));
+    const auto axis = static_cast<uint8_t>(at - first);
     if (std::find(to.axes, to.axes + to.count, axis) != to.axes + to.count)
       return invalid(fmt::format("'{}' twice", word));
     to.axes[to.count++] = axis;
@@ -109,20 +100,17 @@ void require_strides(KernelParam& k, uint32_t flags, size_t arg) {
   add(Field::of(Kind::kPlain, arg));
 }
 
-// The axis that is last for the kernel, counted from the end.
-uint8_t inner_axis(const AxisOrder& order) noexcept {
-  return order.count == 0 ? 1 : static_cast<uint8_t>(order.count - order.axes[order.count - 1]);
-}
-
 Status read_pad(KernelParam& k, const Param& p, int64_t pad, size_t arg) {
   if (pad < 0 || pad > 65536)
     return wrong(k, fmt::format("invalid padding: expected a multiple of 1 to 65536, got {}", pad));
   if (p.trailing() == 0)
     return wrong(
-        k, fmt::format("padding needs a dimension of its own, which {} has not", type_text(p)));
+        k, fmt::format("padding needs a dimension of its own, and {} has none", type_text(p)));
   k.pad = pad;
   Field inner = Field::of(Field::Kind::kDim, arg);
-  inner.sources[0].axis = inner_axis(k.order);
+  // Of the axis that is last for the kernel, counted from the end.
+  const AxisOrder& o = k.order;
+  inner.sources[0].axis = o.count == 0 ? 1 : static_cast<uint8_t>(o.count - o.axes[o.count - 1]);
   k.requirements.push_back({kPad, {inner, IntegerTest::multiple_of(pad)}});
   return {};
 }
@@ -140,8 +128,7 @@ Status require(KernelParam& k, const ParamText& from, const Schema& s) {
   constexpr uint32_t kStrides = YARD_PARAM_ROWS | YARD_PARAM_STRIDED;
   const bool any = !from.layout.empty() || from.dtypes != 0 || from.align != 0 || from.pad != 0 ||
                    (from.flags & kStrides) != 0;
-  if (!any) return {};
-  if (p.kind != Kind::kTensor)
+  if (any && p.kind != Kind::kTensor)
     return wrong(k,
                  fmt::format("layout, dtypes, alignment and padding need a tensor, and '{}' is {}",
                              p.name, type_text(p)));
@@ -182,19 +169,7 @@ char letter_of(const yard_value_t& constant) {
   }
 }
 
-Status find_source(KernelParam& k, const ParamText& from, const Schema& s) {
-  const std::string& source = from.source.empty() ? from.name : from.source;
-  k.source = s.index_of(source);
-  if (k.source >= 0) {
-    const Param& p = s.params[static_cast<size_t>(k.source)];
-    k.read = p.access != Access::kWrite, k.written = p.is_written();
-    return {};
-  }
-  return wrong(k, fmt::format("the op has no parameter '{}' to fill it from{}", source,
-                              base::did_you_mean(source, s.param_names())));
-}
-
-// Every parameter of the op must reach the kernel, or have a value that it knows.
+// Fails unless every parameter of the op reaches the kernel or has a value that the kernel knows.
 Status check_all_taken(const Schema& s, const ArgumentMap& map,
                        std::span<const std::string> fixed) {
   for (size_t i = 0; i < s.params.size(); ++i) {
@@ -219,15 +194,11 @@ bool same(const ParamText& a, const ParamText& b) noexcept {
 }
 
 std::string transforms_text(uint32_t bits) {
-  constexpr std::pair<Transform, const char*> kNames[] = {{kPermute, "permute"},
-                                                          {kContiguous, "make contiguous"},
-                                                          {kCast, "cast"},
-                                                          {kAlign, "align"},
-                                                          {kPad, "pad"}};
-  std::string to;
-  for (const auto& [bit, name] : kNames)
-    if ((bits & bit) != 0) to += (to.empty() ? "" : ", ") + std::string(name);
-  return to;
+  constexpr const char* kNames[] = {"permute", "make contiguous", "cast", "align", "pad"};
+  std::vector<const char*> names;
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if ((bits & (1u << i)) != 0) names.push_back(kNames[i]);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 uint32_t KernelParam::transforms(const yard_tensor_t& t) const noexcept {
@@ -259,12 +230,16 @@ Result<ArgumentMap> ArgumentMap::resolve(const Program& program, std::span<const
       k.constant = from.constant, k.text = from.text;
       map.signature += letter_of(k.constant);
     } else {
-      YARD_RETURN_IF_ERROR(find_source(k, from, s));
-      const Param& p = s.params[static_cast<size_t>(k.source)];
-      for (const KernelParam& other : map.params)
-        if (other.source == k.source)
-          return wrong(
-              k, fmt::format("it is filled from '{}', as '{}' is already", p.name, other.name));
+      const std::string& source = from.source.empty() ? from.name : from.source;
+      const Param* const p = s.find(source);
+      if (p == nullptr)
+        return wrong(k, fmt::format("the op has no parameter '{}' to fill it from{}", source,
+                                    base::did_you_mean(source, s.param_names())));
+      k.source = s.index_of(source), k.read = !p->is_output(), k.written = p->is_written();
+      const auto other = std::ranges::find(map.params, k.source, &KernelParam::source);
+      if (other != map.params.end())
+        return wrong(
+            k, fmt::format("it is filled from '{}', as '{}' is already", source, other->name));
       YARD_RETURN_IF_ERROR(require(k, from, s));
       map.signature += program.signature()[static_cast<size_t>(k.source)];
     }
@@ -272,7 +247,7 @@ Result<ArgumentMap> ArgumentMap::resolve(const Program& program, std::span<const
     map.params.push_back(std::move(k));
   }
   YARD_RETURN_IF_ERROR(check_all_taken(s, map, fixed));
-  for (KernelParam& k : map.params)  // which do not move any more
+  for (KernelParam& k : map.params)  // their texts do not move any more
     if (k.constant.tag == YARD_TAG_STRING) k.constant = scalar(k.text);
   return map;
 }

@@ -1,112 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding arguments to parameters: see bind.h.
 #include "op/bind.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "base/results.h"
 #include "base/text.h"
 
 namespace yard::op {
 namespace {
 
-class Binder {
- public:
-  Binder(const Program& program, Positional positional)
-      : s_(program.schema()), positional_(positional) {
-    out_.count = program.arg_count();
-  }
+Status fail(const Schema& s, const std::string& message) {
+  return Status(Code::kInvalidArgument, s.name + ": " + message);
+}
 
-  Result<Arguments> run(std::span<const Given> given) {
-    size_t next = 0;
-    for (const Given& g : given) {
-      size_t i;
-      if (g.name.empty()) {
-        while (next < s_.params.size() && skipped(s_.params[next])) ++next;
-        if (next == s_.params.size()) return surplus(given);
-        i = next++;
-      } else {
-        const int found = s_.index_of(g.name);
-        if (found < 0) return unknown(g.name);
-        i = static_cast<size_t>(found);
-      }
-      if (set_[i]) return fail("argument '" + s_.params[i].name + "' is given twice");
-      set_[i] = true;
-      out_.index_of[static_cast<size_t>(&g - given.data())] = static_cast<uint8_t>(i);
-      YARD_RETURN_IF_ERROR(put(i, g.value));
-    }
-    YARD_RETURN_IF_ERROR(fill());
-    return out_;
-  }
-
- private:
-  Status fail(const std::string& message) const {
-    return Status(Code::kInvalidArgument, s_.name + ": " + message);
-  }
-  bool skipped(const Param& p) const { return positional_ == Positional::kInputs && p.is_output(); }
-
-  Status surplus(std::span<const Given> given) const {
-    std::string names;
-    for (const Param& p : s_.params)
-      if (!skipped(p)) names += (names.empty() ? "" : ", ") + p.name;
-    const auto n = std::ranges::count(given, std::string_view(), &Given::name);
-    return fail(fmt::format("too many arguments: takes ({}), got {} by position", names, n));
-  }
-
-  Status unknown(std::string_view name) const {
-    return fail(
-        fmt::format("has no parameter '{}'{}", name, base::did_you_mean(name, s_.param_names())));
-  }
-
-  Status put(size_t i, yard_value_t v) {
-    const Param& p = s_.params[i];
-    if (p.kind == Kind::kFloat && v.tag == YARD_TAG_INT) v = scalar(static_cast<double>(v.u.i));
-    if (p.kind == Kind::kEnum && (v.tag == YARD_TAG_STRING || v.tag == YARD_TAG_NONE)) {
-      // The enumerator `none` is parsed as an absent argument.
-      const std::string_view text =
-          v.tag == YARD_TAG_NONE ? std::string_view("none") : std::string_view(v.u.string, v.count);
-      const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), text);
-      if (e == p.enumerators.end())
-        return fail(fmt::format("invalid argument '{}': expected {}, got '{}'{}", p.name,
-                                base::one_of(p.enumerators), text,
-                                base::did_you_mean(text, p.enumerators)));
-      v = scalar(int64_t{e - p.enumerators.begin()});
-    }
-    out_.values[i] = v;
-    return {};
-  }
-
-  Status fill() {
-    for (size_t i = 0; i < s_.params.size(); ++i) {
-      const Param& p = s_.params[i];
-      if (set_[i] || p.optional || skipped(p)) continue;
-      out_.values[i] = default_value(p);
-      if (out_.values[i].tag == YARD_TAG_NONE)
-        return fail(fmt::format("argument '{}' ({}) is missing", p.name, type_text(p)));
-    }
-    return {};
-  }
-
-  const Schema& s_;
-  Positional positional_;
-  Arguments out_;
-  bool set_[YARD_MAX_ARGS]{};
-};
+// Converts integers to floats, and enumerators to their indices.
+Result<yard_value_t> converted(const Schema& s, const Param& p, const yard_value_t& v) {
+  if (p.kind == Kind::kFloat && v.tag == YARD_TAG_INT) return scalar(static_cast<double>(v.u.i));
+  if (p.kind != Kind::kEnum || (v.tag != YARD_TAG_STRING && v.tag != YARD_TAG_NONE)) return v;
+  // In a CallSpec, the enumerator `none` looks like an absent argument.
+  const std::string_view text =
+      v.tag == YARD_TAG_NONE ? std::string_view("none") : std::string_view(v.u.string, v.count);
+  const auto e = std::ranges::find(p.enumerators, text);
+  if (e != p.enumerators.end()) return scalar(int64_t{e - p.enumerators.begin()});
+  return fail(
+      s, fmt::format("invalid argument '{}': expected {}, got '{}'{}", p.name,
+                     base::one_of(p.enumerators), text, base::did_you_mean(text, p.enumerators)));
+}
 
 }  // namespace
 
 yard_value_t default_value(const Param& p) noexcept {
-  if (const auto* i = std::get_if<int64_t>(&p.fallback)) return scalar(*i);
-  if (const auto* f = std::get_if<double>(&p.fallback)) return scalar(*f);
-  if (const auto* b = std::get_if<bool>(&p.fallback)) return scalar(*b);
-  const auto* s = std::get_if<std::string>(&p.fallback);
-  return s != nullptr ? scalar(std::string_view(*s)) : yard_value_t{};
+  const auto value = [](const auto& v) {
+    if constexpr (std::is_constructible_v<Value, decltype(v)>)
+      return scalar(v);
+    else
+      return yard_value_t{};
+  };
+  return std::visit(value, p.fallback);
 }
 
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional) {
-  return Binder(program, positional).run(given);
+  const Schema& s = program.schema();
+  const auto skipped = [&](const Param& p) {
+    return positional == Positional::kInputs && p.is_output();
+  };
+  Arguments to;
+  to.count = program.arg_count();
+  bool set[YARD_MAX_ARGS] = {};
+  size_t next = 0;
+  for (const Given& g : given) {
+    while (next < s.params.size() && skipped(s.params[next])) ++next;
+    const Param* const p = g.name.empty() ? s.params.data() + next++ : s.find(g.name);
+    if (p == nullptr)
+      return fail(s, fmt::format("has no parameter '{}'{}", g.name,
+                                 base::did_you_mean(g.name, s.param_names())));
+    const auto i = static_cast<size_t>(p - s.params.data());
+    if (i >= s.params.size()) {
+      std::vector<std::string> names = s.param_names();
+      std::erase_if(names, [&](const std::string& name) { return skipped(*s.find(name)); });
+      return fail(s, fmt::format("too many arguments: takes ({}), got {} by position",
+                                 fmt::join(names, ", "),
+                                 std::ranges::count(given, std::string_view(), &Given::name)));
+    }
+    if (set[i]) return fail(s, "argument '" + p->name + "' is given twice");
+    set[i] = true;
+    to.index_of[&g - given.data()] = static_cast<uint8_t>(i);
+    YARD_ASSIGN_OR_RETURN(to.values[i], converted(s, *p, g.value));
+  }
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const Param& p = s.params[i];
+    if (set[i] || p.optional || skipped(p)) continue;
+    to.values[i] = default_value(p);
+    if (to.values[i].tag == YARD_TAG_NONE)
+      return fail(s, fmt::format("argument '{}' ({}) is missing", p.name, type_text(p)));
+  }
+  return to;
 }
 
 }  // namespace yard::op

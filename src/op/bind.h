@@ -16,14 +16,14 @@
 namespace yard::op {
 
 struct Given {
-  std::string_view name;  // empty: by position
+  std::string_view name;  // empty if it is given by position
   yard_value_t value;
 };
 
 // The parameters that positional arguments bind to.
 enum class Positional : uint8_t {
   kAll,     // all, in schema order; outputs must be given
-  kInputs,  // all but pure outputs, which may be missing: CallSpecs
+  kInputs,  // all but pure outputs, which may be missing, as in CallSpecs
 };
 
 // Borrows the given tensors and strings, and default strings from the program.
@@ -33,16 +33,16 @@ struct Arguments {
   uint8_t index_of[YARD_MAX_ARGS]{};  // the parameter of each given argument
 };
 
-// Fills in scalar defaults and absent optionals. Accepts integers for float parameters and strings for
-// enums. Does not check types: see Program::explain_mismatch(). Failures are kInvalidArgument: unknown
-// name, too many, missing, given twice, unknown enumerator.
+// Fills in defaults. Accepts integers for float parameters and strings for enums. Other types are
+// not checked; see Program::explain_mismatch(). Failures are kInvalidArgument: unknown name, too
+// many, missing, given twice, unknown enumerator.
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional = Positional::kAll);
 
-// A scalar as an argument. Text is borrowed.
+// A scalar as an argument, which borrows a text.
 inline yard_value_t scalar(const Value& value) noexcept { return value.c(); }
 
-// The default of a scalar parameter; strings are borrowed from it. NONE if it has none.
+// The default of a scalar parameter, from which it borrows a string. NONE if there is no default.
 yard_value_t default_value(const Param& param) noexcept;
 
 }  // namespace yard::op

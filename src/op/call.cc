@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls from specs and from real arguments, and back to specs: see call.h.
 #include "op/call.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/results.h"
@@ -13,12 +11,8 @@
 namespace yard::op {
 namespace {
 
-// An output that was not given.
 TensorSpec compact(const OutputSpec& output) {
-  TensorSpec spec;
-  spec.dtype = output.dtype;
-  spec.shape.assign(output.shape.dims, output.shape.dims + output.shape.rank);
-  return spec;
+  return {output.dtype, {output.shape.dims, output.shape.dims + output.shape.rank}};
 }
 
 }  // namespace
@@ -42,7 +36,10 @@ class CallBuilder {
       if (!std::holds_alternative<SameAs>(a.value.v)) given.push_back({a.name, value(a.value)});
     YARD_ASSIGN_OR_RETURN(const Arguments bound, op::bind(program_, given, Positional::kInputs));
     std::copy(bound.values, bound.values + bound.count, body_->args);
-    keep_default_strings();
+    // Default strings are borrowed from the program, which this call may outlive.
+    for (uint32_t i = 0; i < body_->count; ++i)
+      if (yard_value_t& v = body_->args[i]; v.tag == YARD_TAG_STRING)
+        v = text({v.u.string, v.count});
     for (const SpecArg& a : spec.args)
       if (const auto* same = std::get_if<SameAs>(&a.value.v))
         YARD_RETURN_IF_ERROR(alias(a.name, same->name));
@@ -58,11 +55,11 @@ class CallBuilder {
     body_->labels = std::move(labels);
     for (uint32_t i = 0; i < body_->count; ++i) {
       yard_value_t& v = body_->args[i] = args[i];
-      if (v.tag == YARD_TAG_TENSOR) v.u.tensor = copy(*v.u.tensor);
+      if (v.tag == YARD_TAG_TENSOR) v.u.tensor = tensor(spec_of(*v.u.tensor));
       if (v.tag == YARD_TAG_STRING) v = text({v.u.string, v.count});
       if (v.tag != YARD_TAG_LIST) continue;
       auto& list = body_->lists.emplace_back();
-      for (const yard_tensor_t* t : tensors_of(v)) list.push_back(copy(*t));
+      for (const yard_tensor_t* t : tensors_of(v)) list.push_back(tensor(spec_of(*t)));
       v.u.list = list.data();
     }
     for (uint8_t out : program_.outputs())
@@ -103,20 +100,7 @@ class CallBuilder {
     return &kept.t;
   }
 
-  const yard_tensor_t* copy(const yard_tensor_t& t) {
-    yard_tensor_t with_facts = t;
-    if (with_facts.facts == 0) with_facts.facts = facts_of(&t);
-    return tensor(spec_of(with_facts));
-  }
-
   yard_value_t text(std::string_view s) { return scalar(body_->strings.emplace_back(s)); }
-
-  // Defaults are borrowed from the program, which this call may outlive.
-  void keep_default_strings() {
-    for (uint32_t i = 0; i < body_->count; ++i)
-      if (yard_value_t& v = body_->args[i]; v.tag == YARD_TAG_STRING)
-        v = text({v.u.string, v.count});
-  }
 
   yard_value_t value(const SpecValue& value) {
     if (const auto* i = std::get_if<int64_t>(&value.v)) return scalar(*i);
@@ -135,7 +119,7 @@ class CallBuilder {
 
   Status alias(const std::string& output, const std::string& input) {
     const int out = s_.index_of(output), in = s_.index_of(input);
-    if (out < 0 || !s_.params[static_cast<size_t>(out)].is_output())
+    if (const Param* const p = s_.find(output); p == nullptr || !p->is_output())
       return fail(output, "only an output given by name can be '&" + input + "'");
     if (in < 0 || !program_.may_alias(static_cast<uint32_t>(out), static_cast<uint32_t>(in)))
       return fail(output, "the schema has no clause '" + output + " may_alias " + input + "'");
@@ -147,17 +131,17 @@ class CallBuilder {
     return {};
   }
 
-  // Fills in missing outputs: compact, on the device of the inputs.
+  // Fills in missing outputs, which are compact and on the device of the inputs.
   Status outputs(const yard_op_t* op) {
-    const auto missing = [&](uint8_t i) {
+    const auto missing = [&](uint32_t i) {
       return body_->args[i].tag == YARD_TAG_NONE && !s_.params[i].optional;
     };
-    if (std::none_of(program_.outputs().begin(), program_.outputs().end(), missing)) return {};
+    if (std::ranges::none_of(program_.outputs(), missing)) return {};
     YARD_ASSIGN_OR_RETURN(const auto inferred, program_.infer_outputs(body_->args, op));
     find_device();
     for (const OutputSpec& o : inferred) {
       const Param& p = s_.params[o.param];
-      if (!missing(static_cast<uint8_t>(o.param))) continue;
+      if (!missing(o.param)) continue;
       if (!o.known) return fail(p.name, "a list of outputs cannot be inferred: give it by name");
       body_->args[o.param].tag = YARD_TAG_TENSOR;
       body_->args[o.param].u.tensor = tensor(compact(o));
@@ -178,7 +162,8 @@ class CallBuilder {
 
   static bool same(const yard_value_t& a, const yard_value_t& b) {
     if (a.tag != YARD_TAG_TENSOR || b.tag != YARD_TAG_TENSOR) return false;
-    // As in fits(), tensors without elements share nothing. Without data, the same object is the same tensor.
+    // As in fits(), tensors without elements share nothing. Tensors without data are the same if
+    // they are the same object.
     return (a.u.tensor == b.u.tensor && has_elements(*a.u.tensor)) ||
            overlap(*a.u.tensor, *b.u.tensor) == Overlap::kSame;
   }
@@ -234,7 +219,7 @@ CallSpec Call::to_spec(const Program& program) const {
   for (uint32_t i = 0; i < count(); ++i) {
     const Param& p = s.params[i];
     if (p.is_output()) continue;
-    // Scalars are named for readability; arguments after an absent one must be.
+    // Scalars are named for readability, and arguments after an absent one must be.
     if (!p.is_tensor() || args()[i].tag == YARD_TAG_NONE) positional = false;
     if (args()[i].tag == YARD_TAG_NONE) continue;
     spec.args.push_back({positional ? "" : p.name, spec_value(p, args()[i], device())});
@@ -250,10 +235,9 @@ CallSpec Call::to_spec(const Program& program) const {
       if (program.may_alias(out, in) && args()[in].tag == YARD_TAG_TENSOR &&
           v.u.tensor == args()[in].u.tensor)
         value.v = SameAs{s.params[in].name};
-    if (inferred.ok() && (*inferred)[k].known && !p.optional &&
-        value == SpecValue{compact((*inferred)[k])})
-      continue;
-    spec.args.push_back({p.name, std::move(value)});
+    if (!inferred.ok() || !(*inferred)[k].known || p.optional ||
+        value != SpecValue{compact((*inferred)[k])})
+      spec.args.push_back({p.name, std::move(value)});
   }
   return spec;
 }
@@ -274,7 +258,7 @@ void CallKey::add(const Labels& labels) {
 }
 
 void CallKey::add(const yard_tensor_t& t) {
-  constexpr uint32_t kAllButSpan = 0x7fffffff;  // which follows from the sizes
+  constexpr uint32_t kAllButSpan = 0x7fffffff;  // the span follows from the sizes
   const uint64_t facts = t.facts != 0 ? t.facts : facts_of(&t);
   add(facts & kAllButSpan);
   words_.insert(words_.end(), t.shape, t.shape + t.ndim);
@@ -296,7 +280,7 @@ void CallKey::set(const Program& program, const yard_value_t* args, uint32_t fla
       add(static_cast<uint64_t>(v.u.i));
   }
   if ((flags & YARD_CALL_ALIASED) == 0) return;
-  // In the metadata of a call, an output that is an input is the same object.
+  // In a Call, an output that is an input is the same object.
   const auto address = [&](uint32_t i) -> uint64_t {
     if (args[i].tag != YARD_TAG_TENSOR) return 0;
     const yard_tensor_t* t = args[i].u.tensor;
@@ -306,26 +290,6 @@ void CallKey::set(const Program& program, const yard_value_t* args, uint32_t fla
   for (const uint8_t out : program.outputs())
     for (uint32_t in = 0; in < program.arg_count(); ++in)
       if (program.may_alias(out, in)) add(uint64_t{address(out) == address(in)});
-}
-
-size_t CallKeyHash::operator()(std::string_view key) const noexcept {
-  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
-  uint64_t lanes[4] = {key.size(), 1, 2, 3};  // which do not wait for each other
-  const auto mix = [&](uint64_t& lane, uint64_t word) {
-    lane = (lane ^ word) * kFactor;
-    lane ^= lane >> 32;
-  };
-  for (size_t i = 0; i < key.size() / sizeof(uint64_t); ++i) {
-    uint64_t word;
-    std::memcpy(&word, key.data() + i * sizeof word, sizeof word);
-    mix(lanes[i % 4], word);
-  }
-  uint64_t last = 0;  // what is left of a text; keys of calls are whole words
-  const size_t rest = key.size() % sizeof last;
-  if (rest != 0) std::memcpy(&last, key.data() + key.size() - rest, rest);
-  mix(lanes[0], last);
-  for (size_t i = 1; i < 4; ++i) mix(lanes[0], lanes[i]);
-  return lanes[0];
 }
 
 }  // namespace yard::op

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metadata of one call, owned, without data pointers. Selection, explanation and tuning use it where
-// there are no tensors, or where it must outlive them.
+// The metadata of one call, without data pointers. Selection, explanation and verification use it
+// where there are no tensors, or where it must outlive them.
 #pragma once
 
 #include <yard/plugin.h>
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -19,26 +20,24 @@ namespace yard::op {
 // Immutable; copies share their arguments. Thread-safe.
 class Call {
  public:
-  // Fills in defaults, infers missing outputs, and checks that the call fits. `op` provides the shape
-  // function where the program needs one.
+  // Fills in defaults, infers missing outputs, and checks that the call fits. `op` provides the
+  // shape function, if the program needs one.
   static Result<Call> from_spec(const Program& program, const CallSpec& spec,
                                 const yard_op_t* op = nullptr);
 
-  // Copies the metadata of a call that fits: shapes, strides, alignment, scalars, strings.
-  // YARD_CALL_ALIASED is added to the flags when an output is exactly an input.
+  // Copies the metadata of a call that fits. Adds YARD_CALL_ALIASED to the flags if an output is
+  // exactly an input.
   static Call capture(const Program& program, const yard_value_t* args, uint32_t flags = 0,
                       Labels labels = {});
 
-  // Tensors have data == NULL and facts; an output that is an input is the same yard_tensor_t.
+  // Tensors have facts and no data. An output that is an input is the same yard_tensor_t.
   const yard_value_t* args() const noexcept { return body_->args; }
   uint32_t count() const noexcept { return body_->count; }
   uint32_t flags() const noexcept { return body_->flags; }
-  // The device of its tensors.
   Device device() const noexcept { return body_->device; }
   const Labels& labels() const noexcept { return body_->labels; }
 
-  // The canonical spec; from_spec() of it gives an equal call. A scalar that is exactly a 32-bit float has the shortest text
-  // that gives the same float.
+  // The canonical spec, from which from_spec() makes an equal call. See shortest_float().
   CallSpec to_spec(const Program& program) const;
 
  private:
@@ -64,12 +63,12 @@ class Call {
 };
 
 // Identifies a call: two calls have equal keys if their CallSpecs are equal. A key is quicker to
-// make than the text. A CallKey keeps its memory from call to call.
+// make than the text. A CallKey that is set again reuses its memory.
 class CallKey {
  public:
-  // The key of a call, without its labels. `args` fit the program.
+  // Sets the key of a call without its labels. `args` must fit the program.
   void set(const Program& program, const yard_value_t* args, uint32_t flags);
-  // Adds what else distinguishes calls.
+  // Add what else distinguishes calls.
   void add(uint64_t word) { words_.push_back(word); }
   void add(std::string_view text);
   void add(const Labels& labels);
@@ -83,10 +82,12 @@ class CallKey {
   std::vector<uint64_t> words_;
 };
 
-// Hashes the bytes of a CallKey. Faster than std::hash, since keys are long.
+// Hashes the bytes of a CallKey, also for lookups in maps by std::string.
 struct CallKeyHash {
   using is_transparent = void;
-  size_t operator()(std::string_view key) const noexcept;
+  size_t operator()(std::string_view key) const noexcept {
+    return std::hash<std::string_view>()(key);
+  }
 };
 
 }  // namespace yard::op

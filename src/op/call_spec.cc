@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallSpecs from text by recursive descent, and back to canonical text: see call_spec.h.
+// Parses CallSpecs by recursive descent, and writes their canonical text.
 #include "op/call_spec.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/lists.h"
 #include "base/results.h"
 #include "base/text.h"
 #include "op/facts.h"
@@ -34,7 +35,7 @@ class CallSpecParser {
     return in_.at_end() || in_.expected("'@device', '{labels}' or the end");
   }
 
-  // The call of a line that a verbose runtime prints: yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME
+  // Reads the line that a verbose runtime prints: yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME
   bool verbose_line(CallSpec& c) {
     if (!skip_field() || !skip_field() || !in_.op_name(c.op) || !in_.accept(',') || !skip_field())
       return in_.expected(
@@ -55,7 +56,10 @@ class CallSpecParser {
   bool tail(CallSpec& c) {
     if (in_.accept('@') && !(device(c.device) && flags(c.flags))) return false;
     if (in_.accept('{') && !labels(c.labels)) return false;
-    drop_devices(c);
+    // A tensor keeps its device only if it differs from that of the call.
+    for (SpecArg& a : c.args)
+      for (TensorSpec& t : tensors_of(a.value))
+        if (t.device == c.device) t.device.reset();
     return true;
   }
 
@@ -63,16 +67,14 @@ class CallSpecParser {
     const size_t start = in_.at();
     if (c.args.size() == kMaxArgs) return in_.fail("more than {} arguments", kMaxArgs);
     SpecArg a;
-    const std::string_view w = in_.word();
-    if (!w.empty() && in_.accept('=')) {
-      in_.seek(start);
+    const bool named = !in_.word().empty() && in_.accept('=');
+    in_.seek(start);
+    if (named) {
       if (!in_.name("a parameter name", a.name) || !in_.accept('=')) return false;
       for (const SpecArg& other : c.args)
         if (other.name == a.name) return in_.fail_at(start, "argument '{}' is given twice", a.name);
-    } else {
-      in_.seek(start);
-      if (!c.args.empty() && !c.args.back().name.empty())
-        return in_.fail("a positional argument cannot follow one given by name");
+    } else if (!c.args.empty() && !c.args.back().name.empty()) {
+      return in_.fail("a positional argument cannot follow one given by name");
     }
     if (!value(a.value)) return false;
     c.args.push_back(std::move(a));
@@ -80,7 +82,6 @@ class CallSpecParser {
   }
 
   bool value(SpecValue& v) {
-    const char c = in_.peek();
     if (in_.at_number()) {
       Scanner::Number n;
       if (!in_.number(n)) return false;
@@ -90,26 +91,28 @@ class CallSpecParser {
         v.v = n.i;
       return true;
     }
-    if (c == '"') return in_.quoted(v.v.emplace<std::string>());
+    if (in_.peek() == '"') return in_.quoted(v.v.emplace<std::string>());
     if (in_.accept('&')) return in_.name("a parameter name after '&'", v.v.emplace<SameAs>().name);
     if (in_.accept('[')) return list(v);
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const size_t start = in_.at();
     const bool minus = in_.accept('-');
     const std::string_view w = in_.word();
-    if (w == "inf" || (w == "nan" && !minus)) {
-      const double inf = std::numeric_limits<double>::infinity();
-      v.v = w == "nan" ? std::numeric_limits<double>::quiet_NaN() : minus ? -inf : inf;
-      return true;
-    }
-    const bool bracket = in_.peek() == '[';
-    if (minus || w.empty() || bracket) in_.seek(start);
-    if (!minus && bracket && !w.empty()) return tensor(v.v.emplace<TensorSpec>());
-    if (minus || w.empty())
+    if (w == "inf") {
+      v.v = minus ? -kInfinity : kInfinity;
+    } else if (minus || w.empty()) {
+      in_.seek(start);
       return in_.expected("a tensor (f32[2,3]), a number, a string, a word, '[' or '&'");
-    if (w == "true" || w == "false")
+    } else if (in_.peek() == '[') {
+      in_.seek(start);
+      return tensor(v.v.emplace<TensorSpec>());
+    } else if (w == "nan") {
+      v.v = std::numeric_limits<double>::quiet_NaN();
+    } else if (w == "true" || w == "false") {
       v.v = w == "true";
-    else
+    } else {
       v.v = Word{std::string(w)};
+    }
     return true;
   }
 
@@ -134,11 +137,7 @@ class CallSpecParser {
     }
     if (!in_.expect(']', "or ',' after a size")) return false;
     if (in_.raw() == '%' && !align(t)) return false;
-    if (in_.raw() == '@') {
-      in_.advance(1);
-      return device(t.device.emplace());
-    }
-    return true;
+    return in_.raw() != '@' || (in_.accept('@') && device(t.device.emplace()));
   }
 
   bool sizes(std::vector<int64_t>& out, bool strides) {
@@ -152,7 +151,7 @@ class CallSpecParser {
   }
 
   bool align(TensorSpec& t) {
-    in_.advance(1);
+    in_.accept('%');
     const size_t start = in_.at();
     int64_t n = 0;
     if (!in_.integer("an alignment in bytes", n)) return false;
@@ -165,29 +164,27 @@ class CallSpecParser {
   bool device(Device& d) {
     const size_t start = in_.at();
     std::string text(in_.word());
-    if (!text.empty() && in_.raw() == ':') {
-      in_.advance(1);
-      text += ':';
-      for (; in_.raw() >= '0' && in_.raw() <= '9'; in_.advance(1)) text += in_.raw();
+    if (!text.empty() && in_.raw() == ':') do {
+        text += in_.raw();
+        in_.advance(1);
+      } while (in_.raw() >= '0' && in_.raw() <= '9');
+    if (const auto parsed = parse_device(text)) {
+      d = *parsed;
+      return true;
     }
-    const auto parsed = parse_device(text);
-    if (!parsed) {
-      in_.seek(start);
-      const std::vector<std::string> known = {"cpu",   "cuda",         "cuda_host", "vulkan",
-                                              "metal", "cuda_managed", "rocm",      "oneapi"};
-      return in_.expected("a device (cpu, cuda:1)",
-                          base::did_you_mean(text.substr(0, text.find(':')), known));
-    }
-    d = *parsed;
-    return true;
+    in_.seek(start);
+    return in_.expected("a device (cpu, cuda:1)",
+                        base::did_you_mean(text.substr(0, text.find(':')),
+                                           {"cpu", "cuda", "cuda_host", "vulkan", "metal",
+                                            "cuda_managed", "rocm", "oneapi"}));
   }
 
   bool flags(uint32_t& out) {
     while (in_.raw() == '+') {
       in_.advance(1);
       const std::string_view w = in_.peek_word();
-      const auto* flag = std::find_if(std::begin(kCallFlags), std::end(kCallFlags),
-                                      [&](const auto& f) { return f.first == w; });
+      const auto* const flag =
+          std::ranges::find(kCallFlags, w, &std::pair<std::string_view, uint32_t>::first);
       if (flag == std::end(kCallFlags)) {
         std::vector<std::string> known;
         for (const auto& f : kCallFlags) known.emplace_back(f.first);
@@ -206,8 +203,8 @@ class CallSpecParser {
       const size_t start = in_.at();
       if (!label_text(name) || !in_.expect('=', "after the name of a label") || !label_text(value))
         return false;
-      for (const auto& other : out)
-        if (other.first == name) return in_.fail_at(start, "label '{}' is given twice", name);
+      if (base::contains(base::keys(out), name))
+        return in_.fail_at(start, "label '{}' is given twice", name);
       out.emplace_back(std::move(name), std::move(value));
       return true;
     };
@@ -223,13 +220,6 @@ class CallSpecParser {
     return !out.empty() || in_.expected("a word or a string");
   }
 
-  // A tensor's device is kept only where it differs from the call's.
-  static void drop_devices(CallSpec& c) {
-    for (SpecArg& a : c.args)
-      for (TensorSpec& t : tensors_of(a.value))
-        if (t.device == c.device) t.device.reset();
-  }
-
   Scanner& in_;
 };
 
@@ -243,7 +233,7 @@ std::string tensor_text(const TensorSpec& t, const Device* call_device) {
 }
 
 struct Printer {
-  const Device* call_device;
+  const Device* call_device = nullptr;
   std::string operator()(int64_t i) const { return std::to_string(i); }
   std::string operator()(double f) const { return base::format_double(f); }
   std::string operator()(bool b) const { return b ? "true" : "false"; }
@@ -253,7 +243,7 @@ struct Printer {
   std::string operator()(const TensorSpec& t) const { return tensor_text(t, call_device); }
   std::string operator()(const std::vector<TensorSpec>& list) const {
     std::vector<std::string> tensors;
-    for (const TensorSpec& t : list) tensors.push_back(tensor_text(t, call_device));
+    for (const TensorSpec& t : list) tensors.push_back((*this)(t));
     return fmt::format("[{}]", fmt::join(tensors, ", "));
   }
 };
@@ -277,7 +267,7 @@ bool operator==(const SpecValue& a, const SpecValue& b) {
 }
 
 std::string to_string(const TensorSpec& tensor) { return tensor_text(tensor, nullptr); }
-std::string to_string(const SpecValue& value) { return std::visit(Printer{nullptr}, value.v); }
+std::string to_string(const SpecValue& value) { return std::visit(Printer(), value.v); }
 
 std::string to_string(const CallSpec& spec) {
   std::vector<std::string> args, labels;
@@ -306,10 +296,8 @@ double shortest_float(double v) {
 }
 
 TensorSpec spec_of(const yard_tensor_t& t) {
-  TensorSpec s;
   const uint64_t facts = t.facts != 0 ? t.facts : facts_of(&t);
-  s.dtype = from_dlpack(t.dtype);
-  s.shape.assign(t.shape, t.shape + t.ndim);
+  TensorSpec s{from_dlpack(t.dtype), {t.shape, t.shape + t.ndim}};
   // Strides of a compact tensor follow from its shape.
   if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides)
     s.strides.assign(t.strides, t.strides + t.ndim);
@@ -325,18 +313,28 @@ std::string brief(const yard_tensor_t& t) {
   return out + fmt::format("[{}]", fmt::join(t.shape, t.shape + t.ndim, ","));
 }
 
-std::string verbose_arguments(const CallSpec& spec) {
-  std::string to;
-  for (const SpecArg& a : spec.args) {
-    if (!to.empty()) to += ' ';
-    if (!a.name.empty()) to += a.name + '=';
-    to += to_string(a.value);
+std::string brief(const yard_value_t& v) {
+  switch (v.tag) {
+    case YARD_TAG_NONE: return "nothing";
+    case YARD_TAG_TENSOR: return v.u.tensor ? "a tensor " + brief(*v.u.tensor) : "a null tensor";
+    case YARD_TAG_INT: return fmt::format("the integer {}", v.u.i);
+    case YARD_TAG_FLOAT: return "the number " + base::format_double(v.u.f);
+    case YARD_TAG_BOOL: return v.u.i ? "true" : "false";
+    case YARD_TAG_STRING: return v.u.string || v.count == 0 ? "a string" : "a null string";
+    case YARD_TAG_LIST: return fmt::format("a list of {} tensors", v.count);
+    default: return fmt::format("a value of unknown tag {}", v.tag);
   }
+}
+
+std::string verbose_arguments(const CallSpec& spec) {
+  std::vector<std::string> words;
+  for (const SpecArg& a : spec.args)
+    words.push_back(a.name + (a.name.empty() ? "" : "=") + to_string(a.value));
   CallSpec rest = spec;
   rest.args.clear();
-  const std::string after = to_string(rest).substr(spec.op.size() + 2);  // its name and "()"
-  if (after != "@cpu") to += (to.empty() ? "" : " ") + after;
-  return to;
+  words.push_back(to_string(rest).substr(spec.op.size() + 2));  // without the name and "()"
+  if (words.back() == "@cpu") words.pop_back();
+  return fmt::format("{}", fmt::join(words, " "));
 }
 
 }  // namespace yard::op

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of a call, used by traces, the command and tuning.
+// The text form of a call. Traces print it, and the command accepts it.
 //
 //   rms_norm(f32[8,4096], f32[4096], eps=1e-6)@cpu
 //
-// Grammar (blanks between tokens are free, except around '@', '+' and '%' of the tail):
+// Grammar (blanks may stand between tokens, except around '@', '+' and '%' of the tail):
 //
 //   call    := op '(' [arg {',' arg}] ')' ['@' device {'+' flag}] ['{' label {',' label} '}']
 //   arg     := value | name '=' value                    (positional ones first)
@@ -13,8 +13,9 @@
 //   flag    := 'deterministic' | 'capturing' | 'inference' | 'tracing'
 //   label   := text '=' text            text := letters, digits, '_', '.', '-' | STRING
 //
-// A CallSpec is syntax only; no schema is consulted. Positional arguments are the parameters that are
-// not pure outputs, in schema order. docs/reference/call_spec.md has the details.
+// A CallSpec is syntax only: it does not know the schema of its op. Positional arguments are the
+// parameters that are not pure outputs, in schema order. docs/reference/call_spec.md has the
+// details.
 #pragma once
 
 #include <yard/plugin.h>
@@ -37,18 +38,18 @@ using Labels = std::vector<std::pair<std::string, std::string>>;
 struct TensorSpec {
   DType dtype = DType::invalid;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // in elements; empty: compact, row-major
+  std::vector<int64_t> strides = {};  // in elements; empty if compact and row-major
   uint32_t align = YARD_MAX_ALIGN;
-  std::optional<Device> device;  // unset: the call's
+  std::optional<Device> device = {};  // if it differs from that of the call
   bool operator==(const TensorSpec&) const = default;
 };
 
-// A bare word: an enumerator, or `none` for an absent optional.
+// A bare word: an enumerator, or `none` for an argument that is not given.
 struct Word {
   std::string text;
   bool operator==(const Word&) const = default;
 };
-// &x: the same tensor as the argument x.
+// `&x`, which is the same tensor as the argument x.
 struct SameAs {
   std::string name;
   bool operator==(const SameAs&) const = default;
@@ -62,7 +63,6 @@ struct SpecValue {
   friend bool operator==(const SpecValue& a, const SpecValue& b);
 };
 
-// The tensors of a value: none, one or many.
 inline std::span<TensorSpec> tensors_of(SpecValue& value) noexcept {
   if (auto* tensor = std::get_if<TensorSpec>(&value.v)) return {tensor, 1};
   if (auto* list = std::get_if<std::vector<TensorSpec>>(&value.v)) return *list;
@@ -70,7 +70,7 @@ inline std::span<TensorSpec> tensors_of(SpecValue& value) noexcept {
 }
 
 struct SpecArg {
-  std::string name;  // empty: positional
+  std::string name;  // empty if positional
   SpecValue value;
   bool operator==(const SpecArg&) const = default;
 };
@@ -93,26 +93,27 @@ inline constexpr std::pair<std::string_view, uint32_t> kCallFlags[] = {
     {"loaded", YARD_CALL_LOADED},
 };
 
-// Failures are Code::kParse; the message names the column and shows the text with a caret below it. Also reads the line
-// that a verbose runtime prints for a call, as the call that it is about.
+// Failures are Code::kParse. The message names the column and shows the text with a caret below it.
+// Also accepts the line that a verbose runtime prints for a call.
 Result<CallSpec> parse_call_spec(std::string_view text);
 
-// The canonical text. A tensor's device is left out where it is the call's.
+// The canonical text. The device of a tensor is written only if it differs from that of the call.
 std::string to_string(const CallSpec& spec);
 std::string to_string(const SpecValue& value);
 std::string to_string(const TensorSpec& tensor);
 
-// Most callers pass 32-bit floats. Of a value that is exactly one, the number with the shortest text that gives the same
-// float: 1e-6, not 9.999999974752427e-7. Any other value is returned as it is.
+// If the value is exactly a 32-bit float, as most callers pass them, returns the number with the
+// shortest text that gives the same float: 1e-6 and not 9.999999974752427e-7.
 double shortest_float(double value);
 
-// Dtype, shape, strides, alignment and device of a tensor that has facts.
 TensorSpec spec_of(const yard_tensor_t& tensor);
-// "f32[8,4096]": dtype and shape of any tensor, valid or not.
+// Dtype and shape of any tensor, valid or not, such as "f32[8,4096]".
 std::string brief(const yard_tensor_t& tensor);
+// Any argument, valid or not, such as "a tensor f32[8,4096]" or "the integer 3".
+std::string brief(const yard_value_t& value);
 
-// The arguments of a call in the line of a verbose runtime, with spaces between them. The device
-// and what follows it are left out if they are `@cpu`.
+// The arguments of a call in the line of a verbose runtime, with spaces between them. Then come
+// device, flags and labels, unless they are just `@cpu`.
 //   yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,12.4us
 std::string verbose_arguments(const CallSpec& spec);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a schema to a Program: the steps, and for simple schemas the quick check.
+// Compiles a schema to a Program: the steps, and for simple schemas the quick check.
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/lists.h"
+#include "base/results.h"
 #include "op/numbers.h"
 #include "op/program.h"
 #include "op/steps.h"
@@ -19,9 +20,7 @@ constexpr std::pair<uint8_t, char> kTags[] = {
     {YARD_TAG_BOOL, 'b'},   {YARD_TAG_STRING, 'v'}, {YARD_TAG_INT, 'i'}};
 static_assert(std::size(kTags) == static_cast<size_t>(Kind::kEnum) + 1);
 
-bool is_required(const Param& p) { return p.kind == Kind::kTensor && !p.optional; }
-
-// How many tensors of a parameter use a name: those of a list must agree with each other.
+// How many tensors of a parameter use a name. The tensors of a list must agree with each other.
 size_t uses_in(const Param& p) { return p.kind == Kind::kTensorList ? 2 : 1; }
 
 bool same_dim(const Dim& a, const Dim& b) {
@@ -46,7 +45,6 @@ struct FixedFacts {
 
 }  // namespace
 
-// Compiles one schema that has been checked.
 class Compiler {
  public:
   explicit Compiler(Schema s) : s_(std::move(s)) {}
@@ -76,13 +74,9 @@ class Compiler {
   uint8_t index_of(const std::string& name) const {
     return static_cast<uint8_t>(s_.index_of(name));
   }
-  bool is_int(const std::string& name) const {
-    const int i = s_.index_of(name);
-    return i >= 0 && param(static_cast<size_t>(i)).kind == Kind::kInt;
-  }
-  // Whether more than one tensor, a clause or an int parameter uses a name.
+  // Whether more than one tensor, a clause or an int parameter uses the name of a dimension.
   bool is_shared(const std::string& name) const {
-    return uses_.at(name) > 1 || asked_.contains(name) || is_int(name);
+    return uses_.at(name) > 1 || asked_.contains(name) || s_.find(name) != nullptr;
   }
 
   void outputs() {
@@ -108,11 +102,12 @@ class Compiler {
 
   // ---- The quick check of simple schemas ----
 
-  // Whether nothing but tensors that are given is checked, and of the output only its dtype.
+  // Whether calls are checked only for tensors that are always given, and the output only for its
+  // dtype.
   bool is_simple(const Param& output) const {
     const auto simple = [&](const Param& p) {
       if (p.kind == Kind::kEnum || (p.kind == Kind::kInt && uses_.contains(p.name))) return false;
-      return !p.is_tensor() || (is_required(p) && p.is_written() == (&p == &output));
+      return !p.is_tensor() || (p.is_required() && p.is_written() == (&p == &output));
     };
     const auto harmless = [&](const Clause& c) {
       return c.kind == Clause::Kind::kElements || c.kind == Clause::Kind::kMayAlias ||
@@ -127,7 +122,7 @@ class Compiler {
            std::ranges::all_of(output.dims, free);
   }
 
-  // How a tensor relates to the output; nothing if a relation cannot express it.
+  // How a tensor relates to the output. Empty if a relation cannot express it.
   std::optional<Program::Relation> relate(const Param& output, uint8_t i) const {
     const Param& p = param(i);
     const FixedFacts facts(p);
@@ -208,7 +203,7 @@ class Compiler {
     for (const int pass : {0, 1, 2, 3})
       for (uint8_t i = 0; i < count(); ++i)
         if (param(i).is_tensor() &&
-            (param(i).is_output() ? 2 : 0) + (is_required(param(i)) ? 0 : 1) == pass)
+            (param(i).is_output() ? 2 : 0) + (param(i).is_required() ? 0 : 1) == pass)
           group(i, [&] {
             type(i);
             dims(i);
@@ -231,12 +226,13 @@ class Compiler {
   }
 
   // A step about dimension k of a parameter. A leading group ends before its axis.
-  Step dim_step(Op op, uint8_t i, size_t k) const {
+  Step dim_step(Op op, uint8_t i, size_t k) {
     const Dim& d = param(i).dims[k];
     const size_t after = param(i).dims.size() - k - (d.kind == Dim::Kind::kLeading ? 1 : 0);
     return {.op = op,
             .arg = i,
             .axis = static_cast<uint8_t>(after),
+            .reg = d.name.empty() ? Step::kNoReg : reg(d),
             .value = static_cast<uint64_t>(d.number)};
   }
 
@@ -244,64 +240,53 @@ class Compiler {
     for (size_t k = 0; k < param(i).dims.size(); ++k) {
       const Dim& d = param(i).dims[k];
       if (d.kind == Dim::Kind::kConstant) emit(dim_step(Op::kConstant, i, k));
-      // A factor is a check of its own.
+      // A factor needs a step even if nothing else uses the name.
       if (d.name.empty() || d.broadcast || (d.number == 1 && !is_shared(d.name))) continue;
-      Step s = dim_step(d.kind == Dim::Kind::kLeading ? Op::kLeading : Op::kDim, i, k);
-      s.reg = reg(d);
-      emit(s);
+      emit(dim_step(d.kind == Dim::Kind::kLeading ? Op::kLeading : Op::kDim, i, k));
     }
   }
 
   void broadcasts(uint8_t i) {
-    for (size_t k = 0; k < param(i).dims.size(); ++k) {
-      const Dim& d = param(i).dims[k];
-      if (!d.broadcast) continue;
-      const bool leading = d.kind == Dim::Kind::kLeading;
-      Step s = dim_step(leading ? Op::kLeadingBroadcast : Op::kBroadcast, i, k);
-      s.reg = reg(d);
-      emit(s);
-    }
+    for (size_t k = 0; k < param(i).dims.size(); ++k)
+      if (const Dim& d = param(i).dims[k]; d.broadcast)
+        emit(
+            dim_step(d.kind == Dim::Kind::kLeading ? Op::kLeadingBroadcast : Op::kBroadcast, i, k));
   }
 
   // Clauses read a leading group as the product of its dimensions.
   void products() {
     for (const auto& name : asked_) {
-      const auto leading = regs_.find("*" + name);
-      if (leading == regs_.end()) continue;
-      const uint8_t source = leading->second;
-      emit({.op = Op::kProduct, .reg = reg(name), .other = source});
+      const std::string group = "*" + name;
+      if (regs_.contains(group)) emit({.op = Op::kProduct, .reg = reg(name), .other = reg(group)});
     }
   }
 
   void clause(size_t k) {
     const Clause& c = s_.clauses[k];
     const auto reg_of = [&](const Term& t) { return t.name.empty() ? Step::kNoReg : reg(t.name); };
+    const uint8_t left = index_of(c.left.name), right = index_of(c.right.name);
+    const uint8_t guard = c.guard == Clause::Guard::kNone ? 0 : index_of(c.guard_param);
     switch (c.kind) {
       case Clause::Kind::kDTypes:
         return emit(
             {.op = Op::kDTypeSet, .reg = reg_of(c.left), .mask = mask_of(c.dtypes), .value = k});
-      case Clause::Kind::kIff:
-      case Clause::Kind::kOr:
-        return emit({.op = c.kind == Clause::Kind::kIff ? Op::kIff : Op::kOr,
-                     .arg = index_of(c.left.name),
-                     .other = index_of(c.right.name)});
+      case Clause::Kind::kIff: return emit({.op = Op::kIff, .arg = left, .other = right});
+      case Clause::Kind::kOr: return emit({.op = Op::kOr, .arg = left, .other = right});
       case Clause::Kind::kIffDTypes:
         return emit({.op = Op::kIffDTypes,
-                     .arg = index_of(c.left.name),
+                     .arg = left,
                      .reg = reg_of(c.right),
                      .mask = mask_of(c.dtypes),
                      .value = k});
       case Clause::Kind::kMultiple:
-      case Clause::Kind::kCompare: {
-        Step s{.op = Op::kCompare, .reg = reg_of(c.left), .other = reg_of(c.right), .value = k};
-        if (c.guard != Clause::Guard::kNone) s.arg = index_of(c.guard_param);
-        return emit(s);
-      }
-      case Clause::Kind::kFloat: {
-        Step s{.op = Op::kFloat, .arg = index_of(c.left.name), .value = k};
-        if (c.guard != Clause::Guard::kNone) s.other = index_of(c.guard_param);
-        return emit(s);
-      }
+      case Clause::Kind::kCompare:
+        return emit({.op = Op::kCompare,
+                     .arg = guard,
+                     .reg = reg_of(c.left),
+                     .other = reg_of(c.right),
+                     .value = k});
+      case Clause::Kind::kFloat:
+        return emit({.op = Op::kFloat, .arg = left, .other = guard, .value = k});
       case Clause::Kind::kElements:
       case Clause::Kind::kMayAlias: return;
     }
@@ -327,9 +312,8 @@ class Compiler {
 };
 
 Result<Program> Program::compile(std::string_view schema_text) {
-  Result<Schema> s = parse_schema(schema_text);
-  if (!s.ok()) return std::move(s).status();
-  return Compiler(std::move(*s)).run();
+  YARD_ASSIGN_OR_RETURN(Schema s, parse_schema(schema_text));
+  return Compiler(std::move(s)).run();
 }
 
 }  // namespace yard::op

@@ -121,7 +121,7 @@ TEST(Mismatch, Dimensions) {
       why(kRmsNorm, {o, v.f32({}), w, number(0)}),
       "rms_norm: invalid argument 'x': expected T[*rows,hidden] (at least 1 dimension), got f32[]");
   EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({7})}),
-            "silu_and_mul: invalid argument 'x': expected T[*rows,2*d] (7 is no multiple of 2), "
+            "silu_and_mul: invalid argument 'x': expected T[*rows,2*d] (7 is not a multiple of 2), "
             "got f32[7]");
   EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({10})}),
             "silu_and_mul: invalid argument 'out': expected f32[5] (d = 5 from 'x'), got f32[4]");

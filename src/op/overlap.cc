@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two strided tensors overlap if a sum of bounded multiples of strides equals a given number. The search
-// goes from the largest stride down and prunes by range, by common divisor, and where the smaller strides
-// leave no gap; for layouts that occur in practice it visits a few nodes.
+// Two strided tensors overlap if a sum of bounded multiples of strides equals a given number. The
+// search goes from the largest stride down. It prunes by range, by common divisor, and where the
+// smaller strides leave no gap, so for layouts that occur in practice it visits a few nodes.
 #include "op/overlap.h"
 
 #include <algorithm>
@@ -9,10 +9,8 @@
 namespace yard::op {
 namespace {
 
-// The limit of nodes; beyond it the answer is that they may overlap.
-constexpr int kBudget = 4000;
-// In bits; larger than any address space.
-constexpr Wide kFarthest = Wide{1} << 62;
+constexpr int kBudget = 4000;              // nodes; beyond it, tensors are taken to overlap
+constexpr Wide kFarthest = Wide{1} << 62;  // in bits; larger than any address space
 
 int64_t stride_of(const yard_tensor_t& t, int axis) noexcept {
   if (t.strides) return t.strides[axis];
@@ -34,20 +32,17 @@ class BoundedSum {
       too_far_ = true;
       return;
     }
-    if (factor < 0) {  // count down from the limit instead
+    if (factor < 0) {  // counts down from the limit instead
       aim(-times(factor, limit));
       factor = -factor;
     }
     if (times(factor, limit) > kFarthest) too_far_ = true;
-    for (int i = 0; i < count_; ++i) {
-      if (terms_[i].factor == factor) {
-        terms_[i].limit += limit;
-        return;
-      }
-    }
-    terms_[count_++] = {factor, limit};
+    Term* const same =
+        std::find_if(terms_, terms_ + count_, [&](const Term& t) { return t.factor == factor; });
+    if (same == terms_ + count_) terms_[count_++] = {factor, 0};
+    same->limit += limit;
   }
-  // Adds to the number to hit.
+  // Adds to the target.
   void aim(Wide target) noexcept {
     if (target > kFarthest || target < -kFarthest)
       too_far_ = true;
@@ -59,7 +54,6 @@ class BoundedSum {
     if (too_far_) return true;
     std::sort(terms_, terms_ + count_,
               [](const Term& a, const Term& b) { return a.factor > b.factor; });
-    // An empty suffix reaches only 0; its unit is 0.
     reach_[count_] = 0, unit_[count_] = 0, dense_[count_] = true;
     for (int i = count_ - 1; i >= 0; --i) {
       const Wide f = terms_[i].factor;
@@ -93,6 +87,8 @@ class BoundedSum {
 
   static constexpr int kMost = 2 * YARD_MAX_RANK + 2;
   Term terms_[kMost];
+  // Of the terms from i on: the largest sum, the common divisor, and whether all multiples are
+  // reached.
   Wide reach_[kMost + 1], unit_[kMost + 1];
   bool dense_[kMost + 1];
   int count_ = 0;
@@ -149,8 +145,8 @@ bool overlaps_itself(const yard_tensor_t& t) noexcept {
   for (int k = 0; k < t.ndim; ++k) {
     if (t.shape[k] < 2) continue;
     if (stride_of(t, k) == 0) return true;
-    // Two indices of one element differ by d with sum(stride * d) == 0. Let k be the first axis where they
-    // differ, with d >= 1 there; later axes differ by -(n-1) .. n-1.
+    // Two indices of one element differ by d with sum(stride * d) == 0. Let k be the first axis on
+    // which they differ, with d >= 1. On later axes they differ by -(n-1) .. n-1.
     BoundedSum sum;
     sum.add(stride_of(t, k), t.shape[k] - 2);
     sum.aim(-Wide{stride_of(t, k)});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether tensors share memory. Needed only when the byte ranges of two tensors meet, or when a written
-// tensor has unusual strides.
+// Whether tensors share memory. Needed only when the byte ranges of two tensors meet, or when a
+// written tensor has unusual strides.
 #pragma once
 
 #include <yard/plugin.h>
@@ -18,7 +18,8 @@ inline Wide times(Wide a, Wide b) noexcept {
   return static_cast<Wide>(static_cast<UnsignedWide>(a) * static_cast<UnsignedWide>(b));
 }
 
-// A tensor whose elements have addresses: a block-quantised one as bytes, any other as it is, which must outlive it.
+// A tensor whose elements have addresses: a block-quantised one as bytes, any other as it is. The
+// tensor must outlive it.
 class ByteTensor {
  public:
   explicit ByteTensor(const yard_tensor_t& t) noexcept : tensor_(&t) {
@@ -29,7 +30,7 @@ class ByteTensor {
   ByteTensor& operator=(const ByteTensor&) = delete;
   const yard_tensor_t& get() const noexcept { return *tensor_; }
 
-  // The blocks of a tensor as u8, which its last dimension is a sequence of.
+  // The blocks of a tensor as u8. The last dimension is that of their bytes.
   static TensorView bytes_of(const yard_tensor_t& blocks) noexcept;
 
  private:
@@ -43,16 +44,17 @@ enum class Overlap : uint8_t {
   kPartial,  // anything else that shares a byte
 };
 
-// Exact for all usual layouts (interleaved slices of one buffer do not overlap); kPartial for strides
-// for which an exact answer would take too long. Tensors without data or elements overlap nothing. Both
-// need facts. No allocation.
+// Exact for all usual layouts; interleaved slices of one buffer do not overlap. Returns kPartial
+// for strides for which an exact answer would take too long. Tensors without data or elements
+// overlap nothing. Both need facts. Does not allocate.
 Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
 
-// Whether two indices of the tensor are the same element. Exact, or true where that would take too long.
+// Whether two indices of the tensor are the same element. Exact, or true if that would take too
+// long.
 bool overlaps_itself(const yard_tensor_t& t) noexcept;
 
-// The span of a tensor in units of 64 bytes. Sign extension makes an unknown span (and any above 128
-// GiB) larger than every distance.
+// The span of a tensor in units of 64 bytes. Sign extension makes an unknown span (and any above
+// 128 GiB) larger than every distance.
 inline uint64_t span_of(uint64_t facts) noexcept {
   return static_cast<uint64_t>(static_cast<int64_t>(facts) >> YARD_FACTS_SPAN_SHIFT);
 }

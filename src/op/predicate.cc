@@ -64,16 +64,14 @@ int64_t half_octave_floor(int64_t v) noexcept {
 
 namespace {
 
-// Preference of a parameter as the source of a name, lower is better: required before optional, inputs
-// before outputs, no factor before a factor.
-int rank_of(const Param& p, const Dim& d) {
-  const bool certain = !p.optional && p.kind == Kind::kTensor;
-  return (certain ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
-}
-
-// A named dimension or leading group. Broadcast ones are no sources, since their size may be 1.
+// A named dimension or leading group. One that is broadcast is not a source, since its size may be
+// 1.
 Field named_field(const Schema& s, const Dim& named) {
   const bool leading = named.kind == Dim::Kind::kLeading;
+  // Lower is better: required before optional, inputs before outputs, no factor before a factor.
+  const auto rank_of = [](const Param& p, const Dim& d) {
+    return (p.is_required() ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
+  };
   std::multimap<int, Field::Source> candidates;  // by rank
   for (size_t i = 0; i < s.params.size(); ++i) {
     const Param& p = s.params[i];
@@ -93,7 +91,7 @@ Field named_field(const Schema& s, const Dim& named) {
     const bool again = std::ranges::find(f.sources, end, source.arg, &Field::Source::arg) != end;
     if (again || f.count == kMaxSources) continue;
     f.sources[f.count++] = source;
-    if (rank < 4) break;  // required: no other is needed
+    if (rank < 4) break;  // it is always given
   }
   return f;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields and predicates. A field is an integer of a call that rules, limits, cost hints and cache keys read. A predicate is
-// a field and a test of its value: kernel limits, the conditions of rules and the keys of breakers are written in these;
-// the selector evaluates them, and the keys of the plan cache are compiled from the same lists.
+// Fields and predicates. A field is an integer of a call that rules, limits, cost hints and cache
+// keys read. A predicate is a field and a test of its value. Kernel limits, the conditions of rules
+// and the keys of breakers are predicates: the selector evaluates them, and the keys of the plan
+// cache are compiled from the same lists.
 #pragma once
 
 #include <yard/plugin.h>
@@ -15,16 +16,16 @@
 
 namespace yard::op {
 
-// The result of read() when no argument of the call has the field.
+// The result of read() if no argument of the call has the field.
 inline constexpr int64_t kAbsent = INT64_MIN;
 
-// An order of the last dimensions of a tensor, outermost first; those before them stay in front.
+// An order of the last dimensions of a tensor, outermost first. Those before them stay in front.
 struct AxisOrder {
   static constexpr uint8_t kMost = 5;  // as many as Field::Source has room for
-  uint8_t count = 0;                   // 0: as in the schema
-  uint8_t axes[kMost] = {};            // among the last `count`, counted from the first of these
+  uint8_t count = 0;                   // 0 for the order of the schema
+  uint8_t axes[kMost] = {};            // counted from the first of the last `count` dimensions
 
-  // As a number that Field::Source::factor can hold, and back.
+  // Converts it to a number that Field::Source::factor can hold, and back.
   uint16_t packed() const noexcept {
     uint16_t to = 0;
     for (uint8_t i = 0; i < count; ++i) to = static_cast<uint16_t>(to | axes[i] << (3 * i));
@@ -44,8 +45,8 @@ struct AxisOrder {
   bool operator==(const AxisOrder&) const = default;
 };
 
-// The place of a field in the arguments; from Program::field(). A plain value. A field of optional
-// arguments has several sources; the first that is given counts.
+// The place of a field in the arguments; see Program::field(). A field of optional arguments has
+// several sources, of which the first that is given counts.
 struct Field {
   enum class Kind : uint8_t {
     kDim,      // one dimension, divided by its factor
@@ -58,18 +59,19 @@ struct Field {
     // From the facts of a tensor.
     kDType,
     kAlignment,   // of its data, in bytes
-    kCompact,     // 1 if it is, else 0
+    kCompact,     // 1 if the bit of the facts is set, else 0
     kInnerDense,  // likewise
     kPlain,       // likewise
-    // In another order of dimensions, Source::order().
+    // In the order of dimensions Source::order().
     kCompactAs,  // 1 if there are no gaps
-    kRowsAs,     // 1 if there are none in the last dimension, and indices do not meet
+    kRowsAs,     // 1 if the last dimension has no gaps, and no two indices meet
   };
   struct Source {
     uint8_t arg = 0;
-    // kDim: counted from the end, 1 is the last; kProduct: dimensions after it; kCompactAs, kRowsAs: how many are ordered
+    // Of kDim, counted from the end: 1 is the last. Of kProduct, the number of dimensions after it.
+    // Of kCompactAs and kRowsAs, the number of dimensions that are ordered.
     uint8_t axis = 0;
-    uint16_t factor = 1;  // kDim; kCompactAs, kRowsAs: the order, packed
+    uint16_t factor = 1;  // of kDim; of kCompactAs and kRowsAs, the packed order
 
     AxisOrder order() const noexcept { return AxisOrder::unpack(axis, factor); }
 
@@ -79,17 +81,12 @@ struct Field {
   uint8_t count = 0;
   Source sources[kMaxSources];
 
-  // A field of one argument, which is not counted from an axis.
+  // A field of one argument, without an axis.
   static Field of(Kind kind, size_t arg) noexcept {
-    Field f;
-    f.kind = kind, f.count = 1, f.sources[0].arg = static_cast<uint8_t>(arg);
-    return f;
+    return {kind, 1, {{static_cast<uint8_t>(arg)}}};
   }
-  // A field of one argument in an order of its dimensions.
   static Field of(Kind kind, size_t arg, const AxisOrder& order) noexcept {
-    Field f = of(kind, arg);
-    f.sources[0].axis = order.count, f.sources[0].factor = order.packed();
-    return f;
+    return {kind, 1, {{static_cast<uint8_t>(arg), order.count, order.packed()}}};
   }
   bool operator==(const Field&) const = default;
 };
@@ -100,8 +97,8 @@ Fields make_fields(const Schema& schema);
 
 namespace detail {
 
-// Whether the strides are those of a tensor without gaps in that order; `rows`: in the last dimension, and others step
-// over all that the inner ones reach.
+// Whether a tensor has no gaps in that order. If `rows`, gaps are allowed between rows, and each
+// dimension must step over all that the inner ones reach.
 bool is_dense_as(const AxisOrder& order, const yard_tensor_t& t, bool rows) noexcept;
 
 inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_t* t) noexcept {
@@ -130,8 +127,8 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
 
 }  // namespace detail
 
-// The value of a field in a call that fits its schema; kAbsent if it is absent. No allocation. A scalar is
-// never absent but may equal kAbsent: use find() or read_apart() to tell them apart.
+// The value of a field in a call that fits its schema, or kAbsent. Does not allocate. A scalar may
+// equal kAbsent without being absent: find() and read_apart() tell these apart.
 inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   for (uint32_t i = 0; i < f.count; ++i) {
     const yard_value_t& v = args[f.sources[i].arg];
@@ -145,24 +142,23 @@ inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   return kAbsent;
 }
 
-// Whether the field is present; `to` gets its value.
+// Returns whether the field is present, and stores its value.
 inline bool find(const Field& f, const yard_value_t* args, int64_t& to) noexcept {
   to = read(f, args);
   return to != kAbsent || (f.kind == Field::Kind::kScalar && f.count > 0);
 }
 
-// As read(), but a scalar that equals kAbsent is read as kAbsent + 1.
+// Like read(), but reads a scalar that equals kAbsent as kAbsent + 1.
 inline int64_t read_apart(const Field& f, const yard_value_t* args) noexcept {
   int64_t v;
   return find(f, args, v) && v == kAbsent ? v + 1 : v;
 }
 
-// A test of one integer.
 struct IntegerTest {
   enum class Kind : uint8_t {
     kRange,     // a <= v <= b
-    kMultiple,  // of a, which is positive
-    kMask,      // bit v of a is set; for values below 64
+    kMultiple,  // v is a multiple of a, which is positive
+    kMask,      // v is below 64, and bit v of a is set
   };
   Kind kind = Kind::kRange;
   int64_t a = INT64_MIN, b = INT64_MAX;
@@ -181,7 +177,7 @@ struct IntegerTest {
     if (kind == Kind::kMultiple) return v % a == 0;
     return static_cast<uint64_t>(v) < 64 && ((static_cast<uint64_t>(a) >> v) & 1) != 0;
   }
-  // Appends numbers such that two values with as many of them at or below them pass alike. Not for kMultiple.
+  // Appends the values at which the result changes. Not for kMultiple.
   void add_cuts(std::vector<int64_t>& to) const;
 
   bool operator==(const IntegerTest&) const = default;
@@ -190,13 +186,14 @@ struct IntegerTest {
 struct Predicate {
   Field field;
   IntegerTest test;
-  bool if_absent = true;  // whether it holds where no argument has the field
+  bool if_absent = true;  // whether it holds if no argument has the field
 
   bool operator==(const Predicate&) const = default;
 };
 
-// Whether the predicate holds for a call that fits its schema, and the value that decides. Facts of a tensor, and
-// its rank, must hold for every tensor of a list; the first that fails is the value. No allocation.
+// Returns whether the predicate holds for a call that fits its schema, and stores the value that
+// decides. For facts and ranks of a list it must hold for every tensor; the value is then that of
+// the first for which it does not. Does not allocate.
 bool holds_for_list(const Predicate& p, const yard_value_t& list, int64_t& found) noexcept;
 inline bool holds(const Predicate& p, const yard_value_t* args, int64_t& found) noexcept {
   const yard_value_t& first = args[p.field.sources[0].arg];
@@ -209,11 +206,12 @@ inline bool holds(const Predicate& p, const yard_value_t* args) noexcept {
   return holds(p, args, found);
 }
 
-// Half octaves, the precision at which cost hints see a field: the number of the one that holds `v`, below 128.
-// Negative values share one, as do those from 2^62 on; kAbsent has its own.
+// The number, below 128, of the half octave that contains `v`. Cost hints see a field with this
+// precision. Negative values share a half octave, as do those from 2^62 on; kAbsent has its own.
 inline constexpr uint32_t kNoHalfOctave = 127;
 uint32_t half_octave(int64_t v) noexcept;
-// The least value of the half octave that holds `v`; -1 for negative ones, kAbsent for itself.
+// The least value of the half octave that contains `v`; -1 for negative values, kAbsent for
+// kAbsent.
 int64_t half_octave_floor(int64_t v) noexcept;
 
 }  // namespace yard::op

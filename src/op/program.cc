@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries of a Program, and the inference of output dtypes and shapes from the inputs of a call.
+// Queries of a Program, and the inference of outputs from the inputs of a call.
 #include "op/program.h"
 
 #include <fmt/format.h>
@@ -97,7 +97,8 @@ class Inference {
     return Status(Code::kInvalidArgument, s_.name + ": output '" + p.name + "': " + message);
   }
 
-  // Sets the names in a tensor's type that are unset. explain_mismatch() checks that tensors agree.
+  // Sets the names in a tensor's type that are unset. Tensors may disagree; that is reported
+  // elsewhere.
   void bind(const Param& p, const yard_tensor_t& t, bool broadcast) {
     const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();
     if (t.facts == 0) return;
@@ -129,25 +130,22 @@ class Inference {
   }
 
   Status dtype(const Param& p, OutputSpec& spec) const {
-    spec.dtype = p.dtype;
-    if (p.variable.empty()) return {};
-    if (const auto it = variables_.find(p.variable); it != variables_.end()) {
-      spec.dtype = it->second;
-      return {};
-    }
-    // Of a variable that occurs only in outputs, the first of its dtypes is the default.
-    if (const auto* dtypes = s_.dtypes_of(p.variable);
-        dtypes != nullptr && !s_.reads_variable(p.variable)) {
+    const auto found = variables_.find(p.variable);
+    const auto* const dtypes = s_.dtypes_of(p.variable);
+    if (p.variable.empty())
+      spec.dtype = p.dtype;
+    else if (found != variables_.end())
+      spec.dtype = found->second;
+    else if (dtypes != nullptr && !s_.reads_variable(p.variable))
       spec.dtype = dtypes->front();
-      return {};
-    }
-    return fail(p, "no given argument determines the dtype " + p.variable);
+    else
+      return fail(p, "no given argument determines the dtype " + p.variable);
+    return {};
   }
 
   // Clears `complete` if a dimension is left to the shape function.
   Status shape(const Param& p, OutputSpec& spec, bool& complete) const {
     std::vector<int64_t> dims;
-    bool known_in_full = true;
     for (const Dim& d : p.dims) {
       if (d.kind == Dim::Kind::kConstant) {
         dims.push_back(d.number);
@@ -158,14 +156,11 @@ class Inference {
             return fail(p, fmt::format("{} = {} gives no valid size", d.name, value));
         }
       } else if (program_.needs_shape_function()) {
-        known_in_full = false;
+        complete = false;
+        return {};
       } else {
         return fail(p, "no given argument determines " + d.name);
       }
-    }
-    if (!known_in_full) {
-      complete = false;
-      return {};
     }
     if (dims.size() > YARD_MAX_RANK)
       return fail(
@@ -207,31 +202,27 @@ class Inference {
   const Program& program_;
   const Schema& s_;
   const yard_value_t* args_;
-  // Of dimensions, leading groups and integer parameters.
-  std::map<std::string, std::vector<int64_t>> sizes_;
+  std::map<std::string, std::vector<int64_t>> sizes_;  // leading groups may have several each
   std::map<std::string, DType> variables_;
   std::set<std::string> from_broadcast_;  // names that only broadcast dimensions set
 };
 
-// Whether an input, or an int parameter, binds every dimension.
+// Whether an input, or an int parameter, binds every dimension of an output.
 bool has_bound_dims(const Schema& s, const Param& output) {
-  const auto bound = [&](const std::string& name) {
-    if (s.index_of(name) >= 0) return true;  // an int parameter
-    return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
-      return !p.is_output() && std::any_of(p.dims.begin(), p.dims.end(),
-                                           [&](const Dim& d) { return d.name == name; });
+  const auto is_bound = [&](const Dim& d) {
+    if (d.name.empty() || s.find(d.name) != nullptr) return d.kind != Dim::Kind::kAny;
+    return std::ranges::any_of(s.params, [&](const Param& p) {
+      return !p.is_output() && std::ranges::find(p.dims, d.name, &Dim::name) != p.dims.end();
     });
   };
-  return std::none_of(output.dims.begin(), output.dims.end(), [&](const Dim& d) {
-    return d.kind == Dim::Kind::kAny || (!d.name.empty() && !bound(d.name));
-  });
+  return std::ranges::all_of(output.dims, is_bound);
 }
 
 }  // namespace
 
 bool Program::needs_shape_function() const noexcept {
   const Schema& s = schema();
-  return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
+  return std::ranges::any_of(s.params, [&](const Param& p) {
     return p.is_output() && p.kind == Kind::kTensor && !has_bound_dims(s, p);
   });
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schema compiled for checking calls. Every call of an op is checked before a kernel sees it, in a few
-// nanoseconds; a call that does not fit gets a message.
+// A schema compiled for checking calls. Every call of an op is checked before a kernel sees it, in
+// a few nanoseconds. A call that does not fit gets a message.
 //
 //   Result<Program> p = Program::compile("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])");
 //   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->explain_mismatch(args, n);
 //
-// The conditions are a list of steps (steps.h). Calls of simple schemas, as of norms and elementwise ops, need none of them
-// run: the output is compared with the other tensors directly. A call that this quick check does not accept is left to the
-// steps.
+// The conditions are a list of steps (steps.h). For simple schemas, such as those of norms and
+// elementwise ops, a quick check first compares the output with the other tensors directly. A call
+// that it does not accept is left to the steps.
 //
-// A Program is immutable; copies share the parts that are not hot. Thread-safe.
+// A Program is immutable, and copies share the parts that are not hot. Any thread may use it.
 #pragma once
 
 #include <yard/plugin.h>
@@ -31,10 +31,9 @@ namespace yard::op {
 
 struct ProgramCold;  // steps.h
 
-// Shape and dtype of one pure output.
 struct OutputSpec {
   uint32_t param = 0;  // index of the parameter
-  bool known = true;   // false: a list, or an optional output that these inputs leave open
+  bool known = true;   // false for a list, and for an optional output that the inputs leave open
   DType dtype = DType::invalid;
   yard_shape_t shape{};
 };
@@ -58,44 +57,47 @@ class Program {
 
   // ---- Every call ----
 
-  // Checks the number and tags of the arguments: NONE only for optional ones, no null tensor. No allocation.
+  // Checks the number and tags of the arguments. NONE is for optional ones only, and no tensor may
+  // be null. Does not allocate.
   bool tags_fit(const yard_value_t* args, uint32_t n) const noexcept;
 
-  // -1 if the call does not fit the schema, else 0, or YARD_CALL_ALIASED when an output is exactly an
-  // input that it may alias. Requires tags_fit(); a tensor whose facts are 0 does not fit. Tensors
-  // without data are taken to overlap nothing. No allocation, no lock.
+  // Returns -1 if the call does not fit the schema, YARD_CALL_ALIASED if it does and an output is
+  // exactly an input that it may alias, else 0. Requires tags_fit(). A tensor whose facts are 0
+  // does not fit; tensors without data overlap nothing. Does not allocate or lock.
   int32_t fits(const yard_value_t* args) const noexcept;
 
-  // fits() for a call that is about to run: -1 also if a tensor that has elements has no data, or if
-  // the call writes_nothing().
+  // Like fits() for a call that is about to run: also returns -1 if a tensor that has elements has
+  // no data, or if the call writes_nothing().
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
-  // Whether fits() depends on scalars: an enum's range, a dimension that equals an argument, a clause.
+  // Whether fits() depends on scalars, such as the range of an enum or an int that is a dimension.
   bool checks_scalars() const noexcept;
   // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
   bool has_null_data(const yard_value_t* args) const noexcept;
-  // Whether no tensor that the call writes has elements, so that no kernel needs to run. Requires the same.
+  // Whether no tensor that the call writes has elements, so that no kernel needs to run. Requires
+  // tags_fit() and facts.
   bool writes_nothing(const yard_value_t* args) const noexcept;
 
   // ---- Errors and preparation ----
 
-  // Why a call does not fit: kInvalidArgument naming op, argument, expected and found. OK exactly when
-  // tags_fit() and fits() >= 0, unless outputs may be missing.
+  // Says why a call does not fit: kInvalidArgument with op, argument, expected and found. OK
+  // exactly if tags_fit() and fits() >= 0, unless outputs may be missing.
   Status explain_mismatch(const yard_value_t* args, uint32_t n,
                           bool outputs_may_be_missing = false) const;
 
-  // An integer of a call by name: a dimension, a product ("rows"), an int, bool or enum parameter,
-  // "x.rank", "x.size", "xs.count". Empty if the name is unknown.
+  // Finds an integer of a call: a dimension, a product ("rows"), an int, bool or enum parameter,
+  // "x.rank", "x.size" or "xs.count". Empty if the name is unknown.
   std::optional<Field> field(std::string_view name) const;
   std::vector<std::string> field_names() const;
 
-  // Whether some output has a dimension that no input binds: the caller gives it, unless the op has `infer`.
+  // Whether some output has a dimension that no input binds. The caller must give that output,
+  // unless the op has a shape function.
   bool needs_shape_function() const noexcept;
   // Whether inputs determine the dtype and every dimension of an output, if all of them are given.
   bool inputs_determine(uint32_t output) const noexcept;
-  // Dtype and shape of every pure output, in schema order, from the inputs; args[output] is not
-  // read. `op` provides the shape function where one is needed. A dtype variable that occurs only in
-  // outputs has the first dtype of its clause.
+  // Infers every pure output from the inputs. args[output] is not read. `op` provides the shape
+  // function, if one is needed. A dtype variable that occurs only in outputs has the first dtype of
+  // its clause.
   Result<std::vector<OutputSpec>> infer_outputs(const yard_value_t* args,
                                                 const yard_op_t* op = nullptr) const;
 
@@ -105,7 +107,7 @@ class Program {
   // How a tensor of a simple schema relates to the output.
   struct Relation {
     uint8_t arg = 0;
-    uint8_t dims = 0;    // number of trailing dimensions that equal the output's; kAllDims: all
+    uint8_t dims = 0;    // number of trailing dimensions that equal the output's, or kAllDims
     uint8_t scale = 1;   // the last of them is `scale` times the output's
     uint32_t same = 0;   // facts bits that equal the output's
     uint32_t fixed = 0;  // facts bits that equal those of `want`
@@ -124,7 +126,7 @@ class Program {
   [[gnu::noinline]] int32_t fits_steps(const yard_value_t* args) const noexcept;
 
   uint8_t arg_count_ = 0;
-  // Of a simple schema: the output, then the other tensors. None if the schema is not simple.
+  // The output, then the other tensors. None if the schema is not simple.
   uint8_t relation_count_ = 0;
   uint8_t min_rank_ = 0;     // of the output
   uint64_t dtypes_ = ~0ull;  // of the output

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading tokens and reporting errors: see scanner.h.
 #include "op/scanner.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/text.h"
@@ -54,9 +54,8 @@ std::string_view Scanner::word() {
 
 bool Scanner::name(std::string_view kind, std::string& to) {
   const std::string_view w = peek_word();
-  const bool lower = !w.empty() && is_lower(w[0]) &&
-                     w.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
-  if (!lower)
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  if (w.empty() || !is_lower(w[0]) || std::ranges::any_of(w, is_upper))
     return expected(kind, w.empty() ? "" : "; names are lower-case letters, digits and '_'");
   pos_ += w.size();
   to = w;
@@ -81,31 +80,17 @@ bool Scanner::at_number() {
 
 bool Scanner::number(Number& to) {
   if (!at_number()) return expected("a number");
+  const char* const first = text_.data() + pos_;
+  const char* const end = text_.data() + text_.size();
   Number n;
-  size_t end = pos_ + 1;
-  const auto digits = [&] {
-    const size_t start = end;
-    while (end < text_.size() && is_digit(text_[end])) ++end;
-    return end > start;
-  };
-  digits();
-  bool good = true;
-  if (end < text_.size() && text_[end] == '.') n.is_float = true, ++end, good = digits();
-  if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) {
-    n.is_float = true;
-    if (++end < text_.size() && (text_[end] == '+' || text_[end] == '-')) ++end;
-    good &= digits();
-  }
+  auto [last, error] = std::from_chars(first, end, n.f);
+  n.is_float = std::any_of(first, last, [](char c) { return !is_digit(c) && c != '-'; });
   // "8x" is neither a number nor a word.
-  if (end < text_.size() && is_word(text_[end])) good = false;
-  const char* first = text_.data() + pos_;
-  const char* last = text_.data() + end;
-  const auto error = !good        ? std::errc::invalid_argument
-                     : n.is_float ? std::from_chars(first, last, n.f).ec
-                                  : std::from_chars(first, last, n.i).ec;
-  if (error != std::errc())
+  const bool good = last[-1] != '.' && (last == end || !is_word(*last));
+  if (good && !n.is_float) error = std::from_chars(first, last, n.i).ec;
+  if (!good || error != std::errc())
     return fail("the number {} is {}", found(), good ? "out of range" : "malformed");
-  pos_ = end;
+  pos_ += static_cast<size_t>(last - first);
   to = n;
   return true;
 }
@@ -153,10 +138,9 @@ std::string Scanner::found() {
 }
 
 bool Scanner::keep_error(size_t offset, const std::string& message) {
-  if (status_.ok())
-    status_ =
-        Status(Code::kParse, fmt::format("{}, {}: {}\n{}", what_, base::place_of(text_, offset),
-                                         message, base::caret_at(text_, offset)));
+  if (!status_.ok()) return false;
+  status_ = Status(Code::kParse, fmt::format("{}, {}: {}\n{}", what_, base::place_of(text_, offset),
+                                             message, base::caret_at(text_, offset)));
   return false;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of the schema and CallSpec grammars, and errors that point at a column. Internal to src/op.
+// Tokens of the schema and CallSpec grammars, and errors that point at a column. Internal to
+// src/op.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +14,14 @@
 
 namespace yard::op {
 
-// A cursor over the text. A function that fails records the error and returns false. Only the first error
-// is kept, so callers just return.
+// A cursor over the text. A function that fails records the error and returns false. Only the first
+// error is kept, so callers just return.
 class Scanner {
  public:
   // `what` names the kind of text in messages ("schema"). The text must outlive the scanner.
   Scanner(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
-  // Offset of the next token; skips blanks.
+  // Skips blanks, and returns the offset of the next token.
   size_t at();
   bool at_end() { return at() == text_.size(); }
   // The next character after blanks, '\0' at the end.
@@ -28,18 +29,19 @@ class Scanner {
   // The next character, which may be a blank.
   char raw() const { return pos_ < text_.size() ? text_[pos_] : '\0'; }
   void advance(size_t n) { pos_ += n; }
-  // To an offset that at() returned.
+  // Returns to an offset that at() returned.
   void seek(size_t offset) { pos_ = offset; }
 
   bool accept(char c) { return accept(std::string_view(&c, 1)); }
   bool accept(std::string_view punctuation);
-  // `context` completes the message: expected ')' <context>.
+  // Fails with "expected ')' CONTEXT" if the next character is another.
   bool expect(char c, std::string_view context);
 
-  // [A-Za-z_][A-Za-z0-9_]*, empty if there is none, without an error.
+  // [A-Za-z_][A-Za-z0-9_]*. Empty, without an error, if there is none.
   std::string_view word();
   std::string_view peek_word();
-  // [a-z][a-z0-9_]*; `kind` is for the message: "a parameter name".
+  bool accept_word(std::string_view expected) { return peek_word() == expected && !word().empty(); }
+  // [a-z][a-z0-9_]*. `kind` is for the message, such as "a parameter name".
   bool name(std::string_view kind, std::string& to);
   // An op's name, with dots.
   bool op_name(std::string& to);
@@ -56,7 +58,7 @@ class Scanner {
   bool quoted(std::string& to);
   // A dtype name or a common spelling of it.
   bool dtype(DType& to);
-  // One item or several with commas between them; item() reads one.
+  // Calls item() to read each of one or several items with commas between them.
   template <class F>
   bool list(const F& item) {
     do {
@@ -65,9 +67,8 @@ class Scanner {
     return true;
   }
 
-  // "expected WHAT, got TOKEN", and a hint.
+  // Fails with "expected WHAT, got TOKEN" and the hint.
   bool expected(std::string_view what, std::string_view hint = {});
-  // The message is a text of fmt::format() and what it refers to.
   template <class... Args>
   bool fail(fmt::format_string<Args...> text, Args&&... args) {
     return fail_at(at(), text, std::forward<Args>(args)...);

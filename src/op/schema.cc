@@ -15,12 +15,11 @@
 namespace yard::op {
 namespace {
 
-// The number, `name` or `number*name`.
+// "7", "name" or "2*name".
 std::string product_text(int64_t number, const std::string& name) {
   if (name.empty()) return std::to_string(number);
   return number == 1 ? name : std::to_string(number) + "*" + name;
 }
-
 std::string term_text(const Term& t) { return product_text(t.number, t.name); }
 
 template <class List, class Text>
@@ -47,23 +46,19 @@ class Checker {
   bool run() {
     if (s_.params.size() > YARD_MAX_ARGS)
       return fail(s_.params[YARD_MAX_ARGS].at, "an op has at most {} parameters", YARD_MAX_ARGS);
-    for (const Param& p : s_.params)
-      if (!param_name(p)) return false;
-    for (const Param& p : s_.params)
-      if (p.is_tensor() && !tensor(p)) return false;
-    if (!broadcasts() || !variables() || !limits()) return false;
-    for (const Clause& c : s_.clauses)
-      if (!clause(c)) return false;
-    return true;
+    return std::ranges::all_of(s_.params, [&](const Param& p) { return param_name(p); }) &&
+           std::ranges::all_of(s_.params, [&](const Param& p) { return tensor(p); }) &&
+           broadcasts() && variables() && limits() &&
+           std::ranges::all_of(s_.clauses, [&](const Clause& c) { return clause(c) && guard(c); });
   }
 
  private:
   struct Name {
     bool leading = false;
-    bool bound = false;           // by a required tensor or an int parameter
-    size_t sources = 0;           // parameters that may bind it
-    const Param* last = nullptr;  // of the sources
     Position at;
+    bool bound = false;           // by a required tensor or an int parameter
+    size_t sources = 0;           // the number of parameters that may bind it
+    const Param* last = nullptr;  // the last of these
   };
 
   template <class... Args>
@@ -76,67 +71,43 @@ class Checker {
   }
 
   bool param_name(const Param& p) {
-    if (!not_reserved(p.name, p.at)) return false;
-    const bool is_first = &p == &s_.params[static_cast<size_t>(s_.index_of(p.name))];
-    return is_first || fail(p.at, "two parameters are called '{}'", p.name);
+    return not_reserved(p.name, p.at) &&
+           (s_.find(p.name) == &p || fail(p.at, "two parameters are called '{}'", p.name));
   }
 
   bool tensor(const Param& p) {
     if (p.trailing() > YARD_MAX_RANK)
       return fail(p.at, "'{}' has more than {} dimensions", p.name, YARD_MAX_RANK);
-    for (const Dim& d : p.dims)
-      if (!d.name.empty() && !dim(p, d)) return false;
-    return true;
+    return std::ranges::all_of(p.dims, [&](const Dim& d) { return d.name.empty() || dim(p, d); });
   }
 
   bool dim(const Param& p, const Dim& d) {
     if (!not_reserved(d.name, d.at)) return false;
-    const int same = s_.index_of(d.name);
+    const Param* const same = s_.find(d.name);
     const bool leading = d.kind == Dim::Kind::kLeading;
-    const bool is_int = same >= 0 && s_.params[static_cast<size_t>(same)].kind == Kind::kInt;
-    if (same >= 0 && (leading || !is_int))
+    if (same != nullptr && (leading || same->kind != Kind::kInt))
       return fail(d.at, "'{}' is a parameter{}", d.name,
                   leading ? "" : "; only an int parameter can be a dimension");
-    const auto [it, fresh] = names_.try_emplace(d.name);
-    Name& n = it->second;
-    if (fresh) n.leading = leading, n.at = d.at;
+    Name& n = names_.try_emplace(d.name, Name{leading, d.at}).first->second;
     if (n.leading != leading)
       return fail(
           d.at, "'{0}' is used for leading dimensions ('*{0}') and for a single one; use two names",
           d.name);
     if (d.broadcast && p.is_written())
       return fail(d.at, "'{}' is written and cannot be broadcast", p.name);
-    if (is_int) n.bound = true;
-    if (!d.broadcast) {
-      if (!p.optional && p.kind == Kind::kTensor) n.bound = true;
-      if (n.last != &p) ++n.sources;
-      n.last = &p;
-    }
-    return true;
-  }
-
-  bool limits() {
-    size_t count = variables_.size();
-    for (const auto& [name, n] : names_) count += n.leading ? 2 : 1;
-    for (const Param& p : s_.params) count += p.kind == Kind::kInt ? 1 : 0;
-    if (count > kMaxNames)
-      return fail({}, "more than {} names of dimensions, integers and dtype variables", kMaxNames);
-    for (const auto& [name, n] : names_)
-      if (!n.bound && n.sources > kMaxSources)
-        return fail(n.at, "'{}' occurs in more than {} parameters, all of them optional or lists",
-                    name, kMaxSources);
+    if (same != nullptr || (!d.broadcast && p.is_required())) n.bound = true;
+    if (!d.broadcast && std::exchange(n.last, &p) != &p) ++n.sources;
     return true;
   }
 
   bool broadcasts() {
-    for (const Param& p : s_.params) {
-      for (const Dim& d : p.dims) {
-        if (!d.broadcast || names_[d.name].bound) continue;
-        return fail(
-            d.at, "'{0}{1}|1' needs a '{0}{1}' in a parameter that is neither optional nor a list",
-            d.kind == Dim::Kind::kLeading ? "*" : "", d.name);
-      }
-    }
+    for (const Param& p : s_.params)
+      for (const Dim& d : p.dims)
+        if (d.broadcast && !names_[d.name].bound)
+          return fail(d.at,
+                      "'{0}{1}|1' needs a '{0}{1}' in a parameter that is neither optional nor a "
+                      "list",
+                      d.kind == Dim::Kind::kLeading ? "*" : "", d.name);
     return true;
   }
 
@@ -153,62 +124,70 @@ class Checker {
     return true;
   }
 
+  bool limits() {
+    size_t count = variables_.size();
+    for (const auto& [name, n] : names_) count += n.leading ? 2 : 1;
+    for (const Param& p : s_.params) count += p.kind == Kind::kInt ? 1 : 0;
+    if (count > kMaxNames)
+      return fail({}, "more than {} names of dimensions, integers and dtype variables", kMaxNames);
+    for (const auto& [name, n] : names_)
+      if (!n.bound && n.sources > kMaxSources)
+        return fail(n.at, "'{}' occurs in more than {} parameters, all of them optional or lists",
+                    name, kMaxSources);
+    return true;
+  }
+
   bool clause(const Clause& c) {
     switch (c.kind) {
-      case Clause::Kind::kDTypes: return dtypes(c);
+      case Clause::Kind::kDTypes:
+        return variable(c.left) && (s_.dtypes_of(c.left.name) == &c.dtypes ||
+                                    fail(c.at, "a second set of dtypes for '{}'", c.left.name));
       case Clause::Kind::kElements: return elements(c);
       case Clause::Kind::kIff:
       case Clause::Kind::kOr: return optional(c.left) && optional(c.right);
       case Clause::Kind::kIffDTypes: return optional(c.left) && variable(c.right);
       case Clause::Kind::kMayAlias: return may_alias(c);
-      case Clause::Kind::kFloat: return guard(c);
-      case Clause::Kind::kMultiple: return number(c.left) && number(c.right) && guard(c);
+      case Clause::Kind::kFloat: return true;
+      case Clause::Kind::kMultiple:
       case Clause::Kind::kCompare: break;
     }
     if (c.left.name.empty() && c.right.name.empty())
       return fail(c.at, "a comparison of two constants has no effect");
-    return number(c.left) && number(c.right) && guard(c);
+    return number(c.left) && number(c.right);
   }
 
   bool variable(const Term& t) {
-    if (variables_.count(t.name) != 0) return true;
-    return fail(t.at, "no parameter has the dtype '{}'{}", t.name,
+    return variables_.contains(t.name) ||
+           fail(t.at, "no parameter has the dtype '{}'{}", t.name,
                 base::did_you_mean(t.name, {variables_.begin(), variables_.end()}));
   }
 
-  bool dtypes(const Clause& c) {
-    if (!variable(c.left)) return false;
-    const bool is_first = s_.dtypes_of(c.left.name) == &c.dtypes;
-    return is_first || fail(c.at, "a second set of dtypes for '{}'", c.left.name);
-  }
-
   bool elements(const Clause& c) {
-    const Param* p = param(c.left);
-    if (!p) return false;
+    const Param* const p = param(c.left);
+    if (p == nullptr) return false;
     if (!p->is_tensor() || p->is_output() || !holds_integers(*p))
-      return fail(c.left.at, "'{}' is no tensor of integers that is read", p->name);
-    return number(c.right) && number({1, c.factor, c.right.at}) && guard(c);
+      return fail(c.left.at, "'{}' is not a tensor of integers that the op reads", p->name);
+    return number(c.right) && number({1, c.factor, c.right.at});
   }
 
   bool holds_integers(const Param& p) const {
     const auto integer = [](DType t) { return t >= DType::i8 && t <= DType::u64; };
     if (p.variable.empty()) return integer(p.dtype);
     const std::vector<DType>* const dtypes = s_.dtypes_of(p.variable);
-    return dtypes != nullptr && std::all_of(dtypes->begin(), dtypes->end(), integer);
+    return dtypes != nullptr && std::ranges::all_of(*dtypes, integer);
   }
 
   const Param* param(const Term& t) {
-    const int i = s_.index_of(t.name);
-    if (i >= 0) return &s_.params[static_cast<size_t>(i)];
-    fail(t.at, "no parameter is called '{}'{}", t.name,
-         base::did_you_mean(t.name, s_.param_names()));
-    return nullptr;
+    const Param* const p = s_.find(t.name);
+    if (p == nullptr)
+      fail(t.at, "no parameter is called '{}'{}", t.name,
+           base::did_you_mean(t.name, s_.param_names()));
+    return p;
   }
 
   bool optional(const Term& t) {
-    const Param* p = param(t);
-    if (!p) return false;
-    return p->optional || fail(t.at, "'{}' is not optional", t.name);
+    const Param* const p = param(t);
+    return p != nullptr && (p->optional || fail(t.at, "'{}' is not optional", t.name));
   }
 
   bool guard(const Clause& c) {
@@ -217,24 +196,24 @@ class Checker {
 
   // A dimension, a product or an int parameter.
   bool number(const Term& t) {
-    if (t.name.empty() || names_.count(t.name) != 0) return true;
-    const int i = s_.index_of(t.name);
-    if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kInt) return true;
-    if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kFloat)
-      return fail(t.at, "'{}' is a float: expected '{} < 1.5', a comparison with a number", t.name,
+    const Param* const p = s_.find(t.name);
+    if (t.name.empty() || names_.contains(t.name) || (p != nullptr && p->kind == Kind::kInt))
+      return true;
+    if (p != nullptr && p->kind == Kind::kFloat)
+      return fail(t.at, "'{0}' is a float: expected '{0} < 1.5', a comparison with a number",
                   t.name);
-    if (i >= 0) return fail(t.at, "'{}' is neither a dimension nor an int", t.name);
+    if (p != nullptr) return fail(t.at, "'{}' is neither a dimension nor an int", t.name);
     std::vector<std::string> known = base::keys(names_);
-    for (const Param& p : s_.params)
-      if (p.kind == Kind::kInt) known.push_back(p.name);
+    for (const Param& other : s_.params)
+      if (other.kind == Kind::kInt) known.push_back(other.name);
     return fail(t.at, "no dimension or int parameter is called '{}'{}", t.name,
                 base::did_you_mean(t.name, known));
   }
 
   bool may_alias(const Clause& c) {
-    const Param* out = param(c.left);
-    const Param* in = out ? param(c.right) : nullptr;
-    if (!in) return false;
+    const Param* const out = param(c.left);
+    const Param* const in = out != nullptr ? param(c.right) : nullptr;
+    if (in == nullptr) return false;
     if (out->kind != Kind::kTensor || !out->is_output())
       return fail(c.left.at, "'{}' is not an output tensor ('!')", out->name);
     if (in->kind != Kind::kTensor || in->is_written())
@@ -250,10 +229,14 @@ class Checker {
 
 }  // namespace
 
+const Param* Schema::find(std::string_view param) const noexcept {
+  const auto it = std::ranges::find(params, param, &Param::name);
+  return it != params.end() ? &*it : nullptr;
+}
+
 int Schema::index_of(std::string_view param) const noexcept {
-  for (size_t i = 0; i < params.size(); ++i)
-    if (params[i].name == param) return static_cast<int>(i);
-  return -1;
+  const Param* const p = find(param);
+  return p != nullptr ? static_cast<int>(p - params.data()) : -1;
 }
 
 std::vector<std::string> Schema::param_names() const {
@@ -269,8 +252,8 @@ const std::vector<DType>* Schema::dtypes_of(std::string_view variable) const noe
 }
 
 bool Schema::reads_variable(std::string_view variable) const noexcept {
-  return std::any_of(params.begin(), params.end(),
-                     [&](const Param& p) { return p.variable == variable && !p.is_output(); });
+  return std::ranges::any_of(
+      params, [&](const Param& p) { return p.variable == variable && !p.is_output(); });
 }
 
 const char* to_string(Compare c) noexcept {
@@ -284,18 +267,18 @@ std::string to_string(const Dim& d) {
   return star + product_text(d.number, d.name) + (d.broadcast ? "|1" : "");
 }
 
+const char* to_string(Kind scalar) noexcept {
+  static constexpr const char* kText[] = {"", "", "int", "float", "bool", "string", "enum"};
+  return kText[static_cast<int>(scalar)];
+}
+
 std::string type_text(const Param& p) {
-  switch (p.kind) {
-    case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kBool: return "bool";
-    case Kind::kString: return "string";
-    case Kind::kEnum: return fmt::format("enum{{{}}}", fmt::join(p.enumerators, ", "));
-    default:
-      return (p.variable.empty() ? yard::to_string(p.dtype) : p.variable) + "[" +
-             joined(p.dims, [](const Dim& d) { return to_string(d); }) +
-             (p.kind == Kind::kTensorList ? "][]" : "]");
-  }
+  if (p.is_tensor())
+    return (p.variable.empty() ? yard::to_string(p.dtype) : p.variable) + "[" +
+           joined(p.dims, [](const Dim& d) { return to_string(d); }) +
+           (p.kind == Kind::kTensorList ? "][]" : "]");
+  if (p.kind != Kind::kEnum) return to_string(p.kind);
+  return fmt::format("enum{{{}}}", fmt::join(p.enumerators, ", "));
 }
 
 std::string to_string(const Param& p) {
@@ -308,32 +291,33 @@ std::string to_string(const Param& p) {
 }
 
 std::string to_string(const Clause& c) {
-  std::string out;
   const auto in_dtypes = [&](const Term& t) {
     return t.name + " in {" + joined(c.dtypes, [](DType d) { return yard::to_string(d); }) + "}";
   };
+  const std::string &left = c.left.name, compare = to_string(c.compare);
+  std::string out;
   switch (c.kind) {
     case Clause::Kind::kDTypes: return in_dtypes(c.left);
+    case Clause::Kind::kIff: return left + " iff " + c.right.name;
+    case Clause::Kind::kIffDTypes: return left + " iff " + in_dtypes(c.right);
+    case Clause::Kind::kOr: return left + " or " + c.right.name;
+    case Clause::Kind::kMayAlias: return left + " may_alias " + c.right.name;
     case Clause::Kind::kElements:
-      out = c.left.name + " in [" + std::to_string(c.left.number) + ", " + term_text(c.right) +
-            (c.factor.empty() ? "" : "*" + c.factor) + (c.compare == Compare::kLe ? "]" : ")");
+      out = fmt::format("{} in [{}, {}{}{}", left, c.left.number, term_text(c.right),
+                        (c.factor.empty() ? "" : "*") + c.factor,
+                        c.compare == Compare::kLe ? ']' : ')');
       break;
-    case Clause::Kind::kIff: return c.left.name + " iff " + c.right.name;
-    case Clause::Kind::kIffDTypes: return c.left.name + " iff " + in_dtypes(c.right);
-    case Clause::Kind::kOr: return c.left.name + " or " + c.right.name;
-    case Clause::Kind::kMayAlias: return c.left.name + " may_alias " + c.right.name;
-    case Clause::Kind::kMultiple: out = c.left.name + " % " + term_text(c.right) + " == 0"; break;
+    case Clause::Kind::kMultiple: out = left + " % " + term_text(c.right) + " == 0"; break;
     case Clause::Kind::kFloat:
-      out = c.left.name + " " + to_string(c.compare) + " " + base::format_double(c.bound);
+      out = left + " " + compare + " " + base::format_double(c.bound);
       if (out.ends_with(".0")) out.resize(out.size() - 2);
       break;
     case Clause::Kind::kCompare:
-      out = term_text(c.left) + " " + to_string(c.compare) + " " + term_text(c.right);
+      out = term_text(c.left) + " " + compare + " " + term_text(c.right);
       break;
   }
-  if (c.guard == Clause::Guard::kIf) out += " if " + c.guard_param;
-  if (c.guard == Clause::Guard::kUnless) out += " unless " + c.guard_param;
-  return out;
+  if (c.guard == Clause::Guard::kNone) return out;
+  return out + (c.guard == Clause::Guard::kIf ? " if " : " unless ") + c.guard_param;
 }
 
 std::string to_string(const Schema& s) {

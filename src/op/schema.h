@@ -15,13 +15,14 @@
 //   dtype   := a dtype (f32, bf16, ...) | VARIABLE       VARIABLE := [A-Z][A-Za-z0-9_]*
 //   dim     := '_' | INT | '*' name ['|' '1'] | [INT '*'] name ['|' '1']      ('*' name only first)
 //   clause  := VARIABLE 'in' dtypes | name 'in' '[' INT ',' term ['*' name] (']' | ')') [guard]
-//            | name '%' (INT | name) '==' '0' [guard] | term cmp term [guard] | name cmp NUMBER [guard]
+//            | name '%' (INT | name) '==' '0' [guard] | term cmp term [guard]
+//            | name cmp NUMBER [guard]
 //            | name 'iff' name | name 'iff' VARIABLE 'in' dtypes | name 'or' name
 //            | name 'may_alias' name                      dtypes := '{' dtype {',' dtype} '}'
-//   term    := INT | [INT '*'] name      cmp := == != < <= > >=      guard := ('if' | 'unless') name
+//   term    := INT | [INT '*'] name    cmp := == != < <= > >=    guard := ('if' | 'unless') name
 //
-// docs/reference/schema.md describes the meaning. Schemas are plain values. parse_schema() checks meaning
-// as well as form, so a Schema that it returns is valid.
+// docs/reference/schema.md describes the meaning. Schemas are plain values. parse_schema() checks
+// meaning as well as form, so a Schema that it returns is valid.
 #pragma once
 
 #include <yard/status.h>
@@ -35,7 +36,7 @@
 
 namespace yard::op {
 
-// An offset in the parsed text, for errors; not part of the value.
+// An offset in the parsed text, for error messages. All positions compare equal.
 struct Position {
   size_t offset = 0;
   friend bool operator==(Position, Position) noexcept { return true; }
@@ -50,7 +51,7 @@ struct Dim {
   };
   Kind kind = Kind::kAny;
   bool broadcast = false;  // |1
-  int64_t number = 1;      // the factor of a named one, the size of a constant one
+  int64_t number = 1;      // the factor of a named dimension, the size of a constant one
   std::string name;
   Position at;
   bool operator==(const Dim&) const = default;
@@ -59,7 +60,7 @@ struct Dim {
 enum class Access : uint8_t { kRead, kWrite, kReadWrite };
 enum class Kind : uint8_t { kTensor, kTensorList, kInt, kFloat, kBool, kString, kEnum };
 
-// The default of a scalar; the index for enums. monostate: it must be given.
+// The default of a scalar; for enums, the index of the enumerator. monostate if there is none.
 using Default = std::variant<std::monostate, int64_t, double, bool, std::string>;
 
 struct Param {
@@ -67,8 +68,8 @@ struct Param {
   Kind kind = Kind::kTensor;
   Access access = Access::kRead;
   bool optional = false;
-  DType dtype = DType::invalid;  // fixed dtype of a tensor ...
-  std::string variable;          // ... or the dtype variable
+  DType dtype = DType::invalid;  // of a tensor whose dtype is fixed
+  std::string variable;          // of any other tensor
   std::vector<Dim> dims;
   std::vector<std::string> enumerators;
   Default fallback;
@@ -77,16 +78,18 @@ struct Param {
   bool is_tensor() const noexcept { return kind == Kind::kTensor || kind == Kind::kTensorList; }
   bool is_output() const noexcept { return access == Access::kWrite; }
   bool is_written() const noexcept { return access != Access::kRead; }
+  // Whether it is a single tensor that every call gives.
+  bool is_required() const noexcept { return kind == Kind::kTensor && !optional; }
   bool has_leading() const noexcept { return !dims.empty() && dims[0].kind == Dim::Kind::kLeading; }
   // The number of dimensions other than the leading group.
   size_t trailing() const noexcept { return dims.size() - (has_leading() ? 1 : 0); }
   bool operator==(const Param&) const = default;
 };
 
-// `number` or `number * name`.
+// `number`, or `number * name`.
 struct Term {
   int64_t number = 1;
-  std::string name;  // empty: the number itself
+  std::string name;
   Position at;
   bool operator==(const Term&) const = default;
 };
@@ -114,7 +117,7 @@ bool compares(Number left, Compare c, Number right) noexcept {
 struct Clause {
   enum class Kind : uint8_t {
     kDTypes,     // left.name in {dtypes}
-    kElements,   // left.name in [left.number, right * factor): the elements of a tensor; kLe: ']'
+    kElements,   // elements of left.name in [left.number, right * factor); with kLe, also the bound
     kMultiple,   // left.name % right == 0
     kCompare,    // left compare right
     kFloat,      // left.name compare bound, of a float parameter
@@ -129,7 +132,7 @@ struct Clause {
   Guard guard = Guard::kNone;
   Term left, right;
   double bound = 0;    // of kFloat
-  std::string factor;  // of the bound of kElements, a second name; empty: none
+  std::string factor;  // the second name in the bound of kElements, or empty
   std::vector<DType> dtypes;
   std::string guard_param;
   Position at, guard_at;
@@ -143,6 +146,8 @@ struct Schema {
 
   // Returns -1 if there is no parameter of that name.
   int index_of(std::string_view param) const noexcept;
+  // Returns null if there is no parameter of that name.
+  const Param* find(std::string_view param) const noexcept;
   std::vector<std::string> param_names() const;
   // The dtypes that a clause gives a variable. Returns null if there is no such clause.
   const std::vector<DType>* dtypes_of(std::string_view variable) const noexcept;
@@ -151,11 +156,10 @@ struct Schema {
   bool operator==(const Schema&) const = default;
 };
 
-// Failures are Code::kParse; the message names the place and shows the line with a caret below it.
+// Failures are Code::kParse. The message names the place and shows the line with a caret below it.
 Result<Schema> parse_schema(std::string_view text);
 
-// Checks what the grammar cannot express: names, bound dimensions, clauses. Reports the first error
-// to the scanner that read the text.
+// Checks what the grammar cannot express, and reports the first error to the scanner of the text.
 class Scanner;
 bool check_schema(const Schema& schema, Scanner& in);
 
@@ -165,12 +169,15 @@ std::string to_string(const Dim& dim);
 std::string to_string(const Param& param);
 std::string to_string(const Clause& clause);
 const char* to_string(Compare c) noexcept;
-// "T[*rows, hidden]", "enum{a, b}": a parameter's type as the schema writes it.
+// The word for a kind of scalars. Empty for tensors.
+const char* to_string(Kind scalar) noexcept;
+// A parameter's type as the schema writes it, such as "T[*rows, hidden]" or "enum{a, b}".
 std::string type_text(const Param& param);
 
 // Largest factor in `k*d`.
 inline constexpr int64_t kMaxFactor = 65535;
-// Limit of names of dimensions, integers and dtype variables in a schema; leading groups count twice.
+// Limit of names of dimensions, integers and dtype variables in a schema; leading groups count
+// twice.
 inline constexpr size_t kMaxNames = 64;
 // Limit of optional or list parameters that bind a name which no required parameter binds.
 inline constexpr size_t kMaxSources = 6;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas from text by recursive descent; check_schema() follows.
+// Parses schemas by recursive descent.
 #include <algorithm>
 
 #include "base/lists.h"
@@ -19,10 +19,8 @@ class SchemaParser {
     if (!in_.accept(')') && !(in_.list([&] { return param(s.params.emplace_back()); }) &&
                               in_.expect(')', "or ',' after a parameter")))
       return false;
-    if (in_.peek_word() == "where") {
-      in_.word();
-      if (!in_.list([&] { return clause(s, s.clauses.emplace_back()); })) return false;
-    }
+    if (in_.accept_word("where") && !in_.list([&] { return clause(s, s.clauses.emplace_back()); }))
+      return false;
     return in_.at_end() ||
            in_.expected(s.clauses.empty() ? "'where' or the end" : "',' or the end after a clause");
   }
@@ -35,10 +33,9 @@ class SchemaParser {
                           "; there are no variadics, take a tensor list: T[dims][]");
     if (!in_.name("a parameter name", p.name)) return false;
     const size_t marks = in_.at();
-    if (in_.accept('!'))
-      p.access = Access::kWrite;
-    else if (in_.accept('~'))
-      p.access = Access::kReadWrite;
+    p.access = in_.accept('!')   ? Access::kWrite
+               : in_.accept('~') ? Access::kReadWrite
+                                 : Access::kRead;
     p.optional = in_.accept('?');
     if (in_.peek() == '!' || in_.peek() == '~' || in_.peek() == '?')
       return in_.fail("'!' or '~' comes first, then '?', each once");
@@ -54,17 +51,12 @@ class SchemaParser {
   }
 
   bool type(Param& p) {
-    static constexpr std::pair<std::string_view, Kind> kScalars[] = {{"int", Kind::kInt},
-                                                                     {"float", Kind::kFloat},
-                                                                     {"bool", Kind::kBool},
-                                                                     {"string", Kind::kString},
-                                                                     {"enum", Kind::kEnum}};
     const size_t start = in_.at();
     const std::string_view w = in_.word();
-    // int, float and bool also name dtypes: those are followed by a bracket.
+    // The words int, float and bool name dtypes if a bracket follows.
     const bool bracket = in_.peek() == '[';
-    for (const auto& [name, kind] : kScalars) {
-      if (w != name || (bracket && parse_dtype(w))) continue;
+    for (const Kind kind : {Kind::kInt, Kind::kFloat, Kind::kBool, Kind::kString, Kind::kEnum}) {
+      if (w != to_string(kind) || (bracket && parse_dtype(w))) continue;
       p.kind = kind;
       return kind != Kind::kEnum || enumerators(p);
     }
@@ -75,7 +67,7 @@ class SchemaParser {
     } else {
       in_.seek(start);
       std::vector<std::string> known = dtype_names();
-      for (const auto& scalar : kScalars) known.emplace_back(scalar.first);
+      known.insert(known.end(), {"int", "float", "bool", "string", "enum"});
       return in_.expected("a type (T[dims], f32[dims], int, float, bool, string, enum{...})",
                           base::did_you_mean(w, known));
     }
@@ -99,10 +91,7 @@ class SchemaParser {
       if (p.dims.size() > 1) return in_.fail_at(d.at.offset, "a '*' dimension must be the first");
       return dim_name(d);
     }
-    if (in_.peek_word() == "_") {
-      in_.word();
-      return true;
-    }
+    if (in_.accept_word("_")) return true;
     if (!in_.at_number()) {
       d.kind = Dim::Kind::kNamed;
       return dim_name(d);
@@ -158,28 +147,22 @@ class SchemaParser {
         return !n.is_float || wrong("an integer");
       case Kind::kFloat: {
         const bool minus = !in_.at_number() && in_.accept('-');
-        if (in_.peek_word() == "inf") {
-          in_.word();
-          p.fallback = minus ? -__builtin_inf() : __builtin_inf();
-          return true;
-        }
-        if (minus || !in_.at_number()) return wrong("a number");
-        if (!in_.number(n)) return false;
-        p.fallback = n.value();
+        const bool infinite = in_.accept_word("inf");
+        if (!infinite && (minus || !in_.at_number())) return wrong("a number");
+        if (!infinite && !in_.number(n)) return false;
+        p.fallback = !infinite ? n.value() : minus ? -__builtin_inf() : __builtin_inf();
         return true;
       }
       case Kind::kBool: {
-        const std::string_view w = in_.word();
-        if (w != "true" && w != "false") return wrong("true or false");
-        p.fallback = w == "true";
-        return true;
+        const bool yes = in_.accept_word("true");
+        p.fallback = yes;
+        return yes || in_.accept_word("false") || wrong("true or false");
       }
       case Kind::kString:
         if (in_.peek() != '"') return wrong("a string in double quotes");
         return in_.quoted(p.fallback.emplace<std::string>());
       default: {
-        const std::string_view w = in_.word();
-        const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), w);
+        const auto e = std::ranges::find(p.enumerators, in_.word());
         if (e == p.enumerators.end()) return wrong(base::one_of(p.enumerators));
         p.fallback = static_cast<int64_t>(e - p.enumerators.begin());
         return true;
@@ -225,8 +208,7 @@ class SchemaParser {
   bool in_dtypes(Term& variable, std::vector<DType>& dtypes) {
     variable.at = {in_.at()};
     variable.name = std::string(in_.word());
-    if (in_.peek_word() != "in") return in_.expected("'in' after the dtype variable");
-    in_.word();
+    if (!in_.accept_word("in")) return in_.expected("'in' after the dtype variable");
     const auto dtype = [&] {
       const size_t start = in_.at();
       DType t;
@@ -281,14 +263,13 @@ class SchemaParser {
   }
 
   bool comparison(const Schema& s, Clause& c) {
-    static constexpr std::pair<std::string_view, Compare> kOperators[] = {
-        {"==", Compare::kEq}, {"!=", Compare::kNe}, {"<=", Compare::kLe},
-        {">=", Compare::kGe}, {"<", Compare::kLt},  {">", Compare::kGt}};
-    const int i = c.left.number == 1 ? s.index_of(c.left.name) : -1;
-    const bool is_float = i >= 0 && s.params[static_cast<size_t>(i)].kind == Kind::kFloat;
+    const Param* const p = c.left.number == 1 ? s.find(c.left.name) : nullptr;
+    const bool is_float = p != nullptr && p->kind == Kind::kFloat;
     c.kind = is_float ? Clause::Kind::kFloat : Clause::Kind::kCompare;
-    for (const auto& [text, compare] : kOperators) {
-      if (!in_.accept(text)) continue;
+    // Each operator comes before those that begin it.
+    for (const Compare compare :
+         {Compare::kEq, Compare::kNe, Compare::kLe, Compare::kGe, Compare::kLt, Compare::kGt}) {
+      if (!in_.accept(to_string(compare))) continue;
       c.compare = compare;
       if (!is_float) return term(c.right);
       if (!in_.at_number()) return in_.expected("a number to compare '" + c.left.name + "' with");
@@ -301,10 +282,10 @@ class SchemaParser {
   }
 
   bool guard(Clause& c) {
-    const std::string_view w = in_.peek_word();
-    if (w != "if" && w != "unless") return true;
-    c.guard = w == "if" ? Clause::Guard::kIf : Clause::Guard::kUnless;
-    in_.word();
+    c.guard = in_.accept_word("if")       ? Clause::Guard::kIf
+              : in_.accept_word("unless") ? Clause::Guard::kUnless
+                                          : Clause::Guard::kNone;
+    if (c.guard == Clause::Guard::kNone) return true;
     c.guard_at = {in_.at()};
     return in_.name("a parameter name", c.guard_param);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the steps of a compiled schema (steps.h), and describing the first tag or step that fails.
+// Running the steps of a compiled schema (steps.h), and describing the first tag or step that
+// fails.
 #include "op/steps.h"
 
 #include <fmt/format.h>
@@ -227,34 +228,9 @@ class StepRunner {
   const int64_t* group_[kMaxNames];
 };
 
-std::string value_text(const yard_value_t& v) {
-  switch (v.tag) {
-    case YARD_TAG_NONE: return "nothing";
-    case YARD_TAG_TENSOR: return v.u.tensor ? "a tensor " + brief(*v.u.tensor) : "a null tensor";
-    case YARD_TAG_INT: return fmt::format("the integer {}", v.u.i);
-    case YARD_TAG_FLOAT: return "the number " + base::format_double(v.u.f);
-    case YARD_TAG_BOOL: return v.u.i ? "true" : "false";
-    case YARD_TAG_STRING: return v.u.string || v.count == 0 ? "a string" : "a null string";
-    case YARD_TAG_LIST: return fmt::format("a list of {} tensors", v.count);
-    default: return fmt::format("a value of unknown tag {}", v.tag);
-  }
-}
-
-constexpr const char* kOverflows = "a size that overflows 63 bits";
-
-std::string without_dtype(const yard_tensor_t& t) {
-  int64_t needed = 1;
-  for (int i = 0; i < t.ndim; ++i)
-    if (__builtin_mul_overflow(needed, t.shape[i], &needed)) return kOverflows;
-  if (t.dtype.code == kTooShort.code && t.dtype.bits == kTooShort.bits)
-    return fmt::format("its shape needs {} elements, and {} are there", needed,
-                       reinterpret_cast<uintptr_t>(t.origin));
-  return fmt::format("an unknown dtype (code {}, bits {}, lanes {})", t.dtype.code, t.dtype.bits,
-                     t.dtype.lanes);
-}
-
 // Why facts_of() is 0.
 std::string unreadable(const yard_tensor_t& t) {
+  constexpr const char* kOverflows = "a size that overflows 63 bits";
   if (t.dtype.code == 0 && t.dtype.bits == 0)
     return fmt::format(
         "no dtype, as in a TensorView that was made without one, with more than {} dimensions or "
@@ -266,22 +242,31 @@ std::string unreadable(const yard_tensor_t& t) {
   if (t.ndim > 0 && !t.shape) return "no shape (a null pointer)";
   if (t.device.type <= 0 || t.device.type > 31 || t.device.index < 0 || t.device.index > 255)
     return fmt::format("a device out of range (type {}, index {})", t.device.type, t.device.index);
-  for (int i = 0; i < t.ndim; ++i)
+  int64_t needed = 1;
+  bool overflows = false;
+  for (int i = 0; i < t.ndim; ++i) {
     if (t.shape[i] < 0) return fmt::format("a negative size ({} in dimension {})", t.shape[i], i);
-  if (yard_dtype_index(t.dtype) == 0) return without_dtype(t);
+    overflows |= __builtin_mul_overflow(needed, t.shape[i], &needed);
+  }
+  if (overflows) return kOverflows;
+  if (t.dtype.code == kTooShort.code && t.dtype.bits == kTooShort.bits)
+    return fmt::format("its shape needs {} elements, and {} are there", needed,
+                       reinterpret_cast<uintptr_t>(t.origin));
+  if (yard_dtype_index(t.dtype) == 0)
+    return fmt::format("an unknown dtype (code {}, bits {}, lanes {})", t.dtype.code, t.dtype.bits,
+                       t.dtype.lanes);
   if (!has_whole_units(&t))
     return fmt::format(
         "parts of blocks: of {} the last dimension is a multiple of {} with stride 1, "
         "and other strides are multiples of it",
         to_string(from_dlpack(t.dtype)), t.dtype.lanes);
-  if (facts_of(&t) == 0) return kOverflows;
-  return "no facts, although it could be read";
+  return facts_of(&t) == 0 ? kOverflows : "no facts, although it could be read";
 }
 
-// A value that has the tag of its parameter but not the pointers, or another tag.
+// Describes a value that does not have the tag of its parameter, or has a null pointer.
 std::string tag_mismatch(const Param& p, const yard_value_t& v) {
   const std::string expected = "expected " + type_text(p) + ", got ";
-  if (v.tag != YARD_TAG_LIST || p.kind != Kind::kTensorList) return expected + value_text(v);
+  if (v.tag != YARD_TAG_LIST || p.kind != Kind::kTensorList) return expected + brief(v);
   if (v.u.list == nullptr) return expected + "a null list";
   const auto null = std::find(v.u.list, v.u.list + v.count, nullptr);
   return expected + fmt::format("a null tensor at {}", null - v.u.list);
@@ -295,6 +280,8 @@ class StepDescription {
 
   std::string text(const Step& s) {
     const Param& p = s_.params[s.arg];
+    const bool given = args_[s.arg].tag != YARD_TAG_NONE;
+    const auto other = [&] { return s_.params[s.other].name; };
     switch (s.op) {
       case Step::Op::kEnum:
         return about(p, fmt::format("expected {} (0 to {}), got {}", base::one_of(p.enumerators),
@@ -307,26 +294,22 @@ class StepDescription {
       case Step::Op::kFloat:
         return about(p, fmt::format("expected {}, got {}", to_string(s_.clauses[s.value]),
                                     base::format_double(args_[s.arg].u.f)));
-      case Step::Op::kIff: {
-        const std::string& other = s_.params[s.other].name;
-        return fmt::format("expected '{}' and '{}' both or neither, got only '{}'", p.name, other,
-                           args_[s.arg].tag != YARD_TAG_NONE ? p.name : other);
-      }
+      case Step::Op::kIff:
+        return fmt::format("expected '{}' and '{}' both or neither, got only '{}'", p.name, other(),
+                           given ? p.name : other());
       case Step::Op::kIffDTypes:
         return fmt::format("expected {}, got {} = {} {} '{}'", to_string(s_.clauses[s.value]),
-                           cold_.names[s.reg], dtype_name(s.reg),
-                           args_[s.arg].tag != YARD_TAG_NONE ? "with" : "without", p.name);
-      case Step::Op::kOr:
-        return fmt::format("expected '{}' or '{}', got neither", p.name, s_.params[s.other].name);
+                           cold_.names[s.reg], dtype_name(s.reg), given ? "with" : "without",
+                           p.name);
+      case Step::Op::kOr: return fmt::format("expected '{}' or '{}', got neither", p.name, other());
       case Step::Op::kSelf: return self_overlap(p);
-      case Step::Op::kPair: {
-        const bool same = runner_.overlap_found() == Overlap::kSame;
+      case Step::Op::kPair:
         return about(
-            p,
-            fmt::format("expected memory {} '{}', got {}",
-                        s.value != 0 ? "that is exactly or not at all that of" : "apart from",
-                        s_.params[s.other].name, same ? "the same memory" : "some of it shared"));
-      }
+            p, fmt::format("expected memory {} '{}', got {}",
+                           s.value != 0 ? "that is exactly or not at all that of" : "apart from",
+                           other(),
+                           runner_.overlap_found() == Overlap::kSame ? "the same memory"
+                                                                     : "some of it shared"));
       default: return tensor(s);
     }
   }
@@ -351,28 +334,23 @@ class StepDescription {
                                 brief(t), device(t)));
   }
 
-  // The step and those after it that also fail for the same tensor.
+  // Describes this step, and those after it that also fail for the same tensor.
   std::string tensor(const Step& first) {
     const Param& p = s_.params[first.arg];
     const yard_tensor_t& t = *runner_.tensor();
     const Step* const end = cold_.steps.data() + cold_.steps.size();
-    std::string why;
-    const auto add = [&](const std::string& text) {
-      if (!text.empty()) why += (why.empty() ? "" : ", ") + text;
-    };
+    std::vector<std::string> why;
     for (const Step* s = &first; s != end && s->is_for_tensor(); ++s) {
       if (s != &first && runner_.holds(*s, t)) continue;
-      if (s->op != Step::Op::kType) {
-        add(dim(*s, t));
-        continue;
-      }
-      add(dtype(*s, p, t));
-      const std::string rank = rank_text(*s, p, t);
-      add(rank);
-      if (!rank.empty()) break;  // dimensions cannot be compared
+      why.push_back(s->op == Step::Op::kType ? dtype(*s, p, t) : dim(*s, t));
+      if (s->op != Step::Op::kType) continue;
+      why.push_back(rank_text(*s, p, t));
+      if (!why.back().empty()) break;  // dimensions cannot be compared
     }
+    std::erase(why, "");
     return about(
-        p, "expected " + expected(p) + (why.empty() ? "" : " (" + why + ")") + ", got " + brief(t));
+        p, fmt::format("expected {}{}, got {}", expected(p),
+                       why.empty() ? "" : fmt::format(" ({})", fmt::join(why, ", ")), brief(t)));
   }
 
   std::string dtype(const Step& s, const Param& p, const yard_tensor_t& t) const {
@@ -389,23 +367,22 @@ class StepDescription {
                        p.trailing() == 1 ? "" : "s");
   }
 
-  // A dimension or leading group that differs from the value of its name.
+  // Describes a dimension or leading group that differs from the value of its name.
   std::string dim(const Step& s, const yard_tensor_t& t) const {
     if (s.op == Step::Op::kConstant) return "";
     if (s.op == Step::Op::kLeading || s.op == Step::Op::kLeadingBroadcast)
       return binding(s.reg, "[" + group_text(s.reg) + "]");
     if (!runner_.has(s.reg))
-      return fmt::format("{} is no multiple of {}", t.shape[t.ndim - s.axis], s.value);
+      return fmt::format("{} is not a multiple of {}", t.shape[t.ndim - s.axis], s.value);
     return binding(s.reg, std::to_string(runner_.value(s.reg)));
   }
 
   std::string comparison(const Clause& c) const {
-    std::string found;
+    std::vector<std::string> found;
     for (const Term* t : {&c.left, &c.right})
       if (!t->name.empty())
-        found += fmt::format("{}{} = {}", found.empty() ? "" : ", ", t->name,
-                             runner_.value(reg(t->name)));
-    return "expected " + to_string(c) + ", got " + found;
+        found.push_back(fmt::format("{} = {}", t->name, runner_.value(reg(t->name))));
+    return fmt::format("expected {}, got {}", to_string(c), fmt::join(found, ", "));
   }
 
   std::string self_overlap(const Param& p) const {
@@ -415,7 +392,7 @@ class StepDescription {
     return about(p, "it is written, and some of its elements share memory: " + to_string(found));
   }
 
-  // "f32[8,4096]": a parameter's type with the values that were known before its tensor.
+  // A parameter's type with the values that were known before its tensor, such as "f32[8,4096]".
   std::string expected(const Param& p) const {
     std::string out = p.variable.empty() ? yard::to_string(p.dtype) : p.variable;
     if (const uint8_t r = reg(p.variable); known(r)) out = dtype_name(r);
@@ -438,7 +415,7 @@ class StepDescription {
     return std::to_string(size) + (d.broadcast ? "|1" : "");
   }
 
-  // kNoReg if no step uses the name.
+  // Returns kNoReg if no step uses the name.
   uint8_t reg(const std::string& name) const {
     const auto it = std::find(cold_.names.begin(), cold_.names.end(), name);
     return it == cold_.names.end() ? Step::kNoReg : static_cast<uint8_t>(it - cold_.names.begin());
@@ -451,11 +428,11 @@ class StepDescription {
     const int64_t* const dims = runner_.group(r);
     return fmt::format("{}", fmt::join(dims, dims + runner_.value(r), ","));
   }
-  // "hidden = 4096 from 'x'"
+  // Such as "hidden = 4096 from 'x'".
   std::string binding(uint8_t r, const std::string& value) const {
     return fmt::format("{} = {} from '{}'", cold_.names[r], value, source(r));
   }
-  // The parameter that set a register: that of the first step that could.
+  // The parameter that set a register, which is that of the first step that could.
   const std::string& source(uint8_t r) const {
     for (const Step& s : cold_.steps)
       if (s.reg == r &&
@@ -471,10 +448,10 @@ class StepDescription {
 };
 
 std::string count_mismatch(const Schema& s, uint32_t n) {
-  const std::string text = fmt::format("takes {} arguments ({}), got {}", s.params.size(),
-                                       fmt::join(s.param_names(), ", "), n);
-  return n < s.params.size() ? text + ": '" + s.params[n].name + "' is missing"
-                             : text + fmt::format(": {} too many", n - s.params.size());
+  return fmt::format("takes {} arguments ({}), got {}: {}", s.params.size(),
+                     fmt::join(s.param_names(), ", "), n,
+                     n < s.params.size() ? "'" + s.params[n].name + "' is missing"
+                                         : fmt::format("{} too many", n - s.params.size()));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps that a schema compiles to. They are the whole check of a call's arguments, in the order
-// in which mistakes are reported. A call fits when all of them hold; explain_mismatch() describes the
-// first that does not. Internal to src/op.
+// in which mistakes are reported. A call fits if all of them hold, and explain_mismatch() describes
+// the first that does not. Internal to src/op.
 #pragma once
 
 #include <string>
@@ -12,8 +12,9 @@
 
 namespace yard::op {
 
-// Registers hold named dimensions, leading groups, integer parameters and dtype variables. The first
-// step that uses a register sets it, later ones compare. Steps skip absent optional arguments.
+// Registers hold named dimensions, leading groups, integer parameters and dtype variables. The
+// first step that uses a register sets it, and later ones compare. Steps skip absent optional
+// arguments.
 struct Step {
   enum class Op : uint8_t {
     kEnum,       // arg is in [0, value)
@@ -28,7 +29,7 @@ struct Step {
     kIffDTypes,  // arg is given exactly when reg is in mask; clause `value`
     kOr,         // arg or other is given
     kSelf,       // no tensor of arg overlaps itself
-    kPair,       // arg and other do not overlap; value: exactly the same memory is allowed
+    kPair,       // arg and other do not overlap, or are the same memory if `value` is set
     // Steps of a kTensors group:
     kType,              // facts under mask are value; at least axis dimensions; reg is the dtype
     kDim,               // reg * value is the size of dimension axis (from the end)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorView: what is not inlined into calls; names of dtypes ("f32"), devices ("cuda:1"; index 0 is not written) and kinds
-// of kernels.
+// The parts of TensorView that are not inlined into calls, and the names of dtypes, devices and
+// kinds.
 #include <yard/tensor.h>
 
 #include <yard/plugin.h>
 #include <yard/policy.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -110,31 +111,44 @@ constexpr std::pair<DType, const char*> kDTypes[] = {
 };
 
 // The names of numpy, torch and C.
-constexpr std::pair<std::string_view, DType> kSpellings[] = {
-    {"float32", DType::f32},        {"float", DType::f32},
-    {"float16", DType::f16},        {"half", DType::f16},
-    {"bfloat16", DType::bf16},      {"float64", DType::f64},
-    {"double", DType::f64},         {"float8_e4m3fn", DType::f8e4m3},
-    {"float8_e5m2", DType::f8e5m2}, {"int8", DType::i8},
-    {"int16", DType::i16},          {"short", DType::i16},
-    {"int32", DType::i32},          {"int", DType::i32},
-    {"int64", DType::i64},          {"long", DType::i64},
-    {"uint8", DType::u8},           {"uint16", DType::u16},
-    {"uint32", DType::u32},         {"uint64", DType::u64},
-    {"boolean", DType::boolean},    {"int4", DType::i4},
-    {"uint4", DType::u4},
+constexpr std::pair<DType, const char*> kSpellings[] = {
+    {DType::f32, "float32"},        {DType::f32, "float"},
+    {DType::f16, "float16"},        {DType::f16, "half"},
+    {DType::bf16, "bfloat16"},      {DType::f64, "float64"},
+    {DType::f64, "double"},         {DType::f8e4m3, "float8_e4m3fn"},
+    {DType::f8e5m2, "float8_e5m2"}, {DType::i8, "int8"},
+    {DType::i16, "int16"},          {DType::i16, "short"},
+    {DType::i32, "int32"},          {DType::i32, "int"},
+    {DType::i64, "int64"},          {DType::i64, "long"},
+    {DType::u8, "uint8"},           {DType::u16, "uint16"},
+    {DType::u32, "uint32"},         {DType::u64, "uint64"},
+    {DType::boolean, "boolean"},    {DType::i4, "int4"},
+    {DType::u4, "uint4"},
 };
 
 // The numbers are DLPack's.
-constexpr std::pair<std::string_view, int32_t> kDeviceTypes[] = {
-    {"cpu", 1},     {"cuda", 2},    {"cuda_host", 3},  {"opencl", 4}, {"vulkan", 7},
-    {"metal", 8},   {"rocm", 10},   {"rocm_host", 11}, {"ext", 12},   {"cuda_managed", 13},
-    {"oneapi", 14}, {"webgpu", 15}, {"hexagon", 16},
+constexpr std::pair<int32_t, const char*> kDeviceTypes[] = {
+    {1, "cpu"},     {2, "cuda"},    {3, "cuda_host"},  {4, "opencl"}, {7, "vulkan"},
+    {8, "metal"},   {10, "rocm"},   {11, "rocm_host"}, {12, "ext"},   {13, "cuda_managed"},
+    {14, "oneapi"}, {15, "webgpu"}, {16, "hexagon"},
 };
-constexpr std::string_view kUnnamed = "device";
+constexpr std::string_view kUnnamed = "device";  // before the number of a type without a name
 
 constexpr std::pair<Kind, const char*> kKinds[] = {
     {Kind::kDefault, "default"}, {Kind::kVendor, "vendor"}, {Kind::kReference, "reference"}};
+
+template <class T, size_t n>
+const char* name_in(const std::pair<T, const char*> (&table)[n], T of) noexcept {
+  const auto* const row = std::ranges::find(table, of, &std::pair<T, const char*>::first);
+  return row != std::end(table) ? row->second : "?";
+}
+template <class T, size_t n>
+std::optional<T> named_in(const std::pair<T, const char*> (&table)[n],
+                          std::string_view name) noexcept {
+  for (const auto& row : table)
+    if (name == row.second) return row.first;
+  return std::nullopt;
+}
 
 // A number of 1 to 9 digits.
 std::optional<int32_t> small_number(std::string_view text) noexcept {
@@ -143,19 +157,13 @@ std::optional<int32_t> small_number(std::string_view text) noexcept {
 
 }  // namespace
 
-const char* to_string(DType t) noexcept {
-  for (const auto& [dtype, name] : kDTypes)
-    if (dtype == t) return name;
-  return "?";
-}
-
+const char* to_string(DType t) noexcept { return name_in(kDTypes, t); }
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
-  for (const auto& [dtype, name] : kDTypes)
-    if (text == name) return dtype;
-  for (const auto& [name, dtype] : kSpellings)
-    if (text == name) return dtype;
-  return std::nullopt;
+  const auto dtype = named_in(kDTypes, text);
+  return dtype ? dtype : named_in(kSpellings, text);
 }
+const char* to_string(Kind k) noexcept { return name_in(kKinds, k); }
+std::optional<Kind> parse_kind(std::string_view text) noexcept { return named_in(kKinds, text); }
 
 int bits(DType t) noexcept {
   const yard_dtype_t d = to_dlpack(t);
@@ -164,35 +172,18 @@ int bits(DType t) noexcept {
 int block_elements(DType t) noexcept { return static_cast<int>(yard_unit_elements(to_dlpack(t))); }
 
 std::string to_string(Device d) {
-  // A type without a name is written as its number.
-  std::string text = std::string(kUnnamed) + std::to_string(d.type);
-  for (const auto& [name, type] : kDeviceTypes)
-    if (type == d.type) text = name;
-  if (d.index != 0) text += ":" + std::to_string(d.index);
-  return text;
+  std::string text = name_in(kDeviceTypes, d.type);
+  if (text == "?") text = std::string(kUnnamed) + std::to_string(d.type);
+  return d.index == 0 ? text : text + ":" + std::to_string(d.index);
 }
 
 std::optional<Device> parse_device(std::string_view text) noexcept {
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
-  std::optional<int32_t> type, index = 0;
-  if (name.starts_with(kUnnamed)) type = small_number(name.substr(kUnnamed.size()));
-  for (const auto& [known, number] : kDeviceTypes)
-    if (known == name) type = number;
-  if (colon != text.npos) index = small_number(text.substr(colon + 1));
+  const auto type = name.starts_with(kUnnamed) ? small_number(name.substr(kUnnamed.size()))
+                                               : named_in(kDeviceTypes, name);
+  const auto index = colon != text.npos ? small_number(text.substr(colon + 1)) : 0;
   return type && index ? std::optional(Device{*type, *index}) : std::nullopt;
-}
-
-const char* to_string(Kind k) noexcept {
-  for (const auto& [kind, name] : kKinds)
-    if (kind == k) return name;
-  return "?";
-}
-
-std::optional<Kind> parse_kind(std::string_view text) noexcept {
-  for (const auto& [kind, name] : kKinds)
-    if (text == name) return kind;
-  return std::nullopt;
 }
 
 }  // namespace yard
