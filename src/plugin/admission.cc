@@ -33,8 +33,7 @@ Result<std::string> read_trusted(const std::string& path, bool allow_writable) {
   return base::read_small_file(path, kLargestList);
 }
 
-// The beginning of the line about a digest.
-std::string start_of(std::string_view sha256) {
+std::string line_start(std::string_view sha256) {
   return fmt::format("verify {} {} ", YARD_VERSION, sha256);
 }
 
@@ -71,33 +70,27 @@ std::string to_text(const LockLines& lines) {
 
 Refusal LockFiles::allows(const Manifest& m, const std::string& sha256) const {
   if (problem.refused() || !present) return problem;
-  std::string versions;
-  bool listed = false;
+  std::vector<std::string> versions;
   for (const LockLine& l : lines) {
     if (l.name != m.name) continue;
-    versions += (versions.empty() ? "" : ", ") + l.version;
-    if (l.version != m.version) continue;
-    if (sha256.empty() || l.sha256 == sha256) return {};
-    listed = true;
+    versions.push_back(l.version);
+    if (l.version == m.version && (sha256.empty() || l.sha256 == sha256)) return {};
   }
-  if (listed)
+  if (contains(versions, m.version))
     return {Reason::kDigestDiffers, "version {} is listed with another digest than {}", m.version,
             sha256};
   if (versions.empty()) return {Reason::kNotInLockFile, "'{}' is not listed", m.name};
-  return {Reason::kNotInLockFile, "'{}' is listed in version {}, this is {}", m.name, versions,
-          m.version};
+  return {Reason::kNotInLockFile, "'{}' is listed in version {}, this is {}", m.name,
+          fmt::join(versions, ", "), m.version};
 }
 
 LockFiles LockFiles::read(const PluginSettings& settings, const std::vector<std::string>& folders) {
   std::set<std::string> paths;
   struct stat info;
-  if (!settings.lock_file.empty()) {
-    paths.insert(settings.lock_file);
-  } else {
-    for (const std::string& folder : folders)  // a dangling link is an error to report
-      if (const std::string path = folder + "/yard.lock"; ::lstat(path.c_str(), &info) == 0)
-        paths.insert(path);
-  }
+  for (const std::string& folder : folders)  // a dangling link is an error to report
+    if (const std::string path = folder + "/yard.lock"; ::lstat(path.c_str(), &info) == 0)
+      paths.insert(path);
+  if (!settings.lock_file.empty()) paths = {settings.lock_file};
   LockFiles all{.present = !paths.empty()};
   for (const std::string& path : paths) {
     const auto text = read_trusted(path, settings.allow_writable);
@@ -137,11 +130,9 @@ Result<std::vector<std::string>> ResultStore::read() const {
 
 std::optional<bool> ResultStore::find(std::string_view sha256, std::string* why) const {
   const auto lines = read();
-  if (!lines.ok()) {
-    if (why != nullptr) *why = lines.status().message();
-    return std::nullopt;
-  }
-  const std::string start = start_of(sha256);
+  if (!lines.ok() && why != nullptr) *why = lines.status().message();
+  if (!lines.ok()) return std::nullopt;
+  const std::string start = line_start(sha256);
   for (auto line = lines->rbegin(); line != lines->rend(); ++line)
     if (*line == start + "passed" || *line == start + "failed") return line->ends_with("passed");
   return std::nullopt;
@@ -158,28 +149,27 @@ Status ResultStore::save(std::string_view sha256, bool passed) const {
     std::filesystem::create_directories(at.parent_path(), error);
     ::mkdir(at.c_str(), 0700);
   }
-  // Processes take turns. A lock that is held for long is ignored; at worst a result is lost and computed again.
+  // Processes take turns. If a lock is held for long, a result may be lost and computed again.
   const base::File lock(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < 1000 && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0; ++i) {
     if (errno != EWOULDBLOCK) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  Status saved = add(sha256, passed);
+  const auto add = [&]() -> Status {
+    auto known = read();
+    if (!known.ok() && known.status().code() != Code::kNotFound) return known.status();
+    std::vector<std::string> lines = known.ok() ? *std::move(known) : std::vector<std::string>();
+    const std::string start = line_start(sha256);
+    std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
+    lines.push_back(start + (passed ? "passed" : "failed"));
+    if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
+    YARD_RETURN_IF_ERROR(
+        base::write_file(path(), fmt::format("{}{}\n", kHead, fmt::join(lines, "\n")), 0600));
+    return read().status();  // fails if the folder is not trusted
+  };
+  Status saved = add();
   ::flock(lock.fd(), LOCK_UN);  // a child that was forked meanwhile keeps the folder open
   return saved;
-}
-
-Status ResultStore::add(std::string_view sha256, bool passed) const {
-  auto known = read();
-  if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
-  std::vector<std::string> lines = known.ok() ? *std::move(known) : std::vector<std::string>();
-  const std::string start = start_of(sha256);
-  std::erase_if(lines, [&](const std::string& line) { return line.starts_with(start); });
-  lines.push_back(start + (passed ? "passed" : "failed"));
-  if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - kMost);
-  YARD_RETURN_IF_ERROR(
-      base::write_file(path(), fmt::format("{}{}\n", kHead, fmt::join(lines, "\n")), 0600));
-  return read().status();  // an error if the folder is not trusted
 }
 
 }  // namespace yard::plugin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plugins may be loaded: those in lock files, and, where that is required, those that passed `yard verify`. Both name a
-// plugin by its digest.
+// Which plugins may be loaded: those in lock files and, if required, those that passed `yard
+// verify`. Both name a plugin by its digest.
 //
 // yard.lock:
 //   # Only these plugins are loaded. Written by `yard plugin lock`.
@@ -30,37 +30,38 @@ struct LockLine {
 };
 using LockLines = std::set<LockLine>;  // a plugin may have lines in several versions
 
-// Errors have the line. `where` is the name of the text in messages.
+// `where` is the name of the text in messages.
 Result<LockLines> parse_lock_file(std::string_view text, const std::string& where);
-// The text that parse_lock_file() reads back as the same.
+// The text from which parse_lock_file() reads the same lines.
 std::string to_text(const LockLines& lines);
 
 // All lock files that apply, together.
 struct LockFiles {
   bool present = false;  // without a lock file every plugin may be loaded
   LockLines lines = {};
-  Refusal problem = {};  // of a lock file that cannot be read or trusted; no plugin may be loaded
+  Refusal problem = {};  // if a lock file cannot be read or trusted, no plugin may be loaded
 
   // Reads the file of the settings, else the lock files in these folders.
   static LockFiles read(const PluginSettings& settings, const std::vector<std::string>& folders);
-  // Whether that plugin may be loaded. If there is no digest, whether it may be loaded with some digest.
+  // Refuses a plugin that may not be loaded. Without a digest, any digest will do.
   Refusal allows(const Manifest& manifest, const std::string& sha256 = {}) const;
 };
 
-// Results of `yard verify`, newest last. Beyond a limit the oldest are dropped. Results of other versions of the library, and
-// lines that are not understood, are ignored.
+// Results of `yard verify`, newest last. Beyond a limit the oldest are dropped. Lines of other
+// versions of the library, and unknown lines, are ignored.
 class ResultStore {
  public:
   static constexpr size_t kMost = 1000;
 
-  // An absolute folder, created when it is first needed. If it is empty, nothing is stored.
+  // `folder` is an absolute path. It is created when it is needed. If it is empty, nothing is
+  // stored.
   explicit ResultStore(std::string folder) : folder_(std::move(folder)) {}
-  // From XDG_STATE_HOME or HOME. Empty if neither is set, and in a privileged process. No other thread may change the
-  // environment meanwhile.
+  // From XDG_STATE_HOME or HOME. Empty without these, and in a privileged process. No other thread
+  // may change the environment meanwhile.
   static std::string default_folder();
 
-  // Whether the plugin passed. Returns nothing if no result is stored, and sets `why`, if given, if the file is missing or
-  // not trusted.
+  // Returns whether the plugin passed, or nothing if no result is stored. Then, if the file is
+  // missing or not trusted, also sets `why`.
   std::optional<bool> find(std::string_view sha256, std::string* why = nullptr) const;
   // Replaces an earlier result.
   Status save(std::string_view sha256, bool passed) const;
@@ -68,8 +69,7 @@ class ResultStore {
   std::string path() const { return folder_ + "/plugin_results"; }
 
  private:
-  Status add(std::string_view sha256, bool passed) const;
-  // The lines without comments. An error if the file is missing or not trusted.
+  // The lines without comments. Fails if the file is missing or not trusted.
   Result<std::vector<std::string>> read() const;
 
   std::string folder_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins that a loader has found.
+// The plugins that a loader has found, and questions about them.
 #include "plugin/loader.h"
 
 #include <fmt/format.h>
@@ -29,35 +29,30 @@ PluginInfo PluginRecord::info() const {
 }
 
 PluginRecord* PluginIndex::find_path(std::string_view path) noexcept {
-  for (PluginRecord& r : *this)
-    if (r.path == path) return &r;
-  return nullptr;
+  const auto found = std::ranges::find(*this, path, &PluginRecord::path);
+  return found != end() ? &*found : nullptr;
 }
 
 PluginRecord* PluginIndex::find(std::string_view name_or_path) noexcept {
   if (name_or_path.find('/') != std::string_view::npos) return find_path(name_or_path);
-  PluginRecord* best = nullptr;
   const auto rank = [](const PluginRecord& r) {
     if (r.state() == State::kLoaded) return 0;
     return r.in_process() ? 1 : r.state() == State::kRefused ? 3 : 2;
   };
-  for (PluginRecord& r : *this) {
-    if (r.manifest.name != name_or_path) continue;
-    // Of several that were loaded by path, the last counts: the files of the others may be gone.
-    if (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best)))
+  PluginRecord* best = nullptr;
+  // If several were loaded by path, the last one counts: the files of the others may be gone.
+  for (PluginRecord& r : *this)
+    if (r.manifest.name == name_or_path &&
+        (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best))))
       best = &r;
-  }
   return best;
 }
 
 const PluginRecord* PluginIndex::precedent(const PluginRecord& of, bool requested) const noexcept {
   bool before = true;
   for (const PluginRecord& r : *this) {
-    if (r.path == of.path) {
-      before = false;
-      continue;
-    }
-    if (r.manifest.name != of.manifest.name) continue;
+    before &= r.path != of.path;
+    if (r.path == of.path || r.manifest.name != of.manifest.name) continue;
     if (requested && r.was_unloaded()) continue;
     if (r.in_process() || (before && r.state() != State::kRefused)) return &r;
   }
@@ -78,8 +73,6 @@ void PluginIndex::add_new(PluginRecord record) {
   };
   if (std::ranges::none_of(*this, is_same)) push_back(std::move(record));
 }
-
-// ---- Questions to the loader ----
 
 std::vector<PluginInfo> Loader::list() {
   const Lock lock(mutex_);

@@ -37,7 +37,7 @@ std::string thrown_by(const F& f) {
   }
 }
 
-// The same on a thread of its own, which the code may end.
+// Like thrown_by(), on a thread of its own, which the code may end.
 template <class F>
 std::string thrown_elsewhere(const F& f) {
   std::string text = "it ended its thread";
@@ -114,18 +114,15 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
     return {Reason::kManifestDiffers, kDiffers, "name", manifest.name, plugin_.name};
   if (manifest.version != version)
     return {Reason::kManifestDiffers, kDiffers, "version", manifest.version, version};
-  const auto unlisted = [](const char* what, const std::string& name) {
-    return Refusal(Reason::kManifestDiffers, "it serves {} '{}', which its manifest does not list",
-                   what, name);
-  };
   for (const registry::Step& step : steps) {
-    const std::string* op = nullptr;
+    const std::string *op = nullptr, *group = nullptr;
     if (const auto* o = std::get_if<registry::AddOp>(&step)) op = &o->op->name;
     if (const auto* k = std::get_if<registry::AddKernel>(&step)) op = &k->kernel->op;
-    if (op != nullptr && !contains(manifest.ops, *op)) return unlisted("op", *op);
-    if (const auto* f = std::get_if<registry::AddFunction>(&step))
-      if (!contains(manifest.groups, f->function->group))
-        return unlisted("group", f->function->group);
+    if (const auto* f = std::get_if<registry::AddFunction>(&step)) group = &f->function->group;
+    if ((op != nullptr && !contains(manifest.ops, *op)) ||
+        (group != nullptr && !contains(manifest.groups, *group)))
+      return {Reason::kManifestDiffers, "it serves {} '{}', which its manifest does not list",
+              op != nullptr ? "op" : "group", op != nullptr ? *op : *group};
   }
   return {};
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library of a plugin: opened, described, started, stopped and closed.
-//
-// Every record of the registry that came from a library holds it, through the KeepAlive of its load. When the last one is
-// released the plugin is stopped and closed, and LibraryStatus tells whether its code is gone.
+// The library of a plugin: opened, described, started, stopped and closed. The records of the
+// registry that come from it hold it through a KeepAlive. When the last one is released, the plugin
+// is stopped and closed, and LibraryStatus says whether its code is gone.
 #pragma once
 
 #include <yard/plugin.h>
@@ -24,13 +23,13 @@ namespace yard::plugin {
 
 class Library;
 
-// Says what became of a library, and outlives it.
+// What became of a library. Outlives it.
 class LibraryStatus {
  public:
   enum Stage { kOpen, kClosed, kPinned, kAbandoned };
   LibraryStatus(const FileId& file, std::weak_ptr<Library> of) : id(file), library(std::move(of)) {}
 
-  const FileId id;  // of its file
+  const FileId id;
   const std::weak_ptr<Library> library;
 
   Stage stage() const noexcept { return stage_.load(std::memory_order_acquire); }
@@ -39,12 +38,12 @@ class LibraryStatus {
   std::string why_pinned() const {
     return stage() == kAbandoned ? "it was being closed when this process was forked" : pinned_by_;
   }
-  // If there is no reason why the code stays in the process, the code is gone.
+  // Without a reason why the code stays in the process, the code is gone.
   void set_closed(std::string pinned_by) {
     pinned_by_ = std::move(pinned_by);
     stage_.store(pinned_by_.empty() ? kClosed : kPinned, std::memory_order_release);
   }
-  // For a forked child, where the thread that was closing the library does not exist.
+  // For a forked child, which has no thread that closes the library.
   void abandon() noexcept { stage_.store(kAbandoned, std::memory_order_release); }
 
  private:
@@ -54,12 +53,12 @@ class LibraryStatus {
 
 class Library {
  public:
-  // Runs the library's constructors. `id` is that of the file when it was checked.
+  // Runs the library's constructors.
   static Refusal open(const base::File& file, const FileId& id, const std::string& path,
                       const yard_host_t* host, std::shared_ptr<Library>& to);
   ~Library();
 
-  // Queries its descriptor, compares it with the manifest, and converts it to steps.
+  // Queries the descriptor, compares it with the manifest, and converts it to steps.
   Refusal describe(const Manifest& manifest, const std::shared_ptr<void>& keep,
                    std::vector<registry::Step>& steps);
   // Calls the plugin's start, once.
@@ -74,7 +73,7 @@ class Library {
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
   // Returns why its code stays in the process, or an empty text if the code is gone.
   std::string stop_and_close();
-  // Waits for work of its backends on devices. Returns an error, or an empty text.
+  // Waits until its backends have no work on devices. Returns an error, or an empty text.
   std::string quiesce() const;
 
   std::shared_ptr<LibraryStatus> status_;
@@ -86,8 +85,8 @@ class Library {
   bool started_ = false;
 };
 
-// Held by the records of one load. A plugin that is loaded again while calls still use an earlier load shares its
-// library: it is neither opened nor started twice.
+// Held by the records of one load. A plugin that is loaded again while calls still use an earlier
+// load shares its library, which is neither opened nor started twice.
 struct KeepAlive {
   // Ends on a thread of its own (base/tasks.h) when the last record is released, wherever that is.
   static std::shared_ptr<KeepAlive> make();

@@ -30,7 +30,7 @@ void log_refusal(const std::string& path, const Refusal& refusal) {
 
 }  // namespace
 
-// Says that this thread works on the plugins of one name, or searches. The lock is held when a claim begins and ends.
+// Says that this thread works on the plugins of a name. Begins and ends with the lock held.
 class Loader::Claim {
  public:
   Claim(Loader& loader, Lock& lock, std::string plugin)
@@ -121,18 +121,18 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
   lock.lock();
   add_missing(lock_folders_, lock_folders);
   PluginIndex next;
+  const auto in_use = [&](const PluginRecord& r) {
+    return r.in_process() || find_claim(r.manifest.name) != nullptr;
+  };
   for (PluginRecord& r : scanned) {
     const PluginRecord* const old = index_.find_path(r.path);
-    const bool stays =
-        old != nullptr && (old->in_process() || find_claim(old->manifest.name) != nullptr ||
-                           (old->was_unloaded() && old->id == r.id && !contains(given, r.path)));
+    const bool same_file = old != nullptr && old->id == r.id && !contains(given, r.path);
+    const bool stays = old != nullptr && (in_use(*old) || (old->was_unloaded() && same_file));
     next.add_new(stays ? *old : std::move(r));
   }
   // Plugins in the process, and those requested by path, stay known.
   for (const PluginRecord& r : index_)
-    if (r.in_process() || r.by_path || r.state() == State::kPinned ||
-        find_claim(r.manifest.name) != nullptr)
-      next.add_new(r);
+    if (in_use(r) || r.by_path || r.state() == State::kPinned) next.add_new(r);
   for (PluginRecord& r : next) {
     if (r.state() != State::kFound) continue;
     if (const PluginRecord* other = next.precedent(r))
@@ -140,7 +140,7 @@ void Loader::scan(Lock& lock, const std::vector<std::string>& given) {
                 other->path,
                 other->was_unloaded() ? ", which was unloaded; load() of this path takes this one"
                                       : ""});
-    else if (Refusal out = locks.allows(r.manifest, {});
+    else if (Refusal out = locks.allows(r.manifest);
              out.refused() && !contains(settings_.unlocked, r.path))
       r.refuse(std::move(out));
   }
@@ -224,24 +224,20 @@ PluginInfo Loader::inspect(const std::string& path, bool would_load) {
 
 Refusal Loader::open_library(const PluginFile& file, std::shared_ptr<Library>& to) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  for (bool closing = true; closing; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
-    closing = false;
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(20))) {
     const Lock lock(mutex_);
-    for (const auto& open : libraries_) {
-      if (open->id != file.id) continue;
-      to = open->library.lock();  // calls still use it
-      if (to != nullptr) return {};
-      // Another thread is closing it: wait, since stop must come before the next start.
-      closing |= open->is_closing();
-    }
-    if (!closing) break;
+    std::erase_if(libraries_, [](const auto& l) { return l->stage() != LibraryStatus::kOpen; });
+    const auto open = std::ranges::find(libraries_, file.id, &LibraryStatus::id);
+    if (open == libraries_.end()) break;
+    to = (*open)->library.lock();
+    if (to != nullptr) return {};  // calls still use it
+    // Another thread is closing it. Its stop() must come before the next start().
     if (std::chrono::steady_clock::now() > end)
       return {Reason::kCannotOpen,
               "its earlier load is still being ended: stop() or a destructor has not returned"};
   }
   YARD_RETURN_IF_REFUSED(Library::open(file.file, file.id, file.path, services_.host, to));
   const Lock lock(mutex_);
-  std::erase_if(libraries_, [](const auto& l) { return l->stage() != LibraryStatus::kOpen; });
   libraries_.push_back(to->status());
   return {};
 }
@@ -298,31 +294,33 @@ Refusal Loader::load_path(const std::string& path, bool requested) {
   if (r.state() == State::kLoaded || (!requested && r.state() != State::kFound)) return {};
   const Claim claim(*this, lock, name);
   r.manifest = file.manifest;
-  Refusal refusal = file.refusal;
-  if (!refusal.refused()) {
+  if (!file.refusal.refused()) {
     index_.store(r);  // calls of what it serves wait for it
-    if (const PluginRecord* other = index_.precedent(r, true)) {
-      refusal = Refusal(Reason::kDuplicateName, "'{}' is {} already, from {}", name,
-                        to_string(other->state()), other->path);
-      if (other->state() == State::kLoaded)
-        refusal.detail += "; Plugins::replace() with this path puts this one in its place";
-    }
+    if (const PluginRecord* other = index_.precedent(r, true))
+      file.refusal = {Reason::kDuplicateName,
+                      "'{}' is {} already, from {}{}",
+                      name,
+                      to_string(other->state()),
+                      other->path,
+                      other->state() == State::kLoaded
+                          ? "; Plugins::replace() with this path puts this one in its place"
+                          : ""};
   }
   lock.unlock();
   file.hash();
   r.sha256 = file.sha256;
-  if (!refusal.refused()) refusal = file.refusal;
-  if (!refusal.refused()) refusal = install(r, file, {});
+  const Refusal refusal = file.refusal.refused() ? file.refusal : install(r, file, {});
   if (refusal.refused() && refusal.reason != Reason::kBusy) r.refuse(refusal);
   lock.lock();
   index_.store(r);
   lock.unlock();
-  if (refusal.reason != Reason::kBusy)
-    tell(refusal.refused() ? base::event::kPluginRefused : base::event::kPluginLoaded, r,
-         refusal.refused() ? to_status(path, refusal).to_string() : "");
-  if (!refusal.refused() && base::log_enabled("plugin", LogLevel::kInfo))
+  if (!refusal.refused()) {
+    tell(base::event::kPluginLoaded, r);
     base::log(LogLevel::kInfo, "plugin",
               fmt::format("Plugin '{}' {} loaded from {}", name, r.manifest.version, r.path));
+  } else if (refusal.reason != Reason::kBusy) {
+    tell(base::event::kPluginRefused, r, to_status(path, refusal).to_string());
+  }
   return refusal;
 }
 
@@ -337,10 +335,9 @@ Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
   Lock lock(mutex_);
   for (const PluginRecord& r : index_) {
     const Claim* const claim = find_claim(r.manifest.name);
-    const PluginState now = r.state();
     if (!r.serves(what, name) || (claim != nullptr && claim->is_mine())) continue;
     // A loaded plugin that is being replaced or unloaded serves calls meanwhile.
-    if (now == State::kFound || (now != State::kLoaded && claim != nullptr))
+    if (r.state() == State::kFound || (r.state() != State::kLoaded && claim != nullptr))
       paths.push_back(r.path);
   }
   lock.unlock();
@@ -349,7 +346,7 @@ Refusal Loader::load_for(registry::PluginOffer what, std::string_view name) {
     Refusal refusal = load_path(path, false);
     if (refusal.reason == Reason::kBusy)
       busy = std::move(refusal);
-    else if (refusal.refused())  // it was not requested by name, so the call goes on without it
+    else if (refusal.refused())  // the call goes on without it
       log_refusal(path, refusal);
   }
   return busy;
@@ -428,16 +425,15 @@ Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::st
   if (!refusal.refused() && file.manifest.name != old.manifest.name)
     refusal = {Reason::kConflict, "its name is '{}'; expected '{}', which it replaces",
                file.manifest.name, old.manifest.name};
-  if (!refusal.refused()) {
-    if (file.sha256 == old.sha256) return std::weak_ptr<const void>();  // the same code
-    std::optional<registry::RemoveKept> remove;
-    if (replaced != nullptr) remove = {replaced.get(), true};
-    for (const std::string& op : old.manifest.ops)
-      if (remove && (keep == KeptOps::kAll ||
-                     (keep == KeptOps::kInUse && services_.in_use(registry::PluginOffer::kOp, op))))
-        remove->must_serve.push_back(op);
-    refusal = install(next, file, std::move(remove));
-  }
+  if (!refusal.refused() && file.sha256 == old.sha256)  // the same code
+    return std::weak_ptr<const void>();
+  std::optional<registry::RemoveKept> remove;
+  if (replaced != nullptr) remove = {replaced.get(), true};
+  for (const std::string& op : old.manifest.ops)
+    if (remove && (keep == KeptOps::kAll ||
+                   (keep == KeptOps::kInUse && services_.in_use(registry::PluginOffer::kOp, op))))
+      remove->must_serve.push_back(op);
+  if (!refusal.refused()) refusal = install(next, file, std::move(remove));
   if (refusal.refused())
     return to_status(next.path, refusal)
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", name, old.manifest.version,
@@ -468,7 +464,8 @@ Status Loader::forget(std::string_view name_or_path) {
 
 void Loader::reset() {
   Lock lock(mutex_);
-  // Waits for loads that have published something and not noted it yet. Not for long: they may wait for this thread.
+  // Waits for loads that have published and not noted it, for a while: they may wait for this
+  // thread.
   ended_.wait_for(lock, std::chrono::seconds(1), [&] { return claims_.empty(); });
   for (PluginRecord& r : index_)
     if (r.last_state != State::kRefused) r.last_state = State::kFound;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds, loads and unloads the plugins of one runtime.
 //
-// A load has four steps. Scan finds files. Check opens a file and looks at rights, manifest, run paths, digest, lock files and
-// stored results, and runs none of its code. Open maps the library, queries its descriptor and starts it. Commit publishes what
-// it brings in one change of the registry. A refusal undoes everything. A replacement is the same, and its change also removes
-// the old version.
+// A load has four steps. Scan finds files. Check looks at rights, manifest, run paths, digest, lock
+// files and stored results, and runs no code of the file. Open maps the library, queries its
+// descriptor and starts it. Commit publishes what it brings in one change of the registry. A
+// refusal undoes everything. A replacement is a load whose change also removes the old version.
 //
-// One lock protects the index. A thread that works on a plugin has a Claim on its name, and others that want a plugin of that
-// name wait for the end of the claim. A thread that has a claim never waits for another one, so that no two threads wait for
-// each other: it gets a refusal and can try again.
+// One lock protects the index. A thread that works on a plugin has a Claim on its name, and others
+// that want it wait for the end of the claim. A thread that has a claim never waits for another
+// one, since two threads could then wait for each other. It gets a refusal and can try again.
 #pragma once
 
 #include <yard/plugins.h>
@@ -33,10 +33,10 @@
 
 namespace yard::plugin {
 
-// A file that was found, and what became of its plugin.
+// A file, and what became of its plugin.
 struct PluginRecord : FoundFile {
-  State last_state = State::kFound;  // set by the loader; see state()
-  bool by_path = false;  // it was loaded by its path, and is in no place that is searched
+  State last_state = State::kFound;     // set by the loader; see state()
+  bool by_path = false;                 // it was loaded by its path, which no search finds
   std::weak_ptr<KeepAlive> keep_alive;  // of its last load
   std::shared_ptr<const LibraryStatus> library;
 
@@ -44,7 +44,7 @@ struct PluginRecord : FoundFile {
   explicit PluginRecord(const FoundFile& file) : FoundFile(file) {
     if (refusal.refused()) last_state = State::kRefused;
   }
-  // The current state. A library closes by itself when its last record in the registry is released.
+  // The current state: a library closes when its last record in the registry is released.
   PluginState state() const noexcept;
   bool in_process() const noexcept {
     return state() == State::kLoaded || state() == State::kUnloading;
@@ -62,16 +62,13 @@ struct PluginRecord : FoundFile {
 // In search order.
 struct PluginIndex : std::vector<PluginRecord> {
   PluginRecord* find_path(std::string_view path) noexcept;
-  // Finds by path if there is a '/', else by name. Of several with that name, returns one that is loaded, else one that could
-  // be, else one that was refused.
+  // Finds by path if there is a '/', else by name, and prefers a plugin that is loaded or could be.
   PluginRecord* find(std::string_view name_or_path) noexcept;
-  // Returns another plugin of that name that takes precedence: it is loaded, or it comes first and is not refused. If the
-  // plugin is `requested` explicitly, one that has been unloaded does not take precedence.
+  // Returns the plugin of the same name that takes precedence: one that is loaded, or that comes
+  // first and is not refused or, if this one is `requested`, unloaded.
   const PluginRecord* precedent(const PluginRecord& of, bool requested = false) const noexcept;
-  // Replaces the record of that path, or adds one.
-  void store(PluginRecord record);
-  // Adds a record unless there is one of the same path or file.
-  void add_new(PluginRecord record);
+  void store(PluginRecord record);    // replaces one of the same path
+  void add_new(PluginRecord record);  // unless there is one of the same path or file
 };
 
 // What the loader needs from its runtime.
@@ -82,7 +79,7 @@ struct Services {
   std::function<Status(const std::vector<registry::Step>&)> apply;
   // Whether an op or a group of functions has been used.
   std::function<bool(registry::PluginOffer what, const std::string& name)> in_use;
-  // Whether this thread is inside a kernel's probe, verifier or cost hint, where nothing may be published.
+  // Whether this thread is inside a kernel's probe, verifier or cost hint and may not publish.
   std::function<bool()> choosing;
 };
 
@@ -104,16 +101,16 @@ class Loader final : public registry::LazyLoader {
   std::vector<PluginInfo> list();
   PluginInfo inspect(const std::string& path, bool would_load);
   const ResultStore& results() const noexcept { return results_; }
-  // The keep-alive object of a loaded plugin's records; null if no plugin of that name is loaded.
+  // The object that the records of a loaded plugin hold. Null if no plugin of that name is loaded.
   const void* keep_of(std::string_view name);
-  // The result expires when the plugin, or the version that was replaced, has been closed.
+  // The result expires when the plugin, or the version that was replaced, is closed.
   Result<std::weak_ptr<const void>> unload(std::string_view name);
   Result<std::weak_ptr<const void>> replace(std::string_view name, std::string_view path,
                                             KeptOps keep);
 
-  // Searches all places, if this is the first call or something changed.
+  // Searches all places, unless nothing has changed since the last call.
   void set_environment(FromEnvironment environment);
-  // Whether the rule file asks for verified plugins. Applies to loads from now on.
+  // Whether the rule file asks for verified plugins. Applies to later loads.
   void require_verified(bool required) noexcept { verified_in_rules_.store(required); }
   // The runtime has removed everything that was published.
   void reset();
@@ -127,25 +124,23 @@ class Loader final : public registry::LazyLoader {
   const Claim* find_claim(std::string_view name) const noexcept;
   // Waits until no thread works on the plugin. Fails if there is none.
   Result<const PluginRecord*> find_idle(Lock& lock, std::string_view name_or_path);
-  // Fails also if the plugin is not loaded.
+  // Also fails if the plugin is not loaded.
   Result<const PluginRecord*> find_loaded(Lock& lock, std::string_view name);
 
-  // Scan. Releases the lock meanwhile. Plugins that were unloaded stay unloaded, unless their files are `given`.
+  // Scan, without the lock. Unloaded plugins stay unloaded unless their files are `given`.
   void scan(Lock& lock, const std::vector<std::string>& given);
-  // Check. Refuses a plugin that lock files or stored results do not admit. If `remember` is set, lock files beside it apply
-  // to others from now on.
+  // Check of lock files and stored results. `remember` makes lock files beside it apply to others.
   Refusal check_admitted(const PluginFile& file, bool remember);
-  // Open and commit, after the step `remove` of a replacement. The record becomes that of the loaded plugin.
+  // Open and commit, after the step `remove` of a replacement. Makes the record that of the plugin.
   Refusal install(PluginRecord& record, const PluginFile& file,
                   std::optional<registry::RemoveKept> remove);
   Refusal open_library(const PluginFile& file, std::shared_ptr<Library>& to);
 
-  // Loads the plugin of a path. Unless the program has `requested` it, loads it only if its state is kFound.
+  // Loads the plugin of a path. Unless it is `requested`, loads it only if its state is kFound.
   Refusal load_path(const std::string& path, bool requested);
-  // Loads the found plugins that serve a name, and waits for those that are being loaded. Only the refusal kBusy is
-  // returned; others are logged.
+  // Loads the plugins that serve a name, or waits for them. Logs refusals but kBusy.
   Refusal load_for(registry::PluginOffer what, std::string_view name);
-  // Records an event. If `why` is empty, the reason is the version and where it is from.
+  // Records an event. Without `why`, the reason is the version and the path.
   void tell(const base::EventKind& kind, const PluginRecord& of, std::string why = {}) const;
 
   const PluginSettings settings_;

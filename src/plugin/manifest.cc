@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLargestManifest = 64 * 1024, kMostWords = 4096, kLongestWord = 128;
 
-// Versions and tags: visible ASCII characters without blanks.
+// Whether it is a version or tag: visible ASCII characters without blanks.
 bool is_visible_word(std::string_view text) {
   return !text.empty() && text.size() <= kLongestWord &&
          std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; });
@@ -33,16 +33,15 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
     if (word.empty()) continue;
     if (to.size() == kMostWords)
       return {Reason::kBadManifest, "{} has more than {} entries", key, kMostWords};
-    const bool fits = key == "features"  ? registry::parse_feature(word).ok()
-                      : key == "devices" ? is_name(word) && parse_device(word)
-                                         : is_name(word);
+    const bool fits = key == "features" ? registry::parse_feature(word).ok()
+                                        : is_name(word) && (key != "devices" || parse_device(word));
     if (!fits || word.size() > kLongestWord) return invalid(key, word);
     if (!contains(to, word)) to.emplace_back(word);
   }
   return {};
 }
 
-// The keys, in the order in which they are written. `abi` is a number.
+// The keys. `abi` is a number.
 struct ManifestKey {
   std::string_view name;
   std::string Manifest::*word;
@@ -66,14 +65,14 @@ Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {
   const auto* const k = std::ranges::find(kKeys, key, &ManifestKey::name);
   if (k == std::end(kKeys)) return {};
   if (k->list != nullptr) return read_list(key, value, to.*k->list);
-  if (k->word == nullptr) {
+  bool fits = key == "name" ? is_name(value) : is_visible_word(value);
+  if (k->word != nullptr) {
+    to.*k->word = value;
+  } else {
     const auto abi = base::number<uint32_t>(value);
-    to.abi = abi.value_or(0);
-    return abi ? Refusal() : invalid(key, value);
+    fits = abi.has_value(), to.abi = abi.value_or(0);
   }
-  to.*k->word = value;
-  return (key == "name" ? is_name(value) : is_visible_word(value)) ? Refusal()
-                                                                   : invalid(key, value);
+  return fits ? Refusal() : invalid(key, value);
 }
 
 }  // namespace
@@ -101,17 +100,6 @@ Refusal parse_manifest(std::string_view text, Manifest& to) {
   return {};
 }
 
-std::string to_text(const Manifest& m) {
-  std::string text;
-  for (const ManifestKey& k : kKeys) {
-    const std::string value = k.list != nullptr   ? fmt::format("{}", fmt::join(m.*k.list, " "))
-                              : k.word != nullptr ? m.*k.word
-                                                  : std::to_string(m.abi);
-    if (k.required || !value.empty()) text += fmt::format("{}={}\n", k.name, value);
-  }
-  return text;
-}
-
 Refusal check_manifest(const Manifest& m, const Process& process) {
   if (m.arch != process.arch)
     return {Reason::kOtherMachine, "it is for {}, this process is {}", m.arch, process.arch};
@@ -131,12 +119,12 @@ Refusal check_manifest(const Manifest& m, const Process& process) {
     if (process.host != nullptr && process.host->has_feature(process.host->self, {d.type, d.index},
                                                              feature->name.c_str()) == 1)
       continue;
-    if (feature->of_processor())
-      return {Reason::kMissingFeature, "it needs '{}', which this machine does not have", text};
-    return {Reason::kMissingFeature,
-            "it needs '{}', which has not been stated; state it by "
-            "RuntimeSettings::device_features, or by --device-feature {} of the command",
-            text, text.substr(0, text.find(".."))};
+    return {Reason::kMissingFeature, "it needs '{}', which {}", text,
+            feature->of_processor()
+                ? "this machine does not have"
+                : "has not been stated; state it by RuntimeSettings::device_features, or by "
+                  "--device-feature " +
+                      text.substr(0, text.find("..")) + " of the command"};
   }
   return {};
 }
@@ -190,8 +178,7 @@ const char* to_string(PluginReason reason) noexcept {
 const char* to_string(PluginState state) noexcept {
   constexpr const char* kNames[] = {"found",     "loaded",   "refused",
                                     "unloading", "unloaded", "pinned"};
-  const auto i = static_cast<size_t>(state);
-  return i < std::size(kNames) ? kNames[i] : "unknown";
+  return kNames[static_cast<size_t>(state)];
 }
 
 }  // namespace yard

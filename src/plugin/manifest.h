@@ -34,14 +34,14 @@ struct Refusal {
   bool refused() const noexcept { return reason != Reason::kNone; }
 };
 
-// "plugin /opt/acme.so is refused: other_sanitizer: it was built with ..."
+// Such as "plugin /opt/acme.so is refused: other_sanitizer: it was built with ...".
 Status to_status(const std::string& path, const Refusal& refusal);
 
 struct ReasonInfo {
   const char* name;  // "other_sanitizer"
   Code code;         // of the Status that carries it
 };
-// Every reason, in order. docs/reference/plugin_reasons.md explains each.
+// In the order of PluginReason. docs/reference/plugin_reasons.md explains each.
 std::span<const ReasonInfo> reasons() noexcept;
 
 #define YARD_RETURN_IF_REFUSED(expr)                                                 \
@@ -62,10 +62,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-// Reads `key=value` lines. Unknown keys are skipped; `to` is unspecified after a refusal.
+// Reads `key=value` lines, and skips unknown keys. After a refusal, `to` is unspecified.
 Refusal parse_manifest(std::string_view text, Manifest& to);
-// The text that parse_manifest() reads back as the same.
-std::string to_text(const Manifest& manifest);
 
 // What a manifest is compared with.
 struct Process {

@@ -52,15 +52,6 @@ Refusal open_file(PluginFile& to, const PluginSettings& settings) {
   return check_opened(to.path, to.file, false);
 }
 
-Refusal read_manifest(const base::ElfReading& elf, Manifest& to) {
-  if (elf.problem != Reason::kNone) return {elf.problem, elf.detail};
-  if (elf.notes.empty())
-    return {Reason::kNoManifest,
-            "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
-  if (elf.notes.size() > 1) return {Reason::kBadManifest, "it has {} manifests", elf.notes.size()};
-  return parse_manifest(elf.notes[0], to);
-}
-
 // A missing folder must not be one that others can create.
 Refusal check_run_path(const std::string& path, bool allow_writable) {
   if (!path.starts_with('/') || path.find('$') != path.npos)
@@ -79,8 +70,8 @@ Refusal check_run_path(const std::string& path, bool allow_writable) {
   return r;
 }
 
-// Others must not be able to run code through the libraries that the plugin names and the folders where it looks for
-// them. What these libraries need in turn is not checked.
+// Other users must not be able to run code through the libraries that the plugin names and the
+// folders where it looks for them. The libraries that these need in turn are not checked.
 Refusal check_libraries(const base::ElfReading& elf, bool allow_writable) {
   std::error_code none;
   std::vector<std::string> run_paths;
@@ -119,7 +110,13 @@ PluginFile open_plugin_file(const std::string& path, const PluginSettings& setti
     if (!path.starts_with('/')) return {Reason::kRelativePath, "the path does not begin with '/'"};
     YARD_RETURN_IF_REFUSED(open_file(to, settings));
     const base::ElfReading elf = base::read_elf(to.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
-    YARD_RETURN_IF_REFUSED(read_manifest(elf, to.manifest));
+    if (elf.problem != Reason::kNone) return {elf.problem, elf.detail};
+    if (elf.notes.empty())
+      return {Reason::kNoManifest,
+              "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
+    if (elf.notes.size() > 1)
+      return {Reason::kBadManifest, "it has {} manifests", elf.notes.size()};
+    YARD_RETURN_IF_REFUSED(parse_manifest(elf.notes[0], to.manifest));
     YARD_RETURN_IF_REFUSED(check_manifest(to.manifest, process));
     return check_libraries(elf, settings.allow_writable);
   }();
@@ -135,51 +132,38 @@ void PluginFile::hash() {
     refusal = {Reason::kUnreadable, digest.status()};
 }
 
-Found search(const std::vector<std::string>& places, bool allow_writable) {
-  Found found;
-  for (const std::string& place : places) {
-    struct stat info {};
-    Refusal refusal;
-    if (place.empty())
-      refusal = {Reason::kRelativePath, "an entry is empty"};
-    else if (!place.starts_with('/'))
-      refusal = {Reason::kRelativePath, "{} does not begin with '/'", base::excerpt(place)};
-    else if (::stat(place.c_str(), &info) != 0)
-      refusal = unreadable(errno);
-    const bool is_folder = S_ISDIR(info.st_mode);
-    const std::string folder = is_folder ? place : fs::path(place).parent_path().string();
-    if (!refusal.refused() && !allow_writable) refusal = check_trusted(folder);
-    if (refusal.refused()) {
-      found.refused.push_back({.path = place, .refusal = std::move(refusal)});
-      continue;
-    }
-    if (!contains(found.folders, folder)) found.folders.push_back(folder);
-    if (!is_folder) {
-      found.files.push_back(place);
-      continue;
-    }
-    int error = 0;
-    for (const std::string& name : base::names_in(place, &error))
-      if (const fs::path path = fs::path(place) / name; path.extension() == ".so")
-        found.files.push_back(path.string());
-    if (error != 0) found.refused.push_back({.path = place, .refusal = unreadable(error)});
-  }
-  return found;
-}
-
-bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
-
 namespace {
+
+// Adds the files of a place.
+void search(const std::string& place, bool allow_writable, Found& found) {
+  struct stat info {};
+  Refusal refusal;
+  if (place.empty())
+    refusal = {Reason::kRelativePath, "an entry is empty"};
+  else if (!place.starts_with('/'))
+    refusal = {Reason::kRelativePath, "{} does not begin with '/'", base::excerpt(place)};
+  else if (::stat(place.c_str(), &info) != 0)
+    refusal = unreadable(errno);
+  const bool is_folder = S_ISDIR(info.st_mode);
+  const std::string folder = is_folder ? place : fs::path(place).parent_path().string();
+  if (!refusal.refused() && !allow_writable) refusal = check_trusted(folder);
+  if (refusal.refused()) {
+    found.refused.push_back({.path = place, .refusal = std::move(refusal)});
+    return;
+  }
+  if (!contains(found.folders, folder)) found.folders.push_back(folder);
+  if (!is_folder) return found.files.push_back(place);
+  int error = 0;
+  for (const std::string& name : base::names_in(place, &error))
+    if (const fs::path path = fs::path(place) / name; path.extension() == ".so")
+      found.files.push_back(path.string());
+  if (error != 0) found.refused.push_back({.path = place, .refusal = unreadable(error)});
+}
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// Returns no words for a blank text.
-std::vector<std::string_view> words_of(std::string_view text, char separator) {
-  return base::trim(text).empty() ? std::vector<std::string_view>() : base::split(text, separator);
-}
-
-// Finds the folder where plugins are installed relative to this library, or to the program that it is linked into, so that
-// an installation can be moved. If there is none, returns the folder that was configured at build time.
+// Finds the folder where plugins are installed relative to this library, or to the program that it
+// is linked into, so that an installation can be moved. Else returns the folder of the build.
 std::string installed_folder() {
   Dl_info info;
   static const char anchor = 0;
@@ -195,11 +179,14 @@ std::string installed_folder() {
 
 }  // namespace
 
+bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
+
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    const PluginSettings& settings) {
-  std::vector<FoundFile> refused;
+  Found found;
   std::vector<std::string> places = given, folders;
-  for (std::string_view folder : words_of(environment.path, ':')) folders.emplace_back(folder);
+  if (!base::trim(environment.path).empty())
+    for (std::string_view folder : base::split(environment.path, ':')) folders.emplace_back(folder);
   if (const std::string folder = settings.installed ? installed_folder() : ""; exists(folder))
     folders.push_back(folder);
   // Returns the file of a plugin, or an empty text if there is none.
@@ -213,18 +200,18 @@ Found find_plugins(const std::vector<std::string>& given, const FromEnvironment&
   };
   constexpr const char* kMissing =
       "YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is in a plugin directory";
-  for (std::string_view word : words_of(environment.plugins, ',')) {
+  for (std::string_view word : base::split(environment.plugins, ',')) {
+    if (base::trim(environment.plugins).empty()) break;
     const bool is_name = base::is_bare_word(word);
     const std::string file = is_name ? file_of(word) : std::string(word);
     if (is_name && file.empty())
-      refused.push_back(
+      found.refused.push_back(
           {.path = std::string(word), .refusal = {Reason::kNotFound, fmt::format(kMissing, word)}});
     else
       places.push_back(file);
   }
   places.insert(places.end(), folders.begin(), folders.end());
-  Found found = search(places, settings.allow_writable);
-  std::ranges::move(refused, std::back_inserter(found.refused));
+  for (const std::string& place : places) search(place, settings.allow_writable, found);
   return found;
 }
 

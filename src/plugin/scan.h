@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding plugin files, and checking them. Nothing here runs code of a plugin.
+// Finds plugin files and checks them. Runs no code of a plugin.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 namespace yard::plugin {
 
-// Refuses a file or folder that others than root and this user can write, or put another in the place of.
+// Refuses a file or folder that other users can change or replace.
 Refusal check_trusted(const std::string& path);
 
 // Identifies a file and its version.
@@ -35,12 +35,12 @@ struct FoundFile {
   Refusal refusal = {};
 };
 
-// Opened once, so that what was checked is what is loaded.
+// Opened once, so that the file that was checked is the one that is loaded.
 struct PluginFile : FoundFile {
-  std::string folder;  // the one that holds the file that the path leads to
+  std::string folder;  // of the file to which the path leads
   base::File file;     // closed if it is too large or not regular, since it must not be hashed
 
-  // Computes the digest of the whole file. Refuses a file that has grown since it was opened.
+  // Computes the digest. Refuses a file that has grown since it was opened.
   void hash();
 };
 
@@ -53,15 +53,12 @@ struct Found {
   std::vector<std::string> folders;  // of all files; lock files are looked for there
   std::vector<FoundFile> refused;
 };
-// Finds the files that a list of files and folders names. A folder stands for its *.so, in order of name.
-Found search(const std::vector<std::string>& places, bool allow_writable);
-
-// Settings from the environment; empty where unset.
-struct FromEnvironment {
+struct FromEnvironment {  // empty if unset
   std::string plugins, path;
   bool operator==(const FromEnvironment&) const = default;
 };
-// Searches the places that are given in code, those of the environment, and the folder where plugins are installed.
+// Finds the files in the given places, in those of the environment, and in the folder where plugins
+// are installed. A place is a file, or a folder, which stands for its *.so in order of name.
 Found find_plugins(const std::vector<std::string>& given, const FromEnvironment& environment,
                    const PluginSettings& settings);
 

@@ -31,12 +31,17 @@ class Search : public ::testing::Test {
     std::ofstream(root_ + "/" + name) << name;
     return root_ + "/" + name;
   }
+  static Found search(const std::vector<std::string>& places, bool allow_writable = false) {
+    PluginSettings settings;
+    settings.installed = false, settings.allow_writable = allow_writable;
+    return find_plugins(places, {}, settings);
+  }
   std::string root_;
 };
 
 TEST_F(Search, FoldersNameTheirLibrariesInOrder) {
   touch("b.so"), touch("a.so"), touch("notes.txt"), touch("c.so.1");
-  const Found found = search({root_}, false);
+  const Found found = search({root_});
   EXPECT_THAT(found.files, ElementsAre(root_ + "/a.so", root_ + "/b.so"));
   EXPECT_THAT(found.folders, ElementsAre(root_));
   EXPECT_THAT(found.refused, IsEmpty());
@@ -44,13 +49,13 @@ TEST_F(Search, FoldersNameTheirLibrariesInOrder) {
 
 TEST_F(Search, FilesKeepTheirOrder) {
   const std::string b = touch("b.so"), a = touch("a.bin");
-  const Found found = search({b, a}, false);
+  const Found found = search({b, a});
   EXPECT_THAT(found.files, ElementsAre(b, a));
   EXPECT_THAT(found.folders, ElementsAre(root_));
 }
 
 TEST_F(Search, UnusableEntriesAreRefusedWithAReason) {
-  const Found found = search({"", "relative", root_ + "/nothing"}, false);
+  const Found found = search({"", "relative", root_ + "/nothing"});
   ASSERT_EQ(found.refused.size(), 3u);
   EXPECT_EQ(found.refused[0].refusal.reason, PluginReason::kRelativePath);
   EXPECT_EQ(found.refused[1].refusal.reason, PluginReason::kRelativePath);
@@ -66,7 +71,7 @@ TEST_F(Search, ParentFoldersAreCheckedToo) {
   fs::permissions(root_ + "/open", fs::perms::all | fs::perms::sticky_bit);
   EXPECT_FALSE(check_trusted(root_ + "/open/inner").refused());
   EXPECT_TRUE(check_trusted(root_ + "/open").refused());
-  EXPECT_EQ(search({root_ + "/open"}, false).refused.size(), 1u);
+  EXPECT_EQ(search({root_ + "/open"}).refused.size(), 1u);
   EXPECT_THAT(search({root_ + "/open"}, true).refused, IsEmpty());
   // Through a link it is still the same place.
   fs::permissions(root_ + "/open", fs::perms::all);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a plugin's manifest, and as a lock file: reading ends, what is read prints and reads back as
-// itself, errors have a message.
+// Reads any bytes as a plugin's manifest, and as a lock file. Reading ends, errors have a message,
+// and a lock file that is printed reads back as itself.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(refusal.refused() != refusal.detail.empty());
   if (!refusal.refused()) {
     Manifest again;
-    require(!parse_manifest(to_text(manifest), again).refused() && again == manifest);
+    require(!parse_manifest(text, again).refused() && again == manifest);
     const Refusal checked = check_manifest(manifest, {});
     require(checked.refused() != checked.detail.empty());
   }
