@@ -28,38 +28,31 @@ TensorView form_of(const ParsedTensor& t) {
   return TensorView(nullptr, t.dtype, t.shape, t.strides, t.device);
 }
 
-// Calls f(tensor, place in its list or -1).
-template <class F>
-void for_each_tensor(const ParsedArg& a, const F& f) {
-  if (const auto* t = std::get_if<ParsedTensor>(&a.value)) f(*t, -1);
-  if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value))
-    for (size_t i = 0; i < list->size(); ++i) f((*list)[i], static_cast<int>(i));
+std::span<const ParsedTensor> tensors_of(const ParsedArg& a) {
+  if (const auto* t = std::get_if<ParsedTensor>(&a.value)) return {t, 1};
+  if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) return *list;
+  return {};
 }
 
-// Integers that are no data are taken for indices into the smallest table that the call reads.
-int64_t index_limit(const ParsedCall& call) {
-  int64_t limit = verification::IntegerRange().most;
-  for (const ParsedArg& a : call.args)
-    for_each_tensor(a, [&](const ParsedTensor& t, int) {
-      if (a.read && !a.written && verification::float_type(t.dtype) != nullptr &&
-          t.shape.size() >= 2)
-        limit = std::min(limit, t.shape[0]);
-    });
-  return limit;
-}
-
-// Integers of less than 16 bits, or of a dtype that is also written, are data, not indices.
-bool is_data(const ParsedCall& call, DType dtype) {
-  bool written = bits(dtype) < 16;
-  for (const ParsedArg& a : call.args)
-    for_each_tensor(a,
-                    [&](const ParsedTensor& t, int) { written |= a.written && t.dtype == dtype; });
-  return written;
-}
-
+// If the schema states no range, integers of 16 bits or more that are only read are taken for
+// indices into the smallest table that the call reads. Others are data.
 verification::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& arg, DType dtype) {
   if (arg.elements) return {arg.elements->least, std::min(arg.elements->most, INT64_MAX - 1) + 1};
-  return is_data(call, dtype) ? kData : verification::IntegerRange{0, index_limit(call)};
+  verification::IntegerRange indices;
+  bool is_data = bits(dtype) < 16;
+  for (const ParsedArg& a : call.args)
+    for (const ParsedTensor& t : tensors_of(a)) {
+      is_data |= a.written && t.dtype == dtype;
+      if (a.read && !a.written && t.shape.size() >= 2 &&
+          verification::float_type(t.dtype) != nullptr)
+        indices.most = std::min(indices.most, t.shape[0]);
+    }
+  return is_data ? kData : indices;
+}
+
+// The first index for tensor_name().
+int first_item(const ParsedArg& a) {
+  return std::holds_alternative<ParsedTensor>(a.value) ? -1 : 0;
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -152,7 +145,7 @@ struct CallTensors::Parts {
     bool read, written;
   };
 
-  // Makes the tensors, and the arguments that refer to them. fill(arg, place in its list or -1, tensor) writes the elements.
+  // Makes tensors and arguments. fill(arg, index in its list or -1, tensor) writes the elements.
   template <class F>
   void make(const F& fill) {
     for (const ParsedArg& a : call.args) {
@@ -160,26 +153,28 @@ struct CallTensors::Parts {
       // An output aliased to this input writes it.
       bool changes = a.written;
       for (const ParsedArg& b : call.args) changes |= b.same_as == a.name;
-      for_each_tensor(a, [&](const ParsedTensor& form, int item) {
+      int item = first_item(a);
+      for (const ParsedTensor& form : tensors_of(a)) {
         Tensor& t =
             tensors.emplace_back(Tensor{Buffer(form_of(form), form.align, changes),
                                         verification::tensor_name(a.name, item), a.read, changes});
-        fill(a, item, t);
+        fill(a, item++, t);
         if (a.read) inputs |= YARD_DTYPE_BIT(static_cast<uint32_t>(form.dtype));
         traffic += verification::packed_bytes(t.buffer.view()) *
                    ((a.read ? 1u : 0u) + (changes ? 1u : 0u));
-      });
+      }
     }
     for (const ParsedArg& a : call.args) {
       std::vector<TensorView>& list = views.emplace_back();
       const TensorView* last = nullptr;
-      for_each_tensor(a, [&](const ParsedTensor&, int item) {
+      int item = first_item(a);
+      for (size_t k = 0; k < tensors_of(a).size(); ++k, ++item) {
         const std::string owner =
             verification::tensor_name(a.same_as.empty() ? a.name : a.same_as, item);
         last = &std::ranges::find(tensors, owner, &Tensor::name)->buffer.view();
         list.push_back(*last);
         if (a.written) written.push_back({verification::tensor_name(a.name, item), last, inputs});
-      });
+      }
       if (std::holds_alternative<ParsedTensor>(a.value))
         args.emplace_back(a.name, *last);
       else if (std::holds_alternative<std::vector<ParsedTensor>>(a.value))
@@ -205,17 +200,14 @@ struct CallTensors::Parts {
 
 Status CallTensors::check(const ParsedCall& call, int sets) {
   double bytes = 0;
-  for (const ParsedArg& a : call.args) {
-    Status bad;
-    for_each_tensor(a, [&](const ParsedTensor& t, int) {
-      if (t.device.type != 1)
-        bad = Status(Code::kUnsupported,
-                     fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
-                                 a.name, to_string(t.device)));
+  for (const ParsedArg& a : call.args)
+    for (const ParsedTensor& t : tensors_of(a)) {
+      if (t.device.type != Device().type)
+        return Status(Code::kUnsupported,
+                      fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
+                                  a.name, to_string(t.device)));
       bytes += 2 * verification::reach_in_bytes(form_of(t));
-    });
-    YARD_RETURN_IF_ERROR(bad);
-  }
+    }
   const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (bytes * sets > 0.7 * memory)
@@ -336,10 +328,9 @@ Difference compare(std::span<const CallTensors::Written> found,
   for (size_t k = 0; k < found.size(); ++k) {
     Comparison pair{found[k], expected[k], tolerance_of(found[k], tolerances),
                     k < magnitudes.size() ? magnitudes[k].view : nullptr, d};
-    verification::for_each_row(*found[k].view,
-                               [&](const auto& index, int64_t offset, int64_t width) {
-                                 return pair.row(index, offset, width), true;
-                               });
+    verification::for_each_row(
+        *found[k].view,
+        [&](const auto& index, int64_t offset, int64_t width) { pair.row(index, offset, width); });
   }
   return d;
 }

@@ -18,19 +18,34 @@
 namespace yard::verification {
 namespace {
 
-// Calls whose tensors span more are not checked.
-constexpr double kMostCopyBytes = 1 << 30;
-// For the tensors of one dump.
-constexpr uint64_t kMostDumpBytes = uint64_t{256} << 20;
+constexpr double kMostCopyBytes = 1 << 30;  // calls whose tensors span more are not checked
+constexpr uint64_t kMostDumpBytes = uint64_t{256} << 20;  // of the tensors of one dump
 
-// Set during the second run of a call: ops that it calls are not checked.
+// Set during the second run of a call. Ops that it calls are not checked.
 thread_local bool t_checking = false;
+
+// The place and value of the first float that is not finite in what a call reads, or writes.
+std::optional<std::pair<std::string, double>> not_finite_arg(const op::Program& program,
+                                                             const yard_value_t* args,
+                                                             bool written) {
+  for (uint32_t i = 0; i < program.arg_count(); ++i) {
+    const op::Param& p = program.schema().params[i];
+    int item = p.kind == op::Kind::kTensorList ? 0 : -1;
+    if (written ? !p.is_written() : p.is_output()) continue;
+    for (const yard_tensor_t* t : op::tensors_of(args[i])) {
+      const std::string name = tensor_name(p.name, item++);
+      if (const auto first = first_not_finite(TensorView(*t)))
+        return {{fmt::format("{}[{}]", name, fmt::join(first->index, ",")), first->value}};
+    }
+  }
+  return std::nullopt;
+}
 
 struct CheckedKernel {
   const registry::Kernel* kernel;
   CanaryRule rule;
   std::shared_ptr<CanaryCounters> counters;
-  std::shared_ptr<const KernelRunner> against;  // null: outputs must be finite
+  std::shared_ptr<const KernelRunner> against;  // if null, outputs must be finite
   const registry::Op* op;
   std::vector<yard_tolerance_t> tolerances;
 
@@ -38,16 +53,16 @@ struct CheckedKernel {
   bool copies() const noexcept { return against != nullptr || dumps(); }
 };
 
-// The check of one call. The entry of the call keeps alive what this refers to.
+// The check of one call, whose entry keeps alive what this refers to.
 class CallCheck final : public registry::ResultCheck {
  public:
   CallCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
             const yard_value_t* args, op::Call call)
       : state_(state), k_(kernel), program_(program), args_(args), call_(std::move(call)) {
     if (k_.copies()) copy_.emplace(parsed_call(program, call_), args);
-    for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param& p) {
-      if (p.is_written()) written_.emplace_back(t);
-    });
+    for (uint32_t i = 0; i < program.arg_count(); ++i)
+      if (program.schema().params[i].is_written())
+        for (const yard_tensor_t* t : op::tensors_of(args[i])) written_.emplace_back(*t);
   }
 
   Status judge(bool& repaired) override {
@@ -84,10 +99,10 @@ class CallCheck final : public registry::ResultCheck {
 
   Status check_finite() {
     count_check();
-    const auto wrong = first_not_finite(program_, args_, true);
+    const auto wrong = not_finite_arg(program_, args_, true);
     if (!wrong) return {};
     CanaryReport::Mismatch m;
-    m.worst = wrong->where, m.found = wrong->value;
+    m.worst = wrong->first, m.found = wrong->second;
     m.expected = std::numeric_limits<double>::quiet_NaN();
     m.error = std::numeric_limits<double>::infinity();
     return report(std::move(m));
@@ -111,11 +126,10 @@ class CallCheck final : public registry::ResultCheck {
     m.call = op::to_string(call_.to_spec(program_));
     m.when = std::chrono::system_clock::now();
     k_.counters->mismatches.fetch_add(1, std::memory_order_relaxed);
-    const std::string text = fmt::format("canary: {} in {}", to_string(m), m.call);
-    std::unique_ptr<DumpRequest> request;
-    if (k_.dumps()) request = make_dump();
-    state_.record(std::move(m), std::move(request));
-    return Status(Code::kKernelFailed, ErrorClass::kFault, text);
+    Status s(Code::kKernelFailed, ErrorClass::kFault,
+             fmt::format("canary: {} in {}", to_string(m), m.call));
+    state_.record(std::move(m), k_.dumps() ? make_dump() : nullptr);
+    return s;
   }
 
   std::unique_ptr<DumpRequest> make_dump() const {
@@ -186,11 +200,18 @@ class Canary final : public registry::ResultChecker {
       return nullptr;
     };
     try {
-      if (!on_host(program, args)) return skip("their tensors are not in host memory", true);
-      if (k.copies() && copy_bytes(program, args) > kMostCopyBytes)
+      bool on_host = true;
+      double bytes = 0;  // of copies with strides
+      for (uint32_t i = 0; i < program.arg_count(); ++i)
+        for (const yard_tensor_t* t : op::tensors_of(args[i])) {
+          on_host &= t->device.type == Device().type;
+          bytes += reach_in_bytes(TensorView(*t));
+        }
+      if (!on_host) return skip("their tensors are not in host memory", true);
+      if (k.copies() && bytes > kMostCopyBytes)
         return skip("their tensors span more than 1 GiB", true);
       op::Call call = op::Call::capture(program, args, checked.flags, labels_of(checked));
-      if (k.against == nullptr && first_not_finite(program, args, false))
+      if (k.against == nullptr && not_finite_arg(program, args, false))
         return skip("an input is not finite", false);
       if (const auto why = k.against != nullptr ? k.against->refusal(call) : std::nullopt)
         return skip(fmt::format("'{}' does not accept them: {}", k.against->kernel().id, why->what),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canary checks: the results of sampled calls are checked, as the rule file configures
+// Canary checks of the results of sampled calls, as the rule file configures them
 // (docs/guides/canaries.md). A call that is not sampled costs a counter and a random number.
 #pragma once
 
@@ -27,9 +27,6 @@
 
 namespace yard::verification {
 
-// For all dumps of a folder together.
-inline constexpr uint64_t kMostFolderBytes = uint64_t{1} << 30;
-
 // Counters of one kernel under one check.
 struct CanaryCounters {
   std::string op, kernel;
@@ -42,7 +39,7 @@ struct CanaryCounters {
 
   CanaryCounters(std::string o, std::string k, CanaryRule::Check c)
       : op(std::move(o)), kernel(std::move(k)), check(c) {}
-  // Counts a call. Returns true for one in `one_in` at random. Writes only memory of the thread.
+  // Counts a call, and returns true for one in `one_in` at random. Writes only to its thread.
   bool sample(uint64_t one_in) noexcept {
     base::count(base::this_thread(), calls.id());
     return base::one_in(one_in);
@@ -57,8 +54,8 @@ struct DumpRequest {
   std::shared_ptr<CanaryReport::Mismatch> mismatch = {};  // gets the path of the dump
 };
 
-// Results of a runtime's canary checks, and the thread that writes dumps. Checks are made again
-// when their op changes; this object stays. Any thread may call it.
+// Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks,
+// which are made again when their op changes. Any thread may call it.
 class CanaryState {
  public:
   static constexpr size_t kMostMismatches = 64, kMostProblems = 64, kMostWaiting = 4;
@@ -68,15 +65,15 @@ class CanaryState {
   CanaryState(const CanaryState&) = delete;
   CanaryState& operator=(const CanaryState&) = delete;
 
-  // The same object for the same names.
+  // Returns the same object for the same names.
   std::shared_ptr<CanaryCounters> counters(const std::string& op, const std::string& kernel,
                                            CanaryRule::Check check);
-  // Notes that a sampled call was not checked. If `permanent`, this is also a problem.
+  // Notes that a sampled call was not checked. If this is `permanent`, it is also a problem.
   void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
   // `request` may be null. The dump is written later, or dropped if kMostWaiting are pending.
   void record(CanaryReport::Mismatch mismatch, std::unique_ptr<DumpRequest> request);
 
-  // Keeps and logs, once, what prevents the checks of an op.
+  // Keeps and logs, once, why calls of an op cannot be checked.
   void problem(const std::string& op, const std::string& text);
   void clear_problems(const std::string& op);
   std::vector<std::string> problems();
@@ -94,15 +91,15 @@ class CanaryState {
   std::deque<std::unique_ptr<DumpRequest>> waiting_;
   std::map<std::string, std::set<std::string>, std::less<>> problems_;  // by op
   base::TaskThread thread_;                                             // after what it uses
-  // Pending dumps are written by the parent.
+  // The parent writes the pending dumps.
   const base::InChild in_child_{[this] { waiting_.clear(); }};
 };
 
 // Writes a dump to a new file and returns its path. Creates the folder if needed. The folder keeps
-// at most `most` dumps of at most `most_bytes`: the first ones of an incident. Dumps of earlier
-// incidents are removed for them, oldest first. If the incident has its dumps, returns "".
+// at most `most` dumps of `most_bytes` together, the first of an incident. Dumps of earlier
+// incidents are removed for them, oldest first. Returns "" if the incident has its dumps.
 Result<std::string> add_dump(const std::string& folder, size_t most, const CanaryDump& dump,
-                             uint64_t most_bytes = kMostFolderBytes);
+                             uint64_t most_bytes = uint64_t{1} << 30);
 
 // The given tolerances for all float types, then those of the op.
 std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optional<double> rtol,

@@ -206,7 +206,7 @@ struct DumpFile {
   WallTime written;  // or when a later dump of the same incident was refused
 };
 
-// The dumps of the folder, oldest first. Removes what a process that ended while it wrote a dump has left behind.
+// The dumps of the folder, oldest first. Removes unfinished ones of processes that have ended.
 std::vector<DumpFile> dumps_in(const std::string& folder) {
   std::vector<DumpFile> to;
   for (const std::string& name : base::names_in(folder)) {

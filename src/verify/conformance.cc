@@ -22,6 +22,7 @@ constexpr size_t kMostRejected = 200;  // calls in a row, before no more are mad
 constexpr size_t kSmokeCases = 4;      // that each kernel accepts
 constexpr int kRepeats = 3;            // runs of a kernel that is flagged as deterministic
 constexpr int64_t kSmokeElements = 2048;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 KernelReport report_of(const registry::Kernel& k) {
   KernelReport to;
@@ -37,7 +38,7 @@ void note(KernelReport& report, std::string_view reason, std::string_view detail
     report.reasons.push_back({std::string(reason), std::string(detail), 1});
 }
 
-// Counts the outcomes of one kernel, and compares them with the expectations for it.
+// Counts the outcomes of one kernel and compares them with the expectations.
 class ReportBuilder {
  public:
   ReportBuilder(KernelReport report, std::span<const Expectation> expectations,
@@ -74,18 +75,17 @@ class ReportBuilder {
     }
   }
 
-  // If `complete`, all cases were run; only then is a pass known to be unexpected.
-  KernelReport finish(bool complete) && {
+  // Only if all cases were run, a pass is known to be unexpected.
+  KernelReport finish(bool all_ran) && {
     for (Line& l : lines_) {
-      if (!complete || l.e->kind != Expectation::Kind::kFails || l.failed > 0 || l.passed == 0)
+      if (!all_ran || l.e->kind != Expectation::Kind::kFails || l.failed > 0 || l.passed == 0)
         continue;
       --r_.passed;
       fail(std::move(l.last_pass),
            fmt::format("unexpected pass: line {} says that one of {} such calls fails: {}",
                        l.e->line, l.passed, l.e->reason));
     }
-    std::stable_sort(r_.reasons.begin(), r_.reasons.end(),
-                     [](const auto& a, const auto& b) { return a.count > b.count; });
+    std::ranges::stable_sort(r_.reasons, std::ranges::greater(), &KernelReport::Reason::count);
     return std::move(r_);
   }
 
@@ -110,8 +110,7 @@ class ReportBuilder {
 
   // A failure that is not numerical has the text `what`.
   void fail(KernelReport::Case where, std::string what = {}) {
-    if (!what.empty())
-      where.error = std::numeric_limits<double>::infinity(), where.what = std::move(what);
+    if (!what.empty()) where.error = kInfinity, where.what = std::move(what);
     if (r_.failed++ == 0 || where.error > r_.worst.error) r_.worst = where;
     if (r_.failures.size() < kFailuresKept) r_.failures.push_back(std::move(where));
   }
@@ -121,7 +120,7 @@ class ReportBuilder {
   std::vector<bool>& used_;
 };
 
-// A case with two sets of its tensors: for the kernel under test, and for the reference kernel.
+// A case with tensors for the kernel under test, and others for the reference kernel.
 struct CaseRun {
   CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> used = nullptr)
       : call(std::move(c.call)),
@@ -145,9 +144,7 @@ struct CaseRun {
   Status reference;                        // of the reference kernel
 };
 
-Outcome failure(std::string what) {
-  return {Verdict::kFailed, std::numeric_limits<double>::infinity(), "", std::move(what)};
-}
+Outcome failure(std::string what) { return {Verdict::kFailed, kInfinity, "", std::move(what)}; }
 
 Outcome judge_failure(const KernelRunner& k, const CaseRun& t, const Status& status) {
   if (k.has_flag(YARD_KERNEL_FAILS_BEFORE_WRITING))
@@ -158,7 +155,7 @@ Outcome judge_failure(const KernelRunner& k, const CaseRun& t, const Status& sta
   return failure(std::string(status.message()));
 }
 
-// The same inputs must give the same bits, whatever the outputs held before.
+// Says how results differ if the kernel runs again over other garbage. Empty if they do not.
 std::string differs_when_repeated(const KernelRunner& k, const CaseRun& t) {
   const std::vector<char> bits = t.found.bits();
   for (int i = 1; i < kRepeats; ++i) {
@@ -182,39 +179,34 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, const registry::Op& op) {
   if (std::string damage = t.found.damage(); !damage.empty()) return failure(std::move(damage));
   if (!status.ok()) return judge_failure(k, t, status);
   const Difference d = compare_results(op, t.found.written(), t.expected, op.tolerances);
-  Outcome outcome;
-  outcome.error = d.ratio;
+  if (d.within && k.has_flag(YARD_KERNEL_DETERMINISTIC))
+    if (std::string what = differs_when_repeated(k, t); !what.empty())
+      return failure(std::move(what));
+  Outcome outcome{d.within ? Verdict::kPassed : Verdict::kFailed, d.ratio};
   if (!d.worst.empty())
     outcome.what = fmt::format("{} is {} where the reference has {}", d.worst,
                                format_element(d.worst_found), format_element(d.worst_expected));
-  if (!d.within) {
-    outcome.verdict = Verdict::kFailed;
-  } else if (k.has_flag(YARD_KERNEL_DETERMINISTIC)) {
-    if (std::string what = differs_when_repeated(k, t); !what.empty())
-      return failure(std::move(what));
-  }
   return outcome;
 }
 
-// A seed that depends on the op, so that its calls do not depend on which other ops are tested.
-uint64_t seed_of(const op::Program& program, uint64_t seed) {
-  for (const char c : program.name()) seed = seed * 31 + static_cast<unsigned char>(c);
+// A seed for the calls of an op or kernel, so that they do not depend on which others are tested.
+uint64_t seed_of(const std::string& name, uint64_t seed) {
+  for (const char c : name) seed = seed * 31 + static_cast<unsigned char>(c);
   return seed;
 }
 
 enum class Made { kRan, kRejected, kEnded };
 
-// Gives generated cases to run(case) until so many have run, for a bounded number of attempts. False if a run ended it.
+// Gives cases to run(case) until `cases` have run, tries end, or it returns kEnded.
 template <class F>
-bool run_cases(Generator& generator, size_t cases, size_t& done, const F& run) {
-  for (size_t tries = 0; done < cases && tries < kTriesPerCase * cases; ++tries) {
+void run_cases(Generator generator, size_t cases, const F& run) {
+  for (size_t tries = 0, done = 0; done < cases && tries < kTriesPerCase * cases; ++tries) {
     std::optional<Case> c = generator.next();
-    if (!c) break;
+    if (!c) return;
     const Made one = run(*std::move(c));
-    if (one == Made::kEnded) return false;
+    if (one == Made::kEnded) return;
     done += one == Made::kRan ? 1 : 0;
   }
-  return true;
 }
 
 class Run {
@@ -228,6 +220,10 @@ class Run {
   const op::Program& program() const { return *record_.op->program; }
   const registry::Kernel& kernel(const std::string& id) const {
     return *record_.kernels.find(id)->second;
+  }
+  uint64_t seed() const { return seed_of(program().name(), options_.seed); }
+  Generator generator(uint64_t seed, int64_t elements, const CallLimits* limits = nullptr) const {
+    return Generator(program(), &record_.op->d, seed, elements, limits);
   }
   void watch(const registry::Kernel& kernel, const CaseRun& run) const {
     if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
@@ -251,32 +247,31 @@ class ConformanceRun : Run {
                           ReportBuilder(report_of(kernel(id)), options.expectations, used), false});
   }
 
-  // False if the caller ended it.
-  bool cases() {
+  void run() {
     for (UnderTest& k : kernels_) {
       const std::string why = k.runner.unavailable();
       k.available = why.empty();
       if (!k.available) k.report.add({Verdict::kSkipped, 0, "unavailable", why}, {});
     }
-    if (!reference_) return skip_all("the op has no reference kernel"), true;
+    if (!reference_) return skip_all("the op has no reference kernel");
     if (const std::string why = reference_->unavailable(); !why.empty())
-      return skip_all("the reference kernel cannot run: " + why), true;
+      return skip_all("the reference kernel cannot run: " + why);
     if (!op_.calls.empty()) return given_calls();
     progress_.cases = options_.cases;
     for (const UnderTest& k : kernels_)
       if (k.available && !is_reference(k)) progress_.cases += options_.cases;
-    if (!schema_calls()) return false;
-    if (progress_.done == 0)
+    schema_calls();
+    if (progress_.done == 0 && !cancelled_)
       skip_all("no call could be made that the reference kernel takes" +
                (rejected_.empty() ? "" : ": " + rejected_));
     for (UnderTest& k : kernels_)
-      if (k.available && !is_reference(k) && !kernel_calls(k)) return false;
-    return true;
+      if (k.available && !is_reference(k) && !cancelled_) kernel_calls(k);
   }
 
-  std::vector<KernelReport> finish(bool complete) && {
-    std::vector<KernelReport> to;
-    for (UnderTest& k : kernels_) to.push_back(std::move(k.report).finish(complete));
+  VerifyReport finish() && {
+    VerifyReport to;
+    to.cancelled = cancelled_;
+    for (UnderTest& k : kernels_) to.kernels.push_back(std::move(k.report).finish(!cancelled_));
     return to;
   }
 
@@ -291,7 +286,7 @@ class ConformanceRun : Run {
     return &k.runner.kernel() == &reference_->kernel();
   }
 
-  // With the options and weights that were given, and the arguments of a call with loaded weights; null if there are none.
+  // An instance with the given options and weights, also those of a call. Null if there are none.
   std::unique_ptr<TestInstance> given_instance(const op::Call& call, uint64_t seed) const {
     const bool loaded = (call.flags() & YARD_CALL_LOADED) != 0;
     if (!given_ && !loaded) return nullptr;
@@ -302,12 +297,9 @@ class ConformanceRun : Run {
     return to;
   }
 
-  // From the schema, for all kernels.
-  bool schema_calls() {
-    Generator generator(program(), &record_.op->d, seed_of(program(), options_.seed),
-                        options_.max_elements);
-    size_t made = 0;
-    return run_cases(generator, options_.cases, made, [&](Case c) {
+  // Runs calls from the schema on all kernels.
+  void schema_calls() {
+    run_cases(generator(seed(), options_.max_elements), options_.cases, [&](Case c) {
       if (const auto why = reference_->refusal(c.call)) {
         rejected_ = why->what;
         return Made::kRejected;
@@ -318,17 +310,14 @@ class ConformanceRun : Run {
     });
   }
 
-  // From the limits of one kernel, for it alone: they do not depend on which others are tested.
-  bool kernel_calls(UnderTest& k) {
-    uint64_t seed = seed_of(program(), options_.seed);
-    for (const char c : k.runner.kernel().id) seed = seed * 31 + static_cast<unsigned char>(c);
+  // Runs calls from the limits of one kernel on that kernel alone.
+  void kernel_calls(UnderTest& k) {
+    const uint64_t seed = seed_of(k.runner.kernel().id, this->seed());
     const CallLimits limits = k.runner.limits();
-    Generator generator(program(), &record_.op->d, seed, options_.max_elements, &limits);
     InstanceGenerator instances(k.runner.kernel(), reference_->kernel(), options_);
     Random random(seed);
-    size_t made = 0, rejected = 0;
-    bool ended = false;
-    run_cases(generator, options_.cases, made, [&](Case c) {
+    size_t rejected = 0;
+    run_cases(generator(seed, options_.max_elements, &limits), options_.cases, [&](Case c) {
       if (reference_->refusal(c.call)) return Made::kRejected;
       if (const auto why = k.runner.refusal(c.call)) {
         if (++rejected == kMostRejected) return Made::kEnded;
@@ -341,15 +330,12 @@ class ConformanceRun : Run {
       auto instance =
           instances.needed() ? instances.next(program(), c.call, c.seed, &random) : nullptr;
       CaseRun run(program(), std::move(c), std::move(instance));
-      const Made one = run_case(run, {&k, 1});
-      ended = one == Made::kEnded;
-      return one;
+      return run_case(run, {&k, 1});
     });
-    return !ended;
   }
 
-  // The calls that the caller gave, each with all kinds of contents.
-  bool given_calls() {
+  // Runs the calls that the caller gave, each with all kinds of contents.
+  void given_calls() {
     progress_.cases = op_.calls.size() * all_contents().size();
     for (const op::Call& call : op_.calls) {
       const ParsedCall parsed = parsed_call(program(), call);
@@ -364,17 +350,16 @@ class ConformanceRun : Run {
         CaseRun run(program(), {call, contents, options_.seed},
                     given_instance(call, options_.seed));
         const Made one = run_case(run, kernels_);
-        if (one == Made::kEnded) return false;
+        if (one == Made::kEnded) return;
         if (one == Made::kRejected)
           skip({Verdict::kSkipped, 0, "no_reference",
                 "the reference kernel rejects it as invalid: " + rejected_},
                parsed.text);
       }
     }
-    return true;
   }
 
-  // kRejected: the reference kernel rejects the call as invalid, and no other kernel runs it.
+  // Returns kRejected if the reference kernel rejects the call as invalid.
   Made run_case(CaseRun& run, std::span<UnderTest> kernels) {
     watch(reference_->kernel(), run);
     run.reference = reference_->run(run.call.flags(), run.expected, run.states());
@@ -382,7 +367,8 @@ class ConformanceRun : Run {
       rejected_ = std::string(run.reference.message());
       return Made::kRejected;
     }
-    if (options_.progress && !options_.progress(progress_)) return Made::kEnded;
+    cancelled_ = options_.progress && !options_.progress(progress_);
+    if (cancelled_) return Made::kEnded;
     for (UnderTest& k : kernels) judge_one(k, run);
     ++progress_.done;
     return Made::kRan;
@@ -390,13 +376,10 @@ class ConformanceRun : Run {
 
   void judge_one(UnderTest& k, const CaseRun& run) {
     if (!k.available) return;
-    Outcome o;
     watch(k.runner.kernel(), run);
-    // The reference kernel itself has nothing to be compared with.
-    if (is_reference(k) && !run.reference.ok())
-      o = failure(std::string(run.reference.message()));
-    else
-      o = judge(k.runner, run, *record_.op);
+    const Outcome o = is_reference(k) && !run.reference.ok()
+                          ? failure(std::string(run.reference.message()))
+                          : judge(k.runner, run, *record_.op);
     progress_.failed += o.verdict == Verdict::kFailed ? 1 : 0;
     k.report.add(o, run.where);
   }
@@ -410,10 +393,11 @@ class ConformanceRun : Run {
 
   void skip_all(const std::string& why) { skip({Verdict::kSkipped, 0, "no_reference", why}, ""); }
 
-  const bool given_;  // options or weights
+  const bool given_;  // options or weights are given
   std::vector<UnderTest> kernels_;
   VerifyOptions::Progress progress_;
-  std::string rejected_;  // why the reference kernel rejected a call, the last one
+  bool cancelled_ = false;
+  std::string rejected_;  // why the reference kernel rejected the last call that it rejected
 };
 
 class SmokeTest : Run {
@@ -423,34 +407,33 @@ class SmokeTest : Run {
   std::vector<KernelReport> all() {
     std::vector<KernelReport> to;
     for (const std::string& id : op_.kernels) to.push_back(report_of(kernel(id)));
-    for (KernelReport& r : to)
-      if (!one(KernelRunner(op_, kernel(r.id)), r)) break;
+    for (KernelReport& r : to) {
+      one(KernelRunner(op_, kernel(r.id)), r);
+      if (r.failed > 0) break;
+    }
     return to;
   }
 
  private:
-  // Returns false if the kernel did damage.
-  bool one(const KernelRunner& kernel, KernelReport& report) {
-    if (std::string why = kernel.unavailable(); !why.empty()) {
-      report.reasons.push_back({"unavailable", std::move(why), 1});
-      return true;
-    }
-    const yard_op_t* const op = &record_.op->d;
-    const uint64_t seed = seed_of(program(), options_.seed);
-    const auto run_one = [&](Case c) { return exercise(kernel, std::move(c), report); };
-    size_t ran = 0;
-    Generator any(program(), op, seed, kSmokeElements);
-    if (!run_cases(any, kSmokeCases, ran, run_one)) return false;
+  void one(const KernelRunner& kernel, KernelReport& report) {
+    if (const std::string why = kernel.unavailable(); !why.empty())
+      return note(report, "unavailable", why);
+    size_t left = kSmokeCases;
+    const auto run_one = [&](Case c) {
+      const Made made = exercise(kernel, std::move(c), report);
+      left -= made == Made::kRan ? 1 : 0;
+      return made;
+    };
+    run_cases(generator(seed(), kSmokeElements), left, run_one);
     // Few calls of the schema may be within the kernel's limits.
     const CallLimits limits = kernel.limits();
-    Generator own(program(), op, seed, kSmokeElements, &limits);
-    return run_cases(own, kSmokeCases, ran, run_one);
+    if (report.failed == 0) run_cases(generator(seed(), kSmokeElements, &limits), left, run_one);
   }
 
   Made exercise(const KernelRunner& kernel, Case c, KernelReport& report) {
     if (kernel.refusal(c.call)) return Made::kRejected;
     CaseRun run(program(), std::move(c));
-    // If the reference kernel rejects the call as invalid, the behaviour of other kernels is undefined.
+    // If the reference kernel rejects the call as invalid, other kernels may do anything.
     if (reference_ && !reference_->refusal(run.call)) {
       watch(reference_->kernel(), run);
       if (reference_->run(run.call.flags(), run.expected).error_class() == ErrorClass::kCaller)
@@ -469,7 +452,7 @@ class SmokeTest : Run {
       if (!status.ok()) note(report, declined ? "declined" : "failed", status.message());
       return Made::kRan;
     }
-    run.where.error = std::numeric_limits<double>::infinity();
+    run.where.error = kInfinity;
     report.failed = 1, report.worst = run.where, report.failures = {run.where};
     return Made::kEnded;
   }
@@ -480,10 +463,8 @@ class SmokeTest : Run {
 VerifyReport check_conformance(const OpUnderTest& op, const VerifyOptions& options,
                                std::vector<bool>& used, VerifyOptions::Progress progress) {
   ConformanceRun run(op, options, used, progress);
-  VerifyReport to;
-  to.cancelled = !run.cases();
-  to.kernels = std::move(run).finish(!to.cancelled);
-  return to;
+  run.run();
+  return std::move(run).finish();
 }
 
 std::vector<KernelReport> run_smoke_test(const OpUnderTest& op, const VerifyOptions& options) {

@@ -57,6 +57,7 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
   const int64_t step = (v.rank() > 0 ? v.strides().back() : 1) * kSize;
   std::optional<NotFinite> to;
   for_each_row(v, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
+    if (to) return;
     const char* const row = static_cast<const char*>(v.data()) + offset * kSize;
     const auto is_bad = [&](int64_t i) {
       Bits bits;
@@ -65,12 +66,11 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
     };
     unsigned bad = 0;  // of the whole row, so that the loop is vectorised
     for (int64_t i = 0; i < width; ++i) bad |= is_bad(i) ? 1u : 0u;
-    if (bad == 0) return true;
+    if (bad == 0) return;
     int64_t first = 0;
     while (!is_bad(first)) ++first;
     to = NotFinite{index, load(v.dtype(), row + first * step)};
     if (!index.empty()) to->index.back() = first;
-    return false;
   });
   return to;
 }
@@ -78,9 +78,9 @@ std::optional<NotFinite> find_not_finite(const TensorView& v, uint64_t not_finit
 constexpr size_t kLine = YARD_MAX_ALIGN;
 constexpr int kAroundRead = 0xff, kAroundWritten = 0xdb;
 
-// How far the elements reach in both directions from the first one, which is part of `above`.
+// How many elements lie below the first one and from it up. Doubles, since strides are not checked.
 struct Reach {
-  double below = 0, above = 0;  // in elements; doubles, since strides are not checked
+  double below = 0, above = 0;
 };
 Reach reach(const TensorView& t) {
   if (base::contains(t.shape(), 0)) return {};
@@ -92,7 +92,7 @@ Reach reach(const TensorView& t) {
   return r;
 }
 
-// Approximately normal: the sum of twelve uniform numbers. Additions only, so that every machine gets the same values.
+// Approximately normal. Uses only additions, so that every machine gets the same values.
 double normal(Random& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += random.unit();
@@ -144,10 +144,9 @@ class Floats {
 // Values of integers in one tensor: lengths decide how long a kernel runs.
 constexpr int64_t kMostIntegers = 32768;
 
-// Where a block has numbers in f16, and what makes its elements about 1 if they are.
 struct BlockFormat {
-  std::vector<int> scales;  // offsets in bytes
-  double unit;
+  std::vector<int> scales;  // offsets in bytes of the scales, which are f16
+  double unit;              // makes the elements about 1 if the scales are
 };
 BlockFormat block_format(DType t) {
   switch (t) {
@@ -159,7 +158,7 @@ BlockFormat block_format(DType t) {
   }
 }
 
-// Any bytes are valid blocks but for their scales, which decide what the elements are.
+// Any bytes make a valid block, except for the scales, which determine the size of the elements.
 void fill_blocks(const TensorView& view, Random& random, Contents contents) {
   const BlockFormat format = block_format(view.dtype());
   const int64_t block = yard_unit_bytes(view.c().dtype);
@@ -170,7 +169,6 @@ void fill_blocks(const TensorView& view, Random& random, Contents contents) {
     for (char* at = row; at < row + bytes; at += block)
       for (const int scale : format.scales)
         store(DType::f16, at + scale, scales.next() * format.unit);
-    return true;
   });
 }
 

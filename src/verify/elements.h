@@ -19,19 +19,18 @@
 
 namespace yard::verification {
 
-// Bytes of one element in memory; types of less than a byte take one.
+// Bytes of one element in memory. Types of less than a byte take one.
 size_t element_size(DType t) noexcept;
-// The tensor that has these elements.
 inline TensorView element_view(const TensorView& v) noexcept {
   return yard_is_blocks(v.c().dtype) ? op::ByteTensor::bytes_of(v.c()) : v;
 }
 
 struct FloatType {
   DType dtype;
-  uint64_t not_finite;  // bits that are set in infinity and NaN only; f8e4m3 has no infinity
+  uint64_t not_finite;  // bits that are all set in infinity and NaN only
   double smallest_normal, largest;
   double overflow;    // the first power of two beyond the range
-  double rtol, atol;  // where an op states none
+  double rtol, atol;  // for ops that state none
 };
 std::span<const FloatType> float_types() noexcept;
 // Returns null if `t` is not a type of floats.
@@ -42,8 +41,8 @@ using op::store;
 // For messages: up to nine digits, and NaN without its sign.
 std::string format_element(double value);
 
-// Calls f(index, offset in elements, width) for every row along the last dimension, in index order. The last component
-// of the index is 0; a tensor without dimensions is one row of one element. Stops when f returns false.
+// Calls f(index, offset in elements, width) for every row along the last dimension, in index order.
+// The last component of the index is 0. A tensor without dimensions is one row of one element.
 template <class F>
 void for_each_row(const TensorView& of, const F& f) {
   const TensorView v = element_view(of);
@@ -54,7 +53,7 @@ void for_each_row(const TensorView& of, const F& f) {
   for (int64_t rows = v.numel() / width; rows > 0; --rows) {
     int64_t offset = 0;
     for (size_t i = 0; i + 1 < rank; ++i) offset += index[i] * v.strides()[i];
-    if (!f(index, offset, width)) return;
+    f(index, offset, width);
     for (size_t i = rank > 0 ? rank - 1 : 0; i-- > 0;) {
       if (++index[i] < v.shape()[i]) break;
       index[i] = 0;
@@ -62,7 +61,7 @@ void for_each_row(const TensorView& of, const F& f) {
   }
 }
 
-// Calls f(address, bytes) for all elements in index order: once per row where a row is contiguous.
+// Calls f(address, bytes) for all elements in index order, and for a contiguous row only once.
 template <class F>
 void for_each_run(const TensorView& of, const F& f) {
   const TensorView v = element_view(of);
@@ -70,9 +69,8 @@ void for_each_run(const TensorView& of, const F& f) {
   const int64_t step = v.rank() > 0 ? v.strides().back() : 1;
   for_each_row(v, [&](const auto&, int64_t offset, int64_t width) {
     char* const row = static_cast<char*>(v.data()) + offset * size;
-    if (step == 1) return f(row, static_cast<size_t>(width * size)), true;
+    if (step == 1) return f(row, static_cast<size_t>(width * size));
     for (int64_t i = 0; i < width; ++i) f(row + i * step * size, static_cast<size_t>(size));
-    return true;
   });
 }
 template <class F>
@@ -85,8 +83,9 @@ void for_each_element(const TensorView& v, const F& f) {
 
 // Both tensors have the same dtype, shape and strides.
 void copy_elements(const TensorView& from, const TensorView& to);
-// In index order, without gaps; and back. `bytes` must have exactly packed_bytes(to) bytes.
+// The elements in index order, without gaps.
 std::string packed_elements(const TensorView& from);
+// `bytes` must have exactly packed_bytes(to) bytes.
 void unpack_elements(std::string_view bytes, const TensorView& to);
 uint64_t packed_bytes(const TensorView& v) noexcept;
 
@@ -97,25 +96,26 @@ struct NotFinite {
 };
 std::optional<NotFinite> first_not_finite(const TensorView& v);
 
-// Guarded memory of one tensor. The guards before and after it and the gaps between elements hold bytes that no kernel may
-// read or change. Of a tensor that is read they are all ones, which is NaN in every float type, so that an out-of-bounds
-// read spoils the result. Of one that is written they have another pattern, so that an element copied too far is seen.
+// Guarded memory of one tensor. No kernel may read or change the guards before and after it and the
+// gaps between elements. For a tensor that is read they are all ones, which is NaN in every float
+// type, so that a read out of bounds spoils the result. For one that is written they have another
+// pattern, so that an element copied too far is seen.
 class Buffer {
  public:
   static constexpr size_t kGuard = 256;  // bytes; a multiple of every alignment
 
-  // For a tensor like `form`, whose data is not used.
+  // Memory for a tensor like `form`, whose data is not used.
   Buffer(const TensorView& form, uint32_t align, bool written);
 
   const TensorView& view() const noexcept { return view_; }
   // Saves the memory, guards included, for restore() and damage().
   void save() { image_.assign(memory_.get(), memory_.get() + room_); }
-  void restore() const;  // has no effect before save()
+  void restore() const;  // does nothing before save()
   // Sets every byte of every element.
   void scramble(uint8_t byte) const;
 
-  // The first difference from the saved memory, with or without the elements, such as
-  // "4 bytes after its last element". Empty if there is none.
+  // Describes the first difference from the saved memory, with or without the elements, such as "4
+  // bytes after its last element". Empty if there is none.
   std::string damage(bool elements) const;
 
  private:
@@ -130,7 +130,7 @@ class Buffer {
   std::vector<char> image_;
 };
 
-// Bytes from the lowest address of any element to the end of the highest. A double, since strides are not checked.
+// Bytes from the first to the end of the last element. A double, since strides are not checked.
 double reach_in_bytes(const TensorView& form);
 
 // Values of integer tensors: from `least` to below `most`.

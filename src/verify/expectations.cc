@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
 
-// The error in the words of a line; empty if there is none. A colon between parts is a word, as no CallSpec has one.
+// Returns an error, or an empty text. A colon is a word of its own, as no CallSpec has one.
 std::string read_expectation(const std::vector<std::string>& words, Expectation& to) {
   const auto join = [](auto from, auto end) {
     return fmt::format("{}", fmt::join(from, end, " "));

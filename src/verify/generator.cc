@@ -11,12 +11,12 @@
 namespace yard::verification {
 namespace {
 
-constexpr int kAttempts = 200;
+constexpr size_t kAttempts = 200;
 
 constexpr DType kAnyTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
                                DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
 
-// The values that a kernel's limits allow; all of them if the limits allow none.
+// The values that a kernel's limits allow. If they allow none, returns all of them.
 template <class T, class F>
 std::vector<T> allowed(std::vector<T> all, const F& is_allowed) {
   std::vector<T> to;
@@ -26,9 +26,8 @@ std::vector<T> allowed(std::vector<T> all, const F& is_allowed) {
 }
 
 op::SpecArg* find(op::CallSpec& spec, const std::string& name) {
-  for (op::SpecArg& a : spec.args)
-    if (a.name == name) return &a;
-  return nullptr;
+  const auto it = std::ranges::find(spec.args, name, &op::SpecArg::name);
+  return it != spec.args.end() ? &*it : nullptr;
 }
 
 // Makes a layout contiguous or aligned where the limits require it.
@@ -40,7 +39,7 @@ void comply(const CallLimits::Layout& limits, op::TensorSpec& t) {
     t.strides.clear();
 }
 
-// Aligned to one element only.
+// Aligns the tensor to one element only.
 void misalign(op::TensorSpec& t) {
   const size_t least = block_elements(t.dtype) > 1 ? 2 : element_size(t.dtype);  // of scales in f16
   t.align = std::min<uint32_t>(t.align, static_cast<uint32_t>(least));
@@ -72,7 +71,7 @@ std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& sc
 bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Param& p) {
   if (!p.is_output()) return false;
   if (program.needs_shape_function() && op != nullptr && op->infer != nullptr) return true;
-  return p.kind == op::Kind::kTensor && !p.optional &&
+  return p.is_required() &&
          program.inputs_determine(static_cast<uint32_t>(program.index_of(p.name)));
 }
 
@@ -101,18 +100,17 @@ CallLimits CallLimits::of(const op::Program& program, std::span<const op::Predic
       case op::Field::Kind::kInnerDense: layout.inner_dense = true; break;
       case op::Field::Kind::kPlain: layout.plain = true; break;
       case op::Field::Kind::kAlignment:
-        layout.align = std::max(layout.align, static_cast<uint32_t>(std::min<int64_t>(
-                                                  std::max<int64_t>(l.test.a, 1), YARD_MAX_ALIGN)));
+        layout.align = std::max(
+            layout.align, static_cast<uint32_t>(std::clamp<int64_t>(l.test.a, 1, YARD_MAX_ALIGN)));
         break;
       case op::Field::Kind::kRank:
         if (p.has_leading()) {
-          const auto trailing = static_cast<int64_t>(p.trailing());
-          auto& [least, most] =
-              to.sizes.ranks.try_emplace(p.dims[0].name, 0, YARD_MAX_RANK).first->second;
-          const auto rank = [&](int64_t v) {
+          const auto rank = [trailing = static_cast<int64_t>(p.trailing())](int64_t v) {
             return static_cast<int>(std::clamp<int64_t>(v, trailing, YARD_MAX_RANK) - trailing);
           };
-          least = std::max(least, rank(l.test.a)),
+          auto& [least, most] =
+              to.sizes.ranks.try_emplace(p.dims[0].name, 0, YARD_MAX_RANK).first->second;
+          least = std::max(least, rank(l.test.a));
           most = std::max(least, std::min(most, rank(l.test.b)));
         }
         break;
@@ -168,22 +166,16 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
 }
 
 std::optional<Case> Generator::next() {
-  if (point_count_ > 0 && takes_point_.next(random_) != 0)
-    if (auto c = next_point()) return c;
-  for (int i = 0; i < kAttempts; ++i) {
-    choose_types();
-    auto call = attempt(solver_.next(random_, chosen_types_), true);
-    if (call) return Case{*std::move(call), contents_.next(random_), random_.bits()};
-  }
-  return std::nullopt;
-}
-
-std::optional<Case> Generator::next_point() {
-  for (size_t i = 0; i < point_count_; ++i) {
-    choose_types();
-    const auto assignment = solver_.next(points_.next(random_), random_, chosen_types_);
-    auto call = assignment ? attempt(*assignment, false) : std::nullopt;
-    if (call) return Case{*std::move(call), Contents::kNormal, random_.bits()};
+  const size_t points = point_count_ > 0 && takes_point_.next(random_) != 0 ? point_count_ : 0;
+  for (size_t i = 0; i < points + kAttempts; ++i) {
+    const bool at_point = i < points;
+    for (auto& [variable, bag] : types_) chosen_types_[variable] = bag.next(random_);
+    const SizePoint point = at_point ? points_.next(random_) : SizePoint();
+    const auto assignment = solver_.next(at_point ? &point : nullptr, random_, chosen_types_);
+    auto call = assignment ? attempt(*assignment, !at_point) : std::nullopt;
+    if (!call) continue;
+    const Contents contents = at_point ? Contents::kNormal : contents_.next(random_);
+    return Case{*std::move(call), contents, random_.bits()};
   }
   return std::nullopt;
 }
@@ -215,31 +207,25 @@ std::optional<op::Call> Generator::attempt(Assignment assignment, bool varied) {
   }
   auto bare = op::Call::from_spec(program_, spec, op_);
   if (!bare.ok()) return std::nullopt;
-  if (varied) {
-    add_inferred_outputs(spec, *bare);
-    lay_out(spec);
-    alias(spec);
-    if (auto call = op::Call::from_spec(program_, spec, op_); call.ok()) return *std::move(call);
-  }
-  return *std::move(bare);
+  if (!varied) return *std::move(bare);
+  add_inferred_outputs(spec, *bare);
+  lay_out(spec);
+  alias(spec);
+  auto call = op::Call::from_spec(program_, spec, op_);
+  return call.ok() ? *std::move(call) : *std::move(bare);
 }
 
-void Generator::choose_types() {
-  for (auto& [variable, bag] : types_) chosen_types_[variable] = bag.next(random_);
-}
-
+// Makes a dimension or leading group smaller. A group gets fewer dimensions, or some of size one.
 void Generator::broadcast(std::vector<int64_t>& sizes, bool group) {
   if (!group) return sizes.assign(1, 1);
   if (sizes.empty()) return;
-  // Fewer dimensions, or some of size one.
   sizes.erase(sizes.begin(),
               sizes.begin() + static_cast<std::ptrdiff_t>(random_.below(sizes.size())));
   for (int64_t& n : sizes) n = random_.below(2) == 0 ? 1 : n;
 }
 
 std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Assignment& assignment) {
-  if (is_inferred(program_, op_, p))
-    return std::nullopt;  // add_inferred_outputs() adds it to the spec
+  if (is_inferred(program_, op_, p)) return std::nullopt;  // see add_inferred_outputs()
   const auto one = [&] {
     op::TensorSpec t;
     t.dtype = p.variable.empty() ? p.dtype : chosen_types_.at(p.variable);
@@ -263,8 +249,7 @@ std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Assignm
       return op::SpecValue{
           op::Word{p.enumerators[static_cast<size_t>(scalars_[p.name].next(random_))]}};
     case op::Kind::kFloat: {
-      const auto* given = std::get_if<double>(&p.fallback);
-      const double usual = given != nullptr ? *given : 1.0;
+      const double usual = p.fallback.index() == 0 ? 1.0 : std::get<double>(p.fallback);
       const double values[] = {usual, 0.5, 1.0, usual * 8};
       double value = values[scalars_[p.name].next(random_)];
       for (const op::Clause& c : s_.clauses) {
@@ -276,10 +261,8 @@ std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Assignm
       }
       return op::SpecValue{value};
     }
-    case op::Kind::kString: {
-      const auto* given = std::get_if<std::string>(&p.fallback);
-      return op::SpecValue{given != nullptr ? *given : std::string()};
-    }
+    case op::Kind::kString:
+      return op::SpecValue{p.fallback.index() == 0 ? "" : std::get<std::string>(p.fallback)};
     default: return std::nullopt;
   }
 }
@@ -295,29 +278,17 @@ void Generator::add_inferred_outputs(op::CallSpec& spec, const op::Call& call) c
 }
 
 void Generator::lay_out(op::CallSpec& spec) {
-  struct Item {
-    op::TensorSpec* spec;
-    bool written;
-    const CallLimits::Layout* limits;
-  };
-  std::vector<Item> items;
-  for (op::SpecArg& a : spec.args) {
-    const bool written = s_.params[static_cast<size_t>(s_.index_of(a.name))].is_written();
-    const auto it = limits_.layouts.find(a.name);
-    const CallLimits::Layout* const limits = it != limits_.layouts.end() ? &it->second : nullptr;
-    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) items.push_back({t, written, limits});
-    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
-      for (op::TensorSpec& t : *list) items.push_back({&t, written, limits});
-  }
-  if (items.empty()) return;
+  size_t count = 0, at = 0;
+  for (op::SpecArg& a : spec.args) count += op::tensors_of(a.value).size();
+  if (count == 0) return;
   const Layouts layouts = layouts_of_call_.next(random_);
-  const size_t one = layouts == Layouts::kOneTensor ? random_.below(items.size()) : items.size();
-  for (const Item& i : items) {
-    if (layouts == Layouts::kMisaligned) misalign(*i.spec);
-    if (layouts == Layouts::kAllTensors || (one < items.size() && &i == &items[one]))
-      lay_out(*i.spec, i.written);
-    if (i.limits != nullptr) comply(*i.limits, *i.spec);
-  }
+  const size_t one = layouts == Layouts::kOneTensor ? random_.below(count) : count;
+  for (op::SpecArg& a : spec.args)
+    for (op::TensorSpec& t : op::tensors_of(a.value)) {
+      if (layouts == Layouts::kMisaligned) misalign(t);
+      if (layouts == Layouts::kAllTensors || at++ == one) lay_out(t, s_.find(a.name)->is_written());
+      comply(limits_.layouts[a.name], t);
+    }
 }
 
 void Generator::lay_out(op::TensorSpec& t, bool written) {
@@ -332,25 +303,20 @@ void Generator::lay_out(op::TensorSpec& t, bool written) {
       t.strides = strides_of(t.shape, 1, unit * (1 + static_cast<int64_t>(random_.below(16))));
       break;
     case Layout::kTransposed: {
-      const auto swap_inner = [](std::vector<int64_t>& v) {
-        if (v.size() > 1) std::swap(v.back(), v[v.size() - 2]);
-      };
       std::vector<int64_t> shape = t.shape;
-      swap_inner(shape);
+      const size_t swapped = shape.size() > 1 ? shape.size() - 2 : 0;
+      std::swap(shape.back(), shape[swapped]);
       t.strides = strides_of(shape, 1, 0);
-      swap_inner(t.strides);
+      std::swap(t.strides.back(), t.strides[swapped]);
       break;
     }
     case Layout::kInnerStep:
       t.strides = strides_of(t.shape, 2 + static_cast<int64_t>(random_.below(2)), 0);
       break;
     case Layout::kBroadcast:
-      t.strides = strides_of(t.shape, 1, 0);
-      t.strides[any] = 0;
-      break;
     case Layout::kNegative:
       t.strides = strides_of(t.shape, 1, 0);
-      t.strides[any] = -t.strides[any];
+      t.strides[any] = form == Layout::kNegative ? -t.strides[any] : 0;
       break;
     case Layout::kMisaligned: misalign(t); break;
   }
@@ -365,10 +331,9 @@ void Generator::alias(op::CallSpec& spec) {
     if (out == nullptr || in == nullptr) continue;
     const auto* from = std::get_if<op::TensorSpec>(&in->value.v);
     const auto* to = std::get_if<op::TensorSpec>(&out->value.v);
-    if (from == nullptr || to == nullptr || from->dtype != to->dtype || from->shape != to->shape)
-      continue;
-    if (base::contains(from->strides, 0)) continue;
-    out->value.v = op::SameAs{in->name};
+    if (from != nullptr && to != nullptr && from->dtype == to->dtype && from->shape == to->shape &&
+        !base::contains(from->strides, 0))
+      out->value.v = op::SameAs{in->name};
   }
 }
 

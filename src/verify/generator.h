@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test calls of an op, from its schema or from the limits of one of its kernels as well. The same
+// Test calls of an op, from its schema and from the limits of a kernel, if there are any. The same
 // seed gives the same calls. Each choice has its own shuffle bag, so few calls cover all values.
 #pragma once
 
@@ -36,24 +36,24 @@ struct CallLimits {
   std::map<std::string, Layout> layouts;  // by tensor argument
   uint32_t flags = 0;                     // of every call
 
-  // `flags` are YARD_KERNEL_*.
+  // `flags` are bits YARD_KERNEL_*.
   static CallLimits of(const op::Program& program, std::span<const op::Predicate> limits,
                        uint32_t flags);
 };
 
-// sample_calls() of yard/verify.h for one op; `op` has the shape function, if the schema needs one.
+// sample_calls() of yard/verify.h. `op` has the shape function, if one is needed.
 std::vector<std::string> sample_calls(const op::Program& program, const yard_op_t* op,
                                       std::span<const Config> configs, size_t limit);
 
-// The dtypes that the schema allows for each variable; `usual` where it leaves them open.
+// The dtypes that the schema allows for each variable, or `usual` if it leaves them open.
 std::map<std::string, std::vector<DType>> types_by_variable(const op::Schema& schema,
                                                             std::span<const DType> usual);
-// Whether an output is left to the inference of a call's outputs: the inputs or the shape function of `op` determine it.
+// Whether it is an output that the inputs or the shape function of `op` determine.
 bool is_inferred(const op::Program& program, const yard_op_t* op, const op::Param& param);
-// The name that rules have for a field. Empty if it has none.
+// The name of a field in rules. Empty if it has none.
 std::string field_name(const op::Program& program, const op::Field& field);
-// The shape of a tensor with these sizes. vary(d, sizes) may change the sizes of each dimension or leading group `d`, and
-// chooses those of unnamed dimensions.
+// The shape of a tensor with these sizes. vary(d, sizes) may change the sizes of a dimension or
+// leading group, and chooses those of unnamed dimensions.
 template <class F>
 std::vector<int64_t> shape_of(const op::Param& param, const Assignment& assignment, const F& vary) {
   std::vector<int64_t> to;
@@ -66,7 +66,7 @@ std::vector<int64_t> shape_of(const op::Param& param, const Assignment& assignme
   }
   return to;
 }
-// The innermost dimension has stride `step`, and there are `gap` elements between rows.
+// Strides with `step` for the innermost dimension, and with `gap` elements between rows.
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape, int64_t step, int64_t gap);
 
 class Generator {
@@ -75,19 +75,16 @@ class Generator {
   Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
             const CallLimits* limits = nullptr);
 
-  // Empty when many attempts in a row gave no call that fits the schema.
+  // Empty if no attempt of many gives a call that fits the schema.
   std::optional<Case> next();
 
  private:
-  std::optional<Case> next_point();
   // Without `varied`, tensors are contiguous and apart.
   std::optional<op::Call> attempt(Assignment assignment, bool varied);
   // Makes the last dimensions of block-quantised tensors multiples of their blocks.
   void fit_blocks(Assignment& assignment);
-  void choose_types();
-  // Makes a dimension or leading group smaller where it may be broadcast.
   void broadcast(std::vector<int64_t>& sizes, bool group);
-  // Empty where the tensor is inferred.
+  // Empty if the tensors are inferred.
   std::optional<op::SpecValue> tensors(const op::Param& param, const Assignment& assignment);
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);
   // Adds the inferred outputs to the spec, so that they get layouts, too.

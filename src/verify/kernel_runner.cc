@@ -23,25 +23,22 @@ auto bind(const op::Program& program, const CallTensors& tensors) {
   return op::bind(program, given);
 }
 
-// What an option may be: its default, where it has one, has a larger share.
+// Values to try for an option. Its default has a larger share.
 std::vector<exec::OwnedValue> values_of(const op::Param& p) {
-  const auto word = [&](const std::string& w) { return exec::OwnedValue{p.name, w, Value(w).c()}; };
   const yard_value_t usual = op::default_value(p);
   std::vector<exec::OwnedValue> to;
-  switch (p.kind) {
-    case op::Kind::kEnum:
-      for (const std::string& w : p.enumerators) to.push_back(word(w));
-      break;
-    case op::Kind::kBool:
-      for (const bool v : {false, true}) to.push_back({p.name, "", Value(v).c()});
-      break;
-    case op::Kind::kInt:
-      for (const int64_t v : {1, 2, 4, 0, -1, 16}) to.push_back({p.name, "", Value(v).c()});
-      break;
-    default: {
-      const double f = usual.tag == YARD_TAG_FLOAT ? usual.u.f : 1.0;
-      for (const double v : {f, 0.5, f * 2}) to.push_back({p.name, "", Value(v).c()});
-    }
+  const auto add = [&](const Value& v, const std::string& text = "") {
+    to.push_back({p.name, text, v.c()});
+  };
+  if (p.kind == op::Kind::kEnum)
+    for (const std::string& word : p.enumerators) add(word, word);
+  if (p.kind == op::Kind::kBool)
+    for (const bool v : {false, true}) add(v);
+  if (p.kind == op::Kind::kInt)
+    for (const int v : {1, 2, 4, 0, -1, 16}) add(v);
+  if (to.empty()) {
+    const double f = usual.tag == YARD_TAG_FLOAT ? usual.u.f : 1.0;
+    for (const double v : {f, 0.5, f * 2}) add(v);
   }
   exec::OwnedValue first = to[0];
   if (usual.tag != YARD_TAG_NONE)
@@ -80,7 +77,7 @@ void add_text(std::string& list, const std::string& name, const std::string& tex
   list += fmt::format("{}{}={}", list.empty() ? "" : ", ", name, text);
 }
 
-// Adds a tensor as it is, or, without data, one of its form with generated contents.
+// Adds the tensor. If it has no data, adds one of the same form with generated contents.
 void add_weight(const std::string& name, const TensorView& given, uint64_t seed, TestInstance& to) {
   add_text(to.loaded, name, op::brief(given.c()));
   if (given.data() != nullptr) {
@@ -94,7 +91,7 @@ void add_weight(const std::string& name, const TensorView& given, uint64_t seed,
   to.made.emplace_back(name, made.view());
 }
 
-// The form of a declared weight in a call; empty if a dimension of it has no size there.
+// The form of a declared weight in a call. Empty if the call does not determine it.
 std::optional<TensorView> declared_form(const op::Program& program, const op::Call& call,
                                         const op::Param& p) {
   DType dtype = p.dtype;
@@ -155,7 +152,7 @@ Status KernelRunner::run(uint32_t flags, const CallTensors& tensors, exec::State
   const op::Program& program = candidates_.program();
   YARD_ASSIGN_OR_RETURN(const auto bound, bind(program, tensors));
   base::ThreadRecord& thread = base::this_thread();
-  // Kernels expect to run inside of a call. The op record keeps alive what they use; the slot protects nothing.
+  // Kernels expect a guard, as inside of a call. The op record keeps alive what they use.
   const base::Guard guard(thread);
   const exec::Request request{.op = program.name().c_str(),
                               .host = candidates_.host(),
@@ -210,12 +207,10 @@ InstanceGenerator::InstanceGenerator(const registry::Kernel& kernel,
     : kernel_(kernel), given_(given) {
   if (kernel.options == nullptr || reference.options == nullptr) return;
   for (const op::Param& p : kernel.options->params) {
-    const int i = reference.options->index_of(p.name);
-    if (i < 0 || reference.options->params[static_cast<size_t>(i)].kind != p.kind ||
-        p.kind == op::Kind::kString ||
-        std::ranges::any_of(given.options, [&](const Arg& a) { return a.name == p.name; }))
-      continue;
-    varied_.emplace_back(values_of(p));
+    const op::Param* const same = reference.options->find(p.name);
+    if (same != nullptr && same->kind == p.kind && p.kind != op::Kind::kString &&
+        std::ranges::find(given.options, p.name, &Arg::name) == given.options.end())
+      varied_.emplace_back(values_of(p));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running one kernel by itself on a test case; conformance, smoke tests and canaries share it.
+// Runs one kernel by itself, for conformance, smoke tests and canaries.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -34,12 +34,12 @@ struct OpUnderTest {
 struct Outcome {
   enum class Verdict : uint8_t { kPassed, kFailed, kSkipped, kDeclined };
   Verdict verdict = Verdict::kPassed;
-  double error = 0;    // in units of the tolerance
-  std::string reason;  // why it was skipped
-  std::string what;    // details, unless it simply passed
+  double error = 0;         // in units of the tolerance
+  std::string reason = {};  // why it was skipped
+  std::string what = {};    // details, unless it simply passed
 };
 
-// One kernel as the only candidate, outside of policy and health. The kernel must outlive it.
+// One kernel as the only candidate, without policy and health. The kernel must outlive it.
 class KernelRunner {
  public:
   KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel);
@@ -47,23 +47,21 @@ class KernelRunner {
   const registry::Kernel& kernel() const noexcept { return kernel_; }
   bool has_flag(uint32_t flag) const noexcept { return (kernel_.d.flags & flag) != 0; }
 
-  // Why its backend cannot be used at all: its probe failed. Empty if it can.
+  // Says why the probe of its backend fails. Empty if it succeeds.
   std::string unavailable() const;
-  // Why the kernel does not accept the call. Empty if it does.
+  // Says why the kernel does not accept the call. Empty if it does.
   std::optional<Outcome> refusal(const op::Call& call) const;
-  // Runs it on any thread. `states` are those of an instance, or null for plain calls. A kernel that changes the
-  // floating-point control state has failed; then `changed_float_state` is set, unless it is null.
+  // Runs it on any thread. `states` are those of an instance, or null for plain calls. A kernel
+  // that changes the floating-point control state has failed, and sets `changed_float_state`.
   Status run(uint32_t flags, const CallTensors& tensors, exec::States* states = nullptr,
              bool* changed_float_state = nullptr) const;
   CallLimits limits() const;
 
  private:
   select::CandidateSet candidates_;
-  std::unique_ptr<exec::KernelStats> stats_ =
-      std::make_unique<exec::KernelStats>();  // not reported
+  std::unique_ptr<exec::KernelStats> stats_ = std::make_unique<exec::KernelStats>();
   exec::Plan::Ptr plan_;
-  // Kernel states, made with default options.
-  std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();
+  std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();  // with default options
   const registry::Kernel& kernel_;
   size_t index_ = 0;  // of the kernel among the candidates
 };
@@ -72,43 +70,44 @@ class KernelRunner {
 struct TestInstance {
   std::deque<Buffer> weights;  // outlives the states that borrow it
   exec::States states;
-  std::string options;                 // "window=4, causal=true"; empty: none
-  std::string loaded;                  // "sink=f32[8]"; empty: none
+  std::string options;                 // such as "window=4, causal=true"
+  std::string loaded;                  // such as "sink=f32[8]"
   exec::Weights made;                  // of `weights`, or given
   std::vector<std::string> arguments;  // weights of the kernel that are arguments of the call
 
   void add_arguments(const registry::Kernel& kernel, const op::Program& program);
-  // Loads the weights. `args` are those of the call, which must outlive the states.
+  // Loads the weights. The arguments of the call must outlive the states.
   void load(const std::vector<Arg>& args);
 };
 
-// Makes instances from what a kernel declares, or from what is given for all of them.
+// Makes instances from what a kernel declares and from what is given.
 class InstanceGenerator {
  public:
-  // Options vary that the reference kernel has, too; others keep their defaults. All must outlive it.
+  // Varies the options that the reference kernel has, too. All must outlive it.
   InstanceGenerator(const registry::Kernel& kernel, const registry::Kernel& reference,
                     const VerifyOptions& given);
 
   // Whether calls of the kernel need instances.
   bool needed() const noexcept { return kernel_.d.create != nullptr; }
-  // Without `random`, options that are not given have their defaults.
+  // If `random` is null, options that are not given have their defaults.
   std::unique_ptr<TestInstance> next(const op::Program& program, const op::Call& call,
                                      uint64_t seed, Random* random);
 
  private:
   const registry::Kernel& kernel_;
   const VerifyOptions& given_;
-  std::vector<ShuffleBag<exec::OwnedValue>> varied_;  // values of an option each
+  std::vector<ShuffleBag<exec::OwnedValue>> varied_;  // the values of one option each
 };
 
-// compare() of two results of a call, and again with the magnitudes that the op states where they differ too much.
+// Compares two results of a call. If they differ too much, compares them again with the magnitudes
+// that the op states.
 Difference compare_results(const registry::Op& op, std::span<const CallTensors::Written> found,
                            const CallTensors& expected,
                            std::span<const yard_tolerance_t> tolerances);
 
 // Returns null if the op has no kernel of that id.
 const registry::Kernel* find_kernel(const registry::OpRecord& op_record, std::string_view id);
-// The op's reference kernel of highest priority, which defines correct results. Null if there is none.
+// Returns the reference kernel of highest priority, or null. Its results are correct by definition.
 const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);
 
 }  // namespace yard::verification

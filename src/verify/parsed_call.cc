@@ -6,19 +6,17 @@
 #include <algorithm>
 
 #include "op/call_spec.h"
-#include "verify/elements.h"
 
 namespace yard::verification {
 namespace {
 
 ParsedTensor parsed_tensor(const yard_tensor_t& t) {
-  const op::TensorSpec spec = op::spec_of(t);
-  ParsedTensor to;
-  to.dtype = spec.dtype, to.shape = spec.shape, to.align = spec.align;
-  to.device = {t.device.type, t.device.index};
-  const TensorView view(t);  // which has strides, also where `t` has none
-  to.strides.assign(view.strides().begin(), view.strides().end());
-  return to;
+  const TensorView view(t);  // which has strides even if `t` has none
+  return {view.dtype(),
+          {view.shape().begin(), view.shape().end()},
+          {view.strides().begin(), view.strides().end()},
+          op::spec_of(t).align,
+          view.device()};
 }
 
 decltype(ParsedArg::value) arg_value(const op::Param& p, const yard_value_t& v) {
@@ -32,14 +30,14 @@ decltype(ParsedArg::value) arg_value(const op::Param& p, const yard_value_t& v) 
     case YARD_TAG_STRING: return std::string(v.u.string, v.count);
     case YARD_TAG_LIST: {
       std::vector<ParsedTensor> list;
-      for (uint32_t i = 0; i < v.count; ++i) list.push_back(parsed_tensor(*v.u.list[i]));
+      for (const yard_tensor_t* t : op::tensors_of(v)) list.push_back(parsed_tensor(*t));
       return list;
     }
     default: return std::monostate();
   }
 }
 
-// What the schema states about the elements of an argument; the first clause that applies counts.
+// The range of an argument's elements, from the first clause of the schema that applies.
 std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op::Call& call,
                                             const op::Param& p) {
   for (const op::Clause& c : program.schema().clauses) {
@@ -49,22 +47,20 @@ std::optional<ParsedArg::Range> elements_of(const op::Program& program, const op
             (c.guard == op::Clause::Guard::kIf))
       continue;
     int64_t bound = c.right.number;
-    bool known = true;
-    for (const std::string* name : {&c.right.name, &c.factor}) {
-      if (name->empty()) continue;
+    const auto multiply = [&](const std::string& name) {
       int64_t value;
-      const auto field = program.field(*name);
-      known = known && field && op::find(*field, call.args(), value) &&
-              !__builtin_mul_overflow(bound, value, &bound);
-    }
-    if (!known) continue;
+      const auto field = program.field(name);
+      return name.empty() || (field && op::find(*field, call.args(), value) &&
+                              !__builtin_mul_overflow(bound, value, &bound));
+    };
+    if (!multiply(c.right.name) || !multiply(c.factor)) continue;
     if (c.compare == op::Compare::kLt) bound = std::max(bound, INT64_MIN + 1) - 1;
     return ParsedArg::Range{c.left.number, bound};
   }
   return std::nullopt;
 }
 
-// The input that an output is aliased to: in calls made from text they share the tensor itself.
+// The input that an output is aliased to. In an op::Call they are the same object.
 std::string same_as(const op::Program& program, const op::Call& call, uint32_t out) {
   const yard_value_t& v = call.args()[out];
   if (v.tag != YARD_TAG_TENSOR || !program.schema().params[out].is_output()) return "";
@@ -93,34 +89,6 @@ ParsedCall parsed_call(const op::Program& program, const op::Call& call) {
 
 std::string tensor_name(const std::string& param, int item) {
   return item < 0 ? param : fmt::format("{}[{}]", param, item);
-}
-
-bool on_host(const op::Program& program, const yard_value_t* args) noexcept {
-  bool host = true;
-  for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
-    host &= t.device.type == Device{}.type;
-  });
-  return host;
-}
-
-double copy_bytes(const op::Program& program, const yard_value_t* args) {
-  double bytes = 0;
-  for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
-    bytes += reach_in_bytes(TensorView(t));
-  });
-  return bytes;
-}
-
-std::optional<NotFiniteArg> first_not_finite(const op::Program& program, const yard_value_t* args,
-                                             bool written) {
-  std::optional<NotFiniteArg> to;
-  for_each_tensor(program, args, [&](const yard_tensor_t& t, int item, const op::Param& p) {
-    if (to || !(written ? p.is_written() : !p.is_output())) return;
-    if (const auto first = first_not_finite(TensorView(t)))
-      to = {fmt::format("{}[{}]", tensor_name(p.name, item), fmt::join(first->index, ",")),
-            first->value};
-  });
-  return to;
 }
 
 }  // namespace yard::verification

@@ -27,8 +27,8 @@ class Random {
   uint64_t state_;
 };
 
-// Returns its values in random order, each of them once before any is repeated. A few cases then cover every value of
-// every choice, and many cases cover most pairs.
+// Returns its values in random order, each of them once before any is repeated. A few cases then
+// cover every value of every choice, and many cases cover most pairs.
 template <class T>
 class ShuffleBag {
  public:

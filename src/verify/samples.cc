@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls on which to try rules: sample_calls() of generator.h.
+// Sample calls on which to try rules.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -22,13 +22,13 @@ using policy::Axis;
 
 constexpr int64_t kMostCount = 64;         // tensors in a list
 constexpr int64_t kGap = 8;                // elements between rows
-constexpr int64_t kMostWhole = 1ll << 40;  // no tensor is larger; sums and products stay in range
+constexpr int64_t kMostWhole = 1ll << 40;  // keeps sums and products in range
 constexpr const char* kOther = "other";    // a text that no rule mentions
 
 constexpr DType kUsualTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                  DType::i32, DType::i64,  DType::i8};
 
-// A value of an axis, in the form in which policy::AxisValue has it.
+// A value of an axis, as in policy::AxisValue.
 struct Value {
   bool there = true;
   int64_t i = 0;
@@ -61,7 +61,7 @@ std::vector<std::string> texts_like(policy::Test::Kind kind, const std::string& 
   return to;
 }
 
-// A call in the making. At first it has the values for which no constraint applies.
+// A call in the making. At first it has the values of a call without constraints.
 struct Draft {
   int64_t rows = 8, size = 128;  // of leading groups, of other dimensions
   size_t dtype = 0;              // index into the list of dtypes of each variable
@@ -78,7 +78,7 @@ struct Draft {
   std::map<std::string, std::string> labels = {};
   Device device = {};
 
-  // A name can have one value only.
+  // Returns false if the name has a value already.
   bool pin(const std::string& name, int64_t value) {
     if (value < 0 && assignment.groups.contains(name)) return false;
     assignment.set(name, value);
@@ -100,13 +100,11 @@ class Sampler {
   void add_defaults() {
     size_t dtypes = 1;
     for (const auto& [name, list] : types_) dtypes = std::max(dtypes, list.size());
-    const Draft small{.rows = 1}, large{.rows = 64, .size = 4096};
-    for (size_t t = 0; t < dtypes; ++t)
-      for (Draft d : {small, large}) {
-        d.dtype = t;
-        add(d, {});
-      }
-    std::vector<Draft> others(6, large);
+    for (size_t t = 0; t < dtypes; ++t) {
+      add({.rows = 1, .dtype = t}, {});
+      add({.rows = 64, .size = 4096, .dtype = t}, {});
+    }
+    std::vector<Draft> others(6, {.rows = 64, .size = 4096});
     others[0].layout = 1, others[1].layout = 2, others[2].optionals = false;
     others[3].flags = YARD_CALL_DETERMINISTIC, others[4].flags = YARD_CALL_CAPTURING;
     others[5].flags = YARD_CALL_INFERENCE;
@@ -193,23 +191,24 @@ class Sampler {
     return to;
   }
 
-  // The first value for which all conditions on this axis hold, or the first one.
+  // The first value for which all conditions on this axis hold, or the first of all.
   Value find_matching(const policy::OpRules& rules, uint16_t a,
                       const std::vector<Value>& values) const {
     const policy::Conditions& conditions = rules.conditions();
     const Axis& axis = conditions.axes()[a];
-    for (const Value& value : values) {
+    const auto matches = [&](const Value& value) {
       const Constraint constraint{&axis, value};
       const auto call = make({}, {&constraint, 1});
-      if (!call) continue;
+      if (!call) return false;
       const auto found = axis.read({call->args(), call->flags(), call->device(), &call->labels()});
-      const auto fails = [&](uint32_t literal) {
-        const policy::Test& t = conditions.tests()[literal / 2];
-        return t.axis == a && (!found.there || t.holds(found) == (literal % 2 != 0));
-      };
-      if (std::ranges::none_of(conditions.literals(rules.clauses()[0].when), fails)) return value;
-    }
-    return values[0];
+      return std::ranges::none_of(
+          conditions.literals(rules.clauses()[0].when), [&](uint32_t literal) {
+            const policy::Test& t = conditions.tests()[literal / 2];
+            return t.axis == a && (!found.there || t.holds(found) == (literal % 2 != 0));
+          });
+    };
+    const auto first = std::ranges::find_if(values, matches);
+    return first != values.end() ? *first : values[0];
   }
 
   // Empty if the constraints contradict each other or the schema.
@@ -218,9 +217,9 @@ class Sampler {
     draft.counts.assign(s_.params.size(), 2);
     for (const op::Param& p : s_.params) {
       draft.assignment.present.push_back(draft.optionals || !p.optional);
-      const auto* given = std::get_if<int64_t>(&p.fallback);
       if (p.kind == op::Kind::kInt)
-        draft.assignment.numbers[p.name] = given != nullptr ? *given : 1;
+        draft.assignment.numbers[p.name] =
+            p.fallback.index() == 0 ? 1 : std::get<int64_t>(p.fallback);
       for (const op::Dim& d : p.dims) {
         if (d.kind == op::Dim::Kind::kLeading) draft.assignment.groups[d.name] = {draft.rows};
         if (d.kind == op::Dim::Kind::kNamed)
@@ -244,8 +243,7 @@ class Sampler {
       if (value) spec.args.push_back({p.name, *std::move(value)});
     }
     auto call = op::Call::from_spec(program_, spec, op_);
-    if (!call.ok()) return std::nullopt;
-    return *std::move(call);
+    return call.ok() ? std::optional(*std::move(call)) : std::nullopt;
   }
 
   bool apply(const Axis& axis, const Value& value, Draft& to) const {
@@ -339,11 +337,11 @@ class Sampler {
         std::vector<op::TensorSpec>(static_cast<size_t>(from.counts[param]), std::move(t))};
   }
 
-  // Empty where the schema has a default.
+  // Empty if the schema has a default.
   static std::optional<op::SpecValue> scalar(const op::Param& p, const Draft& from) {
     if (const auto it = from.scalars.find(p.name); it != from.scalars.end()) return it->second;
     if (p.kind == op::Kind::kInt) return op::SpecValue{from.assignment.numbers.at(p.name)};
-    if (!std::holds_alternative<std::monostate>(p.fallback)) return std::nullopt;
+    if (p.fallback.index() != 0) return std::nullopt;
     switch (p.kind) {
       case op::Kind::kFloat: return op::SpecValue{1.0};
       case op::Kind::kBool: return op::SpecValue{false};

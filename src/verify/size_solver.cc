@@ -40,7 +40,7 @@ int64_t pick(std::span<const int64_t> from, Random& random) {
   return from[random.below(from.size())];
 }
 
-// The values that pass all tests of ranges and multiples: low + n * step, up to high. Both are multiples of the step.
+// The multiples of `step` from `low` to `high`, which pass all tests of ranges and multiples.
 struct Passing {
   int64_t low, high, step = 1;
 
@@ -66,16 +66,12 @@ struct Passing {
 
 // (a c b) == (b mirrored(c) a).
 op::Compare mirrored(op::Compare c) {
-  switch (c) {
-    case op::Compare::kLt: return op::Compare::kGt;
-    case op::Compare::kLe: return op::Compare::kGe;
-    case op::Compare::kGt: return op::Compare::kLt;
-    case op::Compare::kGe: return op::Compare::kLe;
-    default: return c;
-  }
+  using enum op::Compare;
+  constexpr op::Compare kMirrored[] = {kEq, kNe, kGt, kGe, kLt, kLe};
+  return kMirrored[static_cast<size_t>(c)];
 }
 
-// A value v, at or near the edge, for which `factor * v c bound` holds.
+// A value v for which `factor * v c bound` holds, often one at the edge.
 std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64_t now,
                              Random& random) {
   if (c == op::Compare::kNe) return now + 1;
@@ -114,17 +110,14 @@ std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::st
   bool known = false;
   for (size_t i = 0; i < schema.params.size(); ++i) {
     const op::Param& p = schema.params[i];
-    if (p.kind == op::Kind::kInt) known |= p.name == name;
-    if (!present[i]) continue;
-    for (const op::Dim& d : p.dims) known |= d.name == name;
+    known |= p.kind == op::Kind::kInt && p.name == name;
+    known |= present[i] && std::ranges::find(p.dims, name, &op::Dim::name) != p.dims.end();
   }
   if (!known) return std::nullopt;
   if (const auto n = numbers.find(name); n != numbers.end()) return n->second;
   const auto g = groups.find(name);
   if (g == groups.end()) return std::nullopt;
-  int64_t product = 1;
-  for (const int64_t d : g->second) product *= d;
-  return product;
+  return std::accumulate(g->second.begin(), g->second.end(), int64_t{1}, std::multiplies<>());
 }
 
 void Assignment::set(const std::string& name, int64_t value) {
@@ -160,19 +153,6 @@ int64_t SizeSolver::size(Random& random) {
   return pick(kSizes[static_cast<size_t>(profile_)], random);
 }
 
-// An integer argument: its default, a small number, or a number like a size.
-int64_t SizeSolver::integer(const op::Param& param, Random& random) {
-  const auto* given = std::get_if<int64_t>(&param.fallback);
-  switch (integers_[param.name].next(random)) {
-    case 0: return given != nullptr ? *given : 1;
-    case 1: return 1;
-    case 2: return 2 + static_cast<int64_t>(random.below(7));
-    case 3: return 0;
-    case 4: return -1;
-    default: return size(random);
-  }
-}
-
 void SizeSolver::require_optionals(Assignment& assignment, const VariableTypes& types,
                                    Random& random) const {
   const auto at = [&](const op::Term& t) { return static_cast<size_t>(s_.index_of(t.name)); };
@@ -206,8 +186,13 @@ Assignment SizeSolver::choose(Random& random, const VariableTypes& types) {
       dims[0] = pick(kLarges, random);
     to.groups[g] = std::move(dims);
   }
-  for (const op::Param& p : s_.params)
-    if (p.kind == op::Kind::kInt) to.numbers[p.name] = integer(p, random);
+  for (const op::Param& p : s_.params) {
+    if (p.kind != op::Kind::kInt) continue;
+    const int64_t usual = p.fallback.index() == 0 ? 1 : std::get<int64_t>(p.fallback);
+    const int64_t values[] = {usual, 1,  2 + static_cast<int64_t>(random.below(7)),
+                              0,     -1, size(random)};
+    to.numbers[p.name] = values[integers_[p.name].next(random)];
+  }
   for (const std::string& d : dims_)
     to.numbers[d] = d == marked_ && profile_ == Profile::kEmpty   ? 0
                     : d == marked_ && profile_ == Profile::kLarge ? pick(kLarges, random)
@@ -215,20 +200,26 @@ Assignment SizeSolver::choose(Random& random, const VariableTypes& types) {
   return to;
 }
 
-void SizeSolver::settle(Assignment& assignment, const std::set<std::string>& pinned,
-                        Random& random) const {
-  repair(assignment, pinned, random);
-  shrink(assignment, pinned);
-  repair(assignment, pinned, random);
-}
-
-Assignment SizeSolver::next(Random& random, const VariableTypes& types) {
-  profile_ = profiles_.next(random);
-  const size_t names = dims_.size() + groups_.size();
-  const size_t at = names > 0 ? random.below(names) : 0;
-  marked_ = at < dims_.size() ? dims_[at] : names > 0 ? groups_[at - dims_.size()] : "";
+std::optional<Assignment> SizeSolver::next(const SizePoint* point, Random& random,
+                                           const VariableTypes& types) {
+  profile_ = point != nullptr ? Profile::kLarge : profiles_.next(random);
+  std::vector<std::string> names = dims_;
+  names.insert(names.end(), groups_.begin(), groups_.end());
+  marked_ = point != nullptr || names.empty() ? "" : names[random.below(names.size())];
   Assignment to = choose(random, types);
-  settle(to, {}, random);
+  std::set<std::string> pinned;
+  if (point != nullptr) {
+    if (point->size > kOneEach) {
+      for (const std::string& d : dims_) to.numbers[d] = 1;
+      for (auto& [name, dims] : to.groups) std::ranges::fill(dims, 1);
+    }
+    to.set(point->name, point->size);
+    pinned.insert(point->name);
+  }
+  repair(to, pinned, random);
+  shrink(to, pinned);
+  repair(to, pinned, random);
+  if (point != nullptr && all_sizes(to, {}).product > kMostWork) return std::nullopt;
   return to;
 }
 
@@ -236,19 +227,16 @@ std::vector<SizePoint> SizeSolver::points() const {
   std::vector<SizePoint> to;
   const auto add = [&](const std::string& name, std::span<const int64_t> sizes, int64_t least) {
     const auto it = limits_.numbers.find(name);
-    const Passing p(it != limits_.numbers.end() ? it->second : std::vector<op::IntegerTest>(),
-                    least);
+    const bool limited = it != limits_.numbers.end();
+    const Passing p(limited ? it->second : std::vector<op::IntegerTest>(), least);
     if (p.none()) return;
     std::set<int64_t> values;
     for (const int64_t size : sizes)
       if (p.nearest(size) == size) values.insert(size);
-    if (it != limits_.numbers.end())
-      for (const int64_t n : {0, 1, 2}) {
-        if (p.low >= -max_elements_ && p.low <= max_elements_)
-          values.insert(p.nearest(p.low + n * p.step));
-        if (p.high >= -max_elements_ && p.high <= max_elements_)
-          values.insert(p.nearest(p.high - n * p.step));
-      }
+    for (const auto& [edge, step] : {std::pair(p.low, p.step), std::pair(p.high, -p.step)})
+      for (int n = 0; limited && n < 3; ++n)
+        if (edge >= -max_elements_ && edge <= max_elements_)
+          values.insert(p.nearest(edge + n * step));
     for (const int64_t v : values)
       if (v <= max_elements_) to.push_back({name, v});
   };
@@ -256,20 +244,6 @@ std::vector<SizePoint> SizeSolver::points() const {
   for (const std::string& g : groups_) add(g, kTokens, 0);
   for (const op::Param& p : s_.params)
     if (p.kind == op::Kind::kInt && limits_.numbers.contains(p.name)) add(p.name, {}, INT64_MIN);
-  return to;
-}
-
-std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& random,
-                                           const VariableTypes& types) {
-  profile_ = Profile::kLarge, marked_ = "";
-  Assignment to = choose(random, types);
-  if (point.size > kOneEach) {
-    for (const std::string& d : dims_) to.numbers[d] = 1;
-    for (auto& [name, dims] : to.groups) std::fill(dims.begin(), dims.end(), 1);
-  }
-  to.set(point.name, point.size);
-  settle(to, {point.name}, random);
-  if (all_sizes(to, {}).product > kMostWork) return std::nullopt;
   return to;
 }
 
@@ -309,9 +283,8 @@ bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string
   for (const auto& [name, tests] : limits_.numbers) {
     const std::optional<int64_t> now = assignment.value(s_, name);
     if (!now || pinned.contains(name)) continue;
-    const int i = s_.index_of(name);
-    const bool integer = i >= 0 && s_.params[static_cast<size_t>(i)].kind == op::Kind::kInt;
-    const Passing p(tests, integer ? INT64_MIN : 0);
+    const op::Param* const same = s_.find(name);
+    const Passing p(tests, same != nullptr && same->kind == op::Kind::kInt ? INT64_MIN : 0);
     if (p.none() || p.nearest(*now) == *now) continue;
     assignment.set(name, p.nearest(*now));
     changed = true;
@@ -319,7 +292,7 @@ bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string
   return changed;
 }
 
-// Makes one clause hold by changing one of its names. Returns false if it holds already or cannot be made to.
+// Makes a clause hold by changing one of its names. Returns false if it changes nothing.
 bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
                          const std::set<std::string>& pinned, Random& random) const {
   const bool multiple = c.kind == op::Clause::Kind::kMultiple;

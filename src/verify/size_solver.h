@@ -18,11 +18,11 @@ namespace yard::verification {
 struct Assignment {
   std::map<std::string, int64_t> numbers;              // dimensions and integer arguments
   std::map<std::string, std::vector<int64_t>> groups;  // leading dimensions
-  std::vector<bool> present;                           // by parameter; false: an omitted optional
+  std::vector<bool> present;                           // by parameter
 
-  // The value of a name in a clause: a number, or the product of a group. Empty if no given argument determines it.
+  // The number or product that a name stands for. Empty if no given argument determines it.
   std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
-  // Gives a name that value; a group keeps its rank, if it has one.
+  // Sets the value of a name. A group keeps its rank, which becomes at least 1.
   void set(const std::string& name, int64_t value);
 };
 
@@ -43,17 +43,16 @@ struct SizePoint {
 
 class SizeSolver {
  public:
-  // No tensor gets more than `max_elements`, as far as free sizes determine it. The schema must outlive it.
+  // Keeps tensors below `max_elements`, where free sizes allow it. The schema must outlive it.
   SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits = {});
 
-  // Chooses optionals and sizes. Best effort: the caller checks the clauses.
-  Assignment next(Random& random, const VariableTypes& types);
+  // Chooses optionals and sizes. The clauses may not all hold, so the caller checks them. With a
+  // point, chooses its size and few of everything else; empty if the call would take too long.
+  std::optional<Assignment> next(const SizePoint* point, Random& random,
+                                 const VariableTypes& types);
   // The boundaries of the limits, and sizes of well-known models within them.
   std::vector<SizePoint> points() const;
-  // As next(), with this size and few of everything else. Empty if the call would take too long.
-  std::optional<Assignment> next(const SizePoint& point, Random& random,
-                                 const VariableTypes& types);
-  // Gives the optionals that the clauses require with these dtypes, and omits those that they exclude.
+  // Gives or omits the optionals as the clauses require with these dtypes.
   void require_optionals(Assignment& assignment, const VariableTypes& types, Random& random) const;
   // Changes names that are not `pinned` until the clauses hold, for at most a few rounds.
   void repair(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
@@ -66,9 +65,6 @@ class SizeSolver {
   struct Sizes;
 
   Assignment choose(Random& random, const VariableTypes& types);
-  // Makes the sizes fit the clauses and small enough.
-  void settle(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
-  int64_t integer(const op::Param& param, Random& random);
   // Halves sizes until each tensor, and the product of all sizes, is small enough.
   void shrink(Assignment& assignment, const std::set<std::string>& pinned) const;
   Sizes all_sizes(Assignment& assignment, const std::set<std::string>& pinned) const;

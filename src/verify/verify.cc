@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifying the kernels of a runtime, running a canary's dump again, and sample calls: see yard/verify.h.
+// Implements yard/verify.h: kernels under test, replays of canary dumps, and sample calls.
 #include <fmt/format.h>
 #include <yard/verify.h>
 
@@ -29,8 +29,8 @@ Status check_names(const detail::Core& core, const dispatch::Snapshot& s, const 
   for (const auto& [name, op_record] : s.state->op_records)
     for (const auto& [id, k] : op_record->kernels) kernels.push_back(id);
   const auto known = [](const std::string& name, const std::vector<std::string>& names,
-                        const char* what) -> Status {
-    if (name.empty() || base::contains(names, name)) return {};
+                        const char* what) {
+    if (name.empty() || base::contains(names, name)) return Status();
     return Status(Code::kNotFound, fmt::format("there is no {} '{}'{}", what, name,
                                                base::did_you_mean(name, names)));
   };
@@ -38,7 +38,7 @@ Status check_names(const detail::Core& core, const dispatch::Snapshot& s, const 
   return known(o.backend, base::keys(s.state->backends), "backend");
 }
 
-// The kernels that the options name, op by op. `keep` is what those of `o.plugin` hold.
+// The kernels that the options name, by op. Those of the plugin that they name hold `keep`.
 Result<std::vector<OpUnderTest>> ops_under_test(const detail::Core& core,
                                                 const dispatch::Snapshot& s, const VerifyOptions& o,
                                                 const void* keep) {
@@ -65,7 +65,7 @@ Result<std::vector<OpUnderTest>> ops_under_test(const detail::Core& core,
   return to;
 }
 
-// Whether some kernel declares each option; weights need not be declared.
+// Fails unless some kernel declares each option. Weights need not be declared.
 Status check_options(const std::vector<OpUnderTest>& all, const VerifyOptions& o) {
   std::vector<std::string> names;
   for (const OpUnderTest& subject : all)
@@ -85,7 +85,7 @@ Status check_options(const std::vector<OpUnderTest>& all, const VerifyOptions& o
   return {};
 }
 
-// Verifies the functions that the options name; options that name an op or a kernel name no function.
+// Verifies the functions that the options name, none if the options name an op or a kernel.
 Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
                                                      const void* keep) {
   if (!o.op.empty() || !o.kernel.empty() || !o.calls.empty()) return std::vector<FunctionReport>();
@@ -108,12 +108,10 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
 template <class Rule>
 void add_unmet(const Config& config, const std::vector<Rule>& rules, const char* section,
                const std::vector<bool>& met, std::vector<std::string>& to) {
-  for (size_t i = 0; i < rules.size(); ++i) {
-    if (met[i]) continue;
-    const Rule& r = rules[i];
-    const std::string text = r.name.empty() ? "" : fmt::format("'{}', ", r.name);
-    to.push_back(fmt::format("{}{}[{}]{}", text, section, i, policy::place_text(config, r.at)));
-  }
+  for (size_t i = 0; i < rules.size(); ++i)
+    if (const Rule& r = rules[i]; !met[i])
+      to.push_back(fmt::format("{}{}[{}]{}", r.name.empty() ? "" : "'" + r.name + "', ", section, i,
+                               policy::place_text(config, r.at)));
 }
 
 Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
@@ -127,7 +125,6 @@ Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
 
   YARD_ASSIGN_OR_RETURN(const auto tried,
                         kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel));
-  // The kernel that the dump was compared with, or the reference kernel.
   const registry::Kernel* right = verification::reference_kernel(*op_record);
   if (!dump.mismatch.against.empty()) {
     YARD_ASSIGN_OR_RETURN(right, kernel_of(*op_record, dump.mismatch.against));
@@ -204,10 +201,11 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
                   "of that plugin and backend");
   VerifyReport report;
   report.functions = std::move(functions);
+  const auto add = [&](std::vector<KernelReport> more) {
+    std::ranges::move(more, std::back_inserter(report.kernels));
+  };
   if (!options.plugin.empty() && options.calls.empty()) {
-    for (const OpUnderTest& subject : all)
-      for (KernelReport& k : verification::run_smoke_test(subject, options))
-        report.kernels.push_back(std::move(k));
+    for (const OpUnderTest& subject : all) add(verification::run_smoke_test(subject, options));
     if (options.smoke_test_only || report.failed() > 0) return report;
     report.kernels.clear();
   }
@@ -218,7 +216,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     progress.failed = report.failed();
     VerifyReport of_op = verification::check_conformance(all[i], options, used, progress);
     report.cancelled = of_op.cancelled;
-    for (KernelReport& k : of_op.kernels) report.kernels.push_back(std::move(k));
+    add(std::move(of_op.kernels));
   }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) report.unused.push_back(options.expectations[i]);
