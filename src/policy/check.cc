@@ -35,34 +35,24 @@ namespace {
 constexpr const char* kHoldsLater = "it holds once there is one";
 constexpr const char* kNoFallback = "no call falls back to it";
 
-// "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
+// Suggests a similar name, or lists the known names if they are few.
 std::string advice(std::string_view word, const Names& known, const std::string& otherwise) {
   const bool few = !known.empty() && known.size() <= 12;
   return suggestion(word, known, few ? "expected " + base::one_of(known) : otherwise);
 }
 
-// The known name that was probably meant: a few letters differ. Names that differ in digits alone are two names.
+// The known name that was probably meant, because only a few letters differ. Names that differ only in digits are two
+// names, and a prefix such as `vendor.` that both have does not make them similar.
 std::string_view near_miss(std::string_view word, const Names& known) {
-  const auto without_digits = [](std::string text) {
-    std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
-    return text;
-  };
-  std::string_view found;
-  size_t best = SIZE_MAX;
-  for (const std::string& name : known) {
-    // Parts such as `vendor.` that both have do not make them similar.
-    std::string_view a = word, b = name;
-    for (size_t dot = a.find('.'); dot != a.npos && a.substr(0, dot + 1) == b.substr(0, dot + 1);
-         dot = a.find('.'))
-      a.remove_prefix(dot + 1), b.remove_prefix(dot + 1);
-    const size_t d = base::edit_distance(a, b);
-    if (d > 0 && without_digits(std::string(a)) == without_digits(std::string(b))) return {};
-    if (d == 0 || d >= best || d > std::max<size_t>(1, a.size() / 3) ||
-        a.substr(0, 1) != b.substr(0, 1))
-      continue;
-    best = d, found = name;
-  }
-  return found;
+  const std::string_view near = base::closest(word, known);
+  const auto same = std::ranges::mismatch(word, near).in1 - word.begin();
+  const size_t prefix = word.substr(0, static_cast<size_t>(same)).rfind('.') + 1;
+  std::string a(word.substr(prefix)), b(near.substr(prefix));
+  const bool similar = base::edit_distance(a, b) <= std::max<size_t>(1, a.size() / 3);
+  if (!similar || a[0] != b[0]) return {};
+  for (std::string* text : {&a, &b})
+    std::erase_if(*text, [](char c) { return c >= '0' && c <= '9'; });
+  return a != b ? near : std::string_view();
 }
 
 std::string field_advice(const std::string& key, const Names& fields) {
@@ -77,7 +67,7 @@ std::string field_advice(const std::string& key, const Names& fields) {
                                 base::is_bare_word(field) ? field.substr(0, 80) : "NAME"));
 }
 
-// What an unknown name is. kLater is a warning, or an error for a near miss.
+// What an unknown name is. kLater is a warning, or an error if the name is similar to a known one.
 enum class Unknown : uint8_t { kError, kLater, kFine };
 Unknown unless(bool optional, Unknown otherwise = Unknown::kError) {
   return optional ? Unknown::kFine : otherwise;
@@ -113,9 +103,9 @@ class Checker {
   }
 
  private:
-  // The Config as a runtime applies it to the ops that are known.
+  // Applies the Config to the known ops as a runtime does.
   void apply(const RulesByOp& rules) {
-    process_.file = std::make_shared<FileRules>(config_, rules);
+    process_.file = std::make_shared<FileRules>(with_sections(config_), rules);
     process_.in_force = process_.file->said, process_.mapped = known_.mapped;
     const auto& allows = process_.in_force.allow_kernels;
     if (allows && allows->empty()) return;  // the reader reports it
@@ -128,7 +118,7 @@ class Checker {
     }
   }
 
-  // ---- Numbers and words that were set in code: the reader has checked those of files ----
+  // ---- Numbers and words that were set in code. The reader has checked those in files ----
 
   template <class M>
   void check_set(const M& value, const Form& form, const Path& path) {
@@ -146,9 +136,8 @@ class Checker {
       const Names words(form.words.begin(), form.words.end());
       for (size_t i = 0; i < value.size() && !words.empty(); ++i)
         if (!base::contains(words, value[i]))
-          to_.error({place_of(config_, to_string(path)), {&path, {}, i}},
-                    fmt::format("found '{}'", value[i]),
-                    advice(value[i], words, "expected " + base::one_of(words)));
+          to_.error({{}, {&path, {}, i}}, fmt::format("found '{}'", value[i]),
+                    advice(value[i], words, ""));
     }
   }
   template <class T>
@@ -184,7 +173,7 @@ class Checker {
       to_.warn(at, std::move(found) + " yet", later);
   }
 
-  // Returns false, after adding a problem, if there is no such op. `later` says what follows until there is one.
+  // Returns false, after adding a problem, if no op has the name. `later` says what that means for now.
   bool check_op(const std::string& op, Unknown unknown, const Where& at, const char* later = "") {
     if (!matching(op).empty()) return true;
     if (has_wildcard(op))
@@ -195,7 +184,7 @@ class Checker {
     return false;
   }
 
-  // Warns if a statement about the ops of a pattern means kernels that it has, and none of them may run.
+  // Warns if the ops of a pattern have kernels that a statement means, and none of them may run.
   void check_runs(const std::string& ops, const std::function<bool(const KernelFacts&)>& means,
                   const std::string& text, const Where& at, const char* barred) {
     std::string why;
@@ -208,8 +197,8 @@ class Checker {
     if (!why.empty()) to_.warn(at, fmt::format("{} is excluded by {}", text, why), barred);
   }
 
-  // Checks that one of the ops has such a kernel, and warns with `barred`, unless it is null, if it may not run. If `ops`
-  // is empty, any op may have it.
+  // Checks that one of the ops, or any op if `ops` is empty, has such a kernel. Unless `barred` is null, warns with it if the
+  // kernel may not run.
   void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
                     const Where& at, const char* later = "", const char* barred = nullptr) {
     const bool any = ops.empty();
@@ -250,21 +239,20 @@ class Checker {
       check_kernel(op, ref.id, unknown, {ref.at, path}, "calls fail until there is one", barred);
   }
 
-  // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, const Where& at) {
     if (!base::contains(known_.vendors, name))
       to_.warn(at, fmt::format("no kernel has the vendor '{}'", name),
                suggestion(name, known_.vendors));
   }
 
-  // `mode` is part of process_.
+  // `mode` must be part of the Config of process_.
   void check_mode(const std::string& mode, const Where& at) {
     Names modes = mode_names(nullptr);
     modes.insert(modes.end(), known_.modes.begin(), known_.modes.end());
     if (!base::contains(modes, mode))
       to_.error(at, fmt::format("no mode is called '{}'", mode),
                 advice(mode, modes, "expected a mode"));
-    // Calls of ops that are not mapped have no kernel in mode static. Usually some ops are not mapped.
+    // Usually some ops are not mapped in mode static, so this warns only if none is.
     bool unmapped = false;
     for (const OpUnderConfig& op : applied_) {
       if (mode_of(process_.file->config, op.name) != &mode) continue;
@@ -280,21 +268,21 @@ class Checker {
 
   // Denies, allows and locks may name what is not registered yet; chains and static maps may not.
   void check_sections() {
-    const Config& c = config_;
+    const Config& c = process_.file->config;
     const auto section = [](const char* name) { return Path{&kTop, name}; };
     const Path rules = section("dispatch_rules"), locks = section("kernel_locks"),
                chains = section("fallback_chains"), map = section("static_kernel_map"),
                scores = section("score"), canaries = section("canary"),
-               modes = section("settings.modes");
+               modes = section("settings.modes"), labels = section("rollout.labels");
     check_list("", c.defaults.fallback_policy, Unknown::kError, section("defaults.fallback_policy"),
                kNoFallback);
     for (size_t i = 0; i < c.dispatch_rules.size(); ++i)
       check_rule(c.dispatch_rules[i], report_.rules[i], {&rules, {}, i});
-    const KernelSections kernels = kernel_sections(c);
-    for (const auto& [op, ref] : kernels.locks)
+    for (const auto& [op, ref] : c.kernel_locks)
       check_of_op({&locks, op}, op, ref, Unknown::kLater, "calls would have no kernel");
-    check_list("", kernels.denies, Unknown::kLater, section("kernel_denies"));
-    if (kernels.allows) check_list("", *kernels.allows, Unknown::kLater, section("kernel_allows"));
+    check_list("", c.kernel_denies, Unknown::kLater, section("kernel_denies"));
+    if (c.kernel_allows)
+      check_list("", *c.kernel_allows, Unknown::kLater, section("kernel_allows"));
     for (const auto& [op, chain] : c.fallback_chains) {
       const Path of_op{&chains, op};
       for (size_t i = 0; i < chain.size(); ++i)
@@ -307,13 +295,11 @@ class Checker {
       check_rule(c.score[i], report_.scores[i], {&scores, {}, i});
     check_functions();
     for (size_t i = 0; i < c.canary.size(); ++i) check_canary(c.canary[i], {&canaries, {}, i});
-    if (const auto& mode = process_.file->config.settings.mode)
-      check_mode(*mode, to_.where(section("settings.mode")));
-    for (const auto& [op, mode] : process_.file->config.settings.modes) {
+    if (const auto& mode = c.settings.mode) check_mode(*mode, to_.where(section("settings.mode")));
+    for (const auto& [op, mode] : c.settings.modes) {
       check_op(op, Unknown::kError, to_.where_entry(modes, op));
       check_mode(mode, to_.where_entry(modes, op));
     }
-    const Path labels = section("rollout.labels");
     if (c.rollout)
       for (const auto& [name, value] : c.rollout->labels)
         check_label(name, {c.rollout->at, {&labels, name}});
@@ -371,10 +357,10 @@ class Checker {
     const Path functions{&kTop, "functions"};
     for (const auto& [key, rule] : config_.functions) {
       const Where at{rule.at, {&functions, key}};
-      // Where none are declared at all, as in the command, nothing can be concluded.
       const auto matches = [&key = key](const std::string& name) {
         return glob_matches(key, name);
       };
+      // The command declares no functions.
       if (!names.empty() && std::ranges::none_of(names, matches))
         to_.warn(at, fmt::format("no function matches '{}' now", key), suggestion(key, names));
       Names listed = rule.backends.value_or(Names());
@@ -389,7 +375,7 @@ class Checker {
 
   void check_canary(const CanaryRule& r, const Path& path) {
     if (r.op.empty()) {
-      // In files the reader has reported it.
+      // The reader has reported it in files.
       if (r.at.line == 0) to_.error({r.at, {&path, "op"}}, "missing", "expected the name of an op");
       return;
     }
@@ -419,8 +405,8 @@ class Checker {
                "expected another kernel");
   }
 
-  // A rule file must not choose any file of the system to be written. `inside` is the folder that a path leads to. What the
-  // program states itself has no line.
+  // A rule file must not choose where the process writes, but the program may: its values have no line. `inside` is the
+  // folder that is written to.
   void check_output(const std::string& path, const std::filesystem::path& inside,
                     const Where& where) {
     namespace fs = std::filesystem;
@@ -428,7 +414,7 @@ class Checker {
     const Names& files = config_.sources.files;
     fs::path folder = known_.output_directory;
     if (folder.empty() && !files.empty()) folder = fs::absolute(files[0]).parent_path();
-    std::error_code error;  // links to folders are followed
+    std::error_code error;
     const fs::path top = fs::weakly_canonical(fs::absolute(folder), error);
     const fs::path at = fs::weakly_canonical(fs::absolute(inside), error);
     if (error || std::ranges::mismatch(top, at).in1 != top.end())
@@ -456,12 +442,12 @@ class Checker {
 
   // ---- Rules ----
 
-  // What only excludes kernels holds once there is such an op.
+  // A rule that only excludes kernels may name an op that is registered later.
   template <class Rule>
   static Unknown unknown_op(const Rule& r) {
     return unless(r.optional, r.kernel.empty() ? Unknown::kLater : Unknown::kError);
   }
-  // The rule's op, or the known one that was probably meant. The rest of the rule is checked against that.
+  // The rule's op. If it is unknown, the known op that was probably meant, for checking the rest of the rule.
   template <class Rule>
   std::string meant_op(const Rule& r) {
     const bool unknown = unknown_op(r) == Unknown::kError && !r.operation.empty() &&
@@ -474,7 +460,7 @@ class Checker {
   void check_rule(const Rule& r, const std::vector<ConditionReport>& conditions, const Path& path) {
     bool acts = !r.kernel.empty();
     if constexpr (std::is_same_v<Rule, DispatchRule>) acts |= !r.deny.empty() || r.allow;
-    // In files the reader has reported it.
+    // The reader has reported it in files.
     if (r.operation.empty() || !acts) {
       if (r.at.line == 0) to_.error({r.at, path}, "an op or a kernel is missing", "expected both");
       return;
@@ -495,17 +481,15 @@ class Checker {
       return;
     if (!r.kernel.empty()) check_kernel(op, r.kernel, unknown, {r.kernel_at, {&path, "kernel"}});
     if constexpr (std::is_same_v<Rule, DispatchRule>) {
-      if (op == r.operation) {
-        check_list(op, r.deny, unless(r.optional, Unknown::kLater), {&path, "deny"});
-        if (r.allow)
-          check_list(op, *r.allow, unless(r.optional, Unknown::kLater), {&path, "allow"});
-      }
+      const Unknown listed = unless(r.optional, Unknown::kLater);
+      check_list(op, r.deny, listed, {&path, "deny"});
+      if (r.allow) check_list(op, *r.allow, listed, {&path, "allow"});
     }
     check_conditions(op, r.conditions, conditions, keys);
   }
 
-  // A condition must fit every op that has all fields of the rule. If no op has one of the fields, the other conditions
-  // must fit the ops that have theirs. Fields of announced ops are not known.
+  // A condition must fit every op that has all fields of the rule. If no op has one of the fields, each of the other
+  // conditions must fit the ops that have its field. Fields of announced ops are not known.
   void check_conditions(const std::string& ops, const std::vector<Condition>& conditions,
                         const std::vector<ConditionReport>& reports, const Path& path) {
     const bool announced = std::ranges::any_of(
@@ -524,14 +508,14 @@ class Checker {
   }
 
   void unknown_field(const std::string& ops, const std::string& key, const Where& at) {
-    const auto [it, is_new] = fields_.try_emplace(ops);
-    for (const std::string& op : is_new ? matching(ops) : Names())
+    std::set<std::string> fields;
+    for (const std::string& op : matching(ops))
       for (std::string& name : OpFields(*known_.ops.at(op).program).names())
-        it->second.insert(std::move(name));
+        fields.insert(std::move(name));
     to_.error(at,
               has_wildcard(ops) ? "no op that matches '" + ops + "' has this field"
                                 : "calls of " + ops + " have no such field",
-              field_advice(key, {it->second.begin(), it->second.end()}));
+              field_advice(key, {fields.begin(), fields.end()}));
   }
 
   const Config& config_;
@@ -539,7 +523,6 @@ class Checker {
   const Names ops_;
   Names labels_{std::begin(kPlainLabels), std::end(kPlainLabels)};
   std::unordered_map<std::string, Names> matching_;
-  std::map<std::string, std::set<std::string>> fields_;  // names, by pattern of ops
   RuleReport report_;
   ProcessPolicy process_;
   OpsUnderConfig applied_;

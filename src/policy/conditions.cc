@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluating conditions, and checking them against the type of their field when they are compiled.
+// Evaluates conditions, and checks them against the type of their field when they are compiled.
 #include "policy/conditions.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ bool Test::holds(const AxisValue& v) const {
   if (kind == Kind::kOneOf) return lists(v.i);
   if (kind == Kind::kDeviceOneOf) return lists(v.i) || lists(v.i & ~int64_t{0xffff});
   if (of != FieldType::kDevice && of != FieldType::kPlatform) return holds_for(v.s);
-  // A device as Axis::read() has it.
+  // Axis::read() encodes the device in this way.
   const std::string type = to_string(Device{static_cast<int32_t>(v.i >> 16), 0});
   return holds_for(type) ||
          (of == FieldType::kDevice && holds_for(fmt::format("{}:{}", type, (v.i & 0xffff) - 1)));
@@ -118,7 +118,7 @@ namespace {
 
 bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
 
-// The values of a field with a closed list of them, by name. Dtypes also have the names of numpy and torch.
+// The names of the values of a field with a closed list of values. Dtypes also have the names of numpy and torch.
 std::vector<std::pair<std::string, int64_t>> named_values(const OpField& field) {
   std::vector<std::pair<std::string, int64_t>> to;
   for (const std::string& word : field.words) to.emplace_back(word, to.size());
@@ -149,7 +149,7 @@ class TestMaker {
         c_(c),
         wrong_(wrong) {}
 
-  // False and the reason in `wrong` if the condition is invalid.
+  // Returns false and sets `wrong` if the condition is invalid.
   bool make() {
     if (!has_operator(field_.type, op_)) return no_operator();
     const bool many =
@@ -199,7 +199,6 @@ class TestMaker {
     return bad("found " + shown(v.text, v.quoted), type_text(field_) + hint);
   }
 
-  // Whole numbers, or others as ordered() has them.
   bool numbers() {
     const bool whole = field_.type == FieldType::kWhole;
     for (const ConfigValue& v : c_.values) {
@@ -210,13 +209,13 @@ class TestMaker {
       test.integers.push_back(whole ? *n : ordered(*x));
     }
     const bool above = op_ == Operator::kGt || op_ == Operator::kGe;
-    if (!above && op_ != Operator::kLt && op_ != Operator::kLe) return true;  // one of them
-    // The limit is the least that is above. No threshold holds for NaN, which comes after all numbers.
+    if (!above && op_ != Operator::kLt && op_ != Operator::kLe) return true;
+    // The limit is the least value above the threshold. No threshold holds for NaN, which comes after all numbers.
     const bool next = op_ == Operator::kGt || op_ == Operator::kLe;
     const int64_t a = test.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
     test.integers.clear();
     negated = whole && !above;
-    if (next && a == INT64_MAX) return true;  // one of none: never
+    if (next && a == INT64_MAX) return true;  // no value passes
     const int64_t limit = next ? a + 1 : a;
     set(whole   ? op::IntegerTest::at_least(limit)
         : above ? op::IntegerTest::range(limit, most)
@@ -232,16 +231,12 @@ class TestMaker {
       seen[*on] = true;
     }
     if (!seen[1]) negated = !negated;
-    // The first layout is "contiguous", while 1 is any other switch that is on.
-    if (field_.axis.kind == Axis::Kind::kLayout)
-      test.integers = {0};
-    else
-      test.integers = {1};
-    if (seen[0] && seen[1]) test.integers = {0, 1, 2};  // all
+    const bool layout = field_.axis.kind == Axis::Kind::kLayout;  // 0 is "contiguous"
+    test.integers = {layout ? 0 : 1};
+    if (seen[0] && seen[1]) test.integers = {0, 1, 2};
     return true;
   }
 
-  // The values of which one of the texts is a name, or matches one.
   bool closed() {
     const auto named = named_values(field_);
     std::vector<int64_t> values;

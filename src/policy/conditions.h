@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled conditions of an op's rules.
 //
-// A condition becomes a test of one field of the call, or the opposite of a test. Equal tests are stored once and
-// evaluated once per call. Axes list the fields that tests read. Calls of the same class on every axis fulfil the same
+// A condition becomes a test of one field of the call, or the opposite of a test. Equal tests are stored once and evaluated
+// once per call. Axes list the fields that tests read. Calls that are in the same class on every axis pass the same
 // conditions, so a cache key needs only the classes (fold()), however many rules there are.
 #pragma once
 
@@ -24,12 +24,12 @@ struct Test {
     kDeviceOneOf,  // one of the integers: type << 16 | (index + 1, or 0 for any)
   };
   Kind kind = Kind::kOneOf;
-  FieldType of = FieldType::kWhole;  // of kGlob and kRegex: kDevice, kPlatform or text
+  FieldType of = FieldType::kWhole;  // kGlob and kRegex: kDevice, kPlatform or text
   uint16_t axis = 0;
   op::IntegerTest integer = {};
   std::vector<int64_t> integers = {};  // ascending
   std::vector<std::string> texts = {};
-  std::vector<Regex> regexes = {};  // as the texts have them
+  std::vector<Regex> regexes = {};  // compiled from the texts
 
   bool is_pattern() const noexcept { return kind == Kind::kGlob || kind == Kind::kRegex; }
   bool holds(const AxisValue& v) const;
@@ -38,13 +38,13 @@ struct Test {
   bool operator<(const Test& o) const;
 };
 
-// Conditions that must all hold. Each literal is 2 * test, or 2 * test + 1 for its opposite. The literal that the fewest
+// Conditions that must all hold. A literal is 2 * test, or 2 * test + 1 for its opposite. The literal that the fewest
 // conjunctions have is stored again before the first, because most conjunctions that do not hold fail there.
 struct Conjunction {
   uint32_t first = 0, count = 0;
 };
 
-// Immutable; threads may use one at once. Borrows nothing.
+// Immutable. Borrows nothing.
 class Conditions {
  public:
   std::span<const Axis> axes() const noexcept { return axes_; }
@@ -52,13 +52,11 @@ class Conditions {
   std::span<const uint32_t> literals(Conjunction c) const {
     return std::span(literals_).subspan(c.first, c.count);
   }
-  uint32_t rarest(Conjunction c) const { return literals_[c.first - 1]; }
-  // If so, a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_labels() const noexcept { return reads_labels_; }
 
   void read(const CallView& call, std::vector<AxisValue>& values) const;
-  // Sets one byte of `truth` per literal, and one for conjunctions without conditions. Reuse both lists to save allocations.
+  // Sets one byte of `truth` for each literal, and one for conjunctions without conditions.
   void evaluate(const std::vector<AxisValue>& values, std::vector<uint8_t>& truth) const;
   bool hold(Conjunction c, const std::vector<uint8_t>& truth) const noexcept {
     for (uint32_t i = c.first - 1; i < c.first + c.count; ++i)
@@ -67,12 +65,12 @@ class Conditions {
   }
 
   uint32_t key_words() const noexcept { return key_words_; }
-  // Calls with equal words, device and flags fulfil the same conditions.
+  // Calls with equal words, device and flags pass the same conditions.
   void fold(const CallView& call, uint64_t* words) const;
 
  private:
   friend class ConditionCompiler;
-  // Tests of one axis that one binary search answers: all are `>= n`, all are `== n`, or all compare with one text.
+  // Tests of one axis that a binary search answers, because all are `>= n`, all are `== n`, or all compare with one text.
   struct Run {
     uint16_t axis = 0;
     bool at_least = false;
@@ -82,14 +80,14 @@ class Conditions {
 
   std::vector<uint32_t> literals_;
   std::vector<Axis> axes_;
-  std::vector<Test> tests_;  // those of runs_ come first
+  std::vector<Test> tests_;  // the tests of runs_ come first
   std::vector<Run> runs_;
   uint32_t in_runs_ = 0;  // tests
   uint32_t key_words_ = 0;
   bool reads_scalars_ = false, reads_labels_ = false;
 };
 
-// An invalid condition: what was found and what was expected.
+// An invalid condition.
 struct Wrong {
   std::string found, right;
 };
@@ -98,10 +96,10 @@ class ConditionCompiler {
  public:
   explicit ConditionCompiler(Conditions& to) : to_(to) { to_.literals_.push_back(0); }
 
-  // Adds a condition to the next conjunction. Returns false and sets `wrong` if it is invalid.
+  // Adds a condition to the current conjunction. Returns false and sets `wrong` if it is invalid.
   bool add(const OpField& field, Operator op, const Condition& condition, Wrong& wrong);
+  // Ends the current conjunction, or drops its conditions.
   Conjunction end();
-  // Drops the conditions of the next conjunction.
   void drop() { to_.literals_.resize(begin_); }
   // Call this after the last conjunction.
   void finish();
@@ -113,7 +111,7 @@ class ConditionCompiler {
   Conditions& to_;
   size_t begin_ = 1;
   std::vector<Conjunction> all_;
-  std::map<Test, uint32_t> tests_;  // and their literals
+  std::map<Test, uint32_t> tests_;  // and their order of insertion
 };
 
 }  // namespace yard::policy

@@ -27,7 +27,7 @@ static constexpr size_t kMostProblems = 200;
 void add_problems(ConfigReading& reading, std::vector<ConfigProblem> more) {
   std::vector<ConfigProblem>& all = reading.problems;
   std::ranges::move(more, std::back_inserter(all));
-  // Warnings are cut before errors, so that what is cut decides nothing.
+  // Errors come first, so that cutting the list never hides that there is one.
   std::ranges::stable_sort(all, {}, &ConfigProblem::severity);
   const bool cut = all.size() > kMostProblems;
   if (cut) all.resize(kMostProblems);
@@ -55,7 +55,7 @@ void FileProblems::add(base::YamlMark mark, std::string path, std::string found,
 
 void FileProblems::add_shown(base::YamlMark mark, std::string path, std::string found,
                              std::string right) {
-  // More would be cut anyway.
+  // add_problems() would cut more.
   if (to.size() <= kMostProblems)
     to.push_back({Severity::kError, name, mark.line, mark.column, std::move(path), std::move(found),
                   std::move(right)});
@@ -160,7 +160,7 @@ Result<std::string> open_file(const std::string& path) {
   base::File file;
   std::string untrusted;
   int tries = 0;
-  do {  // a file that is replaced meanwhile is opened again
+  do {  // try again if the file is replaced meanwhile
     struct stat info {};
     file = base::File(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (!file || ::fstat(file.fd(), &info) != 0) return bad("cannot be opened: " + why());
@@ -182,19 +182,18 @@ ConfigPlace place_of(const Config& config, const std::string& path, const std::s
   return it == config.sources.places.end() ? ConfigPlace() : it->second;
 }
 
-KernelSections kernel_sections(const Config& config) {
+Config with_sections(Config c) {
   const auto refs = [](const Names& ids) {
     std::vector<KernelRef> to;
     for (const std::string& id : ids) to.push_back({id, false, {}});
     return to;
   };
-  const Policy& p = config.policy;
-  KernelSections to{config.kernel_locks, refs(p.deny_kernels), config.kernel_allows};
-  for (const auto& [op, id] : p.locks) to.locks.try_emplace(op, KernelRef{id, false, {}});
-  std::vector<KernelRef> denies = config.kernel_denies;
-  merge_value(to.denies, denies);
-  if (p.allow_kernels && !to.allows) to.allows = refs(*p.allow_kernels);
-  return to;
+  for (const auto& [op, id] : c.policy.locks)
+    c.kernel_locks.try_emplace(op, KernelRef{id, false, {}});
+  std::vector<KernelRef> in_file = std::exchange(c.kernel_denies, refs(c.policy.deny_kernels));
+  merge_value(c.kernel_denies, in_file);
+  if (c.policy.allow_kernels && !c.kernel_allows) c.kernel_allows = refs(*c.policy.allow_kernels);
+  return c;
 }
 
 ConfigReading read_config_from(const std::string& path, const Opener& open) {
@@ -217,7 +216,7 @@ bool ConfigReading::ok() const noexcept {
 
 const char* to_string(Severity s) noexcept { return s == Severity::kError ? "error" : "warning"; }
 
-// "found X" and "expected Y; HINT" become "expected Y, got X; HINT"; other problems are printed as they are.
+// Turns "found X" and "expected Y; HINT" into "expected Y, got X; HINT".
 static std::string sentence(std::string_view found, std::string_view right) {
   constexpr std::string_view kFound = "found ";
   if (!found.starts_with(kFound) || !right.starts_with("expected "))
@@ -228,7 +227,7 @@ static std::string sentence(std::string_view found, std::string_view right) {
 }
 
 std::string to_string(const ConfigProblem& p) {
-  // A name with line breaks must not break the line.
+  // Escapes line breaks in the name.
   std::string text = base::excerpt(p.file, 400);
   if (text.size() == p.file.size() + 2) text = p.file;
   if (p.line > 0) text += fmt::format(":{}:{}", p.line, p.column);
@@ -263,11 +262,11 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
 }
 
 Policy policy_of(const Config& config) {
-  const policy::KernelSections sections = policy::kernel_sections(config);
   Policy p = config.policy;
-  for (const auto& [op, kernel] : sections.locks) p.locks[op] = kernel.id;
-  p.deny_kernels = policy::ids(sections.denies);
-  if (sections.allows) p.allow_kernels = policy::ids(*sections.allows);
+  for (const auto& [op, kernel] : config.kernel_locks) p.locks[op] = kernel.id;
+  for (const KernelRef& kernel : config.kernel_denies)
+    if (!base::contains(p.deny_kernels, kernel.id)) p.deny_kernels.push_back(kernel.id);
+  if (config.kernel_allows) p.allow_kernels = policy::ids(*config.kernel_allows);
   return p;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files and the files they include, from any store of texts.
+// Reading rule files and the files that they include.
 #pragma once
 
 #include <yard/config.h>
@@ -8,29 +8,24 @@
 
 namespace yard::policy {
 
-// Returns the text of a file, or why there is none ("cannot be opened: ..."). kInvalidArgument means that others can write
-// the file.
+// Returns the text of a file, or why it cannot be read ("cannot be opened: ..."). kInvalidArgument means that others can
+// write the file.
 using Opener = std::function<Result<std::string>(const std::string& path)>;
 
 // Opens regular files of at most 4 MiB that only root and this user can write. Never waits for a pipe.
 Result<std::string> open_file(const std::string& path);
 
-// yard::read_config() and yard::parse_config() over another store of files.
+// Like yard::read_config() and yard::parse_config(), but `open` reads the files.
 ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
 
-// The sections kernel_locks, kernel_denies and kernel_allows with what code has set in Config::policy instead.
-struct KernelSections {
-  Config::KernelMap locks;
-  std::vector<KernelRef> denies;
-  std::optional<std::vector<KernelRef>> allows;
-};
-KernelSections kernel_sections(const Config& config);
+// Adds the locks, denies and allows that code has set in Config::policy to kernel_locks, kernel_denies and kernel_allows.
+Config with_sections(Config config);
 
 // Adds problems to those of a reading and sorts all by place. At most 200 are kept, errors before warnings.
 void add_problems(ConfigReading& reading, std::vector<ConfigProblem> more);
 
-// Looks up the place of a value in Config::sources, by its path and by its name in a list or map.
+// The place of a value in Config::sources by its path, or of a name in the list or map at that path.
 ConfigPlace place_of(const Config& config, const std::string& path, const std::string& name = {});
 
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
@@ -41,7 +36,7 @@ struct FileProblems {
   std::string name;
   uint32_t file;  // index into Config::sources.files
   std::vector<ConfigProblem>& to;
-  // An included file may be any file, also one with secrets. Of these, problems show only keys of rule files.
+  // An included file may be any file and contain secrets. Its problems show only keys of rule files.
   bool included;
 
   void add(base::YamlMark mark, std::string path, std::string found, std::string right);
@@ -54,7 +49,7 @@ struct Include {
   std::string path;  // "include[1]"
 };
 
-// Finds all problems at once. The main file must state the version. Includes are collected, not read.
+// The main file must state the version. Includes are collected, not read.
 Config read_tree(const base::YamlNode& root, bool main, FileProblems& problems,
                  std::vector<Include>& includes);
 

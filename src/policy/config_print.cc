@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a Config to a YAML tree, which is printed or compared with another; JSON Schema of a rule file.
+// Turns a Config into a YAML tree, which is printed or compared with another one. Also makes the JSON Schema of rule files.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yard/config.h>
@@ -80,31 +80,25 @@ YamlNode tree_of_rows(const T& from) {
   const T usual{};
   YamlNode n = node(NodeKind::kMap);
   policy::visit_rows(policy::kFields<T>, [&](const auto& row) {
-    // A struct that has its defaults is left out.
-    const auto put_row = [&](YamlNode value) {
-      if (!row.form.is(shape::kMap) || !value.entries.empty()) put(n, row.name, std::move(value));
-    };
     if constexpr (requires { row.member; }) {
       const auto& value = from.*row.member;
       const bool printed = row.required || row.always || value != usual.*row.member;
-      if (printed && row.section == nullptr) put_row(tree(value, row.form));
+      if (!printed || row.section != nullptr) return;
+      YamlNode of_value = tree(value, row.form);
+      // A struct may differ only in what is printed elsewhere.
+      if (!row.form.is(shape::kMap) || !of_value.entries.empty())
+        put(n, row.name, std::move(of_value));
     } else if (row.form.is(shape::kVersion)) {
-      put_row(scalar(policy::kConfigVersion, true));
+      put(n, row.name, scalar(policy::kConfigVersion, true));
     }
   });
-  // A file must have one of the two.
+  // The reader expects one of the two.
   if constexpr (std::is_same_v<T, ScoreRule>)
     if (from.add == 0 && from.multiply == 1) put(n, "add", tree(from.add, {}));
   return n;
 }
 
-YamlNode tree_of(Config c) {
-  policy::KernelSections sections = policy::kernel_sections(c);
-  c.kernel_locks = std::move(sections.locks);
-  c.kernel_denies = std::move(sections.denies);
-  c.kernel_allows = std::move(sections.allows);
-  return tree(c, {});
-}
+YamlNode tree_of(const Config& config) { return tree(policy::with_sections(config), {}); }
 
 std::string flow(const YamlNode& n) {
   std::string text;
@@ -122,7 +116,7 @@ std::string flow(const YamlNode& n) {
   return text;
 }
 
-// A map that is not {kernel: ID, optional: true}.
+// Whether the node is a map other than {kernel: ID, optional: true}.
 bool is_struct(const YamlNode& n) {
   return n.kind == NodeKind::kMap &&
          !(n.entries.size() == 2 && n.entries[0].key == "kernel" && n.entries[1].key == "optional");
@@ -159,7 +153,7 @@ class Differ {
       if (is_rules(*a) || is_rules(*b)) return compare_rules(path, *a, *b);
       if (flow(*a) == flow(*b)) return;
     }
-    // A map that was added or removed is reported entry by entry.
+    // A whole section that was added or removed is reported entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
     if (only != nullptr && path.find('[') == std::string::npos &&
         (is_struct(*only) || is_rules(*only))) {
@@ -177,8 +171,8 @@ class Differ {
       if (a.find(e.key) == nullptr) compare(policy::child_path(path, e.key), nullptr, &e.value);
   }
 
-  // Lists of equal length are compared item by item. Otherwise an item is either in both lists, in the
-  // same order, or it was added or removed.
+  // Lists of equal length are compared item by item. In other lists, items that are not in both of them, in the same
+  // order, were added or removed.
   void compare_rules(const std::string& path, const YamlNode& a, const YamlNode& b) {
     const auto at = [&](size_t i) { return fmt::format("{}[{}]", path, i); };
     if (a.items.size() == b.items.size()) {
@@ -226,7 +220,7 @@ namespace {
 
 std::string object_of(policy::Keys keys);
 
-// What a value must be, without the braces. `inner` has the keys of the maps that it consists of.
+// The schema of a value, without the braces. `inner` has the keys of maps in it.
 std::string body(const Form& form, policy::Keys inner) {
   const policy::Shape& shape = *form.shape;
   if (shape.key != nullptr)
@@ -279,7 +273,7 @@ std::string object_of(policy::Keys keys) {
       base::json_strings(required), fmt::join(properties, ",\n"));
 }
 
-// Any field of any op with any operator; editors are offered those of all ops.
+// Allows any field with any operator. Editors offer the fields that many ops have.
 std::string schema_of_conditions() {
   std::vector<std::string> offered, suffixes;
   const auto offer = [&](const char* name) {

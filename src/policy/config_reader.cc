@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rule file, from its YAML tree to a Config.
+// Turns the YAML tree of one rule file into a Config.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,9 +63,6 @@ class TreeReader {
     problems_.add(e.key_at, shown(at.path), "found " + policy::shown(e.key, false),
                   std::string("expected ") + expected);
   }
-  void duplicate(At at, const std::string& what) {
-    problems_.add(at.node.at, shown(at.path), "duplicate " + what, "expected each once");
-  }
 
   void unknown_key(At at, const YamlEntry& e, Keys keys) {
     const Names names = names_of(keys);
@@ -73,10 +70,6 @@ class TreeReader {
     for (const Key* key : keys)
       if (key->section != nullptr && e.key == key->name)
         right = std::string("expected ") + key->section;
-    // Older files call a rollout a canary.
-    if (keys.data() == kKeys<CanaryRule>.data())
-      for (const Key* key : kKeys<RolloutRule>)
-        if (e.key == key->name) right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", e.key);
     problems_.add(e.key_at, shown(at.path), "unknown key", std::move(right));
   }
 
@@ -90,7 +83,7 @@ class TreeReader {
       f(At{e.value, path}, e);
     }
   }
-  // Calls f(At) for the items of a list, or for a value that stands alone.
+  // Calls f(At) for each item of a list, or for a value that is not a list.
   template <class F>
   void each_item(At at, const Form& form, F f, const Names& keys = {}) {
     if (at.node.kind != YamlNode::Kind::kList) return f(at);
@@ -109,7 +102,7 @@ class TreeReader {
       });
     });
   }
-  // Calls read_value(key, value) for entries that have one.
+  // Calls read_value(key, value) for each entry with a known key and a value.
   void read_keys(Keys keys, At at, const Form& form,
                  const std::function<void(const Key&, At)>& read_value) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(keys));
@@ -140,7 +133,7 @@ class TreeReader {
     if constexpr (!requires { to.at; }) remember_places(at, row.form);
     read(to.*row.member, row.form, at);
   }
-  // The version and included files have no member.
+  // Reads the version and the included files, which have no member.
   void read_row(Config&, const Key& row, At at) {
     if (row.form.is(shape::kVersion)) {
       std::string text;
@@ -154,7 +147,7 @@ class TreeReader {
     });
   }
 
-  // Keeps the places of values that have no member for it: names in lists, entries of maps, single values.
+  // Keeps the places of names in lists, entries of maps and single values, which have no member for their place.
   void remember_places(At at, const Form& form) {
     const auto add = [&](const std::string& name, YamlMark mark) {
       to_.sources.places.emplace(to_string(at.path, true) + "/" + name, place(mark));
@@ -165,10 +158,10 @@ class TreeReader {
       if (item.kind == YamlNode::Kind::kScalar) add(item.text, item.at);
     if (at.node.kind != YamlNode::Kind::kScalar) return;
     add("", at.node.at);
-    if (form.shape->many) add(at.node.text, at.node.at);  // a list of one
+    if (form.shape->many) add(at.node.text, at.node.at);  // it stands for a list
   }
 
-  // ---- Values: each function returns false if it has added a problem instead of reading the value ----
+  // ---- Values: these functions return false if they have added a problem instead of reading the value ----
 
   bool is_scalar(At at, const Form& form) {
     const std::string& text = at.node.text;
@@ -202,12 +195,23 @@ class TreeReader {
     return s.ok();
   }
 
-  bool read(Names& to, const Form& form, At at) {
+  // A list of names or kernels.
+  template <class V>
+  requires(!HasFields<V>) bool read(std::vector<V>& to, const Form& form, At at) {
+    const auto name = [](const auto& value) -> const std::string& {
+      if constexpr (std::is_same_v<V, KernelRef>)
+        return value.id;
+      else
+        return value;
+    };
     each_item(at, form, [&](At item) {
-      std::string name;
-      if (!read(name, form, item)) return;
-      if (base::contains(to, name)) return duplicate(item, shown_node(item.node));
-      to.push_back(std::move(name));
+      V value;
+      if (!read(value, form, item)) return;
+      for (const V& other : to)
+        if (name(other) == name(value))
+          return problems_.add(item.node.at, shown(item.path), "duplicate " + name(value),
+                               "expected each once");
+      to.push_back(std::move(value));
     });
     return true;
   }
@@ -222,17 +226,6 @@ class TreeReader {
     const Path path{&at.path, "kernel", 0, at.path.known};
     return !to.id.empty() &&
            (fits(to.id, *form.shape) || wrong(At{*at.node.find("kernel"), path}, form));
-  }
-
-  bool read(std::vector<KernelRef>& to, const Form& form, At at) {
-    each_item(at, form, [&](At item) {
-      KernelRef ref;
-      if (!read(ref, form, item)) return;
-      for (const KernelRef& other : to)
-        if (other.id == ref.id) return duplicate(item, ref.id);
-      to.push_back(std::move(ref));
-    });
-    return true;
   }
 
   template <IsMap M>
@@ -258,12 +251,12 @@ class TreeReader {
       if (c.list && value.node.items.empty()) return wrong(value, kExpected, "an empty list");
       bool good = true;
       each_item(value, form, [&](At item) {
-        // Empty text may be what a label is compared with.
+        // A label may be compared with an empty text.
         if (item.node.kind != YamlNode::Kind::kScalar || item.node.text.size() > kMostText) {
           good = false;
           return wrong(item, kExpected, shown_node(item.node));
         }
-        // Quotes matter only where the text could be something else.
+        // Quotes matter only where the text could be a number or a switch.
         const std::string& text = item.node.text;
         const bool other = base::yaml_number(text).has_value() || read_switch(text).ok();
         c.values.push_back({text, item.node.quoted && other});
@@ -278,23 +271,20 @@ class TreeReader {
     if constexpr (requires { to.at; }) to.at = place(at.node.at);
     read_rows(to, at, form);
     if (at.node.kind != YamlNode::Kind::kMap) return true;
-    const auto lacks = [&](std::initializer_list<const char*> keys) {
-      return std::ranges::none_of(keys,
-                                  [&](const char* key) { return at.node.find(key) != nullptr; });
-    };
+    const auto lacks = [&](const char* key) { return at.node.find(key) == nullptr; };
     if constexpr (std::is_same_v<T, CanaryRule::Tolerance>)
       if (at.node.entries.empty()) wrong(at, wanted(form, names_of(kKeys<T>)), "an empty map");
     if constexpr (std::is_same_v<T, ScoreRule>)
-      if (lacks({"add", "multiply"})) wrong(at, "add or multiply", "neither");
+      if (lacks("add") && lacks("multiply")) wrong(at, "add or multiply", "neither");
     if constexpr (std::is_same_v<T, DispatchRule>)
-      if (lacks({"kernel", "deny", "allow"})) wrong(at, "kernel, deny or allow", "none of them");
+      if (lacks("kernel") && lacks("deny") && lacks("allow"))
+        wrong(at, "kernel, deny or allow", "none of them");
     return true;
   }
 
   template <HasFields T>
   bool read(std::vector<T>& to, const Form& form, At at) {
-    const bool list = at.node.kind == YamlNode::Kind::kList;
-    const bool one = form.is(shape::kOneOrMaps);
+    const bool list = at.node.kind == YamlNode::Kind::kList, one = form.is(shape::kOneOrMaps);
     if (!list && !one) return wrong(at, form);
     if (list && !one && at.node.items.empty()) return true;
     const Form item_form = one ? form : shape::kMap;

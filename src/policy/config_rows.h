@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of policies, rule files and the environment, one row each.
-//
-// Reader, printer, merging, checks, JSON Schema, notes of sources and the environment visit these rows. A new field needs
-// its declaration, its row, and the code that acts on it.
+// The fields of policies, rule files and the environment, one row each. The reader, the printer, merging, checks, the JSON
+// Schema, policy notes and the environment visit these rows. A new field needs its declaration, its row, and the code that
+// acts on it.
 #pragma once
 
 #include <yard/config.h>
@@ -16,20 +15,20 @@
 
 namespace yard::policy {
 
-// The part of a row that does not depend on the type of the member.
 struct KeyOptions {
-  const char* fallback = "";       // the default, for docs; empty: none
+  const char* fallback = "";       // the default, for docs
   const char* variable = nullptr;  // environment variable
   const char* section = nullptr;   // rule files set the field by this section instead
   bool replaces = false;           // a list of a stronger source replaces the list of a weaker one
   bool required = false;           // must be in the file
   bool always = false;             // printed even if it has its default
 };
+// The part of a row that does not depend on the type of the member.
 struct Key : KeyOptions {
   const char* name;
   Form form;
-  const char* meaning;                     // one sentence, for docs and editors
-  std::span<const Key* const> inner = {};  // of the maps that a value consists of
+  const char* meaning;                     // for docs and editors
+  std::span<const Key* const> inner = {};  // if the value is a map or consists of maps: their keys
 };
 using Keys = std::span<const Key* const>;
 
@@ -37,13 +36,13 @@ template <class T, class M>
 struct Field : Key {
   using Type = M;
   M T::*member;
-  ConfigPlace T::*place;  // where the value's place is kept, or null
+  ConfigPlace T::*place;  // the member that keeps the place of the value, or null
 };
-// The rows of a struct; nullptr if it has none.
+// The rows of a struct.
 template <class T>
 inline constexpr std::nullptr_t kFields = nullptr;
 
-// Structs that are maps in the file. A KernelRef is usually an id alone.
+// Structs that are maps in the file. A KernelRef is usually only an id.
 template <class T>
 concept HasFields =
     !std::is_same_v<decltype(kFields<T>), const std::nullptr_t> && !std::is_same_v<T, KernelRef>;
@@ -61,21 +60,21 @@ concept IsMap = requires {
   typename M::mapped_type;
 };
 template <class M>
-constexpr auto part_of() {
-  if constexpr (IsMap<M>)
-    return std::type_identity<typename M::mapped_type>();
-  else if constexpr (IsOptional<M> || IsList<M>)
-    return std::type_identity<typename M::value_type>();
-  else
-    return std::type_identity<void>();
-}
-// The value, item or mapped type.
-template <class M>
-using Part = typename decltype(part_of<M>())::type;
-template <class M>
 concept IsEnum = std::is_enum_v<M>;
 
-// The same rows for code that needs no member, which is compiled once.
+template <class M>
+struct PartOf : std::type_identity<void> {};
+template <class M>
+requires IsOptional<M> || IsList<M>
+struct PartOf<M> : std::type_identity<typename M::value_type> {
+};
+template <IsMap M>
+struct PartOf<M> : std::type_identity<typename M::mapped_type> {};
+// The type of an optional's value, a list's items or a map's values.
+template <class M>
+using Part = typename PartOf<M>::type;
+
+// The rows without their members, for code that is compiled once.
 template <class T>
 inline constexpr auto kKeys = std::apply(
     [](const auto&... row) { return std::array<const Key*, sizeof...(row)>{&row...}; }, kFields<T>);
@@ -132,14 +131,13 @@ inline constexpr auto kFields<Policy> = std::tuple{
           {.variable = "YARD_DENY_KERNELS", .section = "kernel_denies"}),
     field("locks", &Policy::locks, shape::kOpKernel, "the only kernel for an op",
           {.section = "kernel_locks"}),
-    // Variables: one for each backend, YARD_BACKEND_<NAME>.
+    // Each backend has a variable of its own, YARD_BACKEND_<NAME>.
     field("backends", &Policy::backends, shape::kSwitches, "switches single backends on or off"),
     field("transforms", &Policy::transforms, shape::kOpSwitches,
           "whether arguments may be copied for kernels that want another layout, dtype or padding",
           {.fallback = "true"}),
 };
 
-// Variables that are no part of a policy.
 template <>
 inline constexpr auto kFields<Environment> = std::tuple{
     field("config", &Environment::config, shape::kPath, "the rule file in force from the start",
@@ -166,7 +164,6 @@ inline constexpr auto kFields<Environment> = std::tuple{
           {.variable = "YARD_VERBOSE"}),
 };
 
-// As {kernel: ID, optional: true}; a kernel is usually its id alone.
 template <>
 inline constexpr auto kFields<KernelRef> = std::tuple{
     field("kernel", &KernelRef::id, shape::kKernel, "the kernel", {.required = true},
@@ -414,7 +411,7 @@ template <class Rows, class F>
 constexpr void visit_rows(const Rows& rows, F f) {
   std::apply([&](const auto&... row) { (f(row), ...); }, rows);
 }
-// Only the rows that have a member.
+// Visits only the rows that have a member.
 template <class T, class F>
 constexpr void visit_fields(F f) {
   visit_rows(kFields<T>, [&](const auto& row) {
@@ -438,7 +435,7 @@ bool is_set(const M& value) {
 }
 
 // Adds to `strong` what `weak` sets and `strong` does not. Structs are merged field by field and maps key by key. Rules are
-// appended, names are added unless they are there already. Takes `weak` apart.
+// appended, names are added unless they are there already. Moves from `weak`.
 template <HasFields T>
 void merge_weaker(T& strong, T& weak);
 

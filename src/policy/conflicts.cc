@@ -13,8 +13,8 @@
 namespace yard::policy {
 namespace {
 
-// Compares the calls that rules of one op match. On each axis it is enough to try one value of every class that tests
-// distinguish. Borrows the conditions.
+// Compares the calls that rules of one op match. On each axis it tries one value of every class that tests distinguish.
+// Borrows the conditions.
 class CallSets {
  public:
   using Literals = std::span<const uint32_t>;
@@ -23,7 +23,7 @@ class CallSets {
   const Test& test(uint32_t literal) const { return on_.tests()[literal / 2]; }
   uint16_t axis(uint32_t literal) const { return test(literal).axis; }
 
-  // Makes a call that passes the literals and has no other fields. Returns an axis on which no value passes, or -1.
+  // Makes a call that passes the literals and lacks all other fields. Returns an axis on which no value passes, or -1.
   int sample(Literals of) {
     call_.assign(on_.axes().size(), {});
     truth_.clear();
@@ -40,35 +40,10 @@ class CallSets {
     return -1;
   }
 
-  // Adds a rule that may cover later ones. A rule whose rarest condition lists texts is found by these.
-  void add(const Clause& rule) {
-    const uint32_t l = on_.rarest(rule.when);
-    if (rule.when.count == 0 || l % 2 != 0 || test(l).kind != Test::Kind::kTextOneOf)
-      return rules_.push_back(&rule);
-    for (const std::string& text : test(l).texts) rules_of_[{axis(l), text}].push_back(&rule);
-  }
-
-  // The first of the added rules that covers `narrow`, after sample(narrow). Null if there is none.
-  const Clause* first_cover(Literals narrow, size_t& most) {
-    const auto covering = [&](const Clause* rule) { return covers(*rule, narrow, most); };
-    const auto search = [&](const std::vector<const Clause*>& rules) {
-      const auto it = std::ranges::find_if(rules, covering);
-      return it != rules.end() ? *it : nullptr;
-    };
-    const Clause* first = search(rules_);
-    for (uint16_t i = 0; i < call_.size(); ++i) {
-      const auto it = rules_of_.find({i, call_[i].s});
-      if (it == rules_of_.end()) continue;
-      const Clause* found = search(it->second);
-      if (found != nullptr && (first == nullptr || found < first)) first = found;
-    }
-    return first;
-  }
-
-  // Whether the rule holds for every call that passes `narrow`, after sample(narrow). False also when `most` comparisons
-  // have been made.
+  // Whether the rule holds for every call that passes `narrow`. Call sample(narrow) first. Counts `most` down, and returns
+  // false at its end.
   bool covers(const Clause& rule, Literals narrow, size_t& most) {
-    constexpr size_t kCost = 50;  // of comparing all values
+    constexpr size_t kCost = 600;  // of comparing all values
     if (truth_.empty()) {
       on_.evaluate(call_, truth_);
       for (const uint32_t l : narrow) truth_[l] = 1;  // a pattern holds for some text
@@ -105,7 +80,7 @@ class CallSets {
     });
   }
 
-  // Whether a value passes the literals on its axis. A text that no test lists may match a pattern or not, so it passes.
+  // Whether a value passes the literals on its axis. A text that no test lists passes each pattern, because it may match.
   bool passes(Literals of, uint16_t index, const AxisValue& v) const {
     return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
       if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;
@@ -127,7 +102,6 @@ class CallSets {
         values_.push_back({true, 0, std::string_view(kUnlisted)});
         return;
       case Axis::Kind::kDevice:
-        // For a type without an index, also one with an index.
         for (const int64_t i : t.integers) integer(i), integer(i | 0xffff);
         return integer(kUnlistedDevice);
       default: break;
@@ -135,20 +109,18 @@ class CallSets {
     std::vector<int64_t> cuts;
     t.add_cuts(cuts);
     if (cuts.empty()) integer(0);
-    // Sizes are not negative.
-    const bool size = (axis.kind == Axis::Kind::kInteger || axis.kind == Axis::Kind::kTimes) &&
-                      axis.field.kind != op::Field::Kind::kScalar;
+    const bool never_negative =
+        (axis.kind == Axis::Kind::kInteger || axis.kind == Axis::Kind::kTimes) &&
+        axis.field.kind != op::Field::Kind::kScalar;
     for (const int64_t cut : cuts) {
-      if (cut > (size ? 0 : INT64_MIN)) integer(cut - 1);
-      if (!size || cut >= 0) integer(cut);
+      if (cut > (never_negative ? 0 : INT64_MIN)) integer(cut - 1);
+      if (!never_negative || cut >= 0) integer(cut);
     }
   }
 
   const Conditions& on_;
-  std::map<std::pair<uint16_t, std::string_view>, std::vector<const Clause*>> rules_of_;
-  std::vector<const Clause*> rules_;  // the other ones
   std::vector<AxisValue> values_, call_;
-  std::vector<uint8_t> truth_;  // of the literals for `call_`, if that was needed
+  std::vector<uint8_t> truth_;  // of the literals for `call_`, or empty
 };
 
 using Act = Clause::Act;
@@ -156,14 +128,14 @@ using Act = Clause::Act;
 constexpr auto kAll = [](const KernelFacts&) { return true; };
 constexpr Path kRules{&kTop, "dispatch_rules"}, kScores{&kTop, "score"};
 
-// The effect of a rule on the ops that it is about.
+// The effect of a rule on its ops.
 struct Effect {
   uint32_t ops = 0;
-  uint32_t impossible = 0;            // of these, where its conditions cannot all hold
-  uint32_t shadowed = 0, by = 0;      // of these, where rule `by` comes first for all of its calls
-  uint32_t named = 0, barred = 0;     // where it names kernels; where none of these may run
-  std::string why;                    // what excludes them
-  Names lost;                         // ops of which no kernel may serve its calls
+  uint32_t impossible = 0;            // ops whose calls cannot pass all conditions
+  uint32_t shadowed = 0, by = 0;      // ops where rule `by` comes first for all of its calls
+  uint32_t named = 0, barred = 0;     // ops that have its kernels; ops where these may not run
+  std::string why;                    // what excludes the kernels
+  Names lost;                         // ops that have no kernel for its calls
   std::vector<size_t> contradicting;  // conditions
 };
 
@@ -185,11 +157,11 @@ class Conflicts {
   void examine(const OpUnderConfig& op, const OpRules& rules) {
     const Conditions& conditions = rules.conditions();
     CallSets sets(conditions);
-    std::vector<const Clause*> excluding, also;
+    std::vector<const Clause*> excluding, choosing, also;
     for (const Clause& c : rules.clauses())
       if (c.when.count > 0 && (c.act == Act::kDeny || c.act == Act::kAllow))
         excluding.push_back(&c);
-    const bool lost = exclusion(op, kAll).by != nullptr;  // whatever the rule excludes
+    const bool lost = exclusion(op, kAll).by != nullptr;
     const Effect* last = nullptr;  // clauses of one rule have the same conditions
     bool possible = true;
     for (const Clause& c : rules.clauses()) {
@@ -220,10 +192,13 @@ class Conflicts {
       if (e.by != nullptr && ++effect.barred == 1)
         effect.why = statement(op, *e.by, c.act == Act::kChoose ? c.source : kNoClause);
       if (c.act != Act::kChoose) continue;
-      if (const Clause* first = sets.first_cover(calls, comparisons_left_))
-        ++effect.shadowed, effect.by = first->source;
+      const auto first = std::ranges::find_if(choosing, [&](const Clause* rule) {
+        return sets.covers(*rule, calls, comparisons_left_);
+      });
+      if (first != choosing.end())
+        ++effect.shadowed, effect.by = (*first)->source;
       else if (e.any)
-        sets.add(c);
+        choosing.push_back(&c);
     }
   }
 
@@ -255,7 +230,7 @@ class Conflicts {
     }
   }
 
-  // Locks, orders and static maps that leave an op without a kernel are reported by themselves.
+  // Locks, orders and static maps that leave an op without a kernel are reported elsewhere.
   void check_ops() {
     std::map<std::string, std::pair<Names, const Clause*>> lost;  // by what excludes the kernels
     for (const OpUnderConfig& op : ops_) {
@@ -293,8 +268,8 @@ class Conflicts {
 
   const OpsUnderConfig& ops_;
   Findings& to_;
-  std::vector<Effect> effects_[2];       // of dispatch_rules and of score
-  size_t comparisons_left_ = 4'000'000;  // of two rules; beyond it, conflicts are not found
+  std::vector<Effect> effects_[2];        // of dispatch_rules and of score
+  size_t comparisons_left_ = 50'000'000;  // of two rules; conflicts beyond it are not found
 };
 
 }  // namespace
@@ -310,12 +285,12 @@ Exclusion exclusion(const OpUnderConfig& op, const std::function<bool(const Kern
     const Clause* by = always != kNoClause ? &op.clauses.clause(always)
                        : it != also.end()  ? *it
                                            : nullptr;
-    // The environment may switch a backend on, and a plugin may bring the kernel of a lock.
+    // The environment may still switch a backend on, and a plugin may bring the kernel of a lock.
     const auto locked = [&](const KernelFacts& other) { return other.id == by->names[0]; };
     if (by == nullptr || by->act == Act::kOffByDefault ||
         (by->act == Act::kLock && std::ranges::none_of(op.kernels, locked)))
       return {true, nullptr};
-    if (!to.any || (by->act == Act::kDeny && to.by->act != Act::kDeny)) to = {true, by};
+    if (!to.any) to = {true, by};
   }
   return to;
 }

@@ -14,17 +14,15 @@ namespace yard::policy {
 
 namespace {
 
-// 0 contiguous, 1 dense, 2 strided; -1: no tensor.
+// The loosest layout of the tensors, or -1 if there are none.
 int layout_of(const yard_value_t& v) {
-  const auto one = [](const yard_tensor_t& t) {
-    return (t.facts & YARD_FACTS_COMPACT) != 0       ? 0
-           : (t.facts & YARD_FACTS_INNER_DENSE) != 0 ? 1
-                                                     : 2;
-  };
-  if (v.tag == YARD_TAG_TENSOR) return one(*v.u.tensor);
+  const uint32_t count = v.tag == YARD_TAG_TENSOR ? 1 : v.tag == YARD_TAG_LIST ? v.count : 0;
   int loosest = -1;
-  for (uint32_t i = 0; v.tag == YARD_TAG_LIST && i < v.count; ++i)
-    loosest = std::max(loosest, one(*v.u.list[i]));
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t facts = (v.tag == YARD_TAG_TENSOR ? v.u.tensor : v.u.list[i])->facts;
+    const int strided = (facts & YARD_FACTS_INNER_DENSE) != 0 ? 1 : 2;
+    loosest = std::max(loosest, (facts & YARD_FACTS_COMPACT) != 0 ? 0 : strided);
+  }
   return loosest;
 }
 
@@ -96,7 +94,6 @@ namespace {
 
 constexpr std::string_view kLabel = "label.";
 
-// Whether every call has the field.
 bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
   for (uint32_t i = 0; i < f.count; ++i) {
     const op::Param& p = params[f.sources[i].arg];
@@ -107,11 +104,10 @@ bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
 }
 
 OpField label(std::string field, std::string_view name, bool whole = false) {
+  const auto kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel;
   return {std::move(field),
           whole ? FieldType::kWhole : FieldType::kText,
-          {.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel,
-           .optional = true,
-           .label = std::string(name)},
+          {.kind = kind, .optional = true, .label = std::string(name)},
           {}};
 }
 
@@ -135,7 +131,7 @@ OpFields::OpFields(const op::Program& program) {
   const std::vector<op::Param>& params = program.schema().params;
   const auto add = [&](const std::string& name, FieldType type, Axis axis,
                        std::vector<std::string> words = {}) {
-    // The first of a name stays.
+    // Keeps an earlier field of this name.
     fields_.emplace(name, OpField{name, type, std::move(axis), std::move(words)});
   };
   const auto integer = [&](const op::Field& f, std::vector<int64_t> domain = {}) {
@@ -178,12 +174,11 @@ OpFields::OpFields(const op::Program& program) {
       add(p.name + ".dtype", FieldType::kDType, dtype(i));
       layouts(p.name + ".", i, 1);
     }
-    if (p.kind == op::Kind::kFloat)
-      add(p.name, FieldType::kNumber,
-          {.kind = Kind::kNumber, .optional = p.optional, .arg = static_cast<uint8_t>(i)});
-    if (p.kind == op::Kind::kString)
-      add(p.name, FieldType::kText,
-          {.kind = Kind::kText, .optional = p.optional, .arg = static_cast<uint8_t>(i)});
+    const auto scalar = [&](Kind kind) {
+      return Axis{.kind = kind, .optional = p.optional, .arg = static_cast<uint8_t>(i)};
+    };
+    if (p.kind == op::Kind::kFloat) add(p.name, FieldType::kNumber, scalar(Kind::kNumber));
+    if (p.kind == op::Kind::kString) add(p.name, FieldType::kText, scalar(Kind::kText));
   }
   if (const int lead = lead_tensor(params); lead >= 0) {
     add("dtype", FieldType::kDType, dtype(static_cast<size_t>(lead)));
@@ -203,7 +198,7 @@ OpFields::OpFields(const op::Program& program) {
     if (kind == Kind::kUnequal) to.domain = {0, 1};
     return to;
   };
-  // Aliases do not refer to each other.
+  // Added at the end, because aliases do not refer to each other.
   std::vector<std::pair<const char*, OpField>> more;
   if (auto axis = combined(Kind::kTimes, "max_blocks", "block"))
     more.emplace_back("seq_len_k", OpField{"seq_len_k", FieldType::kWhole, *std::move(axis), {}});

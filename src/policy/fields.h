@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of an op's calls that conditions can name, how they are read, and the operators on them.
-//
-// A name is looked up in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a
-// field of every call (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant,
-// model, phase, label.NAME).
+// The fields of an op's calls that conditions can name, how they are read, and the operators on them. A name is looked up
+// in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a field of every call
+// (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant, label.NAME).
 #pragma once
 
 #include <yard/plugin.h>
@@ -18,7 +16,7 @@
 
 namespace yard::policy {
 
-// What rules can see of a valid call. Borrows everything.
+// The part of a valid call that rules can see. Borrows everything.
 struct CallView {
   const yard_value_t* args = nullptr;
   uint32_t flags = 0;  // YARD_CALL_*
@@ -32,7 +30,7 @@ struct AxisValue {
   std::string_view s;
 };
 
-// One value that tests read, and where it is divided into classes.
+// One value that tests read, and the classes into which the tests divide it.
 struct Axis {
   enum class Kind : uint8_t {
     kInteger,       // `field`
@@ -42,25 +40,24 @@ struct Axis {
     kNumber,        // float argument `arg`, by ordered()
     kText,          // string argument `arg`
     kLayout,        // the loosest of `count` arguments from `arg`: 0 contiguous, 1 dense, 2 strided
-    kDevice,        // of the call; part of every key anyway
-    kFlag,          // `flag`; part of every key anyway
+    kDevice,        // every key contains the device
+    kFlag,          // `flag`; every key contains the flags
     kLabel,         // text of `label`
     kLabelInteger,  // `label` if it is a whole number
   };
   Kind kind = Kind::kInteger;
-  bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
+  bool optional = false;  // if a call lacks the value, neither a test on it nor its opposite holds
   uint8_t arg = 0, count = 1;
   uint32_t flag = 0;
   op::Field field = {}, other = {};
   std::string label = {};
-  std::vector<int64_t> domain = {};  // all values that calls can have; empty if they are not listed
-  // Ascending. Integers with equally many cuts at or below them pass the same tests. Axes of text have instead the texts
-  // that tests compare with, and the indices of tests with patterns.
+  std::vector<int64_t> domain = {};  // all values that calls can have, if these are a closed list
+  // Integers with equally many cuts at or below them pass the same tests. Ascending.
   std::vector<int64_t> cuts = {};
+  // Axes of text have instead the texts that tests compare with and the indices of tests with patterns.
   std::vector<std::string> words = {};
   std::vector<uint32_t> patterns = {};
-  // The part of a key, which ends with one bit for each pattern.
-  uint32_t bits = 0, first_bit = 0;
+  uint32_t bits = 0, first_bit = 0;  // the part of a key, which ends with one bit for each pattern
 
   bool is_text() const noexcept { return kind == Kind::kText || kind == Kind::kLabel; }
   AxisValue read(const CallView& call) const;
@@ -72,7 +69,7 @@ struct Axis {
   }
 };
 
-// Maps numbers to integers and keeps their order, so that both have the same tests. NaN comes last.
+// Maps numbers to integers in the same order, so that both have the same tests. NaN comes last.
 inline int64_t ordered(double f) noexcept {
   if (std::isnan(f)) return INT64_MAX;
   const auto bits = std::bit_cast<int64_t>(f);
@@ -101,7 +98,6 @@ class OpFields {
  public:
   explicit OpFields(const op::Program& program);
 
-  // Returns null if calls of this op have no such field.
   const OpField* find(std::string_view name);
   // All names that find() accepts, except label.NAME.
   std::vector<std::string> names() const;
@@ -110,11 +106,11 @@ class OpFields {
   std::map<std::string, OpField, std::less<>> fields_;
 };
 
-// Another name for the first of these fields that the op has. Own fields of that name precede aliases.
+// Another name for the first of these fields that the op has.
 struct FieldAlias {
   const char* name;
-  std::array<const char*, 6> means;  // the rest is null
-  const char* with = nullptr;        // the alias is only for ops that have this field, too
+  std::array<const char*, 6> means;
+  const char* with = nullptr;  // only for ops that also have this field
 };
 inline constexpr FieldAlias kFieldAliases[] = {
     {"batch_size", {"batch", "rows", "tokens"}},
@@ -136,7 +132,7 @@ inline constexpr FieldAlias kFieldAliases[] = {
     {"seq_len_k", {"seq_len", "seq"}},
     {"seq_len_q", {"seq_q", "q_len", "seq_len", "seq"}},
 };
-// The built-in attention ops. Fields of other projects' attention that are the same in all of an op's calls.
+// Fields of other projects' attention that have the same value in all calls of a built-in op.
 struct AttentionOp {
   const char* name;
   bool causal;  // is_causal
@@ -147,7 +143,7 @@ inline constexpr AttentionOp kAttentionOps[] = {
     {"attention.sliding_window", true, false}, {"attention.cross", false, false},
     {"attention.decode", true, true},          {"attention.paged_decode", true, true},
 };
-// Labels that need no `label.` before them.
+// Conditions may name these labels without `label.`.
 inline constexpr const char* kPlainLabels[] = {"model", "phase", "tenant", "pp_size", "tp_size"};
 // Fields of every op.
 inline constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic",
@@ -174,11 +170,11 @@ inline constexpr OperatorRow kOperators[] = {
     {"_in", Operator::kIn, "one of the list"},
 };
 bool has_operator(FieldType type, Operator op) noexcept;
-// What values of the field look like: "a whole number".
+// What values of the field look like, such as "a whole number".
 std::string type_text(const OpField& field);
 
-// Field and operator of a condition's key. The whole key as a field comes first, then the longest operator that leaves a
-// field. After `label.` an operator is always split off.
+// The field and operator of a condition's key. A field with the name of the whole key comes first, then the longest operator
+// that leaves the name of a field. After `label.` an operator is always split off.
 struct SplitKey {
   const OpField* field = nullptr;  // null if the op has no such field
   Operator op = Operator::kEq;
@@ -186,7 +182,7 @@ struct SplitKey {
 SplitKey split_key(std::string_view key, OpFields& fields);
 // The key without its operator.
 std::string_view field_part(std::string_view key) noexcept;
-// NAME if the key of a condition names label.NAME, else empty.
+// NAME if the key of a condition is about label.NAME, else empty.
 std::string_view own_label(std::string_view key) noexcept;
 
 }  // namespace yard::policy

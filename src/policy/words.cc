@@ -14,14 +14,9 @@
 namespace yard::policy {
 namespace {
 
-constexpr const char* kTokenKinds[] = {"default", "vendor", "reference"};
-
 Status not_a_word(std::string_view expected, std::string_view text, const Names& words) {
   // Every short word is close to a single letter.
-  std::string hint = text.size() > 1 ? base::did_you_mean(base::lower(text), words) : "";
-  // What other projects call the kind `default`.
-  const bool other_name = base::same_word(text, "flaggems") || base::same_word(text, "flagos");
-  if (other_name && base::contains(words, "default")) hint = "; did you mean 'default'?";
+  const std::string hint = text.size() > 1 ? base::did_you_mean(base::lower(text), words) : "";
   return Status(Code::kParse, fmt::format("expected {}{}", expected, hint));
 }
 
@@ -46,19 +41,19 @@ void add(Problems& to, fmt::format_string<A...> text, A&&... args) {
   to.push_back(fmt::format(text, std::forward<A>(args)...));
 }
 
-// A token of a per-op order, as Policy::per_op spells it: a kind, vendor:NAME or impl:ID.
+// Reads a token of a per-op order as Policy::per_op spells it: a kind, vendor:NAME or impl:ID.
 Result<std::string> read_token(std::string_view text) {
   const auto expected = [](std::string what) { return Status(Code::kParse, "expected " + what); };
   constexpr const char* kImpl = "impl:ID, with the id of a kernel";
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) {
-    if (const auto kind = read_word(text, kTokenKinds); kind.ok())
-      return std::string(kTokenKinds[*kind]);
+    const Names kinds = {"default", "vendor", "reference"};
+    for (const std::string& kind : kinds)
+      if (base::same_word(text, kind)) return kind;
     if (base::same_word(text, "impl")) return expected(kImpl);
-    if (base::is_bare_word(text) && text.find('.') != std::string_view::npos)
+    if (base::is_bare_word(text) && base::contains(text, '.'))
       return expected(fmt::format("impl:{}", text));
-    return not_a_word("default, vendor, reference, vendor:NAME or impl:ID", text,
-                      {"default", "vendor", "reference"});
+    return not_a_word(shape::kTokens.expected, text, kinds);
   }
   const std::string_view head = base::trim(text.substr(0, colon));
   const std::string_view name = base::trim(text.substr(colon + 1));
@@ -71,7 +66,7 @@ Result<std::string> read_token(std::string_view text) {
   return not_a_word("vendor:NAME or impl:ID", head, {"vendor", "impl"});
 }
 
-// The tokens of one op, `vendor|default`.
+// Reads the tokens of one op, such as `vendor|default`.
 Names read_order(const std::string& op, std::string_view text, Problems& to) {
   Names order;
   for (const std::string_view word : base::split(text, '|')) {
@@ -102,9 +97,9 @@ std::string wanted(const Form& form, const Names& keys) {
 }
 
 Result<bool> read_switch(std::string_view text) {
-  constexpr const char* kSwitches[] = {"0", "off", "false", "no", "1", "on", "true", "yes"};
-  for (size_t i = 0; i < std::size(kSwitches); ++i)
-    if (base::same_word(text, kSwitches[i])) return i >= 4;
+  const auto is = [&](const char* word) { return base::same_word(text, word); };
+  if (is("1") || is("on") || is("true") || is("yes")) return true;
+  if (is("0") || is("off") || is("false") || is("no")) return false;
   return not_a_word("0/1, off/on, false/true or no/yes", text,
                     {"on", "off", "true", "false", "yes", "no"});
 }
@@ -135,17 +130,14 @@ std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noe
 }
 
 std::string print_duration(std::chrono::nanoseconds d) {
-  for (const Unit& u : {Unit{"s", 1e9}, Unit{"ms", 1e6}, Unit{"us", 1e3}}) {
-    const auto whole = static_cast<int64_t>(u.ns);
-    if (d.count() % whole == 0) return fmt::format("{}{}", d.count() / whole, u.name);
-  }
-  return fmt::format("{}ns", d.count());
+  const Unit* unit = &kUnits[2];  // hours and minutes are printed in seconds
+  while (d.count() % static_cast<int64_t>(unit->ns) != 0) ++unit;
+  return fmt::format("{}{}", d.count() / static_cast<int64_t>(unit->ns), unit->name);
 }
 
 static Status not_wanted(const Form& form) {
   return Status(Code::kParse, "expected " + wanted(form));
 }
-// Takes a number that is within the bounds of the form.
 template <class N, class V>
 static Status take(const std::optional<N>& number, double value, const Form& form, V& to) {
   if (!number || !(value >= form.least && value <= form.most)) return not_wanted(form);
@@ -179,11 +171,9 @@ Status read_one(std::string_view text, const Form& form, std::string& to) {
     if (token.ok()) to = *token;
     return token.status();
   }
-  if (form.words.empty()) {
-    if (!fits(text, *form.shape)) return not_wanted(form);
-    to = text;
-    return {};
-  }
+  if (form.words.empty() && !fits(text, *form.shape)) return not_wanted(form);
+  to = text;
+  if (form.words.empty()) return {};
   const auto word = read_word(text, form.words);
   if (word.ok()) to = form.words[*word];
   return word.ok() || !form.shape->many ? word.status() : not_wanted(form);
@@ -220,7 +210,6 @@ Orders read_orders(std::string_view text, Problems& problems) {
   return orders;
 }
 
-// Whether all of a text is in a class of a regular expression, as "a-z_.".
 static bool consists_of(std::string_view text, std::string_view chars) noexcept {
   return std::ranges::all_of(text, [&](char c) {
     for (size_t i = 0; i < chars.size(); ++i) {
@@ -251,9 +240,7 @@ bool is_function_glob(std::string_view text) noexcept {
          (slash > 0 && slash + 1 < text.size() && text.find('/', slash + 1) == text.npos);
 }
 
-bool has_wildcard(std::string_view text) noexcept {
-  return text.find_first_of("*?") != std::string_view::npos;
-}
+bool has_wildcard(std::string_view text) noexcept { return text.find_first_of("*?") != text.npos; }
 
 std::string child_path(std::string parent, std::string_view key) {
   if (!fits(key, shape::kKernel) || key.size() > 120)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of single values, shared by rule files and the environment. Keywords are case-insensitive. Invalid text is
-// a kParse error or a problem that says what was expected.
+// The grammar of single values in rule files and the environment. Keywords are case-insensitive. Invalid text is a kParse
+// error or a problem, and both say what was expected.
 #pragma once
 
 #include <yard/policy.h>
@@ -11,20 +11,18 @@
 
 namespace yard::policy {
 
-// What values look like. Reader, messages and JSON Schema use these.
+// What values look like, for the reader, messages and the JSON Schema.
 struct Shape {
-  const char* expected = nullptr;  // in messages; null if wanted() makes it from the form
-  const char* chars = nullptr;     // of text, as in [...] of a regular expression; null: any
-  bool (*is)(std::string_view) noexcept = nullptr;  // what must hold of text besides
-  bool many = false;                                // or a list of values
-  bool ref = false;                                 // or {kernel: ID, optional: true}
-  const Shape* key = nullptr;                       // of a map
-  const Shape* value = nullptr;                     // of a map
+  const char* expected = nullptr;  // for messages; if null, wanted() makes it from the form
+  const char* chars = nullptr;     // a character class such as `a-z_`; null allows any character
+  bool (*is)(std::string_view) noexcept = nullptr;  // a further condition on text
+  bool many = false;                                // a list of values is allowed, too
+  bool ref = false;                                 // {kernel: ID, optional: true} is allowed, too
+  const Shape *key = nullptr, *value = nullptr;     // of a map
 };
-// Whether text is a value of the shape.
 bool fits(std::string_view text, const Shape& shape) noexcept;
-bool has_wildcard(std::string_view text) noexcept;    // '*' or '?'
-bool is_vendor_name(std::string_view text) noexcept;  // a vendor named in code may have others
+bool has_wildcard(std::string_view text) noexcept;  // '*' or '?'
+bool is_vendor_name(std::string_view text) noexcept;
 bool is_function_glob(std::string_view text) noexcept;
 
 namespace shape {
@@ -33,9 +31,9 @@ inline constexpr const char* kNameChars = "A-Za-z0-9_.-";
 inline constexpr const char* kGlobChars = "A-Za-z0-9_.*?-";
 
 inline constexpr Shape kVersion{"\"1.0\""}, kSwitch{"true or false"};
-// With bounds.
+// These have bounds.
 inline constexpr Shape kWhole{}, kNumber{}, kDuration{};
-// With words, of which one or several are meant.
+// These have a closed list of words.
 inline constexpr Shape kWord{}, kWords{.many = true};
 inline constexpr Shape kMode{"auto, static, dynamic, config, hot_reload or a mode of the program",
                              kNameChars};
@@ -58,7 +56,7 @@ inline constexpr Shape kBackends{
 inline constexpr Shape kLabelNames{
     .expected = "names of labels", .chars = kNameChars, .many = true};
 inline constexpr Shape kConditions{"a map from fields to values"};
-// With the keys of a struct: a map, a list of maps, or either.
+// These have the keys of a struct.
 inline constexpr Shape kMap{}, kMaps{"a list of maps"}, kOneOrMaps{.many = true};
 inline constexpr Shape kTokens{.expected = "default, vendor, reference, vendor:NAME or impl:ID",
                                .many = true};
@@ -66,7 +64,6 @@ inline constexpr Shape kRef{.expected = "the id of one kernel", .chars = kNameCh
 inline constexpr Shape kBackend{.expected = "the name of a backend", .is = is_vendor_name};
 inline constexpr Shape kFunction{"a group, or a function as group/name, or a glob of such",
                                  "A-Za-z0-9_.*?/-", is_function_glob};
-// Maps from names to values of another shape.
 constexpr Shape map_of(const char* expected, const Shape& key, const Shape& value) {
   return {.expected = expected, .key = &key, .value = &value};
 }
@@ -87,8 +84,8 @@ inline constexpr Shape kFunctions =
 // The shape of a field's values, with bounds or words.
 struct Form {
   const Shape* shape = &shape::kText;
-  double least = 0, most = 0;  // of a duration in seconds; `least` of words: the value of the first
-  std::span<const char* const> words = {};
+  double least = 0, most = 0;               // bounds; durations are in seconds
+  std::span<const char* const> words = {};  // the first word means the value `least`
 
   constexpr Form() = default;
   constexpr Form(const Shape& s, double from = 0, double to = 0)  // NOLINT: rows state shapes
@@ -96,7 +93,6 @@ struct Form {
   constexpr Form(const Shape& s, std::span<const char* const> w, int first = 0)
       : shape(&s), least(first), words(w) {}
   bool is(const Shape& s) const noexcept { return shape == &s; }
-  // Between enumerators and words.
   template <class Enum>
   constexpr Enum value_of(size_t word) const {
     return static_cast<Enum>(static_cast<int>(least) + static_cast<int>(word));
@@ -107,27 +103,25 @@ struct Form {
   }
 };
 
-// "a whole number from 0 to 1000". `keys` are those of a map.
+// "a whole number from 0 to 1000". `keys` are the keys that a map may have.
 std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
 
 // 0 or 1, off or on, false or true, no or yes.
 Result<bool> read_switch(std::string_view text);
-// `1.5s`, `500ms`; a bare number is seconds. Unset if the text is not a duration.
+// Reads `1.5s` or `500ms`. A bare number is in seconds.
 std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noexcept;
-// The text that read_duration() reads back.
 std::string print_duration(std::chrono::nanoseconds d);
 
 using Names = std::vector<std::string>;
 using Orders = decltype(Policy::per_op);
 using Problems = std::vector<std::string>;
 
-// Each reads one value.
 Status read_one(std::string_view text, const Form& form, bool& to);
 Status read_one(std::string_view text, const Form& form, int64_t& to);
 Status read_one(std::string_view text, const Form& form, double& to);
 Status read_one(std::string_view text, const Form& form, std::chrono::nanoseconds& to);
 Status read_one(std::string_view text, const Form& form, std::string& to);
-// The index of one of the form's words.
+// Returns the index of the word.
 Result<size_t> read_word(std::string_view text, std::span<const char* const> words);
 template <class V>
 requires std::is_enum_v<V> || std::is_same_v<V, int> Status read_one(std::string_view text,
@@ -144,26 +138,26 @@ requires std::is_enum_v<V> || std::is_same_v<V, int> Status read_one(std::string
   }
 }
 
-// Names of vendors or globs over kernel ids, separated by ','.
+// Reads names of vendors or globs over kernel ids, separated by ','.
 Names read_list(std::string_view text, const Form& form, Problems& problems);
-// `rms_norm=vendor|default;softmax=reference`.
+// Reads `rms_norm=vendor|default;softmax=reference`.
 Orders read_orders(std::string_view text, Problems& problems);
 
-// The path of a value in a file: "settings.cache"; a key that is not a plain word is in quotes: settings["b c"].
+// The path of a value in a file, such as settings.cache or settings["b c"].
 std::string child_path(std::string parent, std::string_view key);
-// The keys and indices that lead to a value, turned into text only for problems. Borrows all it names.
+// The keys and indices that lead to a value. It becomes text only for problems. Borrows the keys and the path above.
 struct Path {
   const Path* up = nullptr;
-  std::string_view key = {};  // null if it is an index
+  std::string_view key = {};  // null if this part is an index
   size_t index = 0;
-  bool known = true;  // whether all keys are those of rule files
+  bool known = true;  // all keys are keys of rule files, and not names that a file contains
 };
 inline constexpr Path kTop;
-// "dispatch_rules[2].conditions.batch_size_gte". Unless `all` is set, only the part that is known.
+// "dispatch_rules[2].conditions.batch_size_gte". If `all` is false, only the known part.
 std::string to_string(const Path& path, bool all = true);
-// "did you mean 'NAME'?" for the known name that is similar, or `otherwise`.
+// "did you mean 'NAME'?" if a known name is similar, else `otherwise`.
 std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {});
-// How messages show a value: 8, high, "in quotes".
+// The value for messages, in quotes if it was quoted, is long or has unusual characters.
 std::string shown(std::string_view text, bool quoted);
 
 }  // namespace yard::policy
