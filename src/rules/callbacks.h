@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the program that threads of the runtime call, and that may be removed at any time.
+// Functions of the program that threads of the runtime call. They may be removed at any time.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace yard::rules {
 
-// The last id that was given out. Validators and listeners share it, because one function removes either by its id.
+// Validators and listeners share their ids, because one function removes both.
 inline std::atomic<uint64_t> g_last_callback{0};
 
 // Any thread may call anything. No lock is held while a function runs.
@@ -28,7 +28,7 @@ class Callbacks {
     return all_.emplace_back(std::move(made))->id;
   }
 
-  // When this returns, the function is not called again, and is not running unless on this thread.
+  // After this the function is not called again. Waits until it returns, unless it runs on this thread.
   void remove(uint64_t id) {
     std::shared_ptr<Callback> found;  // freed without the lock
     std::unique_lock hold(lock_);
@@ -37,7 +37,7 @@ class Callbacks {
     found = *it;
     found->removed = true;
     ended_.wait(hold, [&] { return found->is_idle() || found->is_here(); });
-    // A function that removes itself stays until it ends, so that other threads can wait for that.
+    // A function that removes itself stays in the list until it returns, so that other threads can wait for it.
     if (found->is_idle()) std::erase(all_, found);
   }
 
@@ -46,7 +46,7 @@ class Callbacks {
     return all_.empty();
   }
 
-  // Calls f(function) for each function, on one thread at a time. A function may lead here again.
+  // Calls f(function) for each function, on one thread at a time. A function may call this again.
   template <class Do>
   void for_each(const Do& f) {
     std::vector<std::shared_ptr<Callback>> all;  // freed without the lock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the names and conditions of rules, and the names of the environment, with what is registered.
+// Compares the names in rules and in the environment with what is registered.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,16 +16,15 @@
 namespace yard::rules {
 namespace {
 
-// The names that rules and the environment may use, with those that plugins announce which are found and not loaded.
+// The names that rules and the environment may use, including those that plugins announce which are not loaded.
 struct RuntimeNames : policy::Known {
   RuntimeNames(const registry::State& state, const policy::ProcessPolicy* process,
                plugin::Loader& loader) {
     backends = state.backend_names();
-    backends_to_come = backends;
     for (const PluginInfo& p : loader.list()) {
       if (p.state != PluginState::kFound) continue;
       for (const std::string& op : p.ops) ops[op];
-      backends_to_come.push_back(p.name);  // a plugin's backend usually has its name
+      backends.push_back(p.name);  // a plugin's backend usually has its name
     }
     for (const auto& [name, op_record] : state.op_records) {
       Op& op = ops[name] = {op_record->op->program};
@@ -46,8 +45,6 @@ struct RuntimeNames : policy::Known {
     for (const auto& h : state.functions) names.insert(h->group + "/" + h->name);
     functions.assign(names.begin(), names.end());
   }
-
-  std::vector<std::string> backends_to_come;
 };
 
 }  // namespace
@@ -63,7 +60,6 @@ std::shared_ptr<const policy::FileRules> Rules::compile(ConfigReading& reading) 
   return std::make_shared<policy::FileRules>(std::move(reading.config), std::move(compiled));
 }
 
-// Checks conditions about ops that were registered after the rules had been read.
 void Rules::check_later_ops() {
   const auto now = core_.snapshot();
   const auto rules = now->policy->file;
@@ -83,14 +79,9 @@ void Rules::check_later_ops() {
     }
     if (!concerned) return;
   }
-  const Problems all =
-      policy::check_config(rules->config, RuntimeNames(*now->state, &*now->policy, loader_));
-  for (const ConfigProblem& p : all) {
-    const size_t rule = p.path.find(".conditions.");
-    if (p.severity != Severity::kError || rule == std::string::npos) continue;
-    // The op of a rule may have been removed since.
-    const std::string operation = p.path.substr(0, rule) + ".operation";
-    if (std::ranges::find(all, operation, &ConfigProblem::path) != all.end()) continue;
+  for (const ConfigProblem& p :
+       policy::check_config(rules->config, RuntimeNames(*now->state, &*now->policy, loader_))) {
+    if (p.severity != Severity::kError || p.path.find(".conditions.") == p.path.npos) continue;
     {
       const std::lock_guard lock(lock_);
       if (checked_ != rules) return;
@@ -111,13 +102,17 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
   auto reading = std::make_shared<policy::Reading>();
   const policy::Variables variables = policy::yard_variables();
   reading->good = policy::read_environment(variables, before.good, reading->problems);
-  // Levels first: they decide what of the rest is seen.
-  if (reading->good.log_levels != before.good.log_levels)
-    if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
-      reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
-                                   std::string(s.message()), true});
-  // The user who starts a privileged process must not choose what it reads, writes or opens.
   policy::Environment& good = reading->good;
+  const auto use = [&](const char* variable, std::string policy::Environment::*member,
+                       const CanRecord& apply) {
+    const std::string& last = before.good.*member;
+    std::string& value = good.*member;
+    const Status s = value != last ? apply(value) : Status();
+    if (s.ok()) return;
+    reading->problems.push_back({variable, base::quote(value), std::string(s.message()), true});
+    value = last;
+  };
+  // The user who starts a privileged process must not choose what it reads, writes or opens.
   for (const auto& [variable, value] :
        {std::pair("YARD_CONFIG", &good.config), std::pair("YARD_EVENTS", &good.events),
         std::pair("YARD_PLUGINS", &good.plugins), std::pair("YARD_PLUGIN_PATH", &good.plugin_path),
@@ -126,20 +121,11 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
     if (privileged && !value->empty())
       reading->problems.push_back({variable, base::quote(std::exchange(*value, "")),
                                    "ignored in a privileged process", true});
-  // A file that cannot be written is reported at once, not when there is something to write.
-  std::string& path = good.record;
-  if (!path.empty() && path != before.good.record)
-    if (const Status s = can_record(path); !s.ok()) {
-      reading->problems.push_back(
-          {"YARD_RECORD", base::quote(path), std::string(s.message()), true});
-      path = before.good.record;
-    }
-  if (good.events != before.good.events)
-    if (const Status s = base::write_events_to(good.events); !s.ok()) {
-      reading->problems.push_back(
-          {"YARD_EVENTS", base::quote(good.events), std::string(s.message()), true});
-      good.events = before.good.events;
-    }
+  // The levels decide whether the other problems are logged. A file that cannot be written is reported at once.
+  use("YARD_LOG_LEVEL", &policy::Environment::log_levels, apply_log_levels);
+  use("YARD_RECORD", &policy::Environment::record,
+      [&](const std::string& path) { return path.empty() ? Status() : can_record(path); });
+  use("YARD_EVENTS", &policy::Environment::events, base::write_events_to);
   for (const policy::EnvProblem& p : reading->problems)
     base::log(LogLevel::kWarn, "policy", policy::to_string(p));
   return reading;
@@ -163,7 +149,7 @@ std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading&
     base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems.back()));
   };
   const Policy& p = to->good.policy;
-  std::vector<std::string> switches = known.backends_to_come;
+  std::vector<std::string> switches = known.backends;
   for (std::string& name : switches) name = policy::backend_variable(name);
   for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, base::keys(known.ops));
   for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, known.vendors);

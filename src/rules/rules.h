@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way by which rules come into force: they are checked, validated, tried in a dry run, published or put in rollout,
-// and announced to listeners (yard/config.h).
+// The only way by which rules come into force: they are checked, validated, tried in a dry run, published or put in
+// rollout, and announced to listeners (yard/config.h).
 //
-// Versions of rules are part of the published policy (policy::RulesVersion), so that they are in order whichever thread
-// publishes them. Rules are published if those in force are still the ones that the dry run saw.
+// The version is part of the published policy (policy::RulesVersion), so versions are in order whichever thread publishes.
+// Rules are published only if the rules in force are still those that the dry run saw.
 #pragma once
 
 #include <yard/config.h>
@@ -30,26 +30,25 @@ namespace yard::rules {
 
 using Problems = std::vector<ConfigProblem>;
 
-// Any thread may call anything. A forked child has the same rules, listeners and validators as its parent, and watches the
-// same file from its first call on.
+// Any thread may call anything. A forked child has the rules, listeners and validators of its parent, and watches the same
+// file from its first call on.
 class Rules {
  public:
-  // `wake` is called when there are plans with a lifetime to sweep. `record` makes the recording that rules ask for the
-  // one at that path, or ends it if the path is empty.
-  // Rules may have files written below `output_directory`; empty: see RuntimeSettings.
+  // `wake` is called when plans have a lifetime and must be swept. `record` records calls to a file, or stops if the path is
+  // empty. Rules may have files written below `output_directory`; see RuntimeSettings if it is empty.
   using Record = std::function<Status(const std::string& path)>;
   Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> wake, Record record,
         std::string output_directory);
   ~Rules();
 
-  // The functions below set `problems`, unless it is null, to everything that was found.
-  // If there are no rules yet and the file is refused, load() watches it until a version of it is accepted, provided that
+  // These functions store all errors and warnings in `problems` unless it is null.
+  // If load() refuses a file while there are no rules, it watches the file until a text of it is accepted, provided that
   // `at_start` is set or the file asks to be watched.
   Status load(const std::string& path, Problems* problems, bool at_start = false);
   // `source` is for the history. If `at_once` is set, the rollout that the rules ask for is ignored.
   Status change(Config config, std::string source, Problems* problems, bool at_once = true);
   // Returns the known calls that the rules would give another kernel, or why change() would refuse the rules: kConflict if
-  // calls would have no kernel. Changes, counts, logs and reports nothing.
+  // calls would have no kernel. Has no effect.
   Result<std::vector<dispatch::MovedCall>> dry_run(Config config);
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
@@ -57,20 +56,20 @@ class Rules {
   Status clear();
   void unwatch();
 
-  // Checks what was read against the registry, the process and what plugins announce, and adds problems to the reading. Takes
-  // its config, or returns null if there is an error.
+  // Checks what was read against what is registered and what plugins announce, and adds problems to the reading. Returns
+  // null if there is an error, and otherwise takes the config of the reading.
   std::shared_ptr<const policy::FileRules> compile(ConfigReading& reading);
 
   std::vector<ConfigVersion> history() const;
   struct Standing {
-    uint64_t version = 0;           // of the rules in force; 0 if there have been none
-    std::string source;             // of this version
-    bool rules = false;             // false if the version has no rules
-    std::string watched;            // the file that is watched; empty if there is none
+    uint64_t version = 0;  // of the rules in force; 0 if there have been none
+    std::string source;
+    bool rules = false;             // false if this version has no rules
+    std::string watched;            // the file that is watched, or empty
     bool watched_for_file = false;  // the file asked for it, not the program
   };
   Standing standing();
-  // The problems of the rules that were submitted last, and those that were found in the rules in force later.
+  // The problems of the rules that were submitted last, and those found later in the rules in force.
   Problems problems();
   RuntimeStats::Reloads stats() {
     const std::lock_guard lock(lock_);
@@ -81,8 +80,8 @@ class Rules {
     stats_ = {};
   }
 
-  // To be called after each change of the snapshot, without locks. Applies settings outside of the dispatcher (plugins,
-  // recording, the sweep of old plans), and checks conditions about ops that were registered after the rules were read.
+  // Call this after each change of the snapshot, without locks. Applies settings outside of the dispatcher (plugins,
+  // recording, the sweep of old plans), and checks conditions on ops that were registered after the rules were read.
   void follow();
 
   Callbacks<ConfigListener> listeners;
@@ -94,59 +93,57 @@ class Rules {
     ConfigReading reading;
     std::string source;
     Origin from = Origin::kValue;
-    bool at_once = false;           // without the rollout that the rules ask for
+    bool at_once = false;           // ignore the rollout that the rules ask for
     std::optional<uint64_t> watch;  // watch_number_ when the watched file was read again
-    ConfigEvent::Kind kind = ConfigEvent::Kind::kReloaded;  // what becomes of the rules
-    dispatch::PublishedRules version = {};                  // null until they are in force
-    std::string started = {};                               // describes the rollout that began
+    ConfigEvent::Kind kind = ConfigEvent::Kind::kReloaded;
+    dispatch::PublishedRules version = {};  // null until the rules are in force
+    std::string started = {};               // describes the rollout that began
   };
-  // Rules that apply to a share of calls until they are judged.
   struct ActiveRollout {
     std::shared_ptr<const policy::FileRules> rules;
     policy::RulesVersion version;
     Origin from;
-    std::chrono::nanoseconds hold;  // how long the rollout lasts
+    std::chrono::nanoseconds hold;
     std::chrono::steady_clock::time_point end;
   };
   struct Watched {
     std::string path = {};  // empty if no file is watched
     WatchSettings settings = {};
-    bool by_mode = false;   // the file asked for it, not the program
-    std::string good = {};  // the digest of the last text that was not refused
-    // The digest of the file's last text if that was refused.
-    std::optional<std::string> refused = {};
+    bool by_mode = false;                     // the file asked for it, not the program
+    std::string good = {};                    // the digest of the last accepted text
+    std::optional<std::string> refused = {};  // the digest of the last text if it was refused
 
     bool has_seen(const std::string& sha256) const { return refused.value_or(good) == sha256; }
   };
 
   // submit.cc
   Status submit(Submission o, Problems* problems);
-  // compile(), and the validators of the program.
+  // Compiles the rules and asks the validators of the program.
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading);
-  // Does the dry run, and publishes the rules if there is no error.
+  // Makes the dry run, and publishes the rules or begins their rollout if there is no error.
   Status put_in_force(Submission& o, const std::shared_ptr<const policy::FileRules>& rules);
-  // Schedules the next check.
+  // Schedules the next call of advance_rollout(), which runs on rollout_thread_ and ends the rollout if its time is over or
+  // its rules do badly.
   Status schedule(const std::shared_ptr<const ActiveRollout>& rollout);
-  // Runs on rollout_thread_. Ends the rollout if its time is over or its rules do badly, else schedules the next check.
   void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
-  // Records and logs an event and has the listeners called, in the order of the versions. `made` is the version that the
-  // change made, or null. `text` says more than the event, unless it is empty.
+  // Records and logs an event, and has the listeners called in the order of versions. `made` is the new version, or null.
+  // `text` replaces the text of the event unless it is empty.
   void tell(ConfigEvent event, const dispatch::PublishedRules& made, bool by_program,
             std::string text = {});
-  // kWouldDeadlock on a thread that is submitting rules or inside a selection.
+  // Returns kWouldDeadlock on a thread that is submitting rules or inside a selection.
   Status check_reentry() const;
 
   // watch.cc
   static bool wants_hot_reload(const Config& config);
-  // The caller holds the lock. Watches another file from now on, or none.
+  // For these two the caller holds the lock. A file that has come into force decides whether it is watched, unless the
+  // program watches a file.
   void set_watched(Watched next) { watched_ = std::move(next), ++watch_number_; }
-  // The caller holds the lock. A file that has come into force decides whether it is watched, unless the program watches one.
   void watch_as_asked(Origin from, const std::string& source, const std::string& sha256, bool asks);
   // Runs on the watcher's thread. Returns false to be called again.
   bool reread();
-  // Whether the changed file of a submission is not watched any more, or another file was loaded, which may end the watch.
+  // Whether the file is no longer watched, or another file was loaded, which may end the watch.
   bool watch_ended(const Submission& o) const { return o.watch && *o.watch != watch_number_; }
-  // Makes the watcher watch the file of watched_, or none.
+  // Makes the watcher follow watched_.
   Status follow_watch();
   base::WatchHow watch_settings(const WatchSettings& settings) const;
   void apply_settings(const ConfigSettings& settings);
@@ -156,7 +153,7 @@ class Rules {
   void check_later_ops();
 
   dispatch::PublishedRules in_force() const { return core_.snapshot()->policy->version; }
-  // Those that events remember, oldest first.
+  // The versions that events remember, oldest first.
   std::vector<dispatch::PublishedRules> versions() const;
 
   detail::Core& core_;
@@ -170,12 +167,12 @@ class Rules {
   Watched watched_;
   std::atomic<uint64_t> watch_number_{0};        // counts changes of watched_, and loaded files
   uint64_t told_ = 0;                            // the last version that listeners know
-  std::multimap<uint64_t, ConfigEvent> untold_;  // by version; their turn has not come
+  std::multimap<uint64_t, ConfigEvent> untold_;  // events of later versions
   std::shared_ptr<const policy::FileRules> applied_;  // the rules whose settings were applied last
-  bool applying_ = false;                             // some thread applies settings
-  std::string recorded_, events_;  // used by that thread: the files that were wanted last
-  std::shared_ptr<const policy::FileRules> checked_;  // the rules that the next two are about
-  std::map<std::string, std::shared_ptr<const op::Program>> later_ops_;  // have been checked
+  bool applying_ = false;                             // a thread is applying settings
+  std::string recorded_, events_;  // the files that were wanted last; used by that thread
+  std::shared_ptr<const policy::FileRules> checked_;  // the next two are about these rules
+  std::map<std::string, std::shared_ptr<const op::Program>> later_ops_;  // checked already
   Problems later_problems_;
   base::TaskThread listeners_thread_;  // listeners may block
   base::TaskThread rollout_thread_;    // calls no listener
@@ -188,20 +185,19 @@ class Rules {
 
 // ---- names.cc ----
 
-// The first error with the others as its notes; ok if there is none.
+// Returns the first error of rules or of the environment, with the others as its notes, or ok if there is none.
 Status first_error(const Problems& problems);
-// Of the variables YARD_* and of those that backends name.
 Status first_error(const policy::ProcessPolicy& process);
 
-// Reads the variables YARD_* over the last valid values. Logs every problem and applies the log levels. `can_record` says
+// Reads the variables YARD_* over the last valid values, logs every problem and applies the log levels. `can_record` tests
 // whether calls can be recorded to a file. In a privileged process (set-uid, set-gid, file capabilities) variables that
 // name files or plugins are ignored and reported.
 using CanRecord = std::function<Status(const std::string& path)>;
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
                                                         const CanRecord& can_record,
                                                         bool privileged = plugin::privileged());
-// Returns the reading with warnings about names of ops, vendors and backends that are neither registered nor announced,
-// because these may be registered later. Logs the warnings. Returns null if there are none.
+// Returns the reading with warnings about ops, vendors and backends that are neither registered nor announced, and logs
+// them. Returns null if there are none.
 std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading& reading,
                                                           const registry::State& state,
                                                           plugin::Loader& loader);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submitting rules: check, dry run, publication, rollout, history and listeners.
+// Submitting rules: checks, dry run, publication, rollout, history and listeners.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 
 #include "base/events.h"
 #include "base/file.h"
@@ -19,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = ConfigEvent::Kind;
 
-// The object that submits rules on this thread, or ends their rollout.
+// The object that submits rules or ends a rollout on this thread.
 thread_local constinit const Rules* t_inside = nullptr;
 
 struct Inside {
@@ -33,7 +32,12 @@ ConfigProblem error_of(const std::string& file, std::string path, std::string fo
   return {Severity::kError, file, 0, 0, std::move(path), std::move(found), std::move(right)};
 }
 
-// Adds the known calls that rules would leave without a kernel.
+// The problem without its place.
+std::string brief(const ConfigProblem& p) {
+  return p.found + (p.right.empty() ? "" : "; " + p.right);
+}
+
+// Adds the known calls that the rules would leave without a kernel.
 void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::FileRules>& rules,
                   const std::string& file, const std::string& path, Problems& to) {
   for (const dispatch::MovedCall& u :
@@ -45,19 +49,6 @@ void add_unserved(const detail::Core& core, const std::shared_ptr<const policy::
 
 std::string first_file(const ConfigReading& reading) {
   return reading.files.empty() ? "" : reading.files[0];
-}
-
-// Logs at most 20 problems, errors first.
-void log_problems(Problems problems) {
-  constexpr size_t kMost = 20;
-  std::ranges::stable_sort(problems, {}, &ConfigProblem::severity);
-  for (const ConfigProblem& p : std::span(problems).first(std::min(problems.size(), kMost)))
-    base::log_event(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
-                    yard::to_string(p));
-  if (problems.size() > kMost)
-    base::log_event(
-        LogLevel::kWarn, "policy",
-        fmt::format("{} more problems; `yard config check` lists them", problems.size() - kMost));
 }
 
 }  // namespace
@@ -72,7 +63,7 @@ Rules::Rules(detail::Core& core, plugin::Loader& loader, std::function<void()> w
       watcher_([this] { return reread(); }) {}
 
 Rules::~Rules() {
-  // Rollouts and listeners may use everything here, so they end first.
+  // Rollouts and listeners may use all members, so they end first.
   rollout_thread_.stop();
   listeners_thread_.stop();
   unwatch();
@@ -138,12 +129,9 @@ Result<std::vector<dispatch::MovedCall>> Rules::dry_run(Config config) {
   const Code code = rules == nullptr ? Code::kInvalidArgument : Code::kConflict;
   if (rules != nullptr) add_unserved(core_, rules, "", "", reading.problems);
   Status refused;
-  for (const ConfigProblem& p : reading.problems) {
-    if (p.severity != Severity::kError) continue;
-    const std::string whole = yard::to_string(p);  // begins with the file, which is none
-    std::string text = whole.substr(whole.find("error: ") + std::string_view("error: ").size());
-    refused.ok() ? void(refused = Status(code, std::move(text))) : void(refused.note(text));
-  }
+  for (const ConfigProblem& p : reading.problems)
+    if (p.severity == Severity::kError)
+      refused = refused.ok() ? Status(code, brief(p)) : std::move(refused).note(brief(p));
   if (!refused.ok()) return refused;
   return dispatch::moved_under(core_, rules, dispatch::Moved::kAll);
 }
@@ -204,7 +192,9 @@ Status Rules::submit(Submission o, Problems* problems) {
     }
     problems_ = o.reading.problems;
   }
-  log_problems(o.reading.problems);
+  for (const ConfigProblem& p : o.reading.problems)
+    base::log_event(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
+                    yard::to_string(p));
   tell({o.kind, 0, std::move(o.source), std::move(o.reading.problems)}, o.version, !o.watch,
        std::move(o.started));
   return status;
@@ -214,16 +204,15 @@ Status Rules::put_in_force(Submission& o, const std::shared_ptr<const policy::Fi
   const policy::RulesVersion version{.sha256 = o.reading.sha256, .source = o.source};
   for (;;) {
     const auto in_force = core_.snapshot()->policy->file;
-    // Other rules that came into force meanwhile may have ended the watch.
-    if (watch_ended(o)) return {};
+    if (watch_ended(o)) return {};  // by other rules that came into force meanwhile
     add_unserved(core_, rules, first_file(o.reading), "", o.reading.problems);
     if (!o.reading.ok()) return {};
-    // A file that is loaded may end a watch, so a change of the watched file must not come after it.
+    // A file that is loaded may end a watch. A change of the watched file must not replace it.
     if (o.from == Origin::kFile) ++watch_number_;
     const auto still = [&](const policy::ProcessPolicy& p) {
       return p.file == in_force && !watch_ended(o);
     };
-    // Without rules in force there is nothing to compare a rollout with.
+    // A rollout needs rules in force to compare with.
     if (!rules->config.rollout || o.at_once || in_force == nullptr) {
       YARD_ASSIGN_OR_RETURN(o.version, dispatch::set_file(core_, rules, version, still));
       if (o.version != nullptr) return {};
@@ -253,7 +242,7 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
   const auto last = made != nullptr ? made : in_force();
   const uint64_t version = made != nullptr ? made->number : 0;
   event.version = last != nullptr ? last->number : 0;
-  // The problems have been logged already. What the program does itself, it knows; the rest an operator must see.
+  // The program knows what it does itself. An operator must see everything else. Problems have been logged already.
   const bool own = by_program && event.kind != Kind::kRefused && text.empty();
   const LogLevel level = event.kind == Kind::kAborted ? LogLevel::kError
                          : own                        ? LogLevel::kInfo
@@ -277,7 +266,7 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
   {
     const std::lock_guard lock(lock_);
     untold_.emplace(version, std::move(event));
-    // A thread that published an earlier version may not have come here yet. One that failed never does.
+    // A thread that published an earlier version may come here later, or never if it failed.
     constexpr size_t kMostUntold = 16;
     while (!untold_.empty() &&
            (untold_.begin()->first <= told_ + 1 || untold_.size() > kMostUntold)) {
@@ -302,7 +291,6 @@ void Rules::tell(ConfigEvent event, const dispatch::PublishedRules& made, bool b
 // ---- Rollouts ----
 
 Status Rules::schedule(const std::shared_ptr<const ActiveRollout>& rollout) {
-  // Often enough to take bad rules back early.
   const auto interval = std::clamp<std::chrono::nanoseconds>(
       rollout->hold / 20, std::chrono::milliseconds(5), std::chrono::seconds(1));
   return rollout_thread_.post_at(std::min(Clock::now() + interval, rollout->end), [this, rollout] {
@@ -317,7 +305,7 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
   const policy::FileRules* const rules = rollout->rules.get();
   const std::string& source = rollout->version.source;
   const auto policy = core_.snapshot()->policy;
-  if (!dispatch::is_in_rollout(*policy, rules)) return;  // other rules have been submitted since
+  if (!dispatch::is_in_rollout(*policy, rules)) return;  // other rules came into force
   const bool over = Clock::now() >= rollout->end;
   policy::RolloutResult r = policy->rollout->result(over);
   if (r.too_bad.empty() && !over) return schedule(rollout).ignore();
@@ -350,8 +338,7 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
   if (version != nullptr)
     text = fmt::format("rollout promoted: {} calls, {} failed; {} results checked, {} wrong",
                        r.calls, r.failed, r.checked, r.wrong);
-  for (const ConfigProblem& p : problems)
-    text += (&p == problems.data() ? "" : "; ") + p.found + (p.right.empty() ? "" : "; " + p.right);
+  for (const ConfigProblem& p : problems) text += (&p == problems.data() ? "" : "; ") + brief(p);
   {
     const std::lock_guard lock(lock_);
     if (version == nullptr)
@@ -363,14 +350,12 @@ void Rules::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout)
        version, false, std::move(text));
 }
 
-// ---- What there is ----
-
 std::vector<dispatch::PublishedRules> Rules::versions() const {
   std::vector<dispatch::PublishedRules> to;
   for (const base::Event& e : base::events())
     if (e.kind == &base::event::kRules && e.runtime == core_.id && e.detail != nullptr)
       to.push_back(std::static_pointer_cast<const policy::RulesVersion>(e.detail));
-  // The thread that has just published the last one may not have recorded it yet.
+  // The thread that published the last version may not have recorded it yet.
   if (const auto last = in_force(); last != nullptr && !base::contains(to, last))
     to.push_back(last);
   std::ranges::sort(to, {}, &policy::RulesVersion::number);
@@ -404,9 +389,8 @@ Rules::Standing Rules::standing() {
 Problems Rules::problems() {
   const std::lock_guard lock(lock_);
   Problems to = problems_;
-  // These may have been found again in rules that were refused.
   for (const ConfigProblem& p : later_problems_)
-    if (std::ranges::find(to, p) == to.end()) to.push_back(p);
+    if (!base::contains(to, p)) to.push_back(p);
   return to;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules from files, watching a file, and the settings of rules that take effect outside of the dispatcher.
+// Loads and watches rule files, and applies the settings that take effect outside of the dispatcher.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +17,16 @@ std::string absolute(const std::string& path) {
   std::error_code error;
   const auto full = std::filesystem::absolute(path, error);
   return error ? path : full.string();
+}
+
+// Makes `use` write to another file from now on, or to none.
+void use_file(const char* setting, const std::string& path, std::string& now,
+              const std::function<Status(const std::string&)>& use) {
+  if (path == now) return;
+  now = path;
+  if (const Status status = use(path); !status.ok())
+    base::log(LogLevel::kError, "runtime",
+              fmt::format("settings.{}: {}", setting, status.to_string()));
 }
 
 Status check_least(const char* what, std::chrono::nanoseconds is, std::chrono::milliseconds least) {
@@ -77,7 +87,7 @@ void Rules::unwatch() {
     const std::lock_guard lock(lock_);
     set_watched({});
   }
-  // The watcher may be waiting for a validator on this thread. Without a path it does nothing.
+  // On a thread that submits rules, stop() could wait for itself. Without a path the watcher does nothing anyway.
   if (check_reentry().ok()) watcher_.stop();
 }
 
@@ -130,8 +140,8 @@ bool Rules::reread() {
                 fmt::format("the rule file is not watched: {}", started.message()));
     return true;
   }
-  // Texts that change while they are read may be parts of two versions. Changes while the texts are parsed, which takes
-  // much longer, do not count: they are the next change.
+  // Files that change while they are read may be parts of two versions. Changes while they are parsed, which takes much
+  // longer, are the next change.
   std::vector<std::string> opened;
   std::vector<base::FileState> before;
   bool stable = true;
@@ -149,8 +159,8 @@ bool Rules::reread() {
   if (stable) {
     const std::lock_guard lock(lock_);
     if (watch_ended(o)) return false;
-    // An accepted text is submitted again after another one was refused in between, but not if other rules have come into
-    // force since, such as an earlier version: only another text undoes that.
+    // An accepted text is submitted again after another text was refused, but not if the rules in force come from
+    // elsewhere, such as a rollback. Only another text undoes that.
     known = o.reading.ok() && watched_.good == sha256 && !(watched_.refused && stays);
     if (known && std::exchange(watched_.refused, {})) problems_.clear(), back = true;
   }
@@ -166,14 +176,14 @@ bool Rules::reread() {
   }
   watcher_.set(files, watch_settings(settings));
   const std::lock_guard lock(lock_);
-  // The text has not been seen if the watch has ended, or another one has begun.
+  // False if another watch has begun.
   return stable && watched_.has_seen(sha256);
 }
 
 // ---- Settings of the rules in force ----
 
-// Recording publishes, which leads here again, so no lock is held meanwhile. One thread goes on until it has applied the
-// rules in force, so that older settings do not come last.
+// Recording publishes, which leads here again, so no lock is held. One thread continues until it has applied the rules in
+// force, so that older settings are never applied last.
 void Rules::follow() {
   check_later_ops();
   std::unique_lock lock(lock_);
@@ -184,7 +194,7 @@ void Rules::follow() {
     lock.unlock();
     try {
       apply_settings(file != nullptr ? file->config.settings : ConfigSettings());
-    } catch (...) {  // out of memory: the next follow() tries again
+    } catch (...) {  // out of memory; the next follow() tries again
       lock.lock();
       applied_ = nullptr, applying_ = false;
       throw;
@@ -198,19 +208,12 @@ void Rules::apply_settings(const ConfigSettings& settings) {
   loader_.require_verified(settings.plugins.require_verified.value_or(false));
   if (settings.cache.lifetime) wake_();
   write_events(settings.events.value_or(""));
-  const std::string wanted = settings.telemetry.record.value_or("");
-  if (wanted == recorded_) return;
-  recorded_ = wanted;
-  if (const Status status = record_(wanted); !status.ok())
-    base::log(LogLevel::kError, "runtime",
-              fmt::format("settings.telemetry.record: {}", status.to_string()));
+  use_file("telemetry.record", settings.telemetry.record.value_or(""), recorded_, record_);
 }
 
 void Rules::write_events(const std::string& path) {
-  if (path == events_ || !core_.snapshot()->policy->reading->good.events.empty()) return;
-  events_ = path;
-  if (const Status status = base::write_events_to(path); !status.ok())
-    base::log(LogLevel::kError, "runtime", fmt::format("settings.events: {}", status.to_string()));
+  if (core_.snapshot()->policy->reading->good.events.empty())
+    use_file("events", path, events_, base::write_events_to);
 }
 
 }  // namespace yard::rules
