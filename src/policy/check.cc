@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <unordered_map>
 
 #include "base/lists.h"
 #include "base/text.h"
@@ -34,38 +33,6 @@ namespace {
 
 constexpr const char* kHoldsLater = "it holds once there is one";
 constexpr const char* kNoFallback = "no call falls back to it";
-
-// Suggests a similar name, or lists the known names if they are few.
-std::string advice(std::string_view word, const Names& known, const std::string& otherwise) {
-  const bool few = !known.empty() && known.size() <= 12;
-  return suggestion(word, known, few ? "expected " + base::one_of(known) : otherwise);
-}
-
-// The known name that was probably meant, because only a few letters differ. Names that differ only in digits are two
-// names, and a prefix such as `vendor.` that both have does not make them similar.
-std::string_view near_miss(std::string_view word, const Names& known) {
-  const std::string_view near = base::closest(word, known);
-  const auto same = std::ranges::mismatch(word, near).in1 - word.begin();
-  const size_t prefix = word.substr(0, static_cast<size_t>(same)).rfind('.') + 1;
-  std::string a(word.substr(prefix)), b(near.substr(prefix));
-  const bool similar = base::edit_distance(a, b) <= std::max<size_t>(1, a.size() / 3);
-  if (!similar || a[0] != b[0]) return {};
-  for (std::string* text : {&a, &b})
-    std::erase_if(*text, [](char c) { return c >= '0' && c <= '9'; });
-  return a != b ? near : std::string_view();
-}
-
-std::string field_advice(const std::string& key, const Names& fields) {
-  Names plain, keys = fields;
-  for (const std::string& field : fields) {
-    if (!base::contains(field, '.')) plain.push_back(field);
-    for (const OperatorRow& row : kOperators) keys.push_back(field + std::string(row.suffix));
-  }
-  const std::string_view field = field_part(key);
-  return suggestion(key, keys,
-                    fmt::format("expected {}, or a label as label.{}", base::one_of(plain),
-                                base::is_bare_word(field) ? field.substr(0, 80) : "NAME"));
-}
 
 // What an unknown name is. kLater is a warning, or an error if the name is similar to a known one.
 enum class Unknown : uint8_t { kError, kLater, kFine };
@@ -125,7 +92,9 @@ class Checker {
     if constexpr (IsOptional<M>) {
       if (value) check_set(*value, form, path);
     } else if constexpr (HasFields<M>) {
-      check_rows(value, path);
+      visit_fields<M>([&](const auto& row) {
+        check_set(value.*row.member, row.form, {&path, row.name});
+      });
     } else if constexpr (IsList<M> && HasFields<Part<M>>) {
       for (size_t i = 0; i < value.size(); ++i) check_set(value[i], form, Path{&path, {}, i});
     } else if constexpr (std::is_same_v<M, std::chrono::nanoseconds>) {
@@ -139,12 +108,6 @@ class Checker {
           to_.error({{}, {&path, {}, i}}, fmt::format("found '{}'", value[i]),
                     advice(value[i], words, ""));
     }
-  }
-  template <class T>
-  void check_rows(const T& value, const Path& path) {
-    visit_fields<T>([&](const auto& row) {
-      check_set(value.*row.member, row.form, {&path, row.name});
-    });
   }
   void check_range(double number, const char* unit, const Form& form, const Path& path) {
     if (number >= form.least && number <= form.most) return;
@@ -341,7 +304,6 @@ class Checker {
     }
     if (p.allow_vendors) vendors(*p.allow_vendors, "policy.allow_vendors");
     vendors(p.deny_vendors, "policy.deny_vendors");
-    // A plugin may bring a backend or an op at any time.
     for (const auto& [name, on] : p.backends)
       if (!base::contains(known_.backends, name))
         unknown_name(Unknown::kLater, name, known_.backends, to_.where_entry(backends, name),
@@ -350,7 +312,7 @@ class Checker {
       check_op(op, Unknown::kLater, to_.where_entry(transforms, op));
   }
 
-  // Functions and backends may be registered later: unknown names are warnings.
+  // Functions and backends may be registered later, so unknown names are warnings.
   void check_functions() {
     Names names = known_.functions;
     for (const std::string& f : known_.functions) names.push_back(f.substr(0, f.find('/')));
@@ -363,19 +325,16 @@ class Checker {
       // The command declares no functions.
       if (!names.empty() && std::ranges::none_of(names, matches))
         to_.warn(at, fmt::format("no function matches '{}' now", key), suggestion(key, names));
-      Names listed = rule.backends.value_or(Names());
-      listed.insert(listed.end(), rule.deny.begin(), rule.deny.end());
-      for (const std::string& b : listed) {
-        const std::string near = suggestion(b, known_.backends);
-        if (!near.empty() && !base::contains(known_.backends, b))
-          to_.warn(at, fmt::format("no backend is called '{}' now", b), near);
-      }
+      for (const Names& listed : {rule.backends.value_or(Names()), rule.deny})
+        for (const std::string& b : listed)
+          if (const std::string near = suggestion(b, known_.backends);
+              !near.empty() && !base::contains(known_.backends, b))
+            to_.warn(at, fmt::format("no backend is called '{}' now", b), near);
     }
   }
 
   void check_canary(const CanaryRule& r, const Path& path) {
     if (r.op.empty()) {
-      // The reader has reported it in files.
       if (r.at.line == 0) to_.error({r.at, {&path, "op"}}, "missing", "expected the name of an op");
       return;
     }
@@ -425,8 +384,8 @@ class Checker {
 
   void check_breaker() {
     const std::string path = "settings.breaker";
-    const auto is_of_breaker = [&](const ConfigProblem& p) { return p.path.starts_with(path); };
-    if (std::ranges::any_of(to_.problems, is_of_breaker)) return;
+    if (std::ranges::any_of(to_.problems, [&](auto& p) { return p.path.starts_with(path); }))
+      return;
     if (const Status status = validate(breaker_of(config_)); !status.ok()) {
       const bool cap = config_.settings.breaker.cooldown_cap.has_value();
       to_.error({place_of(config_, path + (cap ? ".cooldown_cap" : ".cooldown")), {&kTop, path}},
@@ -500,29 +459,26 @@ class Checker {
       const Where at{conditions[i].at, {&path, conditions[i].key}};
       const ConditionReport& report = reports[i];
       const auto& wrong = some_unknown && !report.wrong ? report.elsewhere : report.wrong;
-      if (!report.known && !announced)
-        unknown_field(ops, conditions[i].key, at);
-      else if (wrong)
-        to_.error(at, wrong->found, wrong->right);
+      if (report.known || announced) {
+        if (wrong) to_.error(at, wrong->found, wrong->right);
+        continue;
+      }
+      std::set<std::string> fields;
+      for (const std::string& op : matching(ops))
+        for (std::string& name : OpFields(*known_.ops.at(op).program).names())
+          fields.insert(std::move(name));
+      to_.error(at,
+                has_wildcard(ops) ? "no op that matches '" + ops + "' has this field"
+                                  : "calls of " + ops + " have no such field",
+                field_advice(conditions[i].key, {fields.begin(), fields.end()}));
     }
-  }
-
-  void unknown_field(const std::string& ops, const std::string& key, const Where& at) {
-    std::set<std::string> fields;
-    for (const std::string& op : matching(ops))
-      for (std::string& name : OpFields(*known_.ops.at(op).program).names())
-        fields.insert(std::move(name));
-    to_.error(at,
-              has_wildcard(ops) ? "no op that matches '" + ops + "' has this field"
-                                : "calls of " + ops + " have no such field",
-              field_advice(key, {fields.begin(), fields.end()}));
   }
 
   const Config& config_;
   const Known& known_;
   const Names ops_;
   Names labels_{std::begin(kPlainLabels), std::end(kPlainLabels)};
-  std::unordered_map<std::string, Names> matching_;
+  std::map<std::string, Names> matching_;  // by pattern
   RuleReport report_;
   ProcessPolicy process_;
   OpsUnderConfig applied_;

@@ -109,28 +109,30 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
   };
   Conditions unused;
   ConditionCompiler trial(unused);
-  // Unset if the op lacks one of the fields, or a condition is invalid.
-  const auto conjunction = [&](const std::vector<Condition>& all,
-                               std::vector<ConditionReport>* reports) {
+  RuleReport unread;
+  if (report == nullptr) report = &unread;
+  report->rules.resize(config.dispatch_rules.size()), report->scores.resize(config.score.size());
+  // Returns nothing if the op lacks one of the fields or a condition is invalid.
+  const auto conjunction =
+      [&](const std::vector<Condition>& all,
+          std::vector<ConditionReport>& reports) -> std::optional<Conjunction> {
+    reports.resize(all.size());
+    if (all.size() > kMostConditions) return std::nullopt;
     const bool lacks =
         std::ranges::any_of(all, [&](auto& c) { return key_of(c).field == nullptr; });
-    const size_t count = all.size() <= kMostConditions ? all.size() : 0;
-    bool valid = !lacks && count == all.size();
-    if (reports != nullptr) reports->resize(all.size());
-    for (size_t i = 0; i < count && (valid || reports != nullptr); ++i) {
+    bool valid = !lacks;
+    for (size_t i = 0; i < all.size(); ++i) {
       const SplitKey key = key_of(all[i]);
-      Wrong wrong;
       if (key.field == nullptr) continue;
-      const bool fits = (lacks ? trial : compiler).add(*key.field, key.op, all[i], wrong);
-      valid = valid && fits;
-      if (reports == nullptr) continue;
-      ConditionReport& of = (*reports)[i];
-      of.known = true;
-      if (!fits) (lacks ? of.elsewhere : of.wrong) = std::move(wrong);
+      reports[i].known = true;
+      Wrong wrong;
+      if ((lacks ? trial : compiler).add(*key.field, key.op, all[i], wrong)) continue;
+      valid = false;
+      (lacks ? reports[i].elsewhere : reports[i].wrong) = std::move(wrong);
     }
-    if (valid) return std::optional(compiler.end());
+    if (valid) return compiler.end();
     compiler.drop();
-    return std::optional<Conjunction>();
+    return std::nullopt;
   };
   const std::vector<DispatchRule>& rules = config.dispatch_rules;
   const int usual = config.defaults.default_priority.value_or(kDefaultPriority);
@@ -141,7 +143,7 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
                            [&](uint32_t i) { return rules[i].priority.value_or(usual); });
   for (const uint32_t i : mine) {
     const DispatchRule& r = rules[i];
-    const auto when = conjunction(r.conditions, report != nullptr ? &report->rules[i] : nullptr);
+    const auto when = conjunction(r.conditions, report->rules[i]);
     if (!when) continue;
     if (!r.deny.empty()) to.clauses_.push_back({Act::kDeny, ids(r.deny), *when, i});
     if (r.allow) to.clauses_.push_back({Act::kAllow, ids(*r.allow), *when, i});
@@ -150,8 +152,7 @@ OpRules compile_rules(const Config& config, const op::Program& program, RuleRepo
   for (uint32_t i = 0; i < config.score.size(); ++i) {
     const ScoreRule& r = config.score[i];
     if (!glob_matches(r.operation, program.name())) continue;
-    if (const auto when =
-            conjunction(r.conditions, report != nullptr ? &report->scores[i] : nullptr))
+    if (const auto when = conjunction(r.conditions, report->scores[i]))
       to.clauses_.push_back({Act::kScore, {r.kernel}, *when, i, r.add, r.multiply});
   }
   compiler.finish();
@@ -192,7 +193,7 @@ void Clauses::read_policy() {
     if (!is_on) add(Act::kSwitchedOff, {backend});
   add(Act::kOffByDefault, base::keys(p.backends));
   if (p.reference_only.value_or(false)) add(Act::kReferenceOnly);
-  if (p.prefer)  // then the others in this order; the first place counts
+  if (p.prefer)  // place() finds the first of two equal kinds
     add(Act::kPrefer, {to_string(*p.prefer), "default", "vendor", "reference"});
   const bool* transforms = find_for_op(p.transforms, op_);
   if (transforms != nullptr && !*transforms && !left_out(Act::kNoTransforms))

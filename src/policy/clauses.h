@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy as clauses: all that policies, rule files, scopes and calls say about the kernels of one op, as one ordered list.
-//
-// Precedence is applied before the list is made: a stronger source replaces what a weaker one says about the same field,
-// and an exact op name beats a glob. Clauses without conditions are applied when the list is made; evaluate() applies the
-// others to a call. An explanation names the clause that decided, and a counterfactual is the list without one clause.
+// Policy as clauses: one ordered list of everything that policies, rule files, scopes and calls say about the kernels of an
+// op. Precedence is applied before the list is made: a stronger source replaces what a weaker one says about a field, and
+// an exact op name beats a glob. Clauses without conditions are applied when the list is made, and evaluate() applies the
+// others to a call. An explanation names the clause that decided. A counterfactual is the list without one clause.
 #pragma once
 
 #include <yard/config.h>
@@ -26,8 +25,8 @@ struct KernelFacts {
 
 struct Clause {
   enum class Act : uint8_t {
-    // These exclude kernels; the first that does is the reason. kOffByDefault names the backends to which it does not
-    // apply, kOrder the tokens of Policy::per_op.
+    // These exclude kernels, and the first that does is the reason. kOffByDefault names the backends to which it does not
+    // apply, and kOrder the tokens of Policy::per_op.
     kForce,
     kLock,
     kDeny,
@@ -39,7 +38,7 @@ struct Clause {
     kReferenceOnly,
     kOrder,
     kStatic,
-    // These change the order of kernels. kPrefer names kinds, kChain the fallbacks after the first choice.
+    // These change the order of kernels. kPrefer names kinds, and kChain the fallbacks after the first choice.
     kMap,
     kChoose,
     kScore,
@@ -56,13 +55,13 @@ struct Clause {
 
   bool of_rule() const noexcept { return source < kCall; }
   bool excludes(const KernelFacts& k) const;
-  // How many names come before the first that is a token for the kernel.
+  // The index of the first token that names the kernel, or names.size().
   size_t place(const KernelFacts& k) const;
 };
 
-// What compiling a rule for the known ops found out about one of its conditions.
+// What compiling found out about a condition.
 struct ConditionReport {
-  bool known = false;              // an op has the field
+  bool known = false;              // some op has the field
   std::optional<Wrong> wrong;      // invalid for an op that has all fields of the rule
   std::optional<Wrong> elsewhere;  // invalid for another op that has the field
 };
@@ -70,7 +69,7 @@ struct RuleReport {  // by rule, then by condition
   std::vector<std::vector<ConditionReport>> rules, scores;
 };
 
-// The clauses of one op in a rule file: those of dispatch_rules, best first, then those of score. Immutable.
+// The clauses of one op in a rule file: dispatch_rules, best first, then score. Immutable.
 class OpRules {
  public:
   std::span<const Clause> clauses() const noexcept { return clauses_; }
@@ -89,10 +88,10 @@ class OpRules {
 OpRules compile_rules(const Config& config, const op::Program& program,
                       RuleReport* report = nullptr);
 
-// By op; null if an op has no rules.
+// Null for an op without rules.
 using RulesByOp = std::map<std::shared_ptr<const op::Program>, std::shared_ptr<const OpRules>>;
 
-// The value of an op in a map from names and globs, or null. An exact name beats a glob, a longer glob a shorter one.
+// The value of an op in a map from names and globs, or null. An exact name beats a glob, and a longer glob a shorter one.
 template <class Map>
 const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
   if (const auto it = map.find(op); it != map.end()) return &it->second;
@@ -113,9 +112,9 @@ std::string place_text(const Config& config, ConfigPlace at);
 
 struct ModeSettings {
   Mode mode = Mode::kAuto;
-  const char* source = nullptr;                // "file", "scope" or "call"; null if unset
-  std::shared_ptr<const ProgramMode> program;  // of Mode::kProgram
-  std::vector<Mode> fallback;                  // where calls in kStatic go on
+  const char* source = nullptr;                // "file", "scope" or "call", or null
+  std::shared_ptr<const ProgramMode> program;  // for Mode::kProgram
+  std::vector<Mode> fallback;                  // for Mode::kStatic
 
   bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
 };
@@ -127,8 +126,8 @@ struct ClauseSources {
   ModeSettings mode = {};
   std::string mapped = {};  // the op's kernel in the program's static map; may be empty
   std::shared_ptr<const FileRules> file = {};  // may be null
-  std::shared_ptr<const OpRules> rules = {};   // those of `file` for the op; null if there are none
-  // For counterfactuals: leaves out the clauses of this kind and source that exclude the kernel.
+  std::shared_ptr<const OpRules> rules = {};   // the rules of `file` for the op; may be null
+  // For counterfactuals, leaves out the clauses of this kind and source that exclude the kernel.
   struct Without {
     Clause::Act act;
     uint32_t source;
@@ -137,7 +136,7 @@ struct ClauseSources {
   std::optional<Without> without = {};
 };
 
-// A mode in which a call goes on after the one before. It orders the kernels that are left and takes some of them.
+// A mode that orders the kernels which the modes before it left, and takes some of them.
 struct ClauseGroup {
   enum class Takes : uint8_t { kMapped, kChosen, kAll };
   Mode mode = Mode::kAuto;
@@ -168,22 +167,22 @@ class Clauses {
   std::span<const Clause> own() const noexcept { return own_; }
   const Clause& clause(size_t i) const;
   size_t size() const noexcept { return own_.size() + of_rules().size(); }
-  // Finds a clause of a policy; returns null if there is none.
+  // Finds a clause of a policy, or returns null.
   const Clause* find(Clause::Act act) const;
-  // What states the clause: "deny_vendors", "rule 'wide rows' (rules.yaml:7)".
+  // The source of the clause, such as "deny_vendors" or "rule 'wide rows' (rules.yaml:7)".
   std::string text(const Clause& c) const;
-  // A YARD_REASON_* for a clause that excludes kernels.
+  // The YARD_REASON_* of a clause that excludes kernels.
   static int32_t reason(const Clause& c) noexcept;
 
   const Ruling& always(size_t kernel) const noexcept { return always_[kernel]; }
-  // Lower is better: by the static map, the op's order or the preferred kind.
+  // By the static map, the op's order or the preferred kind. Lower is better.
   int tier(size_t kernel) const noexcept { return tiers_[kernel]; }
   std::span<const ClauseGroup> groups() const noexcept { return groups_; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // The op's static kernel; empty if it has none.
+  // The op's static kernel; may be empty.
   const std::string& mapped() const noexcept { return mapped_; }
 
-  // Null if rules do not matter.
+  // Null if no rule applies.
   std::shared_ptr<const Conditions> conditions() const;
   void evaluate(const CallView& call, Rulings& to) const;
   // The score clauses that hold for a call and name the kernel.
@@ -212,9 +211,8 @@ class Clauses {
   std::vector<int> tiers_;
   std::vector<ClauseGroup> groups_;
   std::vector<uint16_t> chain_;
-  std::vector<Rule> rules_;  // those with conditions
-  std::vector<std::vector<uint16_t>>
-      targets_;  // kernels that each rule excludes, chooses or scores
+  std::vector<Rule> rules_;                     // with conditions
+  std::vector<std::vector<uint16_t>> targets_;  // kernels that a rule excludes, chooses or scores
   bool reads_rules_ = false;
 };
 

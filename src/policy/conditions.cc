@@ -140,24 +140,24 @@ void sort_unique(std::vector<T>& v) {
   v.erase(std::unique(v.begin(), v.end()), v.end());
 }
 
-class TestMaker {
- public:
-  TestMaker(const OpField& field, Operator op, const Condition& c, Wrong& wrong)
-      : negated(op == Operator::kNe || op == Operator::kNotIn),
-        field_(field),
-        op_(op),
-        c_(c),
-        wrong_(wrong) {}
+struct TestMaker {
+  const OpField& field;
+  const Operator comparison;
+  const Condition& condition;
+  Wrong& wrong;
+  Test test = {};
+  bool negated = comparison == Operator::kNe || comparison == Operator::kNotIn;
 
   // Returns false and sets `wrong` if the condition is invalid.
   bool make() {
-    if (!has_operator(field_.type, op_)) return no_operator();
-    const bool many =
-        op_ == Operator::kEq || op_ == Operator::kIn || op_ == Operator::kNotIn || is_pattern(op_);
-    if (c_.list && !many)
-      return bad("found a list",
-                 op_ == Operator::kNe ? "one value, or " + field_.name + "_not_in" : "one value");
-    switch (field_.type) {
+    if (!has_operator(field.type, comparison)) return no_operator();
+    const bool many = comparison == Operator::kEq || comparison == Operator::kIn ||
+                      comparison == Operator::kNotIn || is_pattern(comparison);
+    if (condition.list && !many)
+      return bad("found a list", comparison == Operator::kNe
+                                     ? "one value, or " + field.name + "_not_in"
+                                     : "one value");
+    switch (field.type) {
       case FieldType::kWhole:
       case FieldType::kNumber: return numbers();
       case FieldType::kSwitch: return on_or_off();
@@ -165,11 +165,11 @@ class TestMaker {
       case FieldType::kDType: return closed();
       default: break;
     }
-    test.of = field_.type;
-    if (is_pattern(op_)) return patterns();
-    if (field_.type != FieldType::kText) return device();
+    test.of = field.type;
+    if (is_pattern(comparison)) return patterns();
+    if (field.type != FieldType::kText) return device();
     test.kind = Test::Kind::kTextOneOf;
-    for (const ConfigValue& v : c_.values) test.texts.push_back(v.text);
+    for (const ConfigValue& v : condition.values) test.texts.push_back(v.text);
     return true;
   }
 
@@ -179,39 +179,35 @@ class TestMaker {
     test.integers.clear();
   }
 
-  Test test;
-  bool negated;
-
- private:
   bool no_operator() {
-    std::vector<std::string> right{field_.name};
+    std::vector<std::string> right{field.name};
     for (const OperatorRow& row : kOperators)
-      if (has_operator(field_.type, row.op)) right.push_back(field_.name + std::string(row.suffix));
-    return bad(fmt::format("{} has no such operator: it is {}", field_.name, type_text(field_)),
+      if (has_operator(field.type, row.op)) right.push_back(field.name + std::string(row.suffix));
+    return bad(fmt::format("{} has no such operator: it is {}", field.name, type_text(field)),
                base::one_of(right));
   }
 
   bool bad(std::string found, const std::string& expected) {
-    wrong_ = {std::move(found), "expected " + expected};
+    wrong = {std::move(found), "expected " + expected};
     return false;
   }
   bool bad_value(const ConfigValue& v, const std::string& hint = {}) {
-    return bad("found " + shown(v.text, v.quoted), type_text(field_) + hint);
+    return bad("found " + shown(v.text, v.quoted), type_text(field) + hint);
   }
 
   bool numbers() {
-    const bool whole = field_.type == FieldType::kWhole;
-    for (const ConfigValue& v : c_.values) {
+    const bool whole = field.type == FieldType::kWhole;
+    for (const ConfigValue& v : condition.values) {
       const auto n = base::yaml_whole_number(v.text);
       const auto x = base::yaml_number(v.text);
       if (v.quoted || !(whole ? n.has_value() : x.has_value())) return bad_value(v);
       if (!whole && !std::isfinite(*x)) return bad("found " + v.text, "a finite number");
       test.integers.push_back(whole ? *n : ordered(*x));
     }
-    const bool above = op_ == Operator::kGt || op_ == Operator::kGe;
-    if (!above && op_ != Operator::kLt && op_ != Operator::kLe) return true;
+    const bool above = comparison == Operator::kGt || comparison == Operator::kGe;
+    if (!above && comparison != Operator::kLt && comparison != Operator::kLe) return true;
     // The limit is the least value above the threshold. No threshold holds for NaN, which comes after all numbers.
-    const bool next = op_ == Operator::kGt || op_ == Operator::kLe;
+    const bool next = comparison == Operator::kGt || comparison == Operator::kLe;
     const int64_t a = test.integers[0], least = ordered(-HUGE_VAL), most = ordered(HUGE_VAL);
     test.integers.clear();
     negated = whole && !above;
@@ -225,35 +221,35 @@ class TestMaker {
 
   bool on_or_off() {
     bool seen[2] = {};
-    for (const ConfigValue& v : c_.values) {
+    for (const ConfigValue& v : condition.values) {
       const auto on = read_switch(v.text);
       if (!on.ok() || v.quoted) return bad_value(v);
       seen[*on] = true;
     }
     if (!seen[1]) negated = !negated;
-    const bool layout = field_.axis.kind == Axis::Kind::kLayout;  // 0 is "contiguous"
+    const bool layout = field.axis.kind == Axis::Kind::kLayout;  // 0 is "contiguous"
     test.integers = {layout ? 0 : 1};
     if (seen[0] && seen[1]) test.integers = {0, 1, 2};
     return true;
   }
 
   bool closed() {
-    const auto named = named_values(field_);
+    const auto named = named_values(field);
     std::vector<int64_t> values;
-    if (is_pattern(op_)) {
+    if (is_pattern(comparison)) {
       if (!patterns()) return false;
       for (const auto& [name, value] : named)
         if (test.holds_for(name)) values.push_back(value);
       if (values.empty())
-        return bad("found " + shown(c_.values[0].text, true) + ", which matches nothing",
-                   type_text(field_));
+        return bad("found " + shown(condition.values[0].text, true) + ", which matches nothing",
+                   type_text(field));
     } else {
-      for (const ConfigValue& v : c_.values) {
-        const auto dtype = field_.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
-        const auto word = std::ranges::find(field_.words, v.text);
-        if (!dtype && word == field_.words.end())
+      for (const ConfigValue& v : condition.values) {
+        const auto dtype = field.type == FieldType::kDType ? parse_dtype(v.text) : std::nullopt;
+        const auto word = std::ranges::find(field.words, v.text);
+        if (!dtype && word == field.words.end())
           return bad_value(v, base::did_you_mean(base::lower(v.text), base::keys(named)));
-        values.push_back(dtype ? static_cast<int64_t>(*dtype) : word - field_.words.begin());
+        values.push_back(dtype ? static_cast<int64_t>(*dtype) : word - field.words.begin());
       }
     }
     test = {.integers = std::move(values)};
@@ -262,10 +258,10 @@ class TestMaker {
 
   bool device() {
     test.kind = Test::Kind::kDeviceOneOf;
-    for (const ConfigValue& v : c_.values) {
+    for (const ConfigValue& v : condition.values) {
       const auto d = parse_device(v.text);
       const bool has_index = v.text.find(':') != std::string::npos;
-      if (!d || d->index > 0xfffe || (field_.type == FieldType::kPlatform && has_index))
+      if (!d || d->index > 0xfffe || (field.type == FieldType::kPlatform && has_index))
         return bad_value(v);
       test.integers.push_back((int64_t{d->type} << 16) | (has_index ? d->index + 1 : 0));
     }
@@ -273,10 +269,10 @@ class TestMaker {
   }
 
   bool patterns() {
-    test.kind = op_ == Operator::kMatch ? Test::Kind::kGlob : Test::Kind::kRegex;
-    for (const ConfigValue& v : c_.values) {
+    test.kind = comparison == Operator::kMatch ? Test::Kind::kGlob : Test::Kind::kRegex;
+    for (const ConfigValue& v : condition.values) {
       test.texts.push_back(v.text);
-      if (op_ == Operator::kMatch) continue;
+      if (comparison == Operator::kMatch) continue;
       auto regex = Regex::compile(v.text);
       if (!regex.ok())
         return bad(fmt::format("found {}: {}", shown(v.text, true), regex.status().message()),
@@ -285,17 +281,12 @@ class TestMaker {
     }
     return true;
   }
-
-  const OpField& field_;
-  const Operator op_;
-  const Condition& c_;
-  Wrong& wrong_;
 };
 
 }  // namespace
 
 bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& c, Wrong& wrong) {
-  TestMaker maker(field, op, c, wrong);
+  TestMaker maker{field, op, c, wrong};
   if (!maker.make()) return false;
   Test& t = maker.test;
   t.axis = axis_of(field);

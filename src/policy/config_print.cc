@@ -235,10 +235,8 @@ std::string body(const Form& form, policy::Keys inner) {
     one = R"("type": "boolean")";
   else if (form.is(shape::kConditions))
     one = R"("$ref": "#/$defs/conditions")";
-  else if (form.is(shape::kWhole))
-    one = "\"type\": \"integer\", " + bounds;
-  else if (form.is(shape::kNumber))
-    one = "\"type\": \"number\", " + bounds;
+  else if (form.is(shape::kWhole) || form.is(shape::kNumber))
+    one = fmt::format(R"("type": "{}", {})", form.is(shape::kWhole) ? "integer" : "number", bounds);
   else if (form.is(shape::kDuration))
     one = fmt::format(
         R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",

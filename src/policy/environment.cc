@@ -51,17 +51,13 @@ bool is_backend_variable(std::string_view name) {
 std::string unknown_variable(const std::string& name) {
   const std::string large = base::upper(name);
   const std::vector<std::string> known = known_variables();
-  std::string hint = base::did_you_mean(large, known);
-  if (is_backend_variable(large))
-    hint = base::did_you_mean(large, {large});
-  else if (large.starts_with(kBackend.substr(0, kBackend.size() - 1)))
-    hint = "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
-  else if (hint.empty())
-    hint = "; expected " + base::one_of(known);
-  return "unknown variable" + hint;
+  if (is_backend_variable(large)) return fmt::format("unknown variable; did you mean '{}'?", large);
+  if (large.starts_with("YARD_BACKEND"))
+    return "unknown variable; expected YARD_BACKEND_NAME, with the backend's name in capitals";
+  return "unknown variable; " + suggestion(large, known, "expected " + base::one_of(known));
 }
 
-// Sets the member of the variable's row to the value, or to the last good one. Returns false if no row has the variable.
+// Sets the member of the variable's row to the value, or to the last valid one. Returns false if no row has the variable.
 template <class T>
 bool read_row(const std::string& name, std::string_view text, const T& last, T& to,
               Problems& wrong) {
@@ -125,7 +121,7 @@ Variables yard_variables() {
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view entry = *at;
     const size_t equals = entry.find('=');
-    // The first of two with the same name, as getenv has it.
+    // As with getenv, the first of two variables with the same name counts.
     if (entry.starts_with(kPrefix) && equals != std::string_view::npos)
       found.emplace(entry.substr(0, equals), entry.substr(equals + 1));
   }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads environment variables YARD_*. The rows of config_rows.h say which variable sets what, and
-// docs/reference/environment.md has the grammar of each.
-//
-// An empty or blank variable counts as unset. An invalid value is a problem, and the variable keeps its last valid value.
+// Reads environment variables YARD_* by the rows of config_rows.h. docs/reference/environment.md has their grammar. A blank
+// variable counts as unset. An invalid value is a problem, and the variable keeps its last valid value.
 #pragma once
 
 #include <yard/policy.h>
@@ -12,10 +10,10 @@ namespace yard::policy {
 using Variables = std::map<std::string, std::string>;
 
 struct EnvProblem {
-  std::string variable;  // its name, fit to be shown
+  std::string variable;  // printable
   std::string found;     // its value in quotes, cut and escaped
   std::string message;   // what is wrong and what was expected
-  bool error;            // false: a warning, as for an unknown variable
+  bool error;            // or a warning, as for an unknown variable
 
   bool operator==(const EnvProblem&) const = default;
 };
@@ -23,13 +21,12 @@ struct EnvProblem {
 std::string to_string(const EnvProblem& problem);
 
 struct Environment {
-  // Names backends as their variables spell them, in small letters: see with_backend_names().
-  Policy policy;
-  // Empty when not set.
+  Policy policy;  // spells backends as their variables do; see with_backend_names()
   std::string log_levels, config, events, record, output_directory, verbose, plugins, plugin_path;
   std::optional<int64_t> state_bytes;
   std::optional<bool> inspect;
-  std::map<std::string, std::string> sources;  // which variable set a field; see notes()
+  std::map<std::string, std::string>
+      sources;  // by the field of a PolicyNote: the variable that set it
 
   bool operator==(const Environment&) const = default;
 };
@@ -37,22 +34,22 @@ struct Environment {
 Environment read_environment(const Variables& variables, const Environment& last_good,
                              std::vector<EnvProblem>& problems);
 
-// The process's variables whose names begin with YARD_. As with getenv, no other thread may change them meanwhile.
+// The variables YARD_* of the process. As with getenv, no other thread may change the environment meanwhile.
 Variables yard_variables();
 
-// Does not list the variables of single backends.
+// Without the variables of single backends.
 std::vector<std::string> known_variables();
-// The variable that switches a backend: YARD_BACKEND_ACME_2 for `acme-2`.
+// The variable that switches a backend, such as YARD_BACKEND_ACME_2 for `acme-2`.
 std::string backend_variable(std::string_view backend);
 // The value of the variable that a backend's descriptor names.
 struct OwnSwitch {
   std::optional<bool> on;
   std::optional<EnvProblem> problem;
-  bool current = true;  // false: to be read again
+  bool current = true;  // if false, it must be read again
 };
 OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
                           const std::string& backend, std::optional<bool> last = {});
-// The policy with the real names of those backends that `backends` lists.
+// The policy with the registered names of `backends`.
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends);
 
 }  // namespace yard::policy

@@ -2,6 +2,8 @@
 // Names of fields, the axes they read, and their operators.
 #include "policy/fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "base/lists.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "policy/words.h"
 
 namespace yard::policy {
 
@@ -270,6 +273,18 @@ std::string_view field_part(std::string_view key) noexcept {
 std::string_view own_label(std::string_view key) noexcept {
   if (!key.starts_with(kLabel)) return {};
   return field_part(key).substr(kLabel.size());
+}
+
+std::string field_advice(const std::string& key, const Names& fields) {
+  Names plain, keys = fields;
+  for (const std::string& field : fields) {
+    if (!base::contains(field, '.')) plain.push_back(field);
+    for (const OperatorRow& row : kOperators) keys.push_back(field + std::string(row.suffix));
+  }
+  const std::string_view field = field_part(key);
+  return suggestion(key, keys,
+                    fmt::format("expected {}, or a label as label.{}", base::one_of(plain),
+                                base::is_bare_word(field) ? field.substr(0, 80) : "NAME"));
 }
 
 SplitKey split_key(std::string_view key, OpFields& fields) {

@@ -182,6 +182,8 @@ struct SplitKey {
 SplitKey split_key(std::string_view key, OpFields& fields);
 // The key without its operator.
 std::string_view field_part(std::string_view key) noexcept;
+// What a key of a condition that names none of the fields should have been.
+std::string field_advice(const std::string& key, const std::vector<std::string>& fields);
 // NAME if the key of a condition is about label.NAME, else empty.
 std::string_view own_label(std::string_view key) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy values: merging, validating, printing, and which source set what; names of modes.
+// Policy values: merging, validation, text and notes of sources. Names of modes.
 #include <fmt/format.h>
 #include <yard/policy.h>
 
@@ -33,7 +33,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
 
 namespace {
 
-// By value of Mode; the last one stands for all modes of the program.
+// By value of Mode. All modes of the program are Mode::kProgram.
 constexpr const char* kModeNames[] = {"auto",   "static",     "dynamic",
                                       "config", "hot_reload", "program"};
 constexpr size_t kProgramMode = static_cast<size_t>(Mode::kProgram);
@@ -78,10 +78,9 @@ Status check_token(const std::string& op, const std::string& token) {
   if (colon == std::string::npos ? parse_kind(token).has_value()
                                  : (head == "vendor" || head == "impl") && colon + 1 < token.size())
     return {};
-  const std::string hint = base::did_you_mean(token, {"default", "vendor", "reference"});
-  return bad(fmt::format("per_op['{}'] holds '{}'; expected {}vendor:NAME or impl:ID{}", op, token,
-                         colon == std::string::npos ? "default, vendor, reference, " : "",
-                         colon == std::string::npos ? hint : ""));
+  return bad(fmt::format("per_op['{}'] holds '{}'; expected {}{}", op, token,
+                         policy::shape::kTokens.expected,
+                         base::did_you_mean(token, {"default", "vendor", "reference"})));
 }
 
 }  // namespace
@@ -122,7 +121,7 @@ std::string to_string(const Policy& policy) {
 namespace yard::policy {
 namespace {
 
-// Quotes text that could be taken for punctuation, so that different policies never print alike.
+// Quotes text that looks like punctuation, so that only equal policies have equal text.
 std::string quoted_word(const std::string& text) {
   const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
     return base::is_bare_word({&c, 1}) || c == ':' || c == '*' || c == '?';

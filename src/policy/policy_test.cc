@@ -161,7 +161,7 @@ TEST(Validate, NamesTheFieldAndWhatWouldBeRight) {
   EXPECT_THAT(token("vendr"), AllOf(HasSubstr("per_op['softmax']"), HasSubstr("'vendr'"),
                                     HasSubstr("did you mean 'vendor'?")));
   for (const char* t : {"vendor:", "impl:", "kernel:x", ":", ":x"})
-    EXPECT_THAT(token(t), HasSubstr("expected vendor:NAME or impl:ID")) << t;
+    EXPECT_THAT(token(t), HasSubstr("reference, vendor:NAME or impl:ID")) << t;
   EXPECT_THAT(token(""), HasSubstr("per_op['softmax']"));
   Policy p;
   p.per_op["softmax"] = {};

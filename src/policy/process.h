@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where policies come from: sources and their order, modes of the program, the rule file in force, and the policy of the
-// process.
+// Where policies come from: sources, modes of the program, the rule file in force, and the policy of the process.
 #pragma once
 
 #include <yard/config.h>
@@ -24,11 +23,11 @@ struct Source {
 };
 
 Policy combine(std::span<const Source> sources);
-// The set fields, each with the source that decided it. Deny lists name every source.
+// Lists the set fields with the source that decided each. Deny lists name every source.
 std::vector<Explanation::PolicyNote> notes(std::span<const Source> sources);
 std::vector<Explanation::PolicyNote> notes(const Policy& policy, const char* source);
 
-// ---- Modes that the program has added, by name ----
+// ---- Modes of the program ----
 
 struct ProgramMode {  // immutable once published
   const char* name;   // never freed: result records point to it
@@ -41,7 +40,7 @@ Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, Mode
 std::vector<std::string> mode_names(const Modes* modes);
 Status check_mode_name(std::string_view name, const Modes* modes);
 
-// ---- A rule file in force: its policy, and its rules compiled for each op ----
+// ---- A rule file in force, and its rules compiled for each op ----
 
 class FileRules {
  public:
@@ -53,14 +52,14 @@ class FileRules {
   FileRules(const FileRules&) = delete;
   FileRules& operator=(const FileRules&) = delete;
 
-  // Compiles rules for programs that were not known from the start. Returns null if the op has none.
+  // Returns null if the op has no rules. Compiles rules for ops that were not known from the start.
   std::shared_ptr<const OpRules> rules_for(
       const std::shared_ptr<const op::Program>& program) const {
     if (const auto it = rules_.find(program); it != rules_.end()) return it->second;
     auto rules = std::make_shared<const OpRules>(compile_rules(config, *program));
     return rules->empty() ? nullptr : rules;
   }
-  // If not, conditions on the program have not been checked.
+  // Whether the conditions have been checked for the program.
   bool knows(const std::shared_ptr<const op::Program>& program) const {
     return rules_.contains(program);
   }
@@ -78,7 +77,7 @@ class FileRules {
   const RulesByOp rules_;
 };
 
-// Rules that are or were in force: see ConfigVersion.
+// Like ConfigVersion.
 struct RulesVersion {
   uint64_t number = 0;
   std::string sha256{};  // empty for rules that were a value
@@ -87,10 +86,9 @@ struct RulesVersion {
   std::shared_ptr<const Config> config{}, before{};  // null if there were no rules
 };
 
-// ---- The process: the rule file, over it the environment, over that what was set through the API ----
+// ---- The process: the rule file, below the environment, below what was set through the API ----
 
-// The environment as it was last read.
-struct Reading {
+struct Reading {  // of the environment
   Environment good;
   std::vector<EnvProblem> problems;
 };
@@ -98,18 +96,18 @@ struct Reading {
 struct ProcessPolicy {  // immutable once published
   std::shared_ptr<const Reading> reading = std::make_shared<Reading>();
   Policy set;                                   // through the API
-  std::shared_ptr<const FileRules> file;        // null if there is none
-  std::shared_ptr<const RulesVersion> version;  // the last one; null if there have been no rules
+  std::shared_ptr<const FileRules> file;        // may be null
+  std::shared_ptr<const RulesVersion> version;  // null if there have been no rules
   op::Labels labels;                            // of every call
-  BreakerSettings breakers;                     // through the API; under the file's
-  StaticMap mapped;                             // through the API; over the file's
-  std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
-  std::shared_ptr<const Rollout> rollout;  // of rules beside `file`; null if there is none
-  // By backend. Read with the reading or when the backend is registered.
+  BreakerSettings breakers;                     // through the API; weaker than the file
+  StaticMap mapped;                             // through the API; stronger than the file
+  std::shared_ptr<const Modes> modes = std::make_shared<Modes>();
+  std::shared_ptr<const Rollout> rollout;  // may be null
+  // By backend. Read with the environment or when the backend is registered.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;
-  std::set<std::string, std::less<>> by_own;  // backends switched by those, not by YARD_BACKEND_*
-  Policy environment;  // of the reading and those, with real names of backends
-  Policy in_force;     // all together
+  std::set<std::string, std::less<>> by_own;  // backends that own_switches decide
+  Policy environment;  // of the reading and own_switches, with the registered names of backends
+  Policy in_force;     // of all sources
 
   // Computes the last three for the registered backends.
   void settle(const std::vector<std::string>& backends) {
@@ -130,7 +128,7 @@ struct ProcessPolicy {  // immutable once published
 
 ClauseSources sources_for(const ProcessPolicy& process,
                           const std::shared_ptr<const op::Program>& program);
-// Sets a mode by its name, which has been checked.
+// `name` must be valid; see check_mode_name().
 void set_mode(ModeSettings& to, const Modes& modes, const std::string& name, const char* by);
 
 }  // namespace yard::policy

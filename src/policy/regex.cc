@@ -16,13 +16,15 @@ class RegexCompiler {
     if (pattern_.size() > Regex::kMostPattern)
       return Status(Code::kParse, fmt::format("the pattern has {} bytes; expected at most {}",
                                               pattern_.size(), Regex::kMostPattern));
-    if (pattern_.starts_with('^')) ++at_;
-    alternatives(0);
-    if (error_.empty() && at_ < end_)
-      fail(pattern_[at_] == ')' ? "no '(' before this ')'" : "stray");
-    emit({State::Op::kEnd, 0, 0});
-    if (error_.empty()) return std::move(to_);
-    return Status(Code::kParse, error_);
+    try {
+      if (pattern_.starts_with('^')) ++at_;
+      alternatives(0);
+      if (at_ < end_) fail("no '(' before this ')'");
+      emit({State::Op::kEnd, 0, 0});
+      return std::move(to_);
+    } catch (const Status& failure) {
+      return failure;
+    }
   }
 
  private:
@@ -30,12 +32,10 @@ class RegexCompiler {
   using Class = std::bitset<256>;
   static constexpr int kDeepest = 50;
 
-  void fail(std::string_view what) {
-    if (error_.empty()) error_ = fmt::format("{} at character {}", what, at_ + 1);
-    at_ = end_;
+  [[noreturn]] void fail(std::string_view what) const {
+    throw Status(Code::kParse, fmt::format("{} at character {}", what, at_ + 1));
   }
-  bool more() const { return at_ < end_ && error_.empty(); }
-  bool at(char c) const { return more() && pattern_[at_] == c; }
+  bool at(char c) const { return at_ < end_ && pattern_[at_] == c; }
   bool eat(char c) {
     const bool is = at(c);
     if (is) ++at_;
@@ -43,24 +43,20 @@ class RegexCompiler {
   }
   uint32_t here() const { return static_cast<uint32_t>(to_.states_.size()); }
   uint32_t emit(State s) {
-    if (to_.states_.size() >= Regex::kMostStates)
-      fail("the pattern is too large");
-    else
-      to_.states_.push_back(s);
-    return to_.states_.empty() ? 0 : here() - 1;
+    if (to_.states_.size() >= Regex::kMostStates) fail("the pattern is too large");
+    to_.states_.push_back(s);
+    return here() - 1;
   }
 
   void alternatives(int depth) {
-    if (depth > kDeepest) return fail("groups are nested too deeply");
+    if (depth > kDeepest) fail("groups are nested too deeply");
     std::vector<uint32_t> ends;
     for (;;) {
       // Reserved for the branch between this alternative and the next.
       const uint32_t split = emit({State::Op::kSplit, 0, 0});
-      while (more() && !at('|') && !at(')')) repeated(depth);
-      const bool last = !at('|');
-      if (!error_.empty()) return;
+      while (at_ < end_ && !at('|') && !at(')')) repeated(depth);
       to_.states_[split] = {State::Op::kJump, split + 1, 0};
-      if (last) break;
+      if (!at('|')) break;
       ends.push_back(emit({State::Op::kJump, 0, 0}));
       to_.states_[split] = {State::Op::kSplit, split + 1, here()};
       ++at_;
@@ -73,7 +69,7 @@ class RegexCompiler {
     atom(depth);
     uint32_t least = 1, most = 1;
     if (!repetition(least, most)) return;
-    // The atom is repeated as often as it may occur.
+    // Copies the atom as often as it may occur.
     const std::vector<State> body(to_.states_.begin() + first, to_.states_.end());
     to_.states_.resize(first);
     const auto again = [&] {
@@ -84,19 +80,17 @@ class RegexCompiler {
         emit(s);
       }
     };
-    for (uint32_t i = 0; i < least && error_.empty(); ++i) again();
-    if (most == kForever && error_.empty()) {
-      const uint32_t split = emit({State::Op::kSplit, 0, 0});
-      again();
-      emit({State::Op::kJump, split, 0});
-      if (error_.empty()) to_.states_[split] = {State::Op::kSplit, split + 1, here()};
-    }
+    for (uint32_t i = 0; i < least; ++i) again();
     std::vector<uint32_t> skips;
-    for (uint32_t i = least; most != kForever && i < most && error_.empty(); ++i) {
+    if (most == kForever) {
+      skips.push_back(emit({State::Op::kSplit, here() + 1, 0}));
+      again();
+      emit({State::Op::kJump, skips[0], 0});
+    }
+    for (uint32_t i = least; most != kForever && i < most; ++i) {
       skips.push_back(emit({State::Op::kSplit, here() + 1, 0}));
       again();
     }
-    if (!error_.empty()) return;
     for (const uint32_t s : skips) to_.states_[s].y = here();
     if (at('*') || at('+') || at('?') || at('{')) fail("a repetition of a repetition");
   }
@@ -117,13 +111,14 @@ class RegexCompiler {
     } else {
       return false;
     }
-    return error_.empty();
+    return true;
   }
 
   uint32_t number() {
     uint32_t n = 0;
     const size_t begin = at_;
-    for (; more() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && n <= Regex::kMostRepeat; ++at_)
+    for (; at_ < end_ && pattern_[at_] >= '0' && pattern_[at_] <= '9' && n <= Regex::kMostRepeat;
+         ++at_)
       n = n * 10 + static_cast<uint32_t>(pattern_[at_] - '0');
     if (at_ == begin) fail("a number is missing");
     if (n > Regex::kMostRepeat) fail("a repetition of more than 100 times");
@@ -134,7 +129,7 @@ class RegexCompiler {
     const char c = pattern_[at_];
     if (eat('(')) {
       if (at('?')) {
-        if (end_ - at_ < 2 || pattern_[at_ + 1] != ':') return fail("only (?: may follow '('");
+        if (!pattern_.substr(at_).starts_with("?:")) fail("only (?: may follow '('");
         at_ += 2;
       }
       alternatives(depth + 1);
@@ -166,9 +161,9 @@ class RegexCompiler {
     return set;
   }
 
-  // The class of an escape at the backslash; moves past it.
+  // Moves past an escape and returns its class.
   Class escaped() {
-    if (++at_ >= end_) return fail("a '\\' at the end"), Class();
+    if (++at_ >= end_) fail("a '\\' at the end");
     const char c = pattern_[at_++];
     const Class digits = range('0', '9');
     const Class word = digits | range('a', 'z') | range('A', 'Z') | single('_');
@@ -182,7 +177,7 @@ class RegexCompiler {
       case 'S': return ~space;
       default: break;
     }
-    if ((word & single(c)).any()) return --at_, fail("an unknown escape"), Class();
+    if ((word & single(c)).any()) --at_, fail("an unknown escape");
     return single(c);
   }
 
@@ -190,13 +185,13 @@ class RegexCompiler {
     ++at_;
     const bool negated = eat('^');
     Class set;
-    for (bool first = true; more() && (pattern_[at_] != ']' || first); first = false) {
+    for (bool first = true; at_ < end_ && (pattern_[at_] != ']' || first); first = false) {
       if (pattern_[at_] == '\\') {
         set |= escaped();
         continue;
       }
       const char from = pattern_[at_++];
-      if (static_cast<unsigned char>(from) >= 0x80) return --at_, fail("only ASCII in a class");
+      if (static_cast<unsigned char>(from) >= 0x80) --at_, fail("only ASCII in a class");
       const bool is_range = end_ - at_ >= 2 && pattern_[at_] == '-' && pattern_[at_ + 1] != ']';
       if (!is_range) {
         set |= single(from);
@@ -204,16 +199,15 @@ class RegexCompiler {
       }
       const char to = pattern_[at_ + 1];
       if (to < from || to == '\\' || static_cast<unsigned char>(to) >= 0x80)
-        return fail("a range from more to less");
+        fail("a range from more to less");
       set |= range(from, to);
       at_ += 2;
     }
-    if (!eat(']')) return fail("']' is missing");
+    if (!eat(']')) fail("']' is missing");
     one_of(negated ? ~set : set);
   }
 
   void one_of(const Class& set) {
-    if (!error_.empty()) return;
     const auto it = std::find(to_.classes_.begin(), to_.classes_.end(), set);
     const auto index = static_cast<uint32_t>(it - to_.classes_.begin());
     if (it == to_.classes_.end()) to_.classes_.push_back(set);
@@ -223,7 +217,6 @@ class RegexCompiler {
   const std::string_view pattern_;
   const size_t end_ = pattern_.size();
   size_t at_ = 0;
-  std::string error_;
   Regex to_;
 };
 
@@ -233,7 +226,7 @@ bool Regex::matches(std::string_view text) const {
   std::vector<uint32_t> now, next, todo;
   std::vector<size_t> seen(states_.size(), SIZE_MAX);
   bool ended = false;
-  // Follows transitions that consume nothing; each state once per byte.
+  // Follows transitions that consume nothing, and visits each state once per byte.
   const auto add = [&](uint32_t from, size_t round, std::vector<uint32_t>& to) {
     todo.push_back(from);
     while (!todo.empty()) {

@@ -48,7 +48,7 @@ void Rollout::note_opened(const std::string& kernel, const std::string& why) con
 
 RolloutResult Rollout::result(bool over) const {
   RolloutResult r;
-  // Calls differ in cost: each kind is compared with the same kind under the rules in force.
+  // Calls differ in cost, so each kind is compared with the same kind under the rules in force.
   double took = 0, expected = 0;
   uint64_t compared = 0, checked_before = 0, wrong_before = 0;
   for (size_t i = 0; i <= kKinds; ++i) {
@@ -67,7 +67,7 @@ RolloutResult Rollout::result(bool over) const {
   const auto too_many = [&](uint64_t bad, uint64_t all) {
     return all > 0 && static_cast<double>(bad) / static_cast<double>(all) > rule_.max_error_rate;
   };
-  // Few results may be checked, so wrong ones are a share of these, not of all calls.
+  // Few results may be checked, so wrong results are a share of these and not of all calls.
   if ((over || r.checked >= kEnoughChecks) && too_many(r.wrong, r.checked))
     r.too_bad = fmt::format(
         "{} of {} checked results in the rollout were wrong, and {} of {} under the rules in "

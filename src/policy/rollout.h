@@ -12,7 +12,7 @@ namespace yard::policy {
 
 struct ProcessPolicy;
 
-// Counters of the calls of one kind. Written by every call while rules are in rollout, and only then.
+// Counters of the calls of one kind, written by every call while rules are in rollout.
 struct alignas(64) RolloutTally {
   std::atomic<uint64_t> calls{0}, failed{0};
   std::atomic<uint64_t> timed{0}, ns{0};
@@ -29,47 +29,46 @@ struct alignas(64) RolloutTally {
     count(checked);
     if (found_wrong) count(wrong);
   }
-  // The first calls of each kind are checked even if they are not sampled.
+  // The first calls of each kind are checked even if canary checks do not sample them.
   bool wants_check() const noexcept {
     return checked.load(std::memory_order_relaxed) < 5 &&
            calls.load(std::memory_order_relaxed) < 20;
   }
-  // A call without a kernel.
-  void add_unserved() noexcept { count(calls), count(failed); }
+  void add_unserved() noexcept { count(calls), count(failed); }  // a call without a kernel
 };
 
 struct RolloutResult {
   uint64_t calls = 0, failed = 0;   // in rollout
   uint64_t checked = 0, wrong = 0;  // of these, by canary checks
-  std::string too_bad;              // why the rollout must be aborted; empty: no reason
+  std::string too_bad;              // why the rollout must be aborted, or empty
 };
 
 class Rollout {
  public:
-  // Calls in the rollout before their error rate, or their time, is judged, and results that were checked.
+  // The calls and checked results that must be there before error rates, times and results are judged.
   static constexpr uint64_t kEnough = 20, kEnoughToTime = 50, kEnoughChecks = 5;
-  // Calls of one kind on each side before they are compared.
-  static constexpr uint64_t kEnoughOfAKind = 5;
-  // Kinds of calls that are distinguished. Calls of further kinds are counted but not compared.
+  static constexpr uint64_t kEnoughOfAKind = 5;  // calls of a kind on each side
+  // Calls of further kinds are counted but not compared.
   static constexpr size_t kKinds = 1024;
 
   Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
       : rule_(std::move(rule)), next_(std::move(next)) {}
-  // For when another part of the process's policy has changed.
+  // The same rollout after another part of the process's policy has changed.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
   const ProcessPolicy& next() const noexcept { return *next_; }
   const RolloutRule& rule() const noexcept { return rule_; }
 
-  // Decides at random for each call, so that every thread, op and kind of call has its share.
+  // Decides at random, so that every thread, op and kind of call has its share.
   bool takes(const op::Labels& labels) const noexcept;
   // `kind` is a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
-  // A call in the rollout has opened a breaker. Other kernels serve such calls now, so failures would become rare.
+  // Aborts the rollout, because a call in it has opened a breaker. Other kernels serve such calls from now on, so the error
+  // rate would stay low.
   void note_opened(const std::string& kernel, const std::string& why) const;
 
-  // If `over`, no more calls will come, so errors are judged whatever their number.
+  // If `over`, judges errors even if there are few calls.
   RolloutResult result(bool over = false) const;
 
  private:
@@ -79,9 +78,8 @@ class Rollout {
   };
 
   struct Counts {
-    Kind kinds[kKinds + 1];  // the last one: calls of all further kinds
-    // The first breaker that a call in the rollout has opened, in words. Null if there is none.
-    std::atomic<const std::string*> opened{nullptr};
+    Kind kinds[kKinds + 1];                           // the last one counts calls of further kinds
+    std::atomic<const std::string*> opened{nullptr};  // the text of the first note_opened()
     ~Counts() { delete opened.load(); }
   };
 

@@ -262,6 +262,23 @@ std::string suggestion(std::string_view name, const Names& known, std::string ot
   return near.empty() ? std::move(otherwise) : fmt::format("did you mean '{}'?", near);
 }
 
+std::string advice(std::string_view word, const Names& known, const std::string& otherwise) {
+  const bool few = !known.empty() && known.size() <= 12;
+  return suggestion(word, known, few ? "expected " + base::one_of(known) : otherwise);
+}
+
+std::string_view near_miss(std::string_view word, const Names& known) {
+  const std::string_view near = base::closest(word, known);
+  const auto same = std::ranges::mismatch(word, near).in1 - word.begin();
+  const size_t prefix = word.substr(0, static_cast<size_t>(same)).rfind('.') + 1;
+  std::string a(word.substr(prefix)), b(near.substr(prefix));
+  const bool similar = base::edit_distance(a, b) <= std::max<size_t>(1, a.size() / 3);
+  if (!similar || a[0] != b[0]) return {};
+  for (std::string* text : {&a, &b})
+    std::erase_if(*text, [](char c) { return c >= '0' && c <= '9'; });
+  return a != b ? near : std::string_view();
+}
+
 std::string shown(std::string_view text, bool quoted) {
   return !quoted && base::is_bare_word(text) && text.size() <= 80 ? std::string(text)
                                                                   : base::excerpt(text);

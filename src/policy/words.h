@@ -157,6 +157,11 @@ inline constexpr Path kTop;
 std::string to_string(const Path& path, bool all = true);
 // "did you mean 'NAME'?" if a known name is similar, else `otherwise`.
 std::string suggestion(std::string_view name, const Names& known, std::string otherwise = {});
+// Like suggestion(), but lists the known names instead of `otherwise` if they are few.
+std::string advice(std::string_view name, const Names& known, const std::string& otherwise);
+// The known name that was probably meant, because only a few letters differ. Names that differ only in digits are two
+// names, and a prefix such as `vendor.` that both have does not make them similar.
+std::string_view near_miss(std::string_view name, const Names& known);
 // The value for messages, in quotes if it was quoted, is long or has unusual characters.
 std::string shown(std::string_view text, bool quoted);
 
