@@ -87,7 +87,7 @@ void Rules::unwatch() {
     const std::lock_guard lock(lock_);
     set_watched({});
   }
-  // On a thread that submits rules, stop() could wait for itself. Without a path the watcher does nothing anyway.
+  // The watcher may be waiting for a validator on this thread, so stop() could wait forever. Without a path it does nothing.
   if (check_reentry().ok()) watcher_.stop();
 }
 
