@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention_pairs.h"
 #include "kernels.h"
+#include "pairs.h"
 #include "rows.h"
 #include "scalars.h"
 

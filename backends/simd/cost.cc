@@ -11,6 +11,7 @@
 
 #include "jobs.h"
 #include "kernels.h"
+#include "pairs.h"
 #include "rows.h"
 
 namespace yard::simd {
@@ -72,6 +73,34 @@ LinearRates measure_linear() {
     return plugin::best_ns(run) / static_cast<double>(columns * kWidth);
   };
   return {rate(1, kNear), rate(kRows, kNear), rate(1, kFar), rate(kRows, kFar)};
+}
+
+plugin::ProductTimes measure_pair_linear() {
+  constexpr int64_t kColumns = 256, kWidth = 4096;
+  static_assert(kColumns * kWidth > kCachedElements);
+  plugin::ProductTimes to{{1, 1, 1}};
+  if (pair_products() == nullptr) return to;
+  constexpr int64_t kMostRows = std::end(plugin::ProductTimes::kRows)[-1];
+  // As bf16 these are 0.5 and 0 in turn, in the first half of the memory.
+  std::vector<float> x(kMostRows * kWidth, 0.5f), w(kColumns * kWidth, 0.5f),
+      y(kMostRows * kColumns), workspace(kMostRows * kWidth);
+  yard_call_t call{};
+  call.size = sizeof call;
+  call.workspace = workspace.data(), call.workspace_size = workspace.size() * sizeof(float);
+  const int64_t weight_shape[] = {kColumns, kWidth};
+  yard_tensor_t weight = tensor_of(w, weight_shape, 2);
+  weight.dtype = {4, 16, 1};
+  for (size_t i = 0; i < std::size(to.ns); ++i) {
+    const int64_t in_shape[] = {to.kRows[i], kWidth}, out_shape[] = {to.kRows[i], kColumns};
+    yard_tensor_t in = tensor_of(x, in_shape, 2), out = tensor_of(y, out_shape, 2);
+    in.dtype = out.dtype = weight.dtype;
+    to.ns[i] = plugin::best_ns([&] {
+                 linear_pairs(Call(&call), Tensor(&out), Tensor(&in), Tensor(&weight),
+                              Tensor(nullptr), Tensor(nullptr));
+               }) /
+               (kColumns * kWidth);
+  }
+  return to;
 }
 
 // For each element of the second matrix.
@@ -138,6 +167,9 @@ int64_t& cached_bytes() noexcept {
 
 const Rates& rates() { return plugin::measured_once<measure>(); }
 const LinearRates& linear_rates() { return plugin::measured_once<measure_linear>(); }
+const plugin::ProductTimes& pair_linear_times() {
+  return plugin::measured_once<measure_pair_linear>();
+}
 const MatmulTimes& matmul_times() { return plugin::measured_once<measure_matmul_times>(); }
 
 double estimate(const Rates& rates, const Work& work, double elements, double threads) {
@@ -156,6 +188,11 @@ double estimate_linear(const LinearRates& rates, double rows, double weights) {
       (rows - LinearRates::kTogether * together) * (far ? rates.far_of_one : rates.ns_of_one);
   const double pieces = weights * (rows + 1) * 4 / static_cast<double>(kPieceBytes);
   return kFixedNs + weights * each / plugin::speed_of_threads(pieces);
+}
+
+double estimate_pair_linear(const plugin::ProductTimes& times, double rows, double weights) {
+  const double pieces = weights * 2 / static_cast<double>(kPieceBytes);
+  return kFixedNs + weights * times.at(rows) / plugin::speed_of_threads(pieces);
 }
 
 template <bool kPairs>

@@ -38,6 +38,12 @@ const LinearRates& linear_rates();
 // Nanoseconds for so many rows of activations and so many weights.
 double estimate_linear(const LinearRates& rates, double rows, double weights);
 
+// `linear` by pairs.h on one core, measured likewise: for each weight, where no cache of a core holds them.
+const plugin::ProductTimes& pair_linear_times();
+
+// Nanoseconds for so many rows of activations and so many weights.
+double estimate_pair_linear(const plugin::ProductTimes& times, double rows, double weights);
+
 // `matmul` on one core, measured likewise: where a cache holds the second matrix, and what each of its elements takes beyond
 // that where none does. Rows are copied then, in short pieces far from each other; for few rows of the first matrix they are
 // read as they are.
@@ -51,7 +57,7 @@ const MatmulTimes& matmul_times();
 double estimate_matmul(const MatmulTimes& times, double matrices, double m, double n, double k);
 
 // Attention over a whole sequence, measured likewise: nanoseconds for so many scores of queries and keys. kPairs: of bf16, by
-// attention_pairs.h.
+// pairs.h.
 template <bool kPairs>
 double estimate_attention(double scores, double dim);
 

@@ -38,7 +38,10 @@ int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
-// kPairs: of bf16, whose heads have even lengths, by attention_pairs.h where this machine has that.
+// Of bf16 with weights of bf16, by pairs.h where this machine has that.
+int32_t linear_pairs(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+int64_t linear_pairs_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+// kPairs: of bf16, whose heads have even lengths, by pairs.h where this machine has that.
 template <bool kPairs = false>
 int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
                        double scale);

@@ -44,6 +44,8 @@ const yard_limit_t kDenseHeads[] = {
 // Where only some tensors are rows of floats.
 #define YARD_FLOATS(argument) plugin::dtypes({YARD_F32, YARD_F16, YARD_BF16}, argument)
 const yard_limit_t kLinear[] = {YARD_FLOATS("x"), YARD_FLOATS("weight"), inner_dense()};
+const yard_limit_t kPairLinear[] = {plugin::dtypes({YARD_BF16}, "x"),
+                                    plugin::dtypes({YARD_BF16}, "weight"), inner_dense()};
 const yard_limit_t kQuantizedLinear[] = {
     YARD_FLOATS("x"),
     plugin::dtypes({YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K}, "weight"),
@@ -131,6 +133,11 @@ double linear_cost(void*, const int64_t* fields, uint32_t) {
                          size_of(fields[1]) * size_of(fields[2]));
 }
 
+double pair_linear_cost(void*, const int64_t* fields, uint32_t) {
+  return estimate_pair_linear(pair_linear_times(), size_of(fields[0]),
+                              size_of(fields[1]) * size_of(fields[2]));
+}
+
 // Integers, measured: a weight of one byte or less times each of a few rows, or unpacked once for many of them; and the
 // rounding of activations.
 double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
@@ -196,6 +203,12 @@ void add_products(plugin::Plugin& p) {
   p.add(kernel<matmul>("matmul").limits(kMatmul).cost(matmul_cost, kMatmulReads));
   p.add(kernel<linear>("linear").limits(kLinear).workspace<linear_workspace>().cost(linear_cost,
                                                                                     kLinearReads));
+  p.add(kernel<linear_pairs>("linear", "default.simd_bf16")
+            .summary("products of pairs of bf16; sums in f32")
+            .limits(kPairLinear)
+            .features(kPairFeature)
+            .workspace<linear_pairs_workspace>()
+            .cost(pair_linear_cost, kLinearReads));
   p.add(kernel<linear>("linear", "default.simd_int8")
             .summary("integer dot products with activations rounded to int8 in blocks of 32")
             .limits(kQuantizedLinear)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention_pairs.h"
+#include "pairs.h"
 
+#include <cstring>
 #include <mutex>
 
 #include "arm_isa.h"
@@ -100,20 +101,27 @@ YARD_ISA void sums(const PairSums& s, float factor) {
 YARD_ISA void multiply(const PairSums& s, float factor) { sums<false>(s, factor); }
 YARD_ISA void add(const PairSums& s) { sums<true>(s, 1); }
 
-constexpr PairProducts kByVectors{"vectors", multiply, add};
-
 #if defined(__aarch64__)
 bool has_pairs() {
   constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16
   return (getauxval(AT_HWCAP2) & kBf16) != 0;
 }
 const PairProducts* tiles() { return nullptr; }
+void turn(const char* from, int64_t from_row, char* to, int64_t to_row) {
+  for (int j = 0; j < 16; ++j)
+    for (int i = 0; i < 16; ++i)
+      std::memcpy(to + i * to_row + j * 4, from + j * from_row + i * 4, 4);
+}
 #else
 bool has_pairs() {
   return __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
 }
-#include "attention_tiles.inc"
+#include "pair_turn.inc"
+
+#include "pair_tiles.inc"  // after pair_turn.inc
 #endif
+
+constexpr PairProducts kByVectors{"vectors", multiply, add, turn, kVectors* kPairColumns};
 
 }  // namespace
 

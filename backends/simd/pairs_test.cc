@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of pairs of bf16, and attention by them, against sums in double.
-#include "attention_pairs.h"
+#include "pairs.h"
 
 #include <cstring>
 #include <random>

@@ -22,6 +22,9 @@ struct PairSums {
   const uint32_t* b;
   float* to;
   size_t stride, columns;  // multiples of kPairColumns
+  // So many rows of `count` pairs that are needed next. They may be brought into a cache meanwhile.
+  PairMatrix next{};
+  size_t next_rows = 0;
 };
 inline constexpr size_t kPairColumns = 16;
 
@@ -31,7 +34,10 @@ struct PairProducts {
   void (*multiply)(const PairSums& sums, float factor);
   // to[r][c] += sum
   void (*add)(const PairSums& sums);
-  // Around calls of these, on each thread. Null: nothing to do.
+  // to[i][j] = from[j][i] for 16 rows of 16 elements of 32 bits. Rows are so many bytes apart.
+  void (*turn)(const char* from, int64_t from_row, char* to, int64_t to_row);
+  size_t columns;  // of a matrix `b` that is multiplied most quickly
+  // Around calls of multiply() and add(), on each thread. Null: nothing to do.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;
 };
