@@ -68,6 +68,19 @@ TEST(AttentionPairs, AreMultiplied) {
           }
 }
 
+TEST(AttentionPairs, SquaresAreTurnedOver) {
+  for (const PairProducts* const* p = all_pair_products(); *p != nullptr; ++p) {
+    constexpr size_t kRow = 20, kColumn = 33;
+    std::vector<uint32_t> from(16 * kRow), to(16 * kColumn, 7);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint32_t>(i) + 100;
+    (*p)->turn(reinterpret_cast<const char*>(from.data()), kRow * 4,
+               reinterpret_cast<char*>(to.data()), kColumn * 4);
+    for (size_t i = 0; i < 16; ++i)
+      for (size_t j = 0; j < kColumn; ++j)
+        ASSERT_EQ(to[i * kColumn + j], j < 16 ? from[j * kRow + i] : 7u);
+  }
+}
+
 TEST(AttentionPairs, AgreeWithTheDefinition) {
   for (const Sizes s : {Sizes{1, 1, 1, 1, 1, 2}, Sizes{2, 3, 5, 4, 2, 6}, Sizes{1, 70, 70, 2, 1, 8},
                         Sizes{1, 4, 71, 3, 3, 34}, Sizes{1, 5, 40, 1, 1, 256},
