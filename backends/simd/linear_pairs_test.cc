@@ -40,11 +40,12 @@ void turn_plainly(const char* from, int64_t from_row, char* to, int64_t to_row) 
 }
 
 // With panels as narrow as those of tiles, and as wide as those of vectors.
-constexpr PairProducts kPlain[] = {{"plain, narrow", nullptr, add_plainly, turn_plainly, 32},
-                                   {"plain, wide", nullptr, add_plainly, turn_plainly, 64}};
+constexpr PairProducts kPlainProducts[] = {
+    {"plain, narrow", nullptr, add_plainly, turn_plainly, 32},
+    {"plain, wide", nullptr, add_plainly, turn_plainly, 64}};
 
 std::vector<const PairProducts*> products() {
-  std::vector<const PairProducts*> to = {&kPlain[0], &kPlain[1]};
+  std::vector<const PairProducts*> to = {&kPlainProducts[0], &kPlainProducts[1]};
   for (const PairProducts* const* p = all_pair_products(); *p != nullptr; ++p) to.push_back(*p);
   return to;
 }
@@ -66,12 +67,12 @@ void run(const PairProducts& by, const TestTensor& out, const TestTensor& x,
   ASSERT_EQ(linear_pairs_by(by, Call(&call), o, in, w, b), YARD_OK);
 }
 
-struct Shape {
+struct LinearSizes {
   int64_t rows, n, k;
 };
 
 // `gap` elements lie between the rows of x and of weight.
-void compare(const PairProducts& by, Shape s, int64_t gap = 0, bool with_bias = true,
+void compare(const PairProducts& by, LinearSizes s, int64_t gap = 0, bool with_bias = true,
              const yard_host_t* host = nullptr) {
   SCOPED_TRACE(::testing::Message()
                << by.name << ": " << s.rows << " x " << s.n << " x " << s.k << ", gap " << gap);
@@ -105,7 +106,7 @@ TEST(PairLinear, AgreesWithTheDefinition) {
 
 TEST(PairLinear, TakesGapsBetweenRowsAndNoBias) {
   for (const PairProducts* const p : products())
-    for (const Shape s : {Shape{20, 40, 64}, Shape{70, 33, 300}}) {
+    for (const LinearSizes s : {LinearSizes{20, 40, 64}, LinearSizes{70, 33, 300}}) {
       compare(*p, s, 3);
       compare(*p, s, 32, false);
     }
@@ -113,7 +114,9 @@ TEST(PairLinear, TakesGapsBetweenRowsAndNoBias) {
 
 TEST(PairLinear, AcceptsEmptySizes) {
   for (const PairProducts* const p : products())
-    for (const Shape s : {Shape{0, 3, 64}, Shape{2, 0, 64}, Shape{20, 40, 0}}) compare(*p, s);
+    for (const LinearSizes s :
+         {LinearSizes{0, 3, 64}, LinearSizes{2, 0, 64}, LinearSizes{20, 40, 0}})
+      compare(*p, s);
 }
 
 TEST(PairLinear, TakesAnyStridesOfRows) {
