@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <map>
 
 #include "base/text.h"
@@ -55,7 +54,7 @@ int first_item(const ParsedArg& a) {
   return std::holds_alternative<ParsedTensor>(a.value) ? -1 : 0;
 }
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+using verification::kInfinity;
 
 yard_tolerance_t tolerance_of(const CallTensors::Written& of,
                               std::span<const yard_tolerance_t> stated) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <span>
 
@@ -22,7 +21,6 @@ constexpr size_t kMostRejected = 200;  // calls in a row, before no more are mad
 constexpr size_t kSmokeCases = 4;      // that each kernel accepts
 constexpr int kRepeats = 3;            // runs of a kernel that is flagged as deterministic
 constexpr int64_t kSmokeElements = 2048;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 KernelReport report_of(const registry::Kernel& k) {
   KernelReport to;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <new>
 
 #include "base/lists.h"
@@ -34,8 +33,6 @@ std::span<const Contents> all_contents() noexcept { return kAllContents; }
 
 namespace yard::verification {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr FloatType kFloatTypes[] = {
     {DType::f64, 0x7ff0000000000000, 0x1p-1022, 0x1.fffffffffffffp1023, kInfinity, 1e-12, 1e-12},

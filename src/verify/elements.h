@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@
 #include "verify/random.h"
 
 namespace yard::verification {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Bytes of one element in memory. Types of less than a byte take one.
 size_t element_size(DType t) noexcept;
