@@ -10,7 +10,8 @@
 #include <yard/status.h>
 
 #include <chrono>
-#include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -34,18 +35,16 @@ class YARD_API InspectClient {
   // kNotFound without an answer, kInvalidArgument if the socket belongs to another user.
   static Result<InspectClient> connect(int64_t pid,
                                        std::chrono::nanoseconds timeout = std::chrono::seconds(10));
-  InspectClient(InspectClient&& other) noexcept;
-  InspectClient& operator=(InspectClient&& other) noexcept;
-  ~InspectClient();
 
   // Sends a line and returns the answer, whose `ok` may be false. kDeadline if there is none in
   // time.
   Result<std::string> request(std::string_view json);
 
  private:
-  struct Parts;
-  explicit InspectClient(std::unique_ptr<Parts> parts) noexcept;
-  std::unique_ptr<Parts> parts_;
+  InspectClient(int64_t pid, std::chrono::nanoseconds timeout) noexcept
+      : pid_(pid), timeout_(timeout) {}
+  int64_t pid_;
+  std::chrono::nanoseconds timeout_;
 };
 
 // The processes of this user, also those that do not answer in time. Asks all of them at once. Removes

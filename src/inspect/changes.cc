@@ -19,48 +19,43 @@
 namespace yard::inspect {
 namespace {
 
-// ---- Policy ----
-
-// Replaces the policy that was set through the API.
+// Replaces the policy that was set for the process.
 Result<Changed> put_policy(const Subject& s, Policy next) {
   Policy before = s.core.snapshot()->policy->set;
   YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
   return Changed{
-      object("policy", yard::to_string(s.runtime.policy())),
-      [before = std::move(before)](const Subject& to) { return to.runtime.set_policy(before); }};
+      [before = std::move(before)](const Subject& to) { return to.runtime.set_policy(before); },
+      object("policy", yard::to_string(s.runtime.policy()))};
 }
 
-Result<Changed> policy_set(const Subject& s, const Json& args) {
-  const Json* const fields = find(args, "fields");
-  if (fields == nullptr || fields->empty())
+Result<Changed> policy_set(const Subject& s, const Value& args) {
+  const Value* const fields = find(args, "fields");
+  if (fields == nullptr || fields->members.empty())
     return invalid("fields", "an object with fields of a policy", fields);
   // Fields have the grammar of rule files, except that null removes one.
-  Json given = Json::object();
-  std::vector<std::string> known, removed;
-  for (const auto& [key, value] : fields->items())
-    if (value.is_null())
-      removed.push_back(key);
-    else
-      given[key] = value;
+  base::JsonObject given;
+  std::vector<std::string> named, known;
+  for (const Value& field : fields->members) {
+    named.push_back(field.name);
+    if (field.kind != Value::Kind::kNull) given.add_json(field.name, field.json);
+  }
   ConfigReading reading =
-      parse_config(fmt::format(R"({{"version": "1.0", "policy": {}}})", to_text(given)), "request");
+      parse_config(fmt::format(R"({{"version": "1.0", "policy": {}}})", given.text()), "request");
   const auto checked = s.rules.compile(reading);  // a mistyped op or kernel would have no effect
   YARD_RETURN_IF_ERROR(rules::first_error(reading.problems));
   Policy next = s.core.snapshot()->policy->set;
   policy::visit_fields<Policy>([&](const auto& row) {
     if (row.section != nullptr) return;
     known.emplace_back(row.name);
-    if (fields->contains(row.name)) next.*row.member = checked->config.policy.*row.member;
+    if (base::contains(named, known.back())) next.*row.member = checked->config.policy.*row.member;
   });
-  for (const std::string& key : removed)
-    if (!base::contains(known, key))
-      return invalid("field", base::one_of(known), base::excerpt(key));
+  for (const std::string& name : named)
+    if (!base::contains(known, name))
+      return invalid("field", base::one_of(known), base::excerpt(name));
   return put_policy(s, std::move(next));
 }
 
-Result<Changed> policy_reset(const Subject& s, const Json&) { return put_policy(s, {}); }
-
-// ---- Rules ----
+Result<Changed> policy_reset(const Subject& s, const Value&) { return put_policy(s, {}); }
 
 // Puts back the rules that are in force now, or none if there are none.
 Undo restore_rules(const Subject& of) {
@@ -82,20 +77,19 @@ Result<Changed> change_rules(const Subject& s, const F& change) {
   std::vector<ConfigProblem> problems;
   YARD_RETURN_IF_ERROR(change(&problems));
   const rules::Rules::Standing now = s.rules.standing();
-  const bool rollout = s.core.snapshot()->policy->rollout != nullptr;
-  const auto problem_text = [](const ConfigProblem& p) { return yard::to_string(p); };
-  return Changed{object("version", now.version, "source", now.source, "rollout", rollout,
-                        "problems", each(problems, problem_text)),
-                 std::move(restore)};
+  const Json texts = each(problems, [](const auto& p) { return or_null(yard::to_string(p)); });
+  return Changed{std::move(restore),
+                 object("version", now.version, "source", now.source, "rollout",
+                        s.core.snapshot()->policy->rollout != nullptr, "problems", texts)};
 }
 
-Result<Changed> config_load(const Subject& s, const Json& args) {
+Result<Changed> config_load(const Subject& s, const Value& args) {
   return change_rules(
       s, [&](auto* problems) { return s.runtime.rules().load(text(args, "path"), problems); });
 }
 
-Result<Changed> config_rollback(const Subject& s, const Json& args) {
-  const auto version = args.at("version").get<uint64_t>();
+Result<Changed> config_rollback(const Subject& s, const Value& args) {
+  const auto version = static_cast<uint64_t>(number(args, "version"));
   return change_rules(
       s, [&](auto* problems) { return s.runtime.rules().roll_back(version, problems); });
 }
@@ -120,7 +114,7 @@ Result<std::vector<Condition>> parse_when(const std::string& when) {
   return to;
 }
 
-// `deny` adds it and `allow` removes it: a rule, or an entry of kernel_denies if it is about all calls.
+// What `deny` adds and `allow` removes: a rule, or an entry of kernel_denies if it is about all calls.
 struct Denial {
   std::string text;  // "'vendor.acme' of op 'softmax' when hidden=5120"
   DispatchRule rule;
@@ -129,30 +123,27 @@ struct Denial {
   bool is_of(const DispatchRule& other) const {
     return other.operation == rule.operation && other.conditions == rule.conditions;
   }
-  // The lists of kernels that may have it.
-  std::vector<std::vector<KernelRef>*> places(Config& config) const {
-    if (is_about_all_calls()) return {&config.kernel_denies};
-    std::vector<std::vector<KernelRef>*> to;
-    for (DispatchRule& r : config.dispatch_rules)
-      if (is_of(r)) to.push_back(&r.deny);
-    return to;
-  }
 
   // Adds or removes it. Returns false if nothing had to be changed.
   bool set(Config& config, bool denied) const {
     const KernelRef& kernel = rule.deny[0];
-    const auto lists = places(config);
+    const auto is_kernel = [&](const KernelRef& k) { return k.id == kernel.id; };
+    std::vector<std::vector<KernelRef>*> lists;  // that may have it
+    if (is_about_all_calls())
+      lists = {&config.kernel_denies};
+    else
+      for (DispatchRule& r : config.dispatch_rules)
+        if (is_of(r)) lists.push_back(&r.deny);
     if (!denied) {
       size_t removed = 0;
-      for (auto* list : lists)
-        removed += std::erase_if(*list, [&](const KernelRef& k) { return k.id == kernel.id; });
+      for (auto* list : lists) removed += std::erase_if(*list, is_kernel);
       std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
         return is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
       });
       return removed > 0;
     }
     for (const auto* list : lists)
-      if (std::ranges::find(*list, kernel.id, &KernelRef::id) != list->end()) return false;
+      if (std::ranges::any_of(*list, is_kernel)) return false;
     if (is_about_all_calls()) return config.kernel_denies.push_back(kernel), true;
     config.dispatch_rules.push_back(rule);
     std::vector<std::string>& labels = config.settings.labels;
@@ -164,7 +155,7 @@ struct Denial {
   }
 };
 
-// The kernels of ops that match the glob. If it is empty, those of all ops.
+// Returns the ids of the kernels of ops that match the glob, or of all ops if it is empty.
 std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
   std::vector<std::string> to;
   for (const OpInfo& o : s.runtime.list().ops)
@@ -175,7 +166,7 @@ std::vector<std::string> kernel_ids(const Subject& s, const std::string& op) {
 
 // The undo restores the rules, or does the opposite if the rules have changed since.
 template <bool kDeny>
-Result<Changed> change_denial(const Subject& s, const Json& args) {
+Result<Changed> change_denial(const Subject& s, const Value& args) {
   const std::string kernel = text(args, "kernel"), op = text(args, "op"), when = text(args, "when");
   const std::string of_op = op.empty() ? "" : fmt::format(" of op '{}'", op);
   const auto known = kernel_ids(s, op);
@@ -196,10 +187,10 @@ Result<Changed> change_denial(const Subject& s, const Json& args) {
   const std::string what = fmt::format("live {} of {}", kDeny ? "deny" : "allow", d.text);
   d.set(alone, true);
   YARD_ASSIGN_OR_RETURN(const auto moved, s.rules.dry_run(next));
-  const Json takes_over = takeover(s, moved), statement = to_yaml(alone);
-  if (const Json* const dry = find(args, "dry_run"); dry != nullptr && dry->get<bool>())
-    return Changed{.effect = object("takes_over", takes_over, "statement", statement),
-                   .dry_run = true};
+  const Json takes_over = takeover(s, moved);
+  const std::string statement = to_yaml(alone);
+  if (is_set(args, "dry_run"))
+    return Changed{.effect = object("takes_over", takes_over, "statement", statement)};
   YARD_ASSIGN_OR_RETURN(Changed changed, change_rules(s, [&](auto* problems) {
                           return s.rules.change(next, what, problems);
                         }));
@@ -214,9 +205,7 @@ Result<Changed> change_denial(const Subject& s, const Json& args) {
   return changed;
 }
 
-// ---- Breakers ----
-
-Result<Changed> breaker(const Subject& s, const Json& args) {
+Result<Changed> breaker(const Subject& s, const Value& args) {
   const std::vector<std::string> actions = {"open", "close", "reset"};
   const std::string action = text(args, "action"), kernel = text(args, "kernel");
   if (!base::contains(actions, action))
@@ -238,19 +227,17 @@ Result<Changed> breaker(const Subject& s, const Json& args) {
     YARD_RETURN_IF_ERROR(opens               ? health.open(op, kernel, text(args, "reason"))
                          : action == "close" ? health.close(op, kernel)
                                              : health.reset(op, kernel));
-  return Changed{object("ops", ops), [=](const Subject& to) -> Status {
-                   Health h = to.runtime.health();
-                   for (const std::string& op : ops)
-                     if (base::contains(open, op) != opens)
-                       YARD_RETURN_IF_ERROR(opens ? h.close(op, kernel)
-                                                  : h.open(op, kernel, "open as before"));
-                   return {};
-                 }};
+  const auto undo = [=](const Subject& to) -> Status {
+    Health h = to.runtime.health();
+    for (const std::string& op : ops)
+      if (base::contains(open, op) != opens)
+        YARD_RETURN_IF_ERROR(opens ? h.close(op, kernel) : h.open(op, kernel, "open as before"));
+    return {};
+  };
+  return Changed{undo, object("ops", Json{base::json_strings(ops)})};
 }
 
-// ---- Logs, recordings, counters ----
-
-Result<Changed> log_level(const Subject&, const Json& args) {
+Result<Changed> log_level(const Subject&, const Value& args) {
   const std::string word = text(args, "level"), logger = text(args, "logger");
   const auto level = parse_log_level(word);
   if (!level) return invalid("level", "debug, info, warn, error or off", base::excerpt(word));
@@ -259,61 +246,55 @@ Result<Changed> log_level(const Subject&, const Json& args) {
     YARD_RETURN_IF_ERROR(set_log_level(logger, *level));
   else
     set_log_level(*level);
-  return Changed{Json::object(), [before](const Subject&) {
-                   base::g_log_levels.store(before, std::memory_order_relaxed);
-                   return Status();
-                 }};
+  return Changed{[before](const Subject&) {
+    base::g_log_levels.store(before, std::memory_order_relaxed);
+    return Status();
+  }};
 }
 
-Result<Changed> record(const Subject& s, const Json& args) {
+Result<Changed> record(const Subject& s, const Value& args) {
   if (const std::string now = s.runtime.recording().stats().path; !now.empty())
     return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
   YARD_RETURN_IF_ERROR(s.runtime.recording().to(text(args, "path")));
-  return Changed{object("path", s.runtime.recording().stats().path),
-                 [](const Subject& to) { return to.runtime.recording().stop(); }};
+  return Changed{[](const Subject& to) { return to.runtime.recording().stop(); },
+                 object("path", s.runtime.recording().stats().path)};
 }
 
-Result<Changed> record_stop(const Subject& s, const Json&) {
+Result<Changed> record_stop(const Subject& s, const Value&) {
   const Recording::Stats before = s.runtime.recording().stats();
   if (before.path.empty()) return Status(Code::kConflict, "no calls are recorded");
   YARD_RETURN_IF_ERROR(s.runtime.recording().stop());
-  const Json effect =
-      object("path", before.path, "calls", before.calls, "distinct", before.distinct);
-  // A recording of that name would replace the first part.
-  return Changed{effect, [path = before.path](const Subject& to) -> Status {
-                   for (int part = 2; part <= 1000; ++part) {
-                     const std::string next = fmt::format("{}.{}", path, part);
-                     std::error_code ignored;
-                     if (!std::filesystem::exists(next, ignored))
-                       return to.runtime.recording().to(next);
-                   }
-                   return Status(Code::kConflict, "too many parts of a recording");
-                 }};
+  // A recording of the same name would replace what has been recorded.
+  const auto undo = [path = before.path](const Subject& to) {
+    int part = 2;
+    std::error_code unknown;
+    while (std::filesystem::exists(fmt::format("{}.{}", path, part), unknown)) ++part;
+    return to.runtime.recording().to(fmt::format("{}.{}", path, part));
+  };
+  return Changed{undo,
+                 object("path", before.path, "calls", before.calls, "distinct", before.distinct)};
 }
 
-Result<Changed> verbose(const Subject& s, const Json& args) {
+Result<Changed> verbose(const Subject& s, const Value& args) {
   const int before = s.runtime.recording().verbose();
-  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(args.at("level").get<int>()));
-  return Changed{Json::object(),
-                 [=](const auto& to) { return to.runtime.recording().set_verbose(before); }};
+  YARD_RETURN_IF_ERROR(s.runtime.recording().set_verbose(static_cast<int>(number(args, "level"))));
+  return Changed{[=](const Subject& to) { return to.runtime.recording().set_verbose(before); }};
 }
 
-// An answer must hold all of them.
-constexpr int64_t kMostEvents = 100'000;
+constexpr int64_t kMostEvents = 100'000;  // all of them must fit into one answer
 
-Result<Changed> trace_start(const Subject& s, const Json& args) {
-  const Json* const most = find(args, "max_events");
-  const int64_t events = most != nullptr ? most->get<int64_t>() : kMostEvents;
+Result<Changed> trace_start(const Subject& s, const Value& args) {
+  const int64_t events = number(args, "max_events", kMostEvents);
   YARD_RETURN_IF_ERROR(s.runtime.recording().start_trace(static_cast<size_t>(events)));
   return Changed();
 }
 
-Result<Changed> trace_stop(const Subject& s, const Json&) {
+Result<Changed> trace_stop(const Subject& s, const Value&) {
   YARD_ASSIGN_OR_RETURN(auto trace, s.runtime.recording().stop_trace());
-  return Changed{{}, {}, std::move(trace)};
+  return Changed{.result = std::move(trace)};
 }
 
-Result<Changed> stats_reset(const Subject& s, const Json&) {
+Result<Changed> stats_reset(const Subject& s, const Value&) {
   s.runtime.reset_stats();
   return Changed();
 }

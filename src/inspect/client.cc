@@ -23,16 +23,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using inspect::Time;
 
-Status closed(int64_t pid) {
-  return Status(Code::kNotFound, fmt::format("process {} has closed the connection", pid));
-}
+constexpr const char* kClosed = "process {} has closed the connection";
 
 // Connects, and checks that the other end is that process of that user.
 Result<base::File> open(const std::string& path, uid_t user, int64_t pid, Time until) {
   base::File socket = inspect::make_socket();
-  if (!socket)
-    return Status(Code::kUnsupported, fmt::format("no socket: {}", std::strerror(errno)));
-  int error = inspect::connect_to(socket, path);
+  int error = socket ? inspect::connect_to(socket, path) : errno;
   while (error == EAGAIN && Clock::now() < until) {  // too many wait there
     ::usleep(1000);
     error = inspect::connect_to(socket, path);
@@ -82,7 +78,7 @@ Status send_line(const base::File& socket, std::string line, int64_t pid, Time u
     else if (errno == EPIPE || errno == ECONNRESET)
       return {};  // the process may have answered before it closed the connection
     else if (errno != EAGAIN && errno != EINTR)
-      return closed(pid);
+      return Status(Code::kNotFound, fmt::format(kClosed, pid));
   }
   return {};
 }
@@ -95,7 +91,7 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
       return Status(Code::kDeadline, fmt::format("process {} has not answered in time", pid));
     const ssize_t n = ::recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (n <= 0) return closed(pid);
+    if (n <= 0) return Status(Code::kNotFound, fmt::format(kClosed, pid));
     const std::string_view read(buffer, static_cast<size_t>(n));
     line += read.substr(0, read.find('\n'));
     if (read.find('\n') != read.npos) return line;
@@ -109,15 +105,11 @@ Result<std::string> read_line(const base::File& socket, int64_t pid, Time until)
 
 std::vector<InspectClient::Target> inspect_targets(std::chrono::nanoseconds timeout) {
   using std::chrono::system_clock;
-  struct Asked {
-    InspectClient::Target target;
-    Result<base::File> socket;
-  };
   const uid_t user = ::geteuid();
   const Time until = Clock::now() + timeout;
   const std::string hello =
       fmt::format(R"({{"v": {}, "id": 0, "command": "hello"}})", kInspectVersion);
-  std::vector<Asked> asked;
+  std::vector<std::pair<InspectClient::Target, Result<base::File>>> asked;
   for (const std::string& directory : inspect::directories(user)) {
     if (!inspect::is_directory_of(user, directory)) continue;
     inspect::remove_stale(directory);
@@ -133,39 +125,26 @@ std::vector<InspectClient::Target> inspect_targets(std::chrono::nanoseconds time
           socket = std::move(sent);
       // A process that has no socket behind its file is another one that has got the same number.
       if (socket.ok() || socket.status().code() == Code::kDeadline)
-        asked.push_back({std::move(t), std::move(socket)});
+        asked.emplace_back(std::move(t), std::move(socket));
     }
   }
   std::vector<InspectClient::Target> to;
-  for (Asked& a : asked) {
-    auto line = a.socket.ok() ? read_line(*a.socket, a.target.pid, until)
-                              : Result<std::string>(a.socket.status());
-    if (line.ok())
-      a.target.hello = *std::move(line);
-    else
-      a.target.problem = line.status().message();
-    to.push_back(std::move(a.target));
+  for (auto& [target, socket] : asked) {
+    auto line = socket.ok() ? read_line(*socket, target.pid, until) : socket.status();
+    target.problem = line.status().message();
+    if (line.ok()) target.hello = *std::move(line);
+    to.push_back(std::move(target));
   }
   std::ranges::sort(to, {}, &InspectClient::Target::pid);
   return to;
 }
-
-struct InspectClient::Parts {
-  int64_t pid;
-  std::chrono::nanoseconds timeout;
-};
-
-InspectClient::InspectClient(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
-InspectClient::InspectClient(InspectClient&&) noexcept = default;
-InspectClient& InspectClient::operator=(InspectClient&&) noexcept = default;
-InspectClient::~InspectClient() = default;
 
 Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanoseconds timeout) {
   if (pid <= 0 || pid > INT32_MAX)
     return Status(Code::kInvalidArgument,
                   fmt::format("invalid process: expected a number above 0, got {}", pid));
   YARD_RETURN_IF_ERROR(open_process(pid, Clock::now() + timeout).status());
-  return InspectClient(std::make_unique<Parts>(Parts{pid, timeout}));
+  return InspectClient(pid, timeout);
 }
 
 // Each request has a connection of its own, because the server closes connections that are idle for a minute.
@@ -175,10 +154,10 @@ Result<std::string> InspectClient::request(std::string_view json) {
         Code::kInvalidArgument,
         fmt::format("invalid request: expected one line of at most {} bytes, got {} bytes",
                     kInspectMostRequest, json.size()));
-  const Time until = Clock::now() + parts_->timeout;
-  YARD_ASSIGN_OR_RETURN(const base::File socket, open_process(parts_->pid, until));
-  YARD_RETURN_IF_ERROR(send_line(socket, std::string(json), parts_->pid, until));
-  return read_line(socket, parts_->pid, until);
+  const Time until = Clock::now() + timeout_;
+  YARD_ASSIGN_OR_RETURN(const base::File socket, open_process(pid_, until));
+  YARD_RETURN_IF_ERROR(send_line(socket, std::string(json), pid_, until));
+  return read_line(socket, pid_, until);
 }
 
 }  // namespace yard

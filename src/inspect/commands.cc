@@ -21,9 +21,10 @@
 namespace yard::inspect {
 namespace {
 
-// What an event about a change of a client remembers.
+// The detail of an event about a change.
 struct Change {
-  Json args, who;
+  Value args;
+  Json who;
   Undo undo;  // null if the change cannot be undone
 };
 
@@ -32,13 +33,12 @@ void serve();
 struct Process {
   base::Mutex lock{base::Rank::kRuntimes};
   base::Condition changed;
-  std::vector<LiveControl*> runtimes;
+  std::vector<const Subject*> runtimes;
   std::thread::id runner;  // the thread that runs a command
   bool stopping = false;   // the server is being stopped, without the lock
   std::unique_ptr<Server> server;
 
-  // Used by the server's thread only.
-  Peer client;  // sent the command that runs
+  Peer client;  // sent the command that runs; for the server's thread only
 
   base::InChild in_child{[this] {
     runner = {};
@@ -86,16 +86,14 @@ struct Running {
 // The shared runtime comes first, the others in the order in which they were made.
 std::vector<const Subject*> subjects() {
   const std::lock_guard lock(process().lock);
-  std::vector<const Subject*> to;
-  for (const LiveControl* r : process().runtimes) to.push_back(&r->subject());
+  std::vector<const Subject*> to = process().runtimes;
   std::ranges::sort(to, {}, [](const Subject* s) { return std::pair(!s->shared, s->id); });
   return to;
 }
 
-Result<Json> hello(const Subject&, const Json&) {
+Result<Json> hello(const Subject&, const Value&) {
   const Json runtimes = each(subjects(), [](const Subject* s) {
-    const uint64_t generation = s->core.snapshot()->generation;
-    return object("id", s->id, "generation", generation, "shared", s->shared);
+    return object("id", s->id, "generation", s->core.snapshot()->generation, "shared", s->shared);
   });
   return object("pid", ::getpid(), "program", program_of(::getpid()), "version", YARD_VERSION,
                 "started", start_time_of(::getpid()), "runtimes", runtimes, "user", ::geteuid());
@@ -120,26 +118,27 @@ uint64_t tell(base::Event event, const Status& refused = {}) {
   return id;
 }
 
-Result<std::string> change(const Subject& s, const Command& command, const Request& request) {
+Result<Json> change(const Subject& s, const Command& command, const Request& request) {
   const Peer& client = process().client;
   const base::Actor actor(client_text());
   auto changed = command.change(s, request.args);
   base::Event event{.kind = &base::event::kChange,
                     .runtime = s.id,
                     .subject = request.command,
-                    .reason = base::printable(to_text(request.args), 500)};
+                    .reason = base::printable(request.args.json, 500)};
   if (!changed.ok()) {
     tell(std::move(event), changed.status());
     return std::move(changed).status();
   }
-  if (changed->dry_run) return to_line(object("change", nullptr, "effect", changed->effect));
-  const Json who = object("uid", client.user, "pid", client.process, "program",
-                          or_null(program_of(client.process)));
+  if (is_set(request.args, "dry_run")) return object("change", Json(), "effect", changed->effect);
   event.detail =
-      std::make_shared<const Change>(Change{request.args, who, std::move(changed->undo)});
+      std::make_shared<const Change>(Change{request.args,
+                                            object("uid", client.user, "pid", client.process,
+                                                   "program", or_null(program_of(client.process))),
+                                            std::move(changed->undo)});
   const uint64_t id = tell(std::move(event));
-  if (!changed->text.empty()) return std::move(changed->text);
-  return to_line(object("change", id, "effect", changed->effect));
+  if (!changed->result.empty()) return Json{std::move(changed->result)};
+  return object("change", id, "effect", changed->effect);
 }
 
 // A change that a client has made in this process, not in its parent.
@@ -153,8 +152,8 @@ struct Made {
   }
   Json json() const {
     return object("id", event.id, "at", seconds_since_1970(event.at), "who", change.who, "command",
-                  event.subject, "args", change.args, "runtime", event.runtime, "undoable",
-                  change.undo != nullptr, "undone", undone);
+                  event.subject, "args", Json{change.args.json}, "runtime", event.runtime,
+                  "undoable", change.undo != nullptr, "undone", undone);
   }
 };
 
@@ -171,7 +170,7 @@ std::vector<Made> changes_made() {
   return to;
 }
 
-// What the undo of a change restores. Later changes of the same must be undone first.
+// Names what the undo of a change restores. Later changes of the same thing must be undone first.
 std::string restored_by(const Made& m) {
   const std::string& command = m.event.subject;
   if (command == "deny" || command == "allow") return fmt::format("rule {}", m.event.id);
@@ -179,14 +178,15 @@ std::string restored_by(const Made& m) {
   return command.substr(0, command.find('.'));
 }
 
-// Without an id, the last change that can be undone is meant.
-Result<const Made*> find_change(const std::vector<Made>& all, std::optional<uint64_t> id) {
+// If the id is 0, returns the last change that can be undone.
+Result<Made> find_change(uint64_t id) {
+  const std::vector<Made> all = changes_made();
   std::map<std::string, uint64_t> later;  // changes that are not undone
   for (auto m = all.rbegin(); m != all.rend(); ++m) {
     const std::string what = restored_by(*m);
     const bool can_be = !m->undone && m->change.undo != nullptr;
-    if (id ? m->event.id == *id : can_be) {
-      if (can_be && !later.contains(what)) return &*m;
+    if (id != 0 ? m->event.id == id : can_be) {
+      if (can_be && !later.contains(what)) return *m;
       return Status(
           Code::kConflict,
           m->text() + (m->undone ? " is undone already"
@@ -197,40 +197,36 @@ Result<const Made*> find_change(const std::vector<Made>& all, std::optional<uint
     if (can_be) later.try_emplace(what, m->event.id);
     if (can_be && what.starts_with("rule")) later.try_emplace("config", m->event.id);
   }
-  if (!id) return Status(Code::kConflict, "there is no change to undo");
-  return Status(Code::kNotFound, fmt::format("there is no change {}; `changes` lists them", *id));
+  if (id == 0) return Status(Code::kConflict, "there is no change to undo");
+  return Status(Code::kNotFound, fmt::format("there is no change {}; `changes` lists them", id));
 }
 
-Result<Json> undo(const Subject&, const Json& args) {
-  const std::vector<Made> all = changes_made();
-  std::optional<uint64_t> id;
-  if (const Json* const given = find(args, "change")) id = given->get<uint64_t>();
-  YARD_ASSIGN_OR_RETURN(const Made* const m, find_change(all, id));
+Result<Json> undo(const Subject&, const Value& args) {
+  YARD_ASSIGN_OR_RETURN(Made m, find_change(static_cast<uint64_t>(number(args, "change"))));
   const auto runtimes = subjects();
-  const auto runtime = std::ranges::find(runtimes, m->event.runtime, &Subject::id);
+  const auto runtime = std::ranges::find(runtimes, m.event.runtime, &Subject::id);
   if (runtime == runtimes.end())
-    return Status(Code::kNotFound, fmt::format("the runtime of {} does not answer", m->text()));
+    return Status(Code::kNotFound, fmt::format("the runtime of {} does not answer", m.text()));
   const base::Actor actor(client_text());
-  Status status = m->change.undo(**runtime);
+  Status status = m.change.undo(**runtime);
   tell({.kind = &base::event::kUndo,
-        .runtime = m->event.runtime,
+        .runtime = m.event.runtime,
         .subject = "undo",
-        .reason = m->text(),
-        .number = m->event.id},
+        .reason = m.text(),
+        .number = m.event.id},
        status);
-  if (!status.ok()) return status.note(fmt::format("while taking back {}", m->text()));
-  Json json = m->json();
-  json["undone"] = true;
-  return json;
+  if (!status.ok()) return status.note(fmt::format("while taking back {}", m.text()));
+  m.undone = true;
+  return m.json();
 }
 
-Result<Json> list_changes(const Subject&, const Json&) {
+Result<Json> list_changes(const Subject&, const Value&) {
   return object("changes", each(changes_made(), [](const Made& m) { return m.json(); }));
 }
 
-Result<Json> list_events(const Subject&, const Json& args) {
-  const Json* const after = find(args, "after");
-  const auto events = base::events(after != nullptr ? after->get<uint64_t>() : 0);
+Result<Json> list_events(const Subject&, const Value& args) {
+  const auto events = base::events(static_cast<uint64_t>(number(args, "after")));
+  const auto event_json = [](const base::Event& e) { return Json{base::to_json(e)}; };
   return object("events", each(events, event_json));
 }
 
@@ -273,9 +269,9 @@ Result<std::string> handle_request(const Request& request, const Peer& who) {
   YARD_RETURN_IF_ERROR(check_members(request.args, command.parameters,
                                      fmt::format("argument of {}", request.command)));
   YARD_ASSIGN_OR_RETURN(const Subject* const s, find_runtime(request.runtime));
-  if (command.change != nullptr) return change(*s, command, request);
-  YARD_ASSIGN_OR_RETURN(const Json result, command.query(*s, request.args));
-  return to_line(result);
+  YARD_ASSIGN_OR_RETURN(Json result, command.change != nullptr ? change(*s, command, request)
+                                                               : command.query(*s, request.args));
+  return std::move(result.text);
 }
 
 Json last_change() {
@@ -287,8 +283,6 @@ double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
 
-Json event_json(const base::Event& e) { return Json::parse(base::to_json(e)); }
-
 LiveControl::LiveControl(Subject subject, bool allowed) : subject_(subject) { allow(allowed); }
 
 void LiveControl::is_shared() {
@@ -299,13 +293,13 @@ void LiveControl::is_shared() {
 void LiveControl::allow(bool on) {
   Process& p = process();
   std::unique_lock lock(p.lock);
-  if (base::contains(p.runtimes, this) == on) return;
+  if (base::contains(p.runtimes, &subject_) == on) return;
   if (on) {
-    p.runtimes.push_back(this);
+    p.runtimes.push_back(&subject_);
     lock.unlock();
     return base::at_next_call(serve);
   }
-  std::erase(p.runtimes, this);
+  std::erase(p.runtimes, &subject_);
   p.changed.wait(lock, [&] {
     return !p.stopping && (p.runner == std::thread::id() || p.runner == std::this_thread::get_id());
   });

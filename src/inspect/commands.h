@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of live control, which docs/reference/inspect.md describes. All of this runs on the server's thread, one
-// command at a time.
+// The commands of live control (docs/reference/inspect.md). They run on the server's thread, one at a time.
 #pragma once
 
 #include <yard/status.h>
@@ -21,18 +20,18 @@ namespace yard::inspect {
 using Undo = std::function<Status(const Subject&)>;
 
 struct Changed {
-  Json effect = Json::object();
-  Undo undo = {};         // null if the change cannot be undone
-  std::string text = {};  // unless it is empty, the result is this JSON instead of the effect
-  bool dry_run = false;   // nothing has been changed
+  Undo undo = {};  // null if the change cannot be undone
+  Json effect = object();
+  std::string result =
+      {};  // JSON that is the answer's result instead of the effect, unless it is empty
 };
 
-// Has one of the two functions. `args` fits the parameters.
+// Has one of the two functions. `args` fits the parameters. A change does nothing if `dry_run` is among them and set.
 struct Command {
   const char* name;
   std::vector<Member> parameters;
-  Result<Json> (*query)(const Subject&, const Json& args) = nullptr;
-  Result<Changed> (*change)(const Subject&, const Json& args) = nullptr;
+  Result<Json> (*query)(const Subject&, const Value& args) = nullptr;
+  Result<Changed> (*change)(const Subject&, const Value& args) = nullptr;
 };
 std::vector<Command> query_commands();   // queries.cc
 std::vector<Command> change_commands();  // changes.cc
@@ -46,8 +45,6 @@ Result<std::string> handle_request(const Request& request, const Peer& who);
 
 // The last change, or null.
 Json last_change();
-Json event_json(const base::Event& event);
-
 double seconds_since_1970(std::chrono::system_clock::time_point t) noexcept;
 
 }  // namespace yard::inspect

@@ -12,7 +12,7 @@
 
 namespace yard::inspect {
 
-// What commands work on.
+// A runtime and its parts, on which commands work.
 struct Subject {
   Runtime& runtime;
   detail::Core& core;
@@ -34,8 +34,6 @@ class LiveControl {
   void allow(bool on);
   // Says that the runtime is Runtime::shared().
   void is_shared();
-
-  const Subject& subject() const noexcept { return subject_; }
 
  private:
   Subject subject_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands about plugins of a running process, and what a change means for the calls that are being made. A load goes through
-// the same checks as one by the program.
+// Commands about the plugins of a running process, and what a change means for calls that were made lately.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,16 +14,11 @@
 namespace yard::inspect {
 namespace {
 
-bool is_dry(const Json& args) {
-  const Json* const dry = find(args, "dry_run");
-  return dry != nullptr && dry->get<bool>();
-}
-
 Json plugin_json(const PluginInfo& p) {
   return object("name", p.name, "version", p.version, "path", p.path, "sha256", or_null(p.sha256));
 }
 
-// The plugin of a name or path as a load would find it, or why it would be refused.
+// The plugin of a name or path as a load would find it, or why a load would be refused.
 Result<PluginInfo> could_load(const Subject& s, const std::string& name_or_path) {
   std::string path = name_or_path;
   for (const PluginInfo& p : s.runtime.plugins().list())
@@ -47,19 +41,19 @@ Result<PluginInfo> loaded(const Subject& s, const std::string& name_or_path) {
   return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", name_or_path));
 }
 
-// The known calls of all ops, with the kernels that serve them now.
+// The known calls of all ops by their CallSpecs, with the kernels that serve them now.
 std::map<std::string, dispatch::MovedCall> served_now(const Subject& s) {
   std::map<std::string, dispatch::MovedCall> to;
   const auto snapshot = s.core.snapshot();
   for (const auto& entry : snapshot->entries) {
     if (entry == nullptr) continue;
     for (const auto& known : s.core.planner.known_calls(*entry)) {
-      dispatch::MovedCall c;
-      c.op = entry->name(), c.call = op::to_string(known.call->to_spec(entry->program()));
-      if (const auto e = s.runtime.explain(c.call); e.ok())
+      const std::string call = op::to_string(known.call->to_spec(entry->program()));
+      dispatch::MovedCall& c = to[call];
+      c.op = entry->name(), c.call = call;
+      if (const auto e = s.runtime.explain(call); e.ok())
         for (const Candidate& k : e->candidates)
-          if (k.verdict == "selected") c.from = c.to = k.id, c.kind = k.kind;
-      to.emplace(c.call, std::move(c));
+          if (k.verdict == "selected") c.to = k.id, c.kind = k.kind;
     }
   }
   return to;
@@ -79,19 +73,20 @@ Result<Json> moved_by(const Subject& s, const F& change) {
   return takeover(s, moved);
 }
 
-Result<Changed> plugin_load(const Subject& s, const Json& args) {
+Result<Changed> plugin_load(const Subject& s, const Value& args) {
   const std::string what = text(args, "plugin");
-  YARD_ASSIGN_OR_RETURN(PluginInfo info, could_load(s, what));
-  if (is_dry(args)) return Changed{.effect = object("plugin", plugin_json(info)), .dry_run = true};
+  YARD_ASSIGN_OR_RETURN(const PluginInfo info, could_load(s, what));
+  const Json plugin = plugin_json(info);
+  if (is_set(args, "dry_run")) return Changed{.effect = object("plugin", plugin)};
   YARD_ASSIGN_OR_RETURN(const Json takes_over,
                         moved_by(s, [&] { return s.runtime.plugins().load(what); }));
   return Changed{
-      object("plugin", plugin_json(info), "takes_over", takes_over),
-      [name = info.name](const Subject& to) { return to.runtime.plugins().unload(name).status(); }};
+      [name = info.name](const Subject& to) { return to.runtime.plugins().unload(name).status(); },
+      object("plugin", plugin, "takes_over", takes_over)};
 }
 
-// Tried as rules that deny its kernels, so calls that are being made keep a kernel.
-Result<Changed> plugin_unload(const Subject& s, const Json& args) {
+// Tries the unload as rules that deny the kernels of the plugin, so calls that were made lately keep a kernel.
+Result<Changed> plugin_unload(const Subject& s, const Value& args) {
   YARD_ASSIGN_OR_RETURN(const PluginInfo info, loaded(s, text(args, "plugin")));
   Config without = s.runtime.rules().config();
   for (const auto& [op, record] : s.core.snapshot()->state->op_records)
@@ -101,29 +96,30 @@ Result<Changed> plugin_unload(const Subject& s, const Json& args) {
         rule.operation = op, rule.deny = {{id, true, {}}};
       }
   YARD_ASSIGN_OR_RETURN(const auto moved, s.rules.dry_run(std::move(without)));
-  Changed to{.effect = object("plugin", plugin_json(info), "takes_over", takeover(s, moved))};
-  to.dry_run = is_dry(args);
-  if (to.dry_run) return to;
-  YARD_RETURN_IF_ERROR(s.runtime.plugins().unload(info.name).status());
-  to.undo = [path = info.path](const Subject& of) { return of.runtime.plugins().load(path); };
+  Changed to{[path = info.path](const Subject& of) { return of.runtime.plugins().load(path); },
+             object("plugin", plugin_json(info), "takes_over", takeover(s, moved))};
+  if (!is_set(args, "dry_run"))
+    YARD_RETURN_IF_ERROR(s.runtime.plugins().unload(info.name).status());
   return to;
 }
 
-Result<Changed> plugin_replace(const Subject& s, const Json& args) {
+Result<Changed> plugin_replace(const Subject& s, const Value& args) {
   YARD_ASSIGN_OR_RETURN(const PluginInfo old, loaded(s, text(args, "plugin")));
   const std::string path = find(args, "path") != nullptr ? text(args, "path") : old.path;
-  YARD_ASSIGN_OR_RETURN(PluginInfo next, could_load(s, path));
-  Json effect = object("plugin", plugin_json(next), "replaced", plugin_json(old));
-  if (is_dry(args)) return Changed{.effect = std::move(effect), .dry_run = true};
-  YARD_ASSIGN_OR_RETURN(effect["takes_over"], moved_by(s, [&] {
-                          return s.runtime.plugins().replace(old.name, path).status();
-                        }));
-  Undo undo;  // null if the old file is gone
+  YARD_ASSIGN_OR_RETURN(const PluginInfo next, could_load(s, path));
+  const Json plugin = plugin_json(next), replaced = plugin_json(old);
+  if (is_set(args, "dry_run"))
+    return Changed{.effect = object("plugin", plugin, "replaced", replaced)};
+  const KeptOps keep = is_set(args, "allow_incompatible") ? KeptOps::kNone : KeptOps::kInUse;
+  const auto put = [name = old.name, keep](const Subject& to, const std::string& file) {
+    return to.runtime.plugins().replace(name, file, keep).status();
+  };
+  YARD_ASSIGN_OR_RETURN(const Json takes_over, moved_by(s, [&] { return put(s, path); }));
+  Changed to{.effect = object("plugin", plugin, "replaced", replaced, "takes_over", takes_over)};
+  // Otherwise the file of the old version is gone.
   if (path != old.path)
-    undo = [old](const Subject& to) {
-      return to.runtime.plugins().replace(old.name, old.path).status();
-    };
-  return Changed{std::move(effect), std::move(undo)};
+    to.undo = [put, file = old.path](const Subject& of) { return put(of, file); };
+  return to;
 }
 
 }  // namespace
@@ -154,12 +150,10 @@ Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved) {
   return each(sums, [](const auto& entry) {
     const auto& [op, from, to] = entry.first;
     const Sum& sum = entry.second;
-    const auto mean = [&](double ns) {
-      return sum.timed > 0 ? Json(ns / static_cast<double>(sum.timed)) : Json();
-    };
+    const auto n = static_cast<double>(sum.timed);  // if it is 0, the means are written as null
     return object("op", op, "from", from, "to", or_null(to), "kind", yard::to_string(sum.kind),
-                  "calls", sum.calls, "timed", sum.timed, "from_ns", mean(sum.from_ns), "to_ns",
-                  mean(sum.to_ns), "measured", sum.timed > 0 && sum.measured);
+                  "calls", sum.calls, "timed", sum.timed, "from_ns", sum.from_ns / n, "to_ns",
+                  sum.to_ns / n, "measured", sum.timed > 0 && sum.measured);
   });
 }
 
@@ -168,7 +162,10 @@ std::vector<Command> plugin_commands() {
   const Member plugin = {"plugin", kNeededText}, dry = {"dry_run", kSwitch};
   return {{"plugin.load", {plugin, dry}, nullptr, plugin_load},
           {"plugin.unload", {plugin, dry}, nullptr, plugin_unload},
-          {"plugin.replace", {plugin, {"path", kText}, dry}, nullptr, plugin_replace}};
+          {"plugin.replace",
+           {plugin, {"path", kText}, {"allow_incompatible", kSwitch}, dry},
+           nullptr,
+           plugin_replace}};
 }
 
 }  // namespace yard::inspect

@@ -2,27 +2,76 @@
 // Requests and answers of live control, each one line of JSON. A request is
 //
 //   {"v": 1, "id": 7, "command": "stats", "args": {...}, "runtime": 0}
+//
+// No value of the JSON library is kept: its destructor allocates, and would end a process that is out of memory.
 #pragma once
 
 #include <yard/inspect.h>
 #include <yard/status.h>
 
 #include <cstdint>
-#include <initializer_list>
-#include <nlohmann/json.hpp>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
 
 namespace yard::inspect {
 
-using Json = nlohmann::ordered_json;
+// JSON that was read.
+struct Value {
+  enum class Kind : uint8_t { kNull, kSwitch, kNumber, kText, kList, kObject };
+  Kind kind = Kind::kNull;
+  std::string json = "null";  // on one line
+  std::string name = {};      // of a member of an object
+  std::string text = {};      // of a string
+  std::vector<Value> members = {};
+};
+// Null counts as missing in these four.
+const Value* find(const Value& object, std::string_view name) noexcept;
+std::string text(const Value& object, std::string_view name);
+bool is_set(const Value& object, std::string_view name) noexcept;
+int64_t number(const Value& object, std::string_view name, int64_t otherwise = 0) noexcept;
+
+// JSON that is written.
+struct Json {
+  std::string text = "null";
+};
+template <class V, class... More>
+void add_members(base::JsonObject& to, std::string_view key, const V& value, const More&... more) {
+  if constexpr (std::is_same_v<V, Json>)
+    to.add_json(key, value.text);
+  else
+    to.add(key, value);
+  if constexpr (sizeof...(more) > 0) add_members(to, more...);
+}
+// Makes an object of keys and values: object("op", name, "count", 3).
+Json object(const auto&... keys_and_values) {
+  base::JsonObject to;
+  if constexpr (sizeof...(keys_and_values) > 0) add_members(to, keys_and_values...);
+  return {to.text()};
+}
+// Makes an array of json_of(item) for each item.
+template <class List, class F>
+Json each(const List& list, const F& json_of) {
+  std::vector<std::string> to;
+  for (const auto& item : list) to.push_back(json_of(item).text);
+  return {base::json_list(to)};
+}
+inline Json list_of(const std::vector<Json>& items) { return each(items, std::identity()); }
+inline Json or_null(std::string_view text) {
+  return text.empty() ? Json() : Json{base::json_string(text)};
+}
 
 struct Request {
-  Json id;  // a number, a string or null
+  Value id;  // a number, a string or null
   std::string command;
-  Json args = Json::object();
+  Value args;
   std::optional<int64_t> runtime;  // if unset, the first runtime
 };
 
@@ -30,22 +79,13 @@ struct Request {
 struct Member {
   // From kNeededText on the member must be there. A kPath begins with '/', because the folders of client and process may
   // differ.
-  enum class Kind : uint8_t {
-    kText,
-    kNumber,
-    kObject,
-    kId,
-    kSwitch,
-    kNeededText,
-    kNeededNumber,
-    kPath
-  };
+  enum class Kind { kText, kNumber, kObject, kId, kSwitch, kNeededText, kNeededNumber, kPath };
   const char* name = nullptr;
   Kind kind = Kind::kText;
   int64_t least = 0, most = INT64_MAX;  // of a number
 };
-// Checks that the object has only these members, and those that it needs. Null counts as missing. `what` is for messages.
-Status check_members(const Json& object, std::span<const Member> members, std::string_view what);
+// Checks that the object has no other members, and that the needed ones are there. `what` is for messages.
+Status check_members(const Value& object, std::span<const Member> members, std::string_view what);
 
 // Fills `to` as far as the line is valid, so that the answer to a refused request has the id of its line.
 Status parse_request(std::string_view line, Request& to);
@@ -53,31 +93,8 @@ Status parse_request(std::string_view line, Request& to);
 // The answer as one line without its newline. The result is JSON.
 std::string answer(const Request& request, const Result<std::string>& result);
 
-// The text of a JSON value on one line, without spaces. Invalid UTF-8 is replaced.
-std::string to_text(const Json& value);
-// The same with a space after each comma and colon, as answers have it.
-std::string to_line(const Json& value);
-
-Json pair_up(std::initializer_list<Json> keys_and_values);
-// Makes an object of keys and values: object("op", name, "count", 3).
-Json object(const auto&... all) { return pair_up({Json(all)...}); }
-// Makes an array of json_of(item) for each item.
-template <class List, class F>
-Json each(const List& list, const F& json_of) {
-  Json to = Json::array();
-  for (const auto& item : list) to.push_back(json_of(item));
-  return to;
-}
-// Returns null if the text is empty.
-inline Json or_null(std::string text) { return text.empty() ? Json() : Json(std::move(text)); }
-
-// Returns null if the object has no such member, or if its value is null.
-const Json* find(const Json& object, std::string_view name) noexcept;
-// Returns the text of a member that is a string, or an empty text if there is none.
-std::string text(const Json& object, std::string_view name);
-
 // The error "invalid WHAT: expected EXPECTED, got GOT". A null pointer prints as "none".
 Status invalid(std::string_view what, std::string_view expected, std::string_view got);
-Status invalid(std::string_view what, std::string_view expected, const Json* got);
+Status invalid(std::string_view what, std::string_view expected, const Value* got);
 
 }  // namespace yard::inspect

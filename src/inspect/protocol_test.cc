@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/protocol.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 namespace yard::inspect {
 namespace {
@@ -20,10 +23,30 @@ TEST(Request, IsRead) {
       parse_request(
           R"({"v": 1, "id": "a", "command": "deny", "args": {"kernel": "x"}, "runtime": 2})", r)
           .ok());
-  EXPECT_EQ(r.id, "a");
+  EXPECT_EQ(r.id.text, "a");
   EXPECT_EQ(r.command, "deny");
-  EXPECT_EQ(*find(r.args, "kernel"), "x");
+  EXPECT_EQ(text(r.args, "kernel"), "x");
+  EXPECT_EQ(r.args.json, R"({"kernel":"x"})");
   EXPECT_EQ(r.runtime, 2);
+}
+
+TEST(Request, ValuesOfEveryKindAreRead) {
+  Request r;
+  ASSERT_TRUE(
+      parse_request(R"({"v": 1, "id": -7, "command": "a", "args": { "list": [1, [], {}, "\u00e9"],
+      "real": 1.50, "on": true, "off": false, "none": null, "object": {"a b": {"c": 1e3}, "d": "\n"}}})",
+                    r)
+          .ok());
+  EXPECT_EQ(r.id.json, "-7");
+  EXPECT_EQ(r.args.json,
+            "{\"list\":[1,[],{},\"é\"],\"real\":1.50,\"on\":true,\"off\":false,\"none\":null,"
+            "\"object\":{\"a b\":{\"c\":1e3},\"d\":\"\\u000a\"}}");
+  EXPECT_TRUE(is_set(r.args, "on"));
+  EXPECT_FALSE(is_set(r.args, "off"));
+  EXPECT_EQ(find(r.args, "none"), nullptr);
+  EXPECT_EQ(text(*find(r.args, "object"), "d"), "\n");
+  EXPECT_EQ(number(r.args, "real", 9), 9);
+  EXPECT_EQ(number(*find(r.args, "object"), "missing", 9), 9);
 }
 
 TEST(Request, WhatIsWrongIsNamed) {
@@ -38,6 +61,14 @@ TEST(Request, WhatIsWrongIsNamed) {
   EXPECT_THAT(refused(R"({"v": 1, "command": "a", "args": []})"), HasSubstr("invalid args"));
   EXPECT_THAT(refused(R"({"v": 1, "command": "a", "runtime": "x"})"), HasSubstr("invalid runtime"));
   EXPECT_THAT(refused(R"({"v": 1, "comand": "a"})"), HasSubstr("did you mean 'command'?"));
+}
+
+TEST(Request, AnIdThatIsNeitherANumberNorAStringIsNotRepeated) {
+  for (const char* id : {"{}", "[]", "[1]"}) {
+    Request r;
+    const Status s = parse_request(fmt::format(R"({{"v": 1, "id": {}, "command": "a"}})", id), r);
+    EXPECT_THAT(answer(r, s), HasSubstr(R"({"v": 1, "id": null, "ok": false, )"));
+  }
 }
 
 TEST(Request, OnlyStrictJsonIsRead) {
@@ -67,8 +98,8 @@ TEST(Request, AnswersAreOneLineAndNameTheRequest) {
   s.note("a note");
   const std::string line = answer(r, s);
   EXPECT_EQ(line, R"({"v": 1, "id": 7, "ok": false, "error": {"code": "not_found", )"
-                  R"("message": "no \"x\"\n", "notes": ["a note"]}})");
-  EXPECT_TRUE(Json::accept(line));
+                  R"("message": "no \"x\"\u000a", "notes": ["a note"]}})");
+  EXPECT_TRUE(nlohmann::json::accept(line));
 }
 
 }  // namespace

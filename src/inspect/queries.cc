@@ -4,6 +4,9 @@
 #include <yard/trace.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
 
 #include "base/lists.h"
 #include "base/results.h"
@@ -16,9 +19,8 @@
 namespace yard::inspect {
 namespace {
 
-// As `yard list --json` has it.
-Result<Json> list(const Subject& s, const Json&) {
-  Json announced = Json::array();
+Result<Json> list(const Subject& s, const Value&) {
+  std::vector<Json> announced;
   for (const PluginInfo& p : s.runtime.plugins().list())
     if (p.state == PluginState::kFound)
       for (const std::string& op : p.ops)
@@ -31,61 +33,66 @@ Result<Json> list(const Subject& s, const Json&) {
   const auto op_json = [&](const OpInfo& op) {
     return object("name", op.name, "schema", op.schema, "kernels", each(op.kernels, kernel_json));
   };
-  return object("ops", each(s.runtime.list().ops, op_json), "announced", announced);
+  return object("ops", each(s.runtime.list().ops, op_json), "announced", list_of(announced));
 }
 
-Result<Json> explain(const Subject& s, const Json& args) {
+Result<Json> explain(const Subject& s, const Value& args) {
   Options options;
-  if (const Json* const labels = find(args, "labels"))
-    for (const auto& [key, value] : labels->items()) {
-      if (!value.is_string()) return invalid("labels." + key, "a string", &value);
-      options.labels[key] = value.get<std::string>();
+  if (const Value* const labels = find(args, "labels"))
+    for (const Value& label : labels->members) {
+      if (label.kind != Value::Kind::kText)
+        return invalid("labels." + label.name, "a string", &label);
+      options.labels[label.name] = label.text;
     }
   YARD_ASSIGN_OR_RETURN(const auto explanation, s.runtime.explain(text(args, "call"), options));
-  return Json::parse(explanation.to_json());
+  return Json{explanation.to_json()};
 }
 
-Result<Json> health(const Subject& s, const Json&) {
+Result<Json> health(const Subject& s, const Value&) {
   const HealthReport report = s.runtime.health().report();
   const auto now = std::chrono::steady_clock::now();
   const std::vector<base::Event> events = base::events();
-  Json breakers = Json::array();
+  const auto opened = [&](const std::string& subject) {  // the last such event
+    Json to;
+    for (const base::Event& e : events)
+      if (e.kind == &base::event::kBreakerOpened && e.runtime == s.id && e.subject == subject)
+        to = {base::to_json(e)};
+    return to;
+  };
+  std::vector<Json> breakers;
   for (const KernelHealth& k : report.kernels)
     for (const KernelHealth::Breaker& b : k.open) {
-      Json until, opened;
-      if (b.until) until = std::max(0.0, std::chrono::duration<double>(*b.until - now).count());
-      const std::string subject =
-          fmt::format("{} {}{}", k.op, k.kernel, b.key.empty() ? "" : fmt::format(" ({})", b.key));
-      for (const base::Event& e : events)
-        if (e.kind == &base::event::kBreakerOpened && e.runtime == s.id && e.subject == subject)
-          opened = event_json(e);
+      const std::string key = b.key.empty() ? "" : fmt::format(" ({})", b.key);
+      const double until_s =  // which is written as null if it is not known
+          b.until ? std::max(0.0, std::chrono::duration<double>(*b.until - now).count()) : NAN;
       breakers.push_back(object("op", k.op, "kernel", k.kernel, "backend", k.backend, "key", b.key,
                                 "state", yard::to_string(b.state), "reason",
-                                or_null(b.manual ? b.reason : k.last_error), "until_s", until,
-                                "manual", b.manual, "repeats", b.repeats, "opened", opened));
+                                or_null(b.manual ? b.reason : k.last_error), "until_s", until_s,
+                                "manual", b.manual, "repeats", b.repeats, "opened",
+                                opened(fmt::format("{} {}{}", k.op, k.kernel, key))));
     }
   const auto backend_json = [](const BackendHealth& b) {
     return object("backend", b.backend, "successes", b.successes, "failures", b.failures.counted(),
                   "failure_rate", b.failure_rate(), "open_kernels", b.open_kernels, "last_error",
                   or_null(b.last_error));
   };
-  return object("breakers", breakers, "backends", each(report.backends, backend_json));
+  return object("breakers", list_of(breakers), "backends", each(report.backends, backend_json));
 }
 
-Result<Json> policy_in_force(const Subject& s, const Json&) {
+Result<Json> policy_in_force(const Subject& s, const Value&) {
   const auto snapshot = s.core.snapshot();
   const Policy none;
   const policy::FileRules* const file = snapshot->policy->file.get();
   const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
                                     {"environment", &snapshot->policy->environment},
                                     {"process", &snapshot->policy->set}};
-  Json fields = Json::object(), from = Json::object();
+  base::JsonObject fields, from;
   for (const Explanation::PolicyNote& n : policy::notes(sources))
-    fields[n.field] = n.value, from[n.field] = n.source;
-  return object("policy", fields, "sources", from);
+    fields.add(n.field, n.value), from.add(n.field, n.source);
+  return object("policy", Json{fields.text()}, "sources", Json{from.text()});
 }
 
-Result<Json> config_history(const Subject& s, const Json&) {
+Result<Json> config_history(const Subject& s, const Value&) {
   const auto change_json = [](const ConfigChange& c) {
     return object("path", c.path, "before", or_null(c.before), "after", or_null(c.after));
   };
@@ -97,21 +104,21 @@ Result<Json> config_history(const Subject& s, const Json&) {
   return object("versions", each(s.runtime.rules().history(), version_json));
 }
 
-Result<Json> config_show(const Subject& s, const Json&) {
+Result<Json> config_show(const Subject& s, const Value&) {
   const rules::Rules::Standing now = s.rules.standing();
   return object("version", now.version, "source", or_null(now.source), "watched",
                 or_null(now.watched), "yaml",
                 now.rules ? to_yaml(s.runtime.rules().config()) : std::string());
 }
 
-Result<Json> stats(const Subject& s, const Json&) {
-  return Json::parse(yard::to_json(s.runtime.stats()));
+Result<Json> stats(const Subject& s, const Value&) {
+  return Json{yard::to_json(s.runtime.stats())};
 }
 
 Json plan_json(const Subject& s, const dispatch::Entry& entry,
                const dispatch::Planner::KnownCall& known) {
   const std::string call = op::to_string(known.call->to_spec(entry.program()));
-  Json rejected = Json::array();
+  std::vector<Json> rejected;
   std::string kernel = known.kernel != nullptr ? known.kernel->id : "";
   if (const auto e = s.runtime.explain(call); e.ok()) {
     if (kernel.empty()) kernel = e->selected;
@@ -121,10 +128,10 @@ Json plan_json(const Subject& s, const dispatch::Entry& entry,
             object("kernel", c.id, "verdict", c.verdict, "reason", c.reason, "detail", c.detail));
   }
   return object("call", call, "kernel", kernel, "mode", yard::to_string(known.mode), "direct",
-                known.direct, "used", known.kernel != nullptr, "rejected", rejected);
+                known.direct, "used", known.kernel != nullptr, "rejected", list_of(rejected));
 }
 
-Result<Json> plans(const Subject& s, const Json& args) {
+Result<Json> plans(const Subject& s, const Value& args) {
   const std::string op = text(args, "op");
   const auto snapshot = s.core.snapshot();
   const registry::OpRecord* const record = snapshot->state->find(op);
@@ -138,20 +145,19 @@ Result<Json> plans(const Subject& s, const Json& args) {
   return object("op", op, "count", known.size(), "plans", each(known, one));
 }
 
-// What differs from what somebody wanted, each its event with a member `what`: a file that is refused, a rollout that was
-// aborted, the last undo, and denies that other rules have replaced.
+// Lists what differs from what somebody wanted (docs/reference/inspect.md).
 Json drift(const Subject& s, const std::vector<base::Event>& events) {
   namespace event = base::event;
-  std::map<std::string, const base::Event*>
-      found;  // by `what`; a replaced deny has its number there
+  std::map<std::string, const base::Event*> found;  // by `what`
   std::vector<const base::Event*> denies;
   for (const base::Event& e : events) {
     if (e.runtime != s.id) continue;
-    const bool rules = e.kind == &event::kRules;
     const bool of_client = e.subject.starts_with("live ") || e.subject.starts_with("undo");
-    if (rules || e.kind == &event::kRollout) found.erase("aborted rollout");
-    if ((rules && !of_client) || e.kind == &event::kRollout) found.erase("refused file");
-    if (rules && !of_client && e.detail != nullptr)
+    const bool new_rules = e.kind == &event::kRules && !of_client;
+    const bool rollout = e.kind == &event::kRollout;
+    if (rollout || e.kind == &event::kRules) found.erase("aborted rollout");
+    if (rollout || new_rules) found.erase("refused file");
+    if (new_rules && e.detail != nullptr)
       for (const base::Event* d : std::exchange(denies, {}))
         found[fmt::format("replaced change {}", d->id)] = d;
     if (e.kind == &event::kRulesRefused && !of_client) found["refused file"] = &e;
@@ -164,20 +170,21 @@ Json drift(const Subject& s, const std::vector<base::Event>& events) {
     found["undone change"] = &e;
     std::erase_if(denies, [&](const base::Event* d) { return d->id == e.number; });
   }
-  Json to = Json::array();
-  for (const auto& [what, e] : found) {
-    to.push_back(event_json(*e));
-    to.back()["what"] = what;
-  }
-  return to;
+  return each(found, [](const auto& f) {
+    std::string event = base::to_json(*f.second);
+    event.pop_back();
+    return Json{fmt::format(R"({}, "what": {}}})", event, base::json_string(f.first))};
+  });
 }
 
 // The last event that is an error, or the last failure of a kernel if that was later.
 Json last_error(const Subject& s, const HealthReport& health,
                 const std::vector<base::Event>& events) {
-  std::pair<double, Json> last;
+  double last = 0;
+  Json to;
   const auto add = [&](double at, const std::string& subject, const std::string& reason) {
-    if (at > last.first) last = {at, object("at", at, "subject", subject, "reason", reason)};
+    if (at <= last) return;
+    last = at, to = object("at", at, "subject", subject, "reason", reason);
   };
   for (const base::Event& e : events)
     if (e.runtime == s.id && e.kind->error) add(seconds_since_1970(e.at), e.subject, e.reason);
@@ -187,10 +194,10 @@ Json last_error(const Subject& s, const HealthReport& health,
     if (k.last_error_at)
       add(seconds - std::chrono::duration<double>(now - *k.last_error_at).count(),
           k.op + " " + k.kernel, k.last_error);
-  return last.second;
+  return to;
 }
 
-Result<Json> status(const Subject& s, const Json&) {
+Result<Json> status(const Subject& s, const Value&) {
   const auto snapshot = s.core.snapshot();
   const rules::Rules::Standing rules = s.rules.standing();
   const policy::FileRules* const file = snapshot->policy->file.get();
@@ -198,21 +205,22 @@ Result<Json> status(const Subject& s, const Json&) {
       object("path", or_null(rules.rules ? rules.source : ""), "version", rules.version, "mode",
              file != nullptr ? file->config.settings.mode.value_or("auto") : "auto", "watched",
              or_null(rules.watched));
-  size_t open = 0;
-  Json plugins = Json::array();
+  std::vector<Json> plugins;
   for (const PluginInfo& p : s.runtime.plugins().list())
     if (p.state == PluginState::kLoaded)
       plugins.push_back(object("name", p.name, "version", p.version));
   const HealthReport health = s.runtime.health().report();
+  size_t open = 0;
   for (const KernelHealth& k : health.kernels) open += k.open.size();
   const std::vector<base::Event> events = base::events();
   const Recording recording = s.runtime.recording();
-  return object(
-      "generation", snapshot->generation, "policy", yard::to_string(snapshot->policy->in_force),
-      "config", config, "plugins", plugins.size(), "loaded_plugins", plugins, "open_breakers", open,
-      "recording", or_null(recording.stats().path), "verbose", recording.verbose(), "trace",
-      recording.is_tracing(), "rollout", snapshot->policy->rollout != nullptr, "last_change",
-      last_change(), "drift", drift(s, events), "last_error", last_error(s, health, events));
+  return object("generation", snapshot->generation, "policy",
+                yard::to_string(snapshot->policy->in_force), "config", config, "plugins",
+                plugins.size(), "loaded_plugins", list_of(plugins), "open_breakers", open,
+                "recording", or_null(recording.stats().path), "verbose", recording.verbose(),
+                "trace", recording.is_tracing(), "rollout", snapshot->policy->rollout != nullptr,
+                "last_change", last_change(), "drift", drift(s, events), "last_error",
+                last_error(s, health, events));
 }
 
 }  // namespace

@@ -28,20 +28,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kWaiting = 64;  // connections that are not accepted yet
-// No connection is accepted for this time after accept() has failed for lack of descriptors or memory.
-constexpr auto kPause = std::chrono::seconds(1);
-constexpr auto kPauseWithoutMemory = std::chrono::milliseconds(50);
+// How long the thread sleeps after it has found no memory, or no descriptor for a connection.
+constexpr auto kPause = std::chrono::milliseconds(50);
 // The thread wakes at least this often, because closing its socket does not wake it, and another
 // file that has its number may never be ready.
 constexpr auto kLongestSleep = std::chrono::seconds(5);
+constexpr std::string_view kOutOfMemory =
+    R"({"v": 1, "ok": false, "error": {"code": "out_of_memory", "message": "out of memory"}})"
+    "\n";
 
 Status system_error(std::string_view what, const std::string& path, int error) {
   return Status(Code::kUnsupported,
                 fmt::format("cannot {} {}: {}", what, path, std::strerror(error)));
 }
 
-// A socket that a forked child closes, because clients of its parent would wait for the child.
-// closefrom() in the program may close it, too. Another file that has its number then is left alone.
+// A socket that a forked child closes, because clients of its parent would wait for the child. If the program has closed it
+// with closefrom(), another file that has its number is left alone.
 class KeptSocket {
  public:
   explicit KeptSocket(base::File file) : file_(std::move(file)) {
@@ -81,7 +83,7 @@ struct Connection {
   bool dead = false;
 };
 
-// What the thread runs.
+// The loop of the thread.
 class Loop {
  public:
   Loop(Handler handler, const Limits& limits)
@@ -98,12 +100,13 @@ class Loop {
     // It has another name until it listens: a client takes a socket that refuses it for a stale one.
     const std::string temporary = fmt::format("{}/.{}", directory, ::getpid());
     ::unlink(temporary.c_str());
-    if (const int error = bind_to(listening_.file(), temporary); error != 0)
-      return system_error("make", path_, error);
-    if (::chmod(temporary.c_str(), 0600) == 0 && ::listen(listening_.fd(), kWaiting) == 0 &&
-        ::lstat(temporary.c_str(), &made_) == 0 && ::rename(temporary.c_str(), path_.c_str()) == 0)
-      return {};
-    const int error = errno;
+    int error = bind_to(listening_.file(), temporary);
+    if (error == 0 &&
+        (::chmod(temporary.c_str(), 0600) != 0 || ::listen(listening_.fd(), kWaiting) != 0 ||
+         ::lstat(temporary.c_str(), &made_) != 0 ||
+         ::rename(temporary.c_str(), path_.c_str()) != 0))
+      error = errno;
+    if (error == 0) return {};
     ::unlink(temporary.c_str());
     return system_error("listen on", path_, error);
   }
@@ -114,7 +117,7 @@ class Loop {
       if (base::forks() != process_) return;  // forked by the handler
       if (s.ok()) continue;
       base::log_event(LogLevel::kError, "inspect", "live control is out of memory and tries again");
-      std::this_thread::sleep_for(kPauseWithoutMemory);
+      std::this_thread::sleep_for(kPause);
     }
     connections_.clear();
     remove_socket();
@@ -138,22 +141,23 @@ class Loop {
  private:
   // Waits, and then serves each connection once.
   void serve_all() {
-    polled_.clear();
-    polled_.push_back({Clock::now() >= paused_until_ ? listening_.fd() : -1, POLLIN, 0});
+    polled_.assign(1, {listening_.fd(), POLLIN, 0});
+    auto next = Clock::now() + kLongestSleep;
     for (const Connection& c : connections_) {
-      // Not read while an answer is unsent.
       const bool reads = c.out.empty() && !c.ended;
       polled_.push_back({c.socket.fd(), static_cast<short>(reads ? POLLIN : POLLOUT), 0});
+      next = has_request(c) ? Clock::now() : std::min(next, c.deadline);
     }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    const int timeout = static_cast<int>(std::max<int64_t>(left, 0));
     const bool failed = !listening_.is_lost() &&
-                        ::poll(polled_.data(), polled_.size(), timeout()) < 0 && errno != EINTR;
+                        ::poll(polled_.data(), polled_.size(), timeout) < 0 && errno != EINTR;
     if (halted_) return;
     if (failed || listening_.is_lost()) {
       halted_ = true;
-      base::log(LogLevel::kError, "inspect",
-                failed ? "live control ends: poll() failed"
-                       : "live control ends: the program has closed its socket");
-      return;
+      return base::log(LogLevel::kError, "inspect",
+                       failed ? "live control ends: poll() failed"
+                              : "live control ends: the program has closed its socket");
     }
     size_t i = 1;
     for (Connection& c : connections_) {
@@ -165,22 +169,11 @@ class Loop {
     if (polled_[0].revents != 0) accept_one();
   }
 
-  int timeout() const {
-    auto next = Clock::now() + kLongestSleep;
-    if (paused_until_ > Clock::now()) next = paused_until_;
-    for (const Connection& c : connections_) {
-      if (has_request(c)) return 0;
-      next = std::min(next, c.deadline);
-    }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-    return static_cast<int>(std::max<int64_t>(left, 0));
-  }
-
   void accept_one() {
     base::File client = base::make_file(
         [&] { return ::accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
     if (!client) {
-      if (errno != EAGAIN) paused_until_ = Clock::now() + kPause;
+      if (errno != EAGAIN) std::this_thread::sleep_for(kPause);
       return;
     }
     const auto peer = peer_of(client);
@@ -212,7 +205,10 @@ class Loop {
     if (c.dead) return;
     // Nothing more is read while a request waits, which bounds `in`.
     if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && c.out.empty() && !has_request(c)) read(c);
-    if (!c.dead && has_request(c)) handle_or_close(c);
+    if (!c.dead && has_request(c) && !base::or_out_of_memory([&] { handle(c); }).ok()) {
+      ::send(c.socket.fd(), kOutOfMemory.data(), kOutOfMemory.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      c.dead = true;
+    }
     if (!c.dead && !c.out.empty()) write(c);
     if (c.out.empty() && c.ended && !has_request(c)) c.dead = true;
   }
@@ -230,15 +226,7 @@ class Loop {
     if (first) set_deadline(c);
   }
 
-  void handle_or_close(Connection& c) {
-    if (base::or_out_of_memory([&] { handle(c); }).ok()) return;
-    constexpr std::string_view kAnswer =
-        R"({"v": 1, "ok": false, "error": {"code": "out_of_memory", "message": "out of memory"}})"
-        "\n";
-    ::send(c.socket.fd(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    c.dead = true;
-  }
-
+  // Makes the answer to the first request that has been read.
   void handle(Connection& c) {
     const size_t end = std::min(c.in.find('\n'), c.in.size());
     std::string line = c.in.substr(0, end);
@@ -247,23 +235,17 @@ class Loop {
     set_deadline(c);
     if (line.empty()) return;
     Request request;
-    try {
-      c.out = answer(request, run(c, line, request));
-      if (c.out.size() > limits_.answer)
-        c.out = answer(request, Status(Code::kUnsupported,
-                                       fmt::format("the answer has {} bytes, at most {} are sent",
-                                                   c.out.size(), limits_.answer)));
-      c.out += '\n';
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& e) {
-      c.out = answer(request, Status(Code::kInternal, base::exception_text(e))) + '\n';
-    }
+    Result<std::string> result = run(c, line, request);
+    if (result.ok() && result->size() > limits_.answer)
+      result =
+          Status(Code::kUnsupported, fmt::format("the answer has {} bytes, at most {} are sent",
+                                                 result->size(), limits_.answer));
+    c.out = answer(request, result) + '\n';
     c.sent = 0;
     set_deadline(c);
   }
 
-  Result<std::string> run(Connection& c, std::string_view line, Request& request) {
+  Result<std::string> run(Connection& c, std::string_view line, Request& request) try {
     if (line.size() <= limits_.request) {
       YARD_RETURN_IF_ERROR(parse_request(line, request));
       return handler_(request, c.peer);
@@ -273,6 +255,10 @@ class Loop {
     return Status(Code::kInvalidArgument,
                   fmt::format("invalid request: expected at most {} bytes on a line, got more",
                               limits_.request));
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  } catch (const std::exception& e) {
+    return Status(Code::kInternal, base::exception_text(e));
   }
 
   void write(Connection& c) const {
@@ -303,7 +289,6 @@ class Loop {
   std::string path_;
   struct stat made_ = {};
   std::list<Connection> connections_;
-  Clock::time_point paused_until_ = Clock::time_point::min();
 };
 
 }  // namespace

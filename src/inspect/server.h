@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket that a process answers on, and the thread that reads requests and writes answers, with limits and deadlines.
+// The socket that a process answers on, and the thread that reads requests and writes answers.
 //
-// The thread wakes once a minute unless a client is connected. No client can hold it up: nothing blocks, and connections
-// that take too long are closed. A handler holds up other clients only.
+// No client can hold the thread up: nothing blocks, and connections that take too long are closed. A command holds up other
+// clients only.
 #pragma once
 
 #include <yard/inspect.h>
@@ -23,10 +23,10 @@ namespace yard::inspect {
 struct Limits {
   size_t request = kInspectMostRequest, answer = kInspectMostAnswer;  // bytes
   size_t connections = 16;
-  std::chrono::nanoseconds request_time =
-      std::chrono::seconds(5);  // from its first byte to its last
-  std::chrono::nanoseconds answer_time = std::chrono::seconds(30);  // until it has been taken
-  std::chrono::nanoseconds idle_time = std::chrono::seconds(60);    // without a request
+  // From the first byte of a request to its last, for taking an answer, and without a request.
+  std::chrono::nanoseconds request_time = std::chrono::seconds(5),
+                           answer_time = std::chrono::seconds(30),
+                           idle_time = std::chrono::seconds(60);
 };
 
 // Called on the server's thread, one request at a time. The result is JSON.

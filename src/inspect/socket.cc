@@ -23,12 +23,16 @@ namespace {
 
 constexpr std::string_view kEnding = ".sock";
 
-bool set_address(sockaddr_un& to, const std::string& path) noexcept {
-  to = {};
-  to.sun_family = AF_UNIX;
-  if (path.size() >= sizeof to.sun_path) return false;
-  std::memcpy(to.sun_path, path.c_str(), path.size() + 1);
-  return true;
+// Calls bind() or connect().
+int call_with(decltype(::connect)& function, const base::File& socket,
+              const std::string& path) noexcept {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return ENAMETOOLONG;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  while (function(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
 }
 
 }  // namespace
@@ -53,18 +57,19 @@ std::vector<std::string> directories(uid_t user, const Roots& roots) {
 
 Result<std::string> own_directory(std::string& why_not, const Roots& roots) {
   Status first;
-  const auto found = [&](std::string path) {
-    why_not = first.message();
-    return path;
-  };
+  std::string to;
   for (const std::string& path : directories(::geteuid(), roots)) {
     Status made = make_directory(path);
-    if (made.ok()) return found(path);
+    if (made.ok()) to = path;
     if (first.ok()) first = std::move(made);
+    if (!to.empty()) break;
   }
-  std::string path = fmt::format("{}/yard-{}-XXXXXX", roots.temporary, ::geteuid());
-  if (::mkdtemp(path.data()) == nullptr) return first;
-  return found(path);
+  if (to.empty()) {
+    to = fmt::format("{}/yard-{}-XXXXXX", roots.temporary, ::geteuid());
+    if (::mkdtemp(to.data()) == nullptr) return first;
+  }
+  why_not = first.message();
+  return to;
 }
 
 void remove_stale(const std::string& directory) {
@@ -115,19 +120,11 @@ base::File make_socket() noexcept {
 }
 
 int bind_to(const base::File& socket, const std::string& path) noexcept {
-  sockaddr_un address;
-  if (!set_address(address, path)) return ENAMETOOLONG;
-  return ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0
-             ? 0
-             : errno;
+  return call_with(::bind, socket, path);
 }
 
 int connect_to(const base::File& socket, const std::string& path) noexcept {
-  sockaddr_un address;
-  if (!set_address(address, path)) return ENAMETOOLONG;
-  while (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    if (errno != EINTR) return errno;
-  return 0;
+  return call_with(::connect, socket, path);
 }
 
 std::optional<Peer> peer_of(const base::File& socket) noexcept {

@@ -31,8 +31,8 @@ void remove_stale(const std::string& directory);
 // Whether the path is a directory of the user, and not a symbolic link to one.
 bool is_directory_of(uid_t user, const std::string& path);
 
-// Makes the directory, which only this user can open, unless there is one. Anything else there is an error, also a symbolic
-// link to such a directory.
+// Makes the directory, which only this user can open, unless there is one. Anything else at the path is an error, also a
+// symbolic link to such a directory.
 Status make_directory(const std::string& path);
 
 std::string socket_path(const std::string& directory, int64_t pid);
@@ -48,11 +48,11 @@ base::File make_socket() noexcept;
 int bind_to(const base::File& socket, const std::string& path) noexcept;
 int connect_to(const base::File& socket, const std::string& path) noexcept;
 
-// Who is at the other end.
 struct Peer {
   uid_t user = 0;
   pid_t process = 0;  // 0 if it is in a namespace that is not visible here
 };
+// Who is at the other end.
 std::optional<Peer> peer_of(const base::File& socket) noexcept;
 
 // The path of its executable file. Empty if the system does not tell.
