@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugins::replace: a new version takes the place of a loaded one, and every call finds one of them.
 #include <gmock/gmock.h>
+#include <unistd.h>
+#include <yard/inspect.h>
 
 #include <atomic>
 #include <optional>
@@ -244,6 +246,25 @@ TEST_F(PluginReplace, AVersionThatDoesNotServeAnOpInUseIsRefused) {
   ASSERT_TRUE(runtime.plugins().replace("answer", {}, KeptOps::kNone).ok());
   EXPECT_EQ(ask(runtime, "other_answer"), 1);
   EXPECT_EQ(ask(runtime), -1) << "the new version has no such op";
+}
+
+TEST_F(PluginReplace, LiveControlPutsAnIncompatibleVersionOnlyWhereItIsAllowed) {
+  Runtime runtime(settings());
+  ASSERT_TRUE(runtime.plugins().load(folder.put("answer")).ok());
+  EXPECT_EQ(ask(runtime), 1);
+  folder.put("answer_other_op", "answer");
+  const auto replace = [](const std::string& more) {
+    return InspectClient::connect(::getpid())
+        .value()
+        .request(R"({"v": 1, "command": "plugin.replace", "args": {"plugin": "answer")" + more +
+                 "}}")
+        .value();
+  };
+  EXPECT_THAT(replace(""), HasSubstr("op 'answer' is missing"));
+  EXPECT_THAT(replace(R"(, "allow_incompatible": false)"), HasSubstr("op 'answer' is missing"));
+  EXPECT_EQ(ask(runtime), 1);
+  EXPECT_THAT(replace(R"(, "allow_incompatible": true)"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(ask(runtime, "other_answer"), 1);
 }
 
 TEST_F(PluginReplace, AnOpThatNobodyHasCalledMayGo) {

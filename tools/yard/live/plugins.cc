@@ -46,7 +46,7 @@ namespace {
 
 struct LiveQuestion : ManyQuestion {
   std::string command, plugin, file;
-  bool dry_run = false;
+  bool dry_run = false, allow_incompatible = false;
 };
 
 int change_plugin(const LiveQuestion& q) {
@@ -59,6 +59,7 @@ int change_plugin(const LiveQuestion& q) {
   const std::string plugin = is_file ? absolute(q.plugin) : q.plugin;
   Json args = arguments({{"plugin", plugin}, {"path", q.file.empty() ? "" : absolute(q.file)}});
   if (q.dry_run) args["dry_run"] = true;
+  if (q.allow_incompatible) args["allow_incompatible"] = true;
   return ask_many(q, "plugin." + q.command, args, [&](int64_t pid, const Json& result) {
     const Json& effect = value_at(result, "effect");
     const Json& p = value_at(effect, "plugin");
@@ -79,8 +80,11 @@ void add_change(CLI::App& plugin, Action& action, const char* name, const char* 
   const auto [c, q] = add_command<LiveQuestion>(plugin, action, name, text, change_plugin);
   q->command = name;
   c->add_option("PLUGIN", q->plugin, what)->required();
-  if (q->command == "replace")
+  if (q->command == "replace") {
     c->add_option("FILE", q->file, "The new file, if it has another path")->type_name("FILE");
+    c->add_flag("--allow-incompatible", q->allow_incompatible,
+                "Also if it lacks ops that the process has called, or has them with other schemas");
+  }
   c->add_flag("--dry-run", q->dry_run, "Only check it and say what would take over");
   add_many_options(*c, *q);
 }
