@@ -228,7 +228,7 @@ class Kernel {
 // Collects descriptors; kept in a static.
 class Plugin {
  public:
-  Plugin(const char* name, const char* version) noexcept {
+  Plugin(const char* name, const char* version) {
     d_.size = sizeof d_, d_.abi = YARD_ABI_VERSION, d_.name = name, d_.version = version;
   }
   Plugin& add(const yard_backend_t& b) & {
