@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/observed_text.h"
 
+#include <pthread.h>
+
 #include <memory>
+#include <new>
 
 namespace yard::runtime {
 namespace {
 
-// What a thread looked up lately.
+// A text that a thread has looked up lately.
 struct RecentText {
   uint64_t owner = 0;
   std::string key;
@@ -20,9 +23,18 @@ struct ThreadTexts {
   std::array<RecentText, kRecent> recent;
 };
 ThreadTexts& thread_texts() {
-  thread_local std::unique_ptr<ThreadTexts> texts;
-  if (texts == nullptr) texts = std::make_unique<ThreadTexts>();
-  return *texts;
+  // Without memory to register it, the destructor of a thread_local would end the process.
+  thread_local constinit ThreadTexts* texts = nullptr;
+  if (texts != nullptr) return *texts;
+  static constinit pthread_key_t key = 0;
+  static constinit std::once_flag once;
+  std::call_once(once, [] {
+    const auto end = [](void* ended) { texts = nullptr, delete static_cast<ThreadTexts*>(ended); };
+    if (::pthread_key_create(&key, end) != 0) throw std::bad_alloc();
+  });
+  auto made = std::make_unique<ThreadTexts>();
+  if (::pthread_setspecific(key, made.get()) != 0) throw std::bad_alloc();
+  return *(texts = made.release());
 }
 
 }  // namespace
@@ -49,7 +61,7 @@ ObservedTexts::Text& ObservedTexts::find(std::string_view key,
     if (is_new) size_.fetch_add(1, std::memory_order_relaxed);
     it = place;
   }
-  mine.owner = 0;  // in case that there is no memory for the key
+  mine.owner = 0;  // the copy of the key may throw
   mine.key = key;
   mine.owner = id_, mine.text = &it->second;
   return it->second;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What observers print or count of a call: a text for each form of call, which is made once.
+// Texts that observers print or count. The text of a form of call is made once.
 #pragma once
 
 #include <yard/trace.h>

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/text.h"
+#include "base/thread_record.h"
 #include "op/numbers.h"
 #include "select/reasons.h"
 
@@ -317,6 +318,9 @@ Order order_in_groups(const Selection& s, Order able) {
   return all;
 }
 
+constexpr int kThreadLocal = 0;  // our index in ThreadRecord::locals
+void delete_rulings(void* p) { delete static_cast<policy::Rulings*>(p); }
+
 }  // namespace
 
 int select_depth() noexcept { return t_depth; }
@@ -324,10 +328,15 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  thread_local std::unique_ptr<policy::Rulings> kept;
-  // A verifier may call an op, whose selection makes one of its own.
-  std::unique_ptr<policy::Rulings> rulings =
-      kept != nullptr ? std::move(kept) : std::make_unique<policy::Rulings>();
+  // A verifier may call an op, whose selection makes one of its own. A thread_local with a destructor would end the process if
+  // there is no memory to register the destructor.
+  void*& kept = base::this_thread().locals[kThreadLocal];
+  std::unique_ptr<policy::Rulings> rulings(
+      static_cast<policy::Rulings*>(std::exchange(kept, nullptr)));
+  if (rulings == nullptr) {
+    base::set_thread_exit_hook(kThreadLocal, delete_rulings);
+    rulings = std::make_unique<policy::Rulings>();
+  }
   Notes own;
   Selection s{candidates,
               args,
@@ -345,7 +354,7 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
   }
   Order order = order_in_groups(s, std::move(able));
   order.transforms = !order.empty() && !s.notes.entries[order[0]].transforms.empty();
-  kept = std::move(rulings);
+  delete_rulings(std::exchange(kept, rulings.release()));
   return order;
 }
 
