@@ -33,30 +33,32 @@ Status check_some(const registry::OpRecord& op_record, Function yard_kernel_t::*
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::span<const Arg> options) {
-  YARD_ASSIGN_OR_RETURN(const auto found, runtime.core().sites.find(op));
-  std::vector<exec::OwnedValue> owned;
-  for (const Arg& a : options) {
-    const yard_value_t& v = a.value.c();
-    if (a.name.empty()) return bad(fmt::format("op '{}': an option needs a name", op));
-    if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
-      return bad(fmt::format(
-          "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name));
-    if (std::ranges::find(owned, a.name, &exec::OwnedValue::name) != owned.end())
-      return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
-    std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
-    owned.push_back({std::string(a.name), std::move(text), v});
-  }
-  if (!owned.empty())
-    YARD_RETURN_IF_ERROR(
-        check_some(*found.record, &yard_kernel_t::create, "accepts these options",
-                   [&](const auto& k) { return exec::kernel_options(k, owned).status(); }));
-  Instance made;
-  made.runtime_ = &runtime;
-  made.op_ = op;
-  made.states_ = std::make_shared<exec::States>(runtime.core().state_budget);
-  made.states_->set_options(std::move(owned));
-  runtime.core().add_instance(made.states_);
-  return made;
+  return base::or_out_of_memory([&]() -> Result<Instance> {
+    YARD_ASSIGN_OR_RETURN(const auto found, runtime.core().sites.find(op));
+    std::vector<exec::OwnedValue> owned;
+    for (const Arg& a : options) {
+      const yard_value_t& v = a.value.c();
+      if (a.name.empty()) return bad(fmt::format("op '{}': an option needs a name", op));
+      if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
+        return bad(fmt::format(
+            "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name));
+      if (std::ranges::find(owned, a.name, &exec::OwnedValue::name) != owned.end())
+        return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
+      std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
+      owned.push_back({std::string(a.name), std::move(text), v});
+    }
+    if (!owned.empty())
+      YARD_RETURN_IF_ERROR(
+          check_some(*found.record, &yard_kernel_t::create, "accepts these options",
+                     [&](const auto& k) { return exec::kernel_options(k, owned).status(); }));
+    Instance made;
+    made.runtime_ = &runtime;
+    made.op_ = op;
+    made.states_ = std::make_shared<exec::States>(runtime.core().state_budget);
+    made.states_->set_options(std::move(owned));
+    runtime.core().add_instance(made.states_);
+    return made;
+  });
 }
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
@@ -64,7 +66,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   return make(runtime, op, std::span(options.begin(), options.size()));
 }
 Result<Instance> Instance::make(std::string_view op, std::initializer_list<Arg> options) {
-  return make(Runtime::shared(), op, options);
+  return base::or_out_of_memory([&] { return make(Runtime::shared(), op, options); });
 }
 
 Status Instance::load(std::initializer_list<Arg> weights) {
@@ -72,24 +74,27 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 }
 
 Status Instance::load(std::span<const Arg> weights) {
-  exec::Weights named;
-  for (const Arg& a : weights) {
-    const yard_value_t& v = a.value.c();
-    if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
-    if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
-      return bad(fmt::format("op '{}': weight '{}': expected a tensor", op_, a.name));
-    if (base::contains(base::keys(named), a.name))
-      return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
-    named.emplace_back(a.name, TensorView(*v.u.tensor));
-  }
-  // Kernels that load no weights say nothing about them.
-  const auto loads = [](const auto& k) { return k.second->d.load != nullptr; };
-  if (const auto found = runtime_->core().sites.find(op_);
-      found.ok() && !named.empty() && std::ranges::any_of(found->record->kernels, loads))
-    YARD_RETURN_IF_ERROR(check_some(*found->record, &yard_kernel_t::load, "takes these weights",
-                                    [&](const auto& k) { return exec::check_weights(k, named); }));
-  states_->set_weights(std::move(named));
-  return {};
+  return base::or_out_of_memory([&]() -> Status {
+    exec::Weights named;
+    for (const Arg& a : weights) {
+      const yard_value_t& v = a.value.c();
+      if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
+      if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
+        return bad(fmt::format("op '{}': weight '{}': expected a tensor", op_, a.name));
+      if (base::contains(base::keys(named), a.name))
+        return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
+      named.emplace_back(a.name, TensorView(*v.u.tensor));
+    }
+    // Kernels that load no weights say nothing about them.
+    const auto loads = [](const auto& k) { return k.second->d.load != nullptr; };
+    if (const auto found = runtime_->core().sites.find(op_);
+        found.ok() && !named.empty() && std::ranges::any_of(found->record->kernels, loads))
+      YARD_RETURN_IF_ERROR(
+          check_some(*found->record, &yard_kernel_t::load, "takes these weights",
+                     [&](const auto& k) { return exec::check_weights(k, named); }));
+    states_->set_weights(std::move(named));
+    return {};
+  });
 }
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {

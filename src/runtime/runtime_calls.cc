@@ -77,7 +77,7 @@ KernelInfo describe_kernel(const dispatch::Entry& entry, size_t i, const yard_ho
 }  // namespace
 
 Status::Rep* detail::call_shared(std::string_view op, std::span<const Arg> args) {
-  return dispatch::call_named(Runtime::shared().core(), op, args);
+  return base::or_out_of_memory([&] { return Runtime::shared().call(op, args); }).release();
 }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
@@ -125,27 +125,32 @@ Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o
 }
 
 Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
-  YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
-  YARD_ASSIGN_OR_RETURN(const auto found, core().sites.find(spec.op));
-  const registry::Op& op = *found.record->op;
-  YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, spec, &op.d));
-  return verification::parsed_call(*op.program, call);
+  return base::or_out_of_memory([&]() -> Result<ParsedCall> {
+    YARD_ASSIGN_OR_RETURN(auto spec, op::parse_call_spec(call_spec));
+    YARD_ASSIGN_OR_RETURN(const auto found, core().sites.find(spec.op));
+    const registry::Op& op = *found.record->op;
+    YARD_ASSIGN_OR_RETURN(auto call, op::Call::from_spec(*op.program, spec, &op.d));
+    return verification::parsed_call(*op.program, call);
+  });
 }
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
                                                std::initializer_list<Arg> args) const {
-  YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, {args.begin(), args.size()},
-                                                         op::Positional::kInputs));
-  const registry::Op& o = *named.record->op;
-  const dispatch::WithFacts facts({named.arguments.values, named.arguments.count});
-  YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
-  std::vector<TensorView> to;
-  for (const op::OutputSpec& s : outputs) {
-    if (!s.known) return Status(Code::kUnsupported, fmt::format("op '{}' has an output list", op));
-    to.emplace_back(static_cast<void*>(nullptr), s.dtype,
-                    std::span<const int64_t>(s.shape.dims, static_cast<size_t>(s.shape.rank)));
-  }
-  return to;
+  return base::or_out_of_memory([&]() -> Result<std::vector<TensorView>> {
+    YARD_ASSIGN_OR_RETURN(const auto named, name_arguments(core(), op, {args.begin(), args.size()},
+                                                           op::Positional::kInputs));
+    const registry::Op& o = *named.record->op;
+    const dispatch::WithFacts facts({named.arguments.values, named.arguments.count});
+    YARD_ASSIGN_OR_RETURN(auto outputs, o.program->infer_outputs(facts.args(), &o.d));
+    std::vector<TensorView> to;
+    for (const op::OutputSpec& s : outputs) {
+      if (!s.known)
+        return Status(Code::kUnsupported, fmt::format("op '{}' has an output list", op));
+      to.emplace_back(static_cast<void*>(nullptr), s.dtype,
+                      std::span(s.shape.dims, static_cast<size_t>(s.shape.rank)));
+    }
+    return to;
+  });
 }
 
 const OpInfo* Listing::find_op(std::string_view name) const noexcept {
@@ -191,20 +196,20 @@ std::vector<KernelInfo> Listing::find_kernels(std::string_view id) const {
 }
 
 Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
-  return Runtime::shared().call(op, args, o);
+  return base::or_out_of_memory([&] { return Runtime::shared().call(op, args, o); });
 }
 Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
-  return Runtime::shared().resolve(op, args, o);
+  return base::or_out_of_memory([&] { return Runtime::shared().resolve(op, args, o); });
 }
 Result<Resolution> resolve(std::string_view call_spec, const Options& o) {
-  return Runtime::shared().resolve(call_spec, o);
+  return base::or_out_of_memory([&] { return Runtime::shared().resolve(call_spec, o); });
 }
 Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
                             const Options& o) {
-  return Runtime::shared().explain(op, args, o);
+  return base::or_out_of_memory([&] { return Runtime::shared().explain(op, args, o); });
 }
 Result<Explanation> explain(std::string_view call_spec, const Options& o) {
-  return Runtime::shared().explain(call_spec, o);
+  return base::or_out_of_memory([&] { return Runtime::shared().explain(call_spec, o); });
 }
 
 }  // namespace yard
