@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbose runtimes: a line on standard error for each call (op/call_spec.h). A thread writes the
-// lines, so that no call waits for the terminal.
+// Verbose runtimes: a line on standard error for each call (op/call_spec.h), which a thread writes.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -50,14 +48,11 @@ class LineBuffer {
     }
     lines.erase(0, base::write_some_lines(lines));
     const bool all = lines.empty();
-    {
-      const std::lock_guard lock(lock_);
-      stuck_ = !all;
-      if (stuck_ && base::or_out_of_memory([&] { lines += lines_; }).ok()) lines_.swap(lines);
-    }
-    base::or_out_of_memory([&] {
-      if (all) base::write_or_drop_lines("");  // says how many were dropped
-    }).ignore();
+    // Says how many lines were dropped.
+    if (all) base::or_out_of_memory([] { base::write_or_drop_lines(""); }).ignore();
+    const std::lock_guard lock(lock_);
+    stuck_ = !all;
+    if (stuck_ && base::or_out_of_memory([&] { lines += lines_; }).ok()) lines_.swap(lines);
     return all;
   }
 
@@ -65,17 +60,19 @@ class LineBuffer {
   static constexpr size_t kFull = 64 << 10, kMost = 1 << 20;
   static constexpr auto kLinger = std::chrono::milliseconds(10);
 
+  static auto next_time() { return std::chrono::steady_clock::now() + kLinger; }
   void schedule() {
-    const auto write = [this] {
-      flush();
-      std::unique_lock lock(lock_);
-      const bool again = scheduled_ = !lines_.empty();
-      lock.unlock();
-      if (again) schedule();
-    };
-    if (thread_.post_at(std::chrono::steady_clock::now() + kLinger, write).ok()) return;
+    const Status posted = base::or_out_of_memory([this] {
+      return thread_.post_at(next_time(), [this] {
+        flush();
+        const std::lock_guard lock(lock_);
+        scheduled_ = !lines_.empty();
+        if (scheduled_) thread_.repeat_at(next_time());
+      });
+    });
+    if (posted.ok()) return;
     const std::lock_guard lock(lock_);
-    scheduled_ = false;
+    scheduled_ = false;  // the next line tries again
   }
   // Gives a slow reader a second when the process exits.
   void finish() {
@@ -90,18 +87,14 @@ class LineBuffer {
   const base::InChild in_child_{[this] { lines_.clear(), scheduled_ = stuck_ = false; }};
 };
 
-// Appends 812ns, 12.4us, 3.1ms, 12.0s.
+// Appends 812ns, 12.4us, 3.1ms or 12.0s.
 void put_time(std::string& to, int64_t ns) {
-  const auto out = std::back_inserter(to);
-  const auto put = [&](int64_t unit, const char* name) {
-    fmt::format_to(out, "{}.{}{}", ns / unit, ns / (unit / 10) % 10, name);
-  };
-  if (ns < 1000)
-    fmt::format_to(out, "{}ns", std::max<int64_t>(ns, 0));
-  else if (ns < 1'000'000'000)
-    ns < 1'000'000 ? put(1000, "us") : put(1'000'000, "ms");
-  else
-    put(1'000'000'000, "s");
+  constexpr std::pair<int64_t, const char*> kUnits[] = {
+      {1'000'000'000, "s"}, {1'000'000, "ms"}, {1000, "us"}};
+  for (const auto& [unit, name] : kUnits)
+    if (ns >= unit)
+      return void(to += fmt::format("{}.{}{}", ns / unit, ns / (unit / 10) % 10, name));
+  to += fmt::format("{}ns", std::max<int64_t>(ns, 0));
 }
 
 class Verbose final : public registry::CallObserver {
