@@ -57,7 +57,7 @@ detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site
 
 Status invalid(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
-// Pointers that must not be null: a subject, and an array that has elements.
+// Checks pointers that must not be null: a subject, and an array unless it has no elements.
 Status check(const void* subject, const char* what, const void* array = nullptr, uint32_t count = 0,
              const char* array_name = "the argument array") {
   if (subject == nullptr) return invalid(std::string(what) + " is NULL");
@@ -74,12 +74,10 @@ Status copy_out(const std::string& text, const char* what, char* to, size_t size
   return {};
 }
 
-// Whether a value is a string that its caller has left out.
 bool is_null_string(const yard_value_t& v) {
   return v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0;
 }
 
-// Positional arguments have no name.
 Result<std::vector<Arg>> read_args(const yard_named_value_t* args, uint32_t count) {
   std::vector<Arg> to;
   for (uint32_t i = 0; i < count; ++i) {
@@ -100,7 +98,6 @@ std::chrono::steady_clock::time_point after(int64_t ns) {
   return by > Time::max() - now ? Time::max() : now + by;
 }
 
-// `op`: the one that is called.
 Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   Options o;
   if (given == nullptr) return o;
@@ -189,7 +186,6 @@ Status check_handle_args(const yard_handle& handle, const yard_value_t* args, ui
   return {};
 }
 
-// The op of a CallSpec, which begins with it.
 std::string_view op_of(std::string_view call_spec) {
   return base::trim(call_spec.substr(0, call_spec.find('(')));
 }
@@ -284,7 +280,7 @@ yard_handle_t* yard_bind(yard_op_ref_t* op, const yard_value_t* args, uint32_t c
     handle->program = found.record->op->program;
     if (count != handle->program->arg_count())
       return handle->program->explain_mismatch(args, count);
-    // As many as any op takes: the op may be replaced at any time.
+    // There is room for the arguments of any op, because the op may be replaced at any time.
     yard_value_t cells[YARD_MAX_ARGS] = {};
     std::copy(args, args + count, cells);
     YARD_ASSIGN_OR_RETURN(handle->bound.state, yard::detail::make_bound(site, cells));

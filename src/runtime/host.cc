@@ -14,6 +14,7 @@
 
 #include "base/cpu_features.h"
 #include "base/log.h"
+#include "base/results.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "exec/executor.h"
@@ -34,11 +35,10 @@ int32_t report_exception(char* error, size_t size) {
     copy_text("out_of_memory: out of memory", error, size);
     return YARD_TRANSIENT;
   } catch (...) {
-    try {
+    copy_text("internal: an exception", error, size);  // stays if there is no memory for its text
+    base::or_out_of_memory([&] {
       copy_text("internal: " + base::current_exception_text(), error, size);
-    } catch (const std::bad_alloc&) {
-      copy_text("internal: an exception", error, size);
-    }
+    }).ignore();
   }
   return YARD_FATAL;
 }

@@ -42,7 +42,7 @@ struct Host {
   base::OwnedAppendList<Stated> stated_;
 };
 
-// As much of the text as there is room for, ended by a NUL.
+// Copies as much of the text as there is room for, and ends it by a NUL.
 void copy_text(std::string_view text, char* error, size_t size) noexcept;
 // In a catch block: the code of what was thrown, with its text in `error`. Allocates nothing: there may be no memory.
 // Rethrows the unwinding of a cancelled thread.
@@ -58,7 +58,7 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 // How many threads a loop of this caller may use. Notices a change of its processors within 10 ms.
 int32_t concurrency() noexcept;
 
-// The same with a given number of threads; for tests.
+// As parallel_for(), with a given number of threads. For tests.
 int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody body,
                         void* context);
 

@@ -22,14 +22,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kAfterFailure = std::chrono::seconds(1);
 
-LogLevel level_of(BreakerEvent::Kind kind) {
-  using Kind = BreakerEvent::Kind;
-  return kind == Kind::kOpened || kind == Kind::kDeviceLost ? LogLevel::kWarn : LogLevel::kInfo;
-}
-
-constexpr const base::EventKind* kKinds[] = {
-    &base::event::kBreakerOpened, &base::event::kBreakerHalfOpen, &base::event::kBreakerClosed,
-    &base::event::kDeviceLost, &base::event::kDeviceBack};
+// By BreakerEvent::Kind.
+constexpr struct {
+  const base::EventKind* event;
+  LogLevel level;
+} kKinds[] = {{&base::event::kBreakerOpened, LogLevel::kWarn},
+              {&base::event::kBreakerHalfOpen, LogLevel::kInfo},
+              {&base::event::kBreakerClosed, LogLevel::kInfo},
+              {&base::event::kDeviceLost, LogLevel::kWarn},
+              {&base::event::kDeviceBack, LogLevel::kInfo}};
 
 std::string text_of(const BreakerEvent& e) {
   if (e.kind == BreakerEvent::Kind::kDeviceLost || e.kind == BreakerEvent::Kind::kDeviceBack)
@@ -59,20 +60,19 @@ void Maintenance::wake() noexcept {
 }
 
 void Maintenance::work() {
-  if (base::or_out_of_memory([this] { try_to_work(); }).ok()) return;
+  const Status worked = base::or_out_of_memory([this] {
+    woken_.store(false, std::memory_order_release);  // later changes wake it again
+    core_.board->advance(Clock::now());
+    auto events = core_.board->take_events();
+    publish();
+    notify(std::move(events));                     // after they are in force
+    const auto next = core_.board->next_change();  // the board is locked to the end of a statement
+    schedule(next);
+    schedule(core_.planner.sweep(Clock::now()));
+  });
+  if (worked.ok()) return;
   base::log_event(LogLevel::kError, "health", "work on breakers ran out of memory; it is repeated");
   thread_.repeat_at(Clock::now() + kAfterFailure);
-}
-
-void Maintenance::try_to_work() {
-  woken_.store(false, std::memory_order_release);  // later changes wake it again
-  core_.board->advance(Clock::now());
-  auto events = core_.board->take_events();
-  publish();
-  notify(std::move(events));                     // after they are in force
-  const auto next = core_.board->next_change();  // the board is locked to the end of a statement
-  schedule(next);
-  schedule(core_.planner.sweep(Clock::now()));
 }
 
 void Maintenance::publish_now() {
@@ -101,13 +101,10 @@ void Maintenance::schedule(std::optional<Clock::time_point> next) {
 void Maintenance::notify(std::vector<BreakerEvent> events) {
   if (events.empty()) return;
   for (const BreakerEvent& e : events) {
-    base::record({.kind = kKinds[static_cast<size_t>(e.kind)],
-                  .runtime = core_.id,
-                  .subject = e.subject,
-                  .reason = e.text,
-                  .who = e.who});
-    if (base::log_enabled("health", level_of(e.kind)))
-      base::log(level_of(e.kind), "health", text_of(e));
+    const auto& [event, level] = kKinds[static_cast<size_t>(e.kind)];
+    base::record(
+        {.kind = event, .runtime = core_.id, .subject = e.subject, .reason = e.text, .who = e.who});
+    if (base::log_enabled("health", level)) base::log(level, "health", text_of(e));
   }
   if (listeners.empty()) return;
   {
@@ -172,15 +169,21 @@ Result<health::Key> kernel_key(const registry::State& registry, std::string_view
   return health::Key{std::string(op), std::string(kernel), found->backend_name, {}};
 }
 
-// Applies a manual override, change(board, key). It is in force when this returns.
+// Makes a change by the program, change(board). It is in force when this returns.
+template <class F>
+void change_board(runtime::Maintenance& maintenance, const F& change) {
+  const base::Actor actor("the program");
+  change(maintenance.core().board);
+  maintenance.publish_now();
+}
+
+// Applies a manual override, change(board, key).
 template <class F>
 Status change_breaker(runtime::Maintenance& maintenance, std::string_view op,
                       std::string_view kernel, const F& change) {
   const auto snapshot = maintenance.core().snapshot();
   YARD_ASSIGN_OR_RETURN(const auto key, kernel_key(*snapshot->state, op, kernel));
-  const base::Actor actor("the program");
-  change(maintenance.core().board, key);
-  maintenance.publish_now();
+  change_board(maintenance, [&](auto& board) { change(board, key); });
   return {};
 }
 
@@ -210,15 +213,11 @@ Status Health::reset(std::string_view op, std::string_view kernel) {
 }
 
 void Health::device_lost(Device device, std::string_view why) {
-  const base::Actor actor("the program");
-  maintenance_->core().board->device_lost(device, why, now());
-  maintenance_->publish_now();
+  change_board(*maintenance_, [&](auto& board) { board->device_lost(device, why, now()); });
 }
 
 void Health::device_back(Device device) {
-  const base::Actor actor("the program");
-  maintenance_->core().board->device_back(device, now());
-  maintenance_->publish_now();
+  change_board(*maintenance_, [&](auto& board) { board->device_back(device, now()); });
 }
 
 void Health::record_success(std::string_view backend, uint64_t count) {

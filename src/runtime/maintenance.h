@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old
-// plans, calls breaker listeners. Listeners have a thread of their own, since they may block.
+// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old plans and calls breaker
+// listeners. Listeners have a thread of their own, since they may block.
 #pragma once
 
 #include <yard/health.h>
@@ -22,7 +22,7 @@ class Maintenance {
   explicit Maintenance(detail::Core& core);
   ~Maintenance();
 
-  // Schedules work(). Quick; any thread may call it, also inside a call.
+  // Schedules work(). Quick; any thread may call this, also inside a call.
   void wake() noexcept;
   // Publishes the board before it returns.
   void publish_now();
@@ -35,7 +35,6 @@ class Maintenance {
   using Time = std::chrono::steady_clock::time_point;
 
   void work();
-  void try_to_work();
   void publish();
   // Records and logs events and schedules the listeners.
   void notify(std::vector<BreakerEvent> events);

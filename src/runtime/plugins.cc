@@ -45,7 +45,7 @@ Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
 
 namespace {
 
-// What end() gives the life of: done when that plugin has been closed.
+// Makes a ticket that is done when the plugin whose life end() returns has been closed.
 template <class F>
 Result<Ticket> ticket_of(const F& end) {
   auto ticket = std::make_shared<detail::TicketState>();

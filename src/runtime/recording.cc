@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -23,7 +24,6 @@ constexpr auto kBetweenWrites = std::chrono::seconds(2);
 
 constexpr std::string_view kReaders = ": yard bake and yard config simulate read this";
 
-// By its first line.
 constexpr base::OwnFile kRecordingFile{
     "a recording", [](std::string_view start) noexcept {
       return start.starts_with("# ") && start.substr(0, start.find('\n')).ends_with(kReaders);
@@ -99,8 +99,7 @@ void Recording::start() {
 }
 
 void Recording::write_or_log() {
-  const Status s = write();
-  if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.message());
+  if (const Status s = write(); !s.ok()) base::log(LogLevel::kError, "telemetry", s.message());
 }
 
 std::string Recording::text() {
@@ -113,8 +112,7 @@ std::string Recording::text() {
   });
   if (by_text.empty()) return "";
   std::vector<std::pair<std::string, uint64_t>> calls(by_text.begin(), by_text.end());
-  std::stable_sort(calls.begin(), calls.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(calls, std::greater<>(), &decltype(calls)::value_type::second);
   std::string to = fmt::format("# {} calls, {} distinct{}\n", sum, calls.size(), kReaders);
   if (const uint64_t n = texts.rest.count; n > 0)
     to += fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n,
@@ -177,8 +175,8 @@ Status record(detail::Core& core, const std::string* path) {
   YARD_RETURN_IF_ERROR(core.published.replace_observer(before, next));
   if (before == nullptr) return {};
   // Without memory the file is written when the recording is freed.
-  Status s = before->recording().write();
-  return s.code() == Code::kOutOfMemory ? Status() : std::move(s);
+  const Status s = before->recording().write();
+  return s.code() == Code::kOutOfMemory ? Status() : s;
 }
 
 }  // namespace yard::runtime

@@ -24,11 +24,13 @@
 #include "runtime/recording.h"
 #include "verify/canary.h"
 
-// ---- How call sites find their runtime: the shared one, unless an op names another ----
-
-namespace yard::detail {
+namespace yard {
 
 using base::or_out_of_memory;
+
+// ---- How call sites find their runtime: the shared one, unless an op names another ----
+
+namespace detail {
 
 Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why) {
   Site* site = nullptr;
@@ -40,23 +42,17 @@ Site* attach(Runtime* runtime, const char* name, const char* letters, Status* wh
   return site;
 }
 
-namespace {
-functions::Service& shared_functions() { return Runtime::shared().functions().service(); }
-}  // namespace
-
-bool attach_function(FunctionSite& site) { return shared_functions().attach(site); }
+bool attach_function(FunctionSite& site) {
+  return Runtime::shared().functions().service().attach(site);
+}
 
 FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args) {
-  return shared_functions().explain(site, args);
+  return Runtime::shared().functions().service().explain(site, args);
 }
 
 const yard_host_t* ProgramTexts::host() noexcept { return Runtime::shared().core().host; }
 
-}  // namespace yard::detail
-
-namespace yard {
-
-using base::or_out_of_memory;
+}  // namespace detail
 
 // Everything a runtime consists of.
 struct Runtime::Parts final : dispatch::CoreServices {
@@ -71,7 +67,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
   // Threads of the parts below may still publish something, which nothing needs to follow any more.
   ~Parts() { core.set_services(nullptr); }
 
-  // ---- dispatch::CoreServices ----
   registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
   Status check_change(const registry::State& before, const registry::State& after) override {
     return functions.check_change(before, after);
@@ -93,7 +88,6 @@ struct Runtime::Parts final : dispatch::CoreServices {
     functions.set_quiet(next, after);
   }
 
-  // ---- What plugins and functions ask of the others ----
   Result<Ticket> apply(const Changes& changes) {
     if (!changes.list_->problem.ok()) return changes.list_->problem;
     return core.published.apply(changes.list_->steps);
@@ -123,7 +117,7 @@ struct Runtime::Parts final : dispatch::CoreServices {
     return {};
   }
 
-  // What opened them was other code.
+  // Closes breakers that code opened which has been replaced.
   void close_breakers_of_replaced(const std::vector<registry::Step>& steps) {
     const auto replaces = [](const registry::Step& s) {
       const auto* const removed = std::get_if<registry::RemoveKept>(&s);

@@ -83,13 +83,12 @@ class Timeline final : public registry::CallObserver {
         selection.start = call.start - call.select_ns, selection.end = call.start;
         put(selection);
       }
+      e.kind = Event::Kind::kFailure;
       for (const registry::ObservedCall::Failure& f : call.failures) {
-        Event failure = e;
-        failure.kind = Event::Kind::kFailure;
-        failure.text = text_with(f.kernel.id);
+        e.text = text_with(f.kernel.id);
         const std::string message = fmt::format("{}: {}", to_string(f.error), f.message);
-        failure.message = &texts_.find(message, [&] { return message; }).text;
-        put(failure);
+        e.message = &texts_.find(message, [&] { return message; }).text;
+        put(e);
       }
     }).ignore();
   }
@@ -212,8 +211,7 @@ Result<std::string> Recording::stop_trace() {
   const auto timeline = dispatch::find_observer<runtime::Timeline>(runtime_->core());
   if (timeline == nullptr) return Status(Code::kNotFound, "no trace is running");
   return base::or_out_of_memory([&]() -> Result<std::string> {
-    if (Status ended = runtime_->core().published.replace_observer(timeline, nullptr); !ended.ok())
-      return ended;
+    YARD_RETURN_IF_ERROR(runtime_->core().published.replace_observer(timeline, nullptr));
     return timeline->to_json(runtime_->core().id);
   });
 }

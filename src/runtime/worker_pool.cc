@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops on several threads, and the threads that help callers with them.
 //
-// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that
-// have joined. A worker that finds nothing spins for a moment, since the next loop of a model
-// follows within microseconds, and then sleeps. A thread that waits takes on no other work.
+// A caller puts its loop into a slot, announces it, works on it, and waits for the workers that have joined. A worker that finds
+// nothing spins for a moment, since the next loop of a model follows within microseconds, and then sleeps. A thread that waits
+// takes on no other work.
 //
-// A loop of a language model takes a few microseconds, and an access to a cache line that another
-// core has written some hundred nanoseconds. So nothing here makes a system call while workers are
-// awake, and all that a worker needs is in a few such lines: announcement, slot and loop.
+// A loop of a language model takes a few microseconds, and an access to a cache line that another core has written some hundred
+// nanoseconds. So nothing here makes a system call while workers are awake, and all that a worker needs is in a few such lines:
+// announcement, slot and loop.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -74,10 +74,9 @@ bool spin_until(const F& done) noexcept {
 
 // ---- Loops ----
 
-// Cuts a loop into units of at least the grain, and these into pieces. Each round has a piece for
-// every thread and takes half of what is left, so a thread takes few pieces and the last ones are
-// short. If there are few units for a thread, it takes them at once. With more threads the last
-// pieces are longer, because all of them are taken from one word.
+// Cuts a loop into units of at least the grain, and these into pieces. Each round has a piece for every thread and takes half of
+// what is left, so a thread takes few pieces and the last ones are short. If there are few units for a thread, it takes them at
+// once. With more threads the last pieces are longer, because all of them are taken from one word.
 class Cut {
  public:
   Cut(int64_t count, int64_t units, int64_t threads) noexcept
@@ -186,7 +185,7 @@ class alignas(64) ParallelLoop {
   const Cut cut_;
   const LoopBody body_;
   void* const context_;
-  // What threads take over from the caller, which waits: its policy scope, and that it is inside a call, where waiting for
+  // Threads take these over from the caller, which waits: its policy scope, and that it is inside a call, where waiting for
   // calls to end would be waiting for itself.
   const detail::ScopeState* scope_ = nullptr;
   bool inside_call_ = false;
@@ -194,6 +193,14 @@ class alignas(64) ParallelLoop {
 };
 
 // ---- Workers ----
+
+// Callers tell workers the number of the latest loop, its slot, and how many workers help. Which workers are asked depends on
+// the slot, so that loops of different callers ask different ones.
+struct alignas(uint32_t) Announcement {
+  uint16_t number = 0;
+  uint8_t slot = 0, helpers = 0;
+  bool operator==(const Announcement&) const = default;
+};
 
 class WorkerPool {
  public:
@@ -237,7 +244,7 @@ class WorkerPool {
 
  private:
   static constexpr uint32_t kSlots = 32;
-  static constexpr int32_t kMostWorkers = 256;
+  static constexpr int32_t kMostWorkers = 255;
   // Of Slot::state. The rest is the number of workers inside.
   static constexpr uint32_t kTaken = 1u << 31, kOpen = 1u << 30, kWaiting = 1u << 29;
   static constexpr uint32_t kInside = kWaiting - 1;
@@ -250,19 +257,6 @@ class WorkerPool {
     ParallelLoop* loop = nullptr;
   };
 
-  // What callers tell workers, in one word: the latest loop's number, slot and helpers. Which workers are asked depends on the
-  // slot, so that loops of different callers ask different ones.
-  struct Announcement {
-    uint32_t word;
-    static Announcement of(uint32_t number, uint32_t slot, int32_t helpers) noexcept {
-      return {number << 16 | slot << 9 | static_cast<uint32_t>(helpers)};
-    }
-    uint32_t number() const noexcept { return word >> 16; }
-    uint32_t slot() const noexcept { return word >> 9 & (kSlots - 1); }
-    int32_t helpers() const noexcept { return static_cast<int32_t>(word & 511); }
-  };
-  static_assert(kSlots <= 1 << 7 && kMostWorkers < 1 << 9);
-
   Slot* take_slot() noexcept {
     for (Slot& s : slots_) {
       uint32_t free = 0;
@@ -273,14 +267,17 @@ class WorkerPool {
     return nullptr;
   }
 
+  uint8_t number_of(const Slot& slot) const noexcept {
+    return static_cast<uint8_t>(&slot - slots_);
+  }
+
   // Either the caller sees the worker asleep, or wait_for_work() sees the announcement.
   Announcement announce(const Slot& slot, int32_t helpers) noexcept {
-    uint32_t last = announced_.load(std::memory_order_relaxed);
-    for (;;) {
-      const Announcement a = Announcement::of(Announcement{last}.number() + 1,
-                                              static_cast<uint32_t>(&slot - slots_), helpers);
-      if (announced_.compare_exchange_weak(last, a.word, std::memory_order_seq_cst)) return a;
-    }
+    Announcement last = announced_.load(std::memory_order_relaxed), next;
+    next.slot = number_of(slot), next.helpers = static_cast<uint8_t>(helpers);
+    do next.number = static_cast<uint16_t>(last.number + 1);
+    while (!announced_.compare_exchange_weak(last, next, std::memory_order_seq_cst));
+    return next;
   }
 
   void grow(int32_t to) noexcept {
@@ -296,27 +293,27 @@ class WorkerPool {
 
   // One worker, for the life of the process.
   void serve(int32_t worker) {
-    Announcement seen{announced_.load(std::memory_order_relaxed)};
+    Announcement seen = announced_.load(std::memory_order_relaxed);
     for (const uint64_t process = base::forks(); base::forks() == process;) {
-      const Announcement now{announced_.load(std::memory_order_acquire)};
+      const Announcement now = announced_.load(std::memory_order_acquire);
       // Unless it has seen each announcement, there may be others.
-      const bool is_next = now.number() == Announcement::of(seen.number() + 1, 0, 0).number();
-      bool helped =
-          is_next ? place_of(worker, now.slot()) < now.helpers() && help(slots_[now.slot()], worker)
-                  : help_any(worker);
+      const bool is_next = now.number == static_cast<uint16_t>(seen.number + 1);
+      bool helped = is_next
+                        ? place_of(worker, now.slot) < now.helpers && help(slots_[now.slot], worker)
+                        : help_any(worker);
       while (helped) helped = help_any(worker);
       seen = now;
-      wait_for_work(worker, seen.word);
+      wait_for_work(worker, seen);
     }
   }
 
   // The first of the workers that loops in a slot ask; the others follow it, in a circle.
-  static int32_t first_asked(uint32_t slot, int32_t workers) noexcept {
-    return static_cast<int32_t>(slot) % (workers > 0 ? workers : 1);
+  static int32_t first_asked(uint8_t slot, int32_t workers) noexcept {
+    return slot % (workers > 0 ? workers : 1);
   }
 
   // How many are asked before a worker.
-  int32_t place_of(int32_t worker, uint32_t slot) const noexcept {
+  int32_t place_of(int32_t worker, uint8_t slot) const noexcept {
     const int32_t all = workers_.load(std::memory_order_relaxed), first = first_asked(slot, all);
     return worker >= first ? worker - first : worker - first + all;
   }
@@ -341,9 +338,8 @@ class WorkerPool {
     const bool has_joined = (before & kOpen) != 0 && others < most;
     if (has_joined) {
       const uint64_t process = base::forks();
-      const auto number = static_cast<uint32_t>(&slot - slots_);
-      if (others + 1 < most) wake(Announcement::of(0, number, most));
-      slot.loop->work(place_of(worker, number) + 1, slot.taken);
+      if (others + 1 < most) wake({0, number_of(slot), static_cast<uint8_t>(most)});
+      slot.loop->work(place_of(worker, number_of(slot)) + 1, slot.taken);
       if (base::forks() != process)
         return true;  // a child forked by a piece: the caller is not here
     }
@@ -353,7 +349,7 @@ class WorkerPool {
   }
 
   // Returns when there may be work that was not there when the announcement was `seen`.
-  void wait_for_work(int32_t worker, uint32_t seen) noexcept {
+  void wait_for_work(int32_t worker, Announcement seen) noexcept {
     if (spin_until([&] { return announced_.load(std::memory_order_acquire) != seen; })) return;
     std::atomic<uint32_t>& asleep = asleep_[worker];
     asleep.store(1, std::memory_order_seq_cst);
@@ -367,8 +363,8 @@ class WorkerPool {
   void wake(Announcement a) noexcept {
     const int32_t all = workers_.load(std::memory_order_relaxed);
     int woken = 0;
-    for (int32_t i = 0, at = first_asked(a.slot(), all);
-         i < std::min(a.helpers(), all) && woken < kWakeAtOnce;
+    for (int32_t i = 0, at = first_asked(a.slot, all);
+         i < std::min<int32_t>(a.helpers, all) && woken < kWakeAtOnce;
          ++i, at = at + 1 < all ? at + 1 : 0) {
       if (asleep_[at].load(std::memory_order_seq_cst) == 0 || asleep_[at].exchange(0) == 0)
         continue;
@@ -395,7 +391,7 @@ class WorkerPool {
 
   static inline constinit std::atomic<WorkerPool*> pool_{nullptr};
   Slot slots_[kSlots];
-  alignas(64) std::atomic<uint32_t> announced_{0};
+  alignas(64) std::atomic<Announcement> announced_{};
   alignas(64) std::atomic<uint32_t> asleep_[kMostWorkers]{};  // 1: in a futex
   std::atomic<int32_t> workers_{0};
   bool no_more_threads_ = false;
