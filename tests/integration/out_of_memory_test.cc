@@ -1,102 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without memory a change or a call returns out_of_memory, throws nothing, and leaves a state that
-// works. A background task logs a text and goes on. Every allocation fails once, alone and with all
-// later ones.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// Without memory a change or a call returns out_of_memory, throws nothing, and leaves a state that works.
 #include <yard/bound.h>
-#include <yard/c.h>
 #include <yard/policy.h>
+#include <yard/verify.h>
 
-#include <functional>
-
-#include "base/results.h"
-#include "base/testing_allocations.h"
-#include "base/testing_files.h"
+#include "out_of_memory.h"
 #include "plugin_files.h"
-#include "testing.h"
 
 namespace yard::testing {
 namespace {
 
-using base::FailingAllocations;
-
-constexpr Op<void(Out, In, int)> copy{"copy"};
-constexpr FailingAllocations::Which kEach[] = {FailingAllocations::kOne,
-                                               FailingAllocations::kAllLater};
-
-#if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-class OutOfMemory : public ::testing::Test {
- protected:
-  OutOfMemory() {
-    set_log_level(LogLevel::kOff);
-    bare_.add(kernel_of("copy", "first", 1, 10)).or_throw();
-    EXPECT_TRUE(call().ok());
-  }
-  Runtime& runtime() { return bare_.runtime; }
-  Status call() { return copy.on(bare_.runtime)(out_.view, x_.view, 0); }
-  Status call_by_name() { return bare_.runtime.call("copy", {out_.view, x_.view}); }
-
-  // Calls `boundary` while allocation n fails, for n = 0, 1, ... until it makes fewer.
-  void fail(
-      const std::function<Status()>& boundary, const std::function<void()>& prepare = [] {}) {
-    for (const auto which : kEach) {
-      bool refused = false, failed = true;
-      for (uint64_t n = 0; failed; ++n) {
-        SCOPED_TRACE(n);
-        prepare();
-        FailingAllocations failing(n, which);
-        Status got;
-        ASSERT_NO_THROW(got = boundary());
-        failed = failing.end();
-        if (!got.ok()) {
-          EXPECT_EQ(got.code(), Code::kOutOfMemory) << got.to_string();
-          EXPECT_TRUE(failed);
-        }
-        refused |= !got.ok();
-        ASSERT_TRUE(call().ok());
-        ASSERT_LT(n, 100000u);
-      }
-      EXPECT_TRUE(refused);
-    }
-  }
-
-  // The same in a child, from before the fork on: also what the child does to begin again fails.
-  void fail_in_child(const std::function<Status()>& boundary) {
-    for (const auto which : kEach) {
-      bool failed = true;
-      for (uint64_t n = 0; failed; ++n) {
-        SCOPED_TRACE(n);
-        FailingAllocations failing(n, which);
-        const pid_t child = ::fork();
-        if (child == 0) {
-          ::alarm(60);
-          const Status got = boundary();
-          const bool reached = failing.end();
-          const bool good = got.ok() || (reached && got.code() == Code::kOutOfMemory);
-          ::_exit(!good ? 3 : !boundary().ok() || !call().ok() ? 2 : reached ? 1 : 0);
-        }
-        failing.end();
-        int status = 0;
-        ASSERT_EQ(::waitpid(child, &status, 0), child);
-        ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-        ASSERT_LE(WEXITSTATUS(status), 1);
-        failed = WEXITSTATUS(status) == 1;
-        ASSERT_LT(n, 10000u);
-      }
-    }
-  }
-
-  base::TempFolder folder_;
-  Bare bare_;
-  Floats out_{4}, x_{4};
-};
+// The first test, because the shared runtime is made once in a process.
+TEST_F(OutOfMemory, TheSharedRuntimeIsMadeByALaterCall) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer's allocator does not survive a fork";
+  const TensorView out(out_.data.data(), DType::f32, {1, 4}), x(x_.data.data(), DType::f32, {1, 4});
+  fail_in_child([&] { return yard::call("softmax", {out, x}); }, next_of_many);
+  fail_in_child([&] { return Op<void(Out, In)>("softmax")(out, x); }, next_of_many);
+  fail_in_child([&] { return yard::resolve("softmax(f32[1,4])").status(); }, next_of_many);
+}
 
 TEST_F(OutOfMemory, AChangeOfTheRegistryIsRefused) {
   Changes c;
@@ -146,6 +67,61 @@ TEST_F(OutOfMemory, QuestionsAreRefused) {
   fail([&] { return runtime().explain("copy(f32[4], by=0)").status(); });
   fail([&] { return runtime().resolve("copy(f32[5], by=0)").status(); });
   fail([&] { return runtime().explain("copy", {out_.view, x_.view}).status(); });
+  fail([&] { return runtime().parse("copy(f32[4], by=0)").status(); });
+  fail([&] { return runtime().infer("copy", {x_.view}).status(); });
+}
+
+TEST_F(OutOfMemory, AnInstanceIsRefused) {
+  yard_kernel_t k = kernel_of("copy", "keeper", 1, 20);
+  k.options_schema = "size: int = 1";
+  k.create = [](yard_call_t*, const yard_named_value_t*, uint32_t, void**) -> int32_t {
+    return YARD_OK;
+  };
+  k.destroy = [](void*, void*) {};
+  bare_.add(k).or_throw();
+  fail([&] { return Instance::make(runtime(), "copy", {{"size", 4}}).status(); });
+  auto made = Instance::make(runtime(), "copy").value();
+  fail([&] { return made.load({{"weight", x_.view}}); });
+}
+
+// A report that cannot be made throws std::bad_alloc, which leaves no lock behind.
+TEST_F(OutOfMemory, ReportsCanBeMadeLater) {
+  Config config;
+  config.canary = {{.op = "copy", .check = CanaryRule::Check::kFinite}};
+  runtime().rules().set(config).or_throw();
+  runtime().health().open("copy", "first", "test").or_throw();
+  runtime().health().record_failure("test", ErrorClass::kFault, "a failure");
+  call().or_throw();
+  const auto can_throw = [&](const std::function<void()>& report) {
+    fail([&] { return base::or_out_of_memory([&] { report(); }); });
+  };
+  can_throw([&] { runtime().health().report(); });
+  can_throw([&] { runtime().health().canaries(); });
+  can_throw([&] { runtime().stats(); });
+  can_throw([&] { runtime().list(); });
+}
+
+// The check is left out, or the call is refused.
+TEST_F(OutOfMemory, ACallThatACanaryChecksGivesNoOtherError) {
+  yard_kernel_t right = kernel_of("copy", "right", 2, 1);
+  right.kind = YARD_KIND_REFERENCE;
+  bare_.add(right).or_throw();
+  Config config;
+  config.canary = {{.op = "copy"}};
+  runtime().rules().set(config).or_throw();
+  call().or_throw();
+  for (const auto which : kEach) {
+    bool failed = true;
+    for (uint64_t n = 0; failed; ++n) {
+      SCOPED_TRACE(n);
+      FailingAllocations failing(n, which);
+      const Status got = call();
+      failed = failing.end();
+      EXPECT_TRUE(got.ok() || (failed && got.code() == Code::kOutOfMemory)) << got.to_string();
+      ASSERT_TRUE(call().ok());
+    }
+  }
+  EXPECT_GT(runtime().health().canaries().kernels.at(0).checked, 0u);
 }
 
 TEST_F(OutOfMemory, ObserversAreRefused) {
@@ -232,71 +208,6 @@ TEST_F(OutOfMemory, ChangesOfAForkedChildAreRefused) {
     const Status told = base::or_out_of_memory([&] { runtime().recording().stats(); });
     return told.ok() ? call() : told;
   });
-}
-
-// ---- Background tasks ----
-
-class OutOfMemoryInTasks : public OutOfMemory {
- protected:
-  // Lets each allocation of other threads fail while `work` runs, as long as it makes one.
-  void fail_others(const std::function<void()>& work, uint64_t most) {
-    for (const auto which : kEach) {
-      bool failed = true;
-      for (uint64_t n = 0; failed && n < most; ++n) {
-        SCOPED_TRACE(n);
-        FailingAllocations failing(n, which, FailingAllocations::kOtherThreads);
-        work();
-        failed = failing.end();
-      }
-    }
-  }
-};
-
-TEST_F(OutOfMemoryInTasks, BreakersGoOn) {
-  std::atomic<int> heard = 0;
-  runtime().health().on_event([&](const BreakerEvent&) { ++heard; });
-  const auto change = [&] {
-    runtime().health().open("copy", "first", "test").ignore();
-    runtime().health().close("copy", "first").ignore();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
-  fail_others(change, 60);
-  const int before = heard;
-  EXPECT_TRUE(base::eventually([&] { return change(), heard > before; }));
-}
-
-TEST_F(OutOfMemoryInTasks, AWatchedFileIsReadLater) {
-  const std::string path = folder_ / "rules.yaml";
-  const auto write = [&](int n) {
-    base::write_in_place(path + ".new", "version: \"1.0\"\nkernel_locks: {copy: first}\n# " +
-                                            std::to_string(n) + "\n");
-    std::rename((path + ".new").c_str(), path.c_str());
-  };
-  write(0);
-  const WatchSettings often{std::chrono::milliseconds(20), std::chrono::milliseconds(10)};
-  runtime().rules().watch(path, often).or_throw();
-  int number = 0;
-  const auto change = [&] {
-    write(++number);
-    std::this_thread::sleep_for(std::chrono::milliseconds(35));
-  };
-  fail_others(change, 40);
-  const auto reloads = [&] { return runtime().stats().reloads.applied; };
-  const uint64_t before = reloads();
-  EXPECT_TRUE(base::eventually([&] { return change(), reloads() > before; }));
-}
-
-TEST_F(OutOfMemoryInTasks, ARecordingIsWrittenLater) {
-  const std::string path = folder_ / "calls.txt";
-  runtime().recording().to(path).or_throw();
-  call().or_throw();
-  {
-    FailingAllocations failing(0, FailingAllocations::kAllLater, FailingAllocations::kOtherThreads);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-    EXPECT_TRUE(failing.end());
-    EXPECT_FALSE(fs::exists(path));
-  }
-  EXPECT_TRUE(base::eventually([&] { return fs::exists(path); }));
 }
 
 }  // namespace

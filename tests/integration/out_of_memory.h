@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of what happens without memory: every allocation fails once, alone and with all later ones.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yard/yard.h>
+
+#include <functional>
+
+#include "base/results.h"
+#include "base/testing_allocations.h"
+#include "base/testing_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+
+using base::FailingAllocations;
+
+inline constexpr Op<void(Out, In, int)> copy{"copy"};
+inline constexpr FailingAllocations::Which kEach[] = {FailingAllocations::kOne,
+                                                      FailingAllocations::kAllLater};
+
+#if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// For work that takes thousands of allocations: each of the first ones fails, and then ever fewer of the later ones.
+uint64_t after(uint64_t n) { return n + 1 + n / 16; }
+
+// What the numbers of failing allocations are: all, or ever fewer of the later ones where there are thousands.
+using Next = uint64_t (*)(uint64_t);
+inline uint64_t next_one(uint64_t n) { return n + 1; }
+inline uint64_t next_of_many(uint64_t n) { return n + 1 + n / 16; }
+
+class OutOfMemory : public ::testing::Test {
+ protected:
+  OutOfMemory() {
+    set_log_level(LogLevel::kOff);
+    bare_.add(kernel_of("copy", "first", 1, 10)).or_throw();
+    EXPECT_TRUE(call().ok());
+  }
+  Runtime& runtime() { return bare_.runtime; }
+  Status call() { return copy.on(bare_.runtime)(out_.view, x_.view, 0); }
+  Status call_by_name() { return bare_.runtime.call("copy", {out_.view, x_.view}); }
+
+  // Calls `boundary` while allocation n fails, for n = 0, 1, ... until it makes fewer.
+  void fail(
+      const std::function<Status()>& boundary, const std::function<void()>& prepare = [] {},
+      uint64_t (*next)(uint64_t) = [](uint64_t n) { return n + 1; }) {
+    for (const auto which : kEach) {
+      bool refused = false, failed = true;
+      for (uint64_t n = 0; failed; n = next(n)) {
+        SCOPED_TRACE(n);
+        prepare();
+        FailingAllocations failing(n, which);
+        Status got;
+        ASSERT_NO_THROW(got = boundary());
+        failed = failing.end();
+        if (!got.ok()) {
+          EXPECT_EQ(got.code(), Code::kOutOfMemory) << got.to_string();
+          EXPECT_TRUE(failed);
+        }
+        refused |= !got.ok();
+        ASSERT_TRUE(call().ok());
+        ASSERT_LT(n, 100000u);
+      }
+      EXPECT_TRUE(refused);
+    }
+  }
+
+  // The same in a child, from before the fork on: also what the child does to begin again fails.
+  void fail_in_child(
+      const std::function<Status()>& boundary,
+      uint64_t (*next)(uint64_t) = [](uint64_t n) { return n + 1; }) {
+    for (const auto which : kEach) {
+      bool failed = true;
+      for (uint64_t n = 0; failed; n = next(n)) {
+        SCOPED_TRACE(n);
+        FailingAllocations failing(n, which);
+        const pid_t child = ::fork();
+        if (child == 0) {
+          ::alarm(60);
+          const Status got = boundary();
+          const bool reached = failing.end();
+          const bool good = got.ok() || (reached && got.code() == Code::kOutOfMemory);
+          ::_exit(!good ? 3 : !boundary().ok() || !call().ok() ? 2 : reached ? 1 : 0);
+        }
+        failing.end();
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+        ASSERT_LE(WEXITSTATUS(status), 1);
+        failed = WEXITSTATUS(status) == 1;
+        ASSERT_LT(n, 100000u);
+      }
+    }
+  }
+
+  base::TempFolder folder_;
+  Bare bare_;
+  Floats out_{4}, x_{4};
+};
+
+// This is the first test, because later ones use the shared runtime in this process.
+TEST_F(OutOfMemory, TheSharedRuntimeIsMadeByALaterCall) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer's allocator does not survive a fork";
+  const auto softmax = [&] {
+    const TensorView out(out_.data.data(), DType::f32, {1, 4}),
+        x(x_.data.data(), DType::f32, {1, 4});
+    return yard::call("softmax", {out, x});
+  };
+  fail_in_child(softmax, after);
+  fail_in_child([&] { return yard::resolve("softmax(f32[1,4])").status(); }, after);
+  fail_in_child(
+      [&] {
+        return yard::call("softmax", {x_.view}, {}).code() == Code::kOutOfMemory
+                   ? Status::out_of_memory()
+                   : softmax();
+      },
+      after);
+}
+
+}  // namespace yard::testing
