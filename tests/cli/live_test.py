@@ -194,7 +194,7 @@ class Commands(Service):
         shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "answer_other_op.so"), other)
         os.chmod(other, 0o700)
         self.live("plugin", "replace", "answer", other, "--allow-incompatible")
-        self.assertIn("other_answer(", self.live("explain", "other_answer(i64[1], i64[1])"))
+        self.assertIn("other_answer(", self.live("explain", "other_answer(i64[1])"))
         self.live("undo")
         self.assertIn("unloaded plugin answer", self.live("plugin", "unload", "answer"))
         self.live("undo")
