@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kBindingsLocal = 3;  // our index in ThreadRecord::locals
 
-// How the arguments of one way to write a call bind to the op's parameters. Valid while the op's version is. Owns the
-// names, since the op may be removed at any time.
+// How the arguments of one way to write a call bind to the op's parameters, while the op's version
+// is `found`. Owns the names, since the op may be removed at any time.
 struct Binding {
   uint64_t core = 0;  // its id; 0 if this is empty
   const std::atomic<uint64_t>* version = nullptr;
@@ -26,23 +26,22 @@ struct Binding {
     uint32_t tag = 0;  // with which it is not converted
   };
   std::vector<Argument> arguments;
-  uint32_t count = 0, defaults = 0;         // bit n of `defaults`: parameter n is not given
-  yard_value_t values[YARD_MAX_ARGS] = {};  // defaults of the parameters that are not given
+  uint32_t given = 0, count = 0, defaults = 0;  // bit n of `defaults`: parameter n is not given
+  yard_value_t values[YARD_MAX_ARGS] = {};      // defaults of the parameters that are not given
 };
 
 struct Bindings {
   Binding of[64];
 
-  // The place for one way to write a call: by the op's name, the number of arguments and the last name.
+  // Returns the place for one way to write a call.
   Binding& find(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
-    const auto byte = [](std::string_view s, size_t at) -> uint64_t {
-      return s.empty() ? 0 : static_cast<uint8_t>(s[at < s.size() ? at : s.size() - 1]);
-    };
-    const std::string_view last = args.empty() ? std::string_view() : args.back().name;
-    const uint64_t way = byte(op, 0) | byte(op, op.size() / 2) << 8 | byte(op, op.size()) << 16 |
-                         uint64_t{op.size() & 0xff} << 24 | byte(last, 0) << 32 |
-                         uint64_t{last.size() & 0xff} << 40 | uint64_t{args.size()} << 48;
-    return of[(way ^ core.id << 56) * 0x82bb1ee2dd4f7d61u >> 58];
+    const auto byte = [](char c) { return uint64_t{static_cast<uint8_t>(c)}; };
+    const size_t last = args.empty() ? 0 : args.back().name.size();
+    uint64_t way = core.id << 56 ^ args.size() << 48 ^ last << 40 ^ op.size() << 24;
+    if (!op.empty()) way ^= byte(op[0]) | byte(op[op.size() / 2]) << 8 | byte(op.back()) << 16;
+    Binding* place = of + (way * 0x82bb1ee2dd4f7d61u >> 58);
+    asm("" : "+r"(place));  // or g++ computes the address again for every use
+    return *place;
   }
 };
 
@@ -50,11 +49,11 @@ bool is_same(std::string_view a, const std::string& b) noexcept {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// Puts the arguments into the order of the parameters. Returns false if the binding is stale, of another op, or of
-// another way to write the call.
+// Puts the arguments into the order of the parameters. Returns false if the binding is stale or for
+// another way to write a call.
 bool apply(const Binding& b, const Core& core, std::string_view op, std::span<const Arg> args,
            yard_value_t* values, uint32_t& views) noexcept {
-  if (b.core != core.id || b.arguments.size() != args.size() || !is_same(op, b.op)) return false;
+  if (b.core != core.id || b.given != args.size() || !is_same(op, b.op)) return false;
   // Nothing is read that the version would publish: the call itself looks at what may have changed.
   if (b.version->load(kReread) != b.found) return false;
   uint32_t found = 0;
@@ -62,16 +61,17 @@ bool apply(const Binding& b, const Core& core, std::string_view op, std::span<co
     const auto i = static_cast<uint32_t>(std::countr_zero(left));
     values[i] = b.values[i];
   }
-  for (size_t i = 0; i < args.size(); ++i)
-    if (args[i].value.cell().tag != b.arguments[i].tag ||
-        !is_same(args[i].name, b.arguments[i].name))
-      return false;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const yard_value_t& v = args[i].value.cell();
-    const uint32_t to = b.arguments[i].to;
-    const bool is_tensor = v.tag == YARD_TAG_TENSOR;
-    if (is_tensor && v.count != Value::kOther) found |= 1u << to;
-    values[to] = {v.tag, is_tensor ? 0 : v.count, v.u};
+  const Binding::Argument* argument = b.arguments.data();
+  for (const Arg& a : args) {
+    const yard_value_t& v = a.value.cell();
+    const auto& [name, to, tag] = *argument++;
+    if (v.tag != tag || !is_same(a.name, name)) return false;
+    if (tag != YARD_TAG_TENSOR) {
+      values[to] = v;
+    } else {
+      values[to] = {YARD_TAG_TENSOR, 0, v.u};
+      found |= uint32_t{v.count != Value::kOther} << to;
+    }
   }
   views = found;
   return true;
@@ -84,6 +84,7 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
   b.site = site, b.op = op, b.count = bound.count;
   b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value();
   b.found = found;
+  b.given = static_cast<uint32_t>(args.size());
   b.arguments.resize(args.size());
   uint32_t next = 0;
   b.defaults = (1u << bound.count) - 1;
