@@ -10,9 +10,9 @@
 
 namespace yard::dispatch {
 
-// The facts of a view; its form holds most of them.
-[[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
-  const TensorView::Form& form = TensorView::of(t).form();
+// The facts of a tensor, most of which its form holds.
+[[gnu::always_inline]] inline uint64_t facts_by_form(const TensorView::Form& form,
+                                                     const yard_tensor_t& t) noexcept {
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
   if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1 || t.dtype.lanes != 1)
     return op::facts_of(&t);
@@ -20,7 +20,7 @@ namespace yard::dispatch {
   const uint64_t count = (form.head >> TensorView::Form::kFirst) * (form.dims & 0xfffff);
   if (count >= uint64_t{1} << 31) return op::facts_of(&t);
   const uint64_t bits = t.dtype.bits < 8 ? 8 : t.dtype.bits;
-  const auto at = reinterpret_cast<uintptr_t>(t.data);
+  const auto at = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
   return (form.head & ((uint64_t{1} << TensorView::Form::kFirst) - 1)) | YARD_FACTS_VALID |
          static_cast<uint64_t>(std::countr_zero(at | YARD_MAX_ALIGN)) << YARD_FACTS_ALIGN_SHIFT |
          ((count * bits / 8 + 63) / 64) << YARD_FACTS_SPAN_SHIFT;
@@ -31,7 +31,7 @@ namespace yard::dispatch {
   if (t == nullptr) return nullptr;
   yard_tensor_t& to = used_ < YARD_MAX_ARGS ? tensors_[used_++] : more().tensors.emplace_back();
   to = *t;
-  to.facts = view ? view_facts(*t) : op::facts_of(t);
+  to.facts = view ? facts_by_form(TensorView::of(*t).form(), *t) : op::facts_of(t);
   return &to;
 }
 
@@ -60,26 +60,57 @@ void WithFacts::add_list(yard_value_t& v) {
 
 namespace {
 
-// Returns the plan of a call that fits its schema, or null. Adds YARD_CALL_ALIASED to `flags`. Not
-// inlined: the facts would be on the stack while the kernel runs, whose calls may nest.
-[[gnu::noinline]] const exec::Plan* find_plan(const Entry& entry, const Site& site,
-                                              const Cells& cells, uint32_t& flags) {
+// The arguments of a call whose form was read, with facts.
+struct FormFacts {
+  yard_value_t args[YARD_MAX_ARGS];
+  yard_tensor_t tensors[CallForm::kTensors];
+
+  FormFacts(const Cells& cells, const CallForm& form) noexcept {
+    for (uint32_t i = 0; i < cells.count; ++i) {
+      args[i] = cells.at[i];
+      asm("");  // or g++ copies by `rep movs`, which takes longer
+    }
+    yard_tensor_t* to = tensors;
+    for (const CallForm::Tensor *t = form.tensor, *end = t + form.tensors; t != end; ++t) {
+      if (t->cell == nullptr) continue;
+      *to = *t->cell->u.tensor;
+      to->facts = facts_by_form(t->form, *to);
+      args[t->cell - cells.at].u.tensor = to++;
+    }
+  }
+  // Returns false if a tensor has no facts: a packed site may have followed its op to other
+  // parameters while the form was read.
+  bool are_complete(const Cells& cells) const noexcept {
+    for (uint32_t i = 0; i < cells.count; ++i)
+      if (args[i].tag == YARD_TAG_TENSOR && args[i].u.tensor == cells.at[i].u.tensor) return false;
+    return true;
+  }
+};
+
+// Returns the plan of a call, or null if the call does not fit its schema or its plan is not known.
+// Adds YARD_CALL_ALIASED to `flags`. Kept out of the caller, whose frame lives while the kernel
+// runs and may nest. Inlining what it calls saves a tenth of the instructions.
+[[gnu::noinline, gnu::flatten]] const exec::Plan* find_plan(const Entry& entry, const Site& site,
+                                                            const Cells& cells,
+                                                            const CallForm& form, uint32_t& flags) {
   const op::Program& program = entry.program();
   if (cells.count != program.arg_count()) return nullptr;
-  const WithFacts facts(cells);
-  if (!site.typed && !program.tags_fit(facts.args(), cells.count)) return nullptr;
-  const int32_t aliased = program.fits_live(facts.args());
+  const FormFacts facts(cells, form);
+  if (!site.typed && !(facts.are_complete(cells) && program.tags_fit(facts.args, cells.count)))
+    return nullptr;
+  const int32_t aliased = program.fits_live(facts.args);
   if (aliased < 0) return nullptr;
   flags |= static_cast<uint32_t>(aliased);
   Key key;
-  return entry.recipe().fold(facts.args(), flags, key) ? entry.find(key) : nullptr;
+  return entry.recipe().fold(facts.args, flags, key) ? entry.find(key) : nullptr;
 }
 
-// Runs a call without a memo, and remembers its form if it was seen before. Returns false if the plan is not known, or if
-// the scope traces or is invalid. Calls outside of scopes have an instance of their own, about ten instructions shorter.
-template <bool kInScope>
-bool call_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
-                 Status::Rep*& failed) {
+// Serves a call without a memo, and remembers its form if it was seen before. Returns false if the
+// plan is not known, or if the scope traces or is invalid. Calls outside of scopes have their own
+// instance, which is about ten instructions shorter.
+template <bool kInScope, class F>
+bool serve_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, const CallForm& form,
+                  const F& serve, Status::Rep*& failed) {
   const Core& core = *site.core;
   const ScopeState* const scope = kInScope ? thread.scope_state : nullptr;
   if (scope != nullptr && (scope->tracer != nullptr || !scope->problem.ok())) return false;
@@ -88,52 +119,106 @@ bool call_by_key(base::ThreadRecord& thread, Site& site, const Cells& cells, con
   base::Guard guard(thread);
   const MemoVersion& version =
       is_overlay ? core.published.overlays_version : core.published.version(index);
-  Route route{.version = &version.value(), .found = version.read()};  // before what it covers
-  if (scope != nullptr) route.flags = scope->flags;
+  const uint64_t found = version.read();  // before what it covers
+  uint32_t flags = scope != nullptr ? scope->flags : 0;
   const Snapshot& snapshot = *guard.protect(core.published.current);
   const Entry* const entry = is_overlay
                                  ? snapshot.overlay(index, OverlayKey::make(nullptr, scope, false))
                                  : snapshot.entry(index);
   if (entry == nullptr) return false;
   guard.move_to_after_reading(entry);
-  const exec::Plan* const plan = find_plan(*entry, site, cells, route.flags);
+  const exec::Plan* const plan = find_plan(*entry, site, cells, form, flags);
   if (plan == nullptr) return false;
   plan->note_use();
-  route.entry = entry;
-  fill_route(route, core, *plan);
-  if (seen_before(thread, form)) remember(thread, site, form, route, cells);
-  failed = run_hit(thread, site, route, cells);
+  if ((thread.memos != &kNoMemos || make_memos(thread)) && thread.memos->seen_before(form.hash)) {
+    Route route{.version = &version.value(), .found = found, .entry = entry, .flags = flags};
+    fill_route(route, core, *plan);
+    remember(thread, site, form, route, cells);
+  }
+  failed = serve(thread, site, cells, *entry, *plan, flags);
   return true;
 }
 
 // Not inlined: calls outside of scopes do not need its stack.
-[[gnu::noinline]] bool call_in_scope(base::ThreadRecord& thread, Site& site, const Cells& cells,
-                                     const CallForm& form, Status::Rep*& failed) {
-  return call_by_key<true>(thread, site, cells, form, failed);
+template <class F>
+[[gnu::noinline]] bool serve_in_scope(base::ThreadRecord& thread, Site& site, const Cells& cells,
+                                      const CallForm& form, const F& serve, Status::Rep*& failed) {
+  return serve_by_key<true>(thread, site, cells, form, serve, failed);
+}
+
+// Finds the plan of a call by its memo or its key. If it is known, sets `failed` to what
+// serve(thread, site, cells, entry, plan, flags) returns. Returns false if it is not known.
+template <class F>
+[[gnu::always_inline]] inline bool serve_known(Site& site, const Cells& cells, const F& serve,
+                                               Status::Rep*& failed) {
+  // Calls that nest deeper use no memos: a form would take 700 bytes of stack at each level.
+  ThreadHead* const head = t_thread;
+  if (head == nullptr || head->depth >= ThreadHead::kInlineSlots) [[unlikely]]
+    return false;
+  auto& thread = static_cast<base::ThreadRecord&>(*head);
+  CallForm form;
+  if (!form.read(thread, site, cells)) [[unlikely]]
+    return false;
+  if (const CallMemo* const m = find(thread, site, form, cells)) [[likely]] {
+    base::Guard guard(thread);
+    guard.move_to(m->route.entry);
+    if (m->route.is_current()) [[likely]] {
+      failed = serve(thread, site, cells, *static_cast<const Entry*>(m->route.entry),
+                     *static_cast<const exec::Plan*>(m->route.plan), m->route.flags);
+      return true;
+    }
+  }
+  return thread.scope_state == nullptr
+             ? serve_by_key<false>(thread, site, cells, form, serve, failed)
+             : serve_in_scope(thread, site, cells, form, serve, failed);
 }
 
 }  // namespace
 
 Status::Rep* call(Site* site, const Cells& cells) {
-  // Calls that are nested deeper use no memos: a form would take 700 bytes of the stack at each level.
-  ThreadHead* const head = t_thread;
-  if (head == nullptr || head->depth >= ThreadHead::kInlineSlots) [[unlikely]]
-    return resolve_call(*site, cells, nullptr).release();
-  auto& thread = static_cast<base::ThreadRecord&>(*head);
-  CallForm form;
-  if (form.read(thread, *site, cells)) [[likely]] {
-    if (const CallMemo* const m = find(thread, *site, form, cells)) [[likely]] {
-      base::Guard guard(thread);
-      guard.move_to(m->route.entry);
-      if (m->route.is_current()) [[likely]]
-        return run_hit(thread, *site, m->route, cells);
-    }
-    Status::Rep* failed = nullptr;
-    if (thread.scope_state == nullptr ? call_by_key<false>(thread, *site, cells, form, failed)
-                                      : call_in_scope(thread, *site, cells, form, failed))
-      return failed;
-  }
+  // It captures nothing, since captures would be stored for every call.
+  const auto serve = [](auto& thread, Site& of, const Cells& args, const Entry& entry,
+                        const exec::Plan& plan, uint32_t flags) __attribute__((always_inline)) {
+    return run_hit(thread, of, entry, plan, args, flags);
+  };
+  Status::Rep* failed;
+  if (serve_known(*site, cells, serve, failed)) [[likely]]
+    return failed;
   return resolve_call(*site, cells, nullptr).release();
+}
+
+namespace {
+
+// Whether the options ask for nothing but a record, if for that.
+bool ask_for_record_only(const Options& o) noexcept {
+  return o.cache && !o.deterministic && !o.capturing && !o.inference && !o.policy && !o.mode &&
+         !o.deadline && o.instance == nullptr && o.force.empty() && o.mode_name.empty() &&
+         o.deny.empty() && o.labels.empty();
+}
+
+}  // namespace
+
+Status call_with_options(Site& site, const Cells& cells, const Options& options) {
+  if (!ask_for_record_only(options)) return resolve_call(site, cells, &options);
+  if (options.result == nullptr) return Status::adopt(call(&site, cells));
+  const int64_t start = begin_record(*options.result);
+  const auto serve = [&](auto& thread, Site&, const Cells&, const Entry& entry,
+                         const exec::Plan& plan, uint32_t flags) {
+    const int64_t found = note_plan(*options.result, entry, plan, start);
+    thread.count_down();
+    return run_plan({.thread = thread,
+                     .site = site,
+                     .entry = entry,
+                     .plan = plan,
+                     .cells = cells,
+                     .flags = flags,
+                     .options = &options,
+                     .started = found});
+  };
+  Status::Rep* failed;
+  if (serve_known(site, cells, serve, failed)) [[likely]]
+    return Status::adopt(failed);
+  return resolve_call(site, cells, &options);
 }
 
 uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept {
@@ -158,7 +243,7 @@ using namespace dispatch;
 
 namespace {
 
-// The tag of a parameter's cell, by its letter (yard/detail/params.h). `given`: its payload is not 0.
+// Returns the tag of a cell by the letter of its parameter (yard/detail/params.h).
 uint32_t tag_of(char letter, bool given) noexcept {
   constexpr std::string_view kTensors = "rwmRWM";
   if (kTensors.find(letter) != kTensors.npos) return given ? YARD_TAG_TENSOR : YARD_TAG_NONE;
@@ -172,7 +257,8 @@ Status::Rep* dispatch(Site* site, const yard_value_t* args) {
 }
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
-  return run_hit(base::this_thread(), *site, route, cells_of(*site, args));
+  return run_hit(base::this_thread(), *site, *static_cast<const Entry*>(route.entry),
+                 *static_cast<const exec::Plan*>(route.plan), cells_of(*site, args), route.flags);
 }
 
 Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& entry,
@@ -194,7 +280,7 @@ Status::Rep* after_kernel(Kept& kept, const uint64_t* args, const HazardSlot& en
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
-  return resolve_call(*site, cells_of(*site, args), &options).release();
+  return call_with_options(*site, cells_of(*site, args), options).release();
 }
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {

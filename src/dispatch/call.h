@@ -13,15 +13,18 @@
 
 namespace yard::dispatch {
 
-// One call without options. Its arguments may be anything; no more of them are read than the op has parameters. Returns
-// null when it succeeded. Any thread.
+// Makes a call without options. Returns null on success. The arguments are not trusted, and no more
+// of them are read than the op has parameters.
 Status::Rep* call(Site* site, const Cells& cells);
-// A call whose plan has to be made, that has options (may be null), or that takes the rules in
-// `rollout`. Remembers no form.
+// Makes a call with options.
+Status call_with_options(Site& site, const Cells& cells, const Options& options);
+// The slow path of both: makes the plan if need be, and follows the options (may be null) and the
+// rules in `rollout`. Does not remember the form.
 Status resolve_call(Site& site, const Cells& cells, const Options* options,
                     std::shared_ptr<const policy::Rollout> rollout = nullptr);
 
-// One call by name, without options; null when it succeeded. The thread remembers how the arguments bind to parameters.
+// Makes a call by name, without options. Returns null on success. The thread remembers how the
+// arguments bind to parameters.
 Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
 // The arguments of a call by name in the order of the op's schema.
 struct NamedCall {
@@ -36,19 +39,20 @@ Result<NamedCall> bind_named(Core& core, std::string_view op, std::span<const Ar
 inline Cells cells_of(const Site& site, const yard_value_t* args) noexcept {
   return {args, site.count.load(std::memory_order_relaxed), site.typed ? Cells::kAllViews : 0};
 }
-// What options and scope, which may be null, say of a call: its YARD_CALL_* and its labels.
+// The YARD_CALL_* flags and the labels that options and scope give a call. Both may be null.
 uint32_t call_flags(const Options* o, const ScopeState* scope) noexcept;
 op::Labels call_labels(const Options* o, const ScopeState* scope);
 
-// What would serve a call of this thread now, in its scope.
+// Explains what would serve a call of this thread now, in its scope.
 Result<Explanation> explain_call(const Core& core, const FoundOp& op, const Cells& cells,
                                  const Options& o);
 Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
 
 // Arguments with the facts of every tensor, in copies of the caller's tensors. Allocates only for
-// long lists. `known` (may be null) are the arguments with facts, if they were computed before.
+// long lists.
 class WithFacts {
  public:
+  // `known` (may be null) are the arguments with facts, if they were computed before.
   explicit WithFacts(const Cells& cells, const yard_value_t* known = nullptr);
   WithFacts(const WithFacts&) = delete;
   WithFacts& operator=(const WithFacts&) = delete;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bound and frozen handles.
 //
-// A bound handle has the route of its call, found in advance. It owns nothing: a call protects the route, and uses it only
-// if the op's version has not changed since, which proves that the plan's entry had not been retired before. The entry
-// lists the routes of its handles and is not freed while one is protected.
+// A bound handle has the route of its call, found in advance, and owns nothing. A call protects the
+// route and uses it only if the op's version has not changed, which proves that the plan's entry
+// was not retired before. The entry lists the routes of its handles and is not freed while one is
+// protected.
 #include <fmt/format.h>
 #include <yard/bound.h>
 
@@ -17,8 +18,8 @@ using namespace dispatch;
 
 namespace {
 
-// The call to plan for, checked. Scalars, which bind() and freeze() do not give, take their
-// defaults. Those without one are 1, which most schemas accept.
+// Returns the checked call to plan for. Scalars, which bind() and freeze() do not give, have their
+// defaults; those without a default are 1, which most schemas accept.
 Result<op::Call> call_for(const Entry& e, const yard_value_t* args, uint32_t flags) {
   const op::Program& program = e.program();
   std::vector<yard_value_t> values(args, args + program.arg_count());
@@ -37,7 +38,7 @@ Result<op::Call> call_for(const Entry& e, const yard_value_t* args, uint32_t fla
   return op::Call::capture(program, facts.args(), flags);
 }
 
-// The op of a site as it is now. It may have come back under another index, which then is the site's.
+// Finds the op of a site. If the op came back under another index, updates the site.
 Result<FoundOp> op_of(Site& site) {
   auto found = site.core->sites.find(site.name);
   if (found.ok() && found->record->op->index != site.index.load(std::memory_order_acquire))
@@ -171,7 +172,8 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                       fmt::format("{}: a bound handle was called on tensors of another form",
                                   state.site->name))
             .release();
-      return run_hit(*thread, *state.site, route, cells, true);
+      return run_hit(*thread, *state.site, *static_cast<const Entry*>(route.entry),
+                     *static_cast<const exec::Plan*>(route.plan), cells, route.flags, true);
     }
   }
   if (!current)

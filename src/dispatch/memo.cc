@@ -36,7 +36,7 @@ bool each_later_word(uint32_t more, const CallForm& form, const Cells& cells, co
   for (uint32_t i = 0; (more & CallMemo::kScalars) != 0 && i < cells.count; ++i)
     if (is_scalar(cells.at[i].tag) && !f(word_at(&cells.at[i].u))) return false;
   for (uint32_t i = 0; (more & CallMemo::kLong) != 0 && i < form.tensors; ++i)
-    if (form.tensor[i].is != nullptr && !each_word(*form.tensor[i].is, f)) return false;
+    if (form.tensor[i].get() != nullptr && !each_word(*form.tensor[i].get(), f)) return false;
   return true;
 }
 
@@ -97,7 +97,8 @@ bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cel
   };
   std::optional<Extent> extents[CallForm::kTensors];
   for (uint32_t i = 0; i < form.tensors; ++i) {
-    if (form.tensor[i].is != nullptr && !extent_of(*form.tensor[i].is, extents[i])) return false;
+    const yard_tensor_t* const t = form.tensor[i].get();
+    if (t != nullptr && !extent_of(*t, extents[i])) return false;
     if (!put(form.tensor[i].form.head) || !put(form.tensor[i].form.dims)) return false;
     if (!form.tensor[i].form.is_exact()) m.more |= CallMemo::kLong;
   }
@@ -120,13 +121,8 @@ bool write_form(CallMemo& m, const CallForm& form, const Entry& entry, const Cel
   return each_later_word(m.more, form, cells, put);
 }
 
-// The first of the places where a form may be.
-CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
-  return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
-}
-
-// Where to store a form: over a stale memo of the site, which may be of this form; at its home,
-// unless another form is at home there; beside it; in another empty place; over some other.
+// Chooses where to store a form. In this order: over a stale memo of the site, at the form's home
+// unless the memo there is at home too, beside the home, in another empty place, over some other.
 CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
   CallMemo* const set = set_of(memos, hash);
   CallMemo* empty = nullptr;
@@ -175,8 +171,8 @@ bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
   return each_later_word(m.more, form, cells, [&](uint64_t word) { return word == *w++; });
 }
 
-const CallMemo* find_away(const ThreadHead& thread, const Site& site, const CallForm& form,
-                          const Cells& cells) noexcept {
+const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const CallForm& form,
+                            const Cells& cells) noexcept {
   CallMemos& memos = *thread.memos;
   CallMemo& home = memos.of[CallMemos::home(form.hash)];
   CallMemo* const set = set_of(memos, form.hash);
@@ -189,17 +185,15 @@ const CallMemo* find_away(const ThreadHead& thread, const Site& site, const Call
   return nullptr;
 }
 
-bool seen_before(base::ThreadRecord& thread, const CallForm& form) noexcept {
-  if (thread.memos == &kNoMemos) {
-    // Zeroed pages cost nothing until they are used.
-    void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (made == MAP_FAILED) return false;
-    base::set_thread_exit_hook(kThreadLocal, free_memos);
-    thread.locals[kThreadLocal] = made;
-    thread.memos = static_cast<CallMemos*>(made);
-  }
-  return thread.memos->seen_before(form.hash);
+bool make_memos(base::ThreadRecord& thread) noexcept {
+  // Zeroed pages cost nothing until they are used.
+  void* const made = ::mmap(nullptr, sizeof(CallMemos), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (made == MAP_FAILED) return false;
+  base::set_thread_exit_hook(kThreadLocal, free_memos);
+  thread.locals[kThreadLocal] = made;
+  thread.memos = static_cast<CallMemos*>(made);
+  return true;
 }
 
 void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form,

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Call memos (yard/detail/memo.h) for calls that are not inlined: typed calls without a memo at its
 // home, packed calls and calls by name. All of them share the memos of an op. The form of a call is
-// read and compared inline: here every instruction counts.
+// read and compared inline, because every instruction counts here.
 //
 // CallMemo::words holds, in this order:
-// - for each tensor parameter the two words of its TensorView::Form, which are 0 if the tensor is absent
-// - for each pair of tensors of which one is written: `low` and `width`. The second address minus the first, minus `low`,
-//   must be at most `width` (unsigned). This covers tensors that are apart, in-place calls and interleaved slices of one
-//   buffer. `width` is the largest number where the distance does not matter.
+// - for each tensor parameter the two words of its TensorView::Form, or zeros if it is absent
+// - for each pair of tensors of which one is written: `low` and `width`. The second address minus
+//   the first, minus `low`, must be at most `width` (unsigned). This covers tensors that are apart,
+//   in-place calls and interleaved slices of one buffer. `width` is the largest number where the
+//   distance does not matter.
 // - with kScalars the payload of each integer, number and boolean
-// - with kLong, where some form is inexact: device, rank and dtype, sizes and strides of every tensor
+// - with kLong, if some form is inexact: device, rank, dtype, sizes and strides of every tensor
 #pragma once
 
 #include <yard/detail/memo.h>
@@ -44,7 +45,9 @@ struct CallForm {
   struct Tensor {
     TensorView::Form form;
     uint64_t address;
-    const yard_tensor_t* is;
+    const yard_value_t* cell;  // null if the tensor is absent
+
+    const yard_tensor_t* get() const noexcept { return cell != nullptr ? cell->u.tensor : nullptr; }
   };
   Tensor tensor[kMostCells];          // of each tensor parameter; zeros if the tensor is absent
   uint32_t tensors = 0, written = 0;  // bit n of `written`: tensor n is written
@@ -55,15 +58,16 @@ struct CallForm {
 
 inline uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
 
-// The form of a tensor of any rank and origin, as TensorView makes it. Its address includes the offset.
+// Makes the form that a TensorView of the tensor would have. Returns false if it is unreadable.
 bool any_form(const yard_tensor_t& t, TensorView::Form& to) noexcept;
-// The part of a form that dtype and device give; 0 if they are unusual. The thread remembers the last one.
+// Returns the bits of a form for dtype and device, or 0 if they are unusual. The thread remembers
+// the last ones, since most tensors of a thread have the same.
 uint64_t make_type(CallMemos& memos, const yard_tensor_t& t) noexcept;
 // Compares alignments, and the words at `w`, which follow the pairs of tensors.
 bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
                const uint64_t* w) noexcept;
 
-// The form of a raw tensor, quickly for vectors and matrices. Most tensors share dtype and device with the last.
+// any_form() with a short way for vectors and matrices.
 [[gnu::always_inline]] inline bool form_of(CallMemos& memos, const yard_tensor_t& t,
                                            TensorView::Form& to) noexcept {
   using Form = TensorView::Form;
@@ -96,8 +100,8 @@ bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
   return true;
 }
 
-// Calls f(i, j) for each pair of `count` tensors of which one is written, in the order of CallMemo::words, until it
-// returns false. Returns whether it never did.
+// Calls f(i, j) for each pair of tensors of which one is written, in the order of CallMemo::words,
+// until it returns false. Returns whether it never did.
 template <class F>
 [[gnu::always_inline]] inline bool each_pair(uint32_t count, uint32_t written, const F& f) {
   const uint32_t all = (1u << count) - 1;
@@ -133,7 +137,7 @@ template <class F>
     else if (!form_of(*thread.memos, *t, next->form))
       return false;
     next->address = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset;
-    next->is = t;
+    next->cell = v;
     ++next;
   }
   const auto n = static_cast<uint32_t>(next - tensor);
@@ -181,9 +185,13 @@ template <class F>
   return m.more == 0 || same_more(m, *this, cells, w);
 }
 
-// Finds a memo that is not at its home, and now and then moves one there.
-const CallMemo* find_away(const ThreadHead& thread, const Site& site, const CallForm& form,
-                          const Cells& cells) noexcept;
+// The first of the places where a form may be.
+inline CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
+  return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
+}
+// Finds a memo in the set of its hash, and now and then moves one to its home.
+const CallMemo* find_in_set(const ThreadHead& thread, const Site& site, const CallForm& form,
+                            const Cells& cells) noexcept;
 // Returns the thread's memo of a call, which may be stale, or null.
 [[gnu::always_inline]] inline const CallMemo* find(const ThreadHead& thread, const Site& site,
                                                    const CallForm& form,
@@ -192,14 +200,17 @@ const CallMemo* find_away(const ThreadHead& thread, const Site& site, const Call
   asm("" : "+r"(home));  // or g++ computes the address again for every use
   if (form.is_of(*home, thread, site, cells)) [[likely]]
     return home;
-  return find_away(thread, site, form, cells);
+  const CallMemo* const set = set_of(*thread.memos, form.hash);
+  for (uint32_t i = 0; i < CallMemos::kWays; ++i)
+    if (set[i].hash == form.hash) return find_in_set(thread, site, form, cells);
+  return nullptr;
 }
 
-// Whether the form was seen lately. Makes the thread's memos if there are none yet.
-bool seen_before(base::ThreadRecord& thread, const CallForm& form) noexcept;
+// Makes the memos of a thread that has none yet. Returns false if there is no memory.
+bool make_memos(base::ThreadRecord& thread) noexcept;
 
-// Remembers the form of a call that fits its schema and whose plan was found. Forms that are too large, and those of ops
-// whose choice reads strings, are not remembered.
+// Remembers the form of a call that fits its schema and whose plan was found, unless the form is
+// too large or the choice of a kernel reads strings.
 void remember(base::ThreadRecord& thread, const Site& site, const CallForm& form,
               const Route& route, const Cells& cells);
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes: what of a call goes into its key, so that calls which the selector cannot tell apart share a plan.
-//
-// A recipe is compiled from the predicates and fields that the candidates of an op list. `hidden % 8 == 0` adds one bit;
-// a dimension that no candidate reads adds nothing; a cost hint adds the half octave of each field it reads; a verifier
-// without a list of fields makes everything part of the key. Keys are compared word by word, so a shape class is exact
-// and does not depend on hashing.
+// A recipe says what of a call goes into its key: calls that the selector cannot tell apart share a
+// plan. It is compiled from the predicates and fields that the candidates of an op list. `hidden %
+// 8 == 0` adds one bit, a cost hint the half octave of each field it reads, and a verifier without
+// a list of fields everything. Keys are compared in full, so shape classes are exact.
 //
 // The first word holds the call's flags, up to 26 tests and the dtype and device of one tensor.
 // Most ops need no more, and it is computed without a branch per kind of test.
@@ -55,8 +53,8 @@ class Recipe {
   static constexpr uint32_t kFirstTests = 32 - kFlagBits;
   static constexpr uint8_t kNoLead = 255;
 
-  // One bit: whether ((v ^ x) + y) & m == 0 for a value v. This covers thresholds (the sign of v - a), multiples of a
-  // power of two, equality, and single bits of a facts word.
+  // One bit: whether ((v ^ x) + y) & m == 0 for a value v. This covers thresholds (the sign of v -
+  // a), multiples of a power of two, equality, and single bits of a facts word.
   struct Test {
     uint64_t x = 0, y = 0, m = 0;
     uint64_t pad_ = 0;  // the size is a power of two, so stepping is one instruction
@@ -98,15 +96,14 @@ class Recipe {
     } else {
       v = op::holds(predicates_[g.predicate], args) ? 0 : 1;
     }
-    uint32_t n = g.count;
+    const Test* const end = test + g.count;
     do {
       bits = bits * 2 + ((((v ^ test->x) + test->y) & test->m) == 0);
-      ++test;
-    } while (--n > 0);
+    } while (++test != end);
     return bits;
   }
-  // The words after the first: more tests and facts, half octaves, exact fields, rules, whole arguments.
-  bool fold_rest(const yard_value_t* args, Key& key) const noexcept;
+  // Computes the words after the first.
+  [[gnu::noinline]] bool fold_rest(const yard_value_t* args, Key& key) const noexcept;
 
   bool longer_ = false;     // the key has more than one word
   uint8_t lead_ = kNoLead;  // the tensor whose dtype and device are in the first word

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls with options, and calls whose plan is not known: they are checked, and what is missing is made.
+// The slow path: calls with options, and calls whose plan is not known.
 #include <fmt/format.h>
 
 #include "base/results.h"
@@ -25,7 +25,7 @@ class ResolvedCall {
         flags_(call_flags(options, scope_)) {
     if (o_ != nullptr || scope_ != nullptr || rollout_ != nullptr)
       overlay_key_ = OverlayKey::make(o_, scope_, false, rollout_ != nullptr);
-    if (o_ != nullptr && o_->result != nullptr) *o_->result = {}, start_ = base::steady_ns();
+    if (o_ != nullptr && o_->result != nullptr) start_ = begin_record(*o_->result);
   }
 
   Status run() {
@@ -54,8 +54,8 @@ class ResolvedCall {
   }
 
  private:
-  // Returns true if the call has ended, with `status`. Otherwise entry_ is the one that lacks a plan, or null if it has
-  // been replaced meanwhile, or if the op or the overlay is not there.
+  // Returns true if the call has ended with `status`. Otherwise entry_ is the one that lacks a
+  // plan, or null if the op or the overlay is missing.
   bool try_hit(Status& status) {
     base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
@@ -88,15 +88,15 @@ class ResolvedCall {
     const OverlayKey key = key_for(global);
     if (key.hash == 0) return &global;
     if (const Entry* e = snapshot.overlay(global.index(), key)) return e;
-    // The table is bounded and may have dropped it again; the one that was made for this call still holds.
+    // The bounded table may have dropped it, but the one made for this call still holds.
     return overlay_ != nullptr && overlay_->generation() == snapshot.generation ? overlay_.get()
                                                                                 : nullptr;
   }
 
   bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
 
-  // Computes the facts of the arguments and adds YARD_CALL_ALIASED to flags_. Returns false if the call ends here: with an
-  // error, or without one because no tensor that it writes has elements.
+  // Computes facts and adds YARD_CALL_ALIASED to flags_. Returns false if the call ends here: with
+  // an error, or without one because no tensor that it writes has elements.
   bool check(const op::Program& program, Status& status) {
     // Before anything is read: arguments beyond those of the schema may not be there.
     if (cells_.count != program.arg_count())
@@ -141,12 +141,8 @@ class ResolvedCall {
   Status execute(const Entry& e, const exec::Plan& plan) {
     int64_t found = 0;
     if (o_ != nullptr && o_->result != nullptr) {
+      found = note_plan(*o_->result, e, plan, start_);
       o_->result->cached = !selected_;
-      o_->result->mode = plan.modes[0];
-      if (plan.modes[0] == Mode::kProgram)
-        o_->result->mode_name = e.candidates().mode().program->name;
-      found = base::steady_ns();
-      o_->result->select_ns = found - start_;
     }
     const PlannedCall call{.thread = thread_,
                            .site = site_,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the plan of a call: its kernel directly, or by the executor with probes, health, observers and rollouts.
+// Running the plan of a call: the kernel alone, or the executor with all that watches a call.
 #pragma once
 
 #include "dispatch/core.h"
@@ -33,32 +33,34 @@ struct PlannedCall {
                             site.name);
 }
 
+// Begins the record of a call. Returns the time.
+int64_t begin_record(ResultRecord& record) noexcept;
+// Notes the plan of a call that began at `start`. Returns the time.
+int64_t note_plan(ResultRecord& record, const Entry& entry, const exec::Plan& plan, int64_t start);
 // What the executor needs of a call. `args` have facts.
 exec::Request request(const PlannedCall& call, const yard_value_t* args);
 // Runs a plan, after count_down().
 Status run(const PlannedCall& call);
 // The same where std::bad_alloc must not pass. Returns null on success.
 Status::Rep* run_plan(const PlannedCall& call);
-// Continues after the kernel of a direct plan has failed, and reports to health. Returns null if another kernel served the
-// call.
+// Continues after the kernel of a direct plan has failed, and reports to health. Returns null if
+// another kernel served the call.
 Status::Rep* after_failure(const PlannedCall& call, int32_t code, const char* message);
 
-// Runs the plan of a hit.
+// Runs a plan that was known.
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, Site& site,
-                                                   const Route& route, const Cells& cells,
+                                                   const Entry& entry, const exec::Plan& plan,
+                                                   const Cells& cells, uint32_t flags,
                                                    bool bound = false) {
-  const auto& entry = *static_cast<const Entry*>(route.entry);
-  const auto& plan = *static_cast<const exec::Plan*>(route.plan);
   thread.count_down();  // a call that is timed stays so
   if (!plan.direct || thread.is_timed()) [[unlikely]]
-    return run_plan({thread, site, entry, plan, cells, route.flags, bound});
-  const uint32_t flags = route.flags;  // a memo may hold another form after the kernel
+    return run_plan({thread, site, entry, plan, cells, flags, bound});
   char* const error = thread.message();
   yard_call_t call;
   start_call(call, error, flags, site.core->host, plan.self);
   const int32_t code = call_kernel(call, [&] { return plan.run(&call, cells.at, cells.count); });
   if (code == YARD_OK) [[likely]] {
-    count(thread, plan.counter);
+    count(counter(thread, plan.counter));
     return nullptr;
   }
   return after_failure({thread, site, entry, plan, cells, flags, bound}, code, error);

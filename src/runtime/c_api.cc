@@ -249,7 +249,7 @@ int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t cou
     YARD_RETURN_IF_ERROR(yard::check(op, "the op", args, count));
     yard::detail::Site* const site = yard::site_of(op);
     return yard::call_with(site->name, options, result, [&](const yard::Options& o) {
-      return yard::dispatch::resolve_call(*site, {args, count}, &o);
+      return yard::dispatch::call_with_options(*site, {args, count}, o);
     });
   });
 }

@@ -87,7 +87,7 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args) {
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
   return base::or_out_of_memory([&]() -> Status {
     YARD_ASSIGN_OR_RETURN(const auto bound, dispatch::bind_named(core(), op, args));
-    return dispatch::resolve_call(*bound.site, bound.cells(), &o);
+    return dispatch::call_with_options(*bound.site, bound.cells(), o);
   });
 }
 
