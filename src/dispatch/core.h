@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dispatcher of one runtime: what is published, how calls get plans, how callers find ops, and health.
+// The dispatcher of one runtime: its parts, and what it asks of the runtime.
 #pragma once
 
 #include "base/mutex.h"
@@ -12,20 +12,20 @@
 
 namespace yard::dispatch {
 
-// What the dispatcher asks of the runtime around it. Every function may be called by several threads at once, and holds no
-// lock unless it says so. The default bodies are those of a core without a runtime.
+// What the dispatcher asks of the runtime. Several threads may call a function at once. The caller
+// holds no lock unless a function says so. The default bodies serve a core without a runtime.
 class CoreServices {
  public:
   // Loads plugins on demand; null if nothing does. The caller may hold any lock.
   virtual registry::LazyLoader* lazy_loader() noexcept { return nullptr; }
 
-  // Called before a change of the registry is published, and again if another change came first. An error refuses the
-  // change. Must not make a change itself.
+  // Called before a change of the registry is published, perhaps several times. An error refuses
+  // the change. Must not make a change itself.
   virtual Status check_change(const registry::State& /*before*/, const registry::State& /*after*/) {
     return {};
   }
-  // Called after each published change by the thread that made it, and by Published::catch_up(), outside of guards. May
-  // make further changes; those call it again.
+  // Called after a published change, by the thread that made it or by Published::catch_up(),
+  // outside of guards. May make further changes, after which it is called again.
   virtual void on_change() {}
 
   // Returns what checks the kernels of an op under these rules, or null. Called while a snapshot is
@@ -38,12 +38,12 @@ class CoreServices {
 
   // Adds the tables of functions to a snapshot that is being built. May run probes.
   virtual void make_functions(const Snapshot* /*old*/, Snapshot& /*next*/) {}
-  // Called before and after the store that publishes a snapshot, under the lock of publications. Tells the sites of
-  // functions whether they have to look at the snapshot at all.
+  // Called before and after the store that publishes a snapshot, under the lock for publishing.
+  // Tells the sites of functions whether they have to look at the snapshot at all.
   virtual void on_publication(const Snapshot& /*next*/, bool /*after*/) noexcept {}
 
-  // The state of the health board has changed, and it is published. Called also inside the guard of
-  // a call. Must be quick and must not publish by itself.
+  // Called when the health board has changed and is published, also inside the guard of a call.
+  // Must be quick and must not publish by itself.
   virtual void on_health() noexcept {}
   // Adds successes that are counted outside of entries: those of dispatched functions.
   virtual void add_successes(std::vector<health::Successes>&) {}
@@ -52,11 +52,9 @@ class CoreServices {
   ~CoreServices() = default;
 };
 
-// Returns the error of a call of an op that is nested too deep, or that has no memory for its slot.
-// Returns null if the call may be made.
+// Returns the error of a call that nests too deep or has no memory for its slot, or null.
 Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, uint32_t most, std::string_view op);
-// Returns the slot of a function that is called now. Throws yard::Error where the former returns an
-// error.
+// The same for a call of a function. Returns its slot, or throws yard::Error.
 HazardSlot& nested_slot(ThreadHead& thread, uint32_t most, std::string_view group,
                         std::string_view name);
 

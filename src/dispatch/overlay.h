@@ -27,7 +27,7 @@ struct OverlayKey {
   bool rollout = false;              // by the rules in rollout
   uint64_t hash = 0;                 // 0: the global entry
 
-  // `labelled`: with the call's own labels, which only some rules read. `options` and `scope` may be null.
+  // `labelled` adds the call's own labels, which only some rules read. The pointers may be null.
   static OverlayKey make(const Options* options, const ScopeState* scope, bool labelled,
                          bool rollout = false);
   bool operator==(const OverlayKey& o) const noexcept;
@@ -51,8 +51,8 @@ struct CandidateParts {
     return {std::move(op_record), std::move(sources), where, std::move(settings)};
   }
 };
-// The parts for an op of the snapshot under a policy, which is that of the snapshot or one beside it, and under what a
-// scope and the options of a key say. Returns an error if these name a mode that does not exist.
+// Returns the parts for an op of the snapshot under a policy, with what a scope and the options of
+// `key` add. Fails if these name a mode that does not exist.
 Result<CandidateParts> parts_for(const Core& core, const Snapshot& snapshot,
                                  const policy::ProcessPolicy& policy, const std::string& op,
                                  const OverlayKey& key = {}, const ScopeContent& scope = {});

@@ -43,7 +43,7 @@ size_t Planner::limit_of(const Entry& entry) const noexcept {
   return said != 0 ? std::max(said, kFewestPlans) : plans_per_op_;
 }
 
-// While rules are in rollout, the canaries of both rule files check both sides; those of a side's own rules go first.
+// During a rollout both sides run the canaries of both rule files, their own first.
 std::shared_ptr<registry::ResultChecker> Planner::make_result_checker(
     const policy::ProcessPolicy& policy, bool in_rollout,
     const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where) {
@@ -152,8 +152,8 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
     mine->key.assign(key.w, key.w + key.words);
     const auto it = std::ranges::find_if(
         pending_, [&](const auto& p) { return p->entry == mine->entry && p->key == mine->key; });
-    // Plugin code that calls ops during a selection must not wait: the selection that it would wait for may be waiting
-    // for it. It selects for itself.
+    // Plugin code that calls ops during a selection selects for itself: the selection that it would
+    // wait for may be waiting for it.
     if (it != pending_.end() && !select::inside_select()) {
       const std::shared_ptr<Pending> other = *it;
       // Not for ever: a verifier may be waiting for this thread.
@@ -168,8 +168,8 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
   const auto select_and_store = [&]() -> Result<exec::Plan::Ptr> {
     const Finisher finisher{*this, mine};
     auto plan = fresh_plan(entry, key, call);
-    // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
-    // stores no more.
+    // A call that never ends holds all plans that its entry evicts meanwhile. When there are too
+    // many of them, the entry stores no more.
     const size_t many = 4 * limit + 256;
     const bool crowded = base::reclaimer().pending() > many && base::reclaimer().collect() > many;
     const std::lock_guard lock(lock_);

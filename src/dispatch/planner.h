@@ -24,8 +24,8 @@ class Planner {
   // (may be null) is the op's entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
-  // Makes the entry of an op for calls with these options in this scope, which may be null. `global` is the op's entry in
-  // `s`.
+  // Makes an entry for calls with these options in this scope. Both may be null. `global` is the
+  // op's entry in `s`.
   Result<std::shared_ptr<const Entry>> overlay(const std::shared_ptr<const Snapshot>& s,
                                                const Entry& global, const Options* options,
                                                const ScopeState* scope, const OverlayKey& key);
@@ -52,7 +52,7 @@ class Planner {
     Mode mode = Mode::kDynamic;                // what decided the kernel's place
     bool direct = false;                       // as in exec::Plan
   };
-  // The last calls for which this entry and earlier ones of the op have selected plans, oldest first.
+  // The last calls for which entries of the op have selected plans, oldest first.
   std::vector<KnownCall> known_calls(const Entry& entry) const;
   std::vector<std::shared_ptr<Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
@@ -86,8 +86,8 @@ class Planner {
   std::atomic<uint64_t> selections_{0};
 };
 
-// Frees what has been retired and is no longer used, once there is enough of it: for code that retires things on the path
-// of a call. The caller holds no lock.
+// Frees retired objects once there are enough of them, for code that retires on the path of a call.
+// The caller holds no lock.
 void collect_if_due();
 
 Status check_options(const registry::OpRecord& op_record, const Options& o);

@@ -105,7 +105,7 @@ Result<bool> change_if(Core& core, const StillApplies& still,
   return applies;
 }
 
-// Why the kernel is rejected; and where rules require another one instead, why that is rejected, too.
+// Says why the kernel is rejected and, if rules require another one, why that one is too.
 std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
                     const registry::Kernel& kernel) {
   select::Notes notes;

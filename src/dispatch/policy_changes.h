@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of what is set for the whole process: policy, environment, rule file, rollouts, labels, modes and the like.
-// Each publishes one snapshot, or returns an error and publishes nothing. Any thread, outside of selections.
+// Changes for the whole process: policy, environment, rule file, rollouts, labels, modes. Each
+// publishes one snapshot, or fails and publishes nothing. Not to be called inside selections.
 #pragma once
 
 #include <yard/config.h>
@@ -31,14 +31,14 @@ std::shared_ptr<T> find_observer(const Core& core) {
 }
 
 Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading);
-// Reads the variables that newly registered backends chose as their switches, and drops those of backends that are gone.
-// An invalid value is logged.
+// Reads the switches of newly registered backends from the environment, and drops those of removed
+// backends. Logs invalid values.
 void read_own_switches(const registry::State& state, policy::ProcessPolicy& policy);
 
 // Whether a change still applies to the policy in force. If it does not, nothing is published.
 using StillApplies = std::function<bool(const policy::ProcessPolicy&)>;
-// Puts rules in force, or none if `file` is null. Ends a rollout. Returns `version` with its number, or null if nothing was
-// published, because the change does not apply or there were no rules to remove.
+// Puts rules in force, or none if `file` is null, and ends a rollout. Returns `version` with its
+// number, or null if `still` refused the change or there were no rules to remove.
 using PublishedRules = std::shared_ptr<const policy::RulesVersion>;
 Result<PublishedRules> set_file(Core& core, const std::shared_ptr<const policy::FileRules>& file,
                                 const policy::RulesVersion& version, const StillApplies& still);
@@ -60,8 +60,7 @@ enum class Moved : uint8_t {
   kUnserved,  // a few calls of each op that would have no kernel, even if all breakers were closed
   kAll        // all calls that would have another kernel or none
 };
-// A dry run of rules over the known calls, of the process and of scopes. Runs plugin code, publishes
-// nothing.
+// Tries rules on the known calls of all entries. Runs plugin code and publishes nothing.
 std::vector<MovedCall> moved_under(const Core& core,
                                    const std::shared_ptr<const policy::FileRules>& file,
                                    Moved which);

@@ -88,7 +88,7 @@ void Published::build(const Snapshot& old, Snapshot& next, const Ops& ops) const
   core_.services().make_functions(&old, next);
 }
 
-// The versions of all ops whose entries change are suspended before `current` is set: a thread that has seen the new
+// Suspends the versions of all changed ops before `current` is set: a thread that has seen the new
 // entry of one op must not trust a memo of another.
 bool Published::publish(const Snapshot& old, std::unique_ptr<Snapshot> next) {
   std::shared_ptr<const Snapshot> made = Snapshot::share(std::move(next));
@@ -211,7 +211,7 @@ void Published::catch_up() {
 }
 
 void Published::apply_settings() {
-  // Once more if another change was published meanwhile: else the last to write could be the one that read first.
+  // Repeated if another change came between, or the last to write could be the first to read.
   std::shared_ptr<const Snapshot> s;
   while (s != snapshot()) {
     s = snapshot();
@@ -229,7 +229,7 @@ void Published::apply_settings() {
   }
 }
 
-// Without memory the child has no ops until it has some: all calls come to snapshot(), which tries again.
+// If there is no memory, the child has no ops, and snapshot() tries again.
 void Published::restart_in_child() noexcept {
   restarting_ = true;
   if (base::or_out_of_memory([&] { restart(); }).ok()) return;
@@ -238,8 +238,8 @@ void Published::restart_in_child() noexcept {
   current.store(empty_.get(), std::memory_order_release);
 }
 
-// Breakers start closed in the child, rollouts and overlays are the parent's, and backends that cannot survive a fork are
-// not available any more. The old snapshot stays for calls that this thread is inside of.
+// In the child breakers start closed, there are no rollouts and overlays, and backends that cannot
+// survive a fork are unavailable. Calls that this thread is inside of keep the old snapshot.
 void Published::restart() {
   t_restarts = true;
   const struct Leave {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The current snapshot and the versions that memos compare; and how both change.
 //
-// A change builds the next snapshot without a lock, and publishes it under one short lock if the
-// snapshot from which it started is still the current one. Otherwise another change has succeeded,
-// and it builds again. Probes and log sinks may run while a change builds, and may wait for threads
-// that make changes.
+// A change builds the next snapshot without a lock, since probes and log sinks may run meanwhile.
+// It publishes under one short lock if the snapshot it started from is still the current one, and
+// otherwise builds again.
 #pragma once
 
 #include <yard/registry.h>
@@ -50,14 +49,15 @@ class ByIndex {
 
 class Published {
  public:
-  // If `reads_environment` is set, the environment variables that backends chose as their switches count.
+  // `reads_environment` lets backends be switched by environment variables of their choice.
   Published(Core& core, bool reads_environment);
   ~Published();
 
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
-  // What memos and handles of an op's calls compare. It is suspended before `current` changes and renewed before the old
-  // snapshot is retired: a thread that holds the entry and then finds the version unchanged holds it in time.
+  // What memos and handles of an op compare. Suspended before `current` changes and renewed before
+  // the old snapshot is retired: a thread that holds an entry and then finds the version unchanged
+  // got hold of it in time.
   MemoVersion& version(uint32_t index) const { return versions_[index]; }
   // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
   mutable MemoVersion overlays_version;
@@ -67,11 +67,11 @@ class Published {
   // ---- Changes: any thread, outside of selections ----
   // All steps or none.
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
-  // Replaces the registry with the result of these steps. Resets the policy and the static map that the program has set.
-  // Op indices are not reused.
+  // Replaces the registry with the result of these steps. Resets the policy and the static map of
+  // the program. Op indices are not reused.
   Status start_over(const std::vector<registry::Step>& steps);
-  // Publishes the policy of the process as `change` leaves it, unless that returns an error. `change` is called again if
-  // another change came first.
+  // Publishes the policy as `change` leaves it, unless that fails. If another change came first,
+  // `change` is called again.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
   // Publishes `next` instead of `old` among the observers of every call. Either may be null.
@@ -102,8 +102,8 @@ class Published {
   Status edit(const Change& change);
   // Makes the entries and tables of `next`, which follows `old`. Runs foreign code.
   void build(const Snapshot& old, Snapshot& next, const Ops& ops) const;
-  // Returns false if `old` is not the current snapshot: another thread has published one, or foreign code that ran while
-  // `next` was built has forked and this is the child.
+  // Returns false if `old` is not the current snapshot: another thread was faster, or foreign code
+  // forked during the build and this is the child.
   bool publish(const Snapshot& old, std::unique_ptr<Snapshot> next);
   // Applies the settings of breakers, nesting and states.
   void apply_settings();

@@ -108,8 +108,8 @@ class RecipeCompiler {
     if (!add_quick(p)) add_predicate(p);
   }
 
-  // A predicate on a tensor that is always given has a quick form if it is about facts, a dimension or a product of
-  // dimensions.
+  // A predicate has a quick form if it is about facts, a dimension or a product of dimensions of a
+  // tensor that is always given.
   bool add_quick(const op::Predicate& p) {
     const op::Field::Source& from = p.field.sources[0];
     if (p.field.count != 1 || !always_given(from.arg)) return false;
@@ -123,8 +123,7 @@ class RecipeCompiler {
       case Kind::kInnerDense: return bit(YARD_FACTS_INNER_DENSE);
       case Kind::kPlain: return bit(YARD_FACTS_PLAIN);
       case Kind::kAlignment: {
-        // Subtracting the wanted logarithm borrows from the free bit above the field, unless the field is large
-        // enough.
+        // Subtracting the wanted logarithm borrows from the free bit above a field that is less.
         const auto lg = static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(p.test.a)));
         return add_facts({0, 0 - (lg << YARD_FACTS_ALIGN_SHIFT),
                           uint64_t{1} << (YARD_FACTS_ALIGN_SHIFT + 4), 0});
@@ -230,7 +229,7 @@ class RecipeCompiler {
     add(g, {0, 0, ~uint64_t{0}, 0});
   }
 
-  // Fills the first word with as many groups as fit, cheapest first; the others are for fold_rest().
+  // Fills the first word with groups, cheapest first. The others are for fold_rest().
   void place() {
     for (size_t i = 0; i < masks_.size(); ++i) {
       if (masks_[i] == 0) continue;

@@ -56,7 +56,7 @@ void aim(Site& site, const registry::Op& op) noexcept {
   site.index.store(op.index, std::memory_order_release);
 }
 
-// Compares the C++ signature of a typed op, as letters, with the op's schema. The error names the parameter.
+// Compares the letters of a C++ signature with the op's schema.
 Status check_signature(const op::Program& program, std::string_view letters) {
   const auto& params = program.schema().params;
   const auto wrong = [&](const std::string& what) {

@@ -28,7 +28,7 @@ class Sites {
   // Returns the site of calls of an op with a signature (yard/detail/params.h), or kPackedLetters.
   // It lives as long as the core. After an error, which is left in `why`, returns null.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
-  // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
+  // Finds the op of a site again after it was removed. A packed site may get other parameters.
   Status attach_again(Site& site);
   // Finds an op by name, and loads it if need be.
   Result<FoundOp> find(std::string_view name) const;
@@ -40,7 +40,7 @@ class Sites {
   bool in_use(std::string_view op) const;
   // Forgets calls of first_need() for the first `count` indices.
   void forget_needed(uint32_t count);
-  // The error for a name that no op has: with the most similar name, and plugins that were refused and offer it.
+  // The error for an unknown op, with the most similar name and refused plugins that offer it.
   Status unknown_op(const registry::State& state, std::string_view name) const;
 
  private:

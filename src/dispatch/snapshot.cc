@@ -176,7 +176,7 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
 
 const exec::Plan* Entry::insert(const Key& key, exec::Plan::Ptr plan, size_t limit) {
   if (const exec::Plan* const stored = find(key)) return stored;
-  // Memos do not note uses; but since they are stale after an eviction, the next call of each form does.
+  // Memos do not note uses, but are stale after an eviction, and then the next call does.
   if (plans_.size() >= limit)
     evict(plans_.size() - limit + std::max<size_t>(1, limit / 4),
           [](const exec::Plan& p, auto) { return !p.used_again.exchange(false); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot: everything a call can see, at one moment, published by one pointer store. An entry of it is one op under one
-// policy, with its recipe and the plans found so far. It is immutable but for its plan table, which is changed under the
-// plan lock (planner.h) and followed by readers through one pointer.
+// A snapshot is everything that a call can see, published by one pointer store. Its entries are one
+// op under one policy each, with a recipe and the plans found so far. Only the plan tables change,
+// under the plan lock (planner.h); readers follow one pointer to them.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -92,8 +92,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   }
 
   // ---- Under the plan lock ----
-  // Adds a plan unless the class of its key has one. Beyond `limit` plans are evicted, oldest first; those that were used
-  // again since the last eviction get a second chance. Returns the class's plan.
+  // Adds a plan unless the key has one, and returns the plan of the key. Beyond `limit` evicts the
+  // oldest plans, but gives those that were used since the last eviction a second chance.
   const exec::Plan* insert(const Key& key, exec::Plan::Ptr plan, size_t limit);
   KnownCalls& known_calls() const noexcept { return *known_calls_; }
   // Evicts plans that were made before that time. Returns how many.
@@ -128,7 +128,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
  private:
   void make_table(size_t size);
-  // Evicts up to `most` plans for which goes(plan, when it was made) returns true, but none that a handle pins.
+  // Evicts up to `most` unpinned plans for which goes(plan, when it was made) returns true.
   template <class F>
   size_t evict(size_t most, const F& goes);
 
@@ -154,7 +154,7 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
   // Shared pointers to snapshots retire instead of deleting.
   static std::shared_ptr<const Snapshot> share(std::unique_ptr<Snapshot> made);
 
-  // By op index; null where there is no such op. A site may have an index that is newer than the snapshot.
+  // Returns null if there is no such op. A site's index may be newer than the snapshot.
   const Entry* entry(uint32_t index) const noexcept {
     return index < entries.size() ? entries[index].get() : nullptr;
   }

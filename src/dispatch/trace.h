@@ -19,8 +19,7 @@ class Tracer {
   // A call that fits, with its Call::to_spec().
   void add(const op::Program& program, const yard_value_t* args, const op::CallSpec& spec,
            std::string_view kernel, std::string_view note);
-  // A call of a dispatched function, before it runs. Its use of tensors is not declared, so each counts as read and then
-  // written.
+  // A call of a function, before it runs. Each tensor counts as read and then written.
   void add(std::string function, const std::vector<ShownArgument>& args, std::string_view backend,
            std::string_view note);
   std::vector<TraceNode> nodes() const;
