@@ -16,7 +16,6 @@ namespace yard::dispatch {
 // Makes a call without options. Returns null on success. The arguments are not trusted, and no more
 // of them are read than the op has parameters.
 Status::Rep* call(Site* site, const Cells& cells);
-// Makes a call with options.
 Status call_with_options(Site& site, const Cells& cells, const Options& options);
 // The slow path of both: makes the plan if need be, and follows the options (may be null) and the
 // rules in `rollout`. Does not remember the form.

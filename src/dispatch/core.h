@@ -68,7 +68,7 @@ class Core final {
   const std::shared_ptr<exec::StateBudget> state_budget = std::make_shared<exec::StateBudget>();
 
  private:
-  // Before the parts below, which they outlive.
+  // They outlive the parts below.
   std::atomic<dispatch::CoreServices*> services_;
   mutable exec::States states_{state_budget};  // of plain calls
   base::Mutex instances_lock_{base::Rank::kStates};
@@ -86,8 +86,8 @@ class Core final {
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
-  // The limit of calls inside of kernels on one thread, at least the number of inline slots. The
-  // rule file may set another.
+  // The limit of nested calls on one thread, at least the number of inline slots. The rule file may
+  // set another.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   const std::shared_ptr<health::CallTable> calls = std::make_shared<health::CallTable>();
@@ -105,10 +105,10 @@ class Core final {
     published.publish_health_in_call();
     services().on_health();
   }
-  // How often each kernel, and each implementation of a function, has run without an error.
+  // Counts how often each kernel and each implementation of a function has succeeded.
   std::vector<health::Successes> successes() const;
 
-  // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
+  // Where kernels keep their state: in the instance of the call, or one place for all plain calls.
   exec::States* states_for(const Options* options) const;
   // YARD_CALL_LOADED if weights are loaded.
   static uint32_t flags_of(const Instance& instance) noexcept;

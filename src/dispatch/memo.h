@@ -38,7 +38,6 @@ struct CallForm {
 
   // Returns false if no memo can serve the call. Reads no more cells than the op has parameters.
   bool read(const ThreadHead& thread, const Site& site, const Cells& cells) noexcept;
-  // Whether a memo is of this form, site and scope.
   bool is_of(const CallMemo& m, const ThreadHead& thread, const Site& site,
              const Cells& cells) const noexcept;
 
@@ -76,7 +75,7 @@ bool same_more(const CallMemo& m, const CallForm& form, const Cells& cells,
       std::bit_cast<uint32_t>(t.dtype) != memos.last_dtype) [[unlikely]]
     type = make_type(memos, t);
   const int64_t *const sizes = t.shape, *const strides = t.strides;
-  // Nothing is read of a tensor of rank 0, whose arrays may be empty.
+  // Read no dimensions of a tensor of rank 0: its arrays may be empty.
   if (type == 0 || sizes == nullptr || static_cast<uint32_t>(t.ndim) - 1 > 1) [[unlikely]]
     return any_form(t, to);
   const uint64_t first = word(sizes[0]);
@@ -185,7 +184,7 @@ template <class F>
   return m.more == 0 || same_more(m, *this, cells, w);
 }
 
-// The first of the places where a form may be.
+// Returns the first of the places where a form may be.
 inline CallMemo* set_of(CallMemos& memos, uint64_t hash) noexcept {
   return memos.of + CallMemos::home(hash) / CallMemos::kWays * CallMemos::kWays;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlays: entries for calls whose scope or options change the choice. How such an entry is found,
-// and what it is made from.
+// Overlays are entries for calls whose scope or options change the choice.
 #pragma once
 
 #include <yard/options.h>
@@ -33,7 +32,7 @@ struct OverlayKey {
   bool operator==(const OverlayKey& o) const noexcept;
 };
 
-// The labels of `over`, and those of `under` that have other names.
+// Merges labels. Those of `over` replace those of `under`.
 template <class Over, class Under>
 op::Labels labels_over(const Over& over, const Under& under) {
   std::map<std::string, std::string, std::less<>> all(over.begin(), over.end());
@@ -41,7 +40,6 @@ op::Labels labels_over(const Over& over, const Under& under) {
   return {all.begin(), all.end()};
 }
 
-// What the candidate set of an op is made from.
 struct CandidateParts {
   std::shared_ptr<const registry::OpRecord> op_record;
   policy::ClauseSources sources;

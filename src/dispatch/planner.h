@@ -20,8 +20,8 @@ class Planner {
   Planner(Core& core, size_t plans_per_op);
 
   // ---- Entries ----
-  // Makes the entry of an op for the snapshot `next`, which is being built, without plans. `old`
-  // (may be null) is the op's entry so far. Runs plugin code.
+  // Makes the op's entry for the snapshot `next`, which is being built. `old` (may be null) is the
+  // entry so far. Runs plugin code.
   std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                     const Entry* old);
   // Makes an entry for calls with these options in this scope. Both may be null. `global` is the
@@ -39,7 +39,7 @@ class Planner {
   // Keeps the plan that make_plan() stored from eviction, and the entry while a reader holds
   // `node`. Returns null if the plan has been evicted meanwhile.
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
-  // Ends what pin_plan() began. `plan` may be null.
+  // Undoes pin_plan(). `plan` may be null.
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
   // Evicts plans that are older than the rules allow. Returns when to call it again, if ever.
   std::optional<std::chrono::steady_clock::time_point> sweep(
@@ -60,7 +60,6 @@ class Planner {
   void restart_in_child() noexcept { pending_.clear(), selections_ = 0; }
 
  private:
-  // `in_rollout`: for calls by the rules in rollout.
   std::shared_ptr<registry::ResultChecker> make_result_checker(
       const policy::ProcessPolicy& policy, bool in_rollout,
       const std::shared_ptr<const registry::OpRecord>& op_record,

@@ -20,7 +20,6 @@ Status set_static_map(Core& core, StaticMap map);
 Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode);
 // Refused while the rule file in force names the mode. Scopes and calls that name it later fail.
 Status remove_mode(Core& core, std::string_view name);
-// Returns the observer of type T, or null.
 template <class T>
 std::shared_ptr<T> find_observer(const Core& core) {
   const auto all = core.snapshot()->observers;

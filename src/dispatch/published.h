@@ -21,7 +21,7 @@ class Core;
 
 namespace yard::dispatch {
 
-// One T for each op index, at an address that never changes. Any thread; grows without a lock.
+// One T for each op index, at an address that never changes. Thread-safe; grows without a lock.
 template <class T>
 class ByIndex {
  public:
@@ -59,7 +59,7 @@ class Published {
   // the old snapshot is retired: a thread that holds an entry and then finds the version unchanged
   // got hold of it in time.
   MemoVersion& version(uint32_t index) const { return versions_[index]; }
-  // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
+  // The same for all overlays, which live in the snapshot.
   mutable MemoVersion overlays_version;
 
   std::shared_ptr<const Snapshot> snapshot() const;
@@ -77,7 +77,7 @@ class Published {
   // Publishes `next` instead of `old` among the observers of every call. Either may be null.
   Status replace_observer(const std::shared_ptr<registry::CallObserver>& old,
                           const std::shared_ptr<registry::CallObserver>& next);
-  // Makes the entries of all ops again, for changed device features.
+  // Makes the entries of all ops again, because features of a device have changed.
   Status renew_entries();
   Status publish_health();
   // For a call that has changed the health board: no call that starts later takes a kernel that
@@ -91,8 +91,7 @@ class Published {
 
  private:
   void restart();
-  // The ops whose entries are made again, beside those whose health has changed; nothing stands for
-  // all ops.
+  // The ops whose entries are made again beside those whose health has changed, or nullopt for all.
   using Ops = std::optional<std::set<std::string>>;
   // Changes a copy of the current snapshot that has no entries yet. Called again if another change
   // came first.
@@ -124,8 +123,8 @@ namespace yard::detail {
 struct TicketState {
   std::vector<std::weak_ptr<const void>> removed;  // expired when the records are freed
   const uint64_t forks = base::forks();            // of the process that made the ticket
-  // A forked child waits for its calls only: records that threads of the parent held are never
-  // freed. Else null.
+  // Set in a forked child, which waits for its own calls only: what threads of the parent held is
+  // never freed.
   std::shared_ptr<const std::atomic<bool>> calls_ended;
 };
 

@@ -41,7 +41,7 @@ int64_t note_plan(ResultRecord& record, const Entry& entry, const exec::Plan& pl
 exec::Request request(const PlannedCall& call, const yard_value_t* args);
 // Runs a plan, after count_down().
 Status run(const PlannedCall& call);
-// The same where std::bad_alloc must not pass. Returns null on success.
+// run() where std::bad_alloc must not pass. Returns null on success.
 Status::Rep* run_plan(const PlannedCall& call);
 // Continues after the kernel of a direct plan has failed, and reports to health. Returns null if
 // another kernel served the call.
@@ -66,7 +66,7 @@ Status::Rep* after_failure(const PlannedCall& call, int32_t code, const char* me
   return after_failure({thread, site, entry, plan, cells, flags, bound}, code, error);
 }
 
-// Fills in all of a route but what keeps it valid: entry, version and flags.
+// Fills in a route except for entry, version and flags.
 void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept;
 
 // Counts a call that found no kernel under the rules in rollout.

@@ -24,13 +24,13 @@ struct ScopeContent {
 
   // Contents are equal exactly if their texts are. Empty if nothing is set.
   std::string text() const;
-  // `inner` inside of this.
+  // Returns the content of `inner` inside of this scope.
   ScopeContent under(const ScopeContent& inner) const;
 };
 
 class Tracer;
 
-// What a thread is in. Immutable.
+// The scopes that a thread is in. Immutable.
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
   uint64_t policy_id = 0;  // the id of the same scopes without tracing
@@ -42,7 +42,7 @@ struct ScopeState {
   Tracer* tracer = nullptr;  // records calls instead of running them; then the id is unique
 };
 
-// A copy of `outer` (may be null) that traces.
+// Returns a copy of `outer` (may be null) that traces.
 std::shared_ptr<const ScopeState> traced(const ScopeState* outer, Tracer* tracer);
 
 // One scope, and the states it makes inside of others.
@@ -64,7 +64,7 @@ inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
   return (thread.scope & ThreadHead::kProviders) != 0 ? thread.scope_state : nullptr;
 }
 
-// `state` may be null: outside of any scope.
+// `state` is null outside of any scope.
 inline void set_scope(ThreadHead& thread, const ScopeState* state) noexcept {
   thread.scope_state = state;
   thread.scope = state != nullptr ? state->id : 0;

@@ -33,9 +33,9 @@ class MemoVersion {
     const uint64_t now = value_.load(std::memory_order_acquire);
     return now != 0 ? now : kNever;
   }
-  // Makes what is remembered stale, before it is retired. It may be found and remembered again.
+  // Makes memos stale, before what they refer to is retired.
   void renew() noexcept;
-  // The same, unless it is suspended.
+  // Does the same unless it is suspended.
   void invalidate() noexcept;
   // Until renew() nothing is current, and nothing is remembered.
   void suspend() noexcept { value_.store(0, std::memory_order_relaxed); }
@@ -77,7 +77,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // shares the known calls of `old`.
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
         std::shared_ptr<health::CallTable> calls, const Entry* old, const void* inside = nullptr);
-  // Shared pointers to entries retire instead of deleting.
+  // The last owner retires the entry instead of deleting it.
   static std::shared_ptr<Entry> share(std::unique_ptr<Entry> made);
   ~Entry();
 
@@ -98,7 +98,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   KnownCalls& known_calls() const noexcept { return *known_calls_; }
   // Evicts plans that were made before that time. Returns how many.
   size_t sweep(std::chrono::steady_clock::time_point before);
-  // A handle's node that readers hold instead of the entry.
+  // Adds a node of a handle, which readers hold instead of the entry.
   void add_handle(const void* node) const;
   void drop_handle(const void* node) const { std::erase(handles_, node); }
   size_t plan_count() const noexcept { return plans_.size(); }
@@ -151,7 +151,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
 // FunctionTables comes first: calls of functions read a snapshot as one (yard/detail/function.h).
 class Snapshot : public detail::FunctionTables, public std::enable_shared_from_this<Snapshot> {
  public:
-  // Shared pointers to snapshots retire instead of deleting.
+  // The last owner retires the snapshot instead of deleting it.
   static std::shared_ptr<const Snapshot> share(std::unique_ptr<Snapshot> made);
 
   // Returns null if there is no such op. A site's index may be newer than the snapshot.
@@ -178,7 +178,7 @@ class Snapshot : public detail::FunctionTables, public std::enable_shared_from_t
  private:
   std::unique_ptr<base::Retired> retired_ = std::make_unique<base::Retired>();
 
-  // Bounded: a new overlay may replace another. Readers follow one pointer.
+  // The table is bounded: a new overlay may replace another.
   static constexpr uint32_t kOverlays = 256;
   static constexpr uint32_t kProbe = 8;
   static uint32_t place(uint32_t index, uint64_t hash) noexcept {
