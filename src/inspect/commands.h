@@ -37,7 +37,7 @@ std::vector<Command> query_commands();   // queries.cc
 std::vector<Command> change_commands();  // changes.cc
 std::vector<Command> plugin_commands();  // plugins.cc
 
-// Which kernel takes over from which, for how many kinds of calls, and the mean times of both where they are known.
+// Which kernel takes over from which, for how many kinds of calls, and the mean time of a call with each where it is known.
 // plugins.cc
 Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved);
 

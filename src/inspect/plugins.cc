@@ -130,7 +130,7 @@ Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved) {
   for (const CallStats& c : s.runtime.stats().calls) times[{c.op, c.kernel, c.call}].add(c.latency);
   struct Sum {
     size_t calls = 0, timed = 0;
-    double from_ns = 0, to_ns = 0;
+    double samples = 0, from_ns = 0, to_ns = 0;  // kinds of calls that are frequent weigh more
     bool measured = true;
     Kind kind = Kind::kDefault;
   };
@@ -138,22 +138,25 @@ Json takeover(const Subject& s, const std::vector<dispatch::MovedCall>& moved) {
   for (const dispatch::MovedCall& m : moved) {
     Sum& sum = sums[{m.op, m.from, m.to}];
     ++sum.calls, sum.kind = m.kind;
-    const double from = times[{m.op, m.from, m.call}].mean_ns();
+    const LatencyHistogram& before = times[{m.op, m.from, m.call}];
+    const double from = before.mean_ns();
     double to = times[{m.op, m.to, m.call}].mean_ns();
     const bool measured = to > 0;
     if (const auto e = s.runtime.explain(m.call); !measured && e.ok())
       for (const Candidate& c : e->candidates)
         if (c.id == m.to) to = c.estimate_ns.value_or(0);
     if (from <= 0 || to <= 0) continue;
-    ++sum.timed, sum.from_ns += from, sum.to_ns += to, sum.measured &= measured;
+    const auto samples = static_cast<double>(before.count);
+    sum.samples += samples, sum.from_ns += samples * from, sum.to_ns += samples * to;
+    ++sum.timed, sum.measured &= measured;
   }
   return each(sums, [](const auto& entry) {
     const auto& [op, from, to] = entry.first;
     const Sum& sum = entry.second;
-    const auto n = static_cast<double>(sum.timed);  // if it is 0, the means are written as null
+    // Without a timed call the means are not numbers, which are written as null.
     return object("op", op, "from", from, "to", or_null(to), "kind", yard::to_string(sum.kind),
-                  "calls", sum.calls, "timed", sum.timed, "from_ns", sum.from_ns / n, "to_ns",
-                  sum.to_ns / n, "measured", sum.timed > 0 && sum.measured);
+                  "calls", sum.calls, "timed", sum.timed, "from_ns", sum.from_ns / sum.samples,
+                  "to_ns", sum.to_ns / sum.samples, "measured", sum.timed > 0 && sum.measured);
   });
 }
 
